@@ -1,0 +1,358 @@
+"""What a link owes the gateway, and what the gateway owes a link.
+
+A link module (one per messaging system, the only importer of that system's client) offers a :class:`LinkSpec` named
+``SPEC`` and a function ``open_link(config) -> Link``. Everything else goes through the protocols of this module.
+
+Who calls what
+--------------
+* One thread drives one source or one destination from ``connect`` to ``close``; only ``interrupt`` may be called from
+  another thread. A link object itself may be used by several threads (``test``, ``verify``, ``open_*``).
+* ``connect`` before anything else, again after any :class:`~transforms.errors.LinkError` (the engine always calls
+  ``close`` first). ``close`` may be called at any time, twice, and without ``connect``; it never raises and never waits
+  longer than a few seconds. What was read and not settled comes back after the next ``connect``.
+* Every client error leaves a link as a :class:`~transforms.errors.LinkError` (translated in one place per link, ``raise
+  ... from``). Nothing else may escape, whatever the broker sends.
+* A link never retries, sleeps or reconnects on its own account; waiting and back-off belong to the engine.
+* A link never creates or alters anything in the foreign system, except the subscription of a topic job (RabbitMQ: the
+  durable queue ``MGW_<job>`` bound to the exchange; MQTT: the persistent session; Kafka: nothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from transforms.clock import SYSTEM_CLOCK, Clock
+from transforms.errors import ConversionFailure
+from transforms.message import Message
+
+__all__ = [
+    "EMPTY_BATCH",
+    "Backlog",
+    "Batch",
+    "Capability",
+    "Check",
+    "Delivery",
+    "Destination",
+    "Direction",
+    "Domain",
+    "Encoded",
+    "Endpoint",
+    "Field",
+    "Guarantee",
+    "GuaranteeReport",
+    "JobUse",
+    "Link",
+    "LinkConfig",
+    "LinkSpec",
+    "Position",
+    "Source",
+]
+
+
+class Direction(StrEnum):
+    """Propagation type of a job, seen from the hub."""
+
+    INBOUND = "INBOUND"
+    OUTBOUND = "OUTBOUND"
+
+
+class Domain(StrEnum):
+    """Kind of a foreign queue; None where the messaging system decides."""
+
+    QUEUE = "QUEUE"
+    TOPIC = "TOPIC"
+
+
+class Guarantee(StrEnum):
+    """What a job promises, strongest first."""
+
+    EXACT = "exact"
+    EXACT_UNLESS_BROKER_CRASH = "exact-unless-broker-crash"
+    AT_LEAST_ONCE = "at-least-once"
+    AT_MOST_ONCE = "at-most-once"
+
+    @property
+    def rank(self) -> int:
+        """0 for the strongest; larger is weaker."""
+        return list(Guarantee).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class GuaranteeReport:
+    """Level of a job and, unless it is ``exact``, the first condition that failed, in plain words."""
+
+    level: Guarantee
+    note: str = ""
+
+
+class Capability(Enum):
+    """What the conformance suite may ask of a link; a link lists what it has, its docstring says why not the rest."""
+
+    REDELIVERY = "unsettled messages come back after close and connect"
+    PUSH = "a waiting read returns as soon as a message arrives"
+    TYPED_HEADERS = "bool, int, float, text, bytes and date headers come back with their type"
+    TEXT_HEADERS = "text headers come back"
+    RAW_HEADERS = "bytes headers come back"
+    REPEATED_HEADERS = "a header name may occur more than once, order is kept"
+    PRIORITY = "AQ priority travels in a field of the broker"
+    CORRELATION = "correlation travels in a field of the broker"
+    EXPIRATION = "expiration travels in a field of the broker"
+    MESSAGE_ID = "the hub's message id travels in a field of the broker"
+    TEXT_BODY = "text and raw bodies are told apart"
+    NULL_BODY = "no body and an empty body are told apart"
+    POSITIONS = "the source has positions that the hub stores (see Position)"
+    BACKLOG = "the source can say how many messages wait"
+    WILDCARD_SOURCE = "a source may be a pattern over several topics"
+    TOPIC_DOMAIN = "foreign queues of domain TOPIC"
+    QUEUE_DOMAIN = "foreign queues of domain QUEUE"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One setting: the only place where its name, default, range and meaning are written down.
+
+    The reference pages, the JSON Schema, the linter and the hiding of secrets are all made from it. ``type`` is one of
+    ``str int float bool``; ``choices`` narrows a str. ``alterable`` may change after creation; ``dynamic`` takes effect
+    at once, otherwise when the agent reconnects.
+    """
+
+    name: str
+    description: str
+    type: type = str
+    default: Any = None
+    required: bool = False
+    secret: bool = False
+    alterable: bool = True
+    dynamic: bool = False
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpec:
+    """A messaging system as the gateway knows it. Attribute, option and job option names compare case-insensitively."""
+
+    type: str
+    title: str
+    description: str
+    attributes: tuple[Field, ...]
+    options: tuple[Field, ...] = ()
+    queue_options: tuple[Field, ...] = ()
+    job_options: tuple[Field, ...] = ()
+    domains: tuple[Domain | None, ...] = (None,)
+    capabilities: frozenset[Capability] = frozenset()
+    extra: str = ""  # pip extra that brings the client
+
+
+@dataclass(frozen=True, slots=True)
+class LinkConfig:
+    """One configured link. ``password`` is clear text in memory only; repr never shows it."""
+
+    name: str
+    type: str
+    attributes: Mapping[str, Any]
+    options: Mapping[str, str] = field(default_factory=dict)
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    client_name: str = "mgw"  # shown by the broker as the connection's name / client id prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A registered foreign queue: ``name@link``. ``provider_queue`` is its name in the foreign system.
+
+    RabbitMQ TOPIC: ``exchange/routing.pattern`` as source, ``exchange`` or ``exchange/routing.key`` as destination
+    (the empty exchange name is the default exchange).
+    """
+
+    name: str
+    link: str
+    provider_queue: str
+    domain: Domain | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def full_name(self) -> str:
+        """``name@link``."""
+        return f"{self.name}@{self.link}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobUse:
+    """An endpoint in the hands of one job."""
+
+    endpoint: Endpoint
+    job: str
+    agent: str = "DEFAULT_AGENT"
+    options: Mapping[str, str] = field(default_factory=dict)  # job options, names in lower case
+    batch_size: int = 30
+    rule: str | None = None
+    hub_id: str = ""  # hex; makes names unique where several hubs share a broker
+    clock: Clock = SYSTEM_CLOCK
+
+
+class Delivery(NamedTuple):
+    """One message read from a source, already in canonical form.
+
+    When the link could not convert it, ``failure`` says why and ``message`` carries the untouched body bytes and
+    whatever headers could be read, good enough for an exception queue.
+    """
+
+    message: Message
+    failure: ConversionFailure | None = None
+    redelivered: bool = False
+    origin: str = ""  # source coordinates for people: "commands/0@4711", "orders#815"
+
+
+class Position(NamedTuple):
+    """Progress of a source in one partition: the hub stores ``after`` in the transaction that stores the messages, and
+    only if it still holds ``before`` (None: nothing stored yet). Texts, opaque to the hub."""
+
+    partition: str
+    before: str | None
+    after: str
+
+
+class Batch(NamedTuple):
+    """Messages read together, in source order, with the positions that go with them. May hold positions and no
+    deliveries (only skipped records were read): positions are stored all the same."""
+
+    deliveries: Sequence[Delivery]
+    positions: Sequence[Position] = ()
+    token: Any = None  # the link's own, for settle
+
+
+EMPTY_BATCH = Batch(())
+
+
+class Backlog(NamedTuple):
+    """Messages waiting at the source (ready, not yet read by us); ``oldest`` epoch seconds of the first, if known."""
+
+    messages: int
+    oldest: float | None = None
+
+
+class Check(NamedTuple):
+    """One line of ``mgw links test``."""
+
+    name: str
+    ok: bool
+    detail: str
+    cure: str = ""
+
+
+Encoded = Any  # a message in the form the destination sends, opaque to the gateway
+
+
+class Source(Protocol):
+    """Where an inbound job reads."""
+
+    def connect(self, positions: Mapping[str, str]) -> None:
+        """Connect and subscribe, from the stored ``positions`` (partition -> ``Position.after``), empty at first."""
+        ...
+
+    def read(self, max_messages: int, wait: float) -> Batch:
+        """Up to ``max_messages`` that are there now, in source order; waits at most ``wait`` seconds for the first and
+        returns :data:`EMPTY_BATCH` after that. Does not wait to fill the batch. Keeps reading ahead (prefetch) between
+        calls, and keeps the connection alive (heartbeats) while waiting."""
+        ...
+
+    def settle(self, batch: Batch) -> None:
+        """Acknowledge a batch; called in the order the batches were read, after the hub has them durably."""
+        ...
+
+    def backlog(self) -> Backlog | None:
+        """How much waits, or None where the system cannot tell. Cheap enough for every five seconds; called by the
+        driving thread."""
+        ...
+
+    def interrupt(self) -> None:
+        """From any thread: make a waiting ``read`` return now."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect. Idempotent, never raises."""
+        ...
+
+
+class Destination(Protocol):
+    """Where an outbound job writes (and where an inbound job's exception messages go)."""
+
+    def connect(self) -> None:
+        """Connect and check that the target is there and writable."""
+        ...
+
+    def encode(self, message: Message) -> Encoded:
+        """The message in sendable form. Pure, no I/O.
+
+        Raises:
+            ConversionFailure: this message can never be sent there (header, size, type).
+        """
+        ...
+
+    def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
+        """Start sending a batch; returns before it is confirmed. Sequences increase by calls, not always by one. May
+        wait for room in the broker's or the socket's buffers, up to a timeout of its own (LinkTimeout)."""
+        ...
+
+    def confirmed(self, wait: float) -> int | None:
+        """The highest sequence of which, and of all published before it, every message is stored safely by the broker;
+        None before the first. Waits at most ``wait`` seconds for progress beyond what it last returned (at once if
+        nothing is in flight and ``wait`` is 0), and keeps the connection alive while waiting.
+
+        Raises:
+            LinkError: a publish failed or was refused; whatever is not confirmed has an unknown outcome.
+        """
+        ...
+
+    def interrupt(self) -> None:
+        """From any thread: make a waiting ``confirmed`` return now."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect; what is in flight has an unknown outcome. Idempotent, never raises."""
+        ...
+
+
+class Link(Protocol):
+    """One configured messaging system; makes connections, holds none open itself."""
+
+    config: LinkConfig
+
+    def test(self) -> Sequence[Check]:
+        """Try name resolution, port, TLS, credentials, permissions, limits; says what is wrong in plain words. Never
+        raises; the first failed check ends the list."""
+        ...
+
+    def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
+        """Check on the live system that the endpoint exists and can be used in this direction, and what the job can
+        promise. Run at job activation, and again after every reconnect.
+
+        Raises:
+            LinkError: QueueMissing, LinkRefused, LinkUnavailable.
+        """
+        ...
+
+    def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
+        """Refuse, without a connection, what can never work (wildcard destination, unknown option, bad value).
+
+        Raises:
+            AdminError: with the reason; ``direction`` None means: at registration, use not known yet.
+        """
+        ...
+
+    def source(self, use: JobUse) -> Source:
+        """A source for the job, not yet connected."""
+        ...
+
+    def destination(self, use: JobUse) -> Destination:
+        """A destination for the job, not yet connected."""
+        ...
+
+    def forget(self, use: JobUse, direction: Direction) -> None:
+        """Remove what the job left in the foreign system (its subscription). Missing is fine."""
+        ...

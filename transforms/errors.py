@@ -1,0 +1,185 @@
+"""Every error the product raises, in one tree.
+
+::
+
+    GatewayError                      what happened, to which object, why, and what to do
+    ├─ ConfigInvalid                  a configuration that cannot be used            (exit code 78)
+    ├─ AdminError                     a refused administration call, ORA number      (AdminError.number)
+    ├─ AqError                        a refused queue operation, ORA number          (AqError.number)
+    ├─ ConversionFailure              this one message can never be delivered: exception queue
+    │   └─ TransformFailed            ... because the user's transformation raised
+    ├─ LinkError                      a foreign messaging system said no, or nothing
+    │   ├─ LinkUnavailable            cannot be reached, or the connection was lost
+    │   ├─ LinkTimeout                did not answer in time; the outcome is unknown
+    │   ├─ LinkRefused                credentials, permissions, TLS
+    │   ├─ QueueMissing               the queue, exchange or topic does not exist there
+    │   ├─ DeliveryRejected           the system refused a batch (unroutable, overflow, too large)
+    │   └─ PositionLost               the stored source position is gone [415]
+    └─ HubError                       the hub database
+        ├─ HubUnavailable             cannot be reached, locked too long, restarting
+        ├─ HubFull                    no space left for the hub
+        ├─ HubVersionMismatch         written by a newer (or not by any) release
+        └─ LeaseLost                  another process owns this agent now; stop at once
+
+``retriable`` says whether trying again can help without anybody's intervention; *when* is decided in
+:mod:`gateway.retry` and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "AdminError",
+    "AqError",
+    "ConfigInvalid",
+    "ConversionFailure",
+    "DeliveryRejected",
+    "GatewayError",
+    "HubError",
+    "HubFull",
+    "HubUnavailable",
+    "HubVersionMismatch",
+    "LeaseLost",
+    "LinkError",
+    "LinkRefused",
+    "LinkTimeout",
+    "LinkUnavailable",
+    "PositionLost",
+    "QueueMissing",
+    "TransformFailed",
+]
+
+
+class GatewayError(Exception):
+    """The gateway could not do what was asked.
+
+    ``what`` names the object and what happened to it, ``cause`` says why, ``cure`` what to do about it.
+    """
+
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, what: str = "", *, cause: str = "", cure: str = "", number: int | None = None) -> None:
+        self.what = what or (type(self).__doc__ or "").strip().splitlines()[0]
+        self.cause = cause
+        self.cure = cure
+        self.number = number
+        super().__init__(self.what)
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        if self.cause:
+            parts.append(f"cause: {self.cause}")
+        if self.cure:
+            parts.append(f"cure: {self.cure}")
+        return "; ".join(parts)
+
+
+class ConfigInvalid(GatewayError):
+    """The configuration cannot be used."""
+
+
+class AdminError(GatewayError):
+    """An administration call was refused (``number`` is the ORA number of the documentation)."""
+
+    def __str__(self) -> str:
+        return (f"ORA-{self.number:05d}: " if self.number else "") + super().__str__()
+
+
+class AqError(GatewayError):
+    """A queue operation was refused (``number`` is the ORA number of the documentation)."""
+
+    def __str__(self) -> str:
+        return (f"ORA-{self.number:05d}: " if self.number else "") + super().__str__()
+
+
+class ConversionFailure(GatewayError):
+    """This message cannot be converted; it goes to the exception queue.
+
+    ``number`` is the engine number of the messaging gateway chapter (720 to 729), see :mod:`transforms.convert`.
+    """
+
+    def __str__(self) -> str:
+        return (f"[{self.number}] " if self.number else "") + super().__str__()
+
+
+class TransformFailed(ConversionFailure):
+    """The transformation of the job raised an error for this message [722]."""
+
+
+class LinkError(GatewayError):
+    """A foreign messaging system refused an operation or could not be reached.
+
+    ``link`` is the link's name and ``operation`` what was being done (``connect``, ``read``, ``publish``, ``settle``).
+    """
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        what: str = "",
+        *,
+        link: str = "",
+        operation: str = "",
+        cause: str = "",
+        cure: str = "",
+        number: int | None = None,
+    ) -> None:
+        super().__init__(what, cause=cause, cure=cure, number=number)
+        self.link = link
+        self.operation = operation
+
+    def __str__(self) -> str:
+        prefix = f"[{self.number}] " if self.number else ""
+        where = f"link {self.link}: " if self.link and self.link not in self.what else ""
+        return prefix + where + super().__str__()
+
+
+class LinkUnavailable(LinkError):
+    """The messaging system cannot be reached, or the connection was lost."""
+
+
+class LinkTimeout(LinkError):
+    """The messaging system did not answer in time; whether it acted is unknown."""
+
+
+class LinkRefused(LinkError):
+    """The messaging system refused the credentials, the permissions or the TLS handshake."""
+
+
+class QueueMissing(LinkError):
+    """The queue, exchange or topic does not exist in the messaging system [434]."""
+
+
+class DeliveryRejected(LinkError):
+    """The messaging system refused to store a batch [805]."""
+
+
+class PositionLost(LinkError):
+    """The stored position of the source no longer exists there: source messages are missing [415]."""
+
+    retriable: ClassVar[bool] = False
+
+
+class HubError(GatewayError):
+    """The hub database refused an operation."""
+
+
+class HubUnavailable(HubError):
+    """The hub database cannot be reached or stayed locked [241]."""
+
+    retriable: ClassVar[bool] = True
+
+
+class HubFull(HubError):
+    """The hub database has no space left."""
+
+    retriable: ClassVar[bool] = True
+
+
+class HubVersionMismatch(HubError):
+    """The hub database was written by another release."""
+
+
+class LeaseLost(HubError):
+    """Another process owns this agent now."""

@@ -1,0 +1,214 @@
+"""The canonical message: what every link and the hub translate to and from.
+
+It is shaped like a message with Advanced Queuing properties (AQ guide 12.2 §10.2) and one of the canonical payloads of
+the messaging gateway (AQ guide 12.2 §20.1): RAW, BASIC (``MGW_BASIC_MSG_T``: header array and text or raw body) and
+FIELDS (``MGW_TIBRV_MSG_T``: typed named fields).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Any, NamedTuple
+
+from transforms.errors import ConversionFailure
+
+__all__ = [
+    "MAX_CORRELATION",
+    "MAX_HEADERS",
+    "MAX_HEADER_NAME",
+    "MAX_HEADER_RAW",
+    "MAX_HEADER_TEXT",
+    "Body",
+    "Header",
+    "HeaderValue",
+    "Message",
+    "PayloadKind",
+    "ValueType",
+    "check_headers",
+    "decode_headers",
+    "encode_headers",
+    "find_header",
+]
+
+MAX_HEADER_NAME = 250  # characters, MGW_NAME_VALUE_T.name
+MAX_HEADER_TEXT = 4000  # characters, MGW_NAME_VALUE_T.text_value
+MAX_HEADER_RAW = 2000  # bytes, MGW_NAME_VALUE_T.raw_value
+MAX_HEADERS = 1024  # elements, MGW_NAME_VALUE_ARRAY_T
+MAX_CORRELATION = 128  # characters, AQ guide 12.2 §2.11
+
+
+class ValueType(IntEnum):
+    """The types of a header value and their codes (DBMS_MGWMSG)."""
+
+    TEXT = 1
+    RAW = 2
+    BOOLEAN = 3
+    BYTE = 4
+    SHORT = 5
+    INTEGER = 6
+    LONG = 7
+    FLOAT = 8
+    DOUBLE = 9
+    DATE = 10
+
+
+class PayloadKind(StrEnum):
+    """The canonical payload types."""
+
+    RAW = "RAW"
+    BASIC = "BASIC"
+    FIELDS = "FIELDS"
+
+
+#: Value of a header: ``str`` for TEXT, ``bytes`` for RAW, ``bool``, ``int``, ``float``; DATE is a float of epoch seconds.
+HeaderValue = str | bytes | bool | int | float
+
+
+class Header(NamedTuple):
+    """One typed name-value pair. Names may repeat; order is kept."""
+
+    name: str
+    type: ValueType
+    value: HeaderValue
+
+
+#: Body of a message: bytes, text, the fields of a FIELDS message, or nothing at all (a Kafka tombstone, no body).
+Body = bytes | str | tuple[Header, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message on its way, independent of any broker.
+
+    Attributes:
+        body: bytes, text, fields or None; an empty body (``b""``) is not the same as none.
+        headers: the header array in order (``MGW_AMQP_*``, ``MGW_KAFKA_*``, ``MGW_MQTT_*``, ``MGW_AQ_*``, own ones).
+        kind: canonical payload type.
+        priority: AQ priority, smaller is more important, any integer; default 1.
+        correlation: at most 128 characters, or None.
+        delay: seconds from enqueue until the message may be dequeued; 0 = none.
+        expiration: seconds of availability counted from the moment it is ready; None = never.
+        expires_at: epoch seconds at which the message expires, set by whoever hands out a stored message; None = never.
+        msgid: 16 bytes; set by the hub.
+        enqueue_time: epoch seconds; set by the hub.
+        attempts: failed dequeue attempts so far; set by the hub.
+        exception_queue: ``[schema.]queue`` that takes it when it expires or fails too often; None = default.
+        sender_name: agent that sent it, or None.
+        sender_address: queue it was last propagated from, or None.
+        original_msgid: its id in the queue it was propagated from, or None.
+    """
+
+    body: Body = None
+    headers: tuple[Header, ...] = ()
+    kind: PayloadKind = PayloadKind.BASIC
+    priority: int = 1
+    correlation: str | None = None
+    delay: float = 0
+    expiration: float | None = None
+    expires_at: float | None = None
+    msgid: bytes | None = None
+    enqueue_time: float | None = None
+    attempts: int = 0
+    exception_queue: str | None = None
+    sender_name: str | None = None
+    sender_address: str | None = None
+    original_msgid: bytes | None = None
+
+    def remaining(self, now: float) -> float | None:
+        """Seconds left until the message expires at time ``now`` (may be negative), or None for never."""
+        if self.expires_at is not None:
+            return self.expires_at - now
+        return self.expiration
+
+    def header(self, name: str) -> HeaderValue | None:
+        """Value of the first header called ``name`` (case-sensitive), or None."""
+        for header in self.headers:
+            if header.name == name:
+                return header.value
+        return None
+
+
+def find_header(headers: tuple[Header, ...], name: str) -> Header | None:
+    """The first header called ``name`` (case-sensitive), or None."""
+    for header in headers:
+        if header.name == name:
+            return header
+    return None
+
+
+def check_headers(headers: tuple[Header, ...]) -> None:
+    """Refuse a header array that breaks the limits of ``MGW_NAME_VALUE_T``; nothing is ever truncated.
+
+    Raises:
+        ConversionFailure: a name over 250 characters, text over 4000, raw over 2000 bytes, more than 1024 elements.
+    """
+    if len(headers) > MAX_HEADERS:
+        raise ConversionFailure(
+            f"message has {len(headers)} headers",
+            cause=f"a header array holds at most {MAX_HEADERS}",
+            cure="let the sender put fewer headers on the message",
+        )
+    for name, _, value in headers:
+        if len(name) > MAX_HEADER_NAME:
+            raise ConversionFailure(
+                f"header name {name[:40]!r}... has {len(name)} characters",
+                cause=f"a header name holds at most {MAX_HEADER_NAME}",
+                cure="shorten the name at the sender",
+            )
+        kind = type(value)
+        if (kind is str and len(value) > MAX_HEADER_TEXT) or (kind is bytes and len(value) > MAX_HEADER_RAW):  # type: ignore[arg-type]
+            limit = f"{MAX_HEADER_TEXT} characters" if kind is str else f"{MAX_HEADER_RAW} bytes"
+            raise ConversionFailure(
+                f"value of header {name!r} is {len(value)} long",  # type: ignore[arg-type]
+                cause=f"a header value holds at most {limit}",
+                cure="carry large values in the body",
+            )
+
+
+_encode_json = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode
+
+
+def encode_headers(headers: tuple[Header, ...]) -> str | None:
+    """Header array as JSON text for storage: ``[[name, type, value], ...]``, None when empty.
+
+    RAW is base64; floats that JSON cannot hold (nan, inf) are text. Exact inverse: :func:`decode_headers`.
+    """
+    if not headers:
+        return None
+    try:
+        return _encode_json(headers)
+    except (TypeError, ValueError):
+        return _encode_json([_storable(header) for header in headers])
+
+
+def _storable(header: Header) -> list[Any]:
+    name, kind, value = header
+    if isinstance(value, bytes):
+        return [name, int(kind), base64.b64encode(value).decode("ascii")]
+    if isinstance(value, float) and not math.isfinite(value):
+        return [name, int(kind), repr(value)]
+    return [name, int(kind), value]
+
+
+_TYPES = {int(member): member for member in ValueType}
+_TEXT, _RAW = ValueType.TEXT, ValueType.RAW
+_FLOATS = frozenset((ValueType.FLOAT, ValueType.DOUBLE, ValueType.DATE))
+
+
+def decode_headers(text: str | None) -> tuple[Header, ...]:
+    """Header array from its stored form (see :func:`encode_headers`)."""
+    if not text:
+        return ()
+    headers = []
+    for name, code, value in json.loads(text):
+        kind = _TYPES[code]
+        if kind is _RAW:
+            value = base64.b64decode(value)
+        elif kind in _FLOATS:
+            value = float(value)
+        headers.append(Header(name, kind, value))
+    return tuple(headers)
