@@ -1,0 +1,194 @@
+"""The objects an operator defines, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from links.contract import Direction, Domain, Endpoint, Guarantee
+
+__all__ = [
+    "DEFAULT_AGENT",
+    "DEFAULT_BATCH_SIZE",
+    "DEFAULT_POLL_INTERVAL",
+    "Activity",
+    "AgentDef",
+    "AgentStatus",
+    "ForeignQueueDef",
+    "JobDef",
+    "JobStatus",
+    "LinkDef",
+    "Snapshot",
+    "TransformationDef",
+    "key",
+    "split_foreign",
+]
+
+DEFAULT_AGENT = "DEFAULT_AGENT"
+DEFAULT_BATCH_SIZE = 30  # messages, AQ guide 12.2 §18.6
+DEFAULT_POLL_INTERVAL = 5.0  # seconds, AQ guide 12.2 §18.6
+
+
+def key(name: str) -> str:
+    """The form in which names compare."""
+    return name.upper()
+
+
+def split_foreign(name: str) -> tuple[str, str] | None:
+    """``queue@link`` as its two parts, or None if the name is not of that form."""
+    queue, at, link = name.rpartition("@")
+    return (queue, link) if at and queue and link else None
+
+
+class AgentStatus(StrEnum):
+    """AGENT_STATUS (AQ guide 12.2 §21.2)."""
+
+    NOT_STARTED = "NOT_STARTED"
+    START_SCHEDULED = "START_SCHEDULED"
+    STARTING = "STARTING"
+    INITIALIZING = "INITIALIZING"
+    RUNNING = "RUNNING"
+    SHUTTING_DOWN = "SHUTTING_DOWN"
+    BROKEN = "BROKEN"
+
+
+class JobStatus(StrEnum):
+    """STATUS of a job (AQ guide 12.2 §21.3)."""
+
+    READY = "READY"
+    RETRY = "RETRY"
+    FAILED = "FAILED"
+    DELETE_PENDING = "DELETE_PENDING"
+
+
+class Activity(StrEnum):
+    """What a job is doing right now."""
+
+    STOPPED = "STOPPED"  # no thread: agent down, job disabled or failed
+    CONNECTING = "CONNECTING"
+    RUNNING = "RUNNING"  # messages moved within the last poll interval
+    IDLE = "IDLE"  # connected, nothing waits
+    BACKOFF = "BACKOFF"  # waiting for the next attempt
+    STUCK = "STUCK"  # messages wait, none has moved for the stall time
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDef:
+    """An agent: one process that runs jobs (AQ guide 12.2 §19.2)."""
+
+    name: str
+    max_memory: int = 64  # MB
+    max_threads: int = 16  # jobs that may work at the same time, 1..128
+    username: str | None = None
+    database: str | None = None
+    conntype: str = "JDBC_OCI"
+    service: str | None = None
+    initfile: str | None = None
+    comments: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDef:
+    """A link as defined; ``password`` is clear text in memory only."""
+
+    name: str
+    type: str  # RABBITMQ, KAFKA, MQTT, MEMORY
+    agent: str = DEFAULT_AGENT
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    max_connections: int | None = None
+    inbound_log_queue: str | None = None
+    outbound_log_queue: str | None = None
+    comments: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignQueueDef:
+    """A registered foreign queue, ``name@link``."""
+
+    name: str
+    link: str
+    provider_queue: str
+    domain: Domain | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    comments: str | None = None
+
+    def endpoint(self) -> Endpoint:
+        """The registration as a link sees it."""
+        return Endpoint(self.name, self.link, self.provider_queue, self.domain, self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class TransformationDef:
+    """A registered transformation; ``definition`` as :mod:`transforms.registry` reads it."""
+
+    name: str
+    from_type: str
+    to_type: str
+    definition: Mapping[str, Any] = field(default_factory=dict)
+    comments: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobDef:
+    """A propagation job (AQ guide 12.2 §19.5)."""
+
+    id: int
+    name: str
+    agent: str
+    link: str
+    propagation_type: Direction
+    source: str
+    destination: str
+    rule: str | None = None
+    transformation: str | None = None
+    exception_queue: str | None = None
+    poll_interval: float | None = None  # seconds
+    options: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    require_guarantee: Guarantee | None = None
+    enabled: bool = True
+    comments: str | None = None
+    status: JobStatus = JobStatus.READY
+
+    @property
+    def subscriber(self) -> str:
+        """Name of the subscriber of an outbound job on a multi-consumer queue."""
+        return f"MGW_{self.name}"
+
+    @property
+    def poll_seconds(self) -> float:
+        """Poll interval in force, seconds."""
+        return self.poll_interval if self.poll_interval is not None else DEFAULT_POLL_INTERVAL
+
+    @property
+    def batch_size(self) -> int:
+        """MsgBatchSize in force, 1..10000."""
+        return int(self.options.get("msgbatchsize", DEFAULT_BATCH_SIZE))
+
+    def flag(self, option: str, default: bool = False) -> bool:
+        """A TRUE/FALSE job option."""
+        value = self.options.get(option.lower())
+        return default if value is None else value.strip().upper() == "TRUE"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything one agent runs by, at one version of the definitions. Keys are upper-case names."""
+
+    version: int
+    agent: AgentDef
+    log_level: int
+    links: Mapping[str, LinkDef]
+    queues: Mapping[tuple[str, str], ForeignQueueDef]  # (name, link)
+    transformations: Mapping[str, TransformationDef]
+    jobs: Mapping[int, JobDef]
+    agent_options: Mapping[str, str] = field(default_factory=dict)
+
+    def foreign_queue(self, name: str) -> ForeignQueueDef | None:
+        """The registration behind ``queue@link``, or None."""
+        parts = split_foreign(name)
+        return self.queues.get((key(parts[0]), key(parts[1]))) if parts else None

@@ -1,0 +1,216 @@
+"""The gateway's own tables in the hub database (prefix ``gw_``): definitions and run state.
+
+Names of objects keep the case they were given in ``name``; ``name_key`` is the upper-case form that compares and is
+unique. Times are epoch seconds. Lists and mappings are JSON text. Statements on the definitions are in
+:mod:`gateway.catalog`, on the run state in :mod:`gateway.journal`; the views for people are in :mod:`gateway.views`.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+__all__ = [
+    "GATEWAY_SCHEMA_VERSION",
+    "agent",
+    "agent_option",
+    "change",
+    "event",
+    "foreign_queue",
+    "job",
+    "job_state",
+    "link",
+    "metadata",
+    "plan",
+    "position",
+    "transformation",
+]
+
+GATEWAY_SCHEMA_VERSION = 1
+
+metadata = sa.MetaData()
+
+_id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+_time = sa.Double
+
+agent = sa.Table(
+    "gw_agent",
+    metadata,
+    sa.Column("name_key", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("username", sa.Text),
+    sa.Column("password", sa.Text),  # encrypted
+    sa.Column("database", sa.Text),
+    sa.Column("conntype", sa.Text, nullable=False),
+    sa.Column("max_memory", sa.Integer, nullable=False),  # MB
+    sa.Column("max_threads", sa.Integer, nullable=False),
+    sa.Column("service", sa.Text),
+    sa.Column("initfile", sa.Text),
+    sa.Column("comments", sa.Text),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("log_level", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("start_time", _time),
+    sa.Column("last_error_msg", sa.Text),
+    sa.Column("last_error_time", _time),
+    # The lease: who runs the agent. The token only grows; every hub transaction of a job checks it.
+    sa.Column("token", _id, nullable=False, server_default="0"),
+    sa.Column("heartbeat", _time),
+    sa.Column("lease_expires", _time),
+    sa.Column("host", sa.Text),
+    sa.Column("pid", sa.Integer),
+    sa.Column("process_key", sa.Text),  # boot id and start time: tells a living process from a reused pid
+    sa.CheckConstraint(
+        "status IN ('NOT_STARTED','START_SCHEDULED','STARTING','INITIALIZING','RUNNING','SHUTTING_DOWN','BROKEN')",
+        name="gw_agent_status",
+    ),
+    sa.CheckConstraint("max_threads BETWEEN 1 AND 128", name="gw_agent_threads"),
+)
+
+agent_option = sa.Table(
+    "gw_agent_option",
+    metadata,
+    sa.Column("agent_key", sa.Text, sa.ForeignKey("gw_agent.name_key", ondelete="CASCADE"), primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text),
+    sa.Column("encrypted", sa.Boolean, nullable=False),
+)
+
+link = sa.Table(
+    "gw_link",
+    metadata,
+    sa.Column("name_key", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("agent_key", sa.Text, sa.ForeignKey("gw_agent.name_key"), nullable=False),
+    sa.Column("attributes", sa.Text, nullable=False),
+    sa.Column("options", sa.Text, nullable=False),
+    sa.Column("username", sa.Text),
+    sa.Column("password", sa.Text),  # encrypted
+    sa.Column("max_connections", sa.Integer),
+    sa.Column("inbound_log_queue", sa.Text),
+    sa.Column("outbound_log_queue", sa.Text),
+    sa.Column("comments", sa.Text),
+)
+
+foreign_queue = sa.Table(
+    "gw_foreign_queue",
+    metadata,
+    sa.Column("name_key", sa.Text, primary_key=True),
+    sa.Column("link_key", sa.Text, sa.ForeignKey("gw_link.name_key"), primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("domain", sa.Text),
+    sa.Column("provider_queue", sa.Text, nullable=False),
+    sa.Column("options", sa.Text, nullable=False),
+    sa.Column("comments", sa.Text),
+    sa.CheckConstraint("domain IS NULL OR domain IN ('QUEUE','TOPIC')", name="gw_foreign_queue_domain"),
+)
+
+transformation = sa.Table(
+    "gw_transformation",
+    metadata,
+    sa.Column("name_key", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("from_type", sa.Text, nullable=False),
+    sa.Column("to_type", sa.Text, nullable=False),
+    sa.Column("definition", sa.Text, nullable=False),  # JSON, see transforms.registry
+    sa.Column("comments", sa.Text),
+)
+
+job = sa.Table(
+    "gw_job",
+    metadata,
+    sa.Column("id", _id, primary_key=True, autoincrement=True),
+    sa.Column("name_key", sa.Text, nullable=False, unique=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("agent_key", sa.Text, sa.ForeignKey("gw_agent.name_key"), nullable=False),
+    sa.Column("link_key", sa.Text, sa.ForeignKey("gw_link.name_key"), nullable=False),
+    sa.Column("propagation_type", sa.Text, nullable=False),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("destination", sa.Text, nullable=False),
+    sa.Column("source_key", sa.Text, nullable=False),
+    sa.Column("destination_key", sa.Text, nullable=False),
+    sa.Column("rule", sa.Text),
+    sa.Column("transformation", sa.Text),
+    sa.Column("exception_queue", sa.Text),
+    sa.Column("poll_interval", sa.Double),  # seconds, NULL = default
+    sa.Column("options", sa.Text, nullable=False),
+    sa.Column("require_guarantee", sa.Text),
+    sa.Column("prop_style", sa.Text, nullable=False),
+    sa.Column("enabled", sa.Boolean, nullable=False),
+    sa.Column("comments", sa.Text),
+    sa.Column("created", _time, nullable=False),
+    sa.UniqueConstraint("propagation_type", "source_key", "destination_key", name="gw_job_triplet"),
+    sa.CheckConstraint("propagation_type IN ('INBOUND','OUTBOUND')", name="gw_job_type"),
+    sqlite_autoincrement=True,
+)
+
+job_state = sa.Table(
+    "gw_job_state",
+    metadata,
+    sa.Column("job_id", _id, sa.ForeignKey("gw_job.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("activity", sa.Text, nullable=False, server_default="STOPPED"),
+    sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("next_attempt", _time),
+    sa.Column("last_error_msg", sa.Text),
+    sa.Column("last_error_time", _time),
+    # Since agent start, as documented; the totals never go back.
+    sa.Column("propagated", _id, nullable=False, server_default="0"),
+    sa.Column("exceptioned", _id, nullable=False, server_default="0"),
+    sa.Column("filtered", _id, nullable=False, server_default="0"),
+    sa.Column("discarded", _id, nullable=False, server_default="0"),
+    sa.Column("propagated_total", _id, nullable=False, server_default="0"),
+    sa.Column("exceptioned_total", _id, nullable=False, server_default="0"),
+    sa.Column("filtered_total", _id, nullable=False, server_default="0"),
+    sa.Column("discarded_total", _id, nullable=False, server_default="0"),
+    sa.Column("last_progress", _time),
+    sa.Column("guarantee", sa.Text),
+    sa.Column("guarantee_note", sa.Text),
+    sa.Column("backlog", _id),  # inbound only, sampled by the agent
+    sa.Column("oldest", _time),  # inbound only, sampled by the agent
+    sa.Column("sampled", _time),
+    sa.Column("plan_sequence", _id, nullable=False, server_default="0"),
+    sa.CheckConstraint("status IN ('READY','RETRY','FAILED','DELETE_PENDING')", name="gw_job_state_status"),
+    sa.CheckConstraint(
+        "activity IN ('STOPPED','CONNECTING','RUNNING','IDLE','BACKOFF','STUCK')", name="gw_job_state_activity"
+    ),
+)
+
+position = sa.Table(
+    "gw_position",
+    metadata,
+    sa.Column("job_id", _id, sa.ForeignKey("gw_job.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("part", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+    sa.Column("updated", _time, nullable=False),
+)
+
+plan = sa.Table(
+    "gw_plan",
+    metadata,
+    sa.Column("job_id", _id, sa.ForeignKey("gw_job.id"), primary_key=True),
+    sa.Column("sequence", _id, primary_key=True),
+    sa.Column("token", _id, nullable=False),
+    sa.Column("message_ids", sa.LargeBinary, nullable=False),  # 8 bytes big-endian each, in order
+    sa.Column("created", _time, nullable=False),
+)
+
+change = sa.Table(
+    "gw_change",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("version", _id, nullable=False),
+    sa.CheckConstraint("id = 1", name="gw_change_single"),
+)
+
+event = sa.Table(
+    "gw_event",
+    metadata,
+    sa.Column("id", _id, primary_key=True, autoincrement=True),
+    sa.Column("time", _time, nullable=False),
+    sa.Column("level", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("agent", sa.Text),
+    sa.Column("object", sa.Text),
+    sa.Column("text", sa.Text, nullable=False),
+    sqlite_autoincrement=True,
+)
