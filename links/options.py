@@ -1,0 +1,93 @@
+"""Settings of links, foreign queues and jobs: from the texts the catalog stores to typed values.
+
+The :class:`~links.contract.Field` tables are the only description; names compare case-insensitively.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from links.contract import Field
+from transforms.errors import ConfigInvalid
+
+__all__ = ["parse", "parse_value"]
+
+_TRUE = frozenset(("true", "yes", "on", "1"))
+_FALSE = frozenset(("false", "no", "off", "0"))
+
+
+def parse(fields: Sequence[Field], values: Mapping[str, Any], owner: str, *, foreign: bool = False) -> dict[str, Any]:
+    """Typed values of all ``fields`` under their names in lower case, defaults filled in.
+
+    Args:
+        owner: what they belong to, for error texts ("link plant", "foreign queue orders@plant").
+        foreign: True lets pass, unread, names that are not in ``fields`` (job options of other systems).
+
+    Raises:
+        ConfigInvalid: an unknown name, a missing required value, a value of the wrong type or out of range.
+    """
+    known = {field.name.lower(): field for field in fields}
+    result = {name: field.default for name, field in known.items()}
+    for name, value in values.items():
+        field = known.get(name.lower())
+        if field is None:
+            if foreign:
+                continue
+            raise ConfigInvalid(
+                f"{owner}: option {name!r} is unknown",
+                cause="no setting has that name",
+                cure=f"use one of {', '.join(field.name for field in fields) or '(none)'}",
+            )
+        if value is not None:
+            result[name.lower()] = parse_value(field, value, owner)
+    for name, field in known.items():
+        if field.required and result[name] in (None, ""):
+            raise ConfigInvalid(
+                f"{owner}: {field.name} is missing", cause="it has no default", cure=f"set {field.name}"
+            )
+    return result
+
+
+def parse_value(field: Field, value: Any, owner: str) -> Any:
+    """One value as the type of its field.
+
+    Raises:
+        ConfigInvalid: wrong type, out of range, or not one of the choices.
+    """
+    text = str(value).strip()
+    try:
+        if field.type is bool:
+            parsed: Any = _boolean(text)
+        elif field.type is int:
+            parsed = int(text)
+        elif field.type is float:
+            parsed = float(text)
+        else:
+            parsed = str(value)
+    except ValueError as error:
+        wanted = {bool: "TRUE or FALSE", int: "a whole number", float: "a number"}[field.type]
+        raise _bad(field, text, owner, f"{wanted} is expected") from error
+    if field.choices:
+        for choice in field.choices:
+            if choice.lower() == parsed.lower():
+                return choice
+        raise _bad(field, text, owner, f"one of {', '.join(field.choices)} is expected")
+    if field.minimum is not None and not parsed >= field.minimum:
+        raise _bad(field, text, owner, f"the smallest value is {field.minimum:g}")
+    if field.maximum is not None and not parsed <= field.maximum:
+        raise _bad(field, text, owner, f"the largest value is {field.maximum:g}")
+    return parsed
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    raise ValueError(text)
+
+
+def _bad(field: Field, text: str, owner: str, cause: str) -> ConfigInvalid:
+    shown = "***" if field.secret else repr(text)
+    return ConfigInvalid(f"{owner}: {field.name} cannot be {shown}", cause=cause, cure=field.description)
