@@ -1,0 +1,30 @@
+"""Real servers for the tests, each started once per session on first use; a missing one is a failure, never a skip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.brokers import Mosquitto, PostgreSQL, RabbitMQ
+
+
+@pytest.fixture(scope="session")
+def rabbitmq() -> Iterator[RabbitMQ]:
+    """A RabbitMQ node; use own queue names."""
+    with RabbitMQ() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mosquitto() -> Iterator[Mosquitto]:
+    """A Mosquitto broker; use own topics and client ids."""
+    with Mosquitto() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    """A PostgreSQL cluster; take a database of your own with ``create_database``."""
+    with PostgreSQL() as server:
+        yield server
