@@ -1,0 +1,265 @@
+"""What happens in an agent, one small class per kind; :meth:`Journalist.tell` gives each its log line and its row in
+``MGW_EVENTS``. The only place where the log gets its words.
+
+``id`` are the message numbers of the documented log file (AQ guide 12.2 §21.1) where there is one.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+__all__ = [
+    "AgentRunning",
+    "AgentStarting",
+    "AgentStopped",
+    "AgentStopping",
+    "ConfigurationChanged",
+    "Event",
+    "JobActivated",
+    "JobFailed",
+    "JobRemoved",
+    "JobRetrying",
+    "JobStopped",
+    "JobStuck",
+    "Journalist",
+    "LinkAdded",
+    "MessagesDiscarded",
+    "MessagesExceptioned",
+    "QueueRegistered",
+]
+
+_LOGGER = logging.getLogger("mgw.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to ``object``."""
+
+    id: ClassVar[int | None] = None
+    level: ClassVar[int] = logging.INFO
+    stored: ClassVar[bool] = True  # also a row in MGW_EVENTS
+
+    object: str
+
+    def text(self) -> str:
+        """The words for it."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """Name of the kind of event."""
+        return type(self).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStarting(Event):
+    """The agent begins to initialize."""
+
+    id: ClassVar[int | None] = 1
+    version: str
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"initializing agent {self.object}, version {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRunning(Event):
+    """The agent is up."""
+
+    id: ClassVar[int | None] = 2
+    jobs: int
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"agent {self.object} is up and running, {self.jobs} jobs"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStopping(Event):
+    """The agent drains."""
+
+    id: ClassVar[int | None] = 25
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"agent {self.object} is shutting down"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStopped(Event):
+    """The agent ended."""
+
+    error: str = ""
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"agent {self.object} stopped" + (f": {self.error}" if self.error else "")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAdded(Event):
+    """A link was loaded."""
+
+    id: ClassVar[int | None] = 4
+    stored: ClassVar[bool] = False
+    type: str
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"link {self.object} added ({self.type})"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRegistered(Event):
+    """A foreign queue was loaded."""
+
+    id: ClassVar[int | None] = 7
+    stored: ClassVar[bool] = False
+    provider_queue: str
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"queue {self.object} registered; provider queue {self.provider_queue}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationChanged(Event):
+    """Definitions changed while the agent runs."""
+
+    stored: ClassVar[bool] = False
+    version: int
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"agent {self.object} takes over definitions, version {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobActivated(Event):
+    """A job is connected on both ends."""
+
+    id: ClassVar[int | None] = 19
+    source: str
+    destination: str
+    guarantee: str
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"job {self.object} activated: {self.source} --> {self.destination}, {self.guarantee}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobStopped(Event):
+    """A job was disabled, altered or its agent stops."""
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"job {self.object} stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRemoved(Event):
+    """A job marked for removal was cleaned up."""
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"job {self.object} removed"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRetrying(Event):
+    """A propagation attempt failed and will be repeated."""
+
+    level: ClassVar[int] = logging.WARNING
+    failures: int
+    delay: float
+    error: str
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"job {self.object}: failure {self.failures}, next attempt in {self.delay:.1f} s: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailed(Event):
+    """A job gave up."""
+
+    level: ClassVar[int] = logging.ERROR
+    failures: int
+    error: str
+
+    def text(self) -> str:
+        """The words for it."""
+        return (
+            f"job {self.object} is FAILED after {self.failures} failures: {self.error}; "
+            f"cure: remove the cause, then reset the job"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobStuck(Event):
+    """Messages wait, the job is enabled, and nothing moves."""
+
+    level: ClassVar[int] = logging.ERROR
+    seconds: float
+    detail: str
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"job {self.object} has moved nothing for {self.seconds:.0f} s although messages wait: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesExceptioned(Event):
+    """Messages were moved to the exception queue."""
+
+    level: ClassVar[int] = logging.WARNING
+    count: int
+    exception_queue: str
+    reason: str
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"job {self.object}: {self.count} message(s) moved to {self.exception_queue}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesDiscarded(Event):
+    """Messages were dropped because the operator allowed it."""
+
+    level: ClassVar[int] = logging.WARNING
+    count: int
+    reason: str
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"job {self.object}: {self.count} message(s) dropped: {self.reason}"
+
+
+class EventStore(Protocol):
+    """Where events are kept for ``MGW_EVENTS``."""
+
+    def __call__(self, level: str, name: str, object_name: str, text: str) -> None:
+        """Store one event; may raise."""
+        ...
+
+
+class Journalist:
+    """Writes each event to the log and, best effort, to the hub."""
+
+    def __init__(self, store: EventStore | None = None) -> None:
+        self._store = store
+
+    def tell(self, event: Event) -> None:
+        """Log ``event`` and store it. Never raises: an event must not stop a job."""
+        text = event.text()
+        _LOGGER.log(event.level, text, extra={"mgw_id": event.id, "event": event.name, "object": event.object})
+        if self._store is None or not event.stored:
+            return
+        try:
+            self._store(logging.getLevelName(event.level), event.name, event.object, text)
+        except Exception as exc:
+            _LOGGER.warning("event %s not stored: %s", event.name, exc)

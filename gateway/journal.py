@@ -1,0 +1,493 @@
+"""Statements on the run state: leases, job state and counters, positions (receiving log), plans (sending log), events.
+
+Every function runs in the caller's transaction. The statements are built once; the hot ones run once per batch.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from struct import pack, unpack
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam as p
+
+from gateway.model import Activity, AgentStatus, JobStatus, key
+from gateway.tables import agent, event, job_state, plan, position
+from links.contract import Backlog, GuaranteeReport, Position
+from transforms.errors import GatewayError, HubError, LeaseLost
+
+__all__ = [
+    "AgentAlreadyRunning",
+    "AgentRow",
+    "Counts",
+    "JobRow",
+    "Owner",
+    "Plan",
+    "acquire_lease",
+    "add_event",
+    "add_plans",
+    "advance_positions",
+    "agent_row",
+    "check_owner",
+    "count",
+    "delete_plans",
+    "job_row",
+    "load_plans",
+    "load_positions",
+    "prune_events",
+    "record_failure",
+    "record_recovery",
+    "release_lease",
+    "renew_lease",
+    "reset_counters",
+    "set_activity",
+    "set_agent_status",
+    "set_backlog",
+    "set_guarantee",
+]
+
+
+class AgentAlreadyRunning(GatewayError):
+    """A second process of one agent was refused."""
+
+
+# ---------------------------------------------------------------------------------------------------- owner and lease
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process that runs an agent. ``process_key`` tells it from another that was given the same pid later."""
+
+    host: str
+    pid: int
+    process_key: str
+
+    @classmethod
+    def this_process(cls) -> Owner:
+        """The calling process."""
+        return cls(socket.gethostname(), os.getpid(), _process_key(os.getpid()))
+
+    def is_alive_here(self) -> bool | None:
+        """Whether it lives; None when it belongs to another host and this one cannot know."""
+        if self.host != socket.gethostname():
+            return None
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return _process_key(self.pid) == self.process_key
+
+
+def _process_key(pid: int) -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+    return f"{boot}:{start}"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """State of an agent as stored."""
+
+    name: str
+    status: AgentStatus
+    token: int
+    lease_expires: float | None
+    owner: Owner | None
+    log_level: int
+    last_error: str | None
+
+
+_AGENT = sa.select(agent).where(agent.c.name_key == p("k"))
+_AGENT_LOCK = _AGENT.with_for_update()
+
+
+def agent_row(conn: sa.Connection, name: str) -> AgentRow | None:
+    """State of the agent, or None if there is no such agent."""
+    row = conn.execute(_AGENT, {"k": key(name)}).one_or_none()
+    return _agent_row(row) if row is not None else None
+
+
+def _agent_row(row: sa.Row[tuple[object, ...]]) -> AgentRow:
+    owner = Owner(row.host, row.pid, row.process_key or "") if row.host is not None else None
+    return AgentRow(
+        row.name, AgentStatus(row.status), row.token, row.lease_expires, owner, row.log_level, row.last_error_msg
+    )
+
+
+def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now: float) -> tuple[int, float]:
+    """Become the owner of the agent.
+
+    Returns:
+        (token, 0) when the lease is ours, or (0, seconds) to wait for the lease of a process on another host that may
+        be dead: ask again then.
+
+    Raises:
+        AgentAlreadyRunning: a living process owns the agent.
+        GatewayError: no such agent, or its status is BROKEN.
+    """
+    row = conn.execute(_AGENT_LOCK, {"k": key(name)}).one_or_none()
+    if row is None:
+        raise GatewayError(
+            f"agent {name} does not exist", cause="nobody created it", cure="create it under agents: and mgw apply"
+        )
+    held = _agent_row(row)
+    if held.status is AgentStatus.BROKEN:
+        raise GatewayError(
+            f"agent {name} is BROKEN",
+            cause=held.last_error or "a second process was detected",
+            cure="end the stray process, then mgw agents cleanup",
+            number=-106,
+        )
+    if held.owner is not None and held.owner != me:
+        alive = held.owner.is_alive_here()
+        if alive:
+            raise AgentAlreadyRunning(
+                f"agent {name} is already running",
+                cause=f"process {held.owner.pid} on {held.owner.host} owns it",
+                cure="stop that process first, or run another agent with --agent",
+                number=-105,
+            )
+        if alive is None and held.lease_expires is not None and held.lease_expires > now:
+            return 0, held.lease_expires - now
+    token = held.token + 1
+    conn.execute(
+        sa.update(agent)
+        .where(agent.c.name_key == key(name))
+        .values(
+            token=token,
+            heartbeat=now,
+            lease_expires=now + ttl,
+            host=me.host,
+            pid=me.pid,
+            process_key=me.process_key,
+            status=AgentStatus.STARTING,
+            start_time=now,
+            last_error_msg=None,
+            last_error_time=None,
+        )
+    )
+    return token, 0.0
+
+
+_RENEW = (
+    sa.update(agent)
+    .where(agent.c.name_key == p("k"), agent.c.token == p("t"))
+    .values(heartbeat=p("now"), lease_expires=p("expires"))
+)
+
+
+def renew_lease(conn: sa.Connection, name: str, token: int, *, ttl: float, now: float) -> None:
+    """Extend the lease.
+
+    Raises:
+        LeaseLost: another process took the agent over.
+    """
+    if conn.execute(_RENEW, {"k": key(name), "t": token, "now": now, "expires": now + ttl}).rowcount != 1:
+        raise _lost(name, token)
+
+
+def _lost(name: str, token: int) -> LeaseLost:
+    return LeaseLost(
+        f"agent {name} belongs to another process now",
+        cause=f"this process did not renew its lease in time (token {token})",
+        cure="none needed here: the other process carries on; end this one",
+        number=-106,
+    )
+
+
+_TOKEN = sa.select(agent.c.token).where(agent.c.name_key == p("k"))
+_TOKEN_SHARED = _TOKEN.with_for_update(read=True)
+
+
+def check_owner(conn: sa.Connection, name_key: str, token: int) -> None:
+    """Fence: fail the transaction of a process that lost its agent.
+
+    Raises:
+        LeaseLost: the stored token is another one.
+    """
+    if conn.execute(_TOKEN_SHARED, {"k": name_key}).scalar() != token:
+        raise _lost(name_key, token)
+
+
+def release_lease(
+    conn: sa.Connection, name: str, token: int, *, status: AgentStatus, error: str | None, now: float
+) -> None:
+    """Give the agent up with the given status; a lease already lost is left alone."""
+    values: dict[str, object] = {
+        "status": status,
+        "lease_expires": None,
+        "heartbeat": None,
+        "host": None,
+        "pid": None,
+        "process_key": None,
+        "start_time": None,
+    }
+    if error is not None:
+        values |= {"last_error_msg": error, "last_error_time": now}
+    conn.execute(sa.update(agent).where(agent.c.name_key == key(name), agent.c.token == token).values(**values))
+
+
+def set_agent_status(conn: sa.Connection, name: str, token: int, status: AgentStatus) -> None:
+    """Move the agent to ``status``, unless it is shutting down already."""
+    conn.execute(
+        sa.update(agent)
+        .where(agent.c.name_key == key(name), agent.c.token == token, agent.c.status != AgentStatus.SHUTTING_DOWN)
+        .values(status=status)
+    )
+
+
+# ------------------------------------------------------------------------------------------------ job state, counters
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """Run state of a job as stored."""
+
+    status: JobStatus
+    failures: int
+    plan_sequence: int
+
+
+def job_row(conn: sa.Connection, job_id: int) -> JobRow:
+    """Run state of the job."""
+    row = conn.execute(
+        sa.select(job_state.c.status, job_state.c.failures, job_state.c.plan_sequence).where(
+            job_state.c.job_id == job_id
+        )
+    ).one()
+    return JobRow(JobStatus(row.status), row.failures, row.plan_sequence)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Messages of one batch by what became of them."""
+
+    propagated: int = 0
+    exceptioned: int = 0
+    filtered: int = 0
+    discarded: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.propagated + self.exceptioned + self.filtered + self.discarded
+
+
+_COUNTERS = ("propagated", "exceptioned", "filtered", "discarded")
+_COUNT = (
+    sa.update(job_state)
+    .where(job_state.c.job_id == p("job"))
+    .values(
+        last_progress=p("now"),
+        **{name: job_state.c[name] + p(f"n_{name}") for name in _COUNTERS},
+        **{f"{name}_total": job_state.c[f"{name}_total"] + p(f"n_{name}") for name in _COUNTERS},
+    )
+)
+
+
+def count(conn: sa.Connection, job_id: int, counts: Counts, *, now: float) -> None:
+    """Add a batch to the counters and note the progress."""
+    conn.execute(
+        _COUNT,
+        {
+            "job": job_id,
+            "now": now,
+            "n_propagated": counts.propagated,
+            "n_exceptioned": counts.exceptioned,
+            "n_filtered": counts.filtered,
+            "n_discarded": counts.discarded,
+        },
+    )
+
+
+def record_failure(
+    conn: sa.Connection,
+    job_id: int,
+    *,
+    status: JobStatus,
+    failures: int,
+    error: str,
+    now: float,
+    retry_at: float | None,
+) -> None:
+    """Store a failed attempt; a job marked for removal keeps that mark."""
+    conn.execute(
+        sa.update(job_state)
+        .where(job_state.c.job_id == job_id, job_state.c.status != JobStatus.DELETE_PENDING)
+        .values(
+            status=status,
+            failures=failures,
+            last_error_msg=error[:4000],
+            last_error_time=now,
+            next_attempt=retry_at,
+            activity=Activity.BACKOFF if retry_at is not None else Activity.STOPPED,
+        )
+    )
+
+
+def record_recovery(conn: sa.Connection, job_id: int) -> None:
+    """A success after failures: RETRY -> READY. The last error stays readable."""
+    conn.execute(
+        sa.update(job_state)
+        .where(job_state.c.job_id == job_id, job_state.c.status == JobStatus.RETRY)
+        .values(status=JobStatus.READY, failures=0, next_attempt=None)
+    )
+
+
+def set_activity(conn: sa.Connection, job_id: int, activity: Activity) -> None:
+    """What the job is doing now."""
+    conn.execute(sa.update(job_state).where(job_state.c.job_id == job_id).values(activity=activity))
+
+
+def set_guarantee(conn: sa.Connection, job_id: int, report: GuaranteeReport) -> None:
+    """What the job promises now."""
+    conn.execute(
+        sa.update(job_state)
+        .where(job_state.c.job_id == job_id)
+        .values(guarantee=report.level, guarantee_note=report.note or None)
+    )
+
+
+def set_backlog(conn: sa.Connection, job_id: int, backlog: Backlog | None, *, now: float) -> None:
+    """Store a sample of what waits at the source of an inbound job."""
+    conn.execute(
+        sa.update(job_state)
+        .where(job_state.c.job_id == job_id)
+        .values(backlog=backlog.messages if backlog else None, oldest=backlog.oldest if backlog else None, sampled=now)
+    )
+
+
+def reset_counters(conn: sa.Connection, job_ids: Sequence[int]) -> None:
+    """Agent start: zero the counters, revive FAILED jobs (AQ guide 12.2 §17.4, §21.3)."""
+    conn.execute(
+        sa.update(job_state)
+        .where(job_state.c.job_id.in_(job_ids))
+        .values(propagated=0, exceptioned=0, filtered=0, discarded=0, activity=Activity.STOPPED, next_attempt=None)
+    )
+    conn.execute(
+        sa.update(job_state)
+        .where(job_state.c.job_id.in_(job_ids), job_state.c.status.in_((JobStatus.FAILED, JobStatus.RETRY)))
+        .values(status=JobStatus.READY, failures=0)
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- receiving log
+
+_POSITION_SET = (
+    sa.update(position)
+    .where(position.c.job_id == p("job"), position.c.part == p("prt"), position.c.value == p("old"))
+    .values(value=p("new"), updated=p("now"))
+)
+
+
+def load_positions(conn: sa.Connection, job_id: int) -> dict[str, str]:
+    """Stored positions of the job's source: partition -> value."""
+    rows = conn.execute(sa.select(position.c.part, position.c.value).where(position.c.job_id == job_id))
+    return {row.part: row.value for row in rows}
+
+
+def advance_positions(conn: sa.Connection, job_id: int, moves: Sequence[Position], *, now: float) -> None:
+    """Compare-and-set every position: the guard against a second reader.
+
+    Raises:
+        HubError: a position is not where this reader left it; somebody else moved it.
+    """
+    for move in moves:
+        if move.before is None:
+            known = conn.execute(
+                sa.select(position.c.value).where(position.c.job_id == job_id, position.c.part == move.partition)
+            ).scalar()
+            moved = known is None
+            if moved:
+                conn.execute(
+                    sa.insert(position).values(job_id=job_id, part=move.partition, value=move.after, updated=now)
+                )
+        else:
+            values = {"job": job_id, "prt": move.partition, "old": move.before, "new": move.after, "now": now}
+            moved = conn.execute(_POSITION_SET, values).rowcount == 1
+        if not moved:
+            raise HubError(
+                f"position of partition {move.partition} was moved by somebody else",
+                cause=f"expected {move.before or 'none'}; another process reads for this job",
+                cure="make sure that one agent process runs this job; nothing was stored",
+            )
+
+
+# ------------------------------------------------------------------------------------------------------- sending log
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A batch that will be, or was, sent exactly as listed."""
+
+    sequence: int
+    ids: tuple[int, ...]
+
+
+_PLAN_ADD = sa.insert(plan)
+_PLAN_SEQUENCE = sa.update(job_state).where(job_state.c.job_id == p("job")).values(plan_sequence=p("seq"))
+_PLAN_DELETE = sa.delete(plan).where(plan.c.job_id == p("job"), plan.c.sequence == p("seq"))
+
+
+def load_plans(conn: sa.Connection, job_id: int) -> list[Plan]:
+    """Plans that were made and not completed, in order."""
+    rows = conn.execute(
+        sa.select(plan.c.sequence, plan.c.message_ids).where(plan.c.job_id == job_id).order_by(plan.c.sequence)
+    )
+    return [Plan(row.sequence, unpack(f">{len(row.message_ids) // 8}q", row.message_ids)) for row in rows]
+
+
+def add_plans(conn: sa.Connection, job_id: int, plans: Sequence[Plan], *, token: int, now: float) -> None:
+    """Make plans durable, before the first byte of them is sent."""
+    conn.execute(
+        _PLAN_ADD,
+        [
+            {
+                "job_id": job_id,
+                "sequence": entry.sequence,
+                "token": token,
+                "message_ids": pack(f">{len(entry.ids)}q", *entry.ids),
+                "created": now,
+            }
+            for entry in plans
+        ],
+    )
+    conn.execute(_PLAN_SEQUENCE, {"job": job_id, "seq": plans[-1].sequence})
+
+
+def delete_plans(conn: sa.Connection, job_id: int, sequences: Sequence[int]) -> None:
+    """Forget plans that are completed or taken back."""
+    if sequences:
+        conn.execute(_PLAN_DELETE, [{"job": job_id, "seq": sequence} for sequence in sequences])
+
+
+# ------------------------------------------------------------------------------------------------------------ events
+
+
+def add_event(
+    conn: sa.Connection, *, agent_name: str, level: str, name: str, object_name: str, text: str, now: float
+) -> None:
+    """Keep an event for ``MGW_EVENTS``."""
+    values: Mapping[str, object] = {
+        "time": now,
+        "level": level,
+        "name": name,
+        "agent": agent_name,
+        "object": object_name,
+        "text": text,
+    }
+    conn.execute(sa.insert(event), values)
+
+
+def prune_events(conn: sa.Connection, *, before: float) -> int:
+    """Delete events older than ``before``."""
+    return conn.execute(sa.delete(event).where(event.c.time < before)).rowcount

@@ -1,0 +1,155 @@
+"""The log: JSON or text to stdout, and the gateway's own file per agent run in the documented line format.
+
+AQ guide 12.2 §21.1: ``oramgw-[AGENT-]host-timestamp-pid.log``; a record is a line
+``>>YYYY-MM-DD HH:MM:SS  MGW  component  level  id  thread`` and then free text lines; causes are chained under
+``[Linked-exception]``, the last one usually names the root.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gateway.model import DEFAULT_AGENT
+from transforms.errors import GatewayError
+
+__all__ = ["LEVELS", "AgentLogFormatter", "JsonFormatter", "configure", "log_file_name", "set_level"]
+
+#: Log levels of the documentation (0 BASIC .. 4 DEBUG_HIGH) as levels of :mod:`logging`.
+LEVELS = {0: logging.INFO, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG, 4: logging.DEBUG}
+
+_COMPONENTS = {"mgw.engine": "Engine", "mgw.admin": "AdminMgr", "mgw.hub": "AQN", "mgw.links": "MSGD"}
+
+
+def log_file_name(agent: str, *, host: str | None = None, pid: int | None = None, now: float | None = None) -> str:
+    """Name of the log file of one agent run."""
+    stamp = datetime.fromtimestamp(time.time() if now is None else now, UTC).strftime("%Y%m%d%H%M%S")
+    parts = ["oramgw"]
+    if agent.upper() != DEFAULT_AGENT:
+        parts.append(agent)
+    parts += [host or socket.gethostname(), stamp, str(pid or os.getpid())]
+    return "-".join(parts) + ".log"
+
+
+def _component(name: str) -> str:
+    for prefix, component in _COMPONENTS.items():
+        if name.startswith(prefix):
+            return component
+    return name
+
+
+def _causes(error: BaseException) -> list[str]:
+    lines: list[str] = []
+    cause = error.__cause__ or error.__context__
+    while cause is not None and len(lines) < 10:
+        lines.append(f"[Linked-exception]\n{type(cause).__name__}: {cause}")
+        cause = cause.__cause__ or cause.__context__
+    return lines
+
+
+class AgentLogFormatter(logging.Formatter):
+    """The documented record format."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record."""
+        when = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        number = getattr(record, "mgw_id", None)
+        ident = str(number) if number is not None else ("EXCEPTION" if record.exc_info else "LOG")
+        head = f">>{when}  MGW  {_component(record.name)}  {record.levelname}  {ident}  {record.threadName}"
+        lines = [head, record.getMessage()]
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            lines.append(f"{type(error).__name__}: {error}")
+            lines += _causes(error)
+            if not isinstance(error, GatewayError):
+                lines.append(self.formatException(record.exc_info))
+        return "\n".join(lines)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per record, for log collectors."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record."""
+        entry = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "component": _component(record.name),
+            "thread": record.threadName,
+            "message": record.getMessage(),
+        }
+        for name in ("event", "object"):
+            value = getattr(record, name, None)
+            if value is not None:
+                entry[name] = value
+        if record.exc_info and record.exc_info[1] is not None:
+            entry["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+            if not isinstance(record.exc_info[1], GatewayError):
+                entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        line = f"{when} {record.levelname:<7} {_component(record.name)}: {record.getMessage()}"
+        if record.exc_info and record.exc_info[1] is not None:
+            line += f" ({type(record.exc_info[1]).__name__}: {record.exc_info[1]})"
+        return line
+
+
+def set_level(log_level: int) -> None:
+    """Apply a documented log level (0..4) at once."""
+    logging.getLogger("mgw").setLevel(LEVELS.get(log_level, logging.INFO))
+
+
+def configure(
+    agent: str, *, directory: str | os.PathLike[str] | None, log_format: str = "text", log_level: int = 0
+) -> Path | None:
+    """Set the log up for one agent run.
+
+    Args:
+        agent: name of the agent.
+        directory: where the agent's own file goes; None = stdout only. Made if missing.
+        log_format: ``text`` or ``json``, for stdout.
+        log_level: documented level 0..4.
+
+    Returns:
+        The path of the agent's log file, or None.
+
+    Raises:
+        GatewayError: the directory or file cannot be written (result -3 of the documentation).
+    """
+    root = logging.getLogger("mgw")
+    for old in list(root.handlers):
+        root.removeHandler(old)
+        old.close()
+    root.propagate = False
+    stdout = logging.StreamHandler(sys.stdout)
+    stdout.setFormatter(JsonFormatter() if log_format == "json" else _TextFormatter())
+    root.addHandler(stdout)
+    set_level(log_level)
+    threading.current_thread().name = "main"
+    if directory is None:
+        return None
+    path = Path(directory) / log_file_name(agent)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as exc:
+        raise GatewayError(
+            f"log file {path} cannot be created",
+            cause=exc.strerror or str(exc),
+            cure="make the directory writable or choose another with --log-dir",
+            number=-3,
+        ) from exc
+    handler.setFormatter(AgentLogFormatter())
+    root.addHandler(handler)
+    return path

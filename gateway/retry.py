@@ -1,0 +1,43 @@
+"""When a failed job tries again, and when it gives up. Pure: error and count in, decision out.
+
+AQ guide 12.2 §17.4: exponential delays from 2 seconds to 30 minutes, FAILED after sixteen failures in a row.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from gateway.model import JobStatus
+from transforms.errors import GatewayError
+
+__all__ = ["MAX_DELAY", "MAX_FAILURES", "Decision", "decide"]
+
+MAX_FAILURES = 16
+MAX_DELAY = 1800.0  # seconds
+JITTER = 0.1  # share of the delay, both ways: jobs that failed together do not come back together
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What follows a failure: ``delay`` seconds until the next attempt, None when there is none."""
+
+    status: JobStatus
+    delay: float | None
+
+
+def decide(failures: int, error: BaseException, *, forever: bool = False, jitter: float | None = None) -> Decision:
+    """Decide after failure number ``failures`` (1 = the first since the last success).
+
+    Args:
+        failures: failures in a row, this one included; at least 1.
+        error: what failed. A :class:`~transforms.errors.LinkError` that is not retriable ends the job at once.
+        forever: job option ``retry_forever``: never FAILED, keeps going at the longest delay.
+        jitter: -1..1, for tests; drawn at random otherwise.
+    """
+    hopeless = isinstance(error, GatewayError) and error.number == 415
+    if hopeless or (failures >= MAX_FAILURES and not forever):
+        return Decision(JobStatus.FAILED, None)
+    delay = min(2.0 ** min(failures, 11), MAX_DELAY)
+    spread = random.uniform(-1, 1) if jitter is None else jitter  # noqa: S311  # not a secret
+    return Decision(JobStatus.RETRY, delay * (1 + JITTER * spread))
