@@ -6,13 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.brokers import Mosquitto, PostgreSQL, RabbitMQ
+from tests.support.brokers import Kafka, Mosquitto, PostgreSQL, RabbitMQ
 
 
 @pytest.fixture(scope="session")
 def rabbitmq() -> Iterator[RabbitMQ]:
     """A RabbitMQ node; use own queue names."""
     with RabbitMQ() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """A Kafka broker; use own topics, made with ``create_topic``."""
+    with Kafka() as server:
         yield server
 
 

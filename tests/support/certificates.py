@@ -19,8 +19,8 @@ _VALID = dt.timedelta(days=7)
 class Certificates:
     """PEM files below ``folder``, made at once and valid for a week.
 
-    ``ca``: the authority's certificate; ``server``/``server_key``: for localhost and 127.0.0.1; ``client``/``client_key``:
-    common name ``mgw-client``; ``other_ca``: an authority that signed none of them.
+    ``ca``: the authority's certificate; ``server``/``server_key``: for localhost and 127.0.0.1; ``client`` and
+    ``client_key``: common name ``mgw-client``; ``other_ca``: an authority that signed none of them.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -20,8 +20,8 @@ _CONNACK = b"\x20"
 class Mosquitto(Server):
     """A Mosquitto broker on ``host``:``port`` that keeps sessions, queued and retained messages on disk.
 
-    ``username`` and ``password``: anonymous clients are refused. ``tls=True`` opens ``tls_port`` with the certificates in
-    ``certificates``. ``config`` is appended to mosquitto.conf (it belongs to the last listener).
+    ``username`` and ``password``: anonymous clients are refused. ``tls=True`` opens ``tls_port`` with the certificates
+    in ``certificates``. ``config`` is appended to mosquitto.conf (it belongs to the last listener).
     """
 
     name = "mosquitto"

@@ -151,9 +151,10 @@ class OwnedProcess:
 class Server:
     """A server program with private data on free loopback ports.
 
-    ``start`` returns when the server answers in its own protocol, ``stop`` ends it in an orderly way, ``kill`` as a power
-    cut would; ``restart`` (after either, or while it runs) comes back on the same ports with the same data. As a context
-    manager it is started, and at the end stopped and its folder removed. It never outlives the process that started it.
+    ``start`` returns when the server answers in its own protocol, ``stop`` ends it in an orderly way, ``kill`` as a
+    crash would; ``restart`` (after either, or while it runs) comes back on the same ports with the same data. As a
+    context manager it is started, and at the end stopped and its folder removed. It never outlives the process that
+    started it.
     """
 
     name: ClassVar[str]

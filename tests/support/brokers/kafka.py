@@ -1,0 +1,171 @@
+"""Apache Kafka, one KRaft node that is broker and controller."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import struct
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.support.brokers.kafka_jars import LOG_CONFIGURATION, kafka_jars
+from tests.support.brokers.server import LOOPBACK, Server, ServerFailed, connect, free_port, receive_exactly
+from tests.support.certificates import Certificates
+
+__all__ = ["Kafka"]
+
+_FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
+_METADATA = 3
+_CORRELATION = 7
+
+
+class Kafka(Server):
+    """A Kafka broker at ``bootstrap`` ("127.0.0.1:port"); topics are never made by themselves.
+
+    ``proxied_bootstrap`` is a second listener that nothing listens on until a ``TcpProxy("127.0.0.1", kafka.behind_proxy,
+    port=kafka.proxy_port)`` does: clients that bootstrap there stay behind the proxy, because the broker advertises the
+    proxy's address on it. ``tls=True`` adds ``tls_bootstrap`` with the certificates in ``certificates``; ``username`` and
+    ``password`` add ``sasl_bootstrap`` (SASL/PLAIN without TLS). ``config`` adds or replaces server properties.
+    """
+
+    name = "kafka"
+
+    def __init__(
+        self,
+        *,
+        tls: bool = False,
+        username: str | None = None,
+        password: str | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.port = free_port()
+        self.bootstrap = f"{self.host}:{self.port}"
+        self.behind_proxy = free_port()
+        self.proxy_port = free_port()
+        self.proxied_bootstrap = f"{self.host}:{self.proxy_port}"
+        self.username = username
+        self.password = password
+        self.certificates = Certificates(self.folder / "tls") if tls else None
+        self.tls_port = free_port() if tls else None
+        self.tls_bootstrap = f"localhost:{self.tls_port}" if tls else None
+        self.sasl_port = free_port() if username else None
+        self.sasl_bootstrap = f"{self.host}:{self.sasl_port}" if username else None
+        self._controller_port = free_port()
+        self._config = dict(config or {})
+        self._properties = self.folder / "server.properties"
+
+    def prepare(self) -> None:
+        properties = self._configuration() | self._config
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # The tool takes an id that starts with a dash for an option.
+        cluster = f"m{cluster[1:]}"
+        self.run(
+            _java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties), heap="128m"),
+        )
+
+    def command(self) -> Sequence[str]:
+        return _java("kafka.Kafka", str(self._properties), heap="384m")
+
+    def ready(self) -> bool:
+        """The broker lists itself: it is registered, unfenced, and serves requests."""
+        header = struct.pack("!hhih", _METADATA, 1, _CORRELATION, -1)
+        request = header + struct.pack("!i", 0)
+        with connect(self.port) as connection:
+            connection.sendall(struct.pack("!i", len(request)) + request)
+            (size,) = struct.unpack("!i", receive_exactly(connection, 4))
+            _, brokers = struct.unpack("!ii", receive_exactly(connection, size)[:8])
+            return bool(brokers == 1)
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic and wait until it can be used."""
+        from kafka.admin import KafkaAdminClient, NewTopic
+
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        try:
+            admin.create_topics([NewTopic(name, partitions, 1, topic_configs=dict(config or {}))])
+        finally:
+            admin.close()
+
+    def console_producer(self, topic: str, *options: str) -> list[str]:
+        """Command line of Kafka's own console producer; it sends one message per line of its standard input."""
+        arguments = ("--bootstrap-server", self.bootstrap, "--topic", topic)
+        return _java("org.apache.kafka.tools.ConsoleProducer", *arguments, *options, heap="128m")
+
+    def console_consumer(self, topic: str, *options: str) -> list[str]:
+        """Command line of Kafka's own console consumer; add ``--from-beginning`` and ``--max-messages`` as needed."""
+        arguments = ("--bootstrap-server", self.bootstrap, "--topic", topic)
+        return _java("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments, *options, heap="128m")
+
+    def _configuration(self) -> dict[str, str]:
+        listeners = {"PLAINTEXT": (self.port, self.port), "PROXIED": (self.behind_proxy, self.proxy_port)}
+        protocols = {"PLAINTEXT": "PLAINTEXT", "PROXIED": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+        more: dict[str, str] = {}
+        if self.tls_port is not None and self.certificates is not None:
+            listeners["TLS"] = (self.tls_port, self.tls_port)
+            protocols["TLS"] = "SSL"
+            more |= self._tls_configuration(self.certificates)
+        if self.sasl_port is not None:
+            listeners["SASL"] = (self.sasl_port, self.sasl_port)
+            protocols["SASL"] = "SASL_PLAINTEXT"
+            module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+            more["sasl.enabled.mechanisms"] = "PLAIN"
+            more["listener.name.sasl.plain.sasl.jaas.config"] = (
+                f'{module} required user_{self.username}="{self.password}";'
+            )
+        bound = [f"{name}://{LOOPBACK}:{port}" for name, (port, _) in listeners.items()]
+        advertised = [
+            f"{name}://{'localhost' if name == 'TLS' else LOOPBACK}:{port}" for name, (_, port) in listeners.items()
+        ]
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{LOOPBACK}:{self._controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": ",".join([*bound, f"CONTROLLER://{LOOPBACK}:{self._controller_port}"]),
+            "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": ",".join(f"{name}:{value}" for name, value in protocols.items()),
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(self.folder / "data"),
+            "auto.create.topics.enable": "false",
+            "default.replication.factor": "1",
+            "min.insync.replicas": "1",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "4",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "4",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            # A restarted broker waits until its former self has timed out (9 s by default).
+            "broker.heartbeat.interval.ms": "250",
+            "broker.session.timeout.ms": "2500",
+            "log.cleaner.dedupe.buffer.size": "16777216",
+            "message.max.bytes": "33554432",
+        } | more
+
+    def _tls_configuration(self, certificates: Certificates) -> dict[str, str]:
+        keystore = self.folder / "tls" / "kafka.pem"
+        keystore.write_bytes(certificates.server_key.read_bytes() + certificates.server.read_bytes())
+        keystore.chmod(0o600)
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(certificates.ca),
+            "ssl.client.auth": "requested",
+        }
+
+
+def _java(main: str, *arguments: str, heap: str) -> list[str]:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin/java") if home else shutil.which("java")
+    if java is None:
+        raise ServerFailed("java is not installed. Run: make setup")
+    classpath = f"{kafka_jars()}/*"
+    logging = f"-Dlog4j2.configurationFile={LOG_CONFIGURATION}"
+    return [java, f"-Xmx{heap}", *_FAST_START, logging, "-cp", classpath, main, *arguments]
