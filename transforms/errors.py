@@ -15,6 +15,8 @@
     │   ├─ QueueMissing               the queue, exchange or topic does not exist there
     │   ├─ DeliveryRejected           the system refused a batch (unroutable, overflow, too large)
     │   └─ PositionLost               the stored source position is gone [415]
+    ├─ ExpressionInvalid              an expression that cannot be compiled, with its position
+    ├─ ExpressionFailed               an expression that has no value for this message
     └─ HubError                       the hub database
         ├─ HubUnavailable             cannot be reached, locked too long, restarting
         ├─ HubFull                    no space left for the hub
@@ -35,6 +37,8 @@ __all__ = [
     "ConfigInvalid",
     "ConversionFailure",
     "DeliveryRejected",
+    "ExpressionFailed",
+    "ExpressionInvalid",
     "GatewayError",
     "HubError",
     "HubFull",
@@ -105,6 +109,25 @@ class ConversionFailure(GatewayError):
 
 class TransformFailed(ConversionFailure):
     """The transformation of the job raised an error for this message [722]."""
+
+
+class ExpressionInvalid(GatewayError):
+    """A rule, condition or transformation expression cannot be compiled.
+
+    ``line`` and ``column`` (both from 1) say where in the expression the error is, ``offending`` what stands there.
+    """
+
+    def __init__(
+        self, what: str = "", *, cause: str = "", cure: str = "", line: int = 1, column: int = 1, offending: str = ""
+    ) -> None:
+        super().__init__(what, cause=cause, cure=cure)
+        self.line = line
+        self.column = column
+        self.offending = offending
+
+
+class ExpressionFailed(GatewayError):
+    """An expression has no value for this message: division by zero, text that is no number, a result out of range."""
 
 
 class LinkError(GatewayError):

@@ -1,0 +1,58 @@
+"""Subscriber rules: which messages a subscriber gets (AQ guide 12.2 §1.3.4, §8.6.1)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from transforms.errors import AqError, ExpressionFailed, ExpressionInvalid
+from transforms.expression import Expression, Row, compile_condition
+from transforms.message import Message
+
+__all__ = ["Rule", "compile_rule"]
+
+
+class Rule:
+    """A compiled rule; make one with :func:`compile_rule`. ``text`` is the rule as written."""
+
+    __slots__ = ("_condition", "text")
+
+    def __init__(self, condition: Expression) -> None:
+        self._condition = condition
+        self.text = condition.text
+
+    def matches(self, message: Message | Row) -> bool:
+        """Whether the rule is true for the message; unknown counts as no.
+
+        Pass one ``Row`` instead of the message when several rules look at the same message: it parses the body once.
+
+        Raises:
+            AqError: ORA-25449, the rule has no value for this message (it divides by zero, or compares text that is no
+                number with a number).
+        """
+        row = message if type(message) is Row else Row(message)  # type: ignore[arg-type]
+        try:
+            return self._condition.holds(row) is True
+        except ExpressionFailed as error:
+            raise AqError(
+                f"rule {self.text!r} failed",
+                cause=error.cause,
+                cure="correct the message, or alter the rule of the subscriber",
+                number=25449,
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"Rule({self.text!r})"
+
+
+@lru_cache(maxsize=1024)
+def compile_rule(text: str) -> Rule:
+    """The rule in ``text``, compiled once per process.
+
+    Raises:
+        AqError: ORA-25448, the rule is invalid; line, column and offending text are in the message, and the
+            ``ExpressionInvalid`` with them is the cause (``__cause__``).
+    """
+    try:
+        return Rule(compile_condition(text))
+    except ExpressionInvalid as error:
+        raise AqError(error.what, cause=error.cause, cure=error.cure, number=25448) from error

@@ -1,0 +1,186 @@
+"""The expression language of rules, conditions and transformations (AQ guide 12.2 §1.3.4, §8.6.1, §10.5).
+
+An expression is parsed once into a closure and then evaluated per message, with the three-valued logic of SQL (None is
+NULL and UNKNOWN). It knows:
+
+* operators ``= <> != < <= > >=``, ``AND OR NOT``, ``[NOT] LIKE ... [ESCAPE]``, ``[NOT] IN (...)``, ``[NOT] BETWEEN``,
+  ``IS [NOT] NULL | TRUE | FALSE``, ``+ - * / %``, ``||``, ``CASE``, parentheses;
+* numbers, texts (``'it''s'``), ``TRUE FALSE NULL``;
+* message properties (see :data:`PROPERTIES`), alone or as ``tab.priority``; letter case does not matter;
+* ``tab.user_data.a.b`` (also ``userdata``; also with ``source.`` or no prefix): an attribute of the JSON object or of
+  the fields in the body. Letter case matters. NULL when the body has no such attribute, or is no JSON object;
+* ``tab.user_data`` alone: the whole body, text where it is UTF-8 text, raw bytes otherwise;
+* ``tab.user_data.header.NAME`` or ``HEADER('NAME')``: the first header of that name. (An attribute of the JSON body
+  that is called header is ``tab.user_data."header"``, in quotes.)
+* the functions in :data:`FUNCTIONS`.
+
+``||`` gives NULL when one side is; ``CONCAT`` leaves NULLs out. Decimals are floating-point numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from transforms.errors import ExpressionFailed
+from transforms.message import Message
+from transforms.values import NoValue, Value, show
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["FUNCTIONS", "MAX_EXPRESSION", "PROPERTIES", "Expression", "Row", "compile_condition", "compile_expression"]
+
+MAX_EXPRESSION = 4000  # characters, AQ guide 12.2 §8.4 and §10.5
+
+#: What an expression may call, beside operators; ``mgw`` lists it in the documentation.
+FUNCTIONS = (
+    "ABS", "CEIL", "COALESCE", "CONCAT", "FLOOR", "HEADER", "INSTR", "LENGTH", "LOWER", "LTRIM", "MOD", "NULLIF", "NVL",
+    "REPLACE", "ROUND", "RTRIM", "SUBSTR", "TO_CHAR", "TO_NUMBER", "TRIM", "UPPER",
+)  # fmt: skip
+
+
+def _hex(value: bytes | None) -> str | None:
+    return None if value is None else value.hex().upper()
+
+
+#: Message properties by name. Times are epoch seconds, durations seconds, message ids hexadecimal text.
+PROPERTIES: Mapping[str, Callable[[Message], Value]] = {
+    "priority": lambda m: m.priority,
+    "corrid": lambda m: m.correlation,
+    "correlation": lambda m: m.correlation,
+    "msgid": lambda m: _hex(m.msgid),
+    "enq_time": lambda m: m.enqueue_time,
+    "expiration": lambda m: m.expiration,
+    "delay": lambda m: m.delay,
+    "retry_count": lambda m: m.attempts,
+    "attempts": lambda m: m.attempts,
+    "exception_queue": lambda m: m.exception_queue,
+    "sender_name": lambda m: m.sender_name,
+    "sender_address": lambda m: m.sender_address,
+    "original_msgid": lambda m: _hex(m.original_msgid),
+}
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+class Row:
+    """A message as expressions see it. Its body is parsed at most once: use one row for all expressions of a message.
+
+    Args:
+        message: the message.
+        strict: a payload attribute of a body that is no JSON object is an error instead of NULL.
+    """
+
+    __slots__ = ("_attributes", "message", "strict")
+
+    def __init__(self, message: Message, *, strict: bool = False) -> None:
+        self.message = message
+        self.strict = strict
+        self._attributes: Mapping[str, Value] | None = None
+
+    @property
+    def attributes(self) -> Mapping[str, Value]:
+        """Attributes of the payload: members of the JSON object, or fields by name (the first of a name)."""
+        if self._attributes is None:
+            self._attributes = self._parse()
+        return self._attributes
+
+    @property
+    def body(self) -> Value:
+        """The body as one value: text, or bytes that are no text; NULL for no body and for fields."""
+        body = self.message.body
+        if isinstance(body, bytes):
+            try:
+                return body.decode()
+            except UnicodeDecodeError:
+                return body
+        return None if isinstance(body, tuple) else body
+
+    def _parse(self) -> Mapping[str, Value]:
+        body = self.message.body
+        if isinstance(body, tuple):
+            return {field.name: field.value for field in reversed(body)}
+        problem = "there is no body"
+        if body is not None:
+            try:
+                value = json.loads(body if isinstance(body, str) else body.decode(), parse_constant=_no_constant)
+                if isinstance(value, dict):
+                    return value
+                problem = f"the body is {show(value)}"
+            except (ValueError, RecursionError) as error:
+                problem = f"the body is no JSON text ({str(error)[:200] or type(error).__name__})"
+        if self.strict:
+            raise NoValue(f"the body has to be a JSON object, but {problem}")
+        return {}
+
+
+class Expression:
+    """A compiled expression; make one with :func:`compile_expression` or :func:`compile_condition`."""
+
+    __slots__ = ("_run", "text")
+
+    def __init__(self, text: str, run: Callable[[Row], Value]) -> None:
+        self.text = text
+        self._run = run
+
+    def value(self, row: Row) -> Value:
+        """The value for a message; None is NULL.
+
+        Raises:
+            ExpressionFailed: there is none (division by zero, text that is no number, out of range).
+        """
+        try:
+            return self._run(row)
+        except NoValue as problem:
+            raise self._failed(str(problem)) from None
+        except OverflowError:
+            raise self._failed("a number is out of range") from None
+
+    def holds(self, row: Row) -> bool | None:
+        """The truth of a condition: True, False or None for UNKNOWN.
+
+        Raises:
+            ExpressionFailed: as :meth:`value`, or the value is no truth value.
+        """
+        value = self.value(row)
+        if value is None or value is True or value is False:
+            return value
+        raise self._failed(f"its value {show(value)} is neither true nor false")
+
+    def _failed(self, cause: str) -> ExpressionFailed:
+        return ExpressionFailed(
+            f"expression {self.text!r} failed", cause=cause, cure="correct the message at its sender, or the expression"
+        )
+
+    def __repr__(self) -> str:
+        return f"Expression({self.text!r})"
+
+    def __reduce__(self) -> tuple[Callable[[str], Self], tuple[str]]:
+        return compile_expression, (self.text,)  # type: ignore[return-value]
+
+
+def compile_expression(text: str) -> Expression:
+    """An expression of any type.
+
+    Raises:
+        ExpressionInvalid: it cannot be parsed, is longer than 4000 characters, nested too deeply, or uses something
+            this language does not have.
+    """
+    from transforms.compiler import compile_text
+
+    return Expression(text, compile_text(text, condition=False))
+
+
+def compile_condition(text: str) -> Expression:
+    """An expression that is true, false or unknown.
+
+    Raises:
+        ExpressionInvalid: as :func:`compile_expression`, or it is a number or a text.
+    """
+    from transforms.compiler import compile_text
+
+    return Expression(text, compile_text(text, condition=True))
