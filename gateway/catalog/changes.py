@@ -1,0 +1,85 @@
+"""Statements on the change counter, the administration lock, and the snapshot an agent runs by."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from gateway import tables as t
+from gateway.catalog.agents import get_agent, insert_agent, list_agent_options
+from gateway.catalog.jobs import list_jobs
+from gateway.catalog.links import list_foreign_queues, list_links
+from gateway.catalog.transformations import list_transformations
+from gateway.model import DEFAULT_AGENT, AgentDef, Snapshot, key
+from gateway.secrets import Secrets
+from transforms.errors import AdminError
+
+__all__ = [
+    "CHANGE_CHANNEL",
+    "bump_change",
+    "change_version",
+    "insert_defaults",
+    "load_snapshot",
+    "lock_administration",
+]
+
+CHANGE_CHANNEL = "mgw_change"  # NOTIFY on PostgreSQL, at every committed change of the definitions
+
+_ADMINISTRATION_LOCK = 0x6D67772D61646D  # "mgw-adm"
+
+
+def insert_defaults(conn: sa.Connection) -> None:
+    """The rows every hub has: the change counter and the agent ``DEFAULT_AGENT``."""
+    conn.execute(sa.insert(t.change).values(id=1, version=0))
+    insert_agent(conn, AgentDef(DEFAULT_AGENT), None)
+
+
+def lock_administration(conn: sa.Connection) -> None:
+    """Wait for the one administration lock; held until the transaction ends (SQLite: its write lock is the lock)."""
+    if conn.dialect.name == "postgresql":
+        conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADMINISTRATION_LOCK)))
+
+
+def change_version(conn: sa.Connection) -> int:
+    """Version of the definitions; grows with every change."""
+    return int(conn.execute(sa.select(t.change.c.version).where(t.change.c.id == 1)).scalar_one())
+
+
+def bump_change(conn: sa.Connection) -> int:
+    """Raise the version of the definitions and tell the agents when the transaction commits; the new version."""
+    statement = sa.update(t.change).where(t.change.c.id == 1).values(version=t.change.c.version + 1)
+    version = int(conn.execute(statement.returning(t.change.c.version)).scalar_one())
+    if conn.dialect.name == "postgresql":
+        conn.execute(sa.select(sa.func.pg_notify(CHANGE_CHANNEL, str(version))))
+    return version
+
+
+def load_snapshot(conn: sa.Connection, agent_name: str, secrets: Secrets | None) -> Snapshot:
+    """Everything the agent runs by, at one version; passwords in clear text (None without ``secrets``).
+
+    The transformations and foreign queues are those of its links' jobs and more; job options are names in lower case.
+
+    Raises:
+        AdminError: ORA-32850, no such agent.
+        ConfigInvalid: a password cannot be decrypted.
+    """
+    version = change_version(conn)
+    agent = get_agent(conn, agent_name)
+    if agent is None:
+        raise AdminError(
+            f"agent {agent_name} does not exist", number=32850, cure="create it with create_agent, or correct the name"
+        )
+    log_level = conn.execute(sa.select(t.agent.c.log_level).where(t.agent.c.name_key == key(agent_name))).scalar_one()
+    links = {key(link.name): link for link in list_links(conn, secrets, agent=agent_name)}
+    queues = {
+        (key(queue.name), key(queue.link)): queue for queue in list_foreign_queues(conn) if key(queue.link) in links
+    }
+    return Snapshot(
+        version=version,
+        agent=agent,
+        log_level=int(log_level),
+        links=links,
+        queues=queues,
+        transformations={key(item.name): item for item in list_transformations(conn)},
+        jobs={job.id: job for job in list_jobs(conn, agent=agent_name)},
+        agent_options={option.name: option.value for option in list_agent_options(conn, agent_name, secrets)},
+    )

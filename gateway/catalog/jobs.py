@@ -1,0 +1,162 @@
+"""Statements on the definitions of jobs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from gateway import tables as t
+from gateway.catalog.text import compact
+from gateway.model import JobDef, JobStatus, key
+from links.contract import Direction, Guarantee
+
+__all__ = [
+    "delete_job",
+    "get_job",
+    "insert_job",
+    "job_keys",
+    "list_jobs",
+    "reset_job",
+    "set_job_status",
+    "take_plans",
+    "update_job",
+]
+
+
+def get_job(conn: sa.Connection, name: str) -> JobDef | None:
+    """The job of that name, or None."""
+    row = conn.execute(_jobs().where(t.job.c.name_key == key(name))).one_or_none()
+    return _job(row) if row is not None else None
+
+
+def list_jobs(conn: sa.Connection, *, agent: str | None = None, link: str | None = None) -> list[JobDef]:
+    """All jobs (of one agent, of one link), by name."""
+    statement = _jobs().order_by(t.job.c.name_key)
+    if agent is not None:
+        statement = statement.where(t.job.c.agent_key == key(agent))
+    if link is not None:
+        statement = statement.where(t.job.c.link_key == key(link))
+    return [_job(row) for row in conn.execute(statement)]
+
+
+def insert_job(
+    conn: sa.Connection, job: JobDef, *, source_key: str, destination_key: str, now: float | None = None
+) -> JobDef:
+    """Store a new job with its run state READY; the job with its id.
+
+    ``source_key`` and ``destination_key`` are the resolved names in the form that compares: ``SCHEMA.QUEUE`` or
+    ``QUEUE@LINK``. ``now`` is the time of creation in epoch seconds, the clock's if None.
+    """
+    statement = sa.insert(t.job).values(
+        name_key=key(job.name),
+        name=job.name,
+        agent_key=key(job.agent),
+        link_key=key(job.link),
+        propagation_type=job.propagation_type.value,
+        source=job.source,
+        destination=job.destination,
+        source_key=source_key,
+        destination_key=destination_key,
+        prop_style="NATIVE",
+        created=time.time() if now is None else now,
+        **_job_values(job),
+    )
+    job_id = int(conn.execute(statement.returning(t.job.c.id)).scalar_one())
+    conn.execute(sa.insert(t.job_state).values(job_id=job_id, status=JobStatus.READY.value))
+    return replace(job, id=job_id, status=JobStatus.READY)
+
+
+def update_job(conn: sa.Connection, job: JobDef) -> None:
+    """Store what may change of a job: rule, transformation, exception queue, interval, options, enabled, comments."""
+    conn.execute(sa.update(t.job).where(t.job.c.id == job.id).values(**_job_values(job)))
+
+
+def set_job_status(conn: sa.Connection, job_id: int, status: JobStatus) -> None:
+    """Set the status of a job."""
+    conn.execute(sa.update(t.job_state).where(t.job_state.c.job_id == job_id).values(status=status.value))
+
+
+def reset_job(conn: sa.Connection, job_id: int) -> None:
+    """READY, no failures, no waiting for a next attempt. The last error stays readable."""
+    conn.execute(
+        sa.update(t.job_state)
+        .where(t.job_state.c.job_id == job_id)
+        .values(status=JobStatus.READY.value, failures=0, next_attempt=None)
+    )
+
+
+def take_plans(conn: sa.Connection, job_id: int) -> list[int]:
+    """Delete the job's plans; the ids of the messages that were in them, in plan order."""
+    plans = conn.execute(
+        sa.select(t.plan.c.message_ids).where(t.plan.c.job_id == job_id).order_by(t.plan.c.sequence)
+    ).scalars()
+    packed = b"".join(plans)
+    conn.execute(sa.delete(t.plan).where(t.plan.c.job_id == job_id))
+    return [int.from_bytes(packed[i : i + 8], "big") for i in range(0, len(packed), 8)]
+
+
+def delete_job(conn: sa.Connection, job_id: int) -> None:
+    """Remove a job with its run state and positions; its plans must have been taken."""
+    for table in (t.position, t.job_state):
+        conn.execute(sa.delete(table).where(table.c.job_id == job_id))
+    conn.execute(sa.delete(t.job).where(t.job.c.id == job_id))
+
+
+def _jobs() -> sa.Select[Any]:
+    return (
+        sa.select(
+            t.job,
+            t.agent.c.name.label("agent_name"),
+            t.link.c.name.label("link_name"),
+            t.job_state.c.status.label("status"),
+        )
+        .join(t.agent, t.agent.c.name_key == t.job.c.agent_key)
+        .join(t.link, t.link.c.name_key == t.job.c.link_key)
+        .join(t.job_state, t.job_state.c.job_id == t.job.c.id)
+    )
+
+
+def _job_values(job: JobDef) -> dict[str, Any]:
+    return {
+        "rule": job.rule,
+        "transformation": job.transformation,
+        "exception_queue": job.exception_queue,
+        "poll_interval": job.poll_interval,
+        "options": compact(dict(job.options)),
+        "require_guarantee": job.require_guarantee.value if job.require_guarantee is not None else None,
+        "enabled": job.enabled,
+        "comments": job.comments,
+    }
+
+
+def _job(row: sa.Row[Any]) -> JobDef:
+    return JobDef(
+        id=row.id,
+        name=row.name,
+        agent=row.agent_name,
+        link=row.link_name,
+        propagation_type=Direction(row.propagation_type),
+        source=row.source,
+        destination=row.destination,
+        rule=row.rule,
+        transformation=row.transformation,
+        exception_queue=row.exception_queue,
+        poll_interval=row.poll_interval,
+        options=json.loads(row.options),
+        require_guarantee=Guarantee(row.require_guarantee) if row.require_guarantee is not None else None,
+        enabled=bool(row.enabled),
+        comments=row.comments,
+        status=JobStatus(row.status),
+    )
+
+
+def job_keys(conn: sa.Connection) -> Sequence[tuple[str, Direction, str, str]]:
+    """Of every job: name, propagation type, and source and destination in the form that compares."""
+    c = t.job.c
+    rows = conn.execute(sa.select(c.name, c.propagation_type, c.source_key, c.destination_key).order_by(c.name_key))
+    return [(row[0], Direction(row[1]), row[2], row[3]) for row in rows]
