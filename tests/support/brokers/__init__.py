@@ -10,6 +10,7 @@ from tests.support.brokers.kafka import Kafka
 from tests.support.brokers.mosquitto import Mosquitto
 from tests.support.brokers.postgresql import PostgreSQL
 from tests.support.brokers.rabbitmq import RabbitMQ
-from tests.support.brokers.server import Server, ServerFailed, free_port
+from tests.support.brokers.server import Server, ServerFailed
+from tests.support.ports import free_port
 
 __all__ = ["Kafka", "Mosquitto", "PostgreSQL", "RabbitMQ", "Server", "ServerFailed", "free_port"]

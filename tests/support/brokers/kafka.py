@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.brokers.kafka_jars import LOG_CONFIGURATION, kafka_jars
-from tests.support.brokers.server import LOOPBACK, Server, ServerFailed, connect, free_port, receive_exactly
+from tests.support.brokers.server import Server, ServerFailed, connect, receive_exactly
 from tests.support.certificates import Certificates
+from tests.support.ports import LOOPBACK, free_port
+from tests.support.proxy import TcpProxy
 
 __all__ = ["Kafka"]
 
@@ -24,10 +26,10 @@ _CORRELATION = 7
 class Kafka(Server):
     """A Kafka broker at ``bootstrap`` ("127.0.0.1:port"); topics are never made by themselves.
 
-    ``proxied_bootstrap`` is a second listener that nothing listens on until a ``TcpProxy("127.0.0.1", kafka.behind_proxy,
-    port=kafka.proxy_port)`` does: clients that bootstrap there stay behind the proxy, because the broker advertises the
-    proxy's address on it. ``tls=True`` adds ``tls_bootstrap`` with the certificates in ``certificates``; ``username`` and
-    ``password`` add ``sasl_bootstrap`` (SASL/PLAIN without TLS). ``config`` adds or replaces server properties.
+    ``proxied_bootstrap`` is an address that nothing listens on until ``kafka.proxy()`` is started: clients that
+    bootstrap there stay behind that proxy, because the broker advertises the proxy's address to them. ``tls=True`` adds
+    ``tls_bootstrap`` with the certificates in ``certificates``; ``username`` and ``password`` add ``sasl_bootstrap``
+    (SASL/PLAIN without TLS). ``config`` adds or replaces server properties.
     """
 
     name = "kafka"
@@ -89,6 +91,10 @@ class Kafka(Server):
             admin.create_topics([NewTopic(name, partitions, 1, topic_configs=dict(config or {}))])
         finally:
             admin.close()
+
+    def proxy(self) -> TcpProxy:
+        """A proxy, not yet started, for clients that use ``proxied_bootstrap``."""
+        return TcpProxy(LOOPBACK, self.behind_proxy, port=self.proxy_port)
 
     def console_producer(self, topic: str, *options: str) -> list[str]:
         """Command line of Kafka's own console producer; it sends one message per line of its standard input."""

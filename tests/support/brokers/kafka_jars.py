@@ -1,4 +1,4 @@
-"""Apache Kafka as jars through Maven, kept in a cache folder; ``python -m tests.support.brokers.kafka_jars`` fetches."""
+"""Apache Kafka as jars, fetched through Maven into a cache folder; a program too: it fetches what is missing."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def kafka_version() -> str:
 def kafka_jars() -> Path:
     """Folder with the jars of the server and its console tools, fetched when it is missing or pom.xml has changed.
 
-    It lies below ``.cache`` of the repository, or below the folder that the variable MGW_CACHE names. Raises ServerFailed
-    with Maven's own words when they can not be fetched.
+    It lies below ``.cache`` of the repository, or below the folder that the variable MGW_CACHE names. Raises
+    ServerFailed with Maven's own words when they can not be fetched.
     """
     cache = Path(os.environ.get("MGW_CACHE") or _REPOSITORY / ".cache") / "kafka"
     folder = cache / kafka_version()

@@ -6,8 +6,9 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from tests.support.brokers.server import LOOPBACK, Server, ServerFailed, connect, free_port, receive_exactly
+from tests.support.brokers.server import Server, ServerFailed, connect, receive_exactly
 from tests.support.certificates import Certificates
+from tests.support.ports import LOOPBACK, free_port
 
 __all__ = ["Mosquitto"]
 

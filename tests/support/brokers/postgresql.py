@@ -11,7 +11,8 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.brokers.server import LOOPBACK, Server, ServerFailed, connect, free_port, receive_exactly
+from tests.support.brokers.server import Server, ServerFailed, connect, receive_exactly
+from tests.support.ports import LOOPBACK, free_port
 
 __all__ = ["PostgreSQL"]
 

@@ -8,16 +8,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.brokers.server import (
-    LOOPBACK,
-    OwnedProcess,
-    Server,
-    ServerFailed,
-    connect,
-    free_port,
-    receive_exactly,
-)
+from tests.support.brokers.server import OwnedProcess, Server, ServerFailed, connect, receive_exactly
 from tests.support.certificates import Certificates
+from tests.support.ports import LOOPBACK, free_port
 
 __all__ = ["RabbitMQ"]
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import random
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -19,40 +17,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, ClassVar, Self
 
-__all__ = ["LOOPBACK", "OwnedProcess", "Server", "ServerFailed", "connect", "free_port", "receive_exactly"]
+from tests.support.ports import LOOPBACK
 
-LOOPBACK = "127.0.0.1"
+__all__ = ["OwnedProcess", "Server", "ServerFailed", "connect", "receive_exactly"]
+
 _PROBE_PAUSE = 0.05
 _LOG_TAIL_LINES = 30
 
-# Below Linux' ephemeral range (32768 and up), so that no outgoing connection takes a server's port while it restarts.
-_PORTS = range(20_000, 32_000)
-_given_ports: set[int] = set()
-_given_ports_lock = threading.Lock()
-
 # Kills the group and removes the folder when the starting process is gone, however it went: the kernel closes the pipe.
-_WATCHDOG = 'if read -r _; then exit 0; fi; kill -KILL -- "-$1" 2>/dev/null; if [ -n "$2" ]; then rm -rf -- "$2"; fi'
+_WATCHDOG = 'if read -r _; then exit 0; fi; kill -s KILL -- "-$1" 2>/dev/null; if [ -n "$2" ]; then rm -rf -- "$2"; fi'
 
 
 class ServerFailed(RuntimeError):
     """A server of the tests could not be started or stopped; the message ends with the tail of its log."""
-
-
-def free_port() -> int:
-    """A TCP port on the loopback address that nobody listens on and that this process has not given out before."""
-    for _ in range(1000):
-        port = random.choice(_PORTS)
-        with _given_ports_lock:
-            if port in _given_ports:
-                continue
-            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-                try:
-                    probe.bind((LOOPBACK, port))
-                except OSError:
-                    continue
-            _given_ports.add(port)
-            return port
-    raise ServerFailed(f"no free TCP port between {_PORTS.start} and {_PORTS.stop} on {LOOPBACK}")
 
 
 def connect(port: int, *, timeout: float = 2.0) -> socket.socket:
