@@ -1,0 +1,85 @@
+# make help tells what there is. Everything runs from this folder; nothing is installed outside .venv, .cache and
+# Debian's package manager.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.ONESHELL:
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3.11
+BIN := .venv/bin
+# Where Kafka's jars are kept; a shared folder saves the download.
+export MGW_CACHE ?= $(CURDIR)/.cache
+export PYTHONDONTWRITEBYTECODE := 1
+STAMPS := .cache/stamps
+
+# Every extra that does not just name others of our own: the lock file must not contain this package itself.
+define LOCK_EXTRAS
+import tomllib
+extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]
+print(*(f"--extra {name}" for name, needs in extras.items() if not any(need.startswith("mgw[") for need in needs)))
+endef
+export LOCK_EXTRAS
+
+.PHONY: help setup packages demo test lint format test-faults bench lock clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: packages $(STAMPS)/venv $(STAMPS)/kafka ## install everything that demo and tests need (again: under 2 s)
+
+packages: # Debian's packages may be removed between two runs, so this is no stamp; it takes milliseconds
+	@tests/support/packages
+
+.venv/bin/python:
+	@echo "setup: create .venv with $(PYTHON)"
+	python=$$(command -v $(PYTHON) || command -v python3 || true)
+	"$${python:?Python 3.11 or later is needed}" -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed")'
+	"$$python" -m venv .venv
+
+$(STAMPS)/venv: .venv/bin/python requirements.lock pyproject.toml
+	@echo "setup: install Python packages from requirements.lock"
+	mkdir -p $(STAMPS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+$(STAMPS)/kafka: tests/support/kafka/pom.xml $(STAMPS)/venv
+	@echo "setup: fetch Kafka through Maven"
+	$(BIN)/python -m tests.support.brokers.kafka_jars
+	touch $@
+
+demo: setup ## carry real messages between RabbitMQ, Kafka and MQTT, and judge the result
+	@$(BIN)/python -m tests.demo
+
+test: setup ## check style and types, run every test
+	@$(MAKE) lint
+	$(BIN)/pytest -q
+
+lint: $(STAMPS)/venv ## check style and types
+	@$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/mypy --no-error-summary
+
+format: $(STAMPS)/venv ## put the code into shape
+	@$(BIN)/ruff check --quiet --fix || true
+	$(BIN)/ruff format --quiet
+
+test-faults: setup ## cut wires, kill processes and brokers (a part of test)
+	@$(BIN)/pytest -q tests/faults
+
+bench: setup ## measure the gateway beside Shovel, a Mosquitto bridge and bare clients
+	@$(BIN)/python -m benchmarks
+
+lock: .venv/bin/python ## resolve pyproject.toml into requirements.lock, with hashes
+	@$(BIN)/python -c 'import piptools' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools
+	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras \
+	  --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate \
+	  $$($(BIN)/python -c "$$LOCK_EXTRAS") --output-file requirements.lock pyproject.toml
+	echo "lock: $$(grep -c == requirements.lock) packages in requirements.lock"
+
+clean: ## remove everything that setup, tests and builds made here (not the cache of jars outside)
+	@rm -rf .venv .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
