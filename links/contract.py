@@ -271,7 +271,7 @@ class Source(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """From any thread: make a waiting ``read`` return now."""
+        """From any thread: make a waiting ``read`` return now; with nobody waiting, the next wait returns at once."""
         ...
 
     def close(self) -> None:
@@ -310,7 +310,7 @@ class Destination(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """From any thread: make a waiting ``confirmed`` return now."""
+        """From any thread: make a waiting ``confirmed`` return now; with nobody waiting, the next wait returns at once."""
         ...
 
     def close(self) -> None:

@@ -1,0 +1,292 @@
+"""One agent in this process: its lease, its definitions, its job threads.
+
+AQ guide 12.2 §19.2: an agent is one process; at most one per name. The lease on the name carries a token that only
+grows; every hub transaction of a job checks it, so a process that was stalled beyond its lease can do no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+
+from gateway import __version__, catalog, journal
+from gateway.admin import GatewayAdmin
+from gateway.aq.hub import Hub
+from gateway.engine import Engine, JobRunner, JobSetup, setup_of
+from gateway.events import (
+    AgentRunning,
+    AgentStarting,
+    AgentStopped,
+    AgentStopping,
+    ConfigurationChanged,
+    JobFailed,
+    JobRemoved,
+    JobStuck,
+    Journalist,
+    LinkAdded,
+    QueueRegistered,
+)
+from gateway.journal import Owner
+from gateway.logfile import set_level
+from gateway.model import Activity, AgentStatus, JobDef, JobStatus, Snapshot, key
+from gateway.secrets import Secrets
+from gateway.turns import Turns
+from links import registry
+from links.contract import Direction
+from transforms.clock import Clock
+from transforms.errors import GatewayError, HubError, LeaseLost
+
+__all__ = ["LEASE_SECONDS", "Agent"]
+
+_LOGGER = logging.getLogger("mgw.engine")
+
+LEASE_SECONDS = 15.0  # a dead process on another host is replaced after so long
+STUCK_SECONDS = 180.0  # a job thread that has not come round its loop for so long is reported
+
+
+class Agent:
+    """Runs the jobs of one agent name. Made, started and stopped by the supervisor; one use only."""
+
+    def __init__(
+        self, hub: Hub, secrets: Secrets, name: str, clock: Clock, *, transform_modules: tuple[str, ...] = ()
+    ) -> None:
+        self.name = name
+        self.error: str | None = None
+        self._hub = hub
+        self._secrets = secrets
+        self._clock = clock
+        self._modules = transform_modules
+        self._runners: dict[int, JobRunner] = {}
+        self._snapshot: Snapshot | None = None
+        self._token = 0
+        self._engine: Engine | None = None
+        self._journalist = Journalist(self._store_event)
+        self._lock = threading.Lock()
+        self._subscribed: set[int] = set()
+        self._stuck: set[int] = set()
+
+    # ----------------------------------------------------------------------------------------------------- life cycle
+
+    def acquire(self, *, patience: float = 2 * LEASE_SECONDS) -> None:
+        """Take the lease; waits for one of a process that may be dead on another host.
+
+        Raises:
+            GatewayError: the agent is running elsewhere, is BROKEN or does not exist.
+        """
+        deadline = self._clock.monotonic() + patience
+        me = Owner.this_process()
+        while True:
+            with self._hub.write() as conn:
+                token, wait = journal.acquire_lease(conn, self.name, me, ttl=LEASE_SECONDS, now=self._clock.now())
+            if token:
+                self._token = token
+                return
+            if self._clock.monotonic() + min(wait, 1.0) > deadline:
+                raise journal.AgentAlreadyRunning(
+                    f"agent {self.name} is already running",
+                    cause="a process on another host keeps renewing its lease",
+                    cure="stop that process first, or run another agent with --agent",
+                    number=-105,
+                )
+            _LOGGER.info("agent %s: waiting %.0f s for the lease of another host's process", self.name, wait)
+            time.sleep(min(wait, 1.0) + 0.05)
+
+    def start(self) -> None:
+        """Load the definitions and start the jobs; the lease must be held."""
+        self._journalist.tell(AgentStarting(self.name, __version__))
+        self._status(AgentStatus.INITIALIZING)
+        snapshot = self._load()
+        with self._hub.write() as conn:
+            journal.reset_counters(conn, list(snapshot.jobs))
+        snapshot = self._load()
+        self._engine = Engine(
+            self._hub,
+            key(self.name),
+            self._token,
+            self._clock,
+            Turns(snapshot.agent.max_threads),
+            self._journalist,
+            self._modules,
+        )
+        set_level(snapshot.log_level)
+        self._adopt(snapshot)
+        self._status(AgentStatus.RUNNING)
+        self._journalist.tell(AgentRunning(self.name, len(self._runners)))
+
+    def renew(self) -> None:
+        """Renew the lease and look after the threads; called every few seconds by the supervisor.
+
+        Raises:
+            LeaseLost: another process owns the agent.
+        """
+        with self._hub.write() as conn:
+            journal.renew_lease(conn, self.name, self._token, ttl=LEASE_SECONDS, now=self._clock.now())
+        for job_id, runner in list(self._runners.items()):
+            if runner.lost is not None:
+                raise runner.lost
+            if runner.alive and runner.silence > STUCK_SECONDS:
+                self._report_stuck(job_id, runner)
+            else:
+                self._stuck.discard(job_id)
+
+    def _report_stuck(self, job_id: int, runner: JobRunner) -> None:
+        if job_id in self._stuck:
+            return
+        self._stuck.add(job_id)
+        with self._hub.write() as conn:
+            journal.set_activity(conn, job_id, Activity.STUCK)
+        self._journalist.tell(JobStuck(runner.name, runner.silence, "its thread does not come back from the client"))
+        runner.interrupt()
+
+    def refresh(self) -> None:
+        """Take over changed definitions; called twice a second by the supervisor."""
+        with self._hub.read() as conn:
+            version = catalog.change_version(conn)
+        if self._snapshot is not None and version == self._snapshot.version:
+            return
+        snapshot = self._load()
+        self._journalist.tell(ConfigurationChanged(self.name, snapshot.version))
+        set_level(snapshot.log_level)
+        self._adopt(snapshot)
+
+    def stop(self, *, seconds: float, status: AgentStatus, error: str | None = None) -> None:
+        """Drain the jobs within ``seconds`` and give the lease up with ``status``."""
+        self._journalist.tell(AgentStopping(self.name))
+        with self._lock:
+            runners = list(self._runners.values())
+            for runner in runners:
+                runner.request_stop()
+            deadline = self._clock.monotonic() + seconds
+            for runner in runners:
+                if not runner.join(max(0.1, deadline - self._clock.monotonic())):
+                    _LOGGER.warning("job %s did not stop in time; what it was doing is done again", runner.name)
+            self._runners.clear()
+        self._journalist.tell(AgentStopped(self.name, error or ""))
+        try:
+            with self._hub.write() as conn:
+                journal.release_lease(conn, self.name, self._token, status=status, error=error, now=self._clock.now())
+        except HubError as failure:
+            _LOGGER.warning("lease of agent %s not given up, it passes by itself: %s", self.name, failure)
+
+    # ----------------------------------------------------------------------------------------------------- definitions
+
+    def _load(self) -> Snapshot:
+        with self._hub.read() as conn:
+            return catalog.load_snapshot(conn, self.name, self._secrets)
+
+    def _adopt(self, snapshot: Snapshot) -> None:
+        self._tell_new(snapshot)
+        self._snapshot = snapshot
+        with self._lock:
+            wanted = self._wanted(snapshot)
+            for job_id, runner in list(self._runners.items()):
+                if wanted.get(job_id) != runner.setup:
+                    runner.request_stop()
+            for job_id, runner in list(self._runners.items()):
+                if wanted.get(job_id) != runner.setup:
+                    runner.join(30.0)
+                    del self._runners[job_id]
+            for job_id, setup in wanted.items():
+                self._run(snapshot.jobs[job_id], setup)
+        for job in snapshot.jobs.values():
+            if job.status is JobStatus.DELETE_PENDING:
+                self._finish_removal(job)
+            elif not job.enabled:
+                self._subscribe_only(snapshot, job)
+
+    def _wanted(self, snapshot: Snapshot) -> Mapping[int, JobSetup]:
+        wanted = {}
+        for job in snapshot.jobs.values():
+            if not job.enabled or job.status not in {JobStatus.READY, JobStatus.RETRY}:
+                continue
+            try:
+                wanted[job.id] = setup_of(snapshot, job, self._hub.hub_id, self._clock)
+            except GatewayError as error:
+                self._refuse(job, error)
+        return wanted
+
+    def _refuse(self, job: JobDef, error: GatewayError) -> None:
+        """A job whose definitions do not hold together cannot run until somebody mends them."""
+        with self._hub.write() as conn:
+            journal.record_failure(
+                conn,
+                job.id,
+                status=JobStatus.FAILED,
+                failures=1,
+                error=str(error),
+                now=self._clock.now(),
+                retry_at=None,
+            )
+        self._journalist.tell(JobFailed(job.name, 1, str(error)))
+
+    def _run(self, job: JobDef, setup: JobSetup) -> None:
+        runner = self._runners.get(job.id)
+        if runner is not None and runner.alive:
+            if job.status is JobStatus.READY:
+                runner.reset()
+            return
+        assert self._engine is not None  # noqa: S101  # start() made it
+        self._runners[job.id] = JobRunner(self._engine, setup)
+        self._runners[job.id].start()
+
+    def _subscribe_only(self, snapshot: Snapshot, job: JobDef) -> None:
+        """A disabled topic job collects all the same: its subscription must exist (AQ guide 12.2 §17.4)."""
+        if job.id in self._subscribed or job.propagation_type is not Direction.INBOUND:
+            return
+        self._subscribed.add(job.id)
+
+        def subscribe() -> None:
+            try:
+                setup = setup_of(snapshot, job, self._hub.hub_id, self._clock)
+                source = registry.open_link(setup.link).source(setup.use)
+                try:
+                    with self._hub.read() as conn:
+                        positions = journal.load_positions(conn, job.id)
+                    source.connect(positions)
+                finally:
+                    source.close()
+            except GatewayError as error:
+                _LOGGER.warning("subscription of disabled job %s not made: %s", job.name, error)
+
+        threading.Thread(target=subscribe, name=f"subscribe-{job.name}", daemon=True).start()
+
+    def _finish_removal(self, job: JobDef) -> None:
+        try:
+            GatewayAdmin(self._hub, self._secrets).finish_remove_job(job.name)
+        except GatewayError as error:
+            _LOGGER.warning("job %s is still marked for removal: %s", job.name, error)
+        else:
+            self._journalist.tell(JobRemoved(job.name))
+
+    def _tell_new(self, snapshot: Snapshot) -> None:
+        old = self._snapshot
+        for name, link in snapshot.links.items():
+            if old is None or name not in old.links:
+                self._journalist.tell(LinkAdded(link.name, link.type))
+        for names, queue in snapshot.queues.items():
+            if old is None or names not in old.queues:
+                self._journalist.tell(QueueRegistered(f"{queue.name}@{queue.link}", queue.provider_queue))
+
+    # ----------------------------------------------------------------------------------------------------------- rest
+
+    def _status(self, status: AgentStatus) -> None:
+        with self._hub.write() as conn:
+            journal.set_agent_status(conn, self.name, self._token, status)
+
+    def _store_event(self, level: str, name: str, object_name: str, text: str) -> None:
+        with self._hub.write() as conn:
+            journal.add_event(
+                conn,
+                agent_name=self.name,
+                level=level,
+                name=name,
+                object_name=object_name,
+                text=text,
+                now=self._clock.now(),
+            )
+
+    def lost(self) -> LeaseLost | None:
+        """The loss of the lease as a job saw it, or None."""
+        return next((runner.lost for runner in self._runners.values() if runner.lost is not None), None)

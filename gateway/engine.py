@@ -1,0 +1,338 @@
+"""Builds the route of a job and drives it on a thread of its own: connect, carry, back off, report."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, replace
+from functools import partial
+
+from gateway import journal
+from gateway.aq import transfer
+from gateway.aq.hub import Hub
+from gateway.aq.rules import compile_rule
+from gateway.conversion import Conversion
+from gateway.events import JobActivated, JobFailed, JobRetrying, JobStopped, JobStuck, Journalist
+from gateway.exceptionqueue import ForeignExceptionQueue
+from gateway.model import Activity, JobDef, JobStatus, Snapshot, key
+from gateway.retry import decide
+from gateway.route import InboundRoute, OutboundRoute, Route, RouteContext
+from gateway.turns import Turns
+from links import registry
+from links.contract import Direction, Guarantee, GuaranteeReport, JobUse, Link, LinkConfig
+from transforms.clock import Clock
+from transforms.convert import from_payload, to_payload
+from transforms.errors import ConversionFailure, GatewayError, HubError, LeaseLost, LinkTimeout
+from transforms.registry import TransformationDefinition, compile_transformation
+
+__all__ = ["Engine", "JobRunner", "JobSetup", "setup_of"]
+
+_LOGGER = logging.getLogger("mgw.engine")
+
+SAMPLE_SECONDS = 5.0  # how often a job's gauges are refreshed
+DRAIN_SECONDS = 5.0  # how long a stopping job waits for confirmations in flight
+
+
+@dataclass(frozen=True, slots=True)
+class JobSetup:
+    """All definitions that a running job depends on; it is restarted when one of them changes."""
+
+    job: JobDef
+    link: LinkConfig
+    use: JobUse
+    exception_use: JobUse | None
+    transformation: TransformationDefinition | None
+
+
+def setup_of(snapshot: Snapshot, job: JobDef, hub_id: bytes, clock: Clock) -> JobSetup:
+    """Collect what ``job`` needs from the definitions.
+
+    Raises:
+        GatewayError: a definition it refers to is missing.
+    """
+    link = snapshot.links[key(job.link)]
+    config = LinkConfig(link.name, link.type, link.attributes, link.options, link.username, link.password)
+    foreign = job.source if job.propagation_type is Direction.INBOUND else job.destination
+    exception_use = None
+    if job.exception_queue and job.propagation_type is Direction.INBOUND:
+        exception_use = _use(snapshot, job, job.exception_queue, hub_id, clock)
+    transformation = None
+    if job.transformation is not None:
+        defined = snapshot.transformations.get(key(job.transformation))
+        if defined is None:
+            raise GatewayError(
+                f"job {job.name}: transformation {job.transformation} does not exist",
+                cause="it was dropped after the job was created",
+                cure="register it again, or alter the job",
+                number=703,
+            )
+        transformation = TransformationDefinition.from_mapping(defined.name, defined.definition)
+    return JobSetup(
+        replace(job, status=JobStatus.READY),
+        config,
+        _use(snapshot, job, foreign, hub_id, clock),
+        exception_use,
+        transformation,
+    )
+
+
+def _use(snapshot: Snapshot, job: JobDef, foreign: str, hub_id: bytes, clock: Clock) -> JobUse:
+    registered = snapshot.foreign_queue(foreign)
+    if registered is None:
+        raise GatewayError(
+            f"job {job.name}: foreign queue {foreign} is not registered",
+            cause="it was unregistered after the job was created",
+            cure="register it again",
+            number=434,
+        )
+    return JobUse(
+        endpoint=registered.endpoint(),
+        job=job.name,
+        agent=job.agent,
+        options=job.options,
+        batch_size=job.batch_size,
+        rule=job.rule,
+        hub_id=hub_id.hex(),
+        clock=clock,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What the jobs of one agent share."""
+
+    hub: Hub
+    agent_key: str
+    token: int
+    clock: Clock
+    turns: Turns
+    journalist: Journalist
+    transform_modules: tuple[str, ...] = ()
+
+    def build(self, setup: JobSetup, link: Link, *, cautious: bool) -> Route:
+        """The route of a job, not yet open."""
+        job = setup.job
+        context = RouteContext(
+            self.hub, self.agent_key, self.token, job, self.clock, self.turns, self.journalist, cautious
+        )
+        transform = None
+        if setup.transformation is not None:
+            transform = compile_transformation(setup.transformation, job=job.name, modules=self.transform_modules)
+        inbound = job.propagation_type is Direction.INBOUND
+        with self.hub.read() as conn:
+            queue = transfer.resolve(conn, job.destination if inbound else job.source)
+        if inbound:
+            fit = partial(to_payload, payload_type=queue.payload_type, max_payload=queue.max_payload)
+            rule = compile_rule(job.rule) if job.rule else None
+            exceptions = None
+            if setup.exception_use is not None and job.exception_queue:
+                destination = link.destination(setup.exception_use)
+                exceptions = ForeignExceptionQueue(job.exception_queue, job.name, destination, self.clock)
+            conversion = Conversion(fit, rule, transform, inbound=True)
+            return InboundRoute(context, link.source(setup.use), job.destination, conversion, exceptions)
+        conversion = Conversion(partial(from_payload, payload_type=queue.payload_type), None, transform, inbound=False)
+        return OutboundRoute(context, link.destination(setup.use), job.source, conversion, job.exception_queue)
+
+
+def weaken(report: GuaranteeReport, hub: Hub) -> GuaranteeReport:
+    """The level of a job when the hub itself is not run durably (its setting takes the label off)."""
+    if hub.durability != "full" and report.level.rank < Guarantee.AT_LEAST_ONCE.rank:
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, "the hub runs with a durability below full")
+    return report
+
+
+class JobRunner:
+    """One job on its own thread, from activation until it is stopped, fails for good or the agent loses its lease."""
+
+    def __init__(self, engine: Engine, setup: JobSetup) -> None:
+        self.setup = setup
+        self.lost: LeaseLost | None = None
+        self._engine = engine
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._route: Route | None = None
+        self._failures = 0
+        self._cautious = False
+        self._activity = Activity.STOPPED
+        self._next_sample = 0.0
+        self._last_loop = engine.clock.monotonic()
+        self._thread = threading.Thread(target=self._run, name=f"job-{setup.job.name}", daemon=True)
+
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+        return self.setup.job.name
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the thread last came round its loop."""
+        return self._engine.clock.monotonic() - self._last_loop
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        """Ask the thread to finish its batch and end."""
+        self._stop.set()
+        self._wake.set()
+        self.interrupt()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the end; False when it did not come in time."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def interrupt(self) -> None:
+        """Make a waiting route look again."""
+        route = self._route
+        if route is not None:
+            route.interrupt()
+
+    def reset(self) -> None:
+        """RESET_JOB: failures are forgotten, the next attempt is now."""
+        self._failures = 0
+        self._wake.set()
+
+    # ------------------------------------------------------------------------------------------------- the thread
+
+    def _run(self) -> None:
+        try:
+            with self._engine.hub.read() as conn:
+                self._failures = journal.job_row(conn, self.setup.job.id).failures
+            while not self._stop.is_set():
+                self._last_loop = self._engine.clock.monotonic()
+                try:
+                    self._attempt()
+                except LeaseLost as lost:
+                    self.lost = lost
+                    _LOGGER.error("%s", lost)
+                    return
+                except GatewayError as error:
+                    if not self._failed(error):
+                        return
+                except Exception as error:
+                    _LOGGER.exception("job %s: internal error", self.name)
+                    if not self._failed(error):
+                        return
+        except Exception:
+            _LOGGER.exception("job %s ended", self.name)
+        finally:
+            self._show(Activity.STOPPED, only_if_stopping=True)
+
+    def _attempt(self) -> None:
+        """Connect and carry until stopped; any error ends the attempt."""
+        engine, setup = self._engine, self.setup
+        self._show(Activity.CONNECTING)
+        link = registry.open_link(setup.link)
+        report = weaken(link.verify(setup.use, setup.job.propagation_type), engine.hub)
+        self._check_required(report)
+        route = engine.build(setup, link, cautious=self._cautious)
+        self._route = route
+        try:
+            route.open()
+            with engine.hub.write() as conn:
+                journal.set_guarantee(conn, setup.job.id, report)
+            job = setup.job
+            engine.journalist.tell(JobActivated(job.name, job.source, job.destination, report.level))
+            self._carry(route)
+            route.drain(DRAIN_SECONDS)
+            engine.journalist.tell(JobStopped(job.name))
+        finally:
+            self._route = None
+            route.close()
+
+    def _check_required(self, report: GuaranteeReport) -> None:
+        required = self.setup.job.require_guarantee
+        if required is not None and report.level.rank > required.rank:
+            raise GatewayError(
+                f"job {self.name} requires {required} but can give {report.level} only",
+                cause=report.note or "a condition of the link is not met",
+                cure="restore the condition, or lower require_guarantee",
+            )
+
+    def _carry(self, route: Route) -> None:
+        poll, clock = self.setup.job.poll_seconds, self._engine.clock
+        while not self._stop.is_set():
+            now = self._last_loop = clock.monotonic()
+            counts = route.carry(min(poll, SAMPLE_SECONDS))
+            if self._failures and (counts.total or route_is_idle(route)):
+                self._recovered()
+            if counts.total:
+                self._show(Activity.RUNNING)
+            if now >= self._next_sample:
+                self._next_sample = now + SAMPLE_SECONDS
+                self._sample(route, idle=not counts.total)
+
+    def _sample(self, route: Route, *, idle: bool) -> None:
+        backlog = route.backlog()
+        if backlog is not None:
+            with self._engine.hub.write() as conn:
+                journal.set_backlog(conn, self.setup.job.id, backlog, now=self._engine.clock.now())
+        route.check_stall(backlog)
+        if idle:
+            self._show(Activity.IDLE)
+
+    def _recovered(self) -> None:
+        self._failures = 0
+        self._cautious = False
+        with self._engine.hub.write() as conn:
+            journal.record_recovery(conn, self.setup.job.id)
+
+    def _failed(self, error: Exception) -> bool:
+        """Record a failure and wait for the next attempt; False when there is none."""
+        engine, job = self._engine, self.setup.job
+        if self._stop.is_set():
+            return False
+        self._failures += 1
+        self._cautious = isinstance(error, ConversionFailure)
+        decision = decide(self._failures, error, forever=job.flag("retry_forever"))
+        text = str(error) if isinstance(error, GatewayError) else f"internal error, {type(error).__name__}: {error}"
+        now = engine.clock.now()
+        try:
+            with engine.hub.write() as conn:
+                journal.check_owner(conn, engine.agent_key, engine.token)
+                journal.record_failure(
+                    conn,
+                    job.id,
+                    status=decision.status,
+                    failures=self._failures,
+                    error=text,
+                    now=now,
+                    retry_at=None if decision.delay is None else now + decision.delay,
+                )
+        except LeaseLost as lost:
+            self.lost = lost
+            return False
+        except HubError as hub_error:
+            _LOGGER.warning("failure of job %s not recorded: %s", job.name, hub_error)
+        if isinstance(error, LinkTimeout) and error.operation in {"read", "publish"}:
+            engine.journalist.tell(JobStuck(job.name, self.silence, text))
+        if decision.delay is None:
+            engine.journalist.tell(JobFailed(job.name, self._failures, text))
+            return False
+        engine.journalist.tell(JobRetrying(job.name, self._failures, decision.delay, text))
+        self._activity = Activity.BACKOFF
+        self._wake.wait(decision.delay)
+        self._wake.clear()
+        return not self._stop.is_set()
+
+    def _show(self, activity: Activity, *, only_if_stopping: bool = False) -> None:
+        if activity is self._activity or (only_if_stopping and not self._stop.is_set()):
+            return
+        try:
+            with self._engine.hub.write() as conn:
+                journal.set_activity(conn, self.setup.job.id, activity)
+            self._activity = activity
+        except HubError as error:
+            _LOGGER.debug("activity of job %s not recorded: %s", self.name, error)
+
+
+def route_is_idle(route: Route) -> bool:
+    """Whether the route has nothing in flight: an idle pass is a success too."""
+    return not (isinstance(route, OutboundRoute) and route.busy)

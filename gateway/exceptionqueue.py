@@ -1,0 +1,92 @@
+"""The exception queue of an inbound job: a registered queue on the source's own link.
+
+AQ guide 12.2 §17.4: it takes messages that can never be converted, never those that met an access error. The original
+goes there with its reason in ``MGW_error*`` headers, durably, before anything is acknowledged at the source.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from links.contract import Destination
+from transforms.clock import Clock
+from transforms.convert import error_headers, for_exception_queue
+from transforms.errors import ConversionFailure, LinkTimeout
+from transforms.message import Message
+
+__all__ = ["ForeignExceptionQueue", "Refused"]
+
+CONFIRM_TIMEOUT = 60.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A message that could not be converted, and why."""
+
+    message: Message
+    failure: ConversionFailure
+    origin: str
+
+
+class ForeignExceptionQueue:
+    """Writes refused messages; connected when the first one comes, closed with the route."""
+
+    def __init__(self, name: str, job: str, destination: Destination, clock: Clock) -> None:
+        self.name = name
+        self._job = job
+        self._destination = destination
+        self._clock = clock
+        self._connected = False
+        self._sequence = 0
+
+    def take(self, refused: Sequence[Refused]) -> None:
+        """Store the messages; returns when the system has confirmed all of them.
+
+        Raises:
+            LinkError: the exception queue cannot be reached or refuses; nothing may be acknowledged then.
+        """
+        try:
+            if not self._connected:
+                self._destination.connect()
+                self._connected = True
+            self._sequence += 1
+            self._destination.publish(self._sequence, [self._encode(entry) for entry in refused])
+            self._wait()
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait(self) -> None:
+        deadline = self._clock.monotonic() + CONFIRM_TIMEOUT
+        while (self._destination.confirmed(1.0) or 0) < self._sequence:
+            if self._clock.monotonic() > deadline:
+                raise LinkTimeout(
+                    f"exception queue {self.name} did not confirm within {CONFIRM_TIMEOUT:.0f} s",
+                    operation="publish",
+                    cause="the messaging system is overloaded or blocked",
+                    cure="check the system; the job tries again",
+                )
+
+    def _encode(self, entry: Refused) -> object:
+        try:
+            return self._destination.encode(for_exception_queue(entry.message, entry.failure, self._job, entry.origin))
+        except ConversionFailure:
+            # The headers themselves are what cannot be carried: the body and the reason still can.
+            reason = error_headers(entry.failure, self._job, entry.origin)
+            return self._destination.encode(replace(entry.message, headers=reason, correlation=None))
+
+    def keep_alive(self) -> None:
+        """Let the connection breathe between refusals; a lost one is made again when it is needed."""
+        if self._connected:
+            try:
+                self._destination.confirmed(0)
+            except Exception:
+                self.close()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._connected = False
+        with contextlib.suppress(Exception):
+            self._destination.close()

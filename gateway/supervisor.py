@@ -1,0 +1,223 @@
+"""The daemon: starts and stops the agent as its status asks, runs the chores, obeys signals.
+
+APScheduler runs the periodic chores only; messages never wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from gateway import journal
+from gateway.agent import LEASE_SECONDS, Agent
+from gateway.aq import monitor
+from gateway.aq.hub import Hub
+from gateway.hub import open_hub
+from gateway.logfile import configure
+from gateway.model import DEFAULT_AGENT, AgentStatus
+from gateway.secrets import Secrets
+from transforms.clock import SYSTEM_CLOCK, Clock
+from transforms.errors import GatewayError, HubError, LeaseLost
+
+__all__ = ["RunOptions", "Supervisor", "run"]
+
+_LOGGER = logging.getLogger("mgw.engine")
+
+POLL_SECONDS = 0.5  # how soon changed definitions and status requests are seen
+TIME_MANAGER_SECONDS = 1.0
+EVENT_DAYS = 14
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How ``mgw run`` was called."""
+
+    hub_url: str
+    agent: str = DEFAULT_AGENT
+    config_files: Sequence[Path] = ()
+    log_directory: Path | None = None
+    log_format: str = "text"
+    drain_seconds: float = 10.0
+    transform_modules: tuple[str, ...] = ()
+    durability: str = "full"
+
+
+class Supervisor:
+    """Keeps one agent as its status in the hub asks: START_SCHEDULED starts it, SHUTTING_DOWN stops it."""
+
+    def __init__(self, hub: Hub, secrets: Secrets, options: RunOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._hub = hub
+        self._secrets = secrets
+        self._options = options
+        self._clock = clock
+        self._agent: Agent | None = None
+        self._stop = threading.Event()
+        self._reload = threading.Event()
+        self._nudge = threading.Event()
+        self._next_renewal = 0.0
+        self.exit_code = 0
+
+    def request_stop(self) -> None:
+        """Drain and end."""
+        self._stop.set()
+        self._nudge.set()
+
+    def request_reload(self) -> None:
+        """Apply the configuration files again."""
+        self._reload.set()
+        self._nudge.set()
+
+    def run(self) -> int:
+        """Run until stopped; returns the exit code.
+
+        Raises:
+            GatewayError: the agent cannot be started at all.
+        """
+        agent = self._new_agent()
+        agent.acquire()
+        self._agent = agent
+        scheduler = self._start_chores()
+        try:
+            agent.start()
+            while not self._stop.is_set():
+                self._nudge.wait(POLL_SECONDS)
+                self._nudge.clear()
+                self._round()
+        except LeaseLost as lost:
+            self._abandon(lost)
+        finally:
+            scheduler()
+            self._stop_agent(AgentStatus.NOT_STARTED)
+        return self.exit_code
+
+    def _new_agent(self) -> Agent:
+        return Agent(
+            self._hub,
+            self._secrets,
+            self._options.agent,
+            self._clock,
+            transform_modules=self._options.transform_modules,
+        )
+
+    def _round(self) -> None:
+        """One look at what is asked for; a hub that is away is tried again in the next round."""
+        try:
+            if self._reload.is_set():
+                self._reload.clear()
+                self._apply_configuration()
+            if self._agent is None:
+                self._maybe_start()
+                return
+            now = self._clock.monotonic()
+            if now >= self._next_renewal:
+                self._agent.renew()
+                self._next_renewal = now + LEASE_SECONDS / 5
+            with self._hub.read() as conn:
+                row = journal.agent_row(conn, self._options.agent)
+            if row is not None and row.status is AgentStatus.SHUTTING_DOWN:
+                self._stop_agent(AgentStatus.NOT_STARTED)
+                return
+            self._agent.refresh()
+        except LeaseLost:
+            raise
+        except HubError as error:
+            _LOGGER.warning("%s", error)
+
+    def _maybe_start(self) -> None:
+        with self._hub.read() as conn:
+            row = journal.agent_row(conn, self._options.agent)
+        if row is None or row.status is not AgentStatus.START_SCHEDULED:
+            return
+        agent = self._new_agent()
+        agent.acquire()
+        self._agent = agent
+        agent.start()
+
+    def _stop_agent(self, status: AgentStatus, error: str | None = None) -> None:
+        if self._agent is not None:
+            agent, self._agent = self._agent, None
+            agent.stop(seconds=self._options.drain_seconds, status=status, error=error)
+
+    def _abandon(self, lost: LeaseLost) -> None:
+        _LOGGER.error("%s", lost)
+        self.exit_code = 1
+        self._stop_agent(AgentStatus.NOT_STARTED, str(lost))
+
+    def _apply_configuration(self) -> None:
+        if not self._options.config_files:
+            _LOGGER.info("no configuration file was given at start; nothing to read again")
+            return
+        from gateway.config.apply import apply_files
+
+        try:
+            for line in apply_files(self._hub, self._secrets, self._options.config_files):
+                _LOGGER.info("%s", line)
+        except GatewayError as error:
+            _LOGGER.error("configuration not taken over: %s", error)
+
+    # --------------------------------------------------------------------------------------------------------- chores
+
+    def _start_chores(self) -> Callable[[], None]:
+        from apscheduler.schedulers.background import BackgroundScheduler
+
+        logging.getLogger("apscheduler").setLevel(logging.ERROR)
+        scheduler = BackgroundScheduler(
+            timezone="UTC", job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
+        )
+        scheduler.add_job(_guarded(self._time_manager), "interval", seconds=TIME_MANAGER_SECONDS, id="time-manager")
+        scheduler.add_job(_guarded(self._prune), "interval", hours=1, id="prune")
+        scheduler.start()
+        return lambda: scheduler.shutdown(wait=True)
+
+    def _time_manager(self) -> None:
+        monitor.run_once(self._hub)
+
+    def _prune(self) -> None:
+        with self._hub.write() as conn:
+            journal.prune_events(conn, before=self._clock.now() - EVENT_DAYS * 86400)
+
+
+def _guarded(chore: Callable[[], None]) -> Callable[[], None]:
+    def run_chore() -> None:
+        try:
+            chore()
+        except HubError as error:
+            _LOGGER.warning("%s", error)
+        except Exception:
+            _LOGGER.exception("chore %s failed", chore.__name__)
+
+    return run_chore
+
+
+def run(options: RunOptions) -> int:
+    """``mgw run``: open the hub, run the agent until SIGTERM or SIGINT; a second one ends the process at once.
+
+    SIGHUP reads the configuration files again.
+
+    Raises:
+        GatewayError: the hub cannot be opened, the agent is running elsewhere, or a configuration is invalid.
+    """
+    configure(options.agent, directory=options.log_directory, log_format=options.log_format)
+    hub = open_hub(options.hub_url, durability=options.durability)
+    try:
+        secrets = Secrets.for_hub(options.hub_url)
+        supervisor = Supervisor(hub, secrets, options)
+
+        def on_stop(number: int, _: FrameType | None) -> None:
+            if supervisor._stop.is_set():
+                os._exit(128 + number)
+            _LOGGER.info("signal %s: draining, at most %.0f s", signal.Signals(number).name, options.drain_seconds)
+            supervisor.request_stop()
+
+        signal.signal(signal.SIGTERM, on_stop)
+        signal.signal(signal.SIGINT, on_stop)
+        signal.signal(signal.SIGHUP, lambda *_: supervisor.request_reload())
+        return supervisor.run()
+    finally:
+        hub.close()

@@ -1,0 +1,1 @@
+"""The demonstration: real brokers, real clients, one gateway, and a verdict."""
