@@ -43,6 +43,7 @@ __all__ = ["LEASE_SECONDS", "Agent"]
 _LOGGER = logging.getLogger("mgw.engine")
 
 LEASE_SECONDS = 15.0  # a dead process on another host is replaced after so long
+REMOVAL_SECONDS = 60.0  # a removal that failed is tried again after so long
 STUCK_SECONDS = 180.0  # a job thread that has not come round its loop for so long is reported
 
 
@@ -66,6 +67,7 @@ class Agent:
         self._lock = threading.Lock()
         self._subscribed: set[int] = set()
         self._stuck: set[int] = set()
+        self._removals_failed: float | None = None
 
     # ----------------------------------------------------------------------------------------------------- life cycle
 
@@ -144,8 +146,12 @@ class Agent:
         """Take over changed definitions; called twice a second by the supervisor."""
         with self._hub.read() as conn:
             version = catalog.change_version(conn)
-        if self._snapshot is not None and version == self._snapshot.version:
+        retry_removals = (
+            self._removals_failed is not None and self._clock.monotonic() - self._removals_failed > REMOVAL_SECONDS
+        )
+        if self._snapshot is not None and version == self._snapshot.version and not retry_removals:
             return
+        self._removals_failed = None
         snapshot = self._load()
         self._journalist.tell(ConfigurationChanged(self.name, snapshot.version))
         set_level(snapshot.log_level)
@@ -192,7 +198,7 @@ class Agent:
                 self._run(snapshot.jobs[job_id], setup)
         for job in snapshot.jobs.values():
             if job.status is JobStatus.DELETE_PENDING:
-                self._finish_removal(job)
+                self._finish_removal(snapshot, job)
             elif not job.enabled:
                 self._subscribe_only(snapshot, job)
 
@@ -252,11 +258,19 @@ class Agent:
 
         threading.Thread(target=subscribe, name=f"subscribe-{job.name}", daemon=True).start()
 
-    def _finish_removal(self, job: JobDef) -> None:
+    def _finish_removal(self, snapshot: Snapshot, job: JobDef) -> None:
+        """Its thread is gone; now the subscription in the foreign system, then the definition."""
         try:
-            GatewayAdmin(self._hub, self._secrets).finish_remove_job(job.name)
+            setup = setup_of(snapshot, job, self._hub.hub_id, self._clock)
+            registry.open_link(setup.link).forget(setup.use, job.propagation_type)
+            with self._hub.write() as conn:
+                journal.check_owner(conn, key(self.name), self._token)
+                GatewayAdmin(self._hub, self._secrets).finish_remove_job(conn, job)
+        except LeaseLost:
+            raise
         except GatewayError as error:
-            _LOGGER.warning("job %s is still marked for removal: %s", job.name, error)
+            self._removals_failed = self._clock.monotonic()
+            _LOGGER.warning("job %s is still marked for removal, tried again in a minute: %s", job.name, error)
         else:
             self._journalist.tell(JobRemoved(job.name))
 

@@ -13,18 +13,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway import journal
 from gateway.aq import transfer
 from gateway.aq.hub import Hub
+from gateway.aq.model import MessageRefused
 from gateway.conversion import Conversion
 from gateway.events import Event, Journalist, MessagesDiscarded, MessagesExceptioned
 from gateway.exceptionqueue import ForeignExceptionQueue, Refused
 from gateway.journal import Counts, Plan
 from gateway.model import JobDef
 from gateway.turns import Turns
-from links.contract import Backlog, Delivery, Destination, Source
+from links.contract import Backlog, Batch, Delivery, Destination, Source
 from transforms.clock import Clock
 from transforms.convert import for_exception_queue
 from transforms.errors import ConversionFailure, LinkTimeout
@@ -34,6 +35,7 @@ __all__ = ["InboundRoute", "OutboundRoute", "Route", "RouteContext"]
 
 STALL_SECONDS = 60.0  # nothing moved for so long although something should have: the connection is rebuilt
 WINDOW_MESSAGES = 4000  # messages published and not yet confirmed, per job
+NO_RECIPIENT = 24033
 PLANS_PER_CLAIM = 8  # batches planned in one hub transaction at most
 
 
@@ -64,6 +66,13 @@ class _Caution:
 
     def passed(self, messages: int) -> None:
         self._left = max(0, self._left - messages) if messages else 0
+
+
+class _Kept(NamedTuple):
+    """A message to store, and the delivery it came from."""
+
+    message: Message
+    delivery: Delivery
 
 
 class InboundRoute:
@@ -109,21 +118,7 @@ class InboundRoute:
         context = self._context
         with context.turns.take():
             kept, refused, events = self._select(batch.deliveries, counts)
-            if refused and self._exceptions is not None:
-                self._exceptions.take(refused)
-                events.append(_exceptioned(context.job.name, refused, self._exceptions.name))
-            now = context.clock.now()
-            with context.hub.write() as conn:
-                journal.check_owner(conn, context.agent_key, context.token)
-                if kept:
-                    stored = transfer.put(conn, self._queue, kept, discard_unrouted=self._discard)
-                    counts.discarded += len(stored.discarded)
-                    counts.propagated -= len(stored.discarded)
-                    if stored.discarded:
-                        reason = f"queue {self._queue_name} has no recipient for them"
-                        events.append(MessagesDiscarded(context.job.name, len(stored.discarded), reason))
-                journal.advance_positions(conn, context.job.id, batch.positions, now=now)
-                journal.count(conn, context.job.id, counts, now=now)
+            self._store(batch, kept, refused, counts, events)
             context.hub.notifier.committed([self._queue.id])
         self._source.settle(batch)
         self._last_read = context.clock.monotonic()
@@ -132,14 +127,56 @@ class InboundRoute:
             context.journalist.tell(event)
         return counts
 
-    def _select(
-        self, deliveries: Sequence[Delivery], counts: Counts
-    ) -> tuple[list[Message], list[Refused], list[Event]]:
-        kept: list[Message] = []
+    def _store(
+        self, batch: Batch, kept: list[_Kept], refused: list[Refused], counts: Counts, events: list[Event]
+    ) -> None:
+        """Refused messages to the exception queue first, then everything else in one hub transaction."""
+        context = self._context
+        taken = 0
+        while True:
+            if len(refused) > taken and self._exceptions is not None:
+                self._exceptions.take(refused[taken:])
+                events.append(_exceptioned(context.job.name, refused[taken:], self._exceptions.name))
+                taken = len(refused)
+            try:
+                self._commit(batch, kept, counts, events)
+                return
+            except MessageRefused as error:
+                # The hub refuses one message for what it is (a rule that fails on it): nothing was stored.
+                if self._exceptions is None or error.number == NO_RECIPIENT:
+                    raise
+                delivery = kept[error.index].delivery
+                kept[:] = [entry for entry in kept if entry.delivery is not delivery]
+                counts.propagated -= 1
+                counts.exceptioned += 1
+                failure = ConversionFailure(error.what, cause=error.cause, cure=error.cure, number=error.number)
+                refused.append(Refused(delivery.message, failure, delivery.origin))
+
+    def _commit(self, batch: Batch, kept: Sequence[_Kept], counts: Counts, events: list[Event]) -> None:
+        context = self._context
+        job, now = context.job, context.clock.now()
+        discarded = 0
+        with context.hub.write() as conn:
+            journal.check_owner(conn, context.agent_key, context.token)
+            if kept:
+                messages = [entry.message for entry in kept]
+                discarded = len(
+                    transfer.put(conn, self._queue, messages, discard_unrouted=self._discard, now=now).discarded
+                )
+                counts.discarded += discarded
+                counts.propagated -= discarded
+            journal.advance_positions(conn, job.id, batch.positions, now=now)
+            journal.count(conn, job.id, counts, now=now)
+        if discarded:
+            events.append(MessagesDiscarded(job.name, discarded, f"queue {self._queue_name} has no recipient for them"))
+
+    def _select(self, deliveries: Sequence[Delivery], counts: Counts) -> tuple[list[_Kept], list[Refused], list[Event]]:
+        kept: list[_Kept] = []
         refused: list[Refused] = []
         expired = 0
         convert = self._convert
-        for message, failure, _, origin in deliveries:
+        for delivery in deliveries:
+            message, failure, _, origin = delivery
             if failure is None:
                 if message.expiration is not None and message.expiration <= 0:
                     expired += 1
@@ -147,10 +184,10 @@ class InboundRoute:
                 try:
                     results = convert(message)
                 except ConversionFailure as error:
-                    failure = error  # noqa: PLW2901  # same meaning as a failure of the link's own conversion
+                    failure = error  # same meaning as a failure of the link's own conversion
                 else:
                     if results:
-                        kept.extend(results)
+                        kept.extend([_Kept(result, delivery) for result in results])
                         counts.propagated += 1
                     else:
                         counts.filtered += 1
@@ -210,7 +247,7 @@ class _Flight:
     consumed: list[int] = field(default_factory=list)
     filtered: int = 0
     returned: list[int] = field(default_factory=list)  # expired before they were sent: left for the time manager
-    refused: list[tuple[int, Message]] = field(default_factory=list)
+    refused: list[transfer.Claimed] = field(default_factory=list)
     reason: str = ""
 
 
@@ -367,7 +404,8 @@ class OutboundRoute:
                 if self._exception_queue is None:
                     raise
                 name = self._context.job.name
-                flight.refused.append((message_id, for_exception_queue(message, failure, name, self._queue_name)))
+                original = for_exception_queue(message, failure, name, self._queue_name)
+                flight.refused.append(transfer.Claimed(message_id, original))
                 flight.reason = str(failure)
                 continue
             flight.consumed.append(message_id)

@@ -60,7 +60,7 @@ class Supervisor:
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._nudge = threading.Event()
-        self._next_renewal = 0.0
+        self._lost: LeaseLost | None = None
         self.exit_code = 0
 
     def request_stop(self) -> None:
@@ -114,10 +114,8 @@ class Supervisor:
             if self._agent is None:
                 self._maybe_start()
                 return
-            now = self._clock.monotonic()
-            if now >= self._next_renewal:
-                self._agent.renew()
-                self._next_renewal = now + LEASE_SECONDS / 5
+            if self._lost is not None:
+                raise self._lost
             with self._hub.read() as conn:
                 row = journal.agent_row(conn, self._options.agent)
             if row is not None and row.status is AgentStatus.SHUTTING_DOWN:
@@ -171,9 +169,21 @@ class Supervisor:
             timezone="UTC", job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
         scheduler.add_job(_guarded(self._time_manager), "interval", seconds=TIME_MANAGER_SECONDS, id="time-manager")
+        scheduler.add_job(_guarded(self._renew), "interval", seconds=LEASE_SECONDS / 5, id="lease")
         scheduler.add_job(_guarded(self._prune), "interval", hours=1, id="prune")
         scheduler.start()
         return lambda: scheduler.shutdown(wait=True)
+
+    def _renew(self) -> None:
+        agent = self._agent
+        if agent is None:
+            return
+        try:
+            agent.renew()
+        except LeaseLost as lost:
+            if agent is self._agent:
+                self._lost = lost
+                self._nudge.set()
 
     def _time_manager(self) -> None:
         monitor.run_once(self._hub)

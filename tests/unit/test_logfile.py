@@ -1,0 +1,90 @@
+"""The log file has the documented name and record format."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.events import AgentRunning, JobRetrying, Journalist
+from gateway.logfile import AgentLogFormatter, JsonFormatter, configure, log_file_name
+from transforms.errors import GatewayError, LinkUnavailable
+
+
+def _record(error: BaseException | None = None, **extra: object) -> logging.LogRecord:
+    info = (type(error), error, None) if error else None
+    record = logging.LogRecord("mgw.engine", logging.WARNING, __file__, 1, "job x failed", (), info)  # type: ignore[arg-type]
+    record.__dict__.update(extra)
+    return record
+
+
+def test_name_of_the_default_agents_file_has_no_agent_in_it() -> None:
+    assert log_file_name("DEFAULT_AGENT", host="h", pid=7, now=0) == "oramgw-h-19700101000000-7.log"
+    assert log_file_name("PLANT", host="h", pid=7, now=0) == "oramgw-PLANT-h-19700101000000-7.log"
+
+
+def test_a_record_starts_with_the_documented_line() -> None:
+    head, text = AgentLogFormatter().format(_record(mgw_id=19)).splitlines()
+    assert re.fullmatch(r">>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  MGW  Engine  WARNING  19  \S+", head)
+    assert text == "job x failed"
+
+
+def test_causes_are_chained_and_own_errors_show_no_traceback() -> None:
+    try:
+        try:
+            raise ConnectionRefusedError("port 1")
+        except OSError as cause:
+            raise LinkUnavailable("link a is away", cause="nobody listens", cure="start the broker") from cause
+    except GatewayError as error:
+        lines = AgentLogFormatter().format(_record(error)).splitlines()
+    assert "[Linked-exception]" in lines
+    assert lines[-1] == "ConnectionRefusedError: port 1"
+    assert not any("Traceback" in line for line in lines)
+
+
+def test_json_lines_carry_event_and_object() -> None:
+    entry = json.loads(JsonFormatter().format(_record(event="JobRetrying", object="orders_in")))
+    assert (entry["event"], entry["object"], entry["level"]) == ("JobRetrying", "orders_in", "WARNING")
+
+
+def test_each_run_writes_its_own_file_and_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = configure("PLANT", directory=tmp_path / "log", log_format="json")
+    try:
+        Journalist().tell(AgentRunning("PLANT", 3))
+        assert path is not None
+        assert "agent PLANT is up and running, 3 jobs" in path.read_text()
+        assert json.loads(capsys.readouterr().out)["message"].startswith("agent PLANT is up")
+    finally:
+        for handler in list(logging.getLogger("mgw").handlers):
+            logging.getLogger("mgw").removeHandler(handler)
+            handler.close()
+        logging.getLogger("mgw").propagate = True
+
+
+def test_a_directory_that_cannot_be_made_is_named_with_a_cure(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    try:
+        with pytest.raises(GatewayError) as caught:
+            configure("A", directory=blocked / "log")
+    finally:
+        for handler in list(logging.getLogger("mgw").handlers):
+            logging.getLogger("mgw").removeHandler(handler)
+            handler.close()
+        logging.getLogger("mgw").propagate = True
+    assert caught.value.number == -3
+    assert str(blocked) in str(caught.value)
+    assert "cure" in str(caught.value)
+
+
+def test_an_event_that_cannot_be_stored_is_logged_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(*_: str) -> None:
+        raise OSError("hub away")
+
+    with caplog.at_level(logging.INFO, logger="mgw.engine"):
+        Journalist(broken).tell(JobRetrying("j", 1, 2.0, "boom"))
+    assert "failure 1, next attempt in 2.0 s: boom" in caplog.text
+    assert "not stored: hub away" in caplog.text
