@@ -479,14 +479,16 @@ def _call(function: Callable[..., Value], arguments: tuple[Run, ...], kind: str)
     return _Code(run, kind)
 
 
-def _function(function: Callable[..., Value], kind: str, *names: str) -> Callable[[_Compiler, Any], _Code]:
+def _function(
+    function: Callable[..., Value], kind: str, *names: str, needed: int = 1
+) -> Callable[[_Compiler, Any], _Code]:
     def build(compiler: _Compiler, node: Any) -> _Code:
         compiler.only(node, *names)
         given = [node.args.get(name) for name in names]
         while given and given[-1] is None:
             given.pop()
-        if None in given:
-            raise compiler.refuse(node, f"{type(node).__name__} lacks an argument")
+        if None in given or len(given) < needed:
+            raise compiler.refuse(node, "an argument is missing", f"give it at least {needed}")
         return _call(function, tuple(compiler.node(argument).run for argument in given), kind)
 
     return build
@@ -610,9 +612,9 @@ _BUILDERS: dict[type[Any], Callable[[_Compiler, Any], _Code]] = {
     exp.Upper: _function(lambda value: to_text(value).upper(), "text", "this"),
     exp.Lower: _function(lambda value: to_text(value).lower(), "text", "this"),
     exp.Length: _function(lambda value: len(to_text(value)), "number", "this"),
-    exp.Substring: _function(values.substr, "text", "this", "start", "length"),
-    exp.StrPosition: _function(values.instr, "number", "this", "substr", "position", "occurrence"),
-    exp.Replace: _function(values.replace, "text", "this", "expression", "replacement"),
+    exp.Substring: _function(values.substr, "text", "this", "start", "length", needed=2),
+    exp.StrPosition: _function(values.instr, "number", "this", "substr", "position", "occurrence", needed=2),
+    exp.Replace: _function(values.replace, "text", "this", "expression", "replacement", needed=2),
     exp.Trim: _trim,
     exp.Abs: _function(values.absolute, "number", "this"),
     exp.Round: _function(values.round_half_up, "number", "this", "decimals"),

@@ -21,14 +21,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transforms.errors import ExpressionFailed
 from transforms.message import Message
 from transforms.values import NoValue, Value, show
-
-if TYPE_CHECKING:
-    from typing import Self
 
 __all__ = ["FUNCTIONS", "MAX_EXPRESSION", "PROPERTIES", "Expression", "Row", "compile_condition", "compile_expression"]
 
@@ -158,9 +155,6 @@ class Expression:
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
-
-    def __reduce__(self) -> tuple[Callable[[str], Self], tuple[str]]:
-        return compile_expression, (self.text,)  # type: ignore[return-value]
 
 
 def compile_expression(text: str) -> Expression:
