@@ -46,9 +46,9 @@ $(STAMPS)/venv: .venv/bin/python requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
-$(STAMPS)/kafka: tests/support/kafka/pom.xml $(STAMPS)/venv
+$(STAMPS)/kafka: tests/support/kafka/pom.xml | $(STAMPS)/venv
 	@echo "setup: fetch Kafka through Maven"
-	$(BIN)/python -m tests.support.brokers.kafka_jars
+	$(BIN)/python -c "from tests.support.brokers.kafka_jars import main; main()"
 	touch $@
 
 demo: setup ## carry real messages between RabbitMQ, Kafka and MQTT, and judge the result

@@ -1,4 +1,4 @@
-"""Apache Kafka as jars, fetched through Maven into a cache folder; a program too: it fetches what is missing."""
+"""Apache Kafka as jars, fetched through Maven into a cache folder."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def _run_maven(target: Path) -> None:
         raise ServerFailed(f"Kafka {kafka_version()} can not be fetched: {result.stdout}{result.stderr}")
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Fetch the jars if they are missing; exit status 1 and Maven's words when that fails."""
     try:
         kafka_jars()
     except ServerFailed as failure:
