@@ -1,0 +1,152 @@
+"""Administration of the gateway: the procedures of DBMS_MGWADM (AQ guide 12.2 §19), in Python's spelling.
+
+Every call is one transaction; all calls, of all processes, run one after another, and each raises the change counter,
+by which running agents notice it. A refused call raises :class:`~transforms.errors.AdminError` with its documented
+number and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway import catalog
+from gateway.admin.agents import AgentProcedures
+from gateway.admin.base import NO_CHANGE, Administration, NoChange, Ora
+from gateway.admin.job_checks import JOB_OPTIONS
+from gateway.admin.jobs import FORCE, NO_FORCE, JobProcedures
+from gateway.admin.links import LinkProcedures, link_config
+from gateway.admin.queues import QueueProcedures
+from gateway.admin.transformations import TransformationProcedures
+from gateway.aq.admin import QueueAdmin
+from gateway.model import DEFAULT_AGENT
+from transforms.errors import AdminError
+
+__all__ = [
+    "AGENT_JAVA_PROP",
+    "CLEAN_LOG_QUEUES",
+    "CLEAN_STARTUP_STATE",
+    "FORCE",
+    "JOB_OPTION",
+    "JOB_OPTIONS",
+    "MSGLINK_OPTION",
+    "NO_CHANGE",
+    "NO_FORCE",
+    "RESET_SUB_MISSING_LOG_REC",
+    "RESET_SUB_MISSING_MESSAGE",
+    "Administration",
+    "GatewayAdmin",
+    "NoChange",
+    "Ora",
+    "link_config",
+]
+
+AGENT_JAVA_PROP = "AGENT_JAVA_PROP"
+MSGLINK_OPTION = "MSGLINK_OPTION"
+JOB_OPTION = "JOB_OPTION"
+
+CLEAN_STARTUP_STATE = "CLEAN_STARTUP_STATE"
+CLEAN_LOG_QUEUES = "CLEAN_LOG_QUEUES"
+RESET_SUB_MISSING_LOG_REC = "RESET_SUB_MISSING_LOG_REC"
+RESET_SUB_MISSING_MESSAGE = "RESET_SUB_MISSING_MESSAGE"
+
+
+class GatewayAdmin(AgentProcedures, LinkProcedures, QueueProcedures, TransformationProcedures, JobProcedures):
+    """All procedures on one hub; may be used by several threads."""
+
+    @property
+    def aq(self) -> QueueAdmin:
+        """The administration of the hub's own queues."""
+        return QueueAdmin(self.hub)
+
+    def set_option(
+        self,
+        target_type: str,
+        target_name: str,
+        option_name: str,
+        option_value: str | None,
+        *,
+        encrypted: bool = False,
+    ) -> None:
+        """Set one option of an agent, a link or a job.
+
+        Raises:
+            AdminError: ORA-32801 a name is missing, or ``encrypted`` for a link or job; ORA-32802 unknown target type;
+                as the alter procedure of the target.
+        """
+        self._option(target_type, target_name, option_name)(option_value, encrypted)
+
+    def remove_option(self, target_type: str, target_name: str, option_name: str) -> None:
+        """Remove one option of an agent (effective at its next start), a link or a job.
+
+        Raises:
+            AdminError: as :meth:`set_option`.
+        """
+        setter = self._option(target_type, target_name, option_name)
+        if target_type.upper() == AGENT_JAVA_PROP:
+            self.remove_agent_option(target_name, option_name)
+        else:
+            setter(None, False)
+
+    def cleanup_gateway(self, action: str, sarg: str | None = None, *, agent_name: str = DEFAULT_AGENT) -> None:
+        """Clean up after trouble (AQ guide 12.2 §19.2.3).
+
+        ``CLEAN_STARTUP_STATE`` sets an agent that left its status behind back to NOT_STARTED. ``CLEAN_LOG_QUEUES`` and
+        the two resets need a running agent; the logs are in the hub and never hold obsolete records, so there is
+        nothing to do for them. ``sarg`` names the job of a reset.
+
+        Raises:
+            AdminError: ORA-32802 unknown action; ORA-32850; ORA-32855; ORA-32828 not running; the startup state cannot
+                be cleaned.
+        """
+        name = action.upper()
+        if name == CLEAN_STARTUP_STATE:
+            self.clean_startup_state(agent_name)
+            return
+        if name not in (CLEAN_LOG_QUEUES, RESET_SUB_MISSING_LOG_REC, RESET_SUB_MISSING_MESSAGE):
+            raise AdminError(
+                f"cleanup action {action!r} is unknown",
+                number=Ora.VALUE_MUST_BE,
+                cause=f"the actions are {CLEAN_STARTUP_STATE}, {CLEAN_LOG_QUEUES}, {RESET_SUB_MISSING_LOG_REC}, "
+                f"{RESET_SUB_MISSING_MESSAGE}",
+                cure="use one of them",
+            )
+        with self.hub.read() as conn:
+            if name != CLEAN_LOG_QUEUES:
+                self.need_job(conn, sarg or "")
+            self._need_running(conn, agent_name)
+
+    def snapshot_version(self) -> int:
+        """Version of the definitions; grows with every change."""
+        with self.hub.read() as conn:
+            return catalog.change_version(conn)
+
+    def _option(self, target_type: str, target_name: str, option_name: str) -> Callable[[str | None, bool], None]:
+        kind = target_type.upper()
+        for what, value in (("target", target_name), ("option", option_name)):
+            if not value:
+                raise AdminError(
+                    f"{what} name is missing", number=Ora.INVALID_VALUE, cause="it is empty", cure="give a name"
+                )
+        if kind == AGENT_JAVA_PROP:
+            return lambda value, encrypted: self.set_agent_option(target_name, option_name, value, encrypted=encrypted)
+        alter: dict[str, Callable[..., Any]] = {MSGLINK_OPTION: self.alter_msgsystem_link, JOB_OPTION: self.alter_job}
+        if kind not in alter:
+            raise AdminError(
+                f"option target {target_type!r} is unknown",
+                number=Ora.VALUE_MUST_BE,
+                cause=f"it is one of {AGENT_JAVA_PROP}, {MSGLINK_OPTION}, {JOB_OPTION}",
+                cure="use one of them",
+            )
+
+        def set_one(value: str | None, encrypted: bool) -> None:
+            if encrypted:
+                raise AdminError(
+                    f"option {option_name} of {target_name} cannot be encrypted",
+                    number=Ora.INVALID_VALUE,
+                    cause="only agent options have that choice; secret options of links are always encrypted",
+                    cure="leave encrypted out",
+                )
+            alter[kind](target_name, options={option_name: value})
+
+        return set_one

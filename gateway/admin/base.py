@@ -1,0 +1,238 @@
+"""What the administration modules share: the serialized transaction, the sentinels, the error numbers, name checks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum, IntEnum
+from typing import Any, Final, TypeAlias
+
+import sqlalchemy as sa
+
+from gateway import catalog
+from gateway.aq.hub import Hub
+from gateway.model import AgentDef, ForeignQueueDef, JobDef, LinkDef, split_foreign
+from gateway.secrets import Secrets
+from transforms.clock import SYSTEM_CLOCK, Clock
+from transforms.errors import AdminError, ConfigInvalid
+
+__all__ = ["NO_CHANGE", "Administration", "NoChange", "Ora", "check_identifier", "check_text"]
+
+
+class NoChange(Enum):
+    """Type of :data:`NO_CHANGE`."""
+
+    NO_CHANGE = "NO_CHANGE"
+
+    def __repr__(self) -> str:
+        return "NO_CHANGE"
+
+
+#: A parameter of an alter procedure that keeps its value; None means "no value" there.
+NO_CHANGE: Final = NoChange.NO_CHANGE
+
+#: A text that may be kept, cleared or set.
+OptionalText: TypeAlias = str | NoChange | None
+
+
+class Ora(IntEnum):
+    """Numbers of :class:`~transforms.errors.AdminError` (database error reference, ORA-32800 to 32856)."""
+
+    INVALID_VALUE = 32801
+    VALUE_MUST_BE = 32802
+    NOT_ALTERABLE = 32803
+    WRONG_FORM = 32804
+    IDENTIFIER_TOO_LONG = 32805
+    VALUE_TOO_LONG = 32806
+    LINK_EXISTS = 32807
+    LINK_MISSING = 32808
+    QUEUE_EXISTS = 32809
+    QUEUE_MISSING = 32810
+    LINK_IN_USE = 32815
+    QUEUE_IN_USE = 32816
+    AQ_QUEUE_MISSING = 32818
+    AQ_QUEUE_NOT_NORMAL = 32819
+    EXCEPTION_QUEUE_OTHER_SIDE = 32820
+    EXCEPTION_QUEUE_OTHER_TYPE = 32821
+    MARKED_FOR_REMOVAL = 32822
+    SOURCE_IN_USE = 32823
+    NOT_STARTED = 32825
+    MUST_BE_SHUT_DOWN = 32827
+    NOT_RUNNING = 32828
+    STILL_STARTING = 32829
+    OPTION_UNKNOWN = 32840
+    OPTION_INVALID = 32841
+    OPTION_NOT_ALTERABLE = 32842
+    OUT_OF_RANGE = 32843
+    ALREADY_RUNNING = 32845
+    CANNOT_START = 32846
+    DOMAIN_REQUIRED = 32848
+    AGENT_MISSING = 32850
+    AGENT_EXISTS = 32851
+    AGENT_RESERVED = 32852
+    AGENT_IN_USE = 32853
+    JOB_EXISTS = 32854
+    JOB_MISSING = 32855
+
+
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$#.-]*")
+_QUEUE_NAME = re.compile(r"[!-?A-~]+")  # printable ASCII without blanks and "@"
+MAX_IDENTIFIER = 128  # bytes
+
+
+def check_identifier(kind: str, name: object, *, queue: bool = False) -> str:
+    """``name`` if it may name an agent, link, job, transformation or (``queue``) foreign queue.
+
+    Raises:
+        AdminError: ORA-32801 missing, ORA-32804 characters, ORA-32805 longer than 128 bytes.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise AdminError(
+            f"{kind} name is missing",
+            number=Ora.INVALID_VALUE,
+            cause=f"{name!r} names nothing",
+            cure=f"give the {kind} a name",
+        )
+    if len(name.encode()) > MAX_IDENTIFIER:
+        raise AdminError(
+            f"{kind} name {name[:40]!r}... has {len(name.encode())} bytes",
+            number=Ora.IDENTIFIER_TOO_LONG,
+            cause=f"a name holds at most {MAX_IDENTIFIER} bytes",
+            cure="choose a shorter name",
+        )
+    if not (_QUEUE_NAME if queue else _IDENTIFIER).fullmatch(name):
+        allowed = (
+            "printable ASCII characters without blanks and @"
+            if queue
+            else "a letter first, then letters, digits and _ $ # . -"
+        )
+        raise AdminError(
+            f"{kind} name {name!r} cannot be used",
+            number=Ora.WRONG_FORM,
+            cause=f"a name is {allowed}",
+            cure="rename it",
+        )
+    return name
+
+
+def check_text(what: str, text: str | None, limit: int = 4000) -> str | None:
+    """``text`` if it fits.
+
+    Raises:
+        AdminError: ORA-32806.
+    """
+    if text is not None and len(text) > limit:
+        raise AdminError(
+            f"{what} has {len(text)} characters",
+            number=Ora.VALUE_TOO_LONG,
+            cause=f"it holds at most {limit}",
+            cure="shorten it",
+        )
+    return text
+
+
+def refused(error: ConfigInvalid, number: int = Ora.INVALID_VALUE) -> AdminError:
+    """A setting that cannot work, as the refusal of the call that brought it."""
+    return AdminError(error.what, cause=error.cause, cure=error.cure, number=number)
+
+
+class Administration:
+    """The hub, the secrets, and one transaction per call, one call at a time over all processes.
+
+    Args:
+        hub: the open hub, with the gateway's tables.
+        secrets: the keys; made from the hub's URL if None.
+        clock: time of day, for tests.
+    """
+
+    def __init__(self, hub: Hub, secrets: Secrets | None = None, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.hub = hub
+        self.secrets = secrets if secrets is not None else secrets_of(hub)
+        self.clock = clock
+
+    @contextmanager
+    def change(self) -> Iterator[sa.Connection]:
+        """A serialized transaction that raises the change counter when it succeeds."""
+        with self.hub.write() as conn:
+            catalog.lock_administration(conn)
+            yield conn
+            catalog.bump_change(conn)
+
+    def need_agent(self, conn: sa.Connection, name: str) -> AgentDef:
+        """The agent, or ORA-32850."""
+        agent = catalog.get_agent(conn, name)
+        if agent is None:
+            known = ", ".join(item.name for item in catalog.list_agents(conn))
+            raise AdminError(
+                f"agent {name} does not exist",
+                number=Ora.AGENT_MISSING,
+                cause=f"the agents are {known}",
+                cure="create it first, or correct the name",
+            )
+        return agent
+
+    def need_link(self, conn: sa.Connection, name: str) -> LinkDef:
+        """The link with its secrets, or ORA-32808."""
+        link = catalog.get_link(conn, name, self.secrets)
+        if link is None:
+            known = ", ".join(item.name for item in catalog.list_links(conn)) or "none"
+            raise AdminError(
+                f"link {name} does not exist",
+                number=Ora.LINK_MISSING,
+                cause=f"the links are: {known}",
+                cure="create it first, or correct the name",
+            )
+        return link
+
+    def need_queue(self, conn: sa.Connection, full_name: str) -> ForeignQueueDef:
+        """The registration behind ``queue@link``, or ORA-32804, ORA-32810."""
+        parts = split_foreign(full_name)
+        if parts is None:
+            raise AdminError(
+                f"{full_name!r} is not a foreign queue",
+                number=Ora.WRONG_FORM,
+                cause="a registered foreign queue is written queue@link",
+                cure="correct the name",
+            )
+        queue = catalog.get_foreign_queue(conn, *parts)
+        if queue is None:
+            raise AdminError(
+                f"foreign queue {full_name} does not exist",
+                number=Ora.QUEUE_MISSING,
+                cause=f"link {parts[1]} has no registered queue {parts[0]}",
+                cure="register it with register_foreign_queue, or correct the name",
+            )
+        return queue
+
+    def need_job(self, conn: sa.Connection, name: str) -> JobDef:
+        """The job, or ORA-32855."""
+        job = catalog.get_job(conn, name)
+        if job is None:
+            raise AdminError(
+                f"job {name} does not exist",
+                number=Ora.JOB_MISSING,
+                cause="no job has that name",
+                cure="look at MGW_JOBS for the names",
+            )
+        return job
+
+
+def secrets_of(hub: Hub) -> Secrets:
+    """The secrets of an open hub."""
+    return Secrets.for_hub(f"sqlite:///{hub.path}" if hub.path is not None else hub.name)
+
+
+def merge_options(old: Mapping[str, str], new: Mapping[str, Any]) -> dict[str, str]:
+    """Options element by element: a value replaces, None removes one, the name ``*`` with None removes all."""
+    result = {name.lower(): (name, value) for name, value in old.items()}
+    for name, value in new.items():
+        if value is None:
+            if name == "*":
+                result.clear()
+            else:
+                result.pop(name.lower(), None)
+        else:
+            shown = ("TRUE" if value else "FALSE") if isinstance(value, bool) else str(value)
+            result[name.lower()] = (name, shown)
+    return dict(result.values())

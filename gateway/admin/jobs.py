@@ -1,0 +1,321 @@
+"""Procedures on propagation jobs (AQ guide 12.2 §19.5); the rules they check are in :mod:`gateway.admin.job_checks`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from gateway import catalog
+from gateway.admin import subscribers
+from gateway.admin.base import NO_CHANGE, Administration, NoChange, OptionalText, Ora, check_identifier, check_text
+from gateway.admin.job_checks import (
+    JobEnds,
+    check_exception_queue,
+    check_guarantee,
+    check_poll_interval,
+    check_rule,
+    check_sharing,
+    check_transformation,
+    forget,
+    job_options,
+    resolve_ends,
+)
+from gateway.aq import transfer
+from gateway.model import JobDef, JobStatus
+from links.contract import Direction, Guarantee
+from transforms.errors import AdminError, LinkError
+
+__all__ = ["JobProcedures"]
+
+_LOGGER = logging.getLogger("mgw.admin")
+
+FORCE = True
+NO_FORCE = False
+
+
+class JobProcedures(Administration):
+    """Create, alter, enable, disable, reset and remove jobs."""
+
+    def get_job(self, job_name: str) -> JobDef | None:
+        """The job, or None."""
+        with self.hub.read() as conn:
+            return catalog.get_job(conn, job_name)
+
+    def list_jobs(self) -> list[JobDef]:
+        """All jobs, by name."""
+        with self.hub.read() as conn:
+            return catalog.list_jobs(conn)
+
+    def create_job(
+        self,
+        job_name: str,
+        propagation_type: Direction | str,
+        source: str,
+        destination: str,
+        *,
+        rule: str | None = None,
+        transformation: str | None = None,
+        exception_queue: str | None = None,
+        poll_interval: float | None = None,
+        options: Mapping[str, Any] | None = None,
+        enabled: bool = True,
+        comments: str | None = None,
+        require_guarantee: Guarantee | str | None = None,
+    ) -> JobDef:
+        """Define a job; for a multi-consumer source its subscriber ``MGW_<job>`` collects from now on.
+
+        Args:
+            source, destination: ``[schema.]queue`` in the hub and ``queue@link``; the direction says which is which.
+            rule: which messages; outbound: the subscriber's; inbound: the gateway selects, and counts the others.
+            poll_interval: seconds, 0.1..60; None: 5.
+            options: see :data:`gateway.admin.JOB_OPTIONS`, and the job options of the link's type.
+            require_guarantee: refuse to run with less. Checked now if the messaging system answers, else at activation.
+
+        Raises:
+            AdminError: ORA-32854 exists; ORA-32823 source and destination are taken; ORA-32810, ORA-32818 an end is
+                missing; ORA-32819 to 32821 exception queue; ORA-32801, ORA-32802, ORA-32840 to 32843 a bad value.
+        """
+        check_identifier("job", job_name)
+        if len(job_name.encode()) > subscribers.MAX_JOB_NAME:
+            raise AdminError(
+                f"job name {job_name[:40]!r}... has {len(job_name.encode())} bytes",
+                number=Ora.IDENTIFIER_TOO_LONG,
+                cause=f"its subscriber MGW_<job> holds at most {subscribers.MAX_JOB_NAME} of them",
+                cure="choose a shorter name",
+            )
+        draft = JobDef(
+            id=0,
+            name=job_name,
+            agent="",
+            link="",
+            propagation_type=_direction(job_name, propagation_type),
+            source=source,
+            destination=destination,
+            rule=rule or None,
+            transformation=transformation or None,
+            exception_queue=exception_queue or None,
+            poll_interval=check_poll_interval(job_name, poll_interval),
+            require_guarantee=_guarantee(job_name, require_guarantee),
+            enabled=bool(enabled),
+            comments=check_text(f"comment of job {job_name}", comments),
+        )
+        with self.hub.read() as conn:
+            job, ends = self._checked(conn, draft, options or {})
+        if job.require_guarantee is not None:
+            check_guarantee(job, ends, self.hub)  # asks the messaging system: outside of any transaction
+        with self.change() as conn:
+            job, ends = self._checked(conn, draft, options or {})
+            stored = catalog.insert_job(
+                conn,
+                job,
+                source_key=ends.source_key,
+                destination_key=ends.destination_key,
+                now=self.clock.now(),
+            )
+            if ends.subscribes:
+                subscribers.add(self.hub, conn, ends.queue, stored)
+            return stored
+
+    def alter_job(
+        self,
+        job_name: str,
+        *,
+        rule: OptionalText = NO_CHANGE,
+        transformation: OptionalText = NO_CHANGE,
+        exception_queue: OptionalText = NO_CHANGE,
+        poll_interval: float | None = 0,
+        options: Mapping[str, Any] | None = None,
+        comments: OptionalText = NO_CHANGE,
+        require_guarantee: Guarantee | str | NoChange | None = NO_CHANGE,
+    ) -> JobDef:
+        """Alter a job, whether the agent runs or not; takes effect at once.
+
+        Args:
+            poll_interval: seconds; 0 keeps it, None goes back to the default.
+            options: merged element by element, a value of None removes one; None as a whole keeps all.
+
+        Raises:
+            AdminError: ORA-32855; ORA-32822 marked for removal; ORA-32842 option not alterable; as :meth:`create_job`.
+        """
+        changes: dict[str, Any] = {
+            name: value or None
+            for name, value in (
+                ("rule", rule),
+                ("transformation", transformation),
+                ("exception_queue", exception_queue),
+            )
+            if value is not NO_CHANGE
+        }
+        if comments is not NO_CHANGE:
+            changes["comments"] = check_text(f"comment of job {job_name}", comments)
+        if poll_interval != 0:
+            changes["poll_interval"] = check_poll_interval(job_name, poll_interval)
+        if not isinstance(require_guarantee, NoChange):
+            changes["require_guarantee"] = _guarantee(job_name, require_guarantee)
+        if changes.get("require_guarantee") is not None:
+            with self.hub.read() as conn:
+                job = replace(self._usable(conn, job_name), **changes)
+                ends = resolve_ends(self, conn, job)
+            check_guarantee(job, ends, self.hub)
+        with self.change() as conn:
+            old = self._usable(conn, job_name)
+            new = replace(old, **changes)
+            ends = resolve_ends(self, conn, new)
+            new = replace(new, options=job_options(new, ends, options, old.options))
+            check_rule(new, ends)
+            check_transformation(conn, new)
+            check_exception_queue(self, conn, new, ends)
+            catalog.update_job(conn, new)
+            if ends.subscribes and new.rule != old.rule:
+                subscribers.alter(self.hub, conn, ends.queue, new)
+            return new
+
+    def enable_job(self, job_name: str) -> None:
+        """Let a job move messages; idempotent.
+
+        Raises:
+            AdminError: ORA-32855; ORA-32822 marked for removal.
+        """
+        self._set_enabled(job_name, enabled=True)
+
+    def disable_job(self, job_name: str) -> None:
+        """Stop a job; its subscription keeps collecting. Idempotent.
+
+        Raises:
+            AdminError: ORA-32855; ORA-32822 marked for removal.
+        """
+        self._set_enabled(job_name, enabled=False)
+
+    def reset_job(self, job_name: str) -> None:
+        """READY with no failures; tried again at once.
+
+        Raises:
+            AdminError: ORA-32855; ORA-32822 marked for removal.
+        """
+        with self.change() as conn:
+            catalog.reset_job(conn, self._usable(conn, job_name).id)
+
+    def remove_job(self, job_name: str, force: bool = NO_FORCE) -> bool:
+        """Remove a job, and the subscription the gateway made for it.
+
+        While the agent runs, the agent removes it after its work in flight. While it is down, the foreign subscription
+        is removed here; if the foreign system cannot be reached, the job waits, DELETE_PENDING, for the agent.
+        ``force`` removes the definition at once and leaves the foreign subscription, which keeps collecting.
+
+        Returns:
+            True when the job is gone, False when it is DELETE_PENDING.
+
+        Raises:
+            AdminError: ORA-32855.
+        """
+        with self.change() as conn:
+            job = self.need_job(conn, job_name)
+            if force:
+                self._remove(conn, job)
+                return True
+            catalog.set_job_status(conn, job.id, JobStatus.DELETE_PENDING)
+            state = catalog.agent_state(conn, job.agent)
+            if state is not None and state.alive(self.clock.now()):
+                return False
+        try:
+            self.finish_remove_job(job_name)
+        except LinkError as error:
+            _LOGGER.warning("job %s is marked for removal, the agent removes it: %s", job.name, error)
+            return False
+        return True
+
+    def finish_remove_job(self, job_name: str) -> None:
+        """Remove a DELETE_PENDING job that no longer works: its foreign subscription, then its definition.
+
+        Messages of plans left over are READY again, in their place; the hub's subscriber of the job is removed. A job
+        that is gone already, or not marked for removal, is left alone.
+
+        Raises:
+            LinkError: the foreign system cannot be reached; the job stays DELETE_PENDING.
+        """
+        with self.hub.read() as conn:
+            job = catalog.get_job(conn, job_name)
+            if job is None or job.status is not JobStatus.DELETE_PENDING:
+                return
+            inbound = job.propagation_type is Direction.INBOUND
+            ends = resolve_ends(self, conn, job) if inbound else None
+        if ends is not None and ends.topic_source:
+            forget(job, ends, self.hub)
+        with self.change() as conn:
+            found = catalog.get_job(conn, job_name)
+            if found is not None and found.id == job.id and found.status is JobStatus.DELETE_PENDING:
+                self._remove(conn, found)
+
+    def _remove(self, conn: sa.Connection, job: JobDef) -> None:
+        claimed = catalog.take_plans(conn, job.id)
+        queue = subscribers.source_queue(conn, job)
+        if queue is not None:
+            consumer = job.subscriber if queue.multiple_consumers else None
+            if claimed and subscribers.exists(self.hub, conn, queue, consumer):
+                transfer.release(conn, queue, consumer, claimed)
+            if consumer is not None:
+                subscribers.remove(self.hub, conn, queue, job)
+        catalog.delete_job(conn, job.id)
+
+    def _checked(self, conn: sa.Connection, draft: JobDef, options: Mapping[str, Any]) -> tuple[JobDef, JobEnds]:
+        if catalog.get_job(conn, draft.name) is not None:
+            raise AdminError(
+                f"job {draft.name} exists already",
+                number=Ora.JOB_EXISTS,
+                cause="a job has that name",
+                cure="alter it, or choose another name",
+            )
+        ends = resolve_ends(self, conn, draft)
+        job = replace(draft, agent=ends.link.agent, link=ends.link.name)
+        job = replace(job, options=job_options(job, ends, options, {}))
+        check_sharing(conn, job, ends)
+        check_rule(job, ends)
+        check_transformation(conn, job)
+        check_exception_queue(self, conn, job, ends)
+        return job, ends
+
+    def _usable(self, conn: sa.Connection, job_name: str) -> JobDef:
+        job = self.need_job(conn, job_name)
+        if job.status is JobStatus.DELETE_PENDING:
+            raise AdminError(
+                f"job {job.name} is marked for removal",
+                number=Ora.MARKED_FOR_REMOVAL,
+                cause="remove_job was called and its cleanup is not complete",
+                cure="start the agent, which completes it, or call remove_job with force",
+            )
+        return job
+
+    def _set_enabled(self, job_name: str, *, enabled: bool) -> None:
+        with self.change() as conn:
+            catalog.update_job(conn, replace(self._usable(conn, job_name), enabled=enabled))
+
+
+def _direction(job_name: str, given: Direction | str) -> Direction:
+    text = str(given).upper().removesuffix("_PROPAGATION")
+    try:
+        return Direction(text)
+    except ValueError:
+        raise AdminError(
+            f"job {job_name}: propagation type {given!r} is unknown",
+            number=Ora.VALUE_MUST_BE,
+            cause="it is INBOUND or OUTBOUND",
+            cure="correct it",
+        ) from None
+
+
+def _guarantee(job_name: str, given: Guarantee | str | None) -> Guarantee | None:
+    if given is None:
+        return None
+    try:
+        return Guarantee(str(given).lower())
+    except ValueError:
+        raise AdminError(
+            f"job {job_name}: guarantee {given!r} is unknown",
+            number=Ora.VALUE_MUST_BE,
+            cause=f"it is one of {', '.join(Guarantee)}",
+            cure="correct it, or leave it out",
+        ) from None

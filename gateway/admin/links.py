@@ -1,0 +1,277 @@
+"""Procedures on messaging system links (AQ guide 12.2 §19.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from gateway import catalog
+from gateway.admin.base import (
+    NO_CHANGE,
+    Administration,
+    OptionalText,
+    Ora,
+    check_identifier,
+    check_text,
+    merge_options,
+    refused,
+)
+from gateway.model import DEFAULT_AGENT, LinkDef
+from links import registry
+from links.contract import Direction, Field, LinkConfig, LinkSpec
+from links.options import parse, parse_value
+from transforms.errors import AdminError, ConfigInvalid
+
+__all__ = ["LinkProcedures", "checked_options", "link_config", "stored_option"]
+
+#: What every link has beside the attributes of its type; may be given among the properties, as documented.
+_COMMON = ("username", "password", "max_connections", "inbound_log_queue", "outbound_log_queue")
+
+
+class LinkProcedures(Administration):
+    """Create, alter and remove links."""
+
+    def get_link(self, linkname: str) -> LinkDef | None:
+        """The link with its secrets in clear text, or None.
+
+        Raises:
+            ConfigInvalid: its secrets cannot be decrypted.
+        """
+        with self.hub.read() as conn:
+            return catalog.get_link(conn, linkname, self.secrets)
+
+    def list_links(self) -> list[LinkDef]:
+        """All links with their secrets in clear text, by name.
+
+        Raises:
+            ConfigInvalid: a secret cannot be decrypted.
+        """
+        with self.hub.read() as conn:
+            return catalog.list_links(conn, self.secrets)
+
+    def create_msgsystem_link(
+        self,
+        linkname: str,
+        link_type: str,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        agent_name: str = DEFAULT_AGENT,
+        options: Mapping[str, Any] | None = None,
+        comment: str | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        max_connections: int | None = None,
+        inbound_log_queue: str | None = None,
+        outbound_log_queue: str | None = None,
+    ) -> None:
+        """Define a link; it belongs to its agent for ever. Nothing is connected.
+
+        Args:
+            link_type: one of :func:`links.registry.types`, any case.
+            properties: attributes of the type (:class:`links.contract.LinkSpec`); may hold the named ones below too.
+            options: options of the type.
+            max_connections: None: as many as its jobs need.
+
+        Raises:
+            AdminError: ORA-32807 exists; ORA-32850 no such agent; ORA-32801, ORA-32802 a bad value.
+            LinkError: the client library of the type is not installed.
+        """
+        check_identifier("link", linkname)
+        self.secrets.remember(password)
+        spec = _spec(link_type)
+        given = {name.lower(): value for name, value in (properties or {}).items()}
+        common: dict[str, Any] = {
+            "username": username,
+            "password": password,
+            "max_connections": max_connections,
+            "inbound_log_queue": inbound_log_queue,
+            "outbound_log_queue": outbound_log_queue,
+        }
+        taken = {field.name.lower() for field in spec.attributes}
+        for name in _COMMON:
+            if name not in taken and name in given:
+                value = given.pop(name)
+                common[name] = value if common[name] is None else common[name]
+        link = LinkDef(
+            name=linkname,
+            type=spec.type,
+            agent=agent_name,
+            attributes=_attributes(spec, given, linkname),
+            options=checked_options(spec.options, options or {}, f"link {linkname}"),
+            comments=comment,
+            **common,
+        )
+        _check(link)
+        with self.change() as conn:
+            agent = self.need_agent(conn, agent_name)
+            if catalog.get_link(conn, linkname) is not None:
+                raise AdminError(
+                    f"link {linkname} exists already",
+                    number=Ora.LINK_EXISTS,
+                    cause="a link has that name",
+                    cure="alter it, or choose another name",
+                )
+            catalog.insert_link(conn, replace(link, agent=agent.name), self.secrets, _secret_names(spec))
+
+    def alter_msgsystem_link(
+        self,
+        linkname: str,
+        properties: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+        comment: OptionalText = NO_CHANGE,
+    ) -> None:
+        """Alter a link; dynamic attributes take effect at once, the others when the agent reconnects.
+
+        Args:
+            properties: attributes, ``username``, ``password``, ``max_connections``, ``inbound_log_queue`` and
+                ``outbound_log_queue`` to change; NO_CHANGE keeps, None goes back to the default.
+            options: merged element by element, None removes one; None as a whole keeps all.
+
+        Raises:
+            AdminError: ORA-32808; ORA-32803, ORA-32842 not alterable; ORA-32801 a bad value.
+        """
+        with self.change() as conn:
+            link = self.need_link(conn, linkname)
+            spec = _spec(link.type)
+            given = {n.lower(): value for n, value in (properties or {}).items() if value is not NO_CHANGE}
+            taken = {field.name.lower() for field in spec.attributes}
+            changes: dict[str, Any] = {n: given.pop(n) for n in _COMMON if n in given and n not in taken}
+            self.secrets.remember(changes.get("password"))
+            attributes = _attributes(spec, {**link.attributes, **given}, link.name)
+            _check_alterable(spec.attributes, link.attributes, attributes, link.name, Ora.NOT_ALTERABLE)
+            merged = merge_options(link.options, options) if options is not None else dict(link.options)
+            if options is not None:
+                merged = checked_options(spec.options, merged, f"link {link.name}")
+                _check_alterable(spec.options, link.options, merged, link.name, Ora.OPTION_NOT_ALTERABLE)
+            if comment is not NO_CHANGE:
+                changes["comments"] = comment
+            altered = replace(link, attributes=attributes, options=merged, **changes)
+            _check(altered)
+            self._check_log_queues(conn, link, altered)
+            catalog.update_link(conn, altered, self.secrets, _secret_names(spec))
+
+    def remove_msgsystem_link(self, linkname: str) -> None:
+        """Remove a link on which no foreign queue is registered.
+
+        Raises:
+            AdminError: ORA-32808; ORA-32815 queues are registered on it.
+        """
+        with self.change() as conn:
+            link = catalog.get_link(conn, linkname)
+            if link is None:
+                self.need_link(conn, linkname)
+                return
+            if queues := catalog.list_foreign_queues(conn, link=linkname):
+                raise AdminError(
+                    f"link {link.name} cannot be removed",
+                    number=Ora.LINK_IN_USE,
+                    cause=f"foreign queues are registered on it: {', '.join(queue.name for queue in queues)}",
+                    cure="unregister them first",
+                )
+            catalog.delete_link(conn, linkname)
+
+    def _check_log_queues(self, conn: sa.Connection, old: LinkDef, new: LinkDef) -> None:
+        for direction, attribute in (
+            (Direction.INBOUND, "inbound_log_queue"),
+            (Direction.OUTBOUND, "outbound_log_queue"),
+        ):
+            if getattr(old, attribute) == getattr(new, attribute):
+                continue
+            users = [job.name for job in catalog.list_jobs(conn, link=old.name) if job.propagation_type is direction]
+            if users:
+                raise AdminError(
+                    f"{attribute} of link {old.name} cannot be altered",
+                    number=Ora.NOT_ALTERABLE,
+                    cause=f"{direction.lower()} jobs use the link: {', '.join(users)}",
+                    cure="remove those jobs first",
+                )
+
+
+def link_config(link: LinkDef) -> LinkConfig:
+    """The definition as a driver takes it."""
+    return LinkConfig(link.name, link.type, link.attributes, link.options, link.username, link.password)
+
+
+def _spec(link_type: str) -> LinkSpec:
+    try:
+        return registry.spec(link_type)
+    except ConfigInvalid as error:
+        raise refused(error, Ora.VALUE_MUST_BE) from error
+
+
+def _secret_names(spec: LinkSpec) -> frozenset[str]:
+    return frozenset(field.name.lower() for field in (*spec.attributes, *spec.options) if field.secret)
+
+
+def _attributes(spec: LinkSpec, given: Mapping[str, Any], linkname: str) -> dict[str, Any]:
+    """Attributes with the defaults of today, so that a later release does not change a link that exists."""
+    try:
+        values = parse(spec.attributes, given, f"link {linkname}")
+    except ConfigInvalid as error:
+        raise refused(error) from error
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def stored_option(value: Any) -> str:
+    """An option value as the text that is stored."""
+    return ("TRUE" if value else "FALSE") if isinstance(value, bool) else str(value)
+
+
+def checked_options(fields: Sequence[Field], given: Mapping[str, Any], owner: str) -> dict[str, str]:
+    """Options as they are stored: documented spelling of the name, value as text; None is left out.
+
+    Raises:
+        AdminError: ORA-32801, unknown name or bad value.
+    """
+    known = {field.name.lower(): field for field in fields}
+    named = {name: value for name, value in given.items() if value is not None}
+    try:
+        parse(fields, named, owner)
+        return {
+            known[name.lower()].name: stored_option(parse_value(known[name.lower()], value, owner))
+            for name, value in named.items()
+        }
+    except ConfigInvalid as error:
+        raise refused(error) from error
+
+
+def _check_alterable(
+    fields: Sequence[Field], old: Mapping[str, Any], new: Mapping[str, Any], linkname: str, number: int
+) -> None:
+    before = {name.lower(): value for name, value in old.items()}
+    after = {name.lower(): value for name, value in new.items()}
+    for field in fields:
+        name = field.name.lower()
+        if not field.alterable and before.get(name, field.default) != after.get(name, field.default):
+            raise AdminError(
+                f"{field.name} of link {linkname} cannot be altered",
+                number=number,
+                cause="it is fixed when the link is created",
+                cure="remove the link and create it again",
+            )
+
+
+def _check(link: LinkDef) -> None:
+    """Refuse what can never work, without a connection."""
+    check_text(f"comment of link {link.name}", link.comments)
+    if link.max_connections is not None and (not isinstance(link.max_connections, int) or link.max_connections < 1):
+        raise AdminError(
+            f"link {link.name}: max_connections cannot be {link.max_connections!r}",
+            number=Ora.INVALID_VALUE,
+            cause="it is a whole number from 1",
+            cure="correct it, or leave it out",
+        )
+    if link.password is not None and link.username is None:
+        raise AdminError(
+            f"link {link.name}: password without user name",
+            number=Ora.INVALID_VALUE,
+            cause="the messaging system needs both",
+            cure="give the user name as well",
+        )
+    try:
+        registry.open_link(link_config(link))
+    except ConfigInvalid as error:
+        raise refused(error) from error

@@ -1,0 +1,81 @@
+"""The subscriber ``MGW_<job>`` that an outbound job has on its multi-consumer source queue."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from gateway.admin.base import Ora
+from gateway.aq import transfer
+from gateway.aq.admin import QueueAdmin
+from gateway.aq.hub import Hub
+from gateway.aq.model import QueueRef
+from gateway.model import JobDef
+from links.contract import Direction
+from transforms.errors import AdminError, AqError
+
+__all__ = ["MAX_JOB_NAME", "add", "alter", "exists", "remove", "source_queue"]
+
+MAX_JOB_NAME = 124  # bytes: with MGW_ before it, the name of a subscriber
+
+_NO_SUBSCRIBER = 24035
+
+
+def add(hub: Hub, conn: sa.Connection, queue: QueueRef, job: JobDef) -> None:
+    """Subscribe the job: what is enqueued after this transaction waits for it, whether it runs or not.
+
+    Raises:
+        AdminError: the queue refuses (the name is taken, or it has too many subscribers).
+    """
+    try:
+        QueueAdmin(hub, conn).add_subscriber(_name(queue), job.subscriber, rule=job.rule)
+    except AqError as error:
+        raise _refused(job, error) from error
+
+
+def alter(hub: Hub, conn: sa.Connection, queue: QueueRef, job: JobDef) -> None:
+    """Give the subscriber the job's rule; it counts for messages enqueued from now on.
+
+    Raises:
+        AdminError: somebody removed the subscriber.
+    """
+    try:
+        QueueAdmin(hub, conn).alter_subscriber(_name(queue), job.subscriber, rule=job.rule)
+    except AqError as error:
+        raise _refused(job, error) from error
+
+
+def remove(hub: Hub, conn: sa.Connection, queue: QueueRef, job: JobDef) -> None:
+    """End the subscription; one that is gone already is fine."""
+    try:
+        QueueAdmin(hub, conn).remove_subscriber(_name(queue), job.subscriber)
+    except AqError as error:
+        if error.number != _NO_SUBSCRIBER:
+            raise
+
+
+def exists(hub: Hub, conn: sa.Connection, queue: QueueRef, consumer: str | None) -> bool:
+    """Whether claimed messages can be given back: on a single-consumer queue, or if the subscriber exists."""
+    if consumer is None:
+        return True
+    found = QueueAdmin(hub, conn).queue_subscribers(_name(queue))
+    return any((item.name or "").upper() == consumer.upper() for item in found)
+
+
+def source_queue(conn: sa.Connection, job: JobDef) -> QueueRef | None:
+    """The source of an outbound job; None for an inbound one, or if the queue was dropped."""
+    if job.propagation_type is not Direction.OUTBOUND:
+        return None
+    try:
+        return transfer.resolve(conn, job.source)
+    except AqError:
+        return None
+
+
+def _name(queue: QueueRef) -> str:
+    return f'"{queue.schema}"."{queue.name}"'
+
+
+def _refused(job: JobDef, error: AqError) -> AdminError:
+    return AdminError(
+        f"job {job.name}: {error.what}", number=error.number or Ora.INVALID_VALUE, cause=error.cause, cure=error.cure
+    )

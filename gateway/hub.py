@@ -1,0 +1,28 @@
+"""The hub as the gateway uses it: the queues, with the gateway's own tables and views beside them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from gateway import catalog
+from gateway.aq.hub import Durability, Hub
+from gateway.aq.model import SchemaPart
+from gateway.tables import GATEWAY_SCHEMA_VERSION, metadata
+from gateway.views import create_views
+from transforms.clock import SYSTEM_CLOCK, Clock
+
+__all__ = ["GATEWAY_PART", "open_hub"]
+
+
+def _create(conn: sa.Connection) -> None:
+    metadata.create_all(conn, checkfirst=False)
+    catalog.insert_defaults(conn)
+    create_views(conn)
+
+
+GATEWAY_PART = SchemaPart("gateway", GATEWAY_SCHEMA_VERSION, _create)
+
+
+def open_hub(url: str, *, create: bool = False, durability: Durability = "full", clock: Clock = SYSTEM_CLOCK) -> Hub:
+    """Open the gateway's hub, or make it; arguments and errors as :meth:`gateway.aq.hub.Hub.open`."""
+    return Hub.open(url, create=create, durability=durability, clock=clock, schemas=[GATEWAY_PART])

@@ -1,0 +1,170 @@
+"""What the views say, as values: for the command line and whoever else shows the gateway's state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+__all__ = [
+    "AgentOptionRow",
+    "EventRow",
+    "ForeignQueueRow",
+    "GatewayRow",
+    "JobRow",
+    "LinkRow",
+    "agent_options",
+    "events",
+    "foreign_queues",
+    "gateway",
+    "jobs",
+    "links",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayRow:
+    """An agent, from ``MGW_GATEWAY``. Moments are UTC texts."""
+
+    agent_name: str
+    agent_status: str
+    agent_ping: str | None  # REACHABLE, UNREACHABLE; None where no process is to be expected
+    agent_start_time: str | None
+    agent_host: str | None
+    agent_pid: int | None
+    last_error_date: str | None
+    last_error_time: str | None
+    last_error_msg: str | None
+    max_memory: int
+    max_threads: int
+    log_level: int
+    comments: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRow:
+    """A link, from ``MGW_LINKS``."""
+
+    link_name: str
+    link_type: str
+    agent_name: str
+    link_comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptionRow:
+    """An agent option, from ``MGW_AGENT_OPTIONS``."""
+
+    agent_name: str
+    name: str
+    value: str | None
+    encrypted: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignQueueRow:
+    """A registered foreign queue, from ``MGW_FOREIGN_QUEUES``."""
+
+    name: str
+    link_name: str
+    provider_queue: str
+    domain: str | None
+    options: str
+    queue_comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job, from ``MGW_JOBS``. Counts are since agent start, ``*_total`` since creation; ages in seconds."""
+
+    job_name: str
+    agent_name: str
+    link_name: str
+    propagation_type: str
+    source: str
+    destination: str
+    enabled: str  # TRUE, FALSE
+    status: str
+    activity: str
+    failures: int
+    propagated_msgs: int
+    exceptionq_msgs: int
+    filtered_msgs: int
+    discarded_msgs: int
+    propagated_total: int
+    exceptionq_total: int
+    filtered_total: int
+    discarded_total: int
+    backlog: int | None
+    oldest_message_age: float | None
+    last_progress: str | None
+    next_attempt: str | None
+    guarantee: str | None
+    guarantee_note: str | None
+    require_guarantee: str | None
+    last_error_date: str | None
+    last_error_time: str | None
+    last_error_msg: str | None
+    rule: str | None
+    transformation: str | None
+    exception_queue: str | None
+    poll_interval: float
+    options: str
+    comments: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """Something that happened, from ``MGW_EVENTS``."""
+
+    event_id: int
+    event_time: str
+    event_level: str
+    event_name: str
+    agent_name: str | None
+    object_name: str | None
+    event_text: str
+
+
+_Row = TypeVar("_Row")
+
+
+def gateway(conn: sa.Connection) -> list[GatewayRow]:
+    """All agents, by name."""
+    return _rows(conn, GatewayRow, "MGW_GATEWAY", "AGENT_NAME")
+
+
+def links(conn: sa.Connection) -> list[LinkRow]:
+    """All links, by name."""
+    return _rows(conn, LinkRow, "MGW_LINKS", "LINK_NAME")
+
+
+def agent_options(conn: sa.Connection) -> list[AgentOptionRow]:
+    """All agent options; encrypted values are not shown."""
+    return _rows(conn, AgentOptionRow, "MGW_AGENT_OPTIONS", "AGENT_NAME, NAME")
+
+
+def foreign_queues(conn: sa.Connection) -> list[ForeignQueueRow]:
+    """All registered foreign queues, by link and name."""
+    return _rows(conn, ForeignQueueRow, "MGW_FOREIGN_QUEUES", "LINK_NAME, NAME")
+
+
+def jobs(conn: sa.Connection) -> list[JobRow]:
+    """All jobs, by name."""
+    return _rows(conn, JobRow, "MGW_JOBS", "JOB_NAME")
+
+
+def events(conn: sa.Connection, *, after: int = 0, limit: int = 100) -> list[EventRow]:
+    """The last ``limit`` events with an id larger than ``after``, oldest first."""
+    selected = _select(EventRow, "MGW_EVENTS", "WHERE EVENT_ID > :after ORDER BY EVENT_ID DESC LIMIT :limit")
+    found = conn.execute(selected, {"after": after, "limit": limit})
+    return [EventRow(*row) for row in found][::-1]
+
+
+def _rows(conn: sa.Connection, kind: type[_Row], view: str, order: str) -> list[_Row]:
+    return [kind(*row) for row in conn.execute(_select(kind, view, f"ORDER BY {order}"))]
+
+
+def _select(kind: type[Any], view: str, tail: str) -> sa.TextClause:
+    return sa.text(f"SELECT {', '.join(field.name for field in fields(kind))} FROM {view} {tail}")

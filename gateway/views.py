@@ -1,0 +1,269 @@
+"""The ``MGW_*`` views (AQ guide 12.2 §21), real SQL views: ``sqlite3`` and ``psql`` read them without the gateway.
+
+Every documented column is there under its name; ours follow. Names of objects are upper-case, as documented. Moments
+are text in UTC, ``YYYY-MM-DD HH:MM:SS``; ages and intervals are seconds; options are JSON. No view shows a password or
+a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from gateway.model import DEFAULT_POLL_INTERVAL
+
+__all__ = ["COLUMNS", "create_views", "drop_views"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """How one database says what the views need."""
+
+    now: str  # epoch seconds
+    moment: str  # epoch seconds {0} as text
+    day: str
+    time: str
+    text: str  # attribute {0} of the JSON text l.attributes
+    integer: str
+    larger: str  # the larger of two
+
+    def attribute(self, name: str, *, number: bool = False) -> str:
+        return (self.integer if number else self.text).format(name)
+
+
+_SQLITE = _Dialect(
+    now="((julianday('now') - 2440587.5) * 86400.0)",
+    moment="strftime('%Y-%m-%d %H:%M:%S', {0}, 'unixepoch')",
+    day="strftime('%Y-%m-%d', {0}, 'unixepoch')",
+    time="strftime('%H:%M:%S', {0}, 'unixepoch')",
+    text="json_extract(l.attributes, '$.{0}')",
+    integer="json_extract(l.attributes, '$.{0}')",
+    larger="max",
+)
+_POSTGRESQL = _Dialect(
+    now="extract(epoch FROM clock_timestamp())::double precision",
+    moment="to_char(to_timestamp({0}) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')",
+    day="to_char(to_timestamp({0}) AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
+    time="to_char(to_timestamp({0}) AT TIME ZONE 'UTC', 'HH24:MI:SS')",
+    text="(l.attributes::json ->> '{0}')",
+    integer="(l.attributes::json ->> '{0}')::bigint",
+    larger="greatest",
+)
+
+
+def _gateway(d: _Dialect) -> tuple[dict[str, str], str]:
+    started = "a.status NOT IN ('NOT_STARTED', 'START_SCHEDULED')"
+    return {
+        "AGENT_DATABASE": "a.database",
+        "AGENT_INSTANCE": "CASE WHEN a.start_time IS NOT NULL THEN 1 END",
+        "AGENT_JOB": "CAST(NULL AS integer)",
+        "AGENT_NAME": "a.name_key",
+        "AGENT_PING": f"CASE WHEN {started} THEN CASE WHEN a.lease_expires > {d.now} THEN 'REACHABLE' "
+        "ELSE 'UNREACHABLE' END END",
+        "AGENT_START_TIME": d.moment.format("a.start_time"),
+        "AGENT_STATUS": "a.status",
+        "AGENT_USER": "a.username",
+        "COMMENTS": "a.comments",
+        "CONNTYPE": "a.conntype",
+        "INITFILE": "a.initfile",
+        "LAST_ERROR_DATE": d.day.format("a.last_error_time"),
+        "LAST_ERROR_MSG": "a.last_error_msg",
+        "LAST_ERROR_TIME": d.time.format("a.last_error_time"),
+        "MAX_CONNECTIONS": "CAST(NULL AS integer)",
+        "MAX_MEMORY": "a.max_memory",
+        "MAX_THREADS": "a.max_threads",
+        "SERVICE": "a.service",
+        "AGENT_HOST": "a.host",
+        "AGENT_PID": "a.pid",
+        "LOG_LEVEL": "a.log_level",
+    }, "gw_agent a"
+
+
+def _agent_options(_: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "AGENT_NAME": "o.agent_key",
+        "ENCRYPTED": "CASE WHEN o.encrypted THEN 'TRUE' ELSE 'FALSE' END",
+        "NAME": "o.name",
+        "TYPE": "'JAVA_SYSTEM_PROP'",
+        "VALUE": "CASE WHEN o.encrypted THEN '<<ENCRYPTED>>' ELSE o.value END",
+    }, "gw_agent_option o"
+
+
+def _links(_: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "AGENT_NAME": "l.agent_key",
+        "LINK_COMMENT": "l.comments",
+        "LINK_NAME": "l.name_key",
+        "LINK_TYPE": "l.type",
+    }, "gw_link l"
+
+
+def _typed_links(link_type: str, attributes: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    columns = {
+        "AGENT_NAME": "l.agent_key",
+        "INBOUND_LOG_QUEUE": "l.inbound_log_queue",
+        "LINK_COMMENT": "l.comments",
+        "LINK_NAME": "l.name_key",
+        "MAX_CONNECTIONS": "l.max_connections",
+        "OPTIONS": "l.options",
+        "OUTBOUND_LOG_QUEUE": "l.outbound_log_queue",
+        **attributes,
+    }
+    return dict(sorted(columns.items())), f"gw_link l WHERE l.type = '{link_type}'"
+
+
+def _rabbitmq_links(d: _Dialect) -> tuple[dict[str, str], str]:
+    return _typed_links(
+        "RABBITMQ",
+        {
+            "HOSTNAME": d.attribute("hostname"),
+            "PORT": d.attribute("port", number=True),
+            "VIRTUAL_HOST": d.attribute("virtual_host"),
+        },
+    )
+
+
+def _kafka_links(d: _Dialect) -> tuple[dict[str, str], str]:
+    names = ("bootstrap_servers", "security_protocol", "sasl_mechanism")
+    return _typed_links("KAFKA", {name.upper(): d.attribute(name) for name in names})
+
+
+def _mqtt_links(d: _Dialect) -> tuple[dict[str, str], str]:
+    return _typed_links(
+        "MQTT",
+        {
+            "CLIENT_ID_PREFIX": d.attribute("client_id_prefix"),
+            "HOSTNAME": d.attribute("hostname"),
+            "KEEPALIVE": d.attribute("keepalive", number=True),
+            "PORT": d.attribute("port", number=True),
+            "PROTOCOL_VERSION": d.attribute("protocol_version", number=True),
+            "SESSION_EXPIRY": d.attribute("session_expiry", number=True),
+        },
+    )
+
+
+def _foreign_queues(_: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "DOMAIN": "f.domain",
+        "LINK_NAME": "f.link_key",
+        "NAME": "f.name_key",
+        "OPTIONS": "f.options",
+        "PROVIDER_QUEUE": "f.provider_queue",
+        "QUEUE_COMMENT": "f.comments",
+    }, "gw_foreign_queue f"
+
+
+_OUTBOUND = "j.propagation_type = 'OUTBOUND'"
+_PLANNED = "(SELECT coalesce(sum(length(p.message_ids)), 0) / 8 FROM gw_plan p WHERE p.job_id = j.id)"
+_READY = """(CASE WHEN t.multiple_consumers = 1
+        THEN (SELECT count(*) FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = 0)
+        ELSE (SELECT count(*) FROM aq_message m WHERE m.queue_id = q.id AND m.state = 0) END)"""
+_OLDEST_READY = """(SELECT m.enq_time FROM aq_message m WHERE m.id = (CASE WHEN t.multiple_consumers = 1
+        THEN (SELECT min(e.message_id) FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = 0)
+        ELSE (SELECT min(m.id) FROM aq_message m WHERE m.queue_id = q.id AND m.state = 0) END))"""
+_OLDEST_PLAN = "(SELECT min(p.created) FROM gw_plan p WHERE p.job_id = j.id)"
+
+
+def _jobs(d: _Dialect) -> tuple[dict[str, str], str]:
+    # A message in a plan was enqueued before the plan was made: the plan's age is what is known at least.
+    ready, planned = f"{d.now} - {_OLDEST_READY}", f"{d.now} - {_OLDEST_PLAN}"
+    outbound_age = f"{d.larger}(coalesce({ready}, {planned}), coalesce({planned}, {ready}))"
+    return {
+        "AGENT_NAME": "j.agent_key",
+        "COMMENTS": "j.comments",
+        "DESTINATION": "j.destination_key",
+        "ENABLED": "CASE WHEN j.enabled THEN 'TRUE' ELSE 'FALSE' END",
+        "EXCEPTION_QUEUE": "upper(j.exception_queue)",
+        "EXCEPTIONQ_MSGS": "s.exceptioned",
+        "FAILURES": "s.failures",
+        "JOB_NAME": "j.name_key",
+        "LAST_ERROR_MSG": "s.last_error_msg",
+        "LAST_ERROR_DATE": d.day.format("s.last_error_time"),
+        "LAST_ERROR_TIME": d.time.format("s.last_error_time"),
+        "LINK_NAME": "j.link_key",
+        "OPTIONS": "j.options",
+        "POLL_INTERVAL": f"coalesce(j.poll_interval, {DEFAULT_POLL_INTERVAL})",
+        "PROPAGATED_MSGS": "s.propagated",
+        "PROP_STYLE": "j.prop_style",
+        "PROPAGATION_TYPE": "j.propagation_type",
+        "RULE": "j.rule",
+        "SOURCE": "j.source_key",
+        "STATUS": "s.status",
+        "TRANSFORMATION": "upper(j.transformation)",
+        "ACTIVITY": "s.activity",
+        "GUARANTEE": "s.guarantee",
+        "GUARANTEE_NOTE": "s.guarantee_note",
+        "BACKLOG": f"CASE WHEN {_OUTBOUND} THEN {_READY} + {_PLANNED} ELSE s.backlog END",
+        "OLDEST_MESSAGE_AGE": f"CASE WHEN {_OUTBOUND} THEN {outbound_age} ELSE {d.now} - s.oldest END",
+        "LAST_PROGRESS": d.moment.format("s.last_progress"),
+        "NEXT_ATTEMPT": d.moment.format("s.next_attempt"),
+        "FILTERED_MSGS": "s.filtered",
+        "DISCARDED_MSGS": "s.discarded",
+        "PROPAGATED_TOTAL": "s.propagated_total",
+        "EXCEPTIONQ_TOTAL": "s.exceptioned_total",
+        "FILTERED_TOTAL": "s.filtered_total",
+        "DISCARDED_TOTAL": "s.discarded_total",
+        "REQUIRE_GUARANTEE": "j.require_guarantee",
+    }, (
+        "gw_job j JOIN gw_job_state s ON s.job_id = j.id"
+        f" LEFT JOIN aq_queue q ON {_OUTBOUND} AND q.name_key = j.source_key"
+        " LEFT JOIN aq_queue_table t ON t.id = q.queue_table_id"
+        " LEFT JOIN aq_consumer c ON t.multiple_consumers = 1 AND c.queue_id = q.id AND c.address = ''"
+        " AND c.is_subscriber = 1 AND c.name_key = 'MGW_' || j.name_key"
+    )
+
+
+def _events(d: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "EVENT_ID": "v.id",
+        "EVENT_TIME": d.moment.format("v.time"),
+        "EVENT_LEVEL": "v.level",
+        "EVENT_NAME": "v.name",
+        "AGENT_NAME": "upper(v.agent)",
+        "OBJECT_NAME": "v.object",
+        "EVENT_TEXT": "v.text",
+    }, "gw_event v"
+
+
+def _transformations(_: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "NAME": "x.name_key",
+        "FROM_TYPE": "x.from_type",
+        "TO_TYPE": "x.to_type",
+        "DEFINITION": "x.definition",
+        "COMMENTS": "x.comments",
+    }, "gw_transformation x"
+
+
+_VIEWS = {
+    "MGW_GATEWAY": _gateway,
+    "MGW_AGENT_OPTIONS": _agent_options,
+    "MGW_LINKS": _links,
+    "MGW_RABBITMQ_LINKS": _rabbitmq_links,
+    "MGW_KAFKA_LINKS": _kafka_links,
+    "MGW_MQTT_LINKS": _mqtt_links,
+    "MGW_FOREIGN_QUEUES": _foreign_queues,
+    "MGW_JOBS": _jobs,
+    "MGW_TRANSFORMATIONS": _transformations,
+    "MGW_EVENTS": _events,
+}
+
+#: Columns of every view, in order.
+COLUMNS: Mapping[str, tuple[str, ...]] = {name: tuple(view(_SQLITE)[0]) for name, view in _VIEWS.items()}
+
+
+def create_views(conn: sa.Connection) -> None:
+    """Make the views in the transaction of ``conn``; the tables must be there."""
+    dialect = _POSTGRESQL if conn.dialect.name == "postgresql" else _SQLITE
+    for name, view in _VIEWS.items():
+        columns, source = view(dialect)
+        selected = ",\n    ".join(f"{expression} AS {column}" for column, expression in columns.items())
+        conn.exec_driver_sql(f"CREATE VIEW {name} AS\nSELECT\n    {selected}\nFROM {source}")
+
+
+def drop_views(conn: sa.Connection) -> None:
+    """Remove the views."""
+    for name in reversed(_VIEWS):
+        conn.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
