@@ -42,10 +42,9 @@ class AgentProcedures(Administration):
         with self.hub.read() as conn:
             return self._state(conn, agent_name)
 
-    def create_agent(
+    def create_agent(  # noqa: PLR0917  the documented parameters in their documented order
         self,
         agent_name: str,
-        *,
         username: str | None = None,
         password: str | None = None,
         database: str | None = None,
@@ -93,10 +92,9 @@ class AgentProcedures(Administration):
                 )
             catalog.insert_agent(conn, agent, self.secrets.encrypt(password) if password is not None else None)
 
-    def alter_agent(
+    def alter_agent(  # noqa: PLR0917  the documented parameters in their documented order
         self,
         agent_name: str = DEFAULT_AGENT,
-        *,
         username: str | NoChange = NO_CHANGE,
         password: str | NoChange = NO_CHANGE,
         database: OptionalText = NO_CHANGE,

@@ -50,13 +50,12 @@ class JobProcedures(Administration):
         with self.hub.read() as conn:
             return catalog.list_jobs(conn)
 
-    def create_job(
+    def create_job(  # noqa: PLR0917  the documented parameters in their documented order
         self,
         job_name: str,
         propagation_type: Direction | str,
         source: str,
         destination: str,
-        *,
         rule: str | None = None,
         transformation: str | None = None,
         exception_queue: str | None = None,
@@ -64,6 +63,7 @@ class JobProcedures(Administration):
         options: Mapping[str, Any] | None = None,
         enabled: bool = True,
         comments: str | None = None,
+        *,
         require_guarantee: Guarantee | str | None = None,
     ) -> JobDef:
         """Define a job; for a multi-consumer source its subscriber ``MGW_<job>`` collects from now on.
@@ -120,16 +120,16 @@ class JobProcedures(Administration):
                 subscribers.add(self.hub, conn, ends.queue, stored)
             return stored
 
-    def alter_job(
+    def alter_job(  # noqa: PLR0917  the documented parameters in their documented order
         self,
         job_name: str,
-        *,
         rule: OptionalText = NO_CHANGE,
         transformation: OptionalText = NO_CHANGE,
         exception_queue: OptionalText = NO_CHANGE,
         poll_interval: float | None = 0,
         options: Mapping[str, Any] | None = None,
         comments: OptionalText = NO_CHANGE,
+        *,
         require_guarantee: Guarantee | str | NoChange | None = NO_CHANGE,
     ) -> JobDef:
         """Alter a job, whether the agent runs or not; takes effect at once.

@@ -52,15 +52,15 @@ class LinkProcedures(Administration):
         with self.hub.read() as conn:
             return catalog.list_links(conn, self.secrets)
 
-    def create_msgsystem_link(
+    def create_msgsystem_link(  # noqa: PLR0917  the documented parameters in their documented order
         self,
         linkname: str,
         link_type: str,
         properties: Mapping[str, Any] | None = None,
-        *,
         agent_name: str = DEFAULT_AGENT,
         options: Mapping[str, Any] | None = None,
         comment: str | None = None,
+        *,
         username: str | None = None,
         password: str | None = None,
         max_connections: int | None = None,

@@ -29,13 +29,12 @@ class QueueProcedures(Administration):
         with self.hub.read() as conn:
             return catalog.list_foreign_queues(conn)
 
-    def register_foreign_queue(
+    def register_foreign_queue(  # noqa: PLR0917  the documented parameters in their documented order
         self,
         name: str,
         linkname: str,
         provider_queue: str | None = None,
         domain: Domain | str | None = None,
-        *,
         options: Mapping[str, Any] | None = None,
         comment: str | None = None,
     ) -> None:
