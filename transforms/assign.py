@@ -124,7 +124,7 @@ class Assignment:
             if not isinstance(body, tuple):
                 stays_raw = message.kind is PayloadKind.RAW and isinstance(body, bytes)
                 changes["kind"] = PayloadKind.RAW if stays_raw else PayloadKind.BASIC
-        return replace(message, **changes)
+        return replace(message, **changes) if changes else message
 
     def _new_headers(self, headers: tuple[Header, ...], row: Row) -> tuple[Header, ...]:
         computed = {name: compute(row) for name, compute in self._headers.items()}

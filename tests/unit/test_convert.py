@@ -1,0 +1,282 @@
+"""Payload types, fields as JSON, exception queue messages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from transforms.convert import (
+    FIELD_TYPES_HEADER,
+    dump_json,
+    error_headers,
+    fields_to_json,
+    for_exception_queue,
+    from_payload,
+    header_of,
+    json_to_fields,
+    parse_json,
+    to_payload,
+)
+from transforms.errors import ConversionFailure
+from transforms.message import (
+    MAX_HEADER_TEXT,
+    MAX_HEADERS,
+    Body,
+    Header,
+    Message,
+    PayloadKind,
+    ValueType,
+    check_headers,
+    decode_headers,
+    encode_headers,
+)
+
+FIELDS = (Header("speed", ValueType.INTEGER, 7), Header("name", ValueType.TEXT, "süd"))
+
+
+@pytest.mark.parametrize(
+    ("payload_type", "body", "stored", "kind"),
+    [
+        ("RAW", b"\x00\xff", b"\x00\xff", PayloadKind.RAW),
+        ("RAW", b"", b"", PayloadKind.RAW),
+        ("RAW", None, None, PayloadKind.RAW),
+        ("BASIC", b"\xff", b"\xff", PayloadKind.BASIC),
+        ("BASIC", "text", "text", PayloadKind.BASIC),
+        ("BASIC", None, None, PayloadKind.BASIC),
+        ("TEXT", "süd".encode(), "süd", PayloadKind.BASIC),
+        ("TEXT", "süd", "süd", PayloadKind.BASIC),
+        ("TEXT", b"\x00", "\x00", PayloadKind.BASIC),
+        ("TEXT", None, None, PayloadKind.BASIC),
+        ("JSON", b' {"a": 1.0}', ' {"a": 1.0}', PayloadKind.BASIC),
+        ("JSON", "[1]", "[1]", PayloadKind.BASIC),
+        ("JSON", None, None, PayloadKind.BASIC),
+        ("JSON", FIELDS, '{"speed":7,"name":"süd"}', PayloadKind.BASIC),
+        ("FIELDS", FIELDS, FIELDS, PayloadKind.FIELDS),
+        ("FIELDS", '{"speed":7,"name":"süd"}', FIELDS, PayloadKind.FIELDS),
+    ],
+)
+def test_a_body_that_fits_is_stored_without_loss(
+    payload_type: str, body: Body, stored: Body, kind: PayloadKind
+) -> None:
+    headers = (Header("h", ValueType.TEXT, "v"),)
+    message = Message(body=body, headers=headers, priority=4, correlation="c")
+    result = to_payload(message, payload_type, 100)
+    assert (result.body, result.kind) == (stored, kind)
+    assert (result.headers, result.priority, result.correlation) == (headers, 4, "c")
+
+
+def test_a_message_that_fits_as_it_is_is_not_copied() -> None:
+    message = Message(body=b"x", kind=PayloadKind.RAW)
+    assert to_payload(message, "RAW", 1) is message
+    assert from_payload(message, "RAW") is message
+
+
+@pytest.mark.parametrize(
+    ("payload_type", "body", "number", "cause"),
+    [
+        ("RAW", "text", 725, "bytes only"),
+        ("RAW", FIELDS, 724, "named fields"),
+        ("BASIC", FIELDS, 724, "named fields"),
+        ("TEXT", FIELDS, 724, "named fields"),
+        ("TEXT", b"ab\xff", 724, "byte 2 of 3"),
+        ("JSON", b"\xff", 724, "no JSON"),
+        ("JSON", "{", 724, "no JSON"),
+        ("JSON", "", 724, "no JSON"),
+        ("JSON", "NaN", 724, "NaN is no JSON"),
+        ("JSON", "[" * 100_000, 724, "nested too deeply"),
+        ("FIELDS", None, 724, "no body"),
+        ("FIELDS", "[1]", 724, "no object"),
+        ("FIELDS", '{"a":null}', 724, "'a' cannot be a field: the value is null"),
+        ("FIELDS", '{"a":{}}', 724, "an object"),
+        ("FIELDS", '{"a":[1]}', 724, "an array"),
+        ("FIELDS", '{"a":9223372036854775808}', 724, "64 bits"),
+        ("FIELDS", '{"a":"\\ud800"}', 724, "surrogates"),
+        ("FIELDS", tuple(Header(f"f{n}", ValueType.RAW, b"x" * 2001) for n in range(4)), 728, "at most 3"),
+        ("FIELDS", dump_json({f"f{n}": "x" * 4001 for n in range(4)}), 729, "at most 3"),
+        ("SYS.ANYDATA", b"", 724, "no canonical form"),
+        ("RAW", b"x" * 50_001, 726, "smaller than"),
+        ("BASIC", "ü" * 25_001, 726, "smaller than"),
+        ("FIELDS", tuple(Header("a", ValueType.TEXT, "x" * 4000) for _ in range(13)), 726, "smaller than"),
+    ],
+)
+def test_a_body_that_does_not_fit_fails_with_number_cause_and_cure(
+    payload_type: str, body: Body, number: int, cause: str
+) -> None:
+    with pytest.raises(ConversionFailure) as caught:
+        to_payload(Message(body=body), payload_type, 50_000)
+    assert caught.value.number == number
+    assert cause in caught.value.cause
+    assert caught.value.cure
+    assert str(caught.value).startswith(f"[{number}] ")
+
+
+def test_three_large_fields_are_allowed() -> None:
+    fields = tuple(Header(f"f{n}", ValueType.RAW, b"x" * 2001) for n in range(3))
+    assert to_payload(Message(body=fields), "FIELDS").body == fields
+
+
+def test_fields_of_every_type_survive_the_way_over_a_broker_without_fields() -> None:
+    fields = (
+        Header("text", ValueType.TEXT, "süd\x00"),
+        Header("raw", ValueType.RAW, b"\x00\xff"),
+        Header("yes", ValueType.BOOLEAN, True),
+        Header("byte", ValueType.BYTE, -128),
+        Header("short", ValueType.SHORT, 32767),
+        Header("int", ValueType.INTEGER, -(2**31)),
+        Header("long", ValueType.LONG, 2**63 - 1),
+        Header("small long", ValueType.LONG, 1),
+        Header("float", ValueType.FLOAT, 1.5),
+        Header("double", ValueType.DOUBLE, 0.1),
+        Header("inf", ValueType.DOUBLE, float("inf")),
+        Header("date", ValueType.DATE, 1792490000.25),
+    )
+    message = Message(body=fields, kind=PayloadKind.FIELDS, headers=(Header("h", ValueType.TEXT, "v"),))
+    sent = from_payload(message, "FIELDS")
+    assert sent.kind is PayloadKind.BASIC
+    assert json.loads(str(sent.body))["date"] == "2026-10-20T09:53:20.250000Z"
+    assert sent.header(FIELD_TYPES_HEADER) is not None
+    back = to_payload(sent, "FIELDS")
+    assert back.body == fields
+    assert [each.type for each in back.body] == [each.type for each in fields]  # type: ignore[union-attr]
+
+
+def test_plain_fields_need_no_header_for_their_types() -> None:
+    body, types = fields_to_json(FIELDS)
+    assert (body, types) == ('{"speed":7,"name":"süd"}', None)
+    assert json_to_fields(body) == FIELDS
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (Header("a", ValueType.TEXT, "1"), Header("a", ValueType.TEXT, "2")),
+        (Header("a", ValueType.DATE, 1e18),),
+        (Header("a", ValueType.DATE, float("nan")),),
+        (Header("a", ValueType.TEXT, "\ud800"),),
+        (Header("\ud800", ValueType.TEXT, "a"),),
+        tuple(Header(f"a long name of a field {n}", ValueType.SHORT, n) for n in range(200)),
+    ],
+)
+def test_fields_that_json_cannot_hold_fail_outbound(fields: tuple[Header, ...]) -> None:
+    with pytest.raises(ConversionFailure) as caught:
+        from_payload(Message(body=fields, kind=PayloadKind.FIELDS), "FIELDS")
+    assert caught.value.number == 720
+    assert caught.value.cause
+
+
+@pytest.mark.parametrize(
+    ("body", "types"),
+    [
+        ('{"a":"x"}', '{"a":"RAW"}'),
+        ('{"a":5}', '{"a":"RAW"}'),
+        ('{"a":"yesterday"}', '{"a":"DATE"}'),
+        ('{"a":300}', '{"a":"BYTE"}'),
+        ('{"a":true}', '{"a":"SHORT"}'),
+        ('{"a":true}', '{"a":"DOUBLE"}'),
+        ('{"a":1}', "{"),
+        ('{"a":1}', "[]"),
+        ('{"a":1}', '{"a":["DATE"]}'),
+    ],
+)
+def test_a_member_that_is_not_of_its_declared_type_fails(body: str, types: str) -> None:
+    with pytest.raises(ConversionFailure) as caught:
+        json_to_fields(body, types)
+    assert caught.value.number == 724
+
+
+def test_an_unknown_payload_type_cannot_be_propagated() -> None:
+    with pytest.raises(ConversionFailure, match="ANYDATA") as caught:
+        from_payload(Message(), "ANYDATA")
+    assert caught.value.number == 720
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("a", ValueType.TEXT), (True, ValueType.BOOLEAN), (1, ValueType.INTEGER), (2**31, ValueType.LONG),
+     (1.0, ValueType.DOUBLE), (b"a", ValueType.RAW)],
+)  # fmt: skip
+def test_a_python_value_gets_the_header_type_that_holds_it(value: Any, expected: ValueType) -> None:
+    header = header_of("n", value)
+    assert header == ("n", expected, value)
+    assert decode_headers(encode_headers((header,))) == (header,)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800"])
+def test_json_text_that_others_could_not_read_is_never_made(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        dump_json([value])
+
+
+def test_json_nested_beyond_reason_is_refused_and_no_crash() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="nested"):
+        dump_json(deep)
+    with pytest.raises(ValueError, match="nested"):
+        parse_json("[" * 100_000 + "]" * 100_000)
+
+
+FAILURE = ConversionFailure("the body is wrong", cause="it is", cure="mend it", number=724)
+
+
+def test_error_headers_say_what_why_where_and_when() -> None:
+    headers = error_headers(FAILURE, "J1", "commands/0@17", now=1000.5)
+    assert {name: value for name, _, value in headers} == {
+        "MGW_error": "[724] the body is wrong; cause: it is; cure: mend it",
+        "MGW_error_number": 724,
+        "MGW_error_job": "J1",
+        "MGW_error_origin": "commands/0@17",
+        "MGW_error_time": 1000.5,
+    }
+    check_headers(headers)
+    assert decode_headers(encode_headers(headers)) == headers
+
+
+def test_a_very_long_reason_fits_its_header_and_shows_that_it_was_longer() -> None:
+    headers = error_headers(ConversionFailure("x" * 5000 + "\ud800"), "J" * 5000)
+    check_headers(headers)
+    assert str(headers[0].value).endswith(" ...")
+    assert len(str(headers[0].value)) == MAX_HEADER_TEXT
+    assert [header.name for header in headers] == ["MGW_error", "MGW_error_job", "MGW_error_time"]
+    str(error_headers(ConversionFailure("half \ud800"), "J")[0].value).encode()
+
+
+def test_a_message_for_the_exception_queue_keeps_body_and_headers_and_never_expires() -> None:
+    own = Header("h", ValueType.TEXT, "v")
+    message = Message(body=b"\xff", headers=(own,), expiration=5, expires_at=99, delay=3, correlation="c")
+    first = for_exception_queue(message, FAILURE, "J1", "q#1", now=1)
+    assert (first.body, first.correlation, first.headers[0]) == (b"\xff", "c", own)
+    assert (first.expiration, first.expires_at, first.delay) == (None, None, 0)
+    again = for_exception_queue(first, FAILURE, "J2", now=2)
+    assert [header.name for header in again.headers] == [
+        "h", "MGW_error", "MGW_error_number", "MGW_error_job", "MGW_error_time"
+    ]  # fmt: skip
+    assert again.header("MGW_error_job") == "J2"
+
+
+@pytest.mark.parametrize(
+    ("bad", "note"),
+    [
+        (Header("n" * 300, ValueType.TEXT, "v"), "its name has 300 characters"),
+        (Header("big", ValueType.TEXT, "v" * 4001), "'big' (4001 characters)"),
+        (Header("big", ValueType.RAW, b"v" * 2001), "'big' (2001 bytes)"),
+    ],
+)
+def test_headers_that_cannot_be_stored_are_left_out_of_an_exception_message_and_named(bad: Header, note: str) -> None:
+    kept = Header("h", ValueType.TEXT, "v")
+    result = for_exception_queue(Message(headers=(bad, kept)), FAILURE, "J")
+    check_headers(result.headers)
+    assert kept in result.headers
+    assert bad not in result.headers
+    assert note in str(result.header("MGW_error_omitted"))
+
+
+def test_too_many_headers_still_leave_room_for_the_reason() -> None:
+    headers = tuple(Header(f"h{n}", ValueType.INTEGER, n) for n in range(2000))
+    result = for_exception_queue(Message(headers=headers), FAILURE, "J", "o")
+    assert len(result.headers) == MAX_HEADERS
+    assert result.header("MGW_error_number") == 724
+    assert "982 headers left out" in str(result.header("MGW_error_omitted"))
