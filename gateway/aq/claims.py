@@ -1,0 +1,98 @@
+"""Sessions that hold messages between calls without holding a lock, and the lease that shows they live (SQLite)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+from gateway.aq import statements_time as time_sql
+from gateway.aq.statements import Db
+from gateway.aq.tables import SESSION_COUNTER
+from transforms.errors import HubError
+
+if TYPE_CHECKING:
+    from gateway.aq.hub import Hub
+
+__all__ = ["LEASE", "SessionRegistry", "host_name", "is_dead"]
+
+LEASE = 30.0  # seconds a session may be silent before its messages go back
+
+
+def host_name() -> str:
+    """Names this machine and process namespace: where a process id means something."""
+    try:
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        space = ""
+    return f"{socket.gethostname()}/{space}"
+
+
+def is_dead(host: str, pid: int, lease_until: float, now: float) -> bool:
+    """Whether a session's process is gone: known here at once, elsewhere when its lease runs out."""
+    if lease_until <= now:
+        return True
+    if host != host_name():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+class SessionRegistry:
+    """The claiming sessions of this process. One thread renews their leases; it starts with the first session."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._mutex = threading.Lock()
+        self._numbers: set[int] = set()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def register(self, db: Db) -> int:
+        """Id for a session, stored in the transaction of its first claim."""
+        number = db.next_value(SESSION_COUNTER)
+        now = self._hub.clock.now()
+        time_sql.insert_session(db, number, host=host_name(), pid=os.getpid(), lease_until=now + LEASE, now=now)
+        with self._mutex:
+            self._numbers.add(number)
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._renew_for_ever, name="mgw-hub-lease", daemon=True)
+                self._thread.start()
+        return number
+
+    def forget(self, number: int) -> None:
+        """The session ended and holds nothing any more."""
+        with self._mutex:
+            self._numbers.discard(number)
+
+    def renew(self) -> None:
+        """Prolong every lease of this process now.
+
+        Raises:
+            HubError: the hub cannot be written.
+        """
+        with self._mutex:
+            numbers = list(self._numbers)
+        if numbers:
+            with self._hub.write() as conn:
+                time_sql.renew_sessions(Db(conn), numbers, self._hub.clock.now() + LEASE)
+
+    def close(self) -> None:
+        """Stop renewing. Idempotent."""
+        self._stop.set()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=5)
+
+    def _renew_for_ever(self) -> None:
+        while not self._stop.wait(LEASE / 3):
+            try:
+                self.renew()
+            except HubError:
+                continue  # a session whose lease ran out meanwhile learns it at its commit

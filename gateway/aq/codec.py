@@ -1,0 +1,244 @@
+"""Canonical messages as rows of ``aq_message`` and back. Pure; the hot loops of the hub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from gateway.aq.model import MessageRefused, PayloadType, QueueRef, SortList
+from gateway.aq.statements import Row
+from gateway.aq.tables import BodyType, State
+from transforms.message import MAX_CORRELATION, Message, PayloadKind, decode_headers, encode_headers
+
+__all__ = ["COLUMNS", "MESSAGE_COLUMNS", "MESSAGE_TYPES", "decode", "encode", "message_number", "msgid"]
+
+#: Columns and PostgreSQL types of the rows that :func:`encode` makes.
+MESSAGE_COLUMNS, MESSAGE_TYPES = zip(
+    ("id", "int8"),
+    ("queue_id", "int8"),
+    ("state", "int2"),
+    ("k1", "float8"),
+    ("k2", "float8"),
+    ("k3", "float8"),
+    ("priority", "int8"),
+    ("ready_at", "float8"),
+    ("expires_at", "float8"),
+    ("expiration", "float8"),
+    ("correlation", "text"),
+    ("enq_time", "float8"),
+    ("enq_user", "text"),
+    ("enq_txn", "text"),
+    ("attempts", "int4"),
+    ("exception_queue", "text"),
+    ("sender_name", "text"),
+    ("sender_address", "text"),
+    ("original_msgid", "bytea"),
+    ("kind", "text"),
+    ("headers", "text"),
+    ("body_type", "int2"),
+    ("body", "bytea"),
+    strict=True,
+)
+
+#: What :func:`decode` takes, from a message row called ``m``; ``{a}`` is ``m`` or ``e``, whichever has the state.
+COLUMNS = """m.id, m.body, m.headers, m.kind, m.priority, m.correlation, m.expiration, m.expires_at, m.enq_time,
+             {a}.attempts, m.exception_queue, m.sender_name, m.sender_address, m.original_msgid, m.body_type,
+             {a}.state, {a}.k1, {a}.k2, {a}.k3"""
+
+_NONE, _RAW, _TEXT, _FIELDS = (int(t) for t in BodyType)
+_READY, _WAITING, _SPLIT = int(State.READY), int(State.WAITING), int(State.SPLIT)
+_KIND_TEXT = {kind: str(kind.value) for kind in PayloadKind}
+_KINDS = {str(kind.value): kind for kind in PayloadKind}
+_BODIES: dict[PayloadType, dict[Any, int]] = {
+    PayloadType.RAW: {bytes: _RAW},
+    PayloadType.BASIC: {bytes: _RAW, str: _TEXT},
+    PayloadType.FIELDS: {tuple: _FIELDS},
+    PayloadType.TEXT: {str: _TEXT},
+    PayloadType.JSON: {str: _TEXT},
+}
+_BY_PRIORITY = (SortList.PRIORITY, SortList.PRIORITY_ENQ_TIME, SortList.PRIORITY_COMMIT_TIME)
+_INTEGERS = range(-(2**63), 2**63)
+
+
+def msgid(hub_id: bytes, number: int) -> bytes:
+    """The 16-byte message id."""
+    return hub_id + number.to_bytes(8, "big")
+
+
+def message_number(hub_id: bytes, identity: bytes) -> int | None:
+    """The row id in a message id, or None if it is not one of this hub."""
+    if len(identity) != 16 or identity[:8] != hub_id:
+        return None
+    return int.from_bytes(identity[8:], "big")
+
+
+def encode(  # noqa: C901, PLR0917  (one loop for speed)
+    queue: QueueRef, messages: Sequence[Message], ids: Sequence[int], now: float, user: str | None, txn: str | None
+) -> list[Row]:
+    """Rows for a batch of messages, checked.
+
+    Raises:
+        MessageRefused: 25215 the body does not fit the payload type, or is larger than the queue takes; 25203, 25209
+            negative delay or expiration; a property that cannot be stored.
+    """
+    bodies = _BODIES[queue.payload_type]
+    limit = queue.max_payload
+    is_json = queue.payload_type is PayloadType.JSON
+    by_priority = queue.sort_list in _BY_PRIORITY
+    by_second = queue.sort_list is SortList.ENQ_TIME_PRIORITY
+    second = float(int(now))
+    split = queue.multiple_consumers
+    queue_id = queue.id
+    rows: list[Row] = []
+    index = 0
+    try:
+        for index, message in enumerate(messages):
+            body: Any = message.body
+            if body is None:
+                body_type = _NONE
+            else:
+                body_type = bodies.get(type(body), -1)
+                if body_type == _TEXT:
+                    if is_json:
+                        json.loads(body)
+                    body = body.encode()
+                elif body_type == _FIELDS:
+                    body = (encode_headers(body) or "[]").encode()
+                elif body_type < 0:
+                    raise _wrong_type(queue, message, index)
+                if len(body) > limit:
+                    raise _too_large(queue, len(body), index)
+            delay, expiration = message.delay, message.expiration
+            correlation = message.correlation
+            if correlation is not None or message.exception_queue is not None or message.sender_name is not None:
+                _check_texts(message, index)
+            if delay or expiration is not None:
+                _check_times(message, index)
+            ready_at = now + delay
+            number = ids[index]
+            priority = message.priority
+            if priority not in _INTEGERS:
+                raise _refused(index, f"priority {priority} is out of range", "it does not fit 64 bits")
+            rows.append(
+                (
+                    number,
+                    queue_id,
+                    _SPLIT if split else _WAITING if delay > 0 else _READY,
+                    priority if by_priority else second if by_second else 0,
+                    priority if by_second else 0,
+                    number,
+                    priority,
+                    ready_at,
+                    None if expiration is None else ready_at + expiration,
+                    expiration,
+                    correlation,
+                    now,
+                    user,
+                    txn,
+                    0,
+                    message.exception_queue,
+                    message.sender_name,
+                    message.sender_address,
+                    message.original_msgid,
+                    _KIND_TEXT[message.kind],
+                    encode_headers(message.headers),
+                    body_type,
+                    body,
+                )
+            )
+    except (UnicodeEncodeError, TypeError, ValueError) as error:
+        raise _refused(index, f"message {index} for queue {queue.full_name} cannot be stored", str(error)) from error
+    return rows
+
+
+def _refused(
+    index: int, what: str, cause: str, cure: str = "correct the message", number: int | None = None
+) -> MessageRefused:
+    return MessageRefused(what, index=index, cause=cause, cure=cure, number=number)
+
+
+def _wrong_type(queue: QueueRef, message: Message, index: int) -> MessageRefused:
+    kind = {bytes: "raw bytes", str: "text", tuple: "fields"}.get(type(message.body), type(message.body).__name__)
+    return _refused(
+        index,
+        f"message {index} does not fit queue {queue.full_name}",
+        f"its body is {kind}, the queue holds {queue.payload_type.value}",
+        "convert the message, or use a queue table with another payload type",
+        25215,
+    )
+
+
+def _too_large(queue: QueueRef, size: int, index: int) -> MessageRefused:
+    return _refused(
+        index,
+        f"message {index} is too large for queue {queue.full_name}",
+        f"its body has {size} bytes, the queue takes at most {queue.max_payload}",
+        "send less, or make the queue table with a larger max_payload",
+        25215,
+    )
+
+
+def _check_texts(message: Message, index: int) -> None:
+    texts = (
+        ("correlation", message.correlation, MAX_CORRELATION),
+        ("exception queue", message.exception_queue, 259),
+        ("sender name", message.sender_name, 128),
+        ("sender address", message.sender_address, 1024),
+    )
+    for name, text, limit in texts:
+        if text is None:
+            continue
+        if len(text) > limit:
+            raise _refused(
+                index, f"{name} of message {index} has {len(text)} characters", f"at most {limit} are allowed"
+            )
+        if "\x00" in text:
+            raise _refused(index, f"{name} {text!r} of message {index} holds a NUL character", "it cannot be stored")
+        if not text.isascii():
+            text.encode()  # a lone surrogate cannot be stored
+
+
+def _check_times(message: Message, index: int) -> None:
+    if not 0 <= message.delay < 2**40:
+        raise _refused(
+            index, f"delay {message.delay} of message {index} is not valid", "0 or more seconds", number=25203
+        )
+    if message.expiration is not None and not 0 <= message.expiration < 2**40:
+        raise _refused(
+            index, f"expiration {message.expiration} of message {index} is not valid", "0 or more seconds", number=25209
+        )
+
+
+def decode(rows: Sequence[Row], hub_id: bytes, *, with_body: bool = True) -> list[Message]:
+    """Messages from rows of :data:`COLUMNS`. Their delay is 0: it is over, or was overridden."""
+    messages = []
+    for row in rows:
+        (number, body, headers, kind, priority, correlation, expiration, expires_at, enqueued, attempts) = row[:10]
+        body_type = row[14]
+        if body_type == _NONE or not with_body:
+            body = None
+        elif body_type == _TEXT:
+            body = bytes(body).decode()
+        elif body_type == _FIELDS:
+            body = decode_headers(bytes(body).decode())
+        messages.append(
+            Message(
+                body,
+                decode_headers(headers) if headers else (),
+                _KINDS[kind],
+                priority,
+                correlation,
+                0,
+                expiration,
+                expires_at,
+                hub_id + number.to_bytes(8, "big"),
+                enqueued,
+                attempts,
+                row[10],
+                row[11],
+                row[12],
+                row[13],
+            )
+        )
+    return messages

@@ -1,0 +1,436 @@
+"""The hub: one database with durable, transactional queues."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import sqlalchemy as sa
+
+from gateway.aq import tables
+from gateway.aq.failures import shown_url, translate, translated
+from gateway.aq.lock import FairLock, writer_lock
+from gateway.aq.model import SchemaPart
+from gateway.aq.names import DEFAULT_SCHEMA
+from gateway.aq.notify import Notifier
+from transforms.clock import SYSTEM_CLOCK, Clock
+from transforms.errors import AqError, HubError, HubUnavailable, HubVersionMismatch
+
+if TYPE_CHECKING:
+    from gateway.aq.claims import SessionRegistry
+    from gateway.aq.session import Session
+    from gateway.aq.work import RolledBack
+
+__all__ = ["Durability", "Hub"]
+
+Durability = Literal["full", "fast"]
+
+_BUSY_SECONDS = 30.0
+_POOL = 8
+
+
+class _Found(NamedTuple):
+    """What is in a database: names of its tables, and the hub's identity if it has one."""
+
+    tables: frozenset[str]
+    hub_id: bytes | None
+    version: int | None
+    parts: dict[str, int]
+
+
+class Hub:
+    """A hub database, opened with :meth:`open`; may be used by any number of threads.
+
+    Attributes:
+        hub_id: 8 random bytes made with the database; the first half of every message id.
+        durability: ``full``: a commit survives power loss. ``fast``: the last commits may be lost then.
+        notifier: wakes whoever waits for messages.
+        clock: the clock behind every time the hub stores.
+        rolled_back: messages of rolled back application transactions whose failed attempt is still to be counted.
+        name: the database as shown to people, without password.
+    """
+
+    def __init__(self, engine: sa.Engine, hub_id: bytes, durability: Durability, clock: Clock) -> None:
+        self.engine = engine
+        self.hub_id = hub_id
+        self.durability: Durability = durability
+        self.clock = clock
+        self.name = shown_url(engine.url)
+        self.postgresql = engine.dialect.name == "postgresql"
+        self.path = None if self.postgresql else os.path.abspath(engine.url.database or "")
+        self._reader = engine.execution_options(ro=True)
+        self._lock: FairLock | None = None if self.path is None else writer_lock(os.path.realpath(self.path))
+        self.notifier = Notifier(self._watch_target())
+        self.rolled_back: RolledBack = deque()
+        self._registry: SessionRegistry | None = None
+        self._registry_mutex = threading.Lock()
+
+    # -- opening ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        create: bool = False,
+        durability: Durability = "full",
+        clock: Clock = SYSTEM_CLOCK,
+        schemas: Sequence[SchemaPart] = (),
+    ) -> Hub:
+        """Open a hub, or make it.
+
+        Args:
+            url: SQLAlchemy URL, ``sqlite:///path`` or ``postgresql://user@host/database``.
+            create: make the hub if the database is empty (SQLite: or the file missing).
+            durability: ``fast`` gives up the last commits at a power failure (SQLite ``synchronous=NORMAL``,
+                PostgreSQL ``synchronous_commit=off``); it takes the exactly-once label off every job.
+            clock: source of time.
+            schemas: tables and views of other modules, made with the hub and checked like it.
+
+        Raises:
+            HubVersionMismatch: written by a newer release, or not a hub at all; the database is left untouched.
+            HubUnavailable: cannot be reached.
+            HubError: it does not exist and ``create`` is False, or the URL cannot be used.
+        """
+        address = _parse(url)
+        where = shown_url(address)
+        if durability not in ("full", "fast"):
+            raise HubError(f"durability {durability!r} of hub {where} is not known", cure="use 'full' or 'fast'")
+        if address.get_backend_name() == "sqlite":
+            found = _inspect_sqlite(address.database or "", where)
+        else:
+            found = _Found(frozenset(), None, None, {})
+        engine = _engine(address, durability, clock)
+        try:
+            with translated(where, address.database):
+                if address.get_backend_name() == "postgresql":
+                    with engine.connect() as conn:
+                        found = _inspect(conn)
+                _judge(found, where, create=create, schemas=schemas)
+                if found.hub_id is None or any(part.name not in found.parts for part in schemas):
+                    found = _create(engine, durability, clock, schemas, where)
+            if found.hub_id is None:
+                raise HubVersionMismatch(f"hub {where} has no identity", cause="table aq_hub is empty")
+            return cls(engine, found.hub_id, durability, clock)
+        except BaseException:
+            engine.dispose()
+            raise
+
+    def close(self) -> None:
+        """Stop the hub's threads and close its connections. Idempotent."""
+        with self._registry_mutex:
+            registry, self._registry = self._registry, None
+        if registry is not None:
+            registry.close()
+        self.notifier.close()
+        self.engine.dispose()
+
+    def __enter__(self) -> Hub:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """A transaction that may write: commits at the end, rolls back when the body raises.
+
+        On SQLite the threads of a process take turns in order of arrival; another process is waited for up to 30 s.
+        Keep it short and never wait for a network inside.
+
+        Raises:
+            HubUnavailable, HubFull, HubError: instead of any database error.
+        """
+        lock = self._lock
+        if lock is None:
+            with translated(self.name), self.engine.begin() as conn:
+                yield conn
+            return
+        if lock.held_here():
+            raise HubError(
+                f"a second write transaction on hub {self.name} was begun by the thread that has one open",
+                cause="SQLite has one writer; the second would wait for the first for ever",
+                cure="pass the open connection on",
+            )
+        if not lock.acquire(_BUSY_SECONDS):
+            raise HubUnavailable(
+                f"hub {self.name} stayed locked for {_BUSY_SECONDS:.0f} s",
+                cause="another thread of this process keeps a write transaction open",
+                cure="end transactions soon",
+            )
+        try:
+            with translated(self.name, self.path), self.engine.begin() as conn:
+                yield conn
+        finally:
+            lock.release()
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads; on SQLite it never waits for writers.
+
+        Raises:
+            HubUnavailable, HubError: instead of any database error.
+        """
+        with translated(self.name, self.path), self._reader.connect() as conn:
+            yield conn
+
+    def session(
+        self, connection: sa.Connection | None = None, *, user: str | None = None, schema: str = DEFAULT_SCHEMA
+    ) -> Session:
+        """A session to enqueue and dequeue with.
+
+        Args:
+            connection: the application's own connection to the same database: every call becomes part of its
+                transaction, which the application commits. None: a session with transactions of its own.
+            user: database user recorded as the one who enqueued or dequeued.
+            schema: schema of plain queue names.
+        """
+        from gateway.aq.session import Session
+
+        return Session(self, connection, user=user, schema=schema)
+
+    @property
+    def registry(self) -> SessionRegistry:
+        """The sessions of this process that hold claims, and their lease."""
+        with self._registry_mutex:
+            if self._registry is None:
+                from gateway.aq.claims import SessionRegistry
+
+                self._registry = SessionRegistry(self)
+            return self._registry
+
+    def renew_leases(self) -> None:
+        """Prolong the leases of this process's sessions now; its lease thread does so by itself every 10 s."""
+        with self._registry_mutex:
+            registry = self._registry
+        if registry is not None:
+            registry.renew()
+
+    def translate(self, error: BaseException) -> HubError | None:
+        """The hub's error for a database error, or None when it is not one."""
+        return translate(error, self.name, self.path)
+
+    def translated(self) -> Any:
+        """Context manager that lets database errors leave as hub errors."""
+        return translated(self.name, self.path)
+
+    def _watch_target(self) -> str:
+        if self.path is not None:
+            return f"sqlite:{self.path}"
+        url = self.engine.url.set(drivername="postgresql")
+        return url.render_as_string(hide_password=False)
+
+
+# -- connections -----------------------------------------------------------------------------------------------------
+
+
+def _parse(url: str) -> sa.URL:
+    try:
+        address = sa.make_url(url)
+        backend = address.get_backend_name()
+    except (sa.exc.ArgumentError, ValueError, AttributeError):
+        raise HubError(
+            "the hub's database URL cannot be read",
+            cause="it is not of the form sqlite:///path or postgresql://user@host/database",
+            cure="correct the URL",
+        ) from None
+    if backend == "postgresql":
+        return address.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise HubError(
+            f"hub {shown_url(address)} cannot be used",
+            cause=f"{backend} is not supported",
+            cure="use sqlite:///path or postgresql://user@host/database",
+        )
+    if address.database in (None, "", ":memory:"):
+        raise HubError(
+            f"hub {shown_url(address)} cannot be used", cause="a hub in memory is not durable", cure="name a file"
+        )
+    return address
+
+
+def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
+    if address.get_backend_name() == "postgresql":
+        try:
+            import psycopg  # noqa: F401
+        except ImportError:
+            raise HubError(
+                f"hub {shown_url(address)} cannot be used",
+                cause="the PostgreSQL driver is not installed",
+                cure="pip install 'mgw[postgres]'",
+            ) from None
+        engine = sa.create_engine(address, pool_size=_POOL, max_overflow=-1, pool_use_lifo=True)
+        commit = "on" if durability == "full" else "off"
+
+        @sa.event.listens_for(engine, "connect")
+        def _settings(connection: Any, record: Any) -> None:
+            connection.execute(f"SET synchronous_commit TO {commit}")
+            connection.commit()
+            record.info["mgw_clock"] = clock
+
+        return engine
+    engine = sa.create_engine(
+        address,
+        poolclass=sa.pool.QueuePool,
+        pool_size=_POOL,
+        max_overflow=-1,
+        pool_use_lifo=True,
+        connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False},
+    )
+    synchronous = "FULL" if durability == "full" else "NORMAL"
+
+    @sa.event.listens_for(engine, "connect")
+    def _pragmas(connection: Any, record: Any) -> None:
+        connection.isolation_level = None  # the driver must not emit a BEGIN of its own
+        for pragma in (
+            f"busy_timeout={int(_BUSY_SECONDS * 1000)}",
+            "journal_mode=WAL",
+            f"synchronous={synchronous}",
+            "foreign_keys=ON",
+        ):
+            connection.execute(f"PRAGMA {pragma}").close()
+        record.info["mgw_clock"] = clock
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(conn: sa.Connection) -> None:
+        conn.exec_driver_sql("BEGIN" if conn.get_execution_options().get("ro") else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+# -- what is in the database -----------------------------------------------------------------------------------------
+
+
+def _inspect_sqlite(path: str, where: str) -> _Found:
+    """Look into a file without changing a byte of it: even choosing the journal mode would write."""
+    nothing = _Found(frozenset(), None, None, {})
+    if not os.path.exists(path) or os.path.getsize(path) == 0:
+        return nothing
+    with open(path, "rb") as file:
+        start = file.read(16)
+    if start != b"SQLite format 3\x00":
+        raise HubVersionMismatch(
+            f"{where} is not a hub",
+            cause="the file is not an SQLite database",
+            cure="name another file; it was not touched",
+        )
+    with translated(where, path):
+        uri = "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23") + "?mode=ro"
+        connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)
+        try:
+            names = frozenset(row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type='table'"))
+            if "aq_hub" not in names:
+                return _Found(names - {"sqlite_sequence"}, None, None, {})
+            return _identity(names, lambda sql: connection.execute(sql).fetchall())
+        finally:
+            connection.close()
+
+
+def _inspect(conn: sa.Connection) -> _Found:
+    names = frozenset(sa.inspect(conn).get_table_names())
+    if "aq_hub" not in names:
+        return _Found(names - {"sqlite_sequence"}, None, None, {})
+    return _identity(names, lambda sql: conn.exec_driver_sql(sql).fetchall())
+
+
+def _identity(names: frozenset[str], query: Any) -> _Found:
+    rows = query("SELECT hub_id, schema_version FROM aq_hub")
+    hub_id, version = rows[0] if rows else (None, None)
+    parts = {}
+    if "aq_part" in names:
+        parts = dict(map(tuple, query("SELECT name, version FROM aq_part")))
+    return _Found(names, bytes(hub_id) if hub_id is not None else None, version, parts)
+
+
+def _judge(found: _Found, where: str, *, create: bool, schemas: Sequence[SchemaPart]) -> None:
+    """Refuse what must not be opened."""
+    if found.hub_id is None:
+        if found.tables:
+            raise HubVersionMismatch(
+                f"{where} is not a hub",
+                cause=f"it holds other tables ({', '.join(sorted(found.tables)[:3])}) and no hub",
+                cure="name an empty database to make the hub in; this one was not touched",
+            )
+        if not create:
+            raise HubError(
+                f"hub {where} does not exist",
+                cause="the database is missing or empty",
+                cure="make it with mgw apply (in Python: Hub.open(..., create=True))",
+            )
+        return
+    _check_version(where, "hub", found.version or 0, tables.SCHEMA_VERSION)
+    for part in schemas:
+        if part.name in found.parts:
+            _check_version(where, part.name, found.parts[part.name], part.version)
+        elif not create:
+            raise HubError(
+                f"hub {where} lacks the tables of {part.name}",
+                cause="it was made without them",
+                cure="add them with mgw apply (in Python: Hub.open(..., create=True))",
+            )
+
+
+def _check_version(where: str, part: str, stored: int, known: int) -> None:
+    if stored > known:
+        raise HubVersionMismatch(
+            f"hub {where} was written by a newer release",
+            cause=f"its {part} tables have version {stored}, this release knows {known}",
+            cure="install the newer release; the database was not touched",
+        )
+    if stored < known:
+        raise HubVersionMismatch(
+            f"hub {where} was written by an older release",
+            cause=f"its {part} tables have version {stored}, this release needs {known}",
+            cure="drain it with the older release and make a new hub",
+        )
+
+
+def _create(
+    engine: sa.Engine, durability: Durability, clock: Clock, schemas: Sequence[SchemaPart], where: str
+) -> _Found:
+    """Make what is missing, in one transaction; another process may have been faster."""
+    with engine.begin() as conn:
+        if engine.dialect.name == "postgresql":
+            conn.exec_driver_sql("SELECT pg_advisory_xact_lock(7164114)")
+        found = _inspect(conn)
+        _judge(found, where, create=True, schemas=schemas)
+        if found.hub_id is None:
+            tables.create(conn)
+            row = {
+                "hub_id": secrets.token_bytes(8),
+                "schema_version": tables.SCHEMA_VERSION,
+                "durability": durability,
+                "created": clock.now(),
+            }
+            conn.execute(tables.hub.insert(), row)
+        for part in schemas:
+            if part.name not in found.parts:
+                part.create(conn)
+                conn.execute(tables.part.insert(), {"name": part.name, "version": part.version})
+        return _inspect(conn)
+
+
+def hub_clock(conn: sa.Connection) -> Clock:
+    """The clock of the hub a connection belongs to; the system's for a foreign connection."""
+    with suppress(KeyError):
+        clock: Clock = conn.info["mgw_clock"]
+        return clock
+    return SYSTEM_CLOCK
+
+
+def require_own_thread(hub: Hub) -> None:
+    """Refuse a call that would wait for the calling thread itself (SQLite's one writer)."""
+    if hub._lock is not None and hub._lock.held_here():
+        raise AqError(
+            "the call needs a transaction of its own",
+            cause="this thread has a write transaction of the hub open, and SQLite has one writer",
+            cure="end that transaction first, or pass its connection to the session",
+        )

@@ -1,0 +1,285 @@
+"""What the hub's calls take and give: frozen records and enumerations, names as in DBMS_AQ and DBMS_AQADM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from gateway.aq.names import QualifiedName
+from gateway.aq.tables import State
+from transforms.errors import AqError
+from transforms.message import Message
+
+__all__ = [
+    "FOREVER",
+    "INFINITE",
+    "NO_WAIT",
+    "Agent",
+    "Claimed",
+    "Counts",
+    "DeliveryMode",
+    "DequeueMode",
+    "DequeueOptions",
+    "Dequeued",
+    "EnqueueOptions",
+    "MessageRefused",
+    "Navigation",
+    "PayloadType",
+    "PutResult",
+    "QueueInfo",
+    "QueueRef",
+    "QueueTableInfo",
+    "QueueType",
+    "SchemaPart",
+    "SortList",
+    "SubscriberInfo",
+    "Visibility",
+]
+
+FOREVER: float = float("inf")
+NO_WAIT: float = 0
+INFINITE: float = -1  # retention_time
+
+
+class PayloadType(StrEnum):
+    """What the messages of a queue table hold (AQ guide 12.2 §2.2; BASIC and FIELDS: §20.1)."""
+
+    RAW = "RAW"
+    BASIC = "BASIC"
+    FIELDS = "FIELDS"
+    TEXT = "TEXT"
+    JSON = "JSON"
+
+
+class SortList(StrEnum):
+    """Order of dequeue, ascending (AQ guide 12.2 §8.1.1)."""
+
+    ENQ_TIME = "ENQ_TIME"
+    ENQ_TIME_PRIORITY = "ENQ_TIME,PRIORITY"
+    PRIORITY = "PRIORITY"
+    PRIORITY_ENQ_TIME = "PRIORITY,ENQ_TIME"
+    PRIORITY_COMMIT_TIME = "PRIORITY,COMMIT_TIME"
+    COMMIT_TIME = "COMMIT_TIME"
+
+
+class QueueType(StrEnum):
+    """AQ guide 12.2 §2.14."""
+
+    NORMAL = "NORMAL_QUEUE"
+    EXCEPTION = "EXCEPTION_QUEUE"
+
+
+class Visibility(StrEnum):
+    """Whether a call belongs to the session's transaction or is one of its own (AQ guide 12.2 §10.2, §10.5)."""
+
+    ON_COMMIT = "ON_COMMIT"
+    IMMEDIATE = "IMMEDIATE"
+
+
+class DeliveryMode(StrEnum):
+    """AQ guide 12.2 §10.2."""
+
+    PERSISTENT = "PERSISTENT"
+    BUFFERED = "BUFFERED"
+    PERSISTENT_OR_BUFFERED = "PERSISTENT_OR_BUFFERED"
+
+
+class DequeueMode(StrEnum):
+    """AQ guide 12.2 §1.7, §10.5."""
+
+    REMOVE = "REMOVE"
+    BROWSE = "BROWSE"
+    LOCKED = "LOCKED"
+    REMOVE_NODATA = "REMOVE_NODATA"
+
+
+class Navigation(StrEnum):
+    """AQ guide 12.2 §1.7, §10.5."""
+
+    NEXT_MESSAGE = "NEXT_MESSAGE"
+    FIRST_MESSAGE = "FIRST_MESSAGE"
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueueOptions:
+    """AQ guide 12.2 §10.2. Only persistent delivery so far."""
+
+    visibility: Visibility = Visibility.ON_COMMIT
+
+
+@dataclass(frozen=True, slots=True)
+class DequeueOptions:
+    """AQ guide 12.2 §10.5.
+
+    Attributes:
+        consumer_name: required on multi-consumer queues, None on others and on exception queues.
+        dequeue_mode: REMOVE, BROWSE, LOCKED or REMOVE_NODATA.
+        navigation: where the search starts, see AQ guide 12.2 §1.7.
+        visibility: ignored for BROWSE.
+        wait: seconds, :data:`FOREVER` (default) or :data:`NO_WAIT`; used only when nothing matches.
+        msgid: exactly this message (16 bytes), also while it waits for its delay.
+        correlation: exact, or a pattern with ``%`` and ``_``.
+        deq_condition: a Boolean expression over the message, at most 4000 characters.
+    """
+
+    consumer_name: str | None = None
+    dequeue_mode: DequeueMode = DequeueMode.REMOVE
+    navigation: Navigation = Navigation.NEXT_MESSAGE
+    visibility: Visibility = Visibility.ON_COMMIT
+    wait: float = FOREVER
+    msgid: bytes | None = None
+    correlation: str | None = None
+    deq_condition: str | None = None
+
+
+class Agent(NamedTuple):
+    """Producer or consumer (AQ guide 12.2 §2.3). ``address`` None: a consumer of the queue itself."""
+
+    name: str | None
+    address: str | None = None
+    protocol: int = 0
+
+
+class Dequeued(NamedTuple):
+    """A message handed out by a session; ``state`` is the one it had (AQ guide 12.2 §10.5)."""
+
+    msgid: bytes
+    message: Message
+    state: State
+
+
+class Claimed(NamedTuple):
+    """A message taken by a job's plan; ``id`` is what complete, release and load take."""
+
+    id: int
+    message: Message
+
+
+class PutResult(NamedTuple):
+    """What :func:`gateway.aq.transfer.put` stored.
+
+    ``msgids`` has one entry per message given, None where the message had no recipient and was left out;
+    ``discarded`` lists the indexes of those.
+    """
+
+    msgids: list[bytes | None]
+    discarded: list[int]
+
+
+class MessageRefused(AqError):
+    """The hub refuses one message of a batch; nothing of the batch was stored. ``index`` says which."""
+
+    def __init__(self, what: str, *, index: int, cause: str = "", cure: str = "", number: int | None = None) -> None:
+        super().__init__(what, cause=cause, cure=cure, number=number)
+        self.index = index
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRef:
+    """A queue as the data path needs it. Enabled flags and retry settings are read fresh by every verb."""
+
+    id: int
+    name: str
+    schema: str
+    queue_type: QueueType
+    queue_table: str
+    queue_table_id: int
+    payload_type: PayloadType
+    sort_list: SortList
+    multiple_consumers: bool
+    max_payload: int
+    hub_id: bytes
+
+    @property
+    def full_name(self) -> str:
+        """The plain name in the default schema, else ``schema.name``."""
+        return QualifiedName(self.schema, self.name).shown
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTableInfo:
+    """One row of DBA_QUEUE_TABLES; sizes in bytes."""
+
+    id: int
+    schema: str
+    name: str
+    payload_type: PayloadType
+    sort_list: SortList
+    multiple_consumers: bool
+    message_grouping: str
+    compatible: str
+    secure: bool
+    max_payload: int
+    comment: str | None
+
+    @property
+    def full_name(self) -> str:
+        """The plain name in the default schema, else ``schema.name``."""
+        return QualifiedName(self.schema, self.name).shown
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """One row of DBA_QUEUES; times in seconds, ``retention_time`` -1 = for ever."""
+
+    id: int
+    schema: str
+    name: str
+    queue_table: str
+    queue_type: QueueType
+    max_retries: int
+    retry_delay: float
+    retention_time: float
+    enqueue_enabled: bool
+    dequeue_enabled: bool
+    comment: str | None
+    payload_type: PayloadType
+    multiple_consumers: bool
+
+    @property
+    def full_name(self) -> str:
+        """The plain name in the default schema, else ``schema.name``."""
+        return QualifiedName(self.schema, self.name).shown
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberInfo:
+    """One row of DBA_QUEUE_SUBSCRIBERS."""
+
+    id: int
+    queue: str
+    name: str | None
+    address: str | None
+    protocol: int
+    rule: str | None
+    transformation: str | None
+    delivery_mode: DeliveryMode
+    queue_to_queue: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Messages (or a consumer's entries) of a queue by state; ``oldest`` is the enqueue time of the first READY one."""
+
+    ready: int
+    waiting: int
+    claimed: int
+    processed: int
+    expired: int
+    oldest: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPart:
+    """Tables and views that another module keeps in the hub database: made with it, checked at every open."""
+
+    name: str
+    version: int
+    create: Callable[[sa.Connection], None]
+
+
+DEFAULT_MAX_RETRIES = 5  # AQ guide 12.2 §1.7, §11.7.5

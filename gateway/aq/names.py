@@ -1,0 +1,122 @@
+"""Names of queues, queue tables and agents (AQ guide 12.2 §2.1, §2.2, §2.3)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from transforms.errors import AqError
+
+__all__ = ["DEFAULT_SCHEMA", "MAX_AGENT_NAME", "MAX_QUEUE_NAME", "QualifiedName", "agent_name", "qualified"]
+
+DEFAULT_SCHEMA = "MGW"
+MAX_QUEUE_NAME = 122  # bytes, AQ guide 12.2 §2.1
+MAX_SCHEMA_NAME = 128
+MAX_AGENT_NAME = 128
+MAX_ADDRESS = 1024
+_PUNCTUATION = frozenset("_$#-/+")
+
+
+class QualifiedName(NamedTuple):
+    """``schema.name`` with the case it was given; two names are one if their :attr:`key` is."""
+
+    schema: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """What uniqueness and look-up compare."""
+        return f"{self.schema}.{self.name}".upper()
+
+    @property
+    def shown(self) -> str:
+        """The plain name in the default schema, else ``schema.name``."""
+        return self.name if self.schema.upper() == DEFAULT_SCHEMA else f"{self.schema}.{self.name}"
+
+
+def qualified(text: str, schema: str = DEFAULT_SCHEMA, *, what: str = "queue", system: bool = True) -> QualifiedName:
+    """Read ``[schema.]name``; parts may be in double quotes and then hold any character but a quote.
+
+    Args:
+        text: the name.
+        schema: the schema of a plain name.
+        what: kind of object, for the error.
+        system: whether a name made by the hub (``AQ$_...``) is accepted.
+
+    Raises:
+        AqError: 24019 too long, 25200 bad form, 24049 reserved.
+    """
+    parts = _split(text)
+    if not 1 <= len(parts) <= 2:
+        raise AqError(
+            f"{what} name {text!r} is not valid",
+            cause="a name is [schema.]name: letters, digits and _ $ # - / +, beginning with a letter or a digit",
+            cure="put any other name in double quotes",
+            number=25200,
+        )
+    name = QualifiedName(parts[0] if len(parts) == 2 else schema, parts[-1])
+    for part, limit in ((name.schema, MAX_SCHEMA_NAME), (name.name, MAX_QUEUE_NAME if system is False else 128)):
+        if len(part.encode("utf-8", "replace")) > limit:
+            raise AqError(
+                f"{what} name {part[:40]!r}... is too long",
+                cause=f"{len(part.encode('utf-8', 'replace'))} bytes, at most {limit} are allowed",
+                cure="use a shorter name",
+                number=24019,
+            )
+    if not system and name.name.upper().startswith("AQ$_"):
+        raise AqError(
+            f"{what} name {name.name!r} is reserved",
+            cause="names that begin with AQ$_ belong to the hub",
+            cure="use another name",
+            number=24049,
+        )
+    return name
+
+
+def _split(text: str) -> list[str]:
+    """Parts of a dotted name, or an empty list if its form is wrong."""
+    parts: list[str] = []
+    rest = text.strip()
+    while rest:
+        if rest[0] == '"':
+            end = rest.find('"', 1)
+            part, rest = rest[1:end], rest[end + 1 :]
+            if end < 2 or not part.isprintable():
+                return []
+        else:
+            part, dot, after = rest.partition(".")
+            rest = dot + after
+            if not (part[:1].isalnum() and all(c.isalnum() or c in _PUNCTUATION for c in part)):
+                return []
+        parts.append(part)
+        if rest and (rest[0] != "." or len(rest) == 1):
+            return []
+        rest = rest[1:]
+    return parts
+
+
+def agent_name(text: str | None, *, what: str = "agent") -> str | None:
+    """Check the name of an agent (subscriber, recipient, consumer); None stays None.
+
+    Raises:
+        AqError: 24047 empty, over 128 characters or not printable; 24049 reserved.
+    """
+    if text is None:
+        return None
+    name = text.strip()
+    if name.startswith('"') and name.endswith('"') and len(name) > 2:
+        name = name[1:-1]
+    if not name or len(name) > MAX_AGENT_NAME or not name.isprintable():
+        raise AqError(
+            f"{what} name {text[:40]!r} is not valid",
+            cause=f"a name has 1 to {MAX_AGENT_NAME} printable characters",
+            cure="use another name",
+            number=24047,
+        )
+    if name.upper().startswith("AQ$_"):
+        raise AqError(
+            f"{what} name {name!r} is reserved",
+            cause="names that begin with AQ$_ belong to the hub",
+            cure="use another name",
+            number=24049,
+        )
+    return name

@@ -1,0 +1,145 @@
+"""Who waits for messages is woken at the commit that brings them.
+
+In this process by :meth:`Notifier.committed`; across processes by LISTEN/NOTIFY (PostgreSQL) or by watching the
+database's change counter (SQLite, every 25 ms, only while somebody waits). A wake-up is a hint: whoever is woken looks.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+__all__ = ["Notifier"]
+
+_SQLITE_POLL = 0.025
+_RECONNECT = 1.0
+_CHANNEL = "mgw_hub"
+
+Callback = Callable[[], None]
+
+
+class Notifier:
+    """Wakes waiters. No thread runs until somebody subscribes."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._mutex = threading.Lock()
+        self._wanted = threading.Condition(self._mutex)
+        self._callbacks: dict[int, dict[int, Callback]] = {}  # queue id -> subscription -> callback
+        self._next = 0
+        self._count = 0
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def committed(self, queue_ids: Iterable[int]) -> None:
+        """Messages became ready in these queues and the transaction that brought them is committed."""
+        if not self._callbacks:
+            return
+        with self._mutex:
+            called = {n: call for queue in queue_ids for n, call in self._callbacks.get(queue, {}).items()}
+        for call in called.values():
+            call()
+
+    def subscribe(self, queue_ids: Iterable[int], callback: Callback) -> Callable[[], None]:
+        """Have ``callback`` called, from any thread, whenever one of the queues may have got messages.
+
+        The callback must be quick and must not raise. Returns the function that ends the subscription.
+        """
+        queues = tuple(queue_ids)
+        with self._mutex:
+            self._next += 1
+            number = self._next
+            self._count += 1
+            for queue in queues:
+                self._callbacks.setdefault(queue, {})[number] = callback
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._watch, name="mgw-hub-watch", daemon=True)
+                self._thread.start()
+            self._wanted.notify_all()
+        ended = False
+
+        def unsubscribe() -> None:
+            nonlocal ended
+            with self._mutex:
+                if ended:
+                    return
+                ended = True
+                self._count -= 1
+                for queue in queues:
+                    waiting = self._callbacks.get(queue)
+                    if waiting is not None:
+                        waiting.pop(number, None)
+                        if not waiting:
+                            del self._callbacks[queue]
+
+        return unsubscribe
+
+    def close(self) -> None:
+        """End the watching thread. Idempotent."""
+        with self._mutex:
+            self._stop.set()
+            self._wanted.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=5)
+
+    # -- across processes ------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            with suppress(Exception):  # the database may be away; whoever waits also looks by itself
+                if self._target.startswith("sqlite:"):
+                    self._watch_sqlite(self._target.removeprefix("sqlite:"))
+                else:
+                    self._watch_postgresql()
+            self._stop.wait(_RECONNECT)
+
+    def _queues(self) -> list[int]:
+        with self._mutex:
+            return list(self._callbacks)
+
+    def _someone_waits(self) -> bool:
+        """Wait until somebody subscribes; False when the notifier is closed."""
+        with self._mutex:
+            while not self._count and not self._stop.is_set():
+                self._wanted.wait()
+        return not self._stop.is_set()
+
+    def _watch_sqlite(self, path: str) -> None:
+        connection = sqlite3.connect(path, timeout=1, isolation_level=None)
+        try:
+            last = None
+            while self._someone_waits():
+                version = connection.execute("PRAGMA data_version").fetchone()[0]
+                if version != last:
+                    last = version
+                    self.committed(self._with_messages(connection))
+                self._stop.wait(_SQLITE_POLL)
+        finally:
+            connection.close()
+
+    def _with_messages(self, connection: sqlite3.Connection) -> list[int]:
+        """The watched queues that have something to take."""
+        from gateway.aq.statements_time import HAS_MESSAGES
+
+        queues = self._queues()
+        return [
+            queue for queue in queues if connection.execute(HAS_MESSAGES, (queue, queue, queue, queue)).fetchone()[0]
+        ]
+
+    def _watch_postgresql(self) -> None:
+        import psycopg
+
+        with psycopg.connect(self._target, autocommit=True) as connection:
+            connection.execute(f"LISTEN {_CHANNEL}")
+            self.committed(self._queues())  # whatever came while nobody listened
+            while not self._stop.is_set():
+                for notice in connection.notifies(timeout=0.5, stop_after=1):
+                    self.committed(_queue_ids(notice))
+
+
+def _queue_ids(notice: Any) -> list[int]:
+    return [int(part) for part in str(notice.payload).split(",") if part.isdigit()]

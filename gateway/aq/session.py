@@ -1,0 +1,417 @@
+"""Enqueue and dequeue in a transaction (AQ guide 12.2 §10)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import sqlalchemy as sa
+
+from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_messages as messages_sql
+from gateway.aq.codec import decode, message_number
+from gateway.aq.hub import require_own_thread
+from gateway.aq.model import (
+    Agent,
+    Dequeued,
+    DequeueMode,
+    DequeueOptions,
+    EnqueueOptions,
+    Navigation,
+    QueueRef,
+    QueueType,
+    Visibility,
+)
+from gateway.aq.names import DEFAULT_SCHEMA
+from gateway.aq.statements import Db, Row
+from gateway.aq.statements_messages import Finisher, Search
+from gateway.aq.tables import State
+from gateway.aq.transfer import check_dequeue, prepare, store
+from gateway.aq.work import ApplicationWork, ClaimWork, TransactionWork, Work, consume, count_rolled_back
+from transforms.errors import AqError
+from transforms.message import Message
+
+if TYPE_CHECKING:
+    from gateway.aq.hub import Hub
+
+__all__ = ["Session"]
+
+_CONDITION_PAGE = 200  # messages looked at together for a deq_condition
+_LOOK_AGAIN = 1.0  # seconds; a waiting call looks by itself that often, should a wake-up get lost
+_serial = itertools.count(1)
+_ENQUEUE = EnqueueOptions()
+_DEQUEUE = DequeueOptions()
+
+
+class _Request(NamedTuple):
+    """A dequeue, resolved."""
+
+    queue: QueueRef
+    consumer: int
+    options: DequeueOptions
+    number: int | None
+    limit: int
+
+    @property
+    def browse(self) -> bool:
+        return self.options.dequeue_mode is DequeueMode.BROWSE
+
+    @property
+    def cursor(self) -> tuple[object, ...]:
+        return (self.queue.id, self.consumer, self.options.correlation, self.options.deq_condition)
+
+
+class _Position(NamedTuple):
+    """Where NEXT_MESSAGE goes on in a snapshot: after this sort key, up to this message id."""
+
+    after: tuple[float, float, float] | None
+    upto: int
+
+
+class Session:
+    """One transaction after another; made by :meth:`gateway.aq.hub.Hub.session`. For one thread at a time.
+
+    As a context manager it rolls back what was not committed when it ends. On SQLite a session of its own sees the
+    messages it enqueued only after its commit.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        connection: sa.Connection | None = None,
+        *,
+        user: str | None = None,
+        schema: str = DEFAULT_SCHEMA,
+    ) -> None:
+        self.hub = hub
+        self.user = user
+        self.schema = schema
+        self._application = connection
+        self._work: Work
+        if connection is not None:
+            self._work = ApplicationWork(hub, connection)
+        elif hub.postgresql:
+            self._work = TransactionWork(hub)
+        else:
+            self._work = ClaimWork(hub)
+        self._number = next(_serial)
+        self._transaction = 1
+        self._positions: dict[tuple[object, ...], _Position] = {}
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def transaction_id(self) -> str:
+        """Recorded with the messages enqueued and dequeued in the present transaction."""
+        return f"{os.getpid()}.{self._number}.{self._transaction}"
+
+    def commit(self) -> None:
+        """Make everything since the last commit or rollback true.
+
+        Raises:
+            LeaseLost: messages taken are no longer this session's (SQLite); roll back.
+            AqError: the session works inside the application's transaction, which the application commits.
+            HubError: the database refused; nothing was done, the session may commit again or roll back.
+        """
+        self._work.commit()
+        self._transaction += 1
+
+    def rollback(self) -> None:
+        """Undo everything since the last commit; a message that was removed counts a failed attempt.
+
+        Raises:
+            AqError: the session works inside the application's transaction.
+            HubError: the database refused.
+        """
+        self._work.rollback()
+        self._transaction += 1
+        self._positions.clear()
+
+    def close(self) -> None:
+        """Roll back and let go of everything. Idempotent."""
+        self._work.close()
+
+    # -- enqueue ---------------------------------------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        queue_name: str,
+        message: Message,
+        options: EnqueueOptions = _ENQUEUE,
+        *,
+        recipients: Sequence[Agent | str] = (),
+    ) -> bytes:
+        """Put a message into a queue and return its id (AQ guide 12.2 §10.2).
+
+        Args:
+            recipients: consumers of this message; they replace the subscribers (multi-consumer queues only).
+
+        Raises:
+            AqError: 25205 no such queue, 25206 exception queue, 25207 not enabled for enqueue, 25215 the body does not
+                fit, 24033 no recipient, 25203, 25209 delay or expiration.
+            HubError: the database refused; the message is not stored.
+        """
+        return self.enqueue_array(queue_name, [message], options, recipients=recipients)[0]
+
+    def enqueue_array(
+        self,
+        queue_name: str,
+        messages: Sequence[Message],
+        options: EnqueueOptions = _ENQUEUE,
+        *,
+        recipients: Sequence[Agent | str] = (),
+    ) -> list[bytes]:
+        """Put messages into a queue, all or none, and return their ids in order (AQ guide 12.2 §10.3)."""
+        if not messages:
+            return []
+        agents = [Agent(agent) if isinstance(agent, str) else agent for agent in recipients]
+        now = self.hub.clock.now()
+        if options.visibility is Visibility.IMMEDIATE:
+            self._require_autonomous()
+            with self.hub.write() as conn:
+                db = Db(conn)
+                queue = catalog.require_queue(db, queue_name, self.schema)
+                prepared = prepare(db, queue, messages, now, recipients=agents, user=self.user, txn=self.transaction_id)
+                store(db, prepared)
+            if prepared.ready:
+                self.hub.notifier.committed((queue.id,))
+        else:
+            with self._work.transaction() as db:
+                queue = catalog.require_queue(db, queue_name, self.schema)
+                prepared = prepare(db, queue, messages, now, recipients=agents, user=self.user, txn=self.transaction_id)
+                self._work.store(db, prepared)
+        return [identity for identity in prepared.msgids if identity is not None]
+
+    def _require_autonomous(self) -> None:
+        require_own_thread(self.hub)
+        conn = self._application
+        if conn is not None and not self.hub.postgresql and conn.in_transaction():
+            raise AqError(
+                "visibility IMMEDIATE cannot be used here",
+                cause="the application's transaction may hold SQLite's one write lock",
+                cure="end the application's transaction first, or use ON_COMMIT",
+                number=25201,
+            )
+
+    # -- dequeue ---------------------------------------------------------------------------------------------------
+
+    def dequeue(self, queue_name: str, options: DequeueOptions = _DEQUEUE) -> Dequeued:
+        """Take (or look at) one message (AQ guide 12.2 §10.5). Messages in other sessions' hands are skipped.
+
+        Raises:
+            AqError: 25228 nothing there within ``wait`` seconds, 25263 no such msgid, 25205 no such queue, 25226 not
+                enabled for dequeue, 25231, 25256 consumer missing or not allowed, 25239 msgid needed, 25240 msgid with
+                a condition, 25230 bad wait.
+            HubError: the database refused.
+        """
+        return self.dequeue_array(queue_name, options, 1)[0]
+
+    def dequeue_array(
+        self, queue_name: str, options: DequeueOptions = _DEQUEUE, array_size: int = 100
+    ) -> list[Dequeued]:
+        """Take (or look at) up to ``array_size`` messages that are there; waits for the first only (§10.6)."""
+        _check_options(options, array_size)
+        if self.hub.rolled_back and self._application is None:
+            count_rolled_back(self.hub)
+        if options.navigation is Navigation.FIRST_MESSAGE:
+            self._positions.clear()
+        found = self._attempt(queue_name, options, array_size)
+        if found or options.wait <= 0:
+            return found or self._nothing(queue_name, options)
+        deadline = self.hub.clock.monotonic() + options.wait
+        woken = threading.Event()
+        with self._work.transaction() as db:
+            queue_id = catalog.require_queue(db, queue_name, self.schema).id
+        unsubscribe = self.hub.notifier.subscribe((queue_id,), woken.set)
+        try:
+            while True:
+                woken.clear()
+                self._positions.clear()
+                found = self._attempt(queue_name, options, array_size)
+                if found:
+                    return found
+                left = deadline - self.hub.clock.monotonic()
+                if left <= 0:
+                    return self._nothing(queue_name, options)
+                self._work.pause()
+                woken.wait(min(left, _LOOK_AGAIN))
+        finally:
+            unsubscribe()
+
+    def _nothing(self, queue_name: str, options: DequeueOptions) -> list[Dequeued]:
+        who = f" for consumer {options.consumer_name}" if options.consumer_name else ""
+        raise AqError(
+            f"no message in queue {queue_name}{who}",
+            cause="the wait ended" if options.wait > 0 else "nothing matches, or the rest is in other sessions' hands",
+            cure="try again later, or wait longer",
+            number=25228,
+        )
+
+    def _attempt(self, queue_name: str, options: DequeueOptions, limit: int) -> list[Dequeued]:
+        if options.visibility is Visibility.IMMEDIATE and options.dequeue_mode is not DequeueMode.BROWSE:
+            self._require_autonomous()
+            with self.hub.write() as conn:
+                db = Db(conn)
+                request = self._request(db, queue_name, options, limit)
+                rows = self._find(db, request)
+                if rows and options.dequeue_mode is not DequeueMode.LOCKED:
+                    ids = [row[0] for row in rows]
+                    consume(db, request.queue, request.consumer, ids, self._finisher(), "state IN (0, 1, 3)")
+        else:
+            with self._work.transaction() as db:
+                request = self._request(db, queue_name, options, limit)
+                rows = self._find(db, request)
+                if rows and not request.browse:
+                    ids = [row[0] for row in rows]
+                    if options.dequeue_mode is DequeueMode.LOCKED:
+                        self._work.hold(db, request.queue, request.consumer, ids)
+                    else:
+                        self._work.take(db, request.queue, request.consumer, ids, self._finisher())
+        with_body = options.dequeue_mode is not DequeueMode.REMOVE_NODATA
+        messages = decode(rows, request.queue.hub_id, with_body=with_body)
+        return [
+            Dequeued(message.msgid or b"", message, State(0 if row[15] == State.CLAIMED else row[15]))
+            for message, row in zip(messages, rows, strict=True)
+        ]
+
+    def _finisher(self) -> Finisher:
+        return Finisher(self.hub.clock.now(), self.user, self.transaction_id)
+
+    def _request(self, db: Db, queue_name: str, options: DequeueOptions, limit: int) -> _Request:
+        queue = catalog.require_queue(db, queue_name, self.schema)
+        check_dequeue(db, queue)
+        exceptions = queue.queue_type is QueueType.EXCEPTION
+        number = None
+        if options.msgid is not None:
+            number = message_number(queue.hub_id, options.msgid)
+            if number is None:
+                raise _no_such_message(queue, options.msgid)
+        if exceptions:
+            if options.consumer_name is not None:
+                raise AqError(
+                    f"consumer {options.consumer_name!r} given for exception queue {queue.full_name}",
+                    cause="the messages of an exception queue are taken once, for everybody",
+                    cure="leave the consumer name out",
+                    number=25256,
+                )
+            if number is None and not queue.multiple_consumers and options.dequeue_mode is not DequeueMode.BROWSE:
+                raise AqError(
+                    f"no message id given for exception queue {queue.full_name}",
+                    cause="its messages are taken by message id only",
+                    cure="browse it, then dequeue by msgid",
+                    number=25239,
+                )
+            return _Request(queue, 0, options, number, limit)
+        return _Request(queue, catalog.require_consumer(db, queue, options.consumer_name), options, number, limit)
+
+    def _find(self, db: Db, request: _Request) -> list[Row]:
+        """Rows to hand out, locked unless they are only browsed."""
+        if request.number is not None:
+            return self._find_one(db, request, request.number)
+        position = self._positions.get(request.cursor) or _Position(None, db.last_message_id())
+        rows = self._find_next(db, request, position)
+        if not rows and position.after is not None:
+            self._positions.pop(request.cursor, None)  # the snapshot is used up
+            if not request.browse and request.options.dequeue_mode is not DequeueMode.LOCKED:
+                position = _Position(None, db.last_message_id())
+                rows = self._find_next(db, request, position)
+        if rows:
+            _, *keys = rows[-1][15:19]
+            self._positions[request.cursor] = _Position((keys[0], keys[1], keys[2]), position.upto)
+        return rows
+
+    def _search(self, request: _Request, position: _Position) -> Search:
+        state = State.EXPIRED if request.queue.queue_type is QueueType.EXCEPTION else State.READY
+        return Search(
+            request.queue,
+            request.consumer,
+            (int(state),),
+            correlation=request.options.correlation,
+            after=position.after,
+            upto=position.upto,
+        )
+
+    def _find_one(self, db: Db, request: _Request, number: int) -> list[Row]:
+        exceptions = request.queue.queue_type is QueueType.EXCEPTION
+        states: tuple[int, ...] = (int(State.EXPIRED),) if exceptions else (int(State.READY), int(State.WAITING))
+        if request.browse:
+            states = (*states, int(State.PROCESSED), int(State.CLAIMED))
+        claim = None if request.browse else self._work.claim
+        what = Search(request.queue, request.consumer, states, number=number, claim=claim)
+        rows = messages_sql.search(db, what, 1, lock=not request.browse)
+        if not rows:
+            raise _no_such_message(request.queue, request.options.msgid or b"")
+        return rows
+
+    def _find_next(self, db: Db, request: _Request, position: _Position) -> list[Row]:
+        what = self._search(request, position)
+        if request.options.deq_condition is not None:
+            return self._find_matching(db, request, what)
+        if not request.browse:
+            return messages_sql.search(db, what, request.limit, lock=True)
+        return self._browse(db, what, request.limit)
+
+    def _browse(self, db: Db, what: Search, limit: int) -> list[Row]:
+        """A browser also sees what other sessions have in hand (AQ guide 12.2 §11.3)."""
+        rows = messages_sql.search(db, what, limit, lock=False)
+        if not db.postgresql:
+            rows += messages_sql.search(
+                db, what._replace(states=(int(State.CLAIMED),), claimed=True), limit, lock=False
+            )
+            rows.sort(key=lambda row: row[16:19])
+        return rows[:limit]
+
+    def _find_matching(self, db: Db, request: _Request, what: Search) -> list[Row]:
+        from gateway.aq.rules import compile_rule
+
+        rule = compile_rule(request.options.deq_condition or "")
+        chosen: list[Row] = []
+        while len(chosen) < request.limit:
+            page = self._browse(db, what, _CONDITION_PAGE)
+            if not page:
+                break
+            for row, message in zip(page, decode(page, request.queue.hub_id), strict=True):
+                if not rule.matches(message):
+                    continue
+                if request.browse:
+                    chosen.append(row)
+                else:
+                    only = Search(request.queue, request.consumer, what.states, number=row[0])
+                    chosen += messages_sql.search(db, only, 1, lock=True)
+                if len(chosen) == request.limit:
+                    break
+            last = page[-1]
+            what = what._replace(after=(last[16], last[17], last[18]))
+        return chosen
+
+
+def _no_such_message(queue: QueueRef, identity: bytes) -> AqError:
+    return AqError(
+        f"message {identity.hex().upper()} is not in queue {queue.full_name}",
+        cause="it was taken, is in another session's hands, or never was in this queue",
+        cure="browse the queue for the messages that are there",
+        number=25263,
+    )
+
+
+def _check_options(options: DequeueOptions, array_size: int) -> None:
+    if not options.wait >= 0:
+        raise AqError(f"wait is {options.wait}", cause="allowed are 0 and more seconds, or FOREVER", number=25230)
+    if array_size < 1:
+        raise AqError(f"array size is {array_size}", cause="it must be at least 1", number=25286)
+    if options.msgid is not None and (options.correlation is not None or options.deq_condition is not None):
+        raise AqError(
+            "msgid given together with a correlation or a condition",
+            cause="a message id is already exact",
+            cure="leave the other out",
+            number=25240,
+        )
+    if options.deq_condition is not None and len(options.deq_condition) > 4000:
+        raise AqError("deq_condition is too long", cause="at most 4000 characters are allowed", number=25448)

@@ -1,0 +1,153 @@
+"""How the hub speaks SQL: one template per statement, two databases, plain tuples.
+
+A template is SQL with ``?`` for parameters and these words:
+
+=============  ==========================================  ==============================
+word           SQLite                                      PostgreSQL
+=============  ==========================================  ==============================
+``{ids}``      ``IN (SELECT value FROM json_each(?))``     ``= ANY(?::bigint[])``
+``{lock}``     nothing: there is one writer                ``FOR UPDATE SKIP LOCKED``
+``{lock_e}``   nothing                                     ``FOR UPDATE OF e SKIP LOCKED``
+``{like}``     ``GLOB ?``                                  ``LIKE ? ESCAPE ''``
+=============  ==========================================  ==============================
+
+Statements run on the driver's own cursor (prepared by the driver, no expression building): on the path of every message
+that is worth a factor of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+from gateway.aq.tables import MESSAGE_COUNTER
+
+__all__ = ["Db", "Row"]
+
+Row = tuple[Any, ...]
+_COPY_FROM = 20  # rows; below that COPY costs PostgreSQL more than it saves
+
+
+class _Connection(Protocol):
+    def execute(self, sql: str, params: Sequence[Any] = ...) -> Any: ...
+
+    def cursor(self, **options: Any) -> Any: ...
+
+
+@cache
+def _sqlite(template: str) -> str:
+    return (
+        template.replace("{ids}", "IN (SELECT value FROM json_each(?))")
+        .replace("{lock}", "")
+        .replace("{lock_e}", "")
+        .replace("{like}", "GLOB ?")
+    )
+
+
+@cache
+def _postgresql(template: str) -> str:
+    return (
+        template.replace("%", "%%")
+        .replace("{ids}", "= ANY(?::bigint[])")
+        .replace("{lock}", "FOR UPDATE SKIP LOCKED")
+        .replace("{lock_e}", "FOR UPDATE OF e SKIP LOCKED")
+        .replace("{like}", "LIKE ? ESCAPE ''")
+        .replace("?", "%s")
+    )
+
+
+class Db:
+    """The driver's connection under a SQLAlchemy connection, inside its transaction (begun here if need be)."""
+
+    __slots__ = ("postgresql", "raw")
+
+    def __init__(self, conn: sa.Connection) -> None:
+        if not conn.in_transaction():
+            conn.begin()
+        self.postgresql = conn.dialect.name == "postgresql"
+        self.raw: _Connection = conn.connection.driver_connection  # type: ignore[assignment]
+
+    def rows(self, template: str, params: Sequence[Any] = ()) -> list[Row]:
+        """Every row of a query."""
+        if self.postgresql:
+            with self.raw.cursor(binary=True) as cursor:
+                cursor.execute(_postgresql(template), params)
+                return cursor.fetchall()  # type: ignore[no-any-return]
+        return self.raw.execute(_sqlite(template), params).fetchall()  # type: ignore[no-any-return]
+
+    def row(self, template: str, params: Sequence[Any] = ()) -> Row | None:
+        """The first row of a query that returns few, or None."""
+        found = self.rows(template, params)
+        return found[0] if found else None
+
+    def run(self, template: str, params: Sequence[Any] = ()) -> int:
+        """Number of rows a statement changed."""
+        sql = _postgresql(template) if self.postgresql else _sqlite(template)
+        cursor = self.raw.execute(sql, params)
+        count: int = cursor.rowcount
+        cursor.close()
+        return count
+
+    def many(self, template: str, rows: Iterable[Row]) -> None:
+        """One statement for many rows."""
+        cursor = self.raw.cursor()
+        try:
+            cursor.executemany(_postgresql(template) if self.postgresql else _sqlite(template), rows)
+        finally:
+            cursor.close()
+
+    def insert(self, table: str, columns: Sequence[str], types: Sequence[str], rows: Sequence[Row]) -> None:
+        """Insert rows; large batches go to PostgreSQL by COPY (``types`` are its type names)."""
+        names = ", ".join(columns)
+        if self.postgresql and len(rows) >= _COPY_FROM:
+            with (
+                self.raw.cursor() as cursor,
+                cursor.copy(f"COPY {table} ({names}) FROM STDIN (FORMAT BINARY)") as copy,
+            ):
+                copy.set_types(types)
+                for row in rows:
+                    copy.write_row(row)
+            return
+        marks = ", ".join("?" * len(columns))
+        self.many(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
+
+    def ids(self, ids: Iterable[int]) -> Any:
+        """Parameter for ``{ids}``."""
+        return list(ids) if self.postgresql else "[" + ",".join(map(str, ids)) + "]"
+
+    def pattern(self, pattern: str) -> str:
+        """Parameter for ``{like}``: a pattern with ``%`` and ``_``, compared case-sensitively."""
+        if self.postgresql:
+            return pattern
+        table = {ord("%"): "*", ord("_"): "?", ord("*"): "[*]", ord("?"): "[?]", ord("["): "[[]"}
+        return pattern.translate(table)
+
+    def message_ids(self, count: int) -> Sequence[int]:
+        """``count`` fresh message ids, ascending."""
+        if self.postgresql:
+            found = self.rows("SELECT nextval('aq_message_id') FROM generate_series(1, ?::int)", (count,))
+            return [row[0] for row in found]
+        last = self.next_value(MESSAGE_COUNTER, count)
+        return range(last - count + 1, last + 1)
+
+    def last_message_id(self) -> int:
+        """The highest message id handed out so far."""
+        if self.postgresql:
+            found = self.row("SELECT last_value FROM aq_message_id")
+        else:
+            found = self.row("SELECT value FROM aq_counter WHERE name = ?", (MESSAGE_COUNTER,))
+        return int(found[0]) if found else 0
+
+    def next_value(self, counter: str, count: int = 1) -> int:
+        """Raise a counter by ``count`` and return it."""
+        found = self.rows("UPDATE aq_counter SET value = value + ? WHERE name = ? RETURNING value", (count, counter))
+        return int(found[0][0])
+
+    def notify(self, queue_ids: Iterable[int]) -> None:
+        """Tell listeners of other processes at commit that these queues got messages (PostgreSQL; else nothing)."""
+        queue_ids = tuple(queue_ids)
+        if self.postgresql and queue_ids:
+            self.raw.execute("SELECT pg_notify('mgw_hub', %s)", (",".join(map(str, queue_ids)),)).close()

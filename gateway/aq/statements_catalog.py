@@ -1,0 +1,377 @@
+"""Statements on queue tables, queues and consumers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gateway.aq.model import (
+    DEFAULT_MAX_RETRIES,
+    DeliveryMode,
+    PayloadType,
+    QueueInfo,
+    QueueRef,
+    QueueTableInfo,
+    QueueType,
+    SortList,
+    SubscriberInfo,
+)
+from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, qualified
+from gateway.aq.statements import Db, Row
+from transforms.errors import AqError
+
+__all__ = [
+    "QueueSettings",
+    "consumer_id",
+    "find_queue",
+    "find_queue_by_id",
+    "find_queue_table",
+    "list_queue_tables",
+    "list_queues",
+    "list_subscribers",
+    "queue_settings",
+    "require_consumer",
+    "require_queue",
+    "subscribers_for",
+]
+
+_REF = """
+    SELECT q.id, q.name, q.schema, q.queue_type, t.schema, t.name, t.id, t.payload_type, t.sort_list,
+           t.multiple_consumers, t.max_payload, h.hub_id
+      FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id CROSS JOIN aq_hub h
+"""
+_BY_KEY = _REF + " WHERE q.name_key = ?"
+_BY_ID = _REF + " WHERE q.id = ?"
+_DEFAULT_EXCEPTION = _REF + " WHERE q.queue_table_id = ? AND q.name_key = ?"
+
+
+class QueueSettings(NamedTuple):
+    """The attributes of a queue that may change while it is used."""
+
+    enqueue_enabled: bool
+    dequeue_enabled: bool
+    max_retries: int
+    retry_delay: float
+    retention_time: float
+
+
+def _ref(row: Row) -> QueueRef:
+    return QueueRef(
+        id=row[0],
+        name=row[1],
+        schema=row[2],
+        queue_type=QueueType(row[3]),
+        queue_table=QualifiedName(row[4], row[5]).shown,
+        queue_table_id=row[6],
+        payload_type=PayloadType(row[7]),
+        sort_list=SortList(row[8]),
+        multiple_consumers=bool(row[9]),
+        max_payload=row[10],
+        hub_id=bytes(row[11]),
+    )
+
+
+def find_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA) -> QueueRef | None:
+    """The queue called ``name``, or None."""
+    row = db.row(_BY_KEY, (qualified(name, schema).key,))
+    return _ref(row) if row else None
+
+
+def find_queue_by_id(db: Db, queue_id: int) -> QueueRef | None:
+    """The queue with this id, or None."""
+    row = db.row(_BY_ID, (queue_id,))
+    return _ref(row) if row else None
+
+
+def require_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA, *, number: int = 25205) -> QueueRef:
+    """The queue called ``name``.
+
+    Raises:
+        AqError: ``number`` (25205 for operations, 24010 for administration) when there is none.
+    """
+    found = find_queue(db, name, schema)
+    if found is None:
+        raise AqError(
+            f"queue {name!r} does not exist",
+            cause="no queue of that name is in the hub",
+            cure="create it (create_queue), or list the queues that exist: mgw queues",
+            number=number,
+        )
+    return found
+
+
+def default_exception_queue(db: Db, queue: QueueRef) -> QueueRef | None:
+    """``AQ$_<queue table>_E`` of the queue's table (AQ guide 12.2 §8.1.1)."""
+    table = qualified_table(queue)
+    key = QualifiedName(table.schema, f"AQ$_{table.name}_E").key
+    row = db.row(_DEFAULT_EXCEPTION, (queue.queue_table_id, key))
+    return _ref(row) if row else None
+
+
+def qualified_table(queue: QueueRef) -> QualifiedName:
+    """Name of the queue's table, split."""
+    schema, dot, name = queue.queue_table.rpartition(".")
+    return QualifiedName(schema if dot else DEFAULT_SCHEMA, name)
+
+
+def queue_settings(db: Db, queue: QueueRef) -> QueueSettings:
+    """The queue's current settings.
+
+    Raises:
+        AqError: 25205 when it was dropped meanwhile.
+    """
+    row = db.row(
+        "SELECT enqueue_enabled, dequeue_enabled, max_retries, retry_delay, retention_time FROM aq_queue WHERE id = ?",
+        (queue.id,),
+    )
+    if row is None:
+        raise AqError(
+            f"queue {queue.full_name} does not exist",
+            cause="it was dropped meanwhile",
+            cure="create it again or use another queue",
+            number=25205,
+        )
+    return QueueSettings(
+        bool(row[0]), bool(row[1]), DEFAULT_MAX_RETRIES if row[2] is None else row[2], float(row[3]), float(row[4])
+    )
+
+
+# -- queue tables and queues -----------------------------------------------------------------------------------------
+
+_TABLE = """
+    SELECT id, schema, name, payload_type, sort_list, multiple_consumers, message_grouping, compatible, secure,
+           max_payload, comment FROM aq_queue_table
+"""
+_QUEUE = """
+    SELECT q.id, q.schema, q.name, t.schema, t.name, q.queue_type, q.max_retries, q.retry_delay, q.retention_time,
+           q.enqueue_enabled, q.dequeue_enabled, q.comment, t.payload_type, t.multiple_consumers
+      FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id
+"""
+
+
+def _table_info(row: Row) -> QueueTableInfo:
+    return QueueTableInfo(
+        id=row[0],
+        schema=row[1],
+        name=row[2],
+        payload_type=PayloadType(row[3]),
+        sort_list=SortList(row[4]),
+        multiple_consumers=bool(row[5]),
+        message_grouping=row[6],
+        compatible=row[7],
+        secure=bool(row[8]),
+        max_payload=row[9],
+        comment=row[10],
+    )
+
+
+def find_queue_table(db: Db, key: str) -> QueueTableInfo | None:
+    """The queue table with this name key, or None."""
+    row = db.row(_TABLE + " WHERE name_key = ?", (key,))
+    return _table_info(row) if row else None
+
+
+def list_queue_tables(db: Db) -> list[QueueTableInfo]:
+    """Every queue table, by name."""
+    return [_table_info(row) for row in db.rows(_TABLE + " ORDER BY name_key")]
+
+
+def list_queues(db: Db, where: str = "", params: tuple[Any, ...] = ()) -> list[QueueInfo]:
+    """Queues by name; ``where`` is a constant of this package."""
+    return [
+        QueueInfo(
+            id=row[0],
+            schema=row[1],
+            name=row[2],
+            queue_table=QualifiedName(row[3], row[4]).shown,
+            queue_type=QueueType(row[5]),
+            max_retries=DEFAULT_MAX_RETRIES if row[6] is None else row[6],
+            retry_delay=row[7],
+            retention_time=row[8],
+            enqueue_enabled=bool(row[9]),
+            dequeue_enabled=bool(row[10]),
+            comment=row[11],
+            payload_type=PayloadType(row[12]),
+            multiple_consumers=bool(row[13]),
+        )
+        for row in db.rows(f"{_QUEUE} {where} ORDER BY q.name_key", params)
+    ]
+
+
+def insert_queue_table(db: Db, values: dict[str, Any]) -> int:
+    """Store a queue table and return its id."""
+    return _insert(db, "aq_queue_table", values)
+
+
+def insert_queue(db: Db, values: dict[str, Any]) -> int:
+    """Store a queue and return its id."""
+    return _insert(db, "aq_queue", values)
+
+
+def _insert(db: Db, table: str, values: dict[str, Any]) -> int:
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    found = db.rows(f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING id", tuple(values.values()))
+    return int(found[0][0])
+
+
+def update_queue(db: Db, queue_id: int, values: dict[str, Any]) -> None:
+    """Set columns of a queue."""
+    assignments = ", ".join(f"{name} = ?" for name in values)
+    db.run(f"UPDATE aq_queue SET {assignments} WHERE id = ?", (*values.values(), queue_id))
+
+
+def delete_queue(db: Db, queue_id: int) -> None:
+    """Delete a queue with its messages and consumers."""
+    db.run("DELETE FROM aq_entry WHERE message_id IN (SELECT id FROM aq_message WHERE queue_id = ?)", (queue_id,))
+    db.run("DELETE FROM aq_message WHERE queue_id = ?", (queue_id,))
+    db.run("DELETE FROM aq_consumer WHERE queue_id = ?", (queue_id,))
+    db.run("DELETE FROM aq_queue WHERE id = ?", (queue_id,))
+
+
+def delete_queue_table(db: Db, table_id: int) -> None:
+    """Delete an empty queue table."""
+    db.run("DELETE FROM aq_queue_table WHERE id = ?", (table_id,))
+
+
+# -- consumers -------------------------------------------------------------------------------------------------------
+
+
+def consumer_id(db: Db, queue: QueueRef, agent_name: str, address: str = "", protocol: int = 0) -> int | None:
+    """Id of a consumer of the queue, or None."""
+    row = db.row(
+        "SELECT id FROM aq_consumer WHERE queue_id = ? AND name_key = ? AND address = ? AND protocol = ?",
+        (queue.id, agent_name.upper(), address, protocol),
+    )
+    return int(row[0]) if row else None
+
+
+def require_consumer(db: Db, queue: QueueRef, consumer: str | None) -> int:
+    """Id of the consumer that dequeues from a multi-consumer queue; 0 for a single-consumer queue.
+
+    Raises:
+        AqError: 25231 missing, 25256 not allowed, 24035 unknown.
+    """
+    if not queue.multiple_consumers:
+        if consumer is not None:
+            raise AqError(
+                f"consumer {consumer!r} given for queue {queue.full_name}",
+                cause="the queue is a single-consumer queue",
+                cure="leave the consumer name out",
+                number=25256,
+            )
+        return 0
+    if consumer is None:
+        raise AqError(
+            f"no consumer given for queue {queue.full_name}",
+            cause="the queue is a multi-consumer queue",
+            cure="name one of its subscribers as consumer",
+            number=25231,
+        )
+    found = consumer_id(db, queue, consumer)
+    if found is None:
+        raise AqError(
+            f"consumer {consumer!r} of queue {queue.full_name} does not exist",
+            cause="it is neither a subscriber nor was it ever named as a recipient",
+            cure="add it with add_subscriber",
+            number=24035,
+        )
+    return found
+
+
+def ensure_consumer(db: Db, queue: QueueRef, name: str | None, *, address: str, protocol: int, now: float) -> int:
+    """Id of a consumer, stored now as a mere recipient if it is new."""
+    found = consumer_id(db, queue, name or "", address, protocol)
+    if found is not None:
+        return found
+    insert = """
+        INSERT INTO aq_consumer (queue_id, name, name_key, address, protocol, is_subscriber, delivery_mode,
+                                 queue_to_queue, created)
+        VALUES (?, ?, ?, ?, ?, 0, 'PERSISTENT', 0, ?) ON CONFLICT DO NOTHING
+    """
+    db.run(insert, (queue.id, name, (name or "").upper(), address, protocol, now))
+    found = consumer_id(db, queue, name or "", address, protocol)
+    if found is None:
+        raise AqError(f"consumer {name!r} of queue {queue.full_name} could not be stored", number=24035)
+    return found
+
+
+def subscribers_for(db: Db, queue: QueueRef) -> list[tuple[int, str, str | None]]:
+    """(id, name or address, rule) of every subscriber that gets persistent messages."""
+    rows = db.rows(
+        "SELECT id, name, address, rule FROM aq_consumer WHERE queue_id = ? AND is_subscriber = 1"
+        " AND delivery_mode <> 'BUFFERED' ORDER BY id",
+        (queue.id,),
+    )
+    return [(row[0], row[1] or row[2], row[3]) for row in rows]
+
+
+def list_subscribers(db: Db, queue: QueueRef | None = None) -> list[SubscriberInfo]:
+    """Subscribers of one queue, or of all."""
+    where, params = ("AND c.queue_id = ?", (queue.id,)) if queue else ("", ())
+    rows = db.rows(
+        f"""SELECT c.id, q.schema, q.name, c.name, c.address, c.protocol, c.rule, c.transformation, c.delivery_mode,
+                   c.queue_to_queue
+              FROM aq_consumer c JOIN aq_queue q ON q.id = c.queue_id
+             WHERE c.is_subscriber = 1 {where} ORDER BY q.name_key, c.id""",
+        params,
+    )
+    return [
+        SubscriberInfo(
+            id=row[0],
+            queue=QualifiedName(row[1], row[2]).shown,
+            name=row[3],
+            address=row[4] or None,
+            protocol=row[5],
+            rule=row[6],
+            transformation=row[7],
+            delivery_mode=DeliveryMode(row[8]),
+            queue_to_queue=bool(row[9]),
+        )
+        for row in rows
+    ]
+
+
+def upsert_subscriber(db: Db, values: dict[str, Any]) -> None:
+    """Store a subscriber; a consumer that was only a recipient so far becomes one."""
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    changes = ", ".join(f"{name} = excluded.{name}" for name in values if name not in ("queue_id", "created"))
+    db.run(
+        f"""INSERT INTO aq_consumer ({names}) VALUES ({marks})
+            ON CONFLICT (queue_id, name_key, address, protocol) DO UPDATE SET {changes}""",
+        tuple(values.values()),
+    )
+
+
+def count_subscribers(db: Db, queue: QueueRef) -> list[str]:
+    """Addresses of the queue's subscribers (empty text: local)."""
+    rows = db.rows("SELECT address FROM aq_consumer WHERE queue_id = ? AND is_subscriber = 1", (queue.id,))
+    return [row[0] for row in rows]
+
+
+def is_subscriber(db: Db, consumer: int) -> bool:
+    """Whether a consumer is a subscriber now."""
+    row = db.row("SELECT is_subscriber FROM aq_consumer WHERE id = ?", (consumer,))
+    return bool(row and row[0])
+
+
+def set_rule(db: Db, consumer: int, rule: str | None, transformation: str | None) -> None:
+    """Set both attributes of a subscriber that can change."""
+    db.run("UPDATE aq_consumer SET rule = ?, transformation = ? WHERE id = ?", (rule, transformation, consumer))
+
+
+def remove_subscriber(db: Db, consumer: int) -> None:
+    """End a subscription with its backlog; messages nobody waits for any more are left to the time manager."""
+    pending = "consumer_id = ? AND state IN (0, 1, 4)"
+    db.run(f"INSERT INTO aq_dequeue_log (message_id) SELECT message_id FROM aq_entry WHERE {pending}", (consumer,))
+    db.run(f"DELETE FROM aq_entry WHERE {pending}", (consumer,))
+    db.run("UPDATE aq_consumer SET is_subscriber = 0, rule = NULL, transformation = NULL WHERE id = ?", (consumer,))
+
+
+def names_exception_queue(db: Db, name: str, schema: str, *, multiple_consumers: bool) -> QueueRef | None:
+    """The exception queue a message names, or None if it is missing or cannot take the message."""
+    try:
+        found = find_queue(db, name, schema)
+    except AqError:
+        return None
+    if found and found.queue_type is QueueType.EXCEPTION and found.multiple_consumers == multiple_consumers:
+        return found
+    return None

@@ -1,0 +1,234 @@
+"""The hub's tables, as SQLAlchemy sees them. Only :mod:`gateway.aq` writes to them; anybody may read.
+
+Times are epoch seconds. Message ids are sequential integers; the 16-byte message id people see is ``hub_id || id``.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import sqlalchemy as sa
+
+__all__ = ["MESSAGE_COUNTER", "SCHEMA_VERSION", "SESSION_COUNTER", "BodyType", "State", "metadata"]
+
+SCHEMA_VERSION = 1  # raised by every change of this module; an older release refuses the database
+
+
+class State(IntEnum):
+    """State of a message (single-consumer queue) or of one consumer's entry (AQ guide 12.2 §2.15, §9.10).
+
+    READY to EXPIRED have the documented numbers. UNDELIVERABLE is an entry over its retry limit whose message is still
+    there for others; CLAIMED is in the hands of a session or in a job's durable plan; SPLIT is the message row of a
+    multi-consumer message, whose entries carry the states.
+    """
+
+    READY = 0
+    WAITING = 1
+    PROCESSED = 2
+    EXPIRED = 3
+    UNDELIVERABLE = 4
+    CLAIMED = 8
+    SPLIT = 9
+
+
+class BodyType(IntEnum):
+    """How ``aq_message.body`` is to be read: nothing, bytes, UTF-8 text, or fields as JSON."""
+
+    NONE = 0
+    RAW = 1
+    TEXT = 2
+    FIELDS = 3
+
+
+MESSAGE_COUNTER = "message"
+SESSION_COUNTER = "session"
+
+metadata = sa.MetaData()
+
+_ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+_TIME = sa.Float(53)
+
+
+def _column(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, **{"nullable": True, **options})
+
+
+def _required(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, **{"nullable": False, **options})
+
+
+hub = sa.Table(
+    "aq_hub",
+    metadata,
+    _required("hub_id", sa.LargeBinary(8)),
+    _required("schema_version", sa.Integer),
+    _required("durability", sa.Text),
+    _required("created", _TIME),
+)
+
+part = sa.Table("aq_part", metadata, _required("name", sa.Text, primary_key=True), _required("version", sa.Integer))
+
+counter = sa.Table("aq_counter", metadata, _required("name", sa.Text, primary_key=True), _required("value", _ID))
+
+queue_table = sa.Table(
+    "aq_queue_table",
+    metadata,
+    _required("id", _ID, primary_key=True),
+    _required("schema", sa.Text),
+    _required("name", sa.Text),
+    _required("name_key", sa.Text, unique=True),  # SCHEMA.NAME in upper case: names compare case-insensitively
+    _required("payload_type", sa.Text),
+    _required("sort_list", sa.Text),
+    _required("multiple_consumers", sa.Integer),
+    _required("message_grouping", sa.Text),
+    _required("compatible", sa.Text),
+    _required("secure", sa.Integer),
+    _required("max_payload", _ID),
+    _column("storage_clause", sa.Text),
+    _column("primary_instance", sa.Integer),
+    _column("secondary_instance", sa.Integer),
+    _column("comment", sa.Text),
+    _required("created", _TIME),
+    sqlite_autoincrement=True,
+)
+
+queue = sa.Table(
+    "aq_queue",
+    metadata,
+    _required("id", _ID, primary_key=True),
+    _required("schema", sa.Text),
+    _required("name", sa.Text),
+    _required("name_key", sa.Text, unique=True),
+    _required("queue_table_id", _ID, index=True),
+    _required("queue_type", sa.Text),
+    _column("max_retries", _ID),  # None means the default, 5
+    _required("retry_delay", _TIME),
+    _required("retention_time", _TIME),  # seconds, -1 for ever
+    _required("enqueue_enabled", sa.Integer),
+    _required("dequeue_enabled", sa.Integer),
+    _column("comment", sa.Text),
+    _required("created", _TIME),
+    sqlite_autoincrement=True,
+)
+
+consumer = sa.Table(
+    "aq_consumer",
+    metadata,
+    _required("id", _ID, primary_key=True),
+    _required("queue_id", _ID),
+    _column("name", sa.Text),
+    _required("name_key", sa.Text),
+    _required("address", sa.Text),  # empty: a consumer of this queue itself
+    _required("protocol", sa.Integer),
+    _required("is_subscriber", sa.Integer),
+    _column("rule", sa.Text),
+    _column("transformation", sa.Text),
+    _required("delivery_mode", sa.Text),
+    _required("queue_to_queue", sa.Integer),
+    _required("created", _TIME),
+    sa.UniqueConstraint("queue_id", "name_key", "address", "protocol"),
+    sqlite_autoincrement=True,
+)
+
+message = sa.Table(
+    "aq_message",
+    metadata,
+    _required("id", _ID, primary_key=True, autoincrement=False),
+    _required("queue_id", _ID),
+    _required("state", sa.SmallInteger),
+    _required("k1", _TIME),
+    _required("k2", _TIME),
+    _required("k3", _TIME),
+    _required("priority", _ID),
+    _required("ready_at", _TIME),
+    _column("expires_at", _TIME),
+    _column("expiration", _TIME),
+    _column("correlation", sa.Text),
+    _required("enq_time", _TIME),
+    _column("enq_user", sa.Text),
+    _column("enq_txn", sa.Text),
+    _column("deq_time", _TIME),
+    _column("deq_user", sa.Text),
+    _column("deq_txn", sa.Text),
+    _required("attempts", sa.Integer),
+    _column("exception_queue", sa.Text),
+    _column("sender_name", sa.Text),
+    _column("sender_address", sa.Text),
+    _column("sender_protocol", sa.Integer),
+    _column("original_msgid", sa.LargeBinary(16)),
+    _column("original_queue_id", _ID),
+    _column("expiration_reason", sa.Text),
+    _column("group_id", _ID),
+    _column("user_property", sa.Text),
+    _column("claim", _ID),  # aq_session.id; None when a job's plan holds the claim
+    _required("kind", sa.Text),
+    _column("headers", sa.Text),
+    _required("body_type", sa.SmallInteger),
+    _column("body", sa.LargeBinary),
+)
+
+entry = sa.Table(
+    "aq_entry",
+    metadata,
+    _required("message_id", _ID, primary_key=True, autoincrement=False),
+    _required("consumer_id", _ID, primary_key=True, autoincrement=False),
+    _required("queue_id", _ID),
+    _required("state", sa.SmallInteger),
+    _required("k1", _TIME),
+    _required("k2", _TIME),
+    _required("k3", _TIME),
+    _required("ready_at", _TIME),
+    _column("expires_at", _TIME),
+    _required("attempts", sa.Integer),
+    _column("claim", _ID),
+    _column("deq_time", _TIME),
+    _column("deq_user", sa.Text),
+    _column("deq_txn", sa.Text),
+    _column("propagated_msgid", sa.LargeBinary(16)),
+    sqlite_with_rowid=False,
+)
+
+# One row per consumption of a multi-consumer message (AQ$_<queue table>_L): the time manager reads it in order and
+# never has to look through messages that nobody touched.
+dequeue_log = sa.Table(
+    "aq_dequeue_log",
+    metadata,
+    _required("id", _ID, primary_key=True),
+    _required("message_id", _ID),
+    sqlite_autoincrement=True,
+)
+
+session = sa.Table(
+    "aq_session",
+    metadata,
+    _required("id", _ID, primary_key=True, autoincrement=False),
+    _required("host", sa.Text),
+    _required("pid", sa.Integer),
+    _required("lease_until", _TIME),
+    _required("created", _TIME),
+)
+
+
+def _partial(name: str, where: str, *columns: sa.Column[Any]) -> None:
+    sa.Index(name, *columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
+
+
+_m, _e = message.c, entry.c
+_partial("aq_message_ready", "state = 0", _m.queue_id, _m.k1, _m.k2, _m.k3)
+_partial("aq_message_waiting", "state = 1", _m.ready_at)
+_partial("aq_message_processed", "state = 2", _m.queue_id, _m.deq_time)
+_partial("aq_message_exception", "state = 3", _m.queue_id, _m.k1, _m.k2, _m.k3)
+_partial("aq_message_expiring", "expires_at IS NOT NULL", _m.expires_at)
+_partial("aq_message_claim", "claim IS NOT NULL", _m.claim)
+_partial("aq_entry_ready", "state = 0", _e.consumer_id, _e.k1, _e.k2, _e.k3)
+_partial("aq_entry_waiting", "state = 1", _e.ready_at)
+_partial("aq_entry_claim", "claim IS NOT NULL", _e.claim)
+
+message_ids = sa.Sequence("aq_message_id", metadata=metadata, data_type=sa.BigInteger)
+
+
+def create(conn: sa.Connection) -> None:
+    """Create every table of the hub in the transaction of ``conn``."""
+    metadata.create_all(conn, checkfirst=False)
+    conn.execute(counter.insert(), [{"name": MESSAGE_COUNTER, "value": 0}, {"name": SESSION_COUNTER, "value": 0}])

@@ -1,0 +1,342 @@
+"""What a route needs of the hub beside sessions: put, claim, complete, release, move.
+
+Every verb runs in the transaction of the connection it is given and costs statements per batch, never per message.
+After the commit the caller tells ``hub.notifier`` which queues got messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_messages as messages_sql
+from gateway.aq.codec import decode, encode, msgid
+from gateway.aq.hub import hub_clock
+from gateway.aq.model import Agent, Claimed, Counts, MessageRefused, PutResult, QueueRef, QueueType
+from gateway.aq.names import DEFAULT_SCHEMA, agent_name
+from gateway.aq.statements import Db, Row
+from gateway.aq.statements_messages import Finisher
+from gateway.aq.tables import State
+from transforms.errors import AqError, GatewayError
+from transforms.message import Message
+
+__all__ = [
+    "Claimed",
+    "Prepared",
+    "PutResult",
+    "QueueRef",
+    "backlog",
+    "claim",
+    "complete",
+    "load",
+    "move",
+    "prepare",
+    "put",
+    "release",
+    "resolve",
+    "store",
+]
+
+MAX_RECIPIENTS = 1024
+
+
+def resolve(conn: sa.Connection, name: str, schema: str = DEFAULT_SCHEMA) -> QueueRef:
+    """The queue called ``[schema.]name``; keep it, it changes only when the queue is dropped.
+
+    Raises:
+        AqError: 25205 no such queue.
+    """
+    return catalog.require_queue(Db(conn), name, schema)
+
+
+# -- in --------------------------------------------------------------------------------------------------------------
+
+
+class Prepared(NamedTuple):
+    """Messages checked, numbered and addressed, ready to be stored."""
+
+    queue: QueueRef
+    rows: list[Row]
+    entries: list[Row]
+    msgids: list[bytes | None]
+    discarded: list[int]
+    ready: bool  # some can be taken at once: waiters are to be woken
+
+
+def put(
+    conn: sa.Connection,
+    queue: QueueRef,
+    messages: Sequence[Message],
+    *,
+    discard_unrouted: bool = False,
+    now: float | None = None,
+) -> PutResult:
+    """Store a batch, in order.
+
+    On a multi-consumer queue every message goes to the subscribers whose rule is true for it (AQ guide 12.2 §1.3.4).
+
+    Args:
+        discard_unrouted: leave out messages without a recipient and list them in the result, instead of refusing.
+        now: the enqueue time; default: the hub's clock.
+
+    Raises:
+        AqError: 25207 the queue is not enabled for enqueue, 25206 it is an exception queue, 25205 it is gone.
+        MessageRefused: one message is the reason (its ``index``): 25215 payload type or size, 24033 no recipient, a
+            subscriber's rule that failed on it.
+    """
+    if not messages:
+        return PutResult([], [])
+    db = Db(conn)
+    prepared = prepare(
+        db, queue, messages, hub_clock(conn).now() if now is None else now, discard_unrouted=discard_unrouted
+    )
+    store(db, prepared)
+    return PutResult(prepared.msgids, prepared.discarded)
+
+
+def prepare(
+    db: Db,
+    queue: QueueRef,
+    messages: Sequence[Message],
+    now: float,
+    *,
+    recipients: Sequence[Agent] = (),
+    discard_unrouted: bool = False,
+    user: str | None = None,
+    txn: str | None = None,
+) -> Prepared:
+    """Everything of :func:`put` but the storing of messages; takes fresh message ids."""
+    check_enqueue(db, queue)
+    ids = db.message_ids(len(messages))
+    rows = encode(queue, messages, ids, now, user, txn)
+    entries: list[Row] = []
+    discarded: list[int] = []
+    if queue.multiple_consumers:
+        listed = [_recipients(db, queue, recipients, now)] * len(rows) if recipients else None
+        chosen = listed or _route(db, queue, messages)
+        kept = []
+        for index, (row, consumers) in enumerate(zip(rows, chosen, strict=True)):
+            if not consumers:
+                if not discard_unrouted:
+                    raise _no_recipient(queue, index)
+                discarded.append(index)
+                continue
+            kept.append(row)
+            number, queue_id, _, k1, k2, k3, _, ready_at, expires_at = row[:9]
+            state = int(State.WAITING) if messages[index].delay > 0 else int(State.READY)
+            entries += [(number, c, queue_id, state, k1, k2, k3, ready_at, expires_at, 0) for c in consumers]
+        rows = kept
+    elif recipients:
+        raise AqError(
+            f"recipients given for queue {queue.full_name}",
+            cause="the queue is a single-consumer queue",
+            cure="leave the recipient list out",
+            number=25216,
+        )
+    hub_id = queue.hub_id
+    identities: list[bytes | None] = [msgid(hub_id, number) for number in ids]
+    for index in discarded:
+        identities[index] = None
+    ready = any(not message.delay for message in messages) and bool(rows)
+    return Prepared(queue, rows, entries, identities, discarded, ready)
+
+
+def store(db: Db, prepared: Prepared) -> None:
+    """Store what :func:`prepare` made, and tell other processes at commit."""
+    messages_sql.store(db, prepared.rows, prepared.entries)
+    if prepared.ready:
+        db.notify((prepared.queue.id,))
+
+
+def check_enqueue(db: Db, queue: QueueRef) -> None:
+    """Refuse an enqueue to a queue that does not take any (25206, 25207, 25205)."""
+    if queue.queue_type is QueueType.EXCEPTION:
+        raise AqError(
+            f"enqueue to exception queue {queue.full_name}",
+            cause="only the hub moves messages into an exception queue",
+            cure="enqueue to a normal queue",
+            number=25206,
+        )
+    if not catalog.queue_settings(db, queue).enqueue_enabled:
+        raise AqError(
+            f"queue {queue.full_name} is not enabled for enqueue",
+            cause="it was not started, or stopped",
+            cure="start it: start_queue",
+            number=25207,
+        )
+
+
+def _no_recipient(queue: QueueRef, index: int) -> MessageRefused:
+    return MessageRefused(
+        f"message {index} for queue {queue.full_name} has no recipient",
+        index=index,
+        cause="the queue has no subscriber whose rule is true for it",
+        cure="add a subscriber, or name recipients",
+        number=24033,
+    )
+
+
+def _recipients(db: Db, queue: QueueRef, recipients: Sequence[Agent], now: float) -> list[int]:
+    """Consumers of an explicit recipient list; it replaces the subscribers (AQ guide 12.2 §1.3.2)."""
+    if len(recipients) > MAX_RECIPIENTS:
+        raise AqError(
+            f"{len(recipients)} recipients given", cause=f"at most {MAX_RECIPIENTS} are allowed", number=25251
+        )
+    found: dict[int, None] = {}
+    for agent in recipients:
+        name = agent_name(agent.name, what="recipient")
+        if agent.address:
+            raise AqError(
+                f"recipient at {agent.address!r} of queue {queue.full_name} cannot be served",
+                cause="propagation to other queues is not part of this release",
+                cure="name local consumers only, or use a gateway job",
+                number=24039,
+            )
+        if name is None:
+            raise AqError("a recipient has neither name nor address", cure="name the recipient", number=25216)
+        consumer = catalog.ensure_consumer(db, queue, name, address="", protocol=agent.protocol, now=now)
+        if consumer in found:
+            raise AqError(f"recipient {name!r} is listed twice", cure="list every recipient once", number=25232)
+        found[consumer] = None
+    return list(found)
+
+
+def _route(db: Db, queue: QueueRef, messages: Sequence[Message]) -> list[list[int]]:
+    """The subscribers of each message (AQ guide 12.2 §1.3.4, §8.6.1)."""
+    subscribers = catalog.subscribers_for(db, queue)
+    everything = [consumer for consumer, _, rule in subscribers if rule is None]
+    if len(everything) == len(subscribers):
+        return [everything] * len(messages)
+    from gateway.aq.rules import compile_rule
+    from transforms.expression import Row as Parsed
+
+    chosen = [list(everything) for _ in messages]
+    parsed = [Parsed(message) for message in messages]  # bodies are parsed at most once for all rules
+    for consumer, name, text in subscribers:
+        if text is None:
+            continue
+        rule = compile_rule(text)
+        index = 0
+        try:
+            for index, message in enumerate(parsed):
+                if rule.matches(message):
+                    chosen[index].append(consumer)
+        except Exception as error:
+            raise MessageRefused(
+                f"the rule of subscriber {name} of queue {queue.full_name} failed on message {index}",
+                index=index,
+                cause=error.what if isinstance(error, GatewayError) else f"{type(error).__name__}: {error}",
+                cure="correct the rule (alter_subscriber) or the message",
+            ) from error
+    return chosen
+
+
+# -- out -------------------------------------------------------------------------------------------------------------
+
+
+def check_dequeue(db: Db, queue: QueueRef) -> catalog.QueueSettings:
+    """The settings of a queue that is enabled for dequeue (25226, 25205)."""
+    settings = catalog.queue_settings(db, queue)
+    if not settings.dequeue_enabled:
+        raise AqError(
+            f"queue {queue.full_name} is not enabled for dequeue",
+            cause="it was not started, or stopped",
+            cure="start it: start_queue",
+            number=25226,
+        )
+    return settings
+
+
+def claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int) -> list[Claimed]:
+    """Take up to ``limit`` READY messages for a durable plan, in dequeue order; never waits for another consumer.
+
+    ``consumer`` is None on a single-consumer queue. The messages stay CLAIMED until complete or release.
+
+    Raises:
+        AqError: 25226 not enabled for dequeue, 25231 and 25256 consumer missing or not allowed, 24035 unknown.
+    """
+    db = Db(conn)
+    check_dequeue(db, queue)
+    rows = messages_sql.claim_ready(db, queue, catalog.require_consumer(db, queue, consumer), limit)
+    return _claimed(rows, queue)
+
+
+def _claimed(rows: list[Row], queue: QueueRef) -> list[Claimed]:
+    messages = decode(rows, queue.hub_id)
+    return [Claimed(row[0], message) for row, message in zip(rows, messages, strict=True)]
+
+
+def load(conn: sa.Connection, queue: QueueRef, consumer: str | None, ids: Sequence[int]) -> list[Claimed]:
+    """Messages claimed earlier, again, in the order of ``ids``; those no longer claimed are left out."""
+    db = Db(conn)
+    return _claimed(messages_sql.load_claimed(db, queue, catalog.require_consumer(db, queue, consumer), ids), queue)
+
+
+def complete(
+    conn: sa.Connection, queue: QueueRef, consumer: str | None, ids: Sequence[int], *, now: float | None = None
+) -> int:
+    """Claimed messages are consumed: gone, or PROCESSED where the queue retains them. Returns how many were claimed."""
+    if not ids:
+        return 0
+    db = Db(conn)
+    settings = catalog.queue_settings(db, queue)
+    by = Finisher(hub_clock(conn).now() if now is None else now)
+    held = "state = 8 AND claim IS NULL"
+    target = catalog.require_consumer(db, queue, consumer)
+    return messages_sql.finish(db, queue, target, ids, by, retention=settings.retention_time, held=held)
+
+
+def release(conn: sa.Connection, queue: QueueRef, consumer: str | None, ids: Sequence[int]) -> int:
+    """Claimed messages become READY again where they were; returns how many were claimed."""
+    if not ids:
+        return 0
+    db = Db(conn)
+    number = messages_sql.release(db, queue, catalog.require_consumer(db, queue, consumer), ids)
+    if number:
+        db.notify((queue.id,))
+    return number
+
+
+def move(
+    conn: sa.Connection,
+    queue: QueueRef,
+    consumer: str | None,
+    moved: Iterable[Claimed],
+    exception_queue: QueueRef,
+    *,
+    now: float | None = None,
+) -> PutResult:
+    """Claimed messages go to a normal queue that serves a job as exception queue, and are complete here.
+
+    ``moved`` carries the messages as they are to be stored (with the reason among their headers); they never expire
+    there, and ``original_msgid`` says what they were.
+
+    Raises:
+        AqError, MessageRefused: as :func:`put`.
+    """
+    taken = list(moved)
+    if not taken:
+        return PutResult([], [])
+    stored = [
+        replace(
+            message,
+            expiration=None,
+            delay=0,
+            original_msgid=message.original_msgid or msgid(queue.hub_id, number),
+        )
+        for number, message in taken
+    ]
+    result = put(conn, exception_queue, stored, now=now)
+    complete(conn, queue, consumer, [number for number, _ in taken], now=now)
+    return result
+
+
+def backlog(conn: sa.Connection, queue: QueueRef, consumer: str | None = None) -> Counts:
+    """Messages of the queue (of one consumer, on a multi-consumer queue) by state, and the oldest READY one."""
+    db = Db(conn)
+    target = catalog.require_consumer(db, queue, consumer) if consumer is not None else 0
+    return messages_sql.counts(db, queue, target)

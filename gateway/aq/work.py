@@ -1,0 +1,389 @@
+"""How a session keeps what it did until commit: in a database transaction, or as claims (SQLite has one writer)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import sqlalchemy as sa
+
+from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_messages as messages_sql
+from gateway.aq import statements_time as time_sql
+from gateway.aq.model import QueueRef, QueueType
+from gateway.aq.statements import Db
+from gateway.aq.statements_messages import Finisher
+from gateway.aq.tables import State
+from gateway.aq.transfer import Prepared, check_enqueue, store
+from transforms.errors import AqError, HubUnavailable, LeaseLost
+
+if TYPE_CHECKING:
+    from gateway.aq.hub import Hub
+
+__all__ = ["ApplicationWork", "ClaimWork", "RolledBack", "TransactionWork", "Work", "consume", "count_rolled_back"]
+
+Held = dict[tuple[QueueRef, int], list[int]]  # queue and consumer -> message ids
+RolledBack = deque[tuple[QueueRef, int, list[int]]]
+
+
+class Work(Protocol):
+    """What a session did since its last commit."""
+
+    claim: int | None
+
+    def transaction(self) -> Any:
+        """Context manager giving a :class:`Db` to search and take in."""
+        ...
+
+    def store(self, db: Db, prepared: Prepared) -> None:
+        """Keep messages for the commit."""
+        ...
+
+    def take(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
+        """These messages are consumed at commit; a rollback counts as a failed attempt."""
+        ...
+
+    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:
+        """Nobody else takes these messages until commit or rollback (dequeue mode LOCKED)."""
+        ...
+
+    def pause(self) -> None:
+        """The session is about to wait: hold no idle transaction without need."""
+        ...
+
+    def commit(self) -> None:
+        """Make it all true."""
+        ...
+
+    def rollback(self) -> None:
+        """Undo it all."""
+        ...
+
+    def close(self) -> None:
+        """Undo what is not committed and let go of everything."""
+        ...
+
+
+def consume(  # noqa: PLR0917
+    db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher, held: str, params: Any = ()
+) -> int:
+    """Messages leave the queue for good; returns how many met the condition ``held``."""
+    if queue.queue_type is QueueType.EXCEPTION:
+        return messages_sql.finish_exceptions(db, queue, ids, held, params)
+    retention = catalog.queue_settings(db, queue).retention_time
+    return messages_sql.finish(db, queue, consumer, ids, by, retention=retention, held=held, params=params)
+
+
+def count_rolled_back(hub: Hub) -> None:
+    """Count the failed attempts of application transactions that were rolled back (they could not do it themselves)."""
+    while hub.rolled_back:
+        try:
+            queue, consumer, ids = hub.rolled_back.popleft()
+        except IndexError:
+            return
+        _count_failure(hub, {(queue, consumer): ids})
+
+
+def _count_failure(hub: Hub, taken: Held) -> None:
+    touched: list[int] = []
+    with hub.write() as conn:
+        db = Db(conn)
+        for (queue, consumer), ids in taken.items():
+            if queue.queue_type is QueueType.NORMAL:
+                touched += time_sql.fail(db, queue, consumer, ids, hub.clock.now(), claim=None)
+            else:
+                touched.append(queue.id)
+        db.notify(touched)
+    hub.notifier.committed(touched)
+
+
+class TransactionWork:
+    """A transaction of the session's own on PostgreSQL: locked rows are skipped by others, deleted rows come back."""
+
+    claim: int | None = None
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._conn: sa.Connection | None = None
+        self._taken: Held = {}
+        self._ready: set[int] = set()
+        self._busy = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[Db]:
+        with self._hub.translated():
+            if self._conn is None:
+                self._conn = self._hub.engine.connect()
+            try:
+                yield Db(self._conn)
+            except AqError:
+                raise  # refused before anything was done; the transaction goes on
+            except BaseException:
+                self._abort()
+                raise
+
+    def _abort(self) -> None:
+        """The database gave the transaction up; what it did is undone there."""
+        conn, self._conn = self._conn, None
+        self._forget()
+        if conn is not None:
+            conn.invalidate()
+            conn.close()
+
+    def _forget(self) -> None:
+        self._taken, self._ready, self._busy = {}, set(), False
+
+    def store(self, db: Db, prepared: Prepared) -> None:
+        store(db, prepared)
+        self._busy = True
+        if prepared.ready:
+            self._ready.add(prepared.queue.id)
+
+    def take(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
+        _take_now(db, queue, consumer, ids, by)
+        self._busy = True
+        self._taken.setdefault((queue, consumer), []).extend(ids)
+
+    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:  # noqa: ARG002
+        self._busy = True  # the search locked the rows
+
+    def pause(self) -> None:
+        if not self._busy and self._conn is not None:
+            with self._hub.translated():
+                self._conn.rollback()
+
+    def commit(self) -> None:
+        if self._conn is None:
+            return
+        try:
+            with self._hub.translated():
+                self._conn.commit()
+        except BaseException:
+            self._abort()
+            raise
+        ready = self._ready
+        self._forget()
+        if ready:
+            self._hub.notifier.committed(ready)
+
+    def rollback(self) -> None:
+        if self._conn is None:
+            return
+        taken = self._taken
+        try:
+            with self._hub.translated():
+                self._conn.rollback()
+        except BaseException:
+            self._abort()
+            raise
+        self._forget()
+        if taken:
+            _count_failure(self._hub, taken)
+
+    def close(self) -> None:
+        try:
+            self.rollback()
+        finally:
+            conn, self._conn = self._conn, None
+            if conn is not None:
+                conn.close()
+
+
+def _take_now(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
+    number = consume(db, queue, consumer, ids, by, "state IN (0, 1, 3)")
+    if number != len(ids):
+        raise HubUnavailable(
+            f"a message of queue {queue.full_name} was taken by another process",
+            cause="the application's transaction does not isolate its reads",
+            cure="repeat the dequeue",
+        )
+
+
+class ApplicationWork:
+    """The application's own transaction: the session only works inside it."""
+
+    claim: int | None = None
+
+    def __init__(self, hub: Hub, conn: sa.Connection) -> None:
+        self._hub = hub
+        self._conn = conn
+        self._taken: Held = {}
+        self._ready: set[int] = set()
+        self._listening = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[Db]:
+        with self._hub.translated():
+            yield Db(self._conn)
+
+    def store(self, db: Db, prepared: Prepared) -> None:
+        store(db, prepared)
+
+    def take(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
+        _take_now(db, queue, consumer, ids, by)
+        self._taken.setdefault((queue, consumer), []).extend(ids)
+        if not self._listening:
+            self._listening = True
+            sa.event.listen(self._conn, "rollback", self._rolled_back)
+            sa.event.listen(self._conn, "commit", self._committed)
+
+    def _rolled_back(self, _: sa.Connection) -> None:
+        taken, self._taken = self._taken, {}
+        self._hub.rolled_back.extend((queue, consumer, ids) for (queue, consumer), ids in taken.items())
+
+    def _committed(self, _: sa.Connection) -> None:
+        self._taken = {}
+
+    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:
+        """The search locked the rows (PostgreSQL), or the transaction keeps writers out (SQLite)."""
+
+    def pause(self) -> None:
+        """The transaction is the application's."""
+
+    def commit(self) -> None:
+        raise _not_ours("commit")
+
+    def rollback(self) -> None:
+        raise _not_ours("roll back")
+
+    def close(self) -> None:
+        """Nothing is ours to end."""
+
+
+def _not_ours(what: str) -> AqError:
+    return AqError(
+        f"the session cannot {what}",
+        cause="it works inside the application's transaction",
+        cure=f"{what} the application's connection",
+    )
+
+
+class ClaimWork:
+    """SQLite: between two calls the session has no transaction open, so it never keeps other writers waiting.
+
+    Taken messages are CLAIMED under its id; enqueued ones stay in memory (checked, numbered, addressed) and are stored
+    at commit, together with the end of the claims, in one transaction.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self.claim: int | None = None
+        self._pending: list[Prepared] = []
+        self._taken: Held = {}
+        self._by: dict[tuple[QueueRef, int], Finisher] = {}
+        self._locked: Held = {}
+
+    @contextmanager
+    def transaction(self) -> Iterator[Db]:
+        taken = {key: list(ids) for key, ids in self._taken.items()}
+        locked = {key: list(ids) for key, ids in self._locked.items()}
+        pending, claim = len(self._pending), self.claim
+        try:
+            with self._hub.write() as conn:
+                yield Db(conn)
+        except BaseException:
+            self._taken, self._locked = taken, locked
+            del self._pending[pending:]
+            if claim is None and self.claim is not None:
+                self._hub.registry.forget(self.claim)
+                self.claim = None
+            raise
+
+    def store(self, db: Db, prepared: Prepared) -> None:  # noqa: ARG002
+        self._pending.append(prepared)
+
+    def _mark(self, db: Db, consumer: int, ids: Sequence[int]) -> None:
+        if self.claim is None:
+            self.claim = self._hub.registry.register(db)
+        messages_sql.mark_claimed(db, consumer, ids, self.claim)
+
+    def take(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
+        key = (queue, consumer)
+        locked = self._locked.get(key, [])
+        fresh = [number for number in ids if number not in locked]
+        if fresh:
+            self._mark(db, consumer, fresh)
+        self._locked[key] = [number for number in locked if number not in ids]
+        self._taken.setdefault(key, []).extend(ids)
+        self._by[key] = by
+
+    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:
+        locked = self._locked.setdefault((queue, consumer), [])
+        fresh = [number for number in ids if number not in locked]
+        if fresh:
+            self._mark(db, consumer, fresh)
+            locked.extend(fresh)
+
+    def pause(self) -> None:
+        """No transaction is open."""
+
+    def commit(self) -> None:
+        if not (self._pending or self._taken or self._locked):
+            return
+        ready: set[int] = set()
+        with self._hub.write() as conn:
+            db = Db(conn)
+            for (queue, consumer), ids in self._taken.items():
+                by = self._by[queue, consumer]
+                number = consume(db, queue, consumer, ids, by, "state = 8 AND claim = ?", (self.claim,))
+                if number != len(ids):
+                    raise LeaseLost(
+                        f"{len(ids) - number} message(s) of queue {queue.full_name} are no longer this session's",
+                        cause="the session was silent for longer than its lease, or the queue was dropped",
+                        cure="roll back and dequeue again",
+                    )
+            ready |= self._release_locked(db)
+            for prepared in self._pending:
+                check_enqueue(db, prepared.queue)
+                store(db, prepared)
+                if prepared.ready:
+                    ready.add(prepared.queue.id)
+        self._forget()
+        self._hub.notifier.committed(ready)
+
+    def _release_locked(self, db: Db) -> set[int]:
+        released = set()
+        for (queue, consumer), ids in self._locked.items():
+            if not ids:
+                continue
+            released.add(queue.id)
+            if queue.queue_type is QueueType.EXCEPTION:
+                _restore_exceptions(db, ids, self.claim)
+            else:
+                messages_sql.release(db, queue, consumer, ids, self.claim)
+        return released
+
+    def _forget(self) -> None:
+        self._pending, self._taken, self._locked, self._by = [], {}, {}, {}
+
+    def rollback(self) -> None:
+        self._pending = []
+        if not (self._taken or self._locked):
+            return
+        touched: set[int] = set()
+        with self._hub.write() as conn:
+            db = Db(conn)
+            now = self._hub.clock.now()
+            for (queue, consumer), ids in self._taken.items():
+                if queue.queue_type is QueueType.EXCEPTION:
+                    _restore_exceptions(db, ids, self.claim)
+                    touched.add(queue.id)
+                else:
+                    touched |= set(time_sql.fail(db, queue, consumer, ids, now, claim=self.claim))
+            touched |= self._release_locked(db)
+        self._forget()
+        self._hub.notifier.committed(touched)
+
+    def close(self) -> None:
+        self.rollback()
+        if self.claim is not None:
+            number, self.claim = self.claim, None
+            self._hub.registry.forget(number)
+            with self._hub.write() as conn:
+                time_sql.delete_session(Db(conn), number)
+
+
+def _restore_exceptions(db: Db, ids: Sequence[int], claim: int | None) -> None:
+    messages_sql.restore(db, ids, claim, int(State.EXPIRED))
