@@ -1,0 +1,1 @@
+"""Declarative configuration: read it, check it, apply it, write it out again."""

@@ -1,0 +1,173 @@
+"""What every command needs: the hub, the names, the printing of results and refusals. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from gateway.admin import GatewayAdmin
+    from gateway.aq.hub import Hub
+
+__all__ = [
+    "DEFAULT_HUB",
+    "EXIT_CONFIG",
+    "EXIT_FAILED",
+    "EXIT_USAGE",
+    "admin",
+    "ago",
+    "console",
+    "describe",
+    "fail",
+    "find_name",
+    "hub_url",
+    "open_hub",
+    "print_json",
+    "print_table",
+    "say",
+    "table",
+]
+
+EXIT_FAILED, EXIT_USAGE, EXIT_CONFIG = 1, 2, 78
+DEFAULT_HUB = "sqlite:///mgw-hub.db"
+
+
+def say(text: str = "") -> None:
+    """One line on standard output."""
+    sys.stdout.write(text + "\n")
+
+
+def fail(text: str, code: int = EXIT_FAILED) -> NoReturn:
+    """One line on standard error, and out."""
+    from gateway.secrets import redact
+
+    sys.stdout.flush()
+    sys.stderr.write(f"mgw: error: {redact(' '.join(text.split()))}\n")
+    raise typer.Exit(code)
+
+
+def hub_url(ctx: typer.Context, configured: str | None = None) -> str:
+    """The hub of this call: ``--hub``, ``MGW_HUB``, the configuration files, a file in the current folder."""
+    given = ctx.find_root().params.get("hub")
+    return str(given or os.environ.get("MGW_HUB") or configured or DEFAULT_HUB)
+
+
+@contextmanager
+def open_hub(url: str, *, create: bool = False) -> Iterator[Hub]:
+    """The hub at ``url``, closed at the end.
+
+    Raises:
+        HubError: it is not there, cannot be reached, or is of another release.
+    """
+    from gateway.hub import open_hub as opened
+
+    hub = opened(url, create=create)
+    try:
+        yield hub
+    finally:
+        hub.close()
+
+
+@contextmanager
+def admin(ctx: typer.Context) -> Iterator[GatewayAdmin]:
+    """The administration of the hub of this call."""
+    from gateway.admin import GatewayAdmin
+
+    with open_hub(hub_url(ctx)) as hub:
+        yield GatewayAdmin(hub)
+
+
+def find_name(kind: str, name: str, known: Sequence[str]) -> str:
+    """``name`` as it was defined, whatever its case; leaves the command with a suggestion when there is none."""
+    from gateway.config.findings import nearest
+
+    for each in known:
+        if each.upper() == name.upper():
+            return each
+    guess = nearest(name, known)
+    hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(known)}" if known else "none is defined yet"
+    fail(f"{kind} {name!r} does not exist; {hint}")
+
+
+def print_json(value: Any) -> None:
+    """JSON on standard output; moments and bytes as text."""
+    say(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def console() -> Console:
+    """Standard output; 80 columns wide where it is no terminal."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS") or 80)
+    return Console(width=width, highlight=False, soft_wrap=False)
+
+
+def table(columns: Mapping[str, str], title: str = "") -> Table:
+    """An empty table; ``columns`` maps a heading to ``left``, ``right`` (numbers) or ``fold`` (long text)."""
+    from rich.table import Table
+
+    result = Table(
+        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
+    for heading, kind in columns.items():
+        result.add_column(
+            heading,
+            justify="right" if kind == "right" else "left",
+            overflow="fold",
+            no_wrap=kind == "right",
+            header_style="bold",
+        )
+    return result
+
+
+def print_table(columns: Mapping[str, str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+    """A table on standard output."""
+    shown = table(columns, title)
+    for row in rows:
+        shown.add_row(*("" if cell is None else str(cell).replace("[", "\\[") for cell in row))
+    console().print(shown)
+
+
+def describe(values: Mapping[str, Any]) -> None:
+    """One object: a line per value that is set."""
+    width = max((len(name) for name in values), default=0)
+    for name, value in values.items():
+        if value not in (None, "", {}, ()):
+            say(f"{name:<{width}}  {value}")
+
+
+def ago(seconds: float | None) -> str:
+    """A duration in two characters and a unit: ``12s``, ``4m``, ``3h``, ``9d``; empty for None."""
+    if seconds is None:
+        return ""
+    seconds = max(0.0, seconds)
+    steps: tuple[tuple[float, str, float], ...] = ((120, "s", 1), (7200, "m", 60), (172_800, "h", 3600))
+    for limit, unit, size in steps:
+        if seconds < limit:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds / 86_400:.0f}d"
+
+
+def completer(section: str) -> Callable[[typer.Context, str], list[str]]:
+    """Shell completion with the names that exist in the hub; silent when there is no hub."""
+
+    def names(ctx: typer.Context, incomplete: str) -> list[str]:
+        from gateway.config.running import read_running
+
+        try:
+            with open_hub(hub_url(ctx)) as hub:
+                document = read_running(hub)
+        except Exception:  # completion must never disturb the command line
+            return []
+        return [name for name in getattr(document, section) if name.upper().startswith(incomplete.upper())]
+
+    return names

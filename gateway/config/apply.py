@@ -1,0 +1,243 @@
+"""Brings a hub to what a configuration says.
+
+Every object is one transaction, in an order in which each finds what it needs; so a run that was cut off at any moment
+leaves whole objects behind, and the next run does the rest. Objects that are as the file says are not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gateway.admin import NO_CHANGE, GatewayAdmin
+from gateway.aq.hub import Hub
+from gateway.config import hub_queues
+from gateway.config.checks import hub_name
+from gateway.config.lint import check
+from gateway.config.models import AgentModel, Document, JobModel, LinkModel
+from gateway.config.plan import Action, Verb, compare
+from gateway.config.running import read_running
+from gateway.hub import open_hub
+from gateway.model import key, split_foreign
+from gateway.secrets import Secrets
+from transforms.errors import ConfigInvalid, HubError
+
+__all__ = ["apply_action", "apply_files", "hub_is_missing", "plan_for"]
+
+
+def plan_for(hub: Hub | None, document: Document, *, prune: bool = False) -> list[Action]:
+    """The steps that bring the hub to ``document``; ``hub`` None stands for one that is yet to be made.
+
+    Raises:
+        ConfigInvalid: a setting differs that cannot be changed after creation, or a secret cannot be decrypted.
+    """
+    return compare(document, Document() if hub is None else read_running(hub), prune=prune)
+
+
+def apply_files(
+    hub: Hub, secrets: Secrets, files: Sequence[str | Path], environ: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Check files and bring the hub to what they say; yields a line for everything that was done.
+
+    Raises:
+        ConfigInvalid: the files have errors; nothing was changed.
+        GatewayError: a step was refused; the steps before it are done.
+    """
+    found = check(files, environ, existing=read_running(hub))
+    if not found.ok:
+        first, *more = [finding for finding in found.findings if finding.severity == "error"]
+        rest = f" (and {len(more)} more)" if more else ""
+        raise ConfigInvalid(f"{first}{rest}", cure=f"run: mgw lint {' '.join(map(str, files))}")
+    for action in plan_for(hub, found.document):
+        if action.verb in (Verb.CREATE, Verb.ALTER):
+            apply_action(GatewayAdmin(hub, secrets), found.document, action)
+            yield str(action)
+
+
+def hub_is_missing(url: str) -> bool:
+    """Whether there is no hub at ``url`` yet; False when that cannot be told."""
+    try:
+        open_hub(url).close()
+    except HubError as error:
+        return type(error) is HubError and ("does not exist" in error.what or "lacks the tables" in error.what)
+    return False
+
+
+def apply_action(admin: GatewayAdmin, document: Document, action: Action) -> None:
+    """Do one step, in one transaction.
+
+    Raises:
+        GatewayError: it was refused, and nothing of it was done.
+    """
+    if action.verb is Verb.REMOVE:
+        _remove(admin, action)
+        return
+    name, model = _find(document, action)
+    change = action if action.verb is Verb.ALTER else None
+    step = _STEPS[action.section]
+    step(admin, document, action.name if change else name, model, change)
+
+
+def _find(document: Document, action: Action) -> tuple[str, Any]:
+    objects = getattr(document, action.section)
+    fold: Callable[[str], str] = hub_name if action.section in ("queues", "queue_tables") else key
+    return next((name, model) for name, model in objects.items() if fold(name) == fold(action.name))
+
+
+def _changed(change: Action) -> dict[str, Any]:
+    return {each.setting: each.new for each in change.changes}
+
+
+def _options(change: Action) -> dict[str, Any]:
+    """Changed options; None removes one."""
+    prefix = "options."
+    return {each.setting.removeprefix(prefix): each.new for each in change.changes if each.setting.startswith(prefix)}
+
+
+def _agent(admin: GatewayAdmin, _: Document, name: str, agent: AgentModel, change: Action | None) -> None:
+    options = {option: value for option, value in agent.options.items() if value is not None}
+    if change is None and admin.get_agent(name) is None:
+        admin.create_agent(
+            name,
+            agent.username,
+            agent.password,
+            agent.database,
+            agent.conntype,
+            agent.max_memory,
+            agent.max_threads,
+            agent.service,
+            agent.initfile,
+            agent.comment,
+        )
+    elif change is None:  # DEFAULT_AGENT is there from the start
+        _alter_agent(admin, name, agent, agent.model_fields_set - {"options", "password_file"})
+    else:
+        altered = _changed(change)
+        _alter_agent(admin, name, agent, {setting for setting in altered if not setting.startswith("options.")})
+        options = {option: value for option, value in _options(change).items() if value is not None}
+        for option, value in _options(change).items():
+            if value is None:
+                admin.remove_agent_option(name, option)
+    for option, value in options.items():
+        admin.set_agent_option(name, option, value)
+
+
+def _alter_agent(admin: GatewayAdmin, name: str, agent: AgentModel, settings: set[str]) -> None:
+    values = {setting: getattr(agent, setting) for setting in settings}
+    if values:
+        admin.alter_agent(name, **values)
+
+
+def _link(admin: GatewayAdmin, _: Document, name: str, link: LinkModel, change: Action | None) -> None:
+    common = ("username", "password", "max_connections", "inbound_log_queue", "outbound_log_queue")
+    if change is None:
+        admin.create_msgsystem_link(
+            name,
+            link.type,
+            {attribute: value for attribute, value in link.attributes.items() if value is not None},
+            link.agent,
+            {option: value for option, value in link.options.items() if value is not None},
+            link.comment,
+            **{each: getattr(link, each) for each in common},
+        )
+        return
+    changed = _changed(change)
+    options = _options(change)
+    comment = changed.pop("comment", NO_CHANGE)
+    properties = {setting: value for setting, value in changed.items() if not setting.startswith("options.")}
+    admin.alter_msgsystem_link(name, properties, options or None, comment)
+
+
+def _foreign_queue(admin: GatewayAdmin, _: Document, name: str, queue: Any, change: Action | None) -> None:
+    assert change is None  # noqa: S101  comparing refuses every change of a registration
+    parts = split_foreign(name)
+    if parts is None:
+        raise ConfigInvalid(f"foreign queue {name!r} cannot be registered", cure="write queue@link")
+    options = {option: value for option, value in queue.options.items() if value is not None}
+    admin.register_foreign_queue(*parts, queue.provider_queue, queue.domain, options, queue.comment)
+
+
+def _transformation(admin: GatewayAdmin, _: Document, name: str, each: Any, change: Action | None) -> None:
+    if change is None:
+        admin.create_transformation(name, each.from_type, each.to_type, each.definition, each.comment)
+    else:
+        admin.alter_transformation(name, each.from_type, each.to_type, each.definition, each.comment)
+
+
+def _job(admin: GatewayAdmin, _: Document, name: str, job: JobModel, change: Action | None) -> None:
+    options = {option: value for option, value in job.options.items() if value is not None}
+    if job.batch_size is not None:
+        options["MsgBatchSize"] = str(job.batch_size)
+    if change is None:
+        admin.create_job(
+            name,
+            job.type,
+            job.source,
+            job.destination,
+            job.rule,
+            job.transformation,
+            job.exception_queue,
+            job.poll_interval,
+            options,
+            job.enabled,
+            job.comment,
+            require_guarantee=job.require_guarantee,
+        )
+        return
+    changed = _changed(change)
+    enabled = changed.pop("enabled", None)
+    values: dict[str, Any] = {
+        "poll_interval": changed.get("poll_interval", 0),
+        "options": _options(change) or None,
+        "comments": changed.get("comment", NO_CHANGE),
+        "require_guarantee": changed.get("require_guarantee", NO_CHANGE),
+    }
+    for setting in ("rule", "transformation", "exception_queue"):
+        values[setting] = changed.get(setting, NO_CHANGE)
+    if enabled is False:  # stop it before it is altered, start it after
+        admin.disable_job(name)
+    if changed:
+        admin.alter_job(name, **values)
+    if enabled is True:
+        admin.enable_job(name)
+
+
+def _remove(admin: GatewayAdmin, action: Action) -> None:
+    name = action.name
+    if action.section == "foreign_queues":
+        queue, _, link = name.rpartition("@")
+        admin.unregister_foreign_queue(queue, link)
+        return
+    removals: dict[str, Callable[[str], object]] = {
+        "agents": admin.remove_agent,
+        "links": admin.remove_msgsystem_link,
+        "transformations": admin.drop_transformation,
+        "jobs": admin.remove_job,
+        "queues": lambda queue: hub_queues.drop_queue(admin.hub, queue),
+        "queue_tables": lambda table: hub_queues.drop_queue_table(admin.hub, table),
+    }
+    removals[action.section](name)
+
+
+def _queue(admin: GatewayAdmin, document: Document, name: str, queue: Any, change: Action | None) -> None:
+    if change is None:
+        hub_queues.create_queue(admin.hub, document, name, queue)
+    else:
+        hub_queues.alter_queue(admin.hub, name, _changed(change))
+
+
+def _queue_table(admin: GatewayAdmin, _: Document, name: str, table: Any, change: Action | None) -> None:
+    assert change is None  # noqa: S101  comparing refuses every change of a queue table
+    hub_queues.create_queue_table(admin.hub, name, table)
+
+
+_STEPS: dict[str, Callable[[GatewayAdmin, Document, str, Any, Action | None], None]] = {
+    "agents": _agent,
+    "links": _link,
+    "foreign_queues": _foreign_queue,
+    "queue_tables": _queue_table,
+    "queues": _queue,
+    "transformations": _transformation,
+    "jobs": _job,
+}

@@ -1,0 +1,233 @@
+"""Checks configuration files without touching a hub or a broker.
+
+Two passes. The structure: every object is validated by its model of :mod:`gateway.config.models`, one at a time, so
+that one bad object does not hide the next. The meaning: :mod:`gateway.config.checks` looks at the objects together and
+at the specifications of the link types, and refuses what creating them would refuse.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from gateway.config.findings import Finding, Path, errors, nearest
+from gateway.config.load import Source, load, read_secret
+from gateway.config.models import SECTIONS, Document, LinkModel, SettingsModel, Strict, TransformationModel
+from links.contract import LinkSpec
+from transforms.errors import ConfigInvalid, GatewayError
+
+__all__ = ["Checked", "check", "lint"]
+
+#: Keys people bring along from other products, and where they belong here.
+_HABITS = {
+    "host": "hostname",
+    "vhost": "virtual_host",
+    "user": "username",
+    "pass": "password",
+    "topic": "provider_queue",
+    "queue": "provider_queue",
+    "batch": "batch_size",
+    "interval": "poll_interval",
+    "filter": "rule",
+    "dead_letter_queue": "exception_queue",
+    "comments": "comment",
+    "brokers": "bootstrap_servers",
+    "bootstrap": "bootstrap_servers",
+    "from": "source",
+    "to": "destination",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The configuration as far as it could be read, and everything found. Apply it only when there is no error."""
+
+    document: Document
+    findings: list[Finding]
+
+    @property
+    def ok(self) -> bool:
+        """True when no finding is an error."""
+        return not errors(self.findings)
+
+
+def lint(paths: Sequence[str | FilePath], environ: Mapping[str, str] | None = None) -> list[Finding]:
+    """All findings in the files taken together, in the order of files and lines."""
+    return check(paths, environ).findings
+
+
+def check(
+    paths: Sequence[str | FilePath], environ: Mapping[str, str] | None = None, *, existing: Document | None = None
+) -> Checked:
+    """Read and check files.
+
+    Args:
+        environ: variables; None means those of the process.
+        existing: what a hub holds already and the files may refer to; None: the files must be complete.
+    """
+    from gateway.config.checks import check_meaning
+
+    source = load(paths, os.environ if environ is None else environ)
+    document = _structure(source)
+    check_meaning(source, document, existing or Document())
+    order = {file: number for number, file in enumerate(source.files)}
+    findings = sorted(
+        dict.fromkeys(source.findings),
+        key=lambda found: (order.get(found.mark.file, -1), found.mark.line, found.mark.column),
+    )
+    return Checked(document, findings)
+
+
+def _structure(source: Source) -> Document:
+    """The document with every object that is valid by itself."""
+    parts: dict[str, Any] = {}
+    for section, value in source.tree.items():
+        if section == "version":
+            if value != 1:
+                source.error("bad-value", ("version",), f"version {value!r} is unknown", "write version: 1")
+        elif section == "settings":
+            parts["settings"] = _settings(source, value)
+        elif section in SECTIONS:
+            parts[section] = _section(source, section, value)
+        else:
+            _unknown_key(source, (section,), ["version", "settings", *SECTIONS])
+    return Document.model_construct(**(dict(Document()) | parts))
+
+
+def _settings(source: Source, value: Any) -> SettingsModel:
+    found = _object(source, SettingsModel, ("settings",), value if value is not None else {})
+    return found if isinstance(found, SettingsModel) else SettingsModel()
+
+
+def _section(source: Source, section: str, value: Any) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        source.error(
+            "bad-value", (section,), f"{section} must be a mapping of names", f"write '{section}:' and 'name: {{...}}'"
+        )
+        return {}
+    result = {}
+    for name, entry in value.items():
+        path: Path = (section, name)
+        model = SECTIONS[section]
+        values = {} if entry is None else entry
+        if isinstance(values, dict):
+            values = dict(values)
+            if model is LinkModel:
+                _gather_attributes(source, path, values)
+            elif model is TransformationModel:
+                _gather_definition(values)
+        found = _object(source, model, path, values)
+        if found is not None:
+            result[name] = found
+    return result
+
+
+def _object(source: Source, model: type[Strict], path: Path, values: Any) -> Strict | None:
+    """One object by its model, or None after adding findings."""
+    if not isinstance(values, dict):
+        source.error("bad-value", path, f"{path[-1]} must be a mapping", "write its settings as 'key: value' below it")
+        return None
+    try:
+        return model.model_validate(values)
+    except ValidationError as problem:
+        for detail in problem.errors(include_url=False):
+            _translate(source, model, path, detail)
+        return None
+
+
+def _translate(source: Source, model: type[Strict], path: Path, detail: ErrorDetails) -> None:
+    place = (*path, *detail["loc"])
+    kind = detail["type"]
+    if kind == "missing":
+        source.error("missing-key", path, f"{place[-1]} is missing", f"add '{place[-1]}: ...'")
+        return
+    if kind == "extra_forbidden":
+        known = model
+        for step in detail["loc"][:-1]:  # into nested models (settings.log)
+            field = known.model_fields.get(str(step))
+            if field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, Strict):
+                known = field.annotation
+        _unknown_key(source, place, [name for name in known.model_fields if name not in ("attributes", "definition")])
+        return
+    while place not in source.marks and len(place) > len(path) + 1:  # union members are no places in the file
+        place = place[:-1]
+    if place in source.unresolved:
+        return
+    name, shown = place[-1], detail["input"]
+    secret = "password" in str(name).lower() or place in source.variables
+    given = "" if secret or isinstance(shown, dict | list) else f" {shown!r}"
+    reason = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    source.error("bad-value", place, f"{name} cannot be{given or ' so'}", f"give {reason}")
+
+
+def _unknown_key(source: Source, path: Path, known: Sequence[str]) -> None:
+    word = str(path[-1])
+    habit = _HABITS.get(word.lower(), "")
+    guess = habit if habit in known else nearest(word, known)
+    cure = f"did you mean {guess!r}?" if guess else f"known here: {', '.join(known)}"
+    source.error("unknown-key", path, f"key {word!r} is not known", cure)
+
+
+def _gather_attributes(source: Source, path: Path, values: dict[str, Any]) -> None:
+    """Move the keys that belong to the link type into ``attributes``, and complain of those nobody knows."""
+    common = [name for name in LinkModel.model_fields if name != "attributes"]
+    spec = _spec_of(source, path, values.get("type"))
+    attributes: dict[str, Any] = {}
+    fields = {field.name.lower(): field for field in spec.attributes} if spec else {}
+    for name in [name for name in values if name not in common]:
+        field = fields.get(name.lower())
+        secret = fields.get(name.lower().removesuffix("_file"))
+        value = values.pop(name)
+        if field is not None:
+            attributes[field.name] = value
+        elif secret is not None and secret.secret and isinstance(value, str):
+            attributes[secret.name] = secret_from_file(source, (*path, name), value)
+        elif spec is not None:
+            _unknown_key(source, (*path, name), [*common, *(field.name for field in spec.attributes)])
+    if spec is not None or attributes:
+        values["attributes"] = attributes
+
+
+def secret_from_file(source: Source, path: Path, file: str) -> str:
+    """Contents of a file named by a ``..._file`` key; a finding and an empty text if it cannot be read."""
+    try:
+        return read_secret(FilePath(source.mark(path).file).parent / file)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        source.unresolved.add(path)
+        source.error("missing-file", path, f"{path[-1]}: {file} cannot be read: {reason}", "check path and permissions")
+        return ""
+
+
+def _spec_of(source: Source, path: Path, link_type: Any) -> LinkSpec | None:
+    from links import registry
+
+    if not isinstance(link_type, str):
+        return None  # missing or not a text: the model says so
+    if link_type.upper() not in registry.types():
+        known = [name.lower() for name in registry.types()]
+        guess = nearest(link_type, known)
+        cure = f"did you mean {guess!r}?" if guess else f"use one of {', '.join(known)}"
+        source.error("unknown-link-type", (*path, "type"), f"link type {link_type!r} is unknown", cure)
+        return None
+    try:
+        return registry.spec(link_type)
+    except ConfigInvalid as error:
+        source.error("unknown-link-type", (*path, "type"), error.what, error.cure)
+    except GatewayError as error:
+        source.error("missing-client", (*path, "type"), f"{error.what}: {error.cause}", error.cure)
+    return None
+
+
+def _gather_definition(values: dict[str, Any]) -> None:
+    """What a transformation does stands beside its types in the file; the registry knows its keys."""
+    own = [name for name in TransformationModel.model_fields if name != "definition"]
+    values["definition"] = {name: values.pop(name) for name in list(values) if name not in own}

@@ -1,0 +1,266 @@
+"""The shape of a configuration file.
+
+One model per kind of object. They hold what is common to every messaging system; the settings of a link type, of its
+foreign queues and of its jobs are described once, by the type's :class:`~links.contract.LinkSpec`, and are checked
+against it in :mod:`gateway.config.lint`. A key that no model and no specification knows is an error.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+__all__ = [
+    "NOUNS",
+    "SECTIONS",
+    "AgentModel",
+    "Document",
+    "ForeignQueueModel",
+    "JobModel",
+    "LinkModel",
+    "LogModel",
+    "QueueModel",
+    "QueueTableModel",
+    "SettingsModel",
+    "Strict",
+    "TransformationModel",
+]
+
+
+def _upper(value: object) -> object:
+    return value.upper().replace(" ", "") if isinstance(value, str) else value
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _option_text(value: object) -> object:
+    """Option values are stored as text; YAML's true, 30 and null mean TRUE, 30 and 'not set'."""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    return str(value) if isinstance(value, int | float) else value
+
+
+Options = dict[str, Annotated[str | None, BeforeValidator(_option_text)]]
+PayloadType = Annotated[Literal["RAW", "BASIC", "FIELDS", "TEXT", "JSON"], BeforeValidator(_upper)]
+SortList = Annotated[
+    Literal["ENQ_TIME", "ENQ_TIME,PRIORITY", "PRIORITY", "PRIORITY,ENQ_TIME", "PRIORITY,COMMIT_TIME", "COMMIT_TIME"],
+    BeforeValidator(_upper),
+]
+Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
+
+
+class Strict(BaseModel):
+    """A mapping in which an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LogModel(Strict):
+    """What the gateway writes about itself."""
+
+    format: Annotated[Literal["text", "json"], BeforeValidator(_lower)] = Field(
+        default="text", description="Form of the lines on standard output."
+    )
+    directory: str | None = Field(
+        default=None, description="Folder for one log file per agent run, beside standard output."
+    )
+
+
+class SettingsModel(Strict):
+    """Settings of the gateway as a whole; environment variables and command line options win over them."""
+
+    hub: str | None = Field(
+        default=None,
+        description="Hub database, an SQLAlchemy URL (`sqlite:///hub.db`, `postgresql+psycopg://user@host/db`). "
+        "`MGW_HUB` and `--hub` win over it.",
+    )
+    secret_key_file: str | None = Field(
+        default=None,
+        description="Key file for stored passwords; default: beside the hub, made on first use.",
+    )
+    transform_modules: list[str] = Field(
+        default_factory=list, description="Python modules whose functions transformations may call."
+    )
+    log: LogModel = Field(default=LogModel(), description="Logging.")
+
+
+class AgentModel(Strict):
+    """An agent: one process that runs jobs. `DEFAULT_AGENT` always exists."""
+
+    max_threads: int = Field(default=16, ge=1, le=128, description="Jobs that may work at the same time.")
+    max_memory: int = Field(default=64, ge=1, description="Memory the agent may use, MB (kept for the views).")
+    username: str | None = Field(default=None, description="Database user of the agent.")
+    password: str | None = Field(
+        default=None, description="Password of the database user; a missing key keeps the stored one."
+    )
+    password_file: str | None = Field(default=None, description="File that holds the password.")
+    database: str | None = Field(default=None, description="Database the agent connects to; none: the hub's own.")
+    conntype: Annotated[Literal["JDBC_OCI", "JDBC_THIN"], BeforeValidator(_upper)] = Field(
+        default="JDBC_OCI", description="Connection type, kept for the views."
+    )
+    service: str | None = Field(default=None, description="Database service, kept for the views.")
+    initfile: str | None = Field(default=None, description="Initialization file of the agent.")
+    comment: str | None = Field(default=None, description="Free text.")
+    options: Options = Field(default_factory=dict, description="Agent options.")
+
+
+class LinkModel(Strict):
+    """A named set of connections to one messaging system; what else it takes depends on its `type`."""
+
+    type: Annotated[str, BeforeValidator(_upper)] = Field(description="Messaging system.")
+    agent: str = Field(
+        default="DEFAULT_AGENT", description="Agent that runs every job of the link; cannot be changed later."
+    )
+    username: str | None = Field(default=None, description="User name at the messaging system.")
+    password: str | None = Field(
+        default=None,
+        description="Password; better `${VARIABLE}` or `password_file`. A missing key keeps the stored one.",
+    )
+    password_file: str | None = Field(default=None, description="File that holds the password.")
+    max_connections: int | None = Field(default=None, ge=1, description="Connections the link may hold open at once.")
+    inbound_log_queue: str | None = Field(default=None, description="Log destination of jobs that read from the link.")
+    outbound_log_queue: str | None = Field(default=None, description="Log destination of jobs that write to the link.")
+    options: Options = Field(default_factory=dict, description="Options of the link type.")
+    comment: str | None = Field(default=None, description="Free text.")
+    attributes: dict[str, Any] = Field(
+        default_factory=dict, description="Filled from the keys that the link type defines (see the link types)."
+    )
+
+
+class ForeignQueueModel(Strict):
+    """A queue, exchange or topic of a messaging system, registered as `name@link`. It is never created there."""
+
+    provider_queue: Text | None = Field(
+        default=None, description="Its name in the messaging system; none: the part before the `@`."
+    )
+    domain: Annotated[Literal["QUEUE", "TOPIC"], BeforeValidator(_upper)] | None = Field(
+        default=None, description="Kind of queue; none: the messaging system decides."
+    )
+    options: Options = Field(default_factory=dict, description="Options of the link type for foreign queues.")
+    comment: str | None = Field(default=None, description="Free text.")
+
+
+class QueueTableModel(Strict):
+    """Storage shared by hub queues of the same shape. Nothing of it can be changed later."""
+
+    payload_type: PayloadType = Field(default="BASIC", description="What the messages hold.")
+    multiple_consumers: bool = Field(
+        default=False, description="False: each message goes to one reader. True: to every subscriber."
+    )
+    sort_list: SortList | None = Field(default=None, description="Order of reading; none: order of arrival.")
+    message_grouping: Annotated[Literal["NONE", "TRANSACTIONAL"], BeforeValidator(_upper)] = Field(
+        default="NONE", description="TRANSACTIONAL: messages of one transaction stay together."
+    )
+    compatible: Text | None = Field(default=None, description="8.1, 10.0 or 12.2 (limits RAW to 32,512 bytes).")
+    secure: bool = Field(default=False, description="Secure queue table.")
+    max_payload: int | None = Field(default=None, ge=1, description="Largest message, bytes.")
+    comment: str | None = Field(default=None, description="Free text.")
+
+
+class QueueModel(Strict):
+    """A durable queue of the hub. The attributes of its queue table may be given in place."""
+
+    queue_table: str | None = Field(
+        default=None, description="Queue table that stores it; none: one of its own, named after the queue."
+    )
+    type: Annotated[Literal["NORMAL", "EXCEPTION"], BeforeValidator(_upper)] = Field(
+        default="NORMAL", description="EXCEPTION: only the hub itself puts messages in."
+    )
+    max_retries: int | None = Field(
+        default=None, ge=0, le=2**31 - 1, description="Failed reads before a message goes to the exception queue."
+    )
+    retry_delay: float = Field(default=0, ge=0, description="Seconds a message rests after a failed read.")
+    retention_time: float | Annotated[Literal["INFINITE"], BeforeValidator(_upper)] = Field(
+        default=0, description="Seconds a message is kept after it was consumed, or INFINITE."
+    )
+    enqueue: bool = Field(default=True, description="Messages may be put in.")
+    dequeue: bool = Field(default=True, description="Messages may be taken out.")
+    comment: str | None = Field(default=None, description="Free text.")
+    payload_type: PayloadType | None = Field(default=None, description="As in a queue table; default BASIC.")
+    multiple_consumers: bool | None = Field(default=None, description="As in a queue table; default false.")
+    sort_list: SortList | None = Field(default=None, description="As in a queue table.")
+    message_grouping: Annotated[Literal["NONE", "TRANSACTIONAL"], BeforeValidator(_upper)] | None = Field(
+        default=None, description="As in a queue table; default NONE."
+    )
+    compatible: Text | None = Field(default=None, description="As in a queue table.")
+    secure: bool | None = Field(default=None, description="As in a queue table; default false.")
+    max_payload: int | None = Field(default=None, ge=1, description="As in a queue table.")
+
+
+class TransformationModel(Strict):
+    """A named change of messages on their way, written as expressions or as a Python function."""
+
+    from_type: PayloadType = Field(default="BASIC", description="Payload type it takes.")
+    to_type: PayloadType = Field(default="BASIC", description="Payload type it gives.")
+    comment: str | None = Field(default=None, description="Free text.")
+    definition: dict[str, Any] = Field(default_factory=dict, description="What it does.")
+
+
+class JobModel(Strict):
+    """Moves messages from one source to one destination."""
+
+    type: Annotated[Literal["INBOUND", "OUTBOUND"], BeforeValidator(_upper)] = Field(
+        description="INBOUND: from a messaging system into the hub. OUTBOUND: from the hub to a messaging system."
+    )
+    source: str = Field(description="Where it reads: `queue@link` inbound, a hub queue outbound.")
+    destination: str = Field(description="Where it writes: a hub queue inbound, `queue@link` outbound.")
+    rule: str | None = Field(
+        default=None, description="Only messages for which it is true, e.g. `tab.user_data.temp > 80`."
+    )
+    transformation: str | None = Field(default=None, description="Transformation applied to every message.")
+    exception_queue: str | None = Field(
+        default=None, description="Where messages go that can never be delivered; on the side of the source."
+    )
+    poll_interval: float | None = Field(
+        default=None, ge=0.1, le=60, description="Longest wait between two looks at the source, seconds; default 5."
+    )
+    batch_size: int | None = Field(default=None, ge=1, le=10_000, description="Messages per transaction; default 30.")
+    options: Options = Field(default_factory=dict, description="Job options.")
+    require_guarantee: (
+        Annotated[
+            Literal["exact", "exact-unless-broker-crash", "at-least-once", "at-most-once"], BeforeValidator(_lower)
+        ]
+        | None
+    ) = Field(default=None, description="Refuse the job if it cannot promise this much.")
+    enabled: bool = Field(default=True, description="False: the job keeps its subscription but moves nothing.")
+    comment: str | None = Field(default=None, description="Free text.")
+
+
+class Document(Strict):
+    """A whole configuration: every file of one call merged. Sections map names to objects; names ignore case."""
+
+    version: Literal[1] = Field(default=1, description="Version of this format.")
+    settings: SettingsModel = Field(default=SettingsModel(), description="The gateway as a whole.")
+    agents: dict[str, AgentModel] = Field(default_factory=dict, description="Agents.")
+    links: dict[str, LinkModel] = Field(default_factory=dict, description="Links.")
+    foreign_queues: dict[str, ForeignQueueModel] = Field(default_factory=dict, description="Foreign queues.")
+    queue_tables: dict[str, QueueTableModel] = Field(default_factory=dict, description="Queue tables of the hub.")
+    queues: dict[str, QueueModel] = Field(default_factory=dict, description="Queues of the hub.")
+    transformations: dict[str, TransformationModel] = Field(default_factory=dict, description="Transformations.")
+    jobs: dict[str, JobModel] = Field(default_factory=dict, description="Propagation jobs.")
+
+
+#: Section to the word for one of its objects.
+NOUNS = {
+    "agents": "agent",
+    "links": "link",
+    "foreign_queues": "foreign queue",
+    "queue_tables": "queue table",
+    "queues": "queue",
+    "transformations": "transformation",
+    "jobs": "job",
+}
+
+#: Section name to the model of its objects, in the order in which objects depend on each other.
+SECTIONS: dict[str, type[Strict]] = {
+    "agents": AgentModel,
+    "links": LinkModel,
+    "foreign_queues": ForeignQueueModel,
+    "queue_tables": QueueTableModel,
+    "queues": QueueModel,
+    "transformations": TransformationModel,
+    "jobs": JobModel,
+}

@@ -1,0 +1,155 @@
+"""What a hub holds, as a configuration document."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from gateway.admin import GatewayAdmin
+from gateway.aq.admin import QueueAdmin
+from gateway.aq.hub import Hub
+from gateway.aq.model import QueueInfo, QueueTableInfo, QueueType
+from gateway.config.checks import hub_name, queue_table_of
+from gateway.config.models import (
+    AgentModel,
+    Document,
+    ForeignQueueModel,
+    JobModel,
+    LinkModel,
+    QueueModel,
+    QueueTableModel,
+    TransformationModel,
+)
+from gateway.model import DEFAULT_AGENT, AgentDef, JobDef, LinkDef
+
+__all__ = ["read_running"]
+
+
+def read_running(hub: Hub) -> Document:
+    """Everything that is defined in the hub. Secrets are in clear text: the document is for comparing, not for showing.
+
+    Raises:
+        ConfigInvalid: a stored secret cannot be decrypted.
+        HubError: the database refused.
+    """
+    admin = GatewayAdmin(hub)
+    tables, queues = _queues(QueueAdmin(hub))
+    agents = {agent.name: _agent(admin, agent) for agent in admin.list_agents()}
+    return Document(
+        agents={name: agent for name, agent in agents.items() if name != DEFAULT_AGENT or agent != AgentModel()},
+        links={link.name: _link(link) for link in admin.list_links()},
+        foreign_queues={
+            f"{queue.name}@{queue.link}": ForeignQueueModel(
+                provider_queue=queue.provider_queue,
+                domain=queue.domain.value if queue.domain else None,
+                options=dict(queue.options),
+                comment=queue.comments,
+            )
+            for queue in admin.list_foreign_queues()
+        },
+        queue_tables=tables,
+        queues=queues,
+        transformations={
+            each.name: TransformationModel.model_validate(
+                {
+                    "from_type": each.from_type,
+                    "to_type": each.to_type,
+                    "comment": each.comments,
+                    "definition": dict(each.definition),
+                }
+            )
+            for each in admin.list_transformations()
+        },
+        jobs={job.name: _job(job) for job in admin.list_jobs()},
+    )
+
+
+def _agent(admin: GatewayAdmin, agent: AgentDef) -> AgentModel:
+    values: dict[str, Any] = {
+        name: getattr(agent, name)
+        for name in ("max_threads", "max_memory", "username", "database", "conntype", "service", "initfile")
+    }
+    options: dict[str, str | None] = {
+        option.name: option.value for option in admin.list_agent_options(agent.name) if not option.encrypted
+    }
+    return AgentModel(**values, comment=agent.comments, options=options)
+
+
+def _link(link: LinkDef) -> LinkModel:
+    return LinkModel(
+        type=link.type,
+        agent=link.agent,
+        username=link.username,
+        password=link.password,
+        max_connections=link.max_connections,
+        inbound_log_queue=link.inbound_log_queue,
+        outbound_log_queue=link.outbound_log_queue,
+        options=dict[str, str | None](link.options),
+        comment=link.comments,
+        attributes=dict(link.attributes),
+    )
+
+
+def _job(job: JobDef) -> JobModel:
+    return JobModel.model_validate(
+        {
+            "type": job.propagation_type.value,
+            "source": job.source,
+            "destination": job.destination,
+            "rule": job.rule,
+            "transformation": job.transformation,
+            "exception_queue": job.exception_queue,
+            "poll_interval": job.poll_interval,
+            "options": dict(job.options),
+            "require_guarantee": job.require_guarantee.value if job.require_guarantee else None,
+            "enabled": job.enabled,
+            "comment": job.comments,
+        }
+    )
+
+
+def _queues(admin: QueueAdmin) -> tuple[dict[str, QueueTableModel], dict[str, QueueModel]]:
+    """Queue tables that several queues share, and queues; those the hub made by itself are left out."""
+    tables = {hub_name(table.full_name): table for table in admin.queue_tables()}
+    queues = [queue for queue in admin.queues() if not queue.name.upper().startswith("AQ$_")]
+    users = Counter(hub_name(queue.queue_table) for queue in queues)
+    result: dict[str, QueueModel] = {}
+    inline: set[str] = set()
+    for queue in queues:
+        table = hub_name(queue.queue_table)
+        own = users[table] == 1 and table == hub_name(queue_table_of(queue.full_name, QueueModel()))
+        if own:
+            inline.add(table)
+        result[queue.full_name] = _queue(queue, tables[table], own=own)
+    shared = {
+        table.full_name: QueueTableModel.model_validate(_shape(table) | {"comment": table.comment})
+        for name, table in tables.items()
+        if name not in inline
+    }
+    return shared, result
+
+
+def _queue(queue: QueueInfo, table: QueueTableInfo, *, own: bool) -> QueueModel:
+    values: dict[str, Any] = {
+        "type": "NORMAL" if queue.queue_type is QueueType.NORMAL else "EXCEPTION",
+        "enqueue": queue.enqueue_enabled or queue.queue_type is not QueueType.NORMAL,
+        "dequeue": queue.dequeue_enabled,
+        "comment": queue.comment,
+    }
+    if queue.queue_type is QueueType.NORMAL:
+        retention: Any = "INFINITE" if queue.retention_time < 0 else queue.retention_time
+        values |= {"max_retries": queue.max_retries, "retry_delay": queue.retry_delay, "retention_time": retention}
+    values |= _shape(table) if own else {"queue_table": queue.queue_table}
+    return QueueModel.model_validate(values)
+
+
+def _shape(table: QueueTableInfo) -> dict[str, Any]:
+    return {
+        "payload_type": table.payload_type.value,
+        "multiple_consumers": table.multiple_consumers,
+        "sort_list": table.sort_list.value,
+        "message_grouping": table.message_grouping,
+        "compatible": table.compatible,
+        "secure": table.secure,
+        "max_payload": table.max_payload,
+    }
