@@ -1,0 +1,145 @@
+"""Questions to a Kafka cluster: ``mgw links test`` and the guarantee of a job."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient
+
+from links.contract import Check, Direction, Guarantee, GuaranteeReport
+from links.kafka_client import Settings, Topic, build, quietly, translate
+from transforms.errors import LinkError
+
+__all__ = ["report", "test_link"]
+
+_CONNECT = 5.0  # seconds for one TCP connection
+
+
+def test_link(settings: Settings) -> list[Check]:
+    """Name, port, TLS, login and reachability of all servers; the first failed check ends the list."""
+    checks: list[Check] = []
+    steps: tuple[Callable[[Settings], list[Check]], ...] = (_check_addresses, _check_tls, _check_cluster)
+    for step in steps:
+        checks += step(settings)
+        if not all(check.ok for check in checks):
+            break
+    return checks
+
+
+def _split(server: str) -> tuple[str, int]:
+    host, _, port = server.rpartition(":")
+    return (host.strip("[]"), int(port)) if host else (server, 9092)
+
+
+def _check_addresses(settings: Settings) -> list[Check]:
+    """At least one server must accept a connection."""
+    problems: list[str] = []
+    for server in settings.servers:
+        host, port = _split(server)
+        problem = _knock(host, port)
+        if problem is None:
+            return [Check("address", True, f"{server} accepts connections")]
+        problems.append(f"{server}: {problem}")
+    return [Check("address", False, "; ".join(problems), "check bootstrap_servers, and that the cluster runs")]
+
+
+def _knock(host: str, port: int) -> str | None:
+    try:
+        with socket.create_connection((host, port), timeout=_CONNECT):
+            return None
+    except socket.gaierror as error:
+        return f"the name {host} cannot be resolved ({error.strerror})"
+    except TimeoutError:
+        return f"no answer within {_CONNECT:g} s (a firewall?)"
+    except ConnectionRefusedError:
+        return f"nothing listens on port {port}"
+    except OSError as error:
+        return str(error)
+
+
+def _check_tls(settings: Settings) -> list[Check]:
+    context: ssl.SSLContext | None = settings.common.get("ssl_context")
+    if context is None:
+        return []
+    problem = "no server accepts connections"
+    for server in settings.servers:
+        host, port = _split(server)
+        try:
+            with (
+                socket.create_connection((host, port), timeout=_CONNECT) as plain,
+                context.wrap_socket(plain, server_hostname=host) as secure,
+            ):
+                return [Check("tls", True, f"{secure.version()}, the certificate is valid for {host}")]
+        except ssl.SSLCertVerificationError as error:
+            problem = f"{server}: the certificate is not accepted: {error.verify_message}"
+        except (ssl.SSLError, OSError) as error:
+            problem = f"{server}: the TLS handshake failed: {error}"
+    return [Check("tls", False, problem, "set tls_ca_file to the authority that signed the certificate")]
+
+
+def _check_cluster(settings: Settings) -> list[Check]:
+    try:
+        admin = build(KafkaAdminClient, settings, "test")
+    except LinkError as error:
+        return [Check("login", False, error.cause or error.what, error.cure)]
+    try:
+        cluster: Mapping[str, Any] = admin.describe_cluster()
+        version = ".".join(str(part) for part in admin.config["api_version"] or admin._manager.broker_version)
+    except Exception as error:
+        failed = translate(error, settings.link, "test", "the cluster")
+        return [Check("cluster", False, failed.cause or failed.what, failed.cure)]
+    finally:
+        quietly(admin.close)
+    user = settings.common.get("sasl_plain_username")
+    checks = [
+        Check("login", True, f"user {user} is accepted" if user else "the listener asks for no login"),
+        Check(
+            "cluster",
+            True,
+            f"cluster {cluster['cluster_id']}, {len(cluster['brokers'])} server(s), release {version} or later",
+        ),
+    ]
+    for broker in cluster["brokers"]:
+        problem = _knock(broker["host"], broker["port"])
+        if problem:
+            checks.append(
+                Check(
+                    "servers",
+                    False,
+                    f"server {broker['broker_id']} is announced as {broker['host']}:{broker['port']}, but {problem}",
+                    "correct advertised.listeners of that server, or the network between here and there",
+                )
+            )
+            return checks
+    checks.append(Check("servers", True, "every server can be reached under the address it announces"))
+    return checks
+
+
+def report(topic: Topic, direction: Direction) -> GuaranteeReport:
+    """What a job on this topic can promise."""
+    if direction is Direction.OUTBOUND:
+        return GuaranteeReport(
+            Guarantee.AT_LEAST_ONCE,
+            "the idempotent producer covers one session; a restart may repeat a batch "
+            "(header MGW_AQ_messageID is the same in the copies)",
+        )
+    if topic.config is None:
+        return GuaranteeReport(
+            Guarantee.EXACT_UNLESS_BROKER_CRASH,
+            f"the configuration of topic {topic.name} cannot be read (grant DescribeConfigs), so unclean leader "
+            "election may be on",
+        )
+    if topic.config.get("unclean.leader.election.enable") == "true":
+        return GuaranteeReport(
+            Guarantee.EXACT_UNLESS_BROKER_CRASH,
+            f"unclean.leader.election.enable is on for topic {topic.name}: after a crash the log may go back",
+        )
+    if not topic.topic_id:
+        return GuaranteeReport(
+            Guarantee.EXACT_UNLESS_BROKER_CRASH,
+            "the cluster has no topic ids, so a topic that is created again under its name cannot be noticed",
+        )
+    return GuaranteeReport(Guarantee.EXACT)

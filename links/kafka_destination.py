@@ -1,0 +1,289 @@
+"""Kafka topic as a destination: an idempotent producer, all replicas, every record's outcome looked at.
+
+Order: the client keeps one request per partition under way and repeats it until it succeeds, so within one producer
+records of a partition stay in order. A producer never gives up single records by time (that would let later ones
+overtake them); when nothing moves for KAFKA_Delivery_timeout_ms the whole destination gives up, and after any failure a
+new producer starts with what is not confirmed.
+
+The client buffers without limit, so the number of records and bytes under way is limited here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from kafka import errors
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from links.contract import Direction, Encoded, JobUse
+from links.kafka_client import Producer, Settings, Topic, build, close_producer, describe, translate
+from transforms.errors import ConversionFailure, DeliveryRejected, LinkError, LinkTimeout, LinkUnavailable
+from transforms.kafka import Record, Rules, to_record
+from transforms.message import Message
+
+__all__ = ["KafkaDestination"]
+
+MAX_RECORDS = 20_000  # under way at a time
+MAX_BYTES = 64 * 1024 * 1024
+_NEVER = 2**31 - 1  # milliseconds; the client's own time limit for a record, 24 days
+_DEFAULT_LIMIT = 1_048_588  # bytes, Kafka's own default of max.message.bytes
+_BATCH_OVERHEAD = 61  # bytes, header of a record batch
+
+
+class _Sendable(NamedTuple):
+    record: Record
+    size: int
+
+
+class _Flight:
+    """A batch under way."""
+
+    __slots__ = ("futures", "looked", "sequence", "size", "watched")
+
+    def __init__(self, sequence: int, futures: list[Any], size: int) -> None:
+        self.sequence = sequence
+        self.futures = futures
+        self.size = size
+        self.looked = 0  # futures before this one have succeeded
+        self.watched: Any = None  # future that signals its outcome
+
+
+class KafkaDestination:
+    """See :class:`links.contract.Destination`."""
+
+    def __init__(self, settings: Settings, use: JobUse, rules: Rules) -> None:
+        self._settings = settings
+        self._use = use
+        self._rules = rules
+        self._name = use.endpoint.provider_queue
+        self._progress = threading.Event()
+        self._producer: Producer | None = None
+        self._limit = settings.max_request_size or _DEFAULT_LIMIT
+        self._compacted = False
+        self._partitions: frozenset[int] = frozenset()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._flights: deque[_Flight] = deque()
+        self._records = 0
+        self._bytes = 0
+        self._confirmed: int | None = None
+        self._reported: int | None = None
+        self._moved_at = 0.0
+        self._interrupted = False
+
+    def connect(self) -> None:
+        """See :meth:`links.contract.Destination.connect`."""
+        self._reset()
+        topic = describe(self._settings, self._name, "connect", Direction.OUTBOUND)
+        self._learn(topic)
+        settings = self._settings
+        self._producer = build(
+            Producer,
+            settings,
+            "connect",
+            **{**settings.producer, "batch_size": min(settings.producer["batch_size"], self._limit)},
+            acks="all",
+            enable_idempotence=True,
+            max_request_size=self._limit + _BATCH_OVERHEAD,
+            max_block_ms=settings.common["request_timeout_ms"],
+            delivery_timeout_ms=_NEVER,
+            allow_auto_create_topics=False,
+        )
+        try:
+            self._producer.partitions_for(self._name)
+        except Exception as error:
+            raise translate(error, settings.link, "connect", f"topic {self._name}") from error
+
+    def _learn(self, topic: Topic) -> None:
+        config = topic.config or {}
+        limit = int(config.get("max.message.bytes", _DEFAULT_LIMIT))
+        if self._settings.max_request_size is not None:
+            limit = min(limit, self._settings.max_request_size) if topic.config else self._settings.max_request_size
+        self._limit = limit
+        self._compacted = "compact" in config.get("cleanup.policy", "")
+        self._partitions = frozenset(topic.partitions)
+
+    def encode(self, message: Message) -> Encoded:
+        """See :meth:`links.contract.Destination.encode`."""
+        record = to_record(message, self._rules, self._use.clock.now())
+        size = _size(record)
+        if size > self._limit:
+            raise ConversionFailure(
+                f"message of {size} bytes is too large for topic {self._name}",
+                cause=f"the limit is {self._limit} bytes (max.message.bytes of the topic, KAFKA_Max_request_size)",
+                cure="raise both limits, or send smaller messages",
+            )
+        if self._compacted and record.key is None:
+            raise ConversionFailure(
+                f"message without a key cannot be stored in topic {self._name}",
+                cause="the topic is compacted (cleanup.policy), it takes only records with a key",
+                cure="set the correlation, or header MGW_KAFKA_key",
+            )
+        if record.partition is not None and self._partitions and record.partition not in self._partitions:
+            self._check_partition(record.partition)
+        return _Sendable(record, size)
+
+    def _check_partition(self, partition: int) -> None:
+        """Look again at what the client knows by now (no request): partitions can be added."""
+        if self._producer is not None:
+            self._partitions |= self._producer._metadata.partitions_for_topic(self._name) or set()
+        if partition not in self._partitions:
+            raise ConversionFailure(
+                f"header MGW_KAFKA_partition cannot be {partition}",
+                cause=f"topic {self._name} has partitions 0 to {max(self._partitions)}",
+                cure="correct the header, or register the queue with KAFKA_Partition = KEY, which ignores it",
+            )
+
+    def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
+        """See :meth:`links.contract.Destination.publish`."""
+        producer = self._connected()
+        size = sum(message.size for message in messages)
+        self._make_room(len(messages), size)
+        if not self._flights:
+            self._moved_at = self._use.clock.monotonic()
+        futures: list[Any] = []
+        send, name, append = producer.send, self._name, futures.append
+        try:
+            for (value, key, headers, partition, timestamp), _ in messages:
+                append(send(name, value, key, headers, partition, timestamp))
+        except Exception as error:
+            raise self._error(error) from error
+        self._records += len(futures)
+        self._bytes += size
+        self._flights.append(_Flight(sequence, futures, size))
+
+    def _make_room(self, records: int, size: int) -> None:
+        """Wait until a batch fits under the limits, or nothing else is under way."""
+        while self._flights and (self._records + records > MAX_RECORDS or self._bytes + size > MAX_BYTES):
+            if not self._advance():
+                self._wait(self._settings.delivery_timeout)
+                self._check_stuck()
+
+    def confirmed(self, wait: float) -> int | None:
+        """See :meth:`links.contract.Destination.confirmed`."""
+        self._connected()
+        clock = self._use.clock
+        deadline = clock.monotonic() + wait
+        while True:
+            self._advance()
+            if self._confirmed != self._reported:
+                self._reported = self._confirmed
+                return self._confirmed
+            self._check_stuck()
+            left = deadline - clock.monotonic()
+            if left <= 0 or self._interrupted:
+                self._interrupted = False
+                return self._confirmed
+            self._wait(min(left, self._settings.delivery_timeout))
+
+    def _advance(self) -> bool:
+        """Look at the outcome of records in order; True if there was progress.
+
+        Raises:
+            LinkError: one failed.
+        """
+        moved = False
+        while self._flights:
+            flight = self._flights[0]
+            looked = flight.looked
+            for future in islice(flight.futures, looked, None):
+                if not future.is_done:
+                    break
+                if future.exception is not None:
+                    raise self._error(future.exception)
+                looked += 1
+            moved |= looked > flight.looked
+            flight.looked = looked
+            if looked < len(flight.futures):
+                break
+            self._confirmed = flight.sequence
+            self._records -= looked
+            self._bytes -= flight.size
+            self._flights.popleft()
+            moved = True
+        if moved:
+            self._moved_at = self._use.clock.monotonic()
+        return moved
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for the outcome of the first open record, or an interruption."""
+        progress = self._progress
+        progress.clear()
+        if self._interrupted:
+            return
+        if self._flights:
+            flight = self._flights[0]
+            future = flight.futures[flight.looked]
+            if flight.watched is not future:
+                flight.watched = future
+                future.add_both(self._signal)
+            elif future.is_done:
+                return
+        progress.wait(seconds)
+
+    def _signal(self, _: object) -> None:
+        self._progress.set()
+
+    def _check_stuck(self) -> None:
+        limit = self._settings.delivery_timeout
+        if self._flights and self._use.clock.monotonic() - self._moved_at >= limit:
+            raise LinkTimeout(
+                f"link {self._settings.link}: topic {self._name} has confirmed nothing for {limit:g} s",
+                link=self._settings.link,
+                operation="publish",
+                cause=f"{self._records} records are under way; a server is down, or too few replicas are in sync",
+                cure="check that the cluster is up and that all its servers can be reached from here",
+            )
+
+    def _error(self, error: BaseException) -> LinkError:
+        translated = translate(error, self._settings.link, "publish", f"topic {self._name}")
+        if isinstance(error, errors.MessageSizeTooLargeError | errors.RecordListTooLargeError):
+            return DeliveryRejected(
+                f"link {self._settings.link}: topic {self._name} refused a message as too large",
+                link=self._settings.link,
+                operation="publish",
+                cause=f"the topic took at most {self._limit} bytes when the job connected; {translated.cause}",
+                cure=translated.cure,
+                number=805,
+            )
+        return translated
+
+    def interrupt(self) -> None:
+        """See :meth:`links.contract.Destination.interrupt`."""
+        self._interrupted = True
+        self._progress.set()
+
+    def close(self) -> None:
+        """See :meth:`links.contract.Destination.close`; what is not confirmed is given up."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            close_producer(producer)
+        self._reset()
+
+    def _connected(self) -> Producer:
+        if self._producer is None:
+            raise LinkUnavailable(
+                f"link {self._settings.link}: topic {self._name} is not connected",
+                link=self._settings.link,
+                operation="publish",
+                cause="connect was not called, or failed",
+                cure="connect first",
+            )
+        return self._producer
+
+
+def _size(record: Record) -> int:
+    """Bytes of a record in a batch of its own, at most; the limits of Kafka are for batches."""
+    size: int = _BATCH_OVERHEAD + DefaultRecordBatchBuilder.MAX_RECORD_OVERHEAD
+    if record.value is not None:
+        size += len(record.value)
+    if record.key is not None:
+        size += len(record.key)
+    for name, value in record.headers:
+        size += 4 * len(name) + len(value) + 10  # UTF-8 takes at most four bytes a character; two lengths
+    return size

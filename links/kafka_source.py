@@ -1,0 +1,310 @@
+"""Kafka topic as a source: partitions assigned by hand, positions kept by the hub.
+
+No consumer group: the hub stores the next offset of every partition in the transaction that stores the messages, and
+the source starts there. The position names cluster and topic by their ids, so that a topic that was deleted and created
+again under its name is noticed: its offsets mean other messages. Offsets have gaps (aborted transactions, control
+records, compaction), which is normal. A job that has no positions yet begins at the end of the log (queue option
+KAFKA_StartAt: latest) or at its beginning (earliest); the first batch is empty and fixes that. Partitions added later
+are read from 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition, errors
+
+from links import kafka_records
+from links.contract import EMPTY_BATCH, Backlog, Batch, Delivery, Direction, JobUse, Position
+from links.kafka_client import Settings, Topic, build, describe, quietly, translate
+from transforms.errors import LinkError, LinkUnavailable, PositionLost, QueueMissing
+from transforms.kafka import Rules, from_record, origin_headers
+from transforms.message import Header
+
+__all__ = ["KafkaSource"]
+
+_SLICE = 0.1  # seconds; the client's poll cannot be interrupted, so it waits in slices
+_FIRST_WAIT = 1.0  # seconds; the start of a new job must not stay unstored for long
+_PROBE = 5.0  # seconds without a record after which the cluster is asked whether it is still there
+
+
+class KafkaSource:
+    """See :class:`links.contract.Source`."""
+
+    def __init__(self, settings: Settings, use: JobUse, rules: Rules, *, from_start: bool) -> None:
+        self._settings = settings
+        self._use = use
+        self._rules = rules
+        self._from_start = from_start
+        self._name = use.endpoint.provider_queue
+        self._wake = threading.Event()
+        self._consumer: KafkaConsumer | None = None
+        self._topic: Topic | None = None
+        self._begun_in = ""  # topic id
+        self._begun: dict[int, int] = {}  # partition -> offset where this source began, if it was new
+        self._forget_progress()
+
+    def _forget_progress(self) -> None:
+        self._next: dict[int, int] = {}  # partition -> offset to be read next
+        self._stored: dict[int, str | None] = {}  # partition -> position as last handed out
+        self._origins: dict[int, tuple[Header, Header]] = {}
+        self._initial: tuple[Position, ...] = ()
+        self._probe_at = 0.0
+
+    def connect(self, positions: Mapping[str, str]) -> None:
+        """See :meth:`links.contract.Source.connect`.
+
+        Raises:
+            PositionLost: a stored offset is not in the log any more, or the topic was created again.
+            QueueMissing, LinkRefused, LinkUnavailable, LinkTimeout.
+        """
+        self._forget_progress()
+        topic = describe(self._settings, self._name, "connect", Direction.INBOUND)
+        stored = {int(name): self._offset_of(name, text, topic) for name, text in positions.items()}
+        consumer = build(
+            KafkaConsumer,
+            self._settings,
+            "connect",
+            **self._settings.consumer,
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level="read_committed",
+            allow_auto_create_topics=False,
+            max_poll_interval_ms=2**31 - 1,
+        )
+        self._consumer, self._topic = consumer, topic
+        kafka_records.install(consumer)
+        try:
+            self._start(consumer, topic, stored, positions)
+        except LinkError:
+            raise
+        except Exception as error:
+            raise self._error(error, "connect") from error
+
+    def _start(
+        self, consumer: KafkaConsumer, topic: Topic, stored: Mapping[int, int], positions: Mapping[str, str]
+    ) -> None:
+        parts = [TopicPartition(topic.name, number) for number in topic.partitions]
+        gone = sorted(set(stored) - set(topic.partitions))
+        if gone:
+            raise self._lost(gone[0], stored[gone[0]], "the topic has no such partition any more")
+        consumer.assign(parts)
+        timeout = self._settings.timeout * 1000
+        first = consumer.beginning_offsets(parts, timeout_ms=timeout)
+        last = consumer.end_offsets(parts, timeout_ms=timeout)
+        for part in parts:
+            number = part.partition
+            if stored:
+                offset = stored.get(number, 0)
+                if not first[part] <= offset <= last[part]:
+                    raise self._lost(number, offset, f"the log holds offsets {first[part]} to {last[part]}")
+            else:
+                offset = self._begin(topic, number, first[part] if self._from_start else last[part])
+            consumer.seek(part, offset)
+            self._next[number] = offset
+            self._stored[number] = positions.get(str(number))
+        if not stored:
+            self._initial = tuple(
+                Position(str(number), None, self._text(offset)) for number, offset in self._next.items()
+            )
+        self._probe_at = self._use.clock.monotonic() + _PROBE
+
+    def read(self, max_messages: int, wait: float) -> Batch:
+        """See :meth:`links.contract.Source.read`."""
+        consumer = self._connected("read")
+        monotonic = self._use.clock.monotonic
+        deadline = monotonic() + (min(wait, _FIRST_WAIT) if self._initial else wait)
+        try:
+            while True:
+                left = deadline - monotonic()
+                polled = consumer.poll(timeout_ms=max(0.0, min(left, _SLICE)) * 1000, max_records=max_messages)
+                self._check_topic(consumer)
+                if polled:
+                    return self._batch(polled)
+                self._probe(consumer)
+                if left <= 0 or self._wake.is_set():
+                    return self._skipped(consumer)
+        except LinkError:
+            raise
+        except Exception as error:
+            raise self._error(error, "read") from error
+        finally:
+            self._wake.clear()
+
+    def _batch(self, polled: Mapping[TopicPartition, list[Any]]) -> Batch:
+        now = self._use.clock.now()
+        self._probe_at = self._use.clock.monotonic() + _PROBE
+        deliveries: list[Delivery] = []
+        positions: list[Position] = []
+        rules = self._rules
+        for part, records in polled.items():
+            number = part.partition
+            origin = self._origins.get(number)
+            if origin is None:
+                origin = self._origins[number] = origin_headers(self._name, number)
+            where = f"{self._name}/{number}@"
+            for record in records:
+                message, failure = from_record(record, origin, rules, now)
+                deliveries.append(Delivery(message, failure, False, where + str(record.offset)))
+            positions.append(self._advance(number, records[-1].offset + 1))
+        return Batch(deliveries, self._with_start(positions))
+
+    def _with_start(self, positions: list[Position]) -> tuple[Position, ...]:
+        """Add where a new job starts in the partitions that gave nothing yet."""
+        if self._initial:
+            moved = {position.partition for position in positions}
+            for position in self._initial:
+                if position.partition not in moved:
+                    positions.append(position)
+                    self._stored[int(position.partition)] = position.after
+            self._initial = ()
+        return tuple(positions)
+
+    def _skipped(self, consumer: KafkaConsumer) -> Batch:
+        """Positions of partitions where only records were passed that nobody gets (aborted, control)."""
+        moved: list[tuple[int, int]] = []
+        for number, offset in self._next.items():
+            position = consumer.position(TopicPartition(self._name, number), timeout_ms=0)
+            if position is not None and position > offset:
+                moved.append((number, position))
+        if not moved and not self._initial:
+            return EMPTY_BATCH
+        return Batch((), self._with_start([self._advance(*step) for step in moved]))
+
+    def _begin(self, topic: Topic, number: int, offset: int) -> int:
+        """Where a new job begins: the same place as before the first reconnect, if the hub did not store it yet."""
+        if self._begun_in != topic.topic_id:
+            self._begun_in, self._begun = topic.topic_id, {}
+        return self._begun.setdefault(number, offset)
+
+    def _advance(self, number: int, offset: int) -> Position:
+        after = self._text(offset)
+        before = self._stored.get(number)
+        self._next[number] = offset
+        self._stored[number] = after
+        return Position(str(number), before, after)
+
+    def _text(self, offset: int) -> str:
+        topic = self._topic
+        assert topic is not None  # noqa: S101 - set by connect, before anything is read
+        return json.dumps({"cluster": topic.cluster_id, "topic": topic.topic_id, "offset": offset})
+
+    def settle(self, batch: Batch) -> None:
+        """Nothing to do: the position that the hub stored is the acknowledgement."""
+
+    def backlog(self) -> Backlog | None:
+        """Records between our position and the end of the committed log; an upper bound, as offsets have gaps."""
+        consumer = self._connected("read")
+        ends = self._ends(consumer)
+        waiting = sum(max(0, end - self._next.get(part.partition, 0)) for part, end in ends.items())
+        return Backlog(waiting)
+
+    def interrupt(self) -> None:
+        """See :meth:`links.contract.Source.interrupt`; works within a tenth of a second."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """See :meth:`links.contract.Source.close`."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            quietly(lambda: consumer.close(autocommit=False, timeout_ms=1000))
+        self._forget_progress()
+
+    def _connected(self, operation: str) -> KafkaConsumer:
+        if self._consumer is None:
+            raise LinkUnavailable(
+                f"link {self._settings.link}: topic {self._name} is not connected",
+                link=self._settings.link,
+                operation=operation,
+                cause="connect was not called, or failed",
+                cure="connect first",
+            )
+        return self._consumer
+
+    def _probe(self, consumer: KafkaConsumer) -> None:
+        """The client retries for ever without a word, so a silent cluster is asked for a sign of life."""
+        if self._use.clock.monotonic() >= self._probe_at:
+            self._ends(consumer)
+
+    def _ends(self, consumer: KafkaConsumer) -> Mapping[TopicPartition, int]:
+        try:
+            ends: Mapping[TopicPartition, int] = consumer.end_offsets(
+                [TopicPartition(self._name, number) for number in self._next], timeout_ms=self._settings.timeout * 1000
+            )
+        except errors.KafkaTimeoutError as error:
+            self._check_topic(consumer)
+            raise LinkUnavailable(
+                f"link {self._settings.link}: the servers of topic {self._name} do not answer",
+                link=self._settings.link,
+                operation="read",
+                cause=str(error),
+                cure="check that the cluster is up and that all its servers can be reached from here",
+            ) from error
+        except Exception as error:
+            raise self._error(error, "read") from error
+        self._probe_at = self._use.clock.monotonic() + _PROBE
+        return ends
+
+    def _check_topic(self, consumer: KafkaConsumer) -> None:
+        """Compare what the client knows of the topic by now with what we started from; costs no request."""
+        topic, cluster = self._topic, consumer._cluster
+        numbers = cluster.partitions_for_topic(self._name)
+        if topic is None or numbers is None:
+            raise QueueMissing(
+                f"link {self._settings.link}: topic {self._name} does not exist any more",
+                link=self._settings.link,
+                operation="read",
+                cause="it was deleted while the job was reading it",
+                cure="create it again, or remove the job",
+                number=434,
+            )
+        known = str(cluster.topic_id(self._name) or "")
+        if topic.topic_id and known and known != topic.topic_id:
+            number, offset = next(iter(self._next.items()))
+            raise self._lost(number, offset, f"the topic was deleted and created again (id {known})")
+        if len(numbers) > len(self._next):
+            self._add_partitions(consumer, sorted(set(numbers) - set(self._next)))
+
+    def _add_partitions(self, consumer: KafkaConsumer, numbers: list[int]) -> None:
+        for number in numbers:
+            self._next[number] = 0
+            self._stored.setdefault(number, None)
+        consumer.assign([TopicPartition(self._name, number) for number in self._next])
+        for number, offset in self._next.items():
+            consumer.seek(TopicPartition(self._name, number), offset)
+
+    def _offset_of(self, name: str, text: str, topic: Topic) -> int:
+        try:
+            table = json.loads(text)
+            cluster, topic_id, offset = table["cluster"], table["topic"], int(table["offset"])
+        except (ValueError, KeyError, TypeError):
+            raise self._lost(name, text, "the stored position cannot be read") from None
+        if cluster and topic.cluster_id and cluster != topic.cluster_id:
+            raise self._lost(name, offset, f"it belongs to cluster {cluster}, this is cluster {topic.cluster_id}")
+        if topic_id and topic.topic_id and topic_id != topic.topic_id:
+            raise self._lost(name, offset, f"the topic was deleted and created again (id {topic.topic_id})")
+        return offset
+
+    def _lost(self, partition: object, offset: object, cause: str) -> PositionLost:
+        return PositionLost(
+            f"link {self._settings.link}: the stored position of topic {self._name}, partition {partition}, "
+            f"offset {offset} is lost, messages may be missing",
+            link=self._settings.link,
+            operation="connect",
+            cause=cause,
+            cure="find out which messages are missing, then drop the stored positions of the job to start anew "
+            "(at the place KAFKA_StartAt names)",
+            number=415,
+        )
+
+    def _error(self, error: BaseException, operation: str) -> LinkError:
+        if isinstance(error, errors.OffsetOutOfRangeError):
+            with contextlib.suppress(Exception):
+                part, offset = next(iter(error.args[0].items()))
+                return self._lost(part.partition, offset, "the log does not hold that offset any more")
+        return translate(error, self._settings.link, operation, f"topic {self._name}")

@@ -1,0 +1,497 @@
+"""Canonical message <-> Kafka record, as pure functions (no client, no I/O).
+
+===============================  =====================================================================================
+canonical                        record
+===============================  =====================================================================================
+correlation                      key in UTF-8 (:attr:`KeyFrom.CORRELATION`, the default); inbound if UTF-8 and at most
+                                 128 characters. Where the key is something else: header ``MGW_AQ_correlation``
+``MGW_KAFKA_key``                key; wins over everything else
+``MGW_KAFKA_topic``              inbound only
+``MGW_KAFKA_partition``          partition; without it the key decides
+``MGW_KAFKA_offset``             inbound only
+enqueue time                     timestamp, outbound; header ``MGW_KAFKA_timestamp`` (milliseconds) wins
+``MGW_KAFKA_timestampType``      inbound only: CreateTime or LogAppendTime
+message id                       header ``MGW_AQ_messageID`` (16 bytes), always and first: a stable key for receivers
+                                 that drop repeats. Inbound it is a header like any other
+priority, delay, expiration,     headers ``MGW_AQ_*`` with the job option AQ_MsgProperties, both directions. Inbound
+exception queue, original id,    they become properties and leave the header array, because a header would win over
+sender                           the property when the message travels on
+``MGW_KAFKA_H_x``                header ``x`` of a foreign system
+``MGW_KAFKA_N_x``                header ``x`` with a null value
+any other header                 header of the same name
+body                             value: text as UTF-8, fields as JSON; none is a null value (tombstone)
+===============================  =====================================================================================
+
+Nothing is lost and nothing loses its type. Kafka header values are bytes, so numbers and booleans travel as decimal
+text, which other programs can read, and one more header, ``MGW_types``, tells the next gateway what they were: JSON,
+header name -> one letter for each occurrence of the name (``transforms.kafka_types.LETTERS``; small letters for headers
+that a foreign system named; one letter stands for all if they are the same). Headers that come in as they would without
+it (raw headers of foreign systems, the reserved ``MGW_AQ_*`` names) are left out, so a message without typed headers
+does not have it. Two things the client library cannot send are marked in it too: null header values (sent empty, letter
+``n``) and a null value without a key (sent empty, letter ``n`` under the name ``MGW_types``).
+
+Sources: AQ guide 12.2 §20.1 (canonical types), §20.3 (reserved names); Kafka protocol, record format v2.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, Protocol
+
+from transforms.errors import ConversionFailure
+from transforms.kafka_types import (
+    LETTERS,
+    MESSAGE_ID,
+    PROPERTIES,
+    RESERVED,
+    TYPES,
+    from_bytes,
+    kind_of,
+    number,
+    read_types,
+    to_bytes,
+    types,
+)
+from transforms.message import (
+    MAX_CORRELATION,
+    MAX_HEADER_RAW,
+    Header,
+    HeaderValue,
+    Message,
+    PayloadKind,
+    ValueType,
+    check_headers,
+)
+
+__all__ = [
+    "MESSAGE_ID",
+    "TYPES",
+    "KeyFrom",
+    "Received",
+    "Record",
+    "Rules",
+    "from_record",
+    "origin_headers",
+    "to_record",
+]
+
+_KEY: Final = "MGW_KAFKA_key"
+_TOPIC: Final = "MGW_KAFKA_topic"
+_PARTITION: Final = "MGW_KAFKA_partition"
+_OFFSET: Final = "MGW_KAFKA_offset"
+_TIMESTAMP: Final = "MGW_KAFKA_timestamp"
+_TIMESTAMP_TYPE: Final = "MGW_KAFKA_timestampType"
+_OWN: Final = "MGW_KAFKA_"
+_FOREIGN: Final = "MGW_KAFKA_H_"
+_NULL: Final = "MGW_KAFKA_N_"
+_PREFIX_LENGTH: Final = len(_FOREIGN)
+_ORIGIN: Final = frozenset((_TOPIC, _OFFSET, _TIMESTAMP_TYPE))  # where a record came from; nothing to send
+_TEXT, _RAW, _LONG = ValueType.TEXT, ValueType.RAW, ValueType.LONG
+_TIMESTAMP_TYPES: Final = {
+    0: Header(_TIMESTAMP_TYPE, _TEXT, "CreateTime"),
+    1: Header(_TIMESTAMP_TYPE, _TEXT, "LogAppendTime"),
+}
+
+
+class KeyFrom(StrEnum):
+    """What becomes the record's key when no ``MGW_KAFKA_key`` header says it (queue option KAFKA_Key)."""
+
+    CORRELATION = "CORRELATION"
+    MSGID = "MSGID"
+    NONE = "NONE"
+    HEADER = "HEADER"  # only the header
+
+
+class Record(NamedTuple):
+    """A record ready to send: what the client's ``send`` takes."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: list[tuple[str, bytes]]
+    partition: int | None  # None: the key decides, without a key the client
+    timestamp: int | None  # milliseconds; None: now
+
+
+class Received(Protocol):
+    """A record as the client hands it out."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds; negative where the record has none."""
+        ...
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 CreateTime, 1 LogAppendTime."""
+        ...
+
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        """In order. A name that was not UTF-8 is not a plain ``str`` but a subclass with the attribute ``raw``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Options of the foreign queue and the job that change the map."""
+
+    key: KeyFrom = KeyFrom.CORRELATION
+    text_value: bool = False  # KAFKA_ValueType = TEXT
+    text_headers: bool = False  # KAFKA_HeaderType = TEXT
+    take_partition: bool = True  # KAFKA_Partition = HEADER
+    properties: bool = False  # AQ_MsgProperties
+
+
+class _Draft:
+    """A record in the making."""
+
+    __slots__ = ("explicit", "headers", "key", "marks", "partition", "timestamp")
+
+    def __init__(self) -> None:
+        self.headers: list[tuple[str, bytes]] = []
+        self.marks: list[tuple[str, str]] = []  # (name, letter) of each header; no letter = as its reserved name says
+        self.explicit: list[str] = []
+        self.key: bytes | None = None
+        self.partition: int | None = None
+        self.timestamp: int | None = None
+
+    def add(self, name: str, kind: ValueType, value: HeaderValue) -> None:
+        """One header of the header array that is not of the ``MGW_KAFKA_`` family."""
+        if name == TYPES:
+            raise ConversionFailure(
+                f"header {TYPES} cannot be sent",
+                cause="the gateway itself writes the types of the other headers there",
+                cure="let a transformation rename it",
+            )
+        self.explicit.append(name)
+        self.headers.append((name, to_bytes(value)))
+        self.marks.append((name, "" if RESERVED.get(name) is kind else LETTERS[kind]))
+
+    def add_own(self, name: str, kind: ValueType, value: HeaderValue, rules: Rules) -> None:
+        """One header of the ``MGW_KAFKA_`` family."""
+        if name.startswith(_FOREIGN):
+            wire = name[_PREFIX_LENGTH:]
+            self.headers.append((wire, to_bytes(value)))
+            self.marks.append((wire, "r" if kind is _RAW else LETTERS[kind].lower()))
+        elif name.startswith(_NULL):
+            self.headers.append((name[_PREFIX_LENGTH:], b""))
+            self.marks.append((name[_PREFIX_LENGTH:], "n"))
+        elif name == _KEY:
+            self.key = _key(value)
+        elif name == _PARTITION:
+            self.partition = _whole(name, value) if rules.take_partition else None
+        elif name == _TIMESTAMP:
+            self.timestamp = _whole(name, value)
+        elif name not in _ORIGIN:
+            self.add(name, kind, value)
+
+
+def to_record(message: Message, rules: Rules, now: float) -> Record:
+    """The record of a message; ``now`` (epoch seconds) is needed only for the time left until it expires.
+
+    Raises:
+        ConversionFailure: a header too large or a reserved one of the wrong type, text that UTF-8 cannot hold.
+    """
+    try:
+        return _to_record(message, rules, now)
+    except UnicodeEncodeError as error:
+        raise ConversionFailure(
+            "text of the message cannot be written as UTF-8",
+            cause=f"{error.object[error.start : error.end]!r} is half a character",
+            cure="send it as raw",
+        ) from error
+
+
+def _to_record(message: Message, rules: Rules, now: float) -> Record:
+    draft = _Draft()
+    headers, marks = draft.headers, draft.marks
+    if message.msgid is not None:
+        headers.append((MESSAGE_ID, message.msgid))
+        marks.append((MESSAGE_ID, ""))
+    if message.headers:
+        check_headers(message.headers)
+    for name, kind, content in message.headers:
+        if name.startswith(_OWN):
+            draft.add_own(name, kind, content, rules)
+        else:
+            draft.add(name, kind, content)
+    key, correlation = draft.key, message.correlation
+    if key is None:
+        if rules.key is KeyFrom.CORRELATION:
+            if correlation is not None:
+                key, correlation = correlation.encode(), None
+        elif rules.key is KeyFrom.MSGID:
+            key = message.msgid
+    if rules.properties or correlation is not None:
+        for name, text in _properties(message, correlation, rules, now):
+            if name not in draft.explicit:
+                headers.append((name, text))
+                marks.append((name, ""))
+    timestamp = draft.timestamp
+    if timestamp is None and message.enqueue_time is not None:
+        timestamp = int(message.enqueue_time * 1000)
+    value = _value(message)
+    if value is None and key is None:
+        value = b""
+        marks.append((TYPES, "n"))
+    table = types(tuple(marks)) if marks else b""
+    if table:
+        headers.append((TYPES, table))
+    return Record(value, key, headers, draft.partition, timestamp)
+
+
+def _value(message: Message) -> bytes | None:
+    body = message.body
+    if isinstance(body, str):
+        return body.encode()
+    return _fields(body) if isinstance(body, tuple) else body
+
+
+def _fields(fields: tuple[Header, ...]) -> bytes:
+    """Named fields as a JSON object; raw values in base64."""
+    table = {name: base64.b64encode(v).decode("ascii") if isinstance(v, bytes) else v for name, _, v in fields}
+    try:
+        return json.dumps(table, allow_nan=False).encode()
+    except ValueError as error:
+        raise ConversionFailure(
+            "a message of named fields cannot be written as JSON",
+            cause="one of its numbers is not finite",
+            cure="let a transformation replace it",
+        ) from error
+
+
+def _properties(message: Message, correlation: str | None, rules: Rules, now: float) -> list[tuple[str, bytes]]:
+    """The ``MGW_AQ_*`` headers of a message; ``correlation`` is None where the key carries it."""
+    found: list[tuple[str, bytes]] = []
+    if correlation is not None:
+        found.append(("MGW_AQ_correlation", correlation.encode()))
+    if not rules.properties:
+        return found
+    found.append(("MGW_AQ_priority", b"%d" % message.priority))
+    if message.delay:
+        found.append(("MGW_AQ_delay", number(message.delay)))
+    remaining = message.remaining(now)
+    if remaining is not None:
+        found.append(("MGW_AQ_expiration", b"%d" % max(0, math.ceil(remaining))))
+        found.append(("MGW_AQ_expires_at", b"%d" % int((now + remaining) * 1000)))
+    if message.exception_queue is not None:
+        found.append(("MGW_AQ_exception_queue", message.exception_queue.encode()))
+    if message.original_msgid is not None:
+        found.append(("MGW_AQ_original_msgid", message.original_msgid))
+    sender = {"name": message.sender_name, "address": message.sender_address}
+    known = {part: text for part, text in sender.items() if text is not None}
+    if known:
+        found.append(("MGW_AQ_sender", json.dumps(known).encode()))
+    return found
+
+
+def _key(value: HeaderValue) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    raise _wrong_type(_KEY, value, "raw or text")
+
+
+def _whole(name: str, value: HeaderValue) -> int:
+    if type(value) is int and value >= 0:
+        return value
+    raise _wrong_type(name, value, "a whole number from 0")
+
+
+def _wrong_type(name: str, value: object, wanted: str) -> ConversionFailure:
+    return ConversionFailure(
+        f"header {name} cannot be {str(value)[:60]!r}",
+        cause=f"it is reserved and holds {wanted}",
+        cure="correct it at the sender or in the transformation",
+    )
+
+
+def origin_headers(topic: str, partition: int) -> tuple[Header, Header]:
+    """The headers that all records of a partition share; made once per partition."""
+    return Header(_TOPIC, _TEXT, topic), Header(_PARTITION, ValueType.INTEGER, partition)
+
+
+def from_record(
+    record: Received, origin: tuple[Header, Header], rules: Rules, now: float
+) -> tuple[Message, ConversionFailure | None]:
+    """The message of a record, and why it could not be converted (it then carries the untouched value).
+
+    A message that has expired already has an expiration of 0 or less.
+
+    Args:
+        origin: :func:`origin_headers` of topic and partition.
+        now: epoch seconds, for the time left until the message expires.
+    """
+    headers = [*origin, Header(_OFFSET, _LONG, record.offset)]
+    key, value, timestamp = record.key, record.value, record.timestamp
+    if timestamp >= 0:
+        headers.append(Header(_TIMESTAMP, _LONG, timestamp))
+        kind = _TIMESTAMP_TYPES.get(record.timestamp_type)
+        if kind is not None:
+            headers.append(kind)
+    correlation: str | None = None
+    fields: dict[str, Any] = {}
+    body: bytes | str | None = value
+    try:
+        if key is not None:
+            headers.append(_key_header(key))
+            if rules.key is KeyFrom.CORRELATION:
+                correlation = _correlation(key)
+        if record.headers:
+            null_body = _read_headers(record, headers, fields, rules, now)
+            check_headers(tuple(headers))
+            if null_body and not value:
+                body = None
+        if rules.text_value and isinstance(body, bytes):
+            body = _text(body)
+    except ConversionFailure as failure:
+        return Message(value, tuple(headers), PayloadKind.BASIC, correlation=correlation), failure
+    if fields:
+        fields.setdefault("correlation", correlation)
+        return Message(body, tuple(headers), PayloadKind.BASIC, **fields), None
+    return Message(body, tuple(headers), PayloadKind.BASIC, 1, correlation), None
+
+
+def _key_header(key: bytes) -> Header:
+    if len(key) > MAX_HEADER_RAW:
+        raise ConversionFailure(
+            f"key has {len(key)} bytes",
+            cause=f"a header value holds at most {MAX_HEADER_RAW} bytes",
+            cure="use shorter keys",
+        )
+    return Header(_KEY, _RAW, key)
+
+
+def _correlation(key: bytes) -> str | None:
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if len(text) <= MAX_CORRELATION else None
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise ConversionFailure(
+            "value is not text",
+            cause=f"byte {error.start} is not UTF-8, and the foreign queue says KAFKA_ValueType = TEXT",
+            cure="register the queue with KAFKA_ValueType = RAW",
+        ) from error
+
+
+def _read_headers(record: Received, headers: list[Header], fields: dict[str, Any], rules: Rules, now: float) -> bool:
+    """Append the record's headers to ``headers``, put properties into ``fields``; True for a marked null value."""
+    place, table = _find_types(record.headers)
+    counts: dict[str, int] = {}
+    properties: dict[str, HeaderValue] = {}
+    bad: str | None = None
+    for index, (name, value) in enumerate(record.headers):
+        if index == place:
+            continue
+        letter = ""
+        letters = table.get(name)
+        if letters:
+            seen = counts.get(name, 0)
+            counts[name] = seen + 1
+            letter = letters[min(seen, len(letters) - 1)]
+        if type(name) is not str:
+            bad = name
+            headers.append(Header(_FOREIGN + str(name), _RAW, value or b""))
+        elif value is None or letter == "n":
+            headers.append(Header(_NULL + name, _TEXT, ""))
+        else:
+            header = _read_header(name, value, letter, rules.text_headers)
+            if rules.properties and header.name in PROPERTIES:
+                properties.setdefault(header.name, _checked(header))
+            else:
+                headers.append(header)
+    if bad is not None:
+        raise ConversionFailure(
+            f"name of a header is not text: {getattr(bad, 'raw', b'')!r}",
+            cause="Kafka header names are UTF-8",
+            cure="correct the sender",
+        )
+    if properties:
+        _set_properties(properties, fields, record.timestamp, now)
+    return table.get(TYPES, "").endswith("n")
+
+
+def _find_types(headers: Sequence[tuple[str, bytes | None]]) -> tuple[int, dict[str, str]]:
+    """Place and content of the last ``MGW_types`` that a gateway wrote; (-1, {}) without one."""
+    for place in range(len(headers) - 1, -1, -1):
+        name, value = headers[place]
+        if name == TYPES and value is not None:
+            table = read_types(value)
+            if table is not None:
+                return place, table
+    return -1, {}
+
+
+def _read_header(name: str, value: bytes, letter: str, text_headers: bool) -> Header:
+    """One header; what cannot be what its letter says stays raw, so nothing is lost."""
+    if letter:
+        full = _FOREIGN + name if letter.islower() else name
+        kind = kind_of(letter)
+    elif name in RESERVED:
+        full, kind = name, RESERVED[name]
+    else:
+        full, kind = _FOREIGN + name, _TEXT if text_headers else _RAW
+    content = from_bytes(kind, value)
+    return Header(full, _RAW, value) if content is None else Header(full, kind, content)
+
+
+def _checked(header: Header) -> HeaderValue:
+    wanted = RESERVED[header.name]
+    value = header.value
+    if header.type is not wanted or (isinstance(value, float) and not math.isfinite(value)):
+        raise _wrong_type(header.name, value, "text" if wanted is _TEXT else "a number")
+    return value
+
+
+def _set_properties(properties: dict[str, HeaderValue], fields: dict[str, Any], timestamp: int, now: float) -> None:
+    for name, field in (
+        ("MGW_AQ_priority", "priority"),
+        ("MGW_AQ_delay", "delay"),
+        ("MGW_AQ_exception_queue", "exception_queue"),
+        ("MGW_AQ_original_msgid", "original_msgid"),
+    ):
+        if name in properties:
+            fields[field] = properties[name]
+    if "MGW_AQ_expires_at" in properties:
+        fields["expiration"] = float(properties["MGW_AQ_expires_at"]) / 1000 - now
+    elif "MGW_AQ_expiration" in properties:
+        passed = max(0.0, now - timestamp / 1000) if timestamp >= 0 else 0.0
+        fields["expiration"] = float(properties["MGW_AQ_expiration"]) - passed
+    correlation = properties.get("MGW_AQ_correlation")
+    if correlation is not None:
+        if len(str(correlation)) > MAX_CORRELATION:
+            raise _wrong_type("MGW_AQ_correlation", correlation, f"at most {MAX_CORRELATION} characters")
+        fields["correlation"] = correlation
+    if len(properties.get("MGW_AQ_original_msgid", b"0" * 16)) != 16:  # type: ignore[arg-type]
+        raise _wrong_type("MGW_AQ_original_msgid", properties["MGW_AQ_original_msgid"], "16 bytes")
+    if "MGW_AQ_sender" in properties:
+        _set_sender(str(properties["MGW_AQ_sender"]), fields)
+
+
+def _set_sender(text: str, fields: dict[str, Any]) -> None:
+    try:
+        sender = json.loads(text)
+        name, address = sender.get("name"), sender.get("address")
+    except (ValueError, AttributeError):
+        name, address = text, None  # a plain name, from a program that is not a gateway
+    fields["sender_name"] = None if name is None else str(name)
+    fields["sender_address"] = None if address is None else str(address)
