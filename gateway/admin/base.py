@@ -15,7 +15,7 @@ from gateway.aq.hub import Hub
 from gateway.model import AgentDef, ForeignQueueDef, JobDef, LinkDef, split_foreign
 from gateway.secrets import Secrets
 from transforms.clock import SYSTEM_CLOCK, Clock
-from transforms.errors import AdminError, ConfigInvalid
+from transforms.errors import AdminError, GatewayError
 
 __all__ = ["NO_CHANGE", "Administration", "NoChange", "Ora", "check_identifier", "check_text"]
 
@@ -132,7 +132,7 @@ def check_text(what: str, text: str | None, limit: int = 4000) -> str | None:
     return text
 
 
-def refused(error: ConfigInvalid, number: int = Ora.INVALID_VALUE) -> AdminError:
+def refused(error: GatewayError, number: int = Ora.INVALID_VALUE) -> AdminError:
     """A setting that cannot work, as the refusal of the call that brought it."""
     return AdminError(error.what, cause=error.cause, cure=error.cure, number=number)
 

@@ -405,10 +405,9 @@ def _is_topic(queue: ForeignQueueDef, spec: LinkSpec) -> bool:
 def _check_endpoint(job: JobDef, link: LinkDef, queue: ForeignQueueDef, direction: Direction) -> None:
     try:
         registry.open_link(link_config(link)).check_endpoint(queue.endpoint(), direction)
-    except ConfigInvalid as error:
-        raise AdminError(
-            f"job {job.name}: {error.what}", number=Ora.INVALID_VALUE, cause=error.cause, cure=error.cure
-        ) from error
+    except (AdminError, ConfigInvalid) as error:
+        number = error.number or Ora.INVALID_VALUE
+        raise AdminError(f"job {job.name}: {error.what}", number=number, cause=error.cause, cure=error.cure) from error
 
 
 def _bad_exception_queue(job: JobDef, number: int, cause: str, cure: str) -> AdminError:

@@ -69,8 +69,8 @@ class QueueProcedures(Administration):
                 )
             try:
                 registry.open_link(link_config(link)).check_endpoint(queue.endpoint(), None)
-            except ConfigInvalid as error:
-                raise refused(error) from error
+            except (AdminError, ConfigInvalid) as error:
+                raise refused(error, error.number or Ora.INVALID_VALUE) from error
             catalog.insert_foreign_queue(conn, queue)
 
     def unregister_foreign_queue(self, name: str, linkname: str) -> None:

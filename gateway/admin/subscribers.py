@@ -17,6 +17,7 @@ __all__ = ["MAX_JOB_NAME", "add", "alter", "exists", "remove", "source_queue"]
 
 MAX_JOB_NAME = 124  # bytes: with MGW_ before it, the name of a subscriber
 
+_SUBSCRIBER_EXISTS = 24034
 _NO_SUBSCRIBER = 24035
 
 
@@ -76,6 +77,9 @@ def _name(queue: QueueRef) -> str:
 
 
 def _refused(job: JobDef, error: AqError) -> AdminError:
-    return AdminError(
-        f"job {job.name}: {error.what}", number=error.number or Ora.INVALID_VALUE, cause=error.cause, cure=error.cure
-    )
+    cause, cure = error.cause, error.cure
+    if error.number == _SUBSCRIBER_EXISTS:
+        cause, cure = "somebody else made it", f"remove subscriber {job.subscriber}, or give the job another name"
+    elif error.number == _NO_SUBSCRIBER:
+        cause, cure = "somebody removed it", "remove the job and create it again"
+    return AdminError(f"job {job.name}: {error.what}", number=error.number or Ora.INVALID_VALUE, cause=cause, cure=cure)

@@ -1,0 +1,33 @@
+"""The administration on a PostgreSQL hub."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.admin_suite import *  # noqa: F403
+from tests.support.brokers import PostgreSQL
+
+pytestmark = pytest.mark.postgresql
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def hub_url(postgresql: PostgreSQL) -> Iterator[str]:
+    name = f"admin_{next(_numbers)}"
+    yield postgresql.create_database(name)
+    postgresql.drop_database(name)
+
+
+def test_agents_are_notified_of_changes(hub: Hub, hub_url: str) -> None:  # noqa: F405
+    import psycopg
+
+    with psycopg.connect(hub_url.replace("+psycopg", ""), autocommit=True) as listener:
+        listener.execute("LISTEN mgw_change")
+        admin = GatewayAdmin(hub, Secrets(environ={"MGW_SECRET_KEY": KEY}))  # noqa: F405
+        admin.create_msgsystem_link("plant", "MEMORY")
+        (notice,) = listener.notifies(timeout=10, stop_after=1)
+        assert notice.payload == str(admin.snapshot_version())
