@@ -775,10 +775,11 @@ class LinkSuite:
         if link is None:
             pytest.skip(f"{template.spec.title}: everybody is let in")
         pair = template.pair()
-        for action in (
+        actions: tuple[Callable[[], object], ...] = (
             lambda: link.source(use_of(pair.source)).connect({}),
             lambda: link.destination(use_of(pair.destination)).connect(),
-        ):
+        )
+        for action in actions:
             with pytest.raises(LinkRefused) as raised:
                 action()
             assert link.config.password

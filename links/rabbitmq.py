@@ -1,0 +1,286 @@
+"""RabbitMQ (AMQP 0-9-1).
+
+Streams cannot say how many messages wait. Queue names have no wildcards; the routing pattern of a topic job may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from links.contract import (
+    Capability,
+    Check,
+    Destination,
+    Direction,
+    Domain,
+    Endpoint,
+    Field,
+    Guarantee,
+    GuaranteeReport,
+    JobUse,
+    LinkConfig,
+    LinkSpec,
+    Source,
+)
+from links.options import parse
+from links.rabbitmq_checks import run_checks
+from links.rabbitmq_connection import Session, Settings
+from links.rabbitmq_destination import DestinationPlan, RabbitDestination
+from links.rabbitmq_source import RabbitSource, SourcePlan, declare_job_queue, is_stream, job_queue
+from transforms.amqp import Rules
+from transforms.errors import AdminError, ConfigInvalid, LinkError, QueueMissing
+
+__all__ = ["SPEC", "RabbitLink", "open_link"]
+
+SPEC = LinkSpec(
+    type="RABBITMQ",
+    title="RabbitMQ",
+    description="RabbitMQ 3.8 or later over AMQP 0-9-1: queues, exchanges and streams.",
+    attributes=(
+        Field("hostname", "Name or address of the broker.", required=True, default="localhost", alterable=False),
+        Field("port", "TCP port; default 5672, with TLS 5671.", int, None, alterable=False, minimum=1, maximum=65535),
+        Field("virtual_host", "Virtual host.", default="/", alterable=False),
+        Field("tls", "Encrypt the connection.", bool, False, alterable=False),
+        Field("tls_ca_file", "File with the certificates to trust (PEM); default: the system's."),
+        Field("tls_cert_file", "File with our own certificate (PEM)."),
+        Field("tls_key_file", "File with the key of our own certificate (PEM)."),
+        Field("tls_verify", "Verify the broker's certificate and name.", bool, True),
+        Field("tls_server_name", "Name the certificate must have; default: hostname."),
+    ),
+    options=(
+        Field("AMQP_Heartbeat", "Seconds between signs of life.", int, 30, minimum=2, maximum=3600),
+        Field("AMQP_ConnectTimeout", "Seconds to wait for a connection.", float, 10.0, minimum=0.1, maximum=600),
+        Field("AMQP_AnswerTimeout", "Seconds to wait for an answer.", float, 15.0, minimum=0.1, maximum=600),
+        Field(
+            "AMQP_BlockedTimeout",
+            "Seconds to stand an alarm of the broker, during which it accepts no messages.",
+            float,
+            60.0,
+            minimum=0.1,
+            maximum=3600,
+        ),
+        Field(
+            "AMQP_ConfirmTimeout",
+            "Seconds without any confirmation after which publishing is given up.",
+            float,
+            60.0,
+            minimum=0.1,
+            maximum=3600,
+        ),
+    ),
+    queue_options=(
+        Field(
+            "AMQP_QueueType",
+            "Type of the queue; auto finds streams out by itself. Also the type of a topic job's own queue.",
+            default="auto",
+            choices=("auto", "classic", "quorum", "stream"),
+        ),
+        Field(
+            "AMQP_MaxPriority",
+            "Highest priority of the queue (its argument x-max-priority).",
+            int,
+            9,
+            minimum=0,
+            maximum=255,
+        ),
+        Field("AMQP_Mandatory", "Refuse messages the exchange cannot route.", bool, True),
+        Field(
+            "AMQP_Prefetch",
+            "Messages the broker may send ahead; default the larger of 1000 and twice the batch size.",
+            int,
+            None,
+            minimum=1,
+            maximum=65535,
+        ),
+        Field("AMQP_Exclusive", "Read the queue alone.", bool, False),
+        Field(
+            "AMQP_StreamOffset",
+            "Where a job without stored position starts to read a stream.",
+            default="first",
+            choices=("first", "next", "last"),
+        ),
+        Field(
+            "AMQP_MaxMessageSize",
+            "Largest body in bytes; larger messages are conversion failures.",
+            int,
+            128 * 1024 * 1024,
+            minimum=1,
+        ),
+    ),
+    job_options=(
+        Field(
+            "PreserveMessageID", "Send the hub's message id as header MGW_AQ_messageID too.", bool, False, dynamic=True
+        ),
+        Field("AQ_MsgProperties", "AQ properties travel as MGW_AQ_* headers.", bool, False, dynamic=True),
+    ),
+    domains=(None, Domain.QUEUE, Domain.TOPIC),
+    capabilities=frozenset(Capability),
+    extra="rabbitmq",
+)
+
+
+def open_link(config: LinkConfig) -> RabbitLink:
+    """A RabbitMQ link; raises ConfigInvalid for a bad attribute or option."""
+    return RabbitLink(config)
+
+
+class RabbitLink:
+    """See :class:`links.contract.Link`."""
+
+    def __init__(self, config: LinkConfig) -> None:
+        self.config = config
+        owner = f"link {config.name}"
+        attributes = parse(SPEC.attributes, config.attributes, owner)
+        self._settings = Settings.of(config, attributes, parse(SPEC.options, config.options, owner))
+
+    def test(self) -> Sequence[Check]:
+        """See :meth:`links.contract.Link.test`."""
+        return run_checks(self._settings)
+
+    def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
+        """See :meth:`links.contract.Link.verify`."""
+        session = Session(self._settings, f"{use.agent} {use.job} verify")
+        try:
+            if direction is Direction.OUTBOUND:
+                return self._verify_destination(session, use)
+            return self._verify_source(session, use)
+        except QueueMissing as error:
+            endpoint = use.endpoint
+            raise QueueMissing(
+                f"foreign queue {endpoint.full_name}: {endpoint.provider_queue!r} does not exist",
+                link=self.config.name,
+                operation="verify",
+                cause=error.cause,
+                cure=error.cure,
+            ) from error
+        finally:
+            session.close()
+
+    def _verify_destination(self, session: Session, use: JobUse) -> GuaranteeReport:
+        plan = self._destination_plan(use)
+        with session.calling("verify"):
+            if plan.queue is not None:
+                session.channel.queue_declare(plan.queue, passive=True)
+            elif plan.exchange:
+                session.channel.exchange_declare(plan.exchange, passive=True)
+        if not plan.mandatory:
+            return GuaranteeReport(Guarantee.AT_MOST_ONCE, "AMQP_Mandatory is FALSE: unroutable messages are lost")
+        note = "a batch may be sent twice after a failure; receivers that drop a repeated message-id see it once"
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, note)
+
+    def _verify_source(self, session: Session, use: JobUse) -> GuaranteeReport:
+        plan = self._source_plan(use)
+        if plan.exchange is not None:
+            declare_job_queue(session, plan)
+        else:
+            with session.calling("verify"):
+                session.channel.queue_declare(plan.queue, passive=True)
+            if plan.queue_type == "stream" or (plan.queue_type == "auto" and is_stream(session, plan.queue)):
+                return GuaranteeReport(Guarantee.EXACT)
+        return GuaranteeReport(
+            Guarantee.AT_LEAST_ONCE, "exactly once needs a receiving log, which queues of this link do not have yet"
+        )
+
+    def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
+        """See :meth:`links.contract.Link.check_endpoint`."""
+        try:
+            options = parse(SPEC.queue_options, endpoint.options, f"foreign queue {endpoint.full_name}")
+        except ConfigInvalid as error:
+            raise AdminError(error.what, cause=error.cause, cure=error.cure) from error
+        exchange, key = _target(endpoint)
+        refusal = _refusal(endpoint, direction, exchange, key)
+        if options["amqp_queuetype"] == "stream" and exchange is not None:
+            refusal = ("AMQP_QueueType is stream", "the queue of a topic job is classic or quorum")
+        if refusal is not None:
+            raise AdminError(
+                f"foreign queue {endpoint.full_name} cannot be used: {endpoint.provider_queue!r}",
+                cause=refusal[0],
+                cure=refusal[1],
+            )
+
+    def source(self, use: JobUse) -> Source:
+        """See :meth:`links.contract.Link.source`."""
+        return RabbitSource(self._settings, use, self._source_plan(use))
+
+    def destination(self, use: JobUse) -> Destination:
+        """See :meth:`links.contract.Link.destination`."""
+        return RabbitDestination(self._settings, use, self._destination_plan(use))
+
+    def forget(self, use: JobUse, direction: Direction) -> None:
+        """See :meth:`links.contract.Link.forget`."""
+        if direction is Direction.INBOUND and use.endpoint.domain is Domain.TOPIC:
+            session = Session(self._settings, f"{use.agent} {use.job} forget")
+            try:
+                with session.calling("forget"):
+                    session.channel.queue_delete(job_queue(use))
+            finally:
+                session.close()
+
+    # -- plans --------------------------------------------------------------------------------------------------------
+
+    def _options(self, use: JobUse) -> tuple[dict[str, Any], Rules]:
+        owner = f"foreign queue {use.endpoint.full_name}"
+        try:
+            queue = parse(SPEC.queue_options, use.endpoint.options, owner)
+            job = parse(SPEC.job_options, use.options, f"job {use.job}", foreign=True)
+        except ConfigInvalid as error:
+            raise LinkError(error.what, link=self.config.name, cause=error.cause, cure=error.cure) from error
+        rules = Rules(
+            max_priority=queue["amqp_maxpriority"],
+            user=self._settings.username,
+            aq_properties=job["aq_msgproperties"],
+            preserve_id=job["preservemessageid"],
+        )
+        return queue, rules
+
+    def _source_plan(self, use: JobUse) -> SourcePlan:
+        options, rules = self._options(use)
+        exchange, key = _target(use.endpoint)
+        return SourcePlan(
+            queue=use.endpoint.provider_queue if exchange is None else job_queue(use),
+            exchange=exchange,
+            routing_key=key or "",
+            queue_type=options["amqp_queuetype"],
+            prefetch=min(65535, options["amqp_prefetch"] or max(1000, 2 * use.batch_size)),
+            exclusive=options["amqp_exclusive"],
+            stream_offset=options["amqp_streamoffset"],
+            rules=rules,
+        )
+
+    def _destination_plan(self, use: JobUse) -> DestinationPlan:
+        options, rules = self._options(use)
+        exchange, key = _target(use.endpoint)
+        queue = use.endpoint.provider_queue if exchange is None else (key if exchange == "" else None)
+        return DestinationPlan(
+            exchange=exchange or "",
+            routing_key=queue if exchange is None else key,
+            queue=queue,
+            mandatory=options["amqp_mandatory"],
+            max_message_size=options["amqp_maxmessagesize"],
+            rules=rules,
+        )
+
+
+def _target(endpoint: Endpoint) -> tuple[str | None, str | None]:
+    """Exchange and routing key of a TOPIC endpoint (key None: left open); exchange None for a queue."""
+    if endpoint.domain is not Domain.TOPIC:
+        return None, None
+    exchange, slash, key = endpoint.provider_queue.partition("/")
+    return exchange, key if slash else None
+
+
+def _refusal(
+    endpoint: Endpoint, direction: Direction | None, exchange: str | None, key: str | None
+) -> tuple[str, str] | None:
+    """Cause and cure when an endpoint can never be used that way."""
+    for name in (endpoint.provider_queue,) if exchange is None else (exchange, key or ""):
+        if len(name.encode(errors="replace")) > 255:
+            return "names of queues and exchanges and routing keys have at most 255 bytes", "shorten it"
+    if exchange is None:
+        return None if endpoint.provider_queue else ("the name is empty", "name the queue")
+    if direction is Direction.OUTBOUND and key and not {"*", "#"}.isdisjoint(key.split(".")):
+        return "a destination cannot have wildcards", "register the one routing key to send to"
+    if direction is Direction.INBOUND and not exchange:
+        return "nothing can be bound to the default exchange", "register the queue itself with domain QUEUE"
+    return None

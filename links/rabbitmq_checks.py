@@ -1,0 +1,70 @@
+"""``mgw links test`` for RabbitMQ: one thing after the other, in plain words."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+
+from links.contract import Check
+from links.rabbitmq_connection import Session, Settings
+from transforms.errors import LinkError, LinkRefused
+
+__all__ = ["run_checks"]
+
+
+def run_checks(settings: Settings) -> Sequence[Check]:
+    """Name resolution, port, TLS, credentials and virtual host, version, alarms. Never raises."""
+    checks: list[Check] = []
+    try:
+        addresses = socket.getaddrinfo(settings.hostname, settings.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        return [
+            Check("name", False, f"{settings.hostname!r} cannot be resolved ({error})", "correct hostname or the DNS")
+        ]
+    found = sorted({str(address[4][0]) for address in addresses})
+    checks.append(Check("name", True, f"{settings.hostname} is {', '.join(found)}"))
+    try:
+        with socket.create_connection((settings.hostname, settings.port), settings.connect_timeout):
+            checks.append(Check("port", True, f"{settings.place} accepts connections"))
+    except OSError as error:
+        cure = "check port, firewall and that RabbitMQ runs"
+        return [*checks, Check("port", False, f"{settings.place} cannot be reached ({error})", cure)]
+    if settings.tls:
+        checks.append(_tls(settings))
+        if not checks[-1].ok:
+            return checks
+    try:
+        session = Session(settings, "test")
+    except LinkError as error:
+        name = "credentials" if isinstance(error, LinkRefused) else "protocol"
+        return [*checks, Check(name, False, f"{error.what}: {error.cause}", error.cure)]
+    try:
+        host = settings.virtual_host
+        checks.append(Check("credentials", True, f"user {settings.username!r} may use virtual host {host!r}"))
+        checks.append(Check("broker", True, session.server))
+        session.pump(0.0, lambda: True, "test")
+        if session.blocked:
+            cure = "free memory or disk space at the broker"
+            checks.append(Check("alarms", False, f"the broker accepts no messages: {session.blocked}", cure))
+    except LinkError as error:
+        checks.append(Check("connection", False, f"{error.what}: {error.cause}", error.cure))
+    finally:
+        session.close()
+    return checks
+
+
+def _tls(settings: Settings) -> Check:
+    try:
+        context = settings.ssl_context()
+        with (
+            socket.create_connection((settings.hostname, settings.port), settings.connect_timeout) as plain,
+            context.wrap_socket(plain, server_hostname=settings.server_name) as wrapped,
+        ):
+            return Check(
+                "tls", True, f"{wrapped.version()}, certificate {'verified' if settings.verify else 'NOT verified'}"
+            )
+    except LinkError as error:
+        return Check("tls", False, error.cause, error.cure)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "verify_message", "") or str(error)
+        return Check("tls", False, reason, "check tls_ca_file, tls_server_name and the port (5671 for TLS)")

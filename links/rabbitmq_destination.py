@@ -1,0 +1,256 @@
+"""Writing to RabbitMQ: a queue, or an exchange with a routing key; confirmed by the broker, many batches in flight."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from links.amqp_frames import Returned, message_frames, publish_method
+from links.contract import Encoded, JobUse
+from links.rabbitmq_connection import Session, Settings
+from transforms.amqp import Rules, encode
+from transforms.errors import ConversionFailure, DeliveryRejected, LinkTimeout, LinkUnavailable
+from transforms.message import Message
+
+__all__ = ["Confirmations", "DestinationPlan", "RabbitDestination"]
+
+_CHANNEL = 1  # a connection of ours has one channel
+_UNSENT_LIMIT = 4 * 1024 * 1024  # bytes; above, publish waits for the socket
+_MAX_PROPERTIES = 128 * 1024 - 64  # a content header is one frame
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationPlan:
+    """Where to write. ``routing_key`` None: each message names its own (header MGW_AMQP_routingKey)."""
+
+    exchange: str
+    routing_key: str | None
+    queue: str | None  # to be checked; None for exchanges
+    mandatory: bool
+    max_message_size: int
+    rules: Rules
+
+
+class Confirmations:
+    """Which sequences are stored: turns the broker's confirmations, in any order, into an unbroken prefix.
+
+    After the first refusal nothing counts any more: what was confirmed before it stands, the rest is unknown.
+    """
+
+    def __init__(self) -> None:
+        self.published = 0  # delivery tag of the last message
+        self.done: int | None = None  # highest sequence of the unbroken prefix
+        self.refusal: str = ""
+        self._low = 0  # every tag up to here is confirmed
+        self._beyond: set[int] = set()  # confirmed tags above _low + 1
+        self._batches: deque[tuple[int, int]] = deque()  # last tag, sequence
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a sequence waits for its confirmation."""
+        return bool(self._batches)
+
+    def add(self, sequence: int, count: int) -> None:
+        """A batch of ``count`` messages is on its way."""
+        self.published += count
+        self._batches.append((self.published, sequence))
+        if self.published == self._low:
+            self._advance()
+
+    def confirmed(self, tag: int, multiple: bool, positive: bool) -> None:
+        """``basic.ack`` or ``basic.nack`` from the broker."""
+        if self.refusal:
+            return
+        if not positive:
+            self.refuse("it reported that it could not store the message (basic.nack; a full queue, for example)")
+            return
+        if multiple:
+            if tag > self._low:
+                self._low = tag
+                if self._beyond:
+                    self._beyond = {other for other in self._beyond if other > tag}
+        elif tag == self._low + 1:
+            self._low = tag
+        else:
+            self._beyond.add(tag)
+            return
+        beyond = self._beyond
+        while self._low + 1 in beyond:
+            self._low += 1
+            beyond.remove(self._low)
+        self._advance()
+
+    def refuse(self, why: str) -> None:
+        """The broker refused a message; what is not confirmed by now never will be."""
+        if not self.refusal:
+            self.refusal = why
+
+    def _advance(self) -> None:
+        batches = self._batches
+        while batches and batches[0][0] <= self._low:
+            self.done = batches.popleft()[1]
+
+
+class RabbitDestination:
+    """See :class:`links.contract.Destination`."""
+
+    def __init__(self, settings: Settings, use: JobUse, plan: DestinationPlan) -> None:
+        self._settings = settings
+        self._use = use
+        self._plan = plan
+        self._session: Session | None = None
+        self._state = Confirmations()
+        self._told: int | None = None
+        self._last_progress = 0.0
+        self._exchange = plan.exchange.encode()
+        self._method = self._method_for(plan.routing_key or "")
+
+    def _method_for(self, routing_key: str) -> bytes:
+        return publish_method(_CHANNEL, self._exchange, routing_key.encode(), mandatory=self._plan.mandatory)
+
+    def connect(self) -> None:
+        """See :meth:`links.contract.Destination.connect`."""
+        state = self._state = Confirmations()
+        self._told = None
+        session = Session(
+            self._settings,
+            f"{self._use.agent} {self._use.job} out",
+            confirmed=state.confirmed,
+            returned=self._returned,
+        )
+        try:
+            with session.calling("connect"):
+                if self._plan.queue is not None:
+                    session.channel.queue_declare(self._plan.queue, passive=True)
+                elif self._plan.exchange:
+                    session.channel.exchange_declare(self._plan.exchange, passive=True)
+                session.channel.confirm_delivery()
+            if session.number != _CHANNEL:
+                raise AssertionError("a new connection starts with channel 1")
+        except BaseException:
+            session.close()
+            raise
+        self._session = session
+        self._last_progress = self._use.clock.monotonic()
+
+    def _returned(self, message: Returned) -> None:
+        target = f"exchange {message.exchange!r}" if message.exchange else f"queue {message.routing_key!r}"
+        key = f" with routing key {message.routing_key!r}" if message.exchange else ""
+        self._state.refuse(f"it could not route a message for {target}{key} ({message.code} {message.text})")
+
+    def encode(self, message: Message) -> Encoded:
+        """See :meth:`links.contract.Destination.encode`."""
+        content = encode(message, self._use.clock.now(), self._plan.rules)
+        properties, body, key = content
+        if len(properties) > _MAX_PROPERTIES:
+            raise ConversionFailure(
+                f"the headers of the message take {len(properties)} bytes",
+                cause=f"AMQP carries at most {_MAX_PROPERTIES}",
+                cure="let the sender put fewer or smaller headers on the message",
+            )
+        if len(body) > self._plan.max_message_size:
+            raise ConversionFailure(
+                f"the message has {len(body)} bytes",
+                cause=f"foreign queue {self._use.endpoint.full_name} takes at most {self._plan.max_message_size}",
+                cure="raise AMQP_MaxMessageSize if the broker takes more",
+            )
+        if self._plan.routing_key is not None:
+            return self._method, properties, body
+        if not isinstance(key, str):
+            raise ConversionFailure(
+                "the message has no routing key",
+                cause=f"foreign queue {self._use.endpoint.full_name} names an exchange only",
+                cure="set the header MGW_AMQP_routingKey (TEXT) in a transformation, or register exchange/routing.key",
+            )
+        if len(key.encode(errors="replace")) > 255:
+            raise ConversionFailure(
+                f"routing key {key[:40]!r}... is too long", cause="AMQP routing keys have at most 255 bytes"
+            )
+        return self._method_for(key), properties, body
+
+    def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
+        """See :meth:`links.contract.Destination.publish`."""
+        session = self._connected("publish")
+        session.check("publish")
+        state = self._state
+        if not state.in_flight:
+            self._last_progress = self._use.clock.monotonic()
+        state.add(sequence, len(messages))
+        pieces: list[bytes] = []
+        message_frames(pieces, _CHANNEL, session.frame_max, messages)
+        if pieces:
+            session.write(b"".join(pieces))
+        session.pump(0.0, _at_once, "publish")
+        if session.unsent > _UNSENT_LIMIT:
+            self._wait_for_room(session)
+
+    def _wait_for_room(self, session: Session) -> None:
+        seconds = self._settings.confirm_timeout
+        deadline = self._use.clock.monotonic() + seconds
+        while session.unsent > _UNSENT_LIMIT:
+            left = deadline - self._use.clock.monotonic()
+            if left <= 0:
+                raise self._too_slow("publish", seconds, session)
+            session.pump(min(left, 1.0), lambda: session.unsent <= _UNSENT_LIMIT, "publish")
+
+    def confirmed(self, wait: float) -> int | None:
+        """See :meth:`links.contract.Destination.confirmed`."""
+        session = self._connected("publish")
+        state, told = self._state, self._told
+        if state.done != told or state.refusal:
+            wait = 0.0
+        session.pump(wait, lambda: state.done != told or state.refusal, "publish")
+        if state.done != told:
+            self._told = state.done
+            self._last_progress = self._use.clock.monotonic()
+        elif state.refusal:
+            raise DeliveryRejected(
+                f"foreign queue {self._use.endpoint.full_name}: RabbitMQ refused a batch",
+                link=self._settings.link,
+                operation="publish",
+                cause=state.refusal,
+                cure="check the queue, its limits and the bindings of the exchange",
+            )
+        elif state.in_flight:
+            seconds = self._settings.confirm_timeout
+            if self._use.clock.monotonic() - self._last_progress > seconds:
+                raise self._too_slow("publish", seconds, session)
+        return self._told
+
+    def _too_slow(self, operation: str, seconds: float, session: Session) -> LinkTimeout:
+        blocked = f"the broker is blocked by an alarm ({session.blocked})" if session.blocked else ""
+        return LinkTimeout(
+            f"foreign queue {self._use.endpoint.full_name}: RabbitMQ confirmed nothing for {seconds:g} s",
+            link=self._settings.link,
+            operation=operation,
+            cause=blocked or "the broker is overloaded or stuck",
+            cure="look at the broker; AMQP_ConfirmTimeout sets the limit",
+        )
+
+    def interrupt(self) -> None:
+        """See :meth:`links.contract.Destination.interrupt`."""
+        session = self._session
+        if session is not None:
+            session.interrupt()
+
+    def close(self) -> None:
+        """See :meth:`links.contract.Destination.close`."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _connected(self, operation: str) -> Session:
+        if self._session is None:
+            raise LinkUnavailable(
+                f"foreign queue {self._use.endpoint.full_name}: not connected",
+                link=self._settings.link,
+                operation=operation,
+                cause="connect was not called",
+            )
+        return self._session
+
+
+def _at_once() -> Any:
+    return True

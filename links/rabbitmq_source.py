@@ -1,0 +1,211 @@
+"""Reading from RabbitMQ: classic, quorum and priority queues, streams, and the queue of a topic job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pika import exceptions
+
+from links.amqp_frames import ack_frame
+from links.contract import EMPTY_BATCH, Backlog, Batch, Delivery, JobUse, Position
+from links.rabbitmq_connection import Session, Settings
+from transforms.amqp import HEADER_PREFIX, Rules, decode
+from transforms.errors import LinkUnavailable, PositionLost, QueueMissing
+from transforms.message import Message
+
+__all__ = ["RabbitSource", "SourcePlan", "declare_job_queue", "is_stream", "job_queue"]
+
+_OFFSET = HEADER_PREFIX + "x-stream-offset"
+_PARTITION = "0"  # a stream is one log
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """What to read and how. ``queue`` is read; for a topic job it is declared and bound to ``exchange`` first."""
+
+    queue: str
+    exchange: str | None
+    routing_key: str
+    queue_type: str  # auto, classic, quorum, stream
+    prefetch: int
+    exclusive: bool
+    stream_offset: str
+    rules: Rules
+
+
+def job_queue(use: JobUse) -> str:
+    """Name of the durable queue that collects for a topic job."""
+    return f"MGW_{use.job}"
+
+
+def declare_job_queue(session: Session, plan: SourcePlan) -> None:
+    """Declare and bind the queue of a topic job; what is there already stays as it is."""
+    kind = "quorum" if plan.queue_type == "quorum" else "classic"
+    with session.calling("connect"):
+        session.channel.exchange_declare(plan.exchange, passive=True)
+        session.channel.queue_declare(plan.queue, durable=True, arguments={"x-queue-type": kind})
+        session.channel.queue_bind(plan.queue, plan.exchange, plan.routing_key)
+
+
+def is_stream(session: Session, queue: str) -> bool:
+    """Whether an existing queue is a stream. Uses up the channel unless it is one.
+
+    A passive declaration does not tell the type. So the queue is declared with properties that no queue can be created
+    with (the length limit is negative): nothing can come into being, and the answer tells streams from other queues.
+    """
+    with session.calling("connect"):
+        channel = session.fresh_channel()
+        try:
+            channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream", "x-max-length": -1})
+        except exceptions.ChannelClosedByBroker as error:
+            return "current is the value 'stream'" in (error.reply_text or "")
+        channel.close()
+        return True
+
+
+class RabbitSource:
+    """See :class:`links.contract.Source`."""
+
+    def __init__(self, settings: Settings, use: JobUse, plan: SourcePlan) -> None:
+        self._settings = settings
+        self._use = use
+        self._plan = plan
+        self._session: Session | None = None
+        self._stream = False
+        self._stored: int | None = None  # offset of the last message handed out, or the hub's position
+        self._resuming = False  # the first message after connect proves that nothing in between is gone
+
+    def connect(self, positions: Mapping[str, str]) -> None:
+        """See :meth:`links.contract.Source.connect`."""
+        plan = self._plan
+        session = Session(self._settings, f"{self._use.agent} {self._use.job} in")
+        try:
+            if plan.exchange is not None:
+                declare_job_queue(session, plan)
+            else:
+                with session.calling("connect"):
+                    session.channel.queue_declare(plan.queue, passive=True)
+            self._stream = plan.exchange is None and (
+                plan.queue_type == "stream" or (plan.queue_type == "auto" and is_stream(session, plan.queue))
+            )
+            self._subscribe(session, positions)
+        except BaseException:
+            session.close()
+            raise
+        self._session = session
+
+    def _subscribe(self, session: Session, positions: Mapping[str, str]) -> None:
+        plan = self._plan
+        arguments: dict[str, Any] = {}
+        if self._stream:
+            known = positions.get(_PARTITION)
+            self._stored = int(known) if known is not None else None
+            self._resuming = known is not None
+            # Attached at the stored message itself: seeing it again proves that the stream is still the same and whole.
+            arguments["x-stream-offset"] = plan.stream_offset if known is None else int(known)
+        session.channel._impl.add_on_cancel_callback(lambda _frame: session.fail(self._cancelled()))
+        with session.calling("connect"):
+            session.channel.basic_qos(prefetch_count=plan.prefetch)
+            session.channel.basic_consume(
+                plan.queue, _never, exclusive=plan.exclusive and not self._stream, arguments=arguments
+            )
+
+    def _cancelled(self) -> QueueMissing:
+        return QueueMissing(
+            f"foreign queue {self._use.endpoint.full_name}: RabbitMQ ended the subscription of {self._plan.queue!r}",
+            link=self._settings.link,
+            operation="read",
+            cause="the queue was deleted, or moved to another node",
+            cure="create the queue again; the job reconnects by itself",
+        )
+
+    def read(self, max_messages: int, wait: float) -> Batch:
+        """See :meth:`links.contract.Source.read`."""
+        session = self._connected("read")
+        waiting = session.scanner.deliveries
+        session.pump(0.0 if waiting else wait, lambda: waiting, "read")
+        if not waiting:
+            return EMPTY_BATCH
+        take = waiting.popleft
+        items = [take() for _ in range(min(max_messages, len(waiting)))]
+        now, rules, queue = self._use.clock.now(), self._plan.rules, self._plan.queue
+        deliveries = []
+        for tag, redelivered, exchange, key, properties, body in items:
+            message, failure = decode(properties, body, exchange, key, redelivered, now, rules)
+            deliveries.append(Delivery(message, failure, redelivered, f"{queue}#{tag}"))
+        last: int = items[-1][0]
+        if self._stream:
+            return self._stream_batch(deliveries, last)
+        return Batch(deliveries, (), last)
+
+    def _stream_batch(self, deliveries: list[Delivery], last: int) -> Batch:
+        if self._resuming:
+            offset = _offset(deliveries[0].message)
+            assert self._stored is not None  # noqa: S101 - set together
+            if offset > self._stored + 1:
+                raise PositionLost(
+                    f"foreign queue {self._use.endpoint.full_name}: messages after offset {self._stored} are gone",
+                    link=self._settings.link,
+                    operation="read",
+                    cause=f"the stream {self._plan.queue!r} now begins at offset {offset} (retention, or created anew)",
+                    cure="accept the gap by resetting the job's position, or restore the stream",
+                )
+            self._resuming = False
+            if offset <= self._stored:
+                deliveries = [found for found in deliveries if _offset(found.message) > (self._stored or 0)]
+        if not deliveries:
+            return Batch((), (), last)
+        before = None if self._stored is None else str(self._stored)
+        self._stored = _offset(deliveries[-1].message)
+        queue = self._plan.queue
+        named = [found._replace(origin=f"{queue}@{_offset(found.message)}") for found in deliveries]
+        return Batch(named, (Position(_PARTITION, before, str(self._stored)),), last)
+
+    def settle(self, batch: Batch) -> None:
+        """See :meth:`links.contract.Source.settle`."""
+        session = self._connected("settle")
+        session.check("settle")
+        if batch.token is not None:
+            session.write(ack_frame(session.number, batch.token, multiple=True))
+
+    def backlog(self) -> Backlog | None:
+        """See :meth:`links.contract.Source.backlog`; streams cannot tell."""
+        session = self._connected("backlog")
+        if self._stream:
+            return None
+        with session.calling("backlog"):
+            answer = session.channel.queue_declare(self._plan.queue, passive=True)
+        return Backlog(answer.method.message_count + len(session.scanner.deliveries))
+
+    def interrupt(self) -> None:
+        """See :meth:`links.contract.Source.interrupt`."""
+        session = self._session
+        if session is not None:
+            session.interrupt()
+
+    def close(self) -> None:
+        """See :meth:`links.contract.Source.close`."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _connected(self, operation: str) -> Session:
+        if self._session is None:
+            raise LinkUnavailable(
+                f"foreign queue {self._use.endpoint.full_name}: not connected",
+                link=self._settings.link,
+                operation=operation,
+                cause="connect was not called",
+            )
+        return self._session
+
+
+def _never(*_arguments: object) -> None:
+    """Deliveries pass by pika; see links.amqp_frames."""
+
+
+def _offset(message: Message) -> int:
+    value = message.header(_OFFSET)
+    return value if isinstance(value, int) else -1
