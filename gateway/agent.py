@@ -198,7 +198,7 @@ class Agent:
                 self._run(snapshot.jobs[job_id], setup)
         for job in snapshot.jobs.values():
             if job.status is JobStatus.DELETE_PENDING:
-                self._finish_removal(snapshot, job)
+                self._finish_removal(job)
             elif not job.enabled:
                 self._subscribe_only(snapshot, job)
 
@@ -258,16 +258,10 @@ class Agent:
 
         threading.Thread(target=subscribe, name=f"subscribe-{job.name}", daemon=True).start()
 
-    def _finish_removal(self, snapshot: Snapshot, job: JobDef) -> None:
+    def _finish_removal(self, job: JobDef) -> None:
         """Its thread is gone; now the subscription in the foreign system, then the definition."""
         try:
-            setup = setup_of(snapshot, job, self._hub.hub_id, self._clock)
-            registry.open_link(setup.link).forget(setup.use, job.propagation_type)
-            with self._hub.write() as conn:
-                journal.check_owner(conn, key(self.name), self._token)
-                GatewayAdmin(self._hub, self._secrets).finish_remove_job(conn, job)
-        except LeaseLost:
-            raise
+            GatewayAdmin(self._hub, self._secrets).finish_remove_job(job.name)
         except GatewayError as error:
             self._removals_failed = self._clock.monotonic()
             _LOGGER.warning("job %s is still marked for removal, tried again in a minute: %s", job.name, error)

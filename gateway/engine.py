@@ -258,9 +258,11 @@ class JobRunner:
 
     def _carry(self, route: Route) -> None:
         poll, clock = self.setup.job.poll_seconds, self._engine.clock
+        wait = 0.0  # the first look is quick, so that the state shows at once
         while not self._stop.is_set():
             now = self._last_loop = clock.monotonic()
-            counts = route.carry(min(poll, SAMPLE_SECONDS))
+            counts = route.carry(wait)
+            wait = min(poll, SAMPLE_SECONDS)
             if self._failures and (counts.total or route_is_idle(route)):
                 self._recovered()
             if counts.total:

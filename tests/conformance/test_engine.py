@@ -1,0 +1,428 @@
+"""Jobs between the hub and the broker inside the process: what an agent does with them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from links.memory_broker import MemoryBroker
+from tests.support.gateways import Gateway, gateway_on
+from tests.support.waiting import eventually
+from transforms.errors import LinkUnavailable
+from transforms.message import Header, Message, ValueType
+
+
+@pytest.fixture
+def broker() -> Iterator[MemoryBroker]:
+    name = uuid.uuid4().hex
+    yield MemoryBroker.get(name)
+    MemoryBroker.drop(name)
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, broker: MemoryBroker) -> Iterator[Gateway]:
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        gateway.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name})
+        yield gateway
+
+
+def inbound(gateway: Gateway, broker: MemoryBroker, name: str = "inj", queue: str = "SRC", **job: Any) -> None:
+    """Memory queue ``queue`` -> hub queue H."""
+    broker.queue(queue)
+    gateway.admin.register_foreign_queue(queue, "mem")
+    if gateway.queues.queue("H") is None:
+        gateway.queue("H")
+    gateway.admin.create_job(name, "INBOUND", f"{queue}@mem", job.pop("destination", "H"), **job)
+
+
+def outbound(gateway: Gateway, broker: MemoryBroker, name: str = "outj", queue: str = "DST", **job: Any) -> None:
+    """Hub queue H -> memory queue ``queue``."""
+    broker.queue(queue)
+    gateway.admin.register_foreign_queue(queue, "mem")
+    if gateway.queues.queue("H") is None:
+        gateway.queue("H")
+    gateway.admin.create_job(name, "OUTBOUND", job.pop("source", "H"), f"{queue}@mem", **job)
+
+
+def bodies(messages: list[Message]) -> list[Any]:
+    return [message.body for message in messages]
+
+
+def texts(count: int, start: int = 0) -> list[str]:
+    return [f"message {number}" for number in range(start, start + count)]
+
+
+def put(broker: MemoryBroker, queue: str, *contents: Any) -> None:
+    broker.put(queue, *(Message(body=content) for content in contents))
+
+
+def reset(gateway: Gateway, job: str) -> None:
+    """Try again now, as an operator would."""
+    gateway.admin.reset_job(job)
+
+
+# ------------------------------------------------------------------------------------------------------ moving messages
+
+
+def test_messages_travel_from_queue_to_queue_through_the_hub_in_order(gateway: Gateway, broker: MemoryBroker) -> None:
+    inbound(gateway, broker)
+    outbound(gateway, broker)
+    put(broker, "SRC", *texts(2000))
+    with gateway.run():
+        eventually(lambda: len(broker.queue("DST").messages) == 2000, what="2000 messages at the destination")
+        eventually(lambda: gateway.job("outj")["PROPAGATED_MSGS"] == 2000, what="completion")
+    assert bodies(broker.queue("DST").messages) == texts(2000)
+    assert broker.queue("SRC").messages == []
+    assert gateway.browse("H") == []
+    assert gateway.plans("outj") == []
+    assert gateway.job("inj")["PROPAGATED_MSGS"] == 2000
+
+
+def test_headers_priority_and_correlation_survive_the_hub(gateway: Gateway, broker: MemoryBroker) -> None:
+    inbound(gateway, broker)
+    headers = (
+        Header("t", ValueType.TEXT, "x"),
+        Header("n", ValueType.LONG, 2**40),
+        Header("r", ValueType.RAW, b"\x00\xff"),
+        Header("t", ValueType.TEXT, "again"),
+    )
+    broker.put("SRC", Message(body=b"\x00b", headers=headers, priority=-3, correlation="c", expiration=3600))
+    with gateway.run():
+        (stored,) = eventually(lambda: gateway.browse("H"))
+    assert stored.body == b"\x00b"
+    assert stored.headers[: len(headers)] == headers
+    assert (stored.priority, stored.correlation) == (-3, "c")
+    assert stored.expires_at is not None
+
+
+def test_a_message_that_arrives_later_wakes_the_job_at_once(gateway: Gateway, broker: MemoryBroker) -> None:
+    inbound(gateway, broker, poll_interval=60)
+    outbound(gateway, broker, poll_interval=60)
+    with gateway.run():
+        for number in range(5):
+            eventually(lambda: gateway.job("outj")["ACTIVITY"] in {"RUNNING", "IDLE"})
+            put(broker, "SRC", f"late {number}")
+            eventually(
+                lambda n=number: len(broker.queue("DST").messages) == n + 1, deadline=4, what="a message within 4 s"
+            )
+
+
+def test_every_outbound_job_of_a_multi_consumer_queue_gets_its_copy(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.queue("H", multiple_consumers=True)
+    outbound(gateway, broker, "all", "ALL")
+    outbound(gateway, broker, "hot", "HOT", rule="tab.user_data.t > 80")
+    gateway.enqueue("H", [Message(body=f'{{"t":{t}}}') for t in (70, 81, 80, 95)])
+    with gateway.run():
+        eventually(lambda: len(broker.queue("ALL").messages) == 4)
+        eventually(lambda: len(broker.queue("HOT").messages) == 2)
+    assert bodies(broker.queue("HOT").messages) == ['{"t":81}', '{"t":95}']
+
+
+def test_an_inbound_rule_filters_and_counts(gateway: Gateway, broker: MemoryBroker) -> None:
+    inbound(gateway, broker, rule="priority < 5")
+    broker.put("SRC", Message(body="keep", priority=1), Message(body="drop", priority=9))
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["FILTERED_MSGS"] == 1)
+    assert bodies(gateway.browse("H")) == ["keep"]
+    assert broker.queue("SRC").messages == []
+
+
+def test_messages_nobody_subscribes_to_block_unless_the_job_may_discard_them(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    gateway.queue("H", multiple_consumers=True)
+    inbound(gateway, broker)
+    put(broker, "SRC", "nobody wants me")
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["STATUS"] == "RETRY")
+        assert "24033" in gateway.job("inj")["LAST_ERROR_MSG"]
+        assert bodies(broker.queue("SRC").messages) == ["nobody wants me"]
+        gateway.admin.alter_job("inj", options={"discard_unrouted": "TRUE"})
+        reset(gateway, "inj")
+        eventually(lambda: gateway.job("inj")["DISCARDED_MSGS"] == 1)
+    assert any("1 message(s) dropped" in text for text in gateway.events())
+
+
+# ------------------------------------------------------------------------------------------------- failures and retry
+
+
+def test_a_failing_source_is_retried_and_nothing_is_lost_or_reordered(gateway: Gateway, broker: MemoryBroker) -> None:
+    inbound(gateway, broker)
+    put(broker, "SRC", *texts(100))
+    broker.fail_next("read", LinkUnavailable("the wire was cut", operation="read"))
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["FAILURES"] == 1)
+        row = gateway.job("inj")
+        assert (row["STATUS"], row["ACTIVITY"]) == ("RETRY", "BACKOFF")
+        assert "the wire was cut" in row["LAST_ERROR_MSG"]
+        eventually(lambda: gateway.job("inj")["STATUS"] == "READY", what="recovery by itself")
+        eventually(lambda: len(gateway.browse("H")) == 100)
+    assert bodies(gateway.browse("H")) == texts(100)
+
+
+@pytest.mark.parametrize("operation", ["publish", "confirm"])
+def test_a_failing_destination_gets_the_same_batches_again_in_order(
+    gateway: Gateway, broker: MemoryBroker, operation: str
+) -> None:
+    outbound(gateway, broker)
+    gateway.enqueue("H", [Message(body=text) for text in texts(200)])
+    broker.fail_next(operation, LinkUnavailable("the wire was cut", operation=operation), times=2)
+    with gateway.run():
+        eventually(lambda: gateway.job("outj")["FAILURES"] >= 1)
+        reset(gateway, "outj")
+        eventually(lambda: gateway.job("outj")["PROPAGATED_MSGS"] == 200, what="200 messages completed")
+    found = bodies(broker.queue("DST").messages)
+    assert list(dict.fromkeys(found)) == texts(200), "first copies in order, none missing"
+
+
+def test_a_hub_queue_that_is_stopped_makes_the_job_wait_and_the_messages_stay(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    inbound(gateway, broker)
+    gateway.queues.stop_queue("H", enqueue=True, dequeue=False)
+    put(broker, "SRC", "patient")
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["STATUS"] == "RETRY")
+        assert bodies(broker.queue("SRC").messages) == ["patient"]
+        gateway.queues.start_queue("H")
+        reset(gateway, "inj")
+        eventually(lambda: bodies(gateway.browse("H")) == ["patient"])
+
+
+def test_an_access_error_never_uses_the_exception_queue(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.queue("BAD")
+    outbound(gateway, broker, exception_queue="BAD")
+    broker.delete("DST")
+    gateway.enqueue("H", [Message(body="stay")])
+    with gateway.run():
+        eventually(lambda: gateway.job("outj")["STATUS"] == "RETRY")
+    assert gateway.browse("BAD") == []
+    broker.queue("DST")
+    with gateway.run():
+        eventually(lambda: bodies(broker.queue("DST").messages) == ["stay"])
+
+
+def test_an_agent_start_revives_a_failed_job(gateway: Gateway, broker: MemoryBroker) -> None:
+    inbound(gateway, broker)
+    with gateway.hub.write() as conn:
+        conn.execute(sa.text("UPDATE gw_job_state SET status = 'FAILED', failures = 16"))
+    put(broker, "SRC", "hello")
+    with gateway.run():
+        eventually(lambda: bodies(gateway.browse("H")) == ["hello"])
+    row = gateway.job("inj")
+    assert (row["STATUS"], row["FAILURES"]) == ("READY", 0)
+
+
+# ----------------------------------------------------------------------------------------------------- exception queues
+
+
+def test_poison_goes_to_the_foreign_exception_queue_with_its_reason(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.queue("J", queue_payload_type="JSON")
+    broker.queue("BAD")
+    gateway.admin.register_foreign_queue("BAD", "mem")
+    inbound(gateway, broker, destination="J", exception_queue="BAD@mem")
+    put(broker, "SRC", '{"n":1}', "no json", '{"n":2}')
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["EXCEPTIONQ_MSGS"] == 1)
+        eventually(lambda: gateway.job("inj")["PROPAGATED_MSGS"] == 2)
+    (bad,) = broker.queue("BAD").messages
+    assert bad.body == "no json"
+    assert "J" in str(bad.header("MGW_error")) or "JSON" in str(bad.header("MGW_error"))
+    assert bad.header("MGW_error_job") == "inj"
+    assert len(gateway.browse("J")) == 2
+    row = gateway.job("inj")
+    assert (row["FAILURES"], row["STATUS"]) == (0, "READY")
+    assert broker.queue("SRC").messages == []
+
+
+def test_poison_without_exception_queue_blocks_what_is_behind_it_but_not_what_is_before(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    gateway.queue("J", queue_payload_type="JSON")
+    inbound(gateway, broker, destination="J")
+    put(broker, "SRC", '{"n":1}', '{"n":2}', "poison", '{"n":3}')
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["STATUS"] == "RETRY")
+        eventually(lambda: len(gateway.browse("J")) == 2, what="the two messages before the poison")
+        eventually(lambda: gateway.job("inj")["FAILURES"] >= 2)
+    assert bodies(broker.queue("SRC").messages) == ["poison", '{"n":3}']
+
+
+def test_outbound_poison_goes_to_the_hub_exception_queue_with_its_reason(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    gateway.queue("BAD")
+    gateway.admin.create_transformation(
+        "celsius", "BASIC", "BASIC", {"set": {"body.celsius": "(tab.user_data.f - 32) / 1.8"}}
+    )
+    outbound(gateway, broker, transformation="celsius", exception_queue="BAD")
+    gateway.enqueue("H", [Message(body='{"f":212}'), Message(body='{"f":"hot"}'), Message(body='{"f":32}')])
+    with gateway.run():
+        eventually(lambda: gateway.job("outj")["EXCEPTIONQ_MSGS"] == 1)
+        eventually(lambda: len(broker.queue("DST").messages) == 2)
+    (bad,) = gateway.browse("BAD")
+    assert bad.body == '{"f":"hot"}'
+    assert bad.original_msgid is not None
+    assert "celsius" in str(bad.header("MGW_error"))
+    assert gateway.browse("H") == []
+
+
+def test_outbound_poison_without_exception_queue_returns_to_its_place(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.admin.create_transformation("c", "BASIC", "BASIC", {"set": {"body.c": "tab.user_data.f - 32"}})
+    outbound(gateway, broker, transformation="c")
+    gateway.enqueue("H", [Message(body=body) for body in ('{"f":1}', '{"f":2}', '{"f":"x"}', '{"f":3}')])
+    with gateway.run():
+        eventually(lambda: gateway.job("outj")["STATUS"] == "RETRY")
+        eventually(lambda: len(broker.queue("DST").messages) == 2, what="the two messages before the poison")
+    assert bodies(gateway.browse("H")) == ['{"f":"x"}', '{"f":3}']
+    assert gateway.plans("outj") == []
+
+
+def test_a_rule_that_fails_on_one_message_sends_that_one_to_the_exception_queue(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    gateway.queue("H", multiple_consumers=True)
+    broker.queue("BAD")
+    gateway.admin.register_foreign_queue("BAD", "mem")
+    outbound(gateway, broker, "all", "ALL")
+    outbound(gateway, broker, "half", "HALF", rule="10 / tab.user_data.n > 4")
+    inbound(gateway, broker, exception_queue="BAD@mem")
+    put(broker, "SRC", '{"n":1}', '{"n":0}', '{"n":2}')
+    with gateway.run():
+        eventually(lambda: len(broker.queue("ALL").messages) + len(broker.queue("BAD").messages) == 3)
+    assert broker.queue("SRC").messages == []
+    seen = bodies(broker.queue("ALL").messages) + bodies(broker.queue("BAD").messages)
+    assert sorted(seen) == ['{"n":0}', '{"n":1}', '{"n":2}']
+
+
+# ------------------------------------------------------------------------------------------------ changes while it runs
+
+
+def test_jobs_are_created_disabled_enabled_altered_and_removed_while_the_agent_runs(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    with gateway.run() as running:
+        inbound(gateway, broker)
+        put(broker, "SRC", "one")
+        eventually(lambda: bodies(gateway.browse("H")) == ["one"])
+        gateway.admin.disable_job("inj")
+        eventually(lambda: gateway.job("inj")["ACTIVITY"] == "STOPPED")
+        put(broker, "SRC", "two")
+        assert bodies(broker.queue("SRC").messages) == ["two"]
+        gateway.admin.alter_job("inj", options={"MsgBatchSize": 5}, rule="priority < 100")
+        gateway.admin.enable_job("inj")
+        eventually(lambda: bodies(gateway.browse("H")) == ["one", "two"])
+        gateway.admin.remove_job("inj")
+        eventually(lambda: gateway.admin.get_job("inj") is None)
+        put(broker, "SRC", "three")
+        eventually(lambda: not running.agent._runners)
+    assert bodies(broker.queue("SRC").messages) == ["three"]
+
+
+def test_a_removed_outbound_job_leaves_planned_messages_ready(gateway: Gateway, broker: MemoryBroker) -> None:
+    outbound(gateway, broker)
+    broker.delete("DST")
+    gateway.enqueue("H", [Message(body=text) for text in texts(50)])
+    with gateway.run():
+        eventually(lambda: gateway.job("outj")["STATUS"] == "RETRY")
+        gateway.admin.remove_job("outj")
+        eventually(lambda: gateway.admin.get_job("outj") is None)
+    assert bodies(gateway.browse("H")) == texts(50)
+
+
+def test_a_disabled_topic_job_collects_all_the_same(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.queue("H")
+    broker.topic("news")
+    gateway.admin.register_foreign_queue("NEWS", "mem", "news", "TOPIC")
+    gateway.admin.create_job("newsj", "INBOUND", "NEWS@mem", "H", enabled=False)
+    with gateway.run():
+        eventually(lambda: broker.subscriptions, what="the subscription of the disabled job")
+        put(broker, "news", *texts(5))
+        gateway.admin.enable_job("newsj")
+        eventually(lambda: len(gateway.browse("H")) == 5)
+        gateway.admin.remove_job("newsj")
+        eventually(lambda: not broker.subscriptions)
+
+
+def test_a_second_process_of_the_agent_is_refused_and_the_first_goes_on(gateway: Gateway, broker: MemoryBroker) -> None:
+    import subprocess
+    import sys
+
+    inbound(gateway, broker)
+    with gateway.run():
+        program = (
+            "import sys; from gateway.hub import open_hub; from gateway.agent import Agent\n"
+            "from gateway.secrets import Secrets; from transforms.clock import SYSTEM_CLOCK\n"
+            "hub = open_hub(sys.argv[1]); secrets = Secrets.for_hub(sys.argv[1])\n"
+            "try: Agent(hub, secrets, 'DEFAULT_AGENT', SYSTEM_CLOCK).acquire()\n"
+            "except Exception as error: print(error); sys.exit(1)\n"
+        )
+        command = [sys.executable, "-c", program, gateway.url]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1, done.stderr
+        assert "already running" in done.stdout
+        assert "cure" in done.stdout
+        put(broker, "SRC", "still here")
+        eventually(lambda: bodies(gateway.browse("H")) == ["still here"])
+
+
+def test_an_agent_that_lost_its_lease_stores_nothing_more(gateway: Gateway, broker: MemoryBroker) -> None:
+    inbound(gateway, broker)
+    running = gateway.run()
+    running.__enter__()
+    try:
+        eventually(lambda: gateway.job("inj")["ACTIVITY"] == "IDLE" or gateway.job("inj")["GUARANTEE"])
+        with gateway.hub.write() as conn:
+            conn.execute(sa.text("UPDATE gw_agent SET token = token + 1"))
+        put(broker, "SRC", "for the other")
+        eventually(lambda: running.failure is not None, what="the loss noticed")
+    finally:
+        with pytest.raises(Exception, match="another process"):
+            running.__exit__()
+    assert gateway.browse("H") == []
+    assert bodies(broker.queue("SRC").messages) == ["for the other"]
+
+
+def test_counters_are_zeroed_at_agent_start_and_totals_are_not(gateway: Gateway, broker: MemoryBroker) -> None:
+    inbound(gateway, broker)
+    for _ in range(2):
+        put(broker, "SRC", *texts(10))
+        with gateway.run():
+            eventually(lambda: gateway.job("inj")["PROPAGATED_MSGS"] == 10)
+    with gateway.hub.read() as conn:
+        assert conn.execute(sa.text("SELECT propagated_total FROM gw_job_state")).scalar() == 20
+
+
+def test_required_guarantee_that_is_not_given_stops_the_job_with_the_reason(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    inbound(gateway, broker)
+    with gateway.hub.write() as conn:
+        conn.execute(sa.text("UPDATE gw_job SET require_guarantee = 'exact'"))
+    put(broker, "SRC", "stay")
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["STATUS"] == "RETRY")
+    assert "requires exact" in gateway.job("inj")["LAST_ERROR_MSG"]
+    assert bodies(broker.queue("SRC").messages) == ["stay"]
+
+
+def test_positions_of_a_log_source_are_stored_with_the_messages_and_resumed(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    gateway.queue("H")
+    broker.log("LOG")
+    gateway.admin.register_foreign_queue("LOG", "mem")
+    gateway.admin.create_job("logj", "INBOUND", "LOG@mem", "H")
+    put(broker, "LOG", *texts(100))
+    for start in (100, 200):
+        with gateway.run():
+            eventually(lambda n=start: len(gateway.browse("H")) == n)
+        put(broker, "LOG", *texts(100, start))
+    with gateway.run():
+        eventually(lambda: len(gateway.browse("H")) == 300)
+    assert bodies(gateway.browse("H")) == texts(300)
