@@ -236,6 +236,8 @@ def top(
             looks += 1
             if pressed(interval if count is None or looks < count else 0):
                 break
+    if not screen.is_terminal:
+        say()
 
 
 def _rate(before: tuple[float, int] | None, now: float, moved: int) -> float | None:

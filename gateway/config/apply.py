@@ -6,6 +6,7 @@ leaves whole objects behind, and the next run does the rest. Objects that are as
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ from gateway.config.running import read_running
 from gateway.hub import open_hub
 from gateway.model import key, split_foreign
 from gateway.secrets import Secrets
-from transforms.errors import ConfigInvalid, HubError
+from transforms.errors import ConfigInvalid, GatewayError, HubError
 
-__all__ = ["apply_action", "apply_files", "hub_is_missing", "plan_for"]
+__all__ = ["apply_action", "apply_files", "hub_is_missing", "plan_for", "rehearse"]
 
 
 def plan_for(hub: Hub | None, document: Document, *, prune: bool = False) -> list[Action]:
@@ -241,3 +242,22 @@ _STEPS: dict[str, Callable[[GatewayAdmin, Document, str, Any, Action | None], No
     "transformations": _transformation,
     "jobs": _job,
 }
+
+
+def rehearse(document: Document) -> tuple[Action, GatewayError] | None:
+    """Apply a document to a hub made for the purpose: the first step that is refused, with the reason, or None.
+
+    No broker is asked, so a job's ``require_guarantee`` is not judged.
+    """
+    jobs = {name: job.model_copy(update={"require_guarantee": None}) for name, job in document.jobs.items()}
+    document = document.model_copy(update={"jobs": jobs})
+    with tempfile.TemporaryDirectory(prefix="mgw-lint-") as folder:
+        url = f"sqlite:///{folder}/hub.db"
+        with open_hub(url, create=True, durability="fast") as hub:
+            admin = GatewayAdmin(hub)
+            for action in compare(document, Document()):
+                try:
+                    apply_action(admin, document, action)
+                except GatewayError as error:
+                    return action, error
+    return None

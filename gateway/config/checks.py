@@ -410,7 +410,7 @@ class _Checks:
         elif job.type == "INBOUND":
             self._foreign_exception_queue(place, name, job)
         else:
-            self._hub_exception_queue(place, name, job, queue)
+            self._hub_exception_queue(place, name, queue)
 
     def _foreign_exception_queue(self, place: Path, name: str, job: JobModel) -> None:
         own, other = split_foreign(job.source), split_foreign(name)
@@ -428,7 +428,7 @@ class _Checks:
         else:
             self._endpoint("bad-exception-queue", place, name, Direction.OUTBOUND)
 
-    def _hub_exception_queue(self, place: Path, name: str, job: JobModel, queue: QueueModel | None) -> None:
+    def _hub_exception_queue(self, place: Path, name: str, queue: QueueModel | None) -> None:
         found = self.queues.get(hub_name(name))
         if found is None:
             self._unknown("undefined-queue", place, "queues", name)

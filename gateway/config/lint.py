@@ -1,8 +1,9 @@
 """Checks configuration files without touching a hub or a broker.
 
-Two passes. The structure: every object is validated by its model of :mod:`gateway.config.models`, one at a time, so
+Three passes. The structure: every object is validated by its model of :mod:`gateway.config.models`, one at a time, so
 that one bad object does not hide the next. The meaning: :mod:`gateway.config.checks` looks at the objects together and
-at the specifications of the link types, and refuses what creating them would refuse.
+at the specifications of the link types, and refuses what creating them would refuse. The rehearsal: what is complete is
+applied to a hub made for the purpose, so that nothing can be refused later that needs no broker to be known.
 """
 
 from __future__ import annotations
@@ -76,12 +77,25 @@ def check(
     source = load(paths, os.environ if environ is None else environ)
     document = _structure(source)
     check_meaning(source, document, existing or Document())
+    if existing is None and not errors(source.findings):
+        _rehearse(source, document)
     order = {file: number for number, file in enumerate(source.files)}
     findings = sorted(
         dict.fromkeys(source.findings),
         key=lambda found: (order.get(found.mark.file, -1), found.mark.line, found.mark.column),
     )
     return Checked(document, findings)
+
+
+def _rehearse(source: Source, document: Document) -> None:
+    """Whatever creating the objects would still refuse."""
+    from gateway.config.apply import rehearse
+
+    found = rehearse(document)
+    if found is not None:
+        action, error = found
+        message = f"{error.what}: {error.cause}" if error.cause else error.what
+        source.error("refused", (action.section, action.name), message, error.cure)
 
 
 def _structure(source: Source) -> Document:

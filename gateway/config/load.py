@@ -93,6 +93,25 @@ def _object(path: Path) -> str:
     return " ".join(str(part) for part in path[:2])
 
 
+class _Unreadable(Exception):
+    """A file that cannot be used at all."""
+
+    def __init__(self, name: str, mark: Mark, message: str, cure: str) -> None:
+        super().__init__(message)
+        self.name, self.mark, self.message, self.cure = name, mark, message, cure
+
+
+def _unreadable(file: str, error: MarkedYAMLError) -> _Unreadable:
+    """Where and why the YAML is wrong."""
+    place = error.problem_mark or error.context_mark
+    mark = Mark(file, place.line + 1, place.column + 1) if place else Mark(file)
+    problem = _show(str(error.problem or error.context or "not YAML").splitlines()[0])
+    duplicate = re.match(r'found duplicate key "([^"]*)"', problem)
+    if duplicate:
+        return _Unreadable("duplicate-key", mark, f"key {duplicate.group(1)!r} occurs twice", "keep one of them")
+    return _Unreadable("bad-yaml", mark, problem, "check indentation and quotes on this line and the one above")
+
+
 class _Reader:
     """Reads one file into the source."""
 
@@ -102,44 +121,40 @@ class _Reader:
         self._environ = environ
 
     def read(self) -> None:
-        file = str(self._path)
+        """Add the file to the source, or the reason why it cannot be read."""
+        try:
+            root = self._parse(self._text())
+        except _Unreadable as problem:
+            self._source.error(problem.name, (), problem.message, problem.cure, mark=problem.mark)
+            return
+        if root is not None:
+            self._merge(root)
+
+    def _text(self) -> str:
+        file = Mark(str(self._path))
         try:
             if self._path.stat().st_size > _MAX_FILE:
-                return self._fail(
-                    "bad-yaml", Mark(file), f"{file} is larger than {_MAX_FILE} bytes", "give another file"
-                )
-            text = self._path.read_text("utf-8")
+                raise _Unreadable("bad-yaml", file, f"larger than {_MAX_FILE} bytes", "give another file")
+            return self._path.read_text("utf-8")
         except UnicodeDecodeError as error:
-            return self._fail("bad-yaml", Mark(file), f"not UTF-8 at byte {error.start}", "save the file as UTF-8")
+            message = f"not UTF-8 at byte {error.start}"
+            raise _Unreadable("bad-yaml", file, message, "save the file as UTF-8") from error
         except OSError as error:
-            return self._fail(
-                "missing-file", Mark(file), f"cannot be read: {error.strerror}", "check path and permissions"
-            )
+            raise _Unreadable("missing-file", file, f"cannot be read: {error.strerror}", _CHECK_PATH) from error
+
+    def _parse(self, text: str) -> CommentedMap | None:
+        file = str(self._path)
         try:
             root = YAML(typ="rt").load(_hide(text))
         except MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            place = Mark(file, mark.line + 1, mark.column + 1) if mark else Mark(file)
-            problem = _show(str(error.problem or error.context or "not YAML").splitlines()[0])
-            duplicate = re.match(r'found duplicate key "([^"]*)"', problem)
-            if duplicate:
-                name = duplicate.group(1)
-                return self._fail("duplicate-key", place, f"key {name!r} occurs twice", "keep one of them")
-            return self._fail("bad-yaml", place, problem, "check indentation and quotes on this line and the one above")
+            raise _unreadable(file, error) from error
         except (YAMLError, ValueError, RecursionError) as error:
-            problem = (str(error) or type(error).__name__).splitlines()[0]
-            return self._fail("bad-yaml", Mark(file), problem, "check the file's YAML")
-        if root is None:
-            return None
-        if not isinstance(root, CommentedMap):
-            return self._fail(
-                "bad-yaml", Mark(file, 1, 1), "the file does not hold a mapping", "start with 'version: 1' and sections"
-            )
-        self._merge(root)
-        return None
-
-    def _fail(self, name: str, mark: Mark, message: str, cure: str) -> None:
-        self._source.error(name, (), message, cure, mark=mark)
+            message = (str(error) or type(error).__name__).splitlines()[0]
+            raise _Unreadable("bad-yaml", Mark(file), message, "correct the YAML") from error
+        if root is None or isinstance(root, CommentedMap):
+            return root
+        message = "the file does not hold a mapping"
+        raise _Unreadable("bad-yaml", Mark(file, 1, 1), message, "start with 'version: 1' and sections")
 
     def _merge(self, root: CommentedMap) -> None:
         source = self._source
@@ -205,35 +220,27 @@ class _Reader:
         if "${" not in text:
             return text
 
-        def value_of(match: re.Match[str]) -> str:
-            whole, name, default = match.group(0), match.group(1), match.group(2)
-            if whole == "$${":
-                return "${"
-            if name is None:
-                self._source.unresolved.add(path)
-                self._source.error(
-                    "bad-variable", path, f"{whole!r} is not a variable", "write ${NAME} or ${NAME:-default}"
-                )
-                return ""
-            self._source.variables.add(path)
-            if self._environ.get(name):
-                return self._environ[name]
-            if self._environ.get(f"{name}_FILE"):
-                return self._from_file(path, FilePath(self._environ[f"{name}_FILE"]), f"variable {name}_FILE")
-            if default is not None:
-                return str(default)
-            if name in self._environ:  # set, and empty
-                return ""
-            self._source.unresolved.add(path)
-            self._source.error(
-                "missing-variable",
-                path,
-                f"variable {name} is not set",
-                f"set {name} or {name}_FILE, or write ${{{name}:-default}}",
-            )
-            return ""
+        return _VARIABLE.sub(lambda match: self._variable(path, match), text)
 
-        return _VARIABLE.sub(value_of, text)
+    def _variable(self, path: Path, match: re.Match[str]) -> str:
+        whole, name, default = match.group(0), match.group(1), match.group(2)
+        if whole == "$${":
+            return "${"
+        if name is None:
+            self._source.unresolved.add(path)
+            self._source.error("bad-variable", path, f"{whole!r} is no variable", "write ${NAME} or ${NAME:-value}")
+            return ""
+        self._source.variables.add(path)
+        value = self._environ.get(name) or ""
+        if not value and self._environ.get(f"{name}_FILE"):
+            value = self._from_file(path, FilePath(self._environ[f"{name}_FILE"]), f"variable {name}_FILE")
+        elif not value and default is not None:
+            value = str(default)
+        elif name not in self._environ:
+            self._source.unresolved.add(path)
+            cure = f"set {name} or {name}_FILE, or write ${{{name}:-default}}"
+            self._source.error("missing-variable", path, f"variable {name} is not set", cure)
+        return value
 
     def _with_secret_files(self, path: Path, values: dict[str, Any]) -> dict[str, Any]:
         """``password_file: /run/secrets/x`` becomes ``password``; other keys that end in ``_file`` stay."""
@@ -260,9 +267,7 @@ class _Reader:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             self._source.unresolved.add(path)
-            self._source.error(
-                "missing-file", path, f"{origin}: {file} cannot be read: {reason}", "check path and permissions"
-            )
+            self._source.error("missing-file", path, f"{origin}: {file} cannot be read: {reason}", _CHECK_PATH)
             return ""
 
 

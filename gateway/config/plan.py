@@ -94,7 +94,7 @@ def compare(desired: Document, running: Document, *, prune: bool = False) -> lis
     """The steps from ``running`` to ``desired`` in an order in which every step finds what it needs.
 
     Objects that are not in ``desired`` are left alone (``Verb.LEAVE``), or removed with ``prune``, after everything
-    else, users before what they use.
+    else, users before what they use; only jobs go first.
 
     Raises:
         ConfigInvalid: a setting differs that cannot be changed after creation.
@@ -110,19 +110,24 @@ def compare(desired: Document, running: Document, *, prune: bool = False) -> lis
             if known is None:
                 steps.append(Action(Verb.CREATE, section, name))
                 continue
-            changes = _changes(section, known[0], model, known[1], desired, running)
+            changes = _changes(section, known[0], _flat(name, model, desired), _flat(*known, running))
             steps.append(Action(Verb.ALTER if changes else Verb.NONE, section, known[0], changes))
         left = [name for fold_name, (name, _) in by_key.items() if fold_name != DEFAULT_AGENT or section != "agents"]
         removals += [Action(Verb.REMOVE if prune else Verb.LEAVE, section, name) for name in left]
     order = list(SECTIONS)
-    return steps + sorted(removals, key=lambda action: -order.index(action.section))
+    removals.sort(key=lambda action: -order.index(action.section))
+    # A job that goes frees its source for one that comes; everything else may still be in use until it was altered.
+    jobs = [action for action in removals if action.section == "jobs"]
+    return jobs + steps + [action for action in removals if action.section != "jobs"]
 
 
-def _changes(
-    section: str, name: str, new: Strict, old: Strict, desired: Document, running: Document
-) -> tuple[Change, ...]:
-    wanted, secrets, fixed = _flat(name, new, desired)
-    held, _, _ = _flat(name, old, running)
+_Flat = tuple[dict[str, Any], set[str], set[str]]
+
+
+def _changes(section: str, name: str, new: _Flat, old: _Flat) -> tuple[Change, ...]:
+    """What differs; settings in their comparable form (see :func:`_flat`)."""
+    wanted, secrets, fixed = new
+    held = old[0]
     changes = []
     for setting in {**held, **wanted}:
         before, after = held.get(setting), wanted.get(setting)
@@ -159,7 +164,7 @@ def _shown(value: Any) -> str:
     return repr(value) if isinstance(value, str) and (" " in value or "," in value) else str(value)
 
 
-def _flat(name: str, model: Strict, document: Document) -> tuple[dict[str, Any], set[str], set[str]]:
+def _flat(name: str, model: Strict, document: Document) -> _Flat:  # noqa: PLR0911  one per kind of object
     """Settings of an object in comparable form; which of them are secret; which cannot be altered."""
     if isinstance(model, LinkModel):
         return _flat_link(name, model)
@@ -184,7 +189,7 @@ def _flat(name: str, model: Strict, document: Document) -> tuple[dict[str, Any],
     return values, {"password"}, set()
 
 
-def _flat_link(name: str, link: LinkModel) -> tuple[dict[str, Any], set[str], set[str]]:
+def _flat_link(name: str, link: LinkModel) -> _Flat:
     spec = registry.spec(link.type)
     attributes = settings.parse(spec.attributes, link.attributes, f"link {name}")
     values = {each.name: attributes[each.name.lower()] for each in spec.attributes}
@@ -197,7 +202,7 @@ def _flat_link(name: str, link: LinkModel) -> tuple[dict[str, Any], set[str], se
     return values, secrets, {"type", "agent"} | {setting for setting, each in named if not each.alterable}
 
 
-def _flat_queue(queue: QueueModel, document: Document) -> tuple[dict[str, Any], set[str], set[str]]:
+def _flat_queue(queue: QueueModel, document: Document) -> _Flat:
     tables = {hub_name(table): model for table, model in document.queue_tables.items()}
     table = tables.get(hub_name(queue.queue_table)) if queue.queue_table else None
     shape = _table(table or inline_table(queue))
@@ -215,7 +220,7 @@ def _flat_queue(queue: QueueModel, document: Document) -> tuple[dict[str, Any], 
     return values | {"queue_table": queue.queue_table}, set(), {"type", "queue_table"}
 
 
-def _flat_job(job: JobModel) -> tuple[dict[str, Any], set[str], set[str]]:
+def _flat_job(job: JobModel) -> _Flat:
     values = job.model_dump(exclude={"options", "batch_size"}) | _options(job.options)
     if job.batch_size is not None:
         values[_option("msgbatchsize")] = str(job.batch_size)
