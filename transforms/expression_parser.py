@@ -1,0 +1,185 @@
+"""The text of an expression parsed and checked: what all builders of :mod:`transforms.compiler` stand on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from transforms.errors import ExpressionInvalid
+from transforms.expression import MAX_EXPRESSION, Row
+from transforms.values import NoValue, Value, show
+
+__all__ = ["MAX_DEPTH", "MAX_NESTING", "NUMBERS", "Build", "Code", "Compiler", "Run", "constant_code"]
+
+MAX_NESTING = 24  # parentheses, calls and CASEs within each other; the parser recurses some twenty frames for each
+MAX_DEPTH = 100  # levels of the tree
+
+Run = Callable[[Row], Value]
+
+
+class Code(NamedTuple):
+    """A compiled part of an expression."""
+
+    run: Run
+    kind: str = "any"  # boolean, number, text or any: what is known before a message is seen
+    constant: tuple[Value, ...] = ()  # its value in a tuple, when it has the same for every message
+
+
+Build = Callable[["Compiler", Any], Code]
+NUMBERS = (int, float)
+
+
+def constant_code(value: Value, kind: str) -> Code:
+    """The code of a literal."""
+    return Code(lambda _row: value, kind, (value,))
+
+
+class Compiler:
+    """Compiles one text; ``builders`` say what each accepted node type becomes."""
+
+    def __init__(self, text: str, role: str, builders: Mapping[type[Any], Build]) -> None:
+        self.text = text
+        self.role = role
+        self.builders = builders
+        self.depth = 0
+
+    def compile(self, condition: bool) -> Run:
+        """The closure of the whole text. Raises ExpressionInvalid."""
+        if len(self.text) > MAX_EXPRESSION:
+            raise self.error(0, "", f"it has {len(self.text)} characters, {MAX_EXPRESSION} are allowed", "shorten it")
+        if not self.text.strip():
+            raise self.error(0, "", "it is empty", "write a condition such as: tab.user_data.amount > 100")
+        self.check_nesting()
+        try:
+            self.text.encode()
+        except UnicodeEncodeError as error:
+            raise self.error(error.start, "", "half of a surrogate pair is no character", "write it whole") from None
+        try:
+            tree = sqlglot.parse_one(self.text, dialect="oracle", into=exp.Condition)
+            code = self.node(tree)
+        except ParseError as error:
+            raise self.parse_error(error) from None
+        except TokenError:
+            at = max(self.text.rfind("'"), self.text.rfind('"'), self.text.rfind("/*"), 0)
+            raise self.error(
+                at,
+                self.text[at : at + 20],
+                "a quoted text, name or comment has no end",
+                "close it, or write '' inside a text",
+            ) from None
+        except RecursionError:
+            raise self.too_deep(0) from None
+        if condition and code.kind in ("number", "text"):
+            raise self.error(0, self.text[:40], f"it is a {code.kind}, not a condition", "compare it with something")
+        return code.run
+
+    # -- errors ------------------------------------------------------------------------------------------------------
+
+    def error(self, at: int, offending: str, cause: str, cure: str) -> ExpressionInvalid:
+        """An error at offset ``at`` of the text."""
+        line = self.text.count("\n", 0, at) + 1
+        column = at - self.text.rfind("\n", 0, at)
+        where = f" at {offending!r}" if offending else ""
+        return ExpressionInvalid(
+            f"{self.role} {show(self.text)} is invalid: line {line}, column {column}{where}",
+            cause=cause,
+            cure=cure,
+            line=line,
+            column=column,
+            offending=offending,
+        )
+
+    def refuse(self, node: exp.Expr, cause: str, cure: str = "") -> ExpressionInvalid:
+        """An error at the place of a node."""
+        spans = [part.meta for part in node.walk() if "start" in part.meta]
+        start = min((span["start"] for span in spans), default=0)
+        end = max((span["end"] for span in spans), default=len(self.text) - 1)
+        return self.error(
+            start,
+            self.text[start : min(end + 1, start + 60)],
+            cause,
+            cure or "use what the expression language has, see its documentation",
+        )
+
+    def parse_error(self, error: ParseError) -> ExpressionInvalid:
+        """The parser's error in our words."""
+        cure = "correct the expression at this position"
+        if not error.errors:
+            return self.error(0, "", "it holds no expression", cure)
+        found = error.errors[0]
+        highlight = str(found.get("highlight") or "")
+        lines = self.text.splitlines(keepends=True) or [""]
+        line = min(max(int(found.get("line") or 1), 1), len(lines))
+        at = sum(map(len, lines[: line - 1])) + max(int(found.get("col") or 1) - len(highlight), 0)
+        description = str(found.get("description"))
+        cause = "something is missing after it" if "Required" in description else "this was not expected here"
+        return self.error(min(at, len(self.text)), highlight, cause, cure)
+
+    def too_deep(self, at: int) -> ExpressionInvalid:
+        """The error of an expression nested too deeply."""
+        return self.error(at, "", f"it is nested more than {MAX_NESTING} levels deep", "split it into simpler ones")
+
+    def check_nesting(self) -> None:
+        """Refuse what would exhaust the recursive parser, before it runs."""
+        level = 0
+        for found in re.finditer(r"'(?:[^']|'')*'|\"[^\"]*\"|\(|\)|\bcase\b|\bend\b|\bnot\b", self.text, re.IGNORECASE):
+            token = found.group().lower()
+            if token in ("(", "case"):
+                level += 1
+            elif token in (")", "end"):
+                level -= 1
+            if level > MAX_NESTING:
+                raise self.too_deep(found.start())
+
+    # -- the tree ----------------------------------------------------------------------------------------------------
+
+    def node(self, node: Any) -> Code:
+        """The code of any accepted node."""
+        build = self.builders.get(type(node))
+        if build is None:
+            name = getattr(node, "name", "") if isinstance(node, exp.Anonymous) else type(node).__name__
+            raise self.refuse(node, f"{name} is not part of the expression language")
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self.error(0, "", f"it has more than {MAX_DEPTH} levels", "split it into simpler conditions")
+        try:
+            return build(self, node)
+        finally:
+            self.depth -= 1
+
+    def only(self, node: exp.Expr, *known: str) -> None:
+        """Refuse arguments that were not asked for (a format, a subquery, a join mark...)."""
+        for name, value in node.args.items():
+            if name not in known and name not in ("safe", "is_nvl", "coalesce") and value not in (None, False, []):
+                raise self.refuse(node, f"{type(node).__name__} takes no {name.strip('_')} here")
+
+    def boolean(self, node: Any) -> Run:
+        """The closure of a node that has to be true, false or unknown."""
+        code = self.node(node)
+        if code.kind in ("number", "text"):
+            raise self.refuse(node, f"a condition is needed here, this is a {code.kind}")
+        if code.kind == "boolean":
+            return code.run
+        run = code.run
+
+        def checked(row: Row) -> Value:
+            value = run(row)
+            if value is None or value is True or value is False:
+                return value
+            raise NoValue(f"{show(value)} is neither true nor false")
+
+        return checked
+
+    def chain(self, node: Any, kind: type[exp.Expr]) -> list[Any]:
+        """The operands of a chain of one operator, left to right, without recursion."""
+        operands = []
+        while type(node) is kind:
+            operands.append(node.args["expression"])
+            node = node.this
+        operands.append(node)
+        return operands[::-1]
