@@ -13,7 +13,7 @@ from typing import Any
 from gateway import catalog
 from gateway.admin.agents import AgentProcedures
 from gateway.admin.base import NO_CHANGE, Administration, NoChange, Ora
-from gateway.admin.job_checks import JOB_OPTIONS
+from gateway.admin.job_options import JOB_OPTIONS
 from gateway.admin.jobs import FORCE, NO_FORCE, JobProcedures
 from gateway.admin.links import LinkProcedures, link_config
 from gateway.admin.queues import QueueProcedures

@@ -13,17 +13,15 @@ from gateway import catalog
 from gateway.admin import subscribers
 from gateway.admin.base import NO_CHANGE, Administration, NoChange, OptionalText, Ora, check_identifier, check_text
 from gateway.admin.job_checks import (
-    JobEnds,
     check_exception_queue,
     check_guarantee,
-    check_poll_interval,
     check_rule,
     check_sharing,
     check_transformation,
     forget,
-    job_options,
-    resolve_ends,
 )
+from gateway.admin.job_ends import JobEnds, foreign_end, resolve_ends
+from gateway.admin.job_options import check_poll_interval, job_options
 from gateway.aq import transfer
 from gateway.model import JobDef, JobStatus
 from links.contract import Direction, Guarantee
@@ -165,7 +163,7 @@ class JobProcedures(Administration):
             old = self._usable(conn, job_name)
             new = replace(old, **changes)
             ends = resolve_ends(self, conn, new)
-            new = replace(new, options=job_options(new, ends, options, old.options))
+            new = replace(new, options=job_options(new, ends.foreign.spec, options, old.options))
             check_rule(new, ends)
             check_transformation(conn, new)
             check_exception_queue(self, conn, new, ends)
@@ -242,9 +240,9 @@ class JobProcedures(Administration):
             if job is None or job.status is not JobStatus.DELETE_PENDING:
                 return
             inbound = job.propagation_type is Direction.INBOUND
-            ends = resolve_ends(self, conn, job) if inbound else None
-        if ends is not None and ends.topic_source:
-            forget(job, ends, self.hub)
+            foreign = foreign_end(self, conn, job.source) if inbound else None
+        if foreign is not None and foreign.is_topic:
+            forget(job, foreign, self.hub)
         with self.change() as conn:
             found = catalog.get_job(conn, job_name)
             if found is not None and found.id == job.id and found.status is JobStatus.DELETE_PENDING:
@@ -270,8 +268,8 @@ class JobProcedures(Administration):
                 cure="alter it, or choose another name",
             )
         ends = resolve_ends(self, conn, draft)
-        job = replace(draft, agent=ends.link.agent, link=ends.link.name)
-        job = replace(job, options=job_options(job, ends, options, {}))
+        job = replace(draft, agent=ends.foreign.link.agent, link=ends.foreign.link.name)
+        job = replace(job, options=job_options(job, ends.foreign.spec, options, {}))
         check_sharing(conn, job, ends)
         check_rule(job, ends)
         check_transformation(conn, job)
