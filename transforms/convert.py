@@ -65,6 +65,9 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
+_decode = json.JSONDecoder(parse_constant=_no_constant).decode
+
+
 def parse_json(body: bytes | str) -> Any:
     """The JSON value in a body.
 
@@ -72,7 +75,7 @@ def parse_json(body: bytes | str) -> Any:
         ValueError: it is no UTF-8 text, no JSON (NaN and Infinity are not), or nested too deeply; the text says where.
     """
     try:
-        return json.loads(body if isinstance(body, str) else body.decode(), parse_constant=_no_constant)
+        return _decode(body if isinstance(body, str) else body.decode())
     except RecursionError:
         raise ValueError("the JSON text is nested too deeply") from None
 

@@ -19,10 +19,9 @@ NULL and UNKNOWN). It knows:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from transforms.convert import parse_json
 from transforms.errors import ExpressionFailed
 from transforms.message import Message
 from transforms.values import NoValue, Value, show
@@ -58,10 +57,6 @@ PROPERTIES: Mapping[str, Callable[[Message], Value]] = {
     "sender_address": lambda m: m.sender_address,
     "original_msgid": lambda m: _hex(m.original_msgid),
 }
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
 
 
 class Row:
@@ -104,12 +99,12 @@ class Row:
         problem = "there is no body"
         if body is not None:
             try:
-                value = json.loads(body if isinstance(body, str) else body.decode(), parse_constant=_no_constant)
+                value = parse_json(body)
                 if isinstance(value, dict):
                     return value
                 problem = f"the body is {show(value)}"
-            except (ValueError, RecursionError) as error:
-                problem = f"the body is no JSON text ({str(error)[:200] or type(error).__name__})"
+            except ValueError as error:
+                problem = f"the body is no JSON text ({str(error)[:200]})"
         if self.strict:
             raise NoValue(f"the body has to be a JSON object, but {problem}")
         return {}
