@@ -1,0 +1,418 @@
+"""The MQTT link: versions 3.1.1 and 5.
+
+A source is a topic filter (``plant/+/telemetry``) or a shared subscription (``$share/group/filter``). Its job has a
+persistent session of its own at the broker, which begins when the job is first activated and keeps collecting while the
+job is disabled, up to the broker's limits. It subscribes at QoS 1 and acknowledges after the hub has the messages; a
+message published at QoS 2 arrives at QoS 1, one published at QoS 0 stays at QoS 0. Subscribing at QoS 2 is refused:
+the client's half of that exchange would have to survive a crash, and does not.
+
+A destination is a topic, which may be chosen per message (:mod:`transforms.mqtt_topic`), published to at QoS 1. A message
+without body has a zero-length payload; published with retain it removes the retained message of its topic.
+
+Capabilities that MQTT does not have: positions (a session has no history), backlog (a client cannot ask how much its
+session holds), priority in a field of the protocol (job option ``AQ_MsgProperties`` carries it as a user property). Under
+MQTT 3.1.1 there are no headers, correlation, expiration and message id either, unless the queue is registered with
+``MQTT_Envelope = JSON`` on both sides.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from links.contract import (
+    Capability,
+    Check,
+    Destination,
+    Direction,
+    Domain,
+    Endpoint,
+    Field,
+    Guarantee,
+    GuaranteeReport,
+    JobUse,
+    LinkConfig,
+    LinkSpec,
+    Source,
+)
+from links.mqtt_connect import Session, Settings, client_id_of, open_session
+from links.mqtt_destination import MqttDestination, check_publisher
+from links.mqtt_source import MqttSource, forget, try_read
+from links.options import parse
+from transforms.errors import AdminError, ConfigInvalid, LinkError, LinkRefused
+from transforms.mqtt import Inbound, Outbound
+from transforms.mqtt_topic import TopicTemplate, check_filter, split_shared
+
+__all__ = ["SPEC", "MqttLink", "open_link"]
+
+SPEC = LinkSpec(
+    type="MQTT",
+    title="MQTT",
+    description="An MQTT 3.1.1 or 5 broker: topics with wildcards, shared subscriptions, retained messages.",
+    attributes=(
+        Field("hostname", "Host name or address of the broker.", required=True),
+        Field("port", "TCP port; by default 1883, with TLS 8883.", int, minimum=1, maximum=65535),
+        Field("protocol_version", "5, or 4 for MQTT 3.1.1.", int, 5, minimum=4, maximum=5),
+        Field(
+            "client_id_prefix",
+            "Begins the client id of every job. Changing it abandons the sessions of inbound jobs.",
+            default="MGW_",
+        ),
+        Field(
+            "keepalive",
+            "Seconds without traffic after which a connection is given up; a ping is sent at 0.6 of it.",
+            int,
+            60,
+            minimum=1,
+            maximum=65535,
+        ),
+        Field(
+            "session_expiry",
+            "Seconds the broker keeps the session of an inbound job while it is not connected; 4294967295 is for ever. "
+            "MQTT 3.1.1 has no such limit.",
+            int,
+            2_592_000,
+            minimum=60,
+            maximum=4_294_967_295,
+        ),
+        Field(
+            "max_packet_size",
+            "Largest packet in bytes that the broker takes, where it does not tell (MQTT 3.1.1); 0 is no limit.",
+            int,
+            0,
+            minimum=0,
+            maximum=268_435_460,
+        ),
+        Field(
+            "connect_timeout",
+            "Seconds to wait for the connection, the login and the subscription.",
+            float,
+            10.0,
+            minimum=0.1,
+            maximum=600,
+        ),
+        Field("tls", "Encrypt; the broker's certificate and name are always verified.", bool, False),
+        Field("tls_ca_file", "PEM file of the authority that signed the broker's certificate; default: the system's."),
+        Field("tls_cert_file", "PEM file of our own certificate, where the broker asks for one."),
+        Field("tls_key_file", "PEM file of its key, if not in the same file."),
+    ),
+    queue_options=(
+        Field(
+            "MQTT_Qos",
+            "1: at least once. 0: at most once, messages may be lost. 2 is refused.",
+            default="1",
+            alterable=False,
+        ),
+        Field(
+            "MQTT_PayloadType",
+            "Inbound payloads that do not say what they are: RAW or TEXT (UTF-8).",
+            default="RAW",
+            choices=("RAW", "TEXT"),
+            alterable=False,
+        ),
+        Field(
+            "MQTT_Envelope",
+            "JSON: headers, properties and body travel as one JSON document in the payload, for MQTT 3.1.1. Both sides "
+            "must agree.",
+            default="NONE",
+            choices=("NONE", "JSON"),
+            alterable=False,
+        ),
+        Field("MQTT_Retain", "Outbound: publish as retained message.", bool, False, alterable=False),
+        Field(
+            "MQTT_Retained",
+            "Inbound: skip or deliver the retained messages that exist when the job first subscribes. Under MQTT 3.1.1 "
+            "deliver brings them again at every reconnect.",
+            default="skip",
+            choices=("skip", "deliver"),
+            alterable=False,
+        ),
+        Field(
+            "MQTT_TopicFrom",
+            "HEADER: header MGW_MQTT_topic may choose the topic, at or below the registered one.",
+            default="REGISTRATION",
+            choices=("REGISTRATION", "HEADER"),
+            alterable=False,
+        ),
+    ),
+    job_options=(
+        Field(
+            "AQ_MsgProperties",
+            "Carry priority, delay, expiration, correlation, exception queue, enqueue time and original id as user "
+            "properties MGW_AQ_*, and read them.",
+            bool,
+            False,
+            dynamic=True,
+        ),
+    ),
+    domains=(None, Domain.TOPIC, Domain.QUEUE),
+    capabilities=frozenset(
+        (
+            Capability.REDELIVERY,
+            Capability.PUSH,
+            Capability.TYPED_HEADERS,
+            Capability.TEXT_HEADERS,
+            Capability.RAW_HEADERS,
+            Capability.REPEATED_HEADERS,
+            Capability.CORRELATION,
+            Capability.EXPIRATION,
+            Capability.MESSAGE_ID,
+            Capability.TEXT_BODY,
+            Capability.NULL_BODY,
+            Capability.WILDCARD_SOURCE,
+            Capability.TOPIC_DOMAIN,
+            Capability.QUEUE_DOMAIN,
+        )
+    ),
+)
+
+_VERSION_TOPIC = "$SYS/broker/version"
+
+
+def open_link(config: LinkConfig) -> MqttLink:
+    """An MQTT link; raises ConfigInvalid for a bad attribute."""
+    return MqttLink(config)
+
+
+class MqttLink:
+    """One configured MQTT broker (see :class:`links.contract.Link`)."""
+
+    def __init__(self, config: LinkConfig) -> None:
+        self.config = config
+        owner = f"link {config.name}"
+        values = parse(SPEC.attributes, config.attributes, owner)
+        parse(SPEC.options, config.options, owner)
+        files = (values["tls_ca_file"], values["tls_cert_file"], values["tls_key_file"])
+        if any(files) and not values["tls"]:
+            raise ConfigInvalid(
+                f"{owner}: TLS files are given, but tls is off",
+                cause="the connection would not be encrypted",
+                cure="set tls to TRUE, or leave the files out",
+            )
+        if config.password is not None and config.username is None:
+            raise ConfigInvalid(
+                f"{owner}: a password without user name", cause="MQTT sends both or none", cure="set username"
+            )
+        self._settings = Settings(
+            link=config.name,
+            host=values["hostname"],
+            port=values["port"] or (8883 if values["tls"] else 1883),
+            version=values["protocol_version"],
+            prefix=values["client_id_prefix"],
+            keepalive=values["keepalive"],
+            session_expiry=values["session_expiry"],
+            max_packet_size=values["max_packet_size"],
+            connect_timeout=values["connect_timeout"],
+            tls=values["tls"],
+            tls_ca=files[0] or "",
+            tls_cert=files[1] or "",
+            tls_key=files[2] or "",
+            username=config.username,
+            password=config.password,
+        )
+
+    # -- without a connection -------------------------------------------------------------------------------------
+
+    def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
+        """See :meth:`links.contract.Link.check_endpoint`."""
+        options = self._options(endpoint)
+        group, topic_filter = split_shared(endpoint.provider_queue)
+        if group is not None:
+            if not group or not topic_filter or "+" in group or "#" in group:
+                raise _refuse(endpoint, "it is no shared subscription", "write $share/<group>/<topic filter>")
+            if direction is Direction.OUTBOUND:
+                raise _refuse(endpoint, "a shared subscription cannot be written to", "register the topic itself")
+        elif endpoint.domain is Domain.QUEUE and direction is not Direction.OUTBOUND:
+            raise _refuse(
+                endpoint,
+                "a topic hands every message to every subscriber; only a shared subscription is like a queue",
+                "register it as $share/<group>/<topic filter>, or with domain TOPIC",
+            )
+        if direction is Direction.OUTBOUND:
+            self._template(endpoint, options)
+            return
+        reason = check_filter(topic_filter)
+        if reason:
+            raise _refuse(endpoint, reason, "correct the topic filter")
+
+    def _options(self, endpoint: Endpoint) -> dict[str, Any]:
+        try:
+            options = parse(SPEC.queue_options, endpoint.options, f"foreign queue {endpoint.full_name}")
+        except ConfigInvalid as error:
+            raise AdminError(error.what, cause=error.cause, cure=error.cure) from error
+        qos = str(options["mqtt_qos"]).strip()
+        if qos == "2":
+            raise _refuse(
+                endpoint,
+                "MQTT_Qos = 2 loses messages when a client dies between its two acknowledgements",
+                "use MQTT_Qos = 1; messages published at QoS 2 arrive all the same",
+            )
+        if qos not in ("0", "1"):
+            raise _refuse(endpoint, f"MQTT_Qos cannot be {qos!r}", "use 1, or 0 to accept at-most-once")
+        options["mqtt_qos"] = int(qos)
+        return options
+
+    def _template(self, endpoint: Endpoint, options: dict[str, Any]) -> TopicTemplate:
+        try:
+            template = TopicTemplate(endpoint.provider_queue)
+        except ValueError as error:
+            raise _refuse(endpoint, f"as destination, {error}", "register the topic to publish to") from error
+        if options["mqtt_topicfrom"] == "HEADER" and template.fixed is None:
+            raise _refuse(
+                endpoint,
+                "MQTT_TopicFrom = HEADER needs a fixed topic, below which the header may choose",
+                "leave out the placeholders, or the option",
+            )
+        return template
+
+    def _aq_properties(self, use: JobUse) -> bool:
+        try:
+            values = parse(SPEC.job_options, use.options, f"job {use.job}", foreign=True)
+        except ConfigInvalid as error:
+            raise AdminError(error.what, cause=error.cause, cure=error.cure) from error
+        return bool(values["aq_msgproperties"])
+
+    def _client_id(self, use: JobUse, role: str) -> str:
+        return client_id_of(self._settings, use.job, use.hub_id, role, use.endpoint.provider_queue)
+
+    def source(self, use: JobUse) -> Source:
+        """See :meth:`links.contract.Link.source`."""
+        options = self._options(use.endpoint)
+        rules = Inbound(
+            options["mqtt_payloadtype"] == "TEXT", options["mqtt_envelope"] == "JSON", self._aq_properties(use)
+        )
+        return MqttSource(
+            self._settings,
+            self._client_id(use, "in"),
+            use.endpoint.provider_queue,
+            rules,
+            qos=options["mqtt_qos"],
+            retained=options["mqtt_retained"] == "deliver",
+            batch_size=use.batch_size,
+        )
+
+    def destination(self, use: JobUse) -> Destination:
+        """See :meth:`links.contract.Link.destination`."""
+        return MqttDestination(self._settings, self._client_id(use, "out"), self._outbound(use), use.clock)
+
+    def _outbound(self, use: JobUse) -> Outbound:
+        options = self._options(use.endpoint)
+        return Outbound(
+            self._template(use.endpoint, options),
+            version=self._settings.version,
+            qos=options["mqtt_qos"],
+            retain=options["mqtt_retain"],
+            envelope=options["mqtt_envelope"] == "JSON",
+            topic_from_header=options["mqtt_topicfrom"] == "HEADER",
+            aq_properties=self._aq_properties(use),
+        )
+
+    # -- on the live system ---------------------------------------------------------------------------------------
+
+    def _probe(self) -> Session:
+        prefix = "".join(c for c in self._settings.prefix if c.isascii() and c.isalnum())
+        return open_session(self._settings, f"{prefix[:8]}probe{secrets.token_hex(4)}", clean=True)
+
+    def test(self) -> Sequence[Check]:
+        """See :meth:`links.contract.Link.test`."""
+        settings = self._settings
+        name = "MQTT 5" if settings.version >= 5 else "MQTT 3.1.1"
+        secured = "with TLS, certificate verified" if settings.tls else "without TLS"
+        try:
+            session = self._probe()
+        except LinkError as error:
+            return (Check("connection", False, f"{error.what}: {error.cause}", error.cure),)
+        user = f"as {settings.username!r}" if settings.username else "without user name"
+        checks = [
+            Check("connection", True, f"{settings.place} {secured}"),
+            Check("login", True, f"{name} {user}"),
+        ]
+        try:
+            version = try_read(session, settings, _VERSION_TOPIC, 0.5)
+        finally:
+            session.wire.close()
+        told = [version or "version not shown"]
+        if settings.version >= 5:
+            told.append(f"highest QoS {session.maximum_qos}")
+            told.append(
+                f"packets up to {session.maximum_packet} bytes" if session.maximum_packet else "any packet size"
+            )
+            told.append(f"{session.receive_maximum} messages in flight")
+            told += [
+                f"no {what}"
+                for what, has in (
+                    ("retained messages", session.retain),
+                    ("wildcards", session.wildcards),
+                    ("shared subscriptions", session.shared),
+                )
+                if not has
+            ]
+        good = session.maximum_qos >= 1
+        cure = "" if good else "let the broker allow QoS 1"
+        return (*checks, Check("broker", good, ", ".join(told), cure))
+
+    def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
+        """See :meth:`links.contract.Link.verify`. Topics always exist; what is checked is what the broker allows."""
+        settings = self._settings
+        options = self._options(use.endpoint)
+        qos: int = options["mqtt_qos"]
+        session = self._probe()
+        try:
+            if direction is Direction.OUTBOUND:
+                self._template(use.endpoint, options)
+                check_publisher(session, settings, qos, options["mqtt_retain"])
+            else:
+                self._check_subscriber(session, use.endpoint, qos)
+            version = try_read(session, settings, _VERSION_TOPIC, 0.3)
+        finally:
+            session.wire.close()
+        if qos == 0:
+            return GuaranteeReport(Guarantee.AT_MOST_ONCE, "QoS 0 was chosen: messages may be lost (MQTT_Qos)")
+        notes = []
+        if direction is Direction.INBOUND:
+            notes.append("MQTT QoS 1: a message whose acknowledgement got lost is stored again")
+            limit = " (Mosquitto: max_queued_messages, 1000 by default)" if _is_mosquitto(version) else ""
+            notes.append(
+                f"above its queue limit{limit} the broker drops messages unseen; published at QoS 0 they may be lost"
+            )
+        else:
+            notes.append("MQTT QoS 1: after a failure messages are published again")
+            if settings.version < 5:
+                notes.append("an MQTT 3.1.1 broker confirms what its access rules drop")
+        if settings.version < 5 and options["mqtt_envelope"] != "JSON":
+            notes.append("headers, correlation and expiration do not travel (MQTT 3.1.1 without MQTT_Envelope = JSON)")
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, "; ".join(notes))
+
+    def _check_subscriber(self, session: Session, endpoint: Endpoint, qos: int) -> None:
+        group, topic_filter = split_shared(endpoint.provider_queue)
+        lacking = ""
+        if group is not None and not session.shared:
+            lacking = "shared subscriptions"
+        elif not session.wildcards and ("+" in topic_filter or "#" in topic_filter):
+            lacking = "wildcards"
+        elif qos > session.maximum_qos:
+            lacking = "QoS 1"
+        if lacking:
+            raise LinkRefused(
+                f"{endpoint.full_name}: {endpoint.provider_queue!r} cannot be subscribed to",
+                link=self.config.name,
+                operation="verify",
+                cause=f"the broker does not offer {lacking}",
+                cure="let the broker allow it, or register another topic filter",
+            )
+
+    def forget(self, use: JobUse, direction: Direction) -> None:
+        """See :meth:`links.contract.Link.forget`: removes the persistent session of an inbound job."""
+        if direction is Direction.INBOUND:
+            forget(self._settings, self._client_id(use, "in"))
+
+
+def _is_mosquitto(version: str | None) -> bool:
+    return version is not None and "mosquitto" in version.lower()
+
+
+def _refuse(endpoint: Endpoint, cause: str, cure: str) -> AdminError:
+    return AdminError(
+        f"foreign queue {endpoint.full_name} ({endpoint.provider_queue!r}) cannot be used", cause=cause, cure=cure
+    )

@@ -1,0 +1,305 @@
+"""Connecting to an MQTT broker: the client library resolves, connects, secures and logs in; then the wire is ours."""
+
+from __future__ import annotations
+
+import hashlib
+import select
+import socket
+import ssl
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from paho.mqtt.client import (
+    MQTT_CLEAN_START_FIRST_ONLY,
+    CallbackAPIVersion,
+    Client,
+    ConnectFlags,
+    MQTTErrorCode,
+    MQTTProtocolVersion,
+)
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import MQTTException, Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from links.mqtt_codec import reason_text
+from links.mqtt_wire import Wire
+from transforms.errors import LinkError, LinkRefused, LinkTimeout, LinkUnavailable
+
+__all__ = ["Session", "Settings", "client_id_of", "open_session"]
+
+_MAX_ID = 23  # characters that every 3.1.1 broker must take, MQTT 3.1.1 §3.1.3.1
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Typed attributes of a link (see ``links.mqtt.SPEC``)."""
+
+    link: str
+    host: str
+    port: int
+    version: int
+    prefix: str
+    keepalive: int
+    session_expiry: int
+    max_packet_size: int
+    connect_timeout: float
+    tls: bool
+    tls_ca: str
+    tls_cert: str
+    tls_key: str
+    username: str | None
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def place(self) -> str:
+        """``host:port`` for people."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A logged-in connection and what the broker said of itself (MQTT 5; otherwise the protocol's limits)."""
+
+    wire: Wire
+    client_id: str
+    present: bool
+    receive_maximum: int = 65535
+    maximum_packet: int = 0  # bytes, 0 = no limit told
+    maximum_qos: int = 2
+    retain: bool = True
+    wildcards: bool = True
+    shared: bool = True
+    expiry: int | None = None  # seconds, where the broker changed ours
+
+
+def client_id_of(settings: Settings, job: str, hub_id: str, role: str, place: str) -> str:
+    """The client id of a job: stable, different for every hub, job, role and provider queue.
+
+    So a session can never hold messages of a topic that its job no longer reads. MQTT 3.1.1 brokers need not take more
+    than 23 letters and digits; there the name is shortened and the digest makes it unique.
+    """
+    digest = hashlib.sha256("\0".join((hub_id, settings.link, job, role, place)).encode()).hexdigest()
+    if settings.version >= 5:
+        return f"{settings.prefix}{job}_{role}_{digest[:8]}"
+    readable = "".join(c for c in settings.prefix + job if c.isascii() and c.isalnum())
+    return readable[: _MAX_ID - 12] + digest[:12]
+
+
+class _Answer:
+    """What the callbacks of the client library saw; they do nothing but write it down."""
+
+    reason: ReasonCode | None = None
+    present = False
+    properties: Properties | None = None
+
+    def on_connect(
+        self, _client: Client, _data: object, flags: ConnectFlags, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        """Called once, inside :func:`open_session`."""
+        self.reason, self.present, self.properties = reason, flags.session_present, properties
+
+
+def open_session(
+    settings: Settings,
+    client_id: str,
+    *,
+    clean: bool,
+    expiry: int = 0,
+    receive_maximum: int | None = None,
+    nodelay: bool = False,
+) -> Session:
+    """Connect and log in.
+
+    Args:
+        clean: forget what the broker holds for this client id; False continues it.
+        expiry: seconds the broker keeps the session after we are gone (MQTT 3.1.1: not 0 means for ever).
+        receive_maximum: messages the broker may send without an acknowledgement (MQTT 5).
+        nodelay: for publishers; it costs subscribers throughput.
+
+    Raises:
+        LinkError: LinkUnavailable, LinkTimeout, LinkRefused.
+    """
+    client = _client(settings, client_id, clean)
+    answer = _Answer()
+    client.on_connect = answer.on_connect
+    properties = None
+    if settings.version >= 5:
+        properties = Properties(PacketTypes.CONNECT)
+        if expiry:
+            properties.SessionExpiryInterval = expiry
+        if receive_maximum:
+            properties.ReceiveMaximum = receive_maximum
+    try:
+        client.connect(
+            settings.host,
+            settings.port,
+            settings.keepalive,
+            clean_start=clean if settings.version >= 5 else MQTT_CLEAN_START_FIRST_ONLY,
+            properties=properties,
+        )
+        _wait_for_connack(client, answer, settings)
+    except BaseException as error:
+        _drop(client)
+        if isinstance(error, LinkError) or not isinstance(error, Exception):
+            raise
+        raise _translate(error, settings) from error
+    sock = client.socket()
+    if not isinstance(sock, socket.socket):
+        _drop(client)
+        raise _unavailable(settings, "the broker closed the connection during the login")
+    if nodelay:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    told = answer.properties
+    keepalive = _property(told, "ServerKeepAlive", settings.keepalive)
+    wire = Wire(sock, link=settings.link, client_id=client_id, keepalive=keepalive, release=lambda: _drop(client))
+    return Session(
+        wire,
+        client_id,
+        answer.present,
+        _property(told, "ReceiveMaximum", 65535),
+        _property(told, "MaximumPacketSize", 0),
+        _property(told, "MaximumQoS", 2),
+        _property(told, "RetainAvailable", 1) == 1,
+        _property(told, "WildcardSubscriptionAvailable", 1) == 1,
+        _property(told, "SharedSubscriptionAvailable", 1) == 1,
+        getattr(told, "SessionExpiryInterval", None),
+    )
+
+
+def _client(settings: Settings, client_id: str, clean: bool) -> Client:
+    client = Client(
+        CallbackAPIVersion.VERSION2,
+        client_id=client_id,
+        clean_session=None if settings.version >= 5 else clean,
+        protocol=MQTTProtocolVersion.MQTTv5 if settings.version >= 5 else MQTTProtocolVersion.MQTTv311,
+        reconnect_on_failure=False,
+    )
+    client.connect_timeout = settings.connect_timeout
+    if settings.username is not None:
+        client.username_pw_set(settings.username, settings.password)
+    if settings.tls:
+        try:
+            context = ssl.create_default_context(cafile=settings.tls_ca or None)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            if settings.tls_cert:
+                context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
+        except (OSError, ssl.SSLError) as error:
+            files = ", ".join(name for name in (settings.tls_ca, settings.tls_cert, settings.tls_key) if name)
+            raise LinkRefused(
+                f"link {settings.link}: the TLS files cannot be used",
+                link=settings.link,
+                operation="connect",
+                cause=f"{files}: {error}",
+                cure="set tls_ca_file, tls_cert_file and tls_key_file to readable PEM files",
+            ) from error
+        client.tls_set_context(context)
+    return client
+
+
+def _wait_for_connack(client: Client, answer: _Answer, settings: Settings) -> None:
+    deadline = time.monotonic() + settings.connect_timeout
+    while answer.reason is None:
+        sock = client.socket()
+        if sock is None:
+            raise _closed_early(settings)
+        if client.want_write():
+            client.loop_write()
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise LinkTimeout(
+                f"link {settings.link}: {settings.place} does not answer the login",
+                link=settings.link,
+                operation="connect",
+                cause=f"no CONNACK within {settings.connect_timeout:g} s",
+                cure="see whether this port is an MQTT listener, with or without TLS as configured",
+            )
+        pending = isinstance(sock, ssl.SSLSocket) and sock.pending()
+        if pending or select.select([sock], [], [], min(remaining, 0.5))[0]:
+            code = client.loop_read()
+            if answer.reason is None and code == MQTTErrorCode.MQTT_ERR_PROTOCOL and settings.version < 5:
+                raise _refused(settings, 0x84)
+            if answer.reason is None and code not in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_AGAIN):
+                raise _closed_early(settings)
+    if answer.reason.value >= 0x80:
+        raise _refused(settings, answer.reason.value)
+
+
+def _drop(client: Client) -> None:
+    """Close the socket of a client that is no longer needed."""
+    sock = client.socket()
+    if sock is not None:
+        with suppress(OSError):
+            sock.close()  # type: ignore[no-untyped-call, unused-ignore]
+
+
+def _property(properties: Properties | None, name: str, default: int) -> int:
+    return int(getattr(properties, name, default))
+
+
+def _refused(settings: Settings, code: int) -> LinkError:
+    name = "5" if settings.version >= 5 else "3.1.1"
+    what = f"link {settings.link}: the broker at {settings.place} refused the login"
+    cause = reason_text(code)
+    cure = "see the broker's log"
+    kind: type[LinkError] = LinkRefused
+    if code in (0x86, 0x87):
+        user = f"user {settings.username!r}" if settings.username else "a client without user name"
+        cause += f" for {user}"
+        cure = "check user name and password of the link, and the broker's password file and access rules"
+    elif code in (0x84, 0x82):
+        cause = f"the broker does not speak MQTT {name} [{cause}]"
+        cure = f"set protocol_version to {4 if settings.version >= 5 else 5}"
+    elif code == 0x85:
+        cure = "set client_id_prefix to what the broker's rules allow"
+    elif code in (0x88, 0x89, 0x8B, 0x97, 0x9F):
+        kind = LinkUnavailable
+    return kind(what, link=settings.link, operation="connect", cause=cause, cure=cure)
+
+
+def _closed_early(settings: Settings) -> LinkUnavailable:
+    other = "without" if settings.tls else "with"
+    return _unavailable(
+        settings,
+        "it closed the connection before it answered the login",
+        f"see whether the port is a listener {other} TLS, and whether the broker speaks MQTT "
+        f"{'5' if settings.version >= 5 else '3.1.1'} (protocol_version); its log says more",
+    )
+
+
+def _unavailable(settings: Settings, cause: str, cure: str = "") -> LinkUnavailable:
+    return LinkUnavailable(
+        f"link {settings.link}: no connection to {settings.place}",
+        link=settings.link,
+        operation="connect",
+        cause=cause,
+        cure=cure or "see whether the broker runs, and check hostname and port of the link",
+    )
+
+
+def _translate(error: Exception, settings: Settings) -> LinkError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return LinkRefused(
+            f"link {settings.link}: the certificate of {settings.place} is not trusted",
+            link=settings.link,
+            operation="connect",
+            cause=error.verify_message or str(error),
+            cure="set tls_ca_file to the certificate of the broker's authority, and hostname to a name in its certificate",
+        )
+    if isinstance(error, ssl.SSLError):
+        return LinkRefused(
+            f"link {settings.link}: no TLS with {settings.place}",
+            link=settings.link,
+            operation="connect",
+            cause=error.reason or str(error),
+            cure="see whether the port is a TLS listener and whether it asks for a client certificate (tls_cert_file)",
+        )
+    if isinstance(error, socket.gaierror):
+        return _unavailable(settings, f"the name {settings.host!r} cannot be resolved", "check hostname of the link")
+    if isinstance(error, TimeoutError):
+        return _unavailable(settings, f"no answer within {settings.connect_timeout:g} s")
+    if isinstance(error, OSError):
+        return _unavailable(settings, error.strerror or str(error))
+    if isinstance(error, MQTTException):
+        return _unavailable(settings, f"its answer to the login is malformed: {error}")
+    return _unavailable(settings, f"{type(error).__name__}: {error}")

@@ -1,0 +1,225 @@
+"""Publishing to MQTT: QoS 1, many messages in flight, confirmed by the broker's PUBACK."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from links.contract import Encoded
+from links.mqtt_codec import Frame, encode_publish, reason_text
+from links.mqtt_connect import Session, Settings, open_session
+from links.mqtt_wire import Wire
+from transforms.clock import Clock
+from transforms.errors import ConversionFailure, DeliveryRejected, LinkRefused, LinkTimeout, LinkUnavailable
+from transforms.message import Message
+from transforms.mqtt import Outbound, outbound
+
+__all__ = ["MqttDestination"]
+
+WINDOW = 1000  # messages in flight at most; an MQTT 5 broker may ask for less (receive maximum)
+WAITING = 20_000  # messages not yet sent above which publish waits
+UNSENT = 4 << 20  # bytes in our own send buffer above which nothing is added
+PATIENCE = 60.0  # seconds without any confirmation after which the broker is given up
+
+
+class _Open:
+    """A published batch: how many of its messages are not confirmed yet."""
+
+    __slots__ = ("missing", "sequence")
+
+    def __init__(self, sequence: int, missing: int) -> None:
+        self.sequence = sequence
+        self.missing = missing
+
+
+class MqttDestination:
+    """Where a job writes (see :class:`links.contract.Destination`).
+
+    The session is new at every connect: what was in flight has an unknown outcome and is published again by the engine.
+    The client id is the job's own, so a forgotten publisher of the same job is disconnected by the broker.
+    """
+
+    def __init__(self, settings: Settings, client_id: str, rules: Outbound, clock: Clock) -> None:
+        self._settings = settings
+        self._client_id = client_id
+        self._rules = rules
+        self._clock = clock
+        self._wire: Wire | None = None
+        self._window = WINDOW
+        self._largest = settings.max_packet_size
+        self._reset()
+
+    def _reset(self) -> None:
+        self._order: deque[_Open] = deque()
+        self._waiting: deque[tuple[Frame, _Open]] = deque()
+        self._in_flight: dict[int, _Open] = {}
+        self._written: list[_Open] = []  # QoS 0: done when the socket has taken everything
+        self._mid = 0
+        self._confirmed: int | None = None
+        self._progress_at = time.monotonic()
+
+    def connect(self) -> None:
+        """See :meth:`links.contract.Destination.connect`. MQTT topics need not exist; publishing creates them."""
+        self.close()
+        settings, rules = self._settings, self._rules
+        session = open_session(settings, self._client_id, clean=True, nodelay=True)
+        try:
+            check_publisher(session, settings, rules.qos, rules.retain)
+        except BaseException:
+            session.wire.close()
+            raise
+        self._wire = session.wire
+        self._window = min(WINDOW, session.receive_maximum)
+        limits = [limit for limit in (settings.max_packet_size, session.maximum_packet) if limit]
+        self._largest = min(limits, default=0)
+
+    def encode(self, message: Message) -> Encoded:
+        """See :meth:`links.contract.Destination.encode`."""
+        frame = encode_publish(outbound(message, self._rules, self._clock.now()), self._rules.version)
+        if self._largest and len(frame[0]) + len(frame[1]) + 2 > self._largest:
+            raise ConversionFailure(
+                f"message makes an MQTT packet of {len(frame[0]) + len(frame[1]) + 2} bytes",
+                cause=f"the broker of link {self._settings.link} takes at most {self._largest}",
+                cure="send smaller messages, or raise the broker's limit (Mosquitto: max_packet_size) and max_packet_size",
+            )
+        return frame
+
+    def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
+        """See :meth:`links.contract.Destination.publish`."""
+        wire = self._require()
+        if not self._order:
+            self._progress_at = time.monotonic()
+        batch = _Open(sequence, len(messages))
+        self._order.append(batch)
+        self._waiting.extend((frame, batch) for frame in messages)
+        self._feed(wire)
+        while len(self._waiting) > WAITING:
+            self._pump(wire, 1.0)
+
+    def confirmed(self, wait: float) -> int | None:
+        """See :meth:`links.contract.Destination.confirmed`."""
+        wire = self._require()
+        before = self._confirmed
+        self._pump(wire, 0.0)
+        if self._confirmed == before and wait > 0:
+            deadline = time.monotonic() + wait
+            while self._confirmed == before and not wire.woken:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    break
+                self._pump(wire, remaining)
+        wire.woken = False
+        return self._confirmed
+
+    def _require(self) -> Wire:
+        if self._wire is None:
+            raise LinkUnavailable(
+                f"link {self._settings.link}: the destination {self._rules.topic.text!r} is not connected",
+                link=self._settings.link,
+                operation="publish",
+                cause="it was closed, or never connected",
+                cure="connect it",
+            )
+        return self._wire
+
+    def _pump(self, wire: Wire, wait: float) -> None:
+        frames = wire.pump(min(wait, PATIENCE))
+        in_flight = self._in_flight
+        for first, frame in frames:
+            if first != 0x40:
+                continue
+            if len(frame) > 2 and frame[2] >= 0x80:
+                raise self._rejected(frame[2])
+            batch = in_flight.pop(frame[0] << 8 | frame[1], None)
+            if batch is not None:
+                batch.missing -= 1
+        if self._waiting:
+            self._feed(wire)
+        if self._written and not wire.unsent:
+            for batch in self._written:
+                batch.missing -= 1
+            self._written.clear()
+        if frames or self._order:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Confirm the unbroken prefix."""
+        order = self._order
+        now = time.monotonic()
+        while order and not order[0].missing:
+            self._confirmed = order.popleft().sequence
+            self._progress_at = now
+        if order and now - self._progress_at > PATIENCE:
+            raise LinkTimeout(
+                f"link {self._settings.link}: the broker confirms nothing for topic {self._rules.topic.text!r}",
+                link=self._settings.link,
+                operation="publish",
+                cause=f"{len(self._in_flight)} messages are unconfirmed for {PATIENCE:g} s",
+                cure="see the broker's log",
+            )
+
+    def _feed(self, wire: Wire) -> None:
+        """Send what fits into the window."""
+        waiting, in_flight = self._waiting, self._in_flight
+        parts: list[bytes] = []
+        size = wire.unsent
+        at_once = self._rules.qos == 0
+        room = self._window - len(in_flight)
+        while waiting and size < UNSENT and (room > 0 or at_once):
+            (head, tail), batch = waiting.popleft()
+            if at_once:
+                parts.append(head)
+                self._written.append(batch)
+            else:
+                mid = self._mid = self._mid % 65535 + 1
+                while mid in in_flight:
+                    mid = self._mid = self._mid % 65535 + 1
+                in_flight[mid] = batch
+                parts += (head, b"%c%c" % (mid >> 8, mid & 255), tail)
+                room -= 1
+            size += len(head) + len(tail)
+        if parts:
+            wire.send(b"".join(parts))
+
+    def _rejected(self, code: int) -> DeliveryRejected:
+        return DeliveryRejected(
+            f"link {self._settings.link}: the broker refused a message for topic {self._rules.topic.text!r}",
+            link=self._settings.link,
+            operation="publish",
+            cause=reason_text(code),
+            cure="check the broker's access rules and limits for the link's user",
+        )
+
+    def interrupt(self) -> None:
+        """See :meth:`links.contract.Destination.interrupt`."""
+        wire = self._wire
+        if wire is not None:
+            wire.wake()
+
+    def close(self) -> None:
+        """See :meth:`links.contract.Destination.close`."""
+        wire, self._wire = self._wire, None
+        self._reset()
+        if wire is not None:
+            wire.close()
+
+
+def check_publisher(session: Session, settings: Settings, qos: int, retain: bool) -> None:
+    """Raise LinkRefused when the broker says that it cannot take such messages at all."""
+    if qos > session.maximum_qos:
+        raise LinkRefused(
+            f"link {settings.link}: the broker at {settings.place} takes messages at QoS 0 only",
+            link=settings.link,
+            operation="connect",
+            cause=f"its maximum QoS is {session.maximum_qos}",
+            cure="let the broker allow QoS 1, or accept at-most-once by registering with MQTT_Qos = 0",
+        )
+    if retain and not session.retain:
+        raise LinkRefused(
+            f"link {settings.link}: the broker at {settings.place} keeps no retained messages",
+            link=settings.link,
+            operation="connect",
+            cause="it says so in its answer to the login",
+            cure="let the broker allow them, or register the queue without MQTT_Retain",
+        )

@@ -1,0 +1,268 @@
+"""Reading from MQTT: a persistent session, QoS 1, acknowledged by hand after the hub has the messages."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping
+
+from links.contract import EMPTY_BATCH, Backlog, Batch, Delivery
+from links.mqtt_codec import Malformed, parse_publish, reason_text, varint
+from links.mqtt_connect import Session, Settings, open_session
+from links.mqtt_wire import Wire
+from transforms.errors import LinkError, LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
+from transforms.mqtt import Inbound, Publish, inbound
+
+__all__ = ["MqttSource", "forget", "try_read"]
+
+RECEIVE_MAXIMUM = 1000  # messages in flight, MQTT 5; a bigger batch asks for more
+_log = logging.getLogger("mgw.links.mqtt")
+
+
+def subscribe(session: Session, topic_filter: str, qos: int, retain_handling: int, version: int) -> None:
+    """Send SUBSCRIBE for one filter. ``retain_handling`` 1: retained copies if the subscription is new, 2: none."""
+    text = topic_filter.encode()
+    options = qos | retain_handling << 4 if version >= 5 else qos
+    body = b"\x00\x01" + (b"\x00" if version >= 5 else b"") + len(text).to_bytes(2, "big") + text + bytes((options,))
+    session.wire.send(b"\x82" + varint(len(body)) + body)
+
+
+def wait_for_suback(
+    session: Session, settings: Settings, topic_filter: str, qos: int
+) -> tuple[list[tuple[int, bytes]], int]:
+    """Frames that came meanwhile, and the granted QoS.
+
+    Raises:
+        LinkError: LinkTimeout, QueueMissing for a filter the broker refuses, LinkRefused.
+    """
+    deadline = time.monotonic() + settings.connect_timeout
+    frames: list[tuple[int, bytes]] = []
+    while time.monotonic() < deadline:
+        for first, frame in session.wire.pump(max(0.0, deadline - time.monotonic())):
+            if first >> 4 != 9:
+                frames.append((first, frame))
+                continue
+            code = frame[-1] if frame else 0x80
+            if code >= 0x80:
+                kind = QueueMissing if code in (0x8F, 0x80, 0x9E, 0xA2) else LinkRefused
+                raise kind(
+                    f"link {settings.link}: the broker refused the subscription to {topic_filter!r}",
+                    link=settings.link,
+                    operation="subscribe",
+                    cause=reason_text(code),
+                    cure="check the topic filter and the broker's access rules for the link's user",
+                )
+            if code < qos:
+                raise LinkRefused(
+                    f"link {settings.link}: the broker grants only QoS {code} for {topic_filter!r}",
+                    link=settings.link,
+                    operation="subscribe",
+                    cause="at QoS 0 messages are lost whenever the connection is",
+                    cure="let the broker grant QoS 1, or accept at-most-once by registering with MQTT_Qos = 0",
+                )
+            return frames, code
+    raise LinkTimeout(
+        f"link {settings.link}: the broker does not answer the subscription to {topic_filter!r}",
+        link=settings.link,
+        operation="subscribe",
+        cause=f"no SUBACK within {settings.connect_timeout:g} s",
+        cure="see the broker's log",
+    )
+
+
+class MqttSource:
+    """One job's subscription (see :class:`links.contract.Source`).
+
+    The broker keeps the session, and what arrives in it, while nobody is connected. It is subscribed to at every
+    connect: a crash between CONNECT and SUBSCRIBE would otherwise leave a session that never gets anything.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        client_id: str,
+        topic_filter: str,
+        rules: Inbound,
+        *,
+        qos: int = 1,
+        retained: bool = False,
+        batch_size: int = 30,
+    ) -> None:
+        self._settings = settings
+        self._client_id = client_id
+        self._filter = topic_filter
+        self._rules = rules
+        self._qos = qos
+        self._retained = retained
+        self._receive_maximum = min(65535, max(RECEIVE_MAXIMUM, 2 * batch_size))
+        self._wire: Wire | None = None
+        self._generation = 0
+        self._buffer: deque[tuple[int, bytes]] = deque()
+        self._had_session = False
+        self._drop_retained = settings.version < 5 and not retained
+        self._dropped = 0
+
+    def connect(self, positions: Mapping[str, str]) -> None:
+        """See :meth:`links.contract.Source.connect`; MQTT has no positions."""
+        del positions
+        self.close()
+        settings = self._settings
+        session = open_session(
+            settings,
+            self._client_id,
+            clean=False,
+            expiry=settings.session_expiry,
+            receive_maximum=self._receive_maximum,
+        )
+        self._generation += 1
+        try:
+            self._check(session)
+            if self._had_session and not session.present:
+                _log.warning(
+                    "link %s: the broker no longer has the session %s of %r; messages sent meanwhile may be missing. "
+                    "See its session expiry and persistence settings",
+                    settings.link,
+                    self._client_id,
+                    self._filter,
+                )
+            subscribe(session, self._filter, self._qos, 1 if self._retained else 2, settings.version)
+            frames, _ = wait_for_suback(session, settings, self._filter, self._qos)
+        except BaseException:
+            session.wire.close()
+            raise
+        self._had_session = True
+        self._wire = session.wire
+        self._take(frames)
+
+    def _check(self, session: Session) -> None:
+        if session.expiry is not None and session.expiry < self._settings.session_expiry:
+            _log.warning(
+                "link %s: the broker keeps the session of %r only %d s, not %d; a longer outage of the gateway loses "
+                "messages",
+                self._settings.link,
+                self._filter,
+                session.expiry,
+                self._settings.session_expiry,
+            )
+
+    def _require(self) -> Wire:
+        if self._wire is None:
+            raise LinkUnavailable(
+                f"link {self._settings.link}: the source {self._filter!r} is not connected",
+                link=self._settings.link,
+                operation="read",
+                cause="it was closed, or never connected",
+                cure="connect it",
+            )
+        return self._wire
+
+    def _take(self, frames: list[tuple[int, bytes]]) -> None:
+        if not frames:
+            return
+        if self._drop_retained:
+            frames = [frame for frame in frames if not self._drop(*frame)]
+        self._buffer.extend(frame for frame in frames if frame[0] >> 4 == 3)
+
+    def _drop(self, first: int, frame: bytes) -> bool:
+        """Acknowledge and leave out a retained copy: it was published before the job, or was delivered before."""
+        if first >> 4 != 3 or not first & 1:
+            return False
+        mid, _ = self._parse(first, frame)
+        if mid:
+            self._require().send(b"\x40\x02" + mid.to_bytes(2, "big"))
+        self._dropped += 1
+        _log.debug("link %s: skipped %d retained messages of %r", self._settings.link, self._dropped, self._filter)
+        return True
+
+    def read(self, max_messages: int, wait: float) -> Batch:
+        """See :meth:`links.contract.Source.read`."""
+        wire = self._require()
+        buffer = self._buffer
+        if len(buffer) < max_messages:
+            self._take(wire.pump(0.0))
+        if not buffer and wait > 0:
+            deadline = time.monotonic() + wait
+            while not buffer and not wire.woken:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    break
+                self._take(wire.pump(remaining))
+        wire.woken = False
+        if not buffer:
+            return EMPTY_BATCH
+        deliveries = []
+        acks = []
+        rules, parse = self._rules, self._parse
+        for _ in range(min(max_messages, len(buffer))):
+            mid, publish = parse(*buffer.popleft())
+            if mid:
+                acks.append(b"\x40\x02%c%c" % (mid >> 8, mid & 255))
+            message, failure = inbound(publish, rules)
+            deliveries.append(Delivery(message, failure, publish.dup, f"{publish.topic}#{mid}"))
+        return Batch(deliveries, (), (self._generation, b"".join(acks)))
+
+    def _parse(self, first: int, frame: bytes) -> tuple[int, Publish]:
+        try:
+            return parse_publish(first, frame, self._settings.version)
+        except Malformed as error:
+            raise LinkUnavailable(
+                f"link {self._settings.link}: the broker sent something that is not MQTT",
+                link=self._settings.link,
+                operation="read",
+                cause=str(error),
+                cure="see the broker's log",
+            ) from error
+
+    def settle(self, batch: Batch) -> None:
+        """See :meth:`links.contract.Source.settle`. What an earlier connection delivered is not acknowledged on this
+        one: packet ids may mean other messages by now."""
+        if batch.token is None:
+            return
+        generation, acks = batch.token
+        wire = self._require()
+        if generation == self._generation and acks:
+            wire.send(acks)
+
+    def backlog(self) -> Backlog | None:
+        """None: MQTT has no way to ask how much a session holds."""
+        return None
+
+    def interrupt(self) -> None:
+        """See :meth:`links.contract.Source.interrupt`."""
+        wire = self._wire
+        if wire is not None:
+            wire.wake()
+
+    def close(self) -> None:
+        """See :meth:`links.contract.Source.close`; the session stays at the broker."""
+        wire, self._wire = self._wire, None
+        self._buffer.clear()
+        if wire is not None:
+            wire.close()
+
+
+def forget(settings: Settings, client_id: str) -> None:
+    """Remove the session and its subscription from the broker.
+
+    Raises:
+        LinkError: the broker cannot be reached or refused us.
+    """
+    open_session(settings, client_id, clean=True, expiry=0).wire.close()
+
+
+def try_read(session: Session, settings: Settings, topic: str, wait: float) -> str | None:
+    """The retained text of a topic, or None when the broker does not show it within ``wait`` seconds."""
+    subscribe(session, topic, 0, 0, settings.version)
+    try:
+        frames, _ = wait_for_suback(session, settings, topic, 0)
+        deadline = time.monotonic() + wait
+        while True:
+            for first, frame in frames:
+                if first >> 4 == 3:
+                    return parse_publish(first, frame, settings.version)[1].payload.decode("utf-8", "replace")
+            if time.monotonic() >= deadline:
+                return None
+            frames = session.wire.pump(max(0.0, deadline - time.monotonic()))
+    except (LinkError, Malformed):
+        return None
