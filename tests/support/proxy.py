@@ -172,9 +172,10 @@ class TcpProxy:
             self._reset(server)
         finally:
             for end in (client, server):
-                self._loop.remove_reader(end)
-                self._loop.remove_writer(end)
-                end.close()
+                if end.fileno() >= 0:  # cut() may have closed it already
+                    self._loop.remove_reader(end)
+                    self._loop.remove_writer(end)
+                    end.close()
 
     async def _pump(self, source: socket.socket, target: socket.socket) -> None:
         while True:
