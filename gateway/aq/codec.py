@@ -159,7 +159,8 @@ def _refused(
 
 
 def _wrong_type(queue: QueueRef, message: Message, index: int) -> MessageRefused:
-    kind = {bytes: "raw bytes", str: "text", tuple: "fields"}.get(type(message.body), type(message.body).__name__)
+    names: dict[Any, str] = {bytes: "raw bytes", str: "text", tuple: "fields"}
+    kind = names.get(type(message.body), type(message.body).__name__)
     return _refused(
         index,
         f"message {index} does not fit queue {queue.full_name}",

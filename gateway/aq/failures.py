@@ -117,9 +117,9 @@ def _from_postgresql(error: BaseException, where: str) -> HubError:
     text = _first_line(error)
     if state.startswith("53") and state != "53300":
         return HubFull(f"hub {where} is full", cause=text, cure="free space on the database server; nothing was stored")
-    if state in ("28P01", "28000"):
+    if state in ("28P01", "28000") or "password authentication failed" in text:
         return HubError(f"hub {where} refused the login", cause=text, cure="check user name and password of the hub")
-    if state == "3D000":
+    if state == "3D000" or ("FATAL:  database" in text and "does not exist" in text):  # no state while connecting
         return HubError(
             f"hub {where} does not exist", cause=text, cure="create the database (createdb), then mgw apply"
         )

@@ -1,0 +1,125 @@
+"""The hub on PostgreSQL."""
+# ruff: noqa: E402  (the suites are registered for assertion rewriting before they are imported)
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "tests.conformance.hub_suite", "tests.conformance.hub_suite_time", "tests.conformance.hub_suite_transfer"
+)
+
+from gateway.aq.hub import Hub
+from tests.conformance import hub_suite as base
+from tests.conformance import hub_suite_time as timed
+from tests.conformance import hub_suite_transfer as moved
+from tests.support.brokers import PostgreSQL
+from tests.support.ports import free_port
+from transforms.errors import HubError, HubUnavailable
+
+pytestmark = pytest.mark.postgresql
+
+_number = itertools.count(1)
+
+
+@pytest.fixture
+def hub_url(postgresql: PostgreSQL) -> Iterator[str]:
+    name = f"hub{next(_number)}"
+    yield postgresql.create_database(name)
+    postgresql.drop_database(name)
+
+
+class TestOpening(base.OpeningSuite):
+    pass
+
+
+class TestAdmin(base.AdminSuite):
+    pass
+
+
+class TestOrder(base.OrderSuite):
+    pass
+
+
+class TestSession(base.SessionSuite):
+    pass
+
+
+class TestApplication(base.ApplicationSuite):
+    pass
+
+
+class TestRecipients(base.RecipientSuite):
+    pass
+
+
+class TestRetry(timed.RetrySuite):
+    pass
+
+
+class TestTime(timed.TimeSuite):
+    pass
+
+
+class TestTransfer(moved.TransferSuite):
+    pass
+
+
+class TestProcesses(moved.ProcessSuite):
+    pass
+
+
+class TestPostgreSQL(base.HubCase):
+    """What only a server can do."""
+
+    def test_full_commits_are_durable(self) -> None:
+        with self.hub.read() as conn:
+            assert conn.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+        with Hub.open(self.url, durability="fast") as fast, fast.read() as conn:
+            assert conn.exec_driver_sql("SHOW synchronous_commit").scalar() == "off"
+
+    def test_plain_url_works_and_no_password_is_shown(self) -> None:
+        url = self.url.replace("postgresql+psycopg://mgw@", "postgresql://mgw:geheim@")
+        with Hub.open(url) as hub:
+            assert "geheim" not in hub.name
+            assert hub.hub_id == self.hub.hub_id
+
+    def test_lost_connections_are_replaced(self) -> None:
+        self.queue()
+        with self.hub.engine.connect() as conn:
+            conn.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+        def sent() -> bool:
+            self.send("orders", "x")
+            return True
+
+        base.eventually(sent, tolerate=(HubUnavailable,))
+        assert self.take("orders") == ["x"]
+
+    def test_foreign_database_is_refused(self, postgresql: PostgreSQL) -> None:
+        name = f"foreign{next(_number)}"
+        url = postgresql.create_database(name)
+        engine = base.sa.create_engine(url)
+        with engine.begin() as conn:
+            conn.exec_driver_sql("CREATE TABLE customers (id integer)")
+        engine.dispose()
+        with pytest.raises(HubError, match=r"not a hub.*customers"):
+            Hub.open(url, create=True)
+        postgresql.drop_database(name)
+
+    def test_server_that_is_away_is_named_without_password(self) -> None:
+        port = free_port()
+        with pytest.raises(HubUnavailable, match="cannot be reached") as caught:
+            Hub.open(f"postgresql://mgw:geheim@127.0.0.1:{port}/hub")
+        assert "geheim" not in str(caught.value)
+        assert str(port) in str(caught.value)
+
+    def test_missing_database_says_how_to_make_it(self) -> None:
+        with pytest.raises(HubError, match=r"does not exist.*createdb"):
+            Hub.open(self.url.rpartition("/")[0] + "/nothing_there")

@@ -1,0 +1,198 @@
+"""The hub on SQLite."""
+# ruff: noqa: E402  (the suites are registered for assertion rewriting before they are imported)
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "tests.conformance.hub_suite", "tests.conformance.hub_suite_time", "tests.conformance.hub_suite_transfer"
+)
+
+from gateway.aq import transfer
+from gateway.aq.hub import Hub
+from gateway.aq.model import DequeueOptions
+from tests.conformance import hub_suite as base
+from tests.conformance import hub_suite_time as timed
+from tests.conformance import hub_suite_transfer as moved
+from transforms.errors import HubError, HubFull, HubVersionMismatch
+from transforms.message import Message
+
+
+@pytest.fixture
+def hub_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/hub.db"
+
+
+class TestOpening(base.OpeningSuite):
+    pass
+
+
+class TestAdmin(base.AdminSuite):
+    pass
+
+
+class TestOrder(base.OrderSuite):
+    pass
+
+
+class TestSession(base.SessionSuite):
+    pass
+
+
+class TestApplication(base.ApplicationSuite):
+    pass
+
+
+class TestRecipients(base.RecipientSuite):
+    pass
+
+
+class TestRetry(timed.RetrySuite):
+    pass
+
+
+class TestTime(timed.TimeSuite):
+    pass
+
+
+class TestTransfer(moved.TransferSuite):
+    pass
+
+
+class TestProcesses(moved.ProcessSuite):
+    pass
+
+
+class TestSQLite(base.HubCase):
+    """What only a file can do."""
+
+    def test_full_commits_are_durable(self) -> None:
+        with self.hub.read() as conn:
+            assert conn.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+            assert conn.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert self.hub.durability == "full"
+        with Hub.open(self.url, durability="fast") as fast, fast.read() as conn:
+            assert conn.exec_driver_sql("PRAGMA synchronous").scalar() == 1
+
+    def test_full_disk_is_named_and_loses_nothing(self) -> None:
+        self.queue()
+        self.send("orders", "kept")
+        with self.hub.engine.connect() as conn:
+            pages = conn.exec_driver_sql("PRAGMA page_count").scalar_one()
+            conn.exec_driver_sql(f"PRAGMA max_page_count = {pages + 3}")
+        with self.hub.session() as session:
+            session.enqueue("orders", Message(bytes(100_000)))
+            with pytest.raises(HubFull, match=r"is full.*nothing was stored"):
+                session.commit()
+            session.rollback()
+        with self.hub.engine.connect() as conn:
+            conn.exec_driver_sql("PRAGMA max_page_count = 1000000")
+        assert self.take("orders") == ["kept"]
+
+    def test_session_keeps_no_write_lock_between_calls(self) -> None:
+        self.queue()
+        self.send("orders", "a", "b")
+        with self.hub.session() as session:
+            session.dequeue("orders", DequeueOptions(wait=0))
+            session.enqueue("orders", Message("c"))
+            writer = sqlite3.connect(self.hub.path or "", timeout=0)
+            writer.execute("BEGIN IMMEDIATE")
+            writer.rollback()
+            writer.close()
+
+    def test_second_write_transaction_of_a_thread_is_refused_at_once(self) -> None:
+        with self.hub.write(), pytest.raises(HubError, match="second write transaction"), self.hub.write():
+            pass
+
+    def test_writers_take_turns_in_order_of_arrival(self) -> None:
+        order: list[int] = []
+        with self.hub.write():
+            threads = []
+            for number in range(8):
+
+                def work(number: int = number) -> None:
+                    with self.hub.write():
+                        order.append(number)
+
+                thread = threading.Thread(target=work)
+                thread.start()
+                threads.append(thread)
+                waiting = self.hub._lock._waiting  # type: ignore[union-attr]
+                base.eventually(lambda waiting=waiting, number=number: len(waiting) == number + 1)
+        for thread in threads:
+            thread.join()
+        assert order == list(range(8))
+
+    def test_row_ids_are_never_given_twice(self) -> None:
+        self.queue()
+        first = self.send("orders", "a")
+        assert self.take("orders") == ["a"]
+        assert self.send("orders", "a") != first
+
+    def test_plain_sqlite3_reads_the_message_view(self) -> None:
+        self.queue("Orders")
+        self.send("orders", "hello", correlation="c")
+        connection = sqlite3.connect(self.hub.path or "")
+        rows = connection.execute('SELECT "QUEUE", "CORR_ID", "MSG_STATE", "USER_DATA" FROM "AQ$ORDERS_T"').fetchall()
+        connection.close()
+        assert rows == [("Orders", "c", "READY", "hello")]
+
+    def test_put_and_claim_cost_statements_per_batch(self) -> None:
+        self.queue()
+        statements: list[str] = []
+        with self.hub.read() as conn:
+            queue = transfer.resolve(conn, "orders")
+        with self.hub.write() as conn:
+            conn.connection.driver_connection.set_trace_callback(statements.append)  # type: ignore[union-attr]
+            transfer.put(conn, queue, [Message(str(n)) for n in range(200)])
+            inserts = sum(statement.startswith("INSERT") for statement in statements)
+            others = len(statements) - inserts
+            claimed = transfer.claim(conn, queue, None, 200)
+            transfer.complete(conn, queue, None, [one.id for one in claimed])
+            conn.connection.driver_connection.set_trace_callback(None)  # type: ignore[union-attr]
+        assert inserts == 200  # one prepared statement, run per row
+        assert others <= 4
+        assert len(statements) - inserts - others <= 8
+
+
+class TestForeignFiles:
+    """Files that are no hub are refused and left alone."""
+
+    def test_missing_hub_says_how_to_make_it(self, tmp_path: Path) -> None:
+        with pytest.raises(HubError, match=r"does not exist.*mgw apply"):
+            Hub.open(f"sqlite:///{tmp_path}/none.db")
+        assert not (tmp_path / "none.db").exists()
+
+    @pytest.mark.parametrize("create", [False, True])
+    def test_other_file_is_untouched(self, tmp_path: Path, create: bool) -> None:
+        path = tmp_path / "notes.txt"
+        path.write_text("this is no database, but a text of some length")
+        before = path.read_bytes()
+        with pytest.raises(HubVersionMismatch, match="not an SQLite database"):
+            Hub.open(f"sqlite:///{path}", create=create)
+        assert path.read_bytes() == before
+
+    @pytest.mark.parametrize("create", [False, True])
+    def test_other_database_is_untouched(self, tmp_path: Path, create: bool) -> None:
+        path = tmp_path / "other.db"
+        connection = sqlite3.connect(path)
+        connection.execute("CREATE TABLE customers (id integer)")
+        connection.close()
+        before = path.read_bytes()
+        with pytest.raises(HubVersionMismatch, match="customers"):
+            Hub.open(f"sqlite:///{path}", create=create)
+        assert path.read_bytes() == before
+
+    @pytest.mark.parametrize("url", ["nonsense", "mysql://host/db", "sqlite://", "sqlite:///:memory:"])
+    def test_unusable_url_is_explained(self, url: str) -> None:
+        with pytest.raises(HubError, match=r"cannot be (read|used)"):
+            Hub.open(url, create=True)
+
+    def test_folder_that_does_not_exist_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(HubError, match="no-such-folder"):
+            Hub.open(f"sqlite:///{tmp_path}/no-such-folder/hub.db", create=True)
