@@ -27,7 +27,6 @@ class _Dialect:
     time: str
     text: str  # attribute {0} of the JSON text l.attributes
     integer: str
-    larger: str  # the larger of two
 
     def attribute(self, name: str, *, number: bool = False) -> str:
         return (self.integer if number else self.text).format(name)
@@ -40,7 +39,6 @@ _SQLITE = _Dialect(
     time="strftime('%H:%M:%S', {0}, 'unixepoch')",
     text="json_extract(l.attributes, '$.{0}')",
     integer="json_extract(l.attributes, '$.{0}')",
-    larger="max",
 )
 _POSTGRESQL = _Dialect(
     now="extract(epoch FROM clock_timestamp())::double precision",
@@ -49,7 +47,6 @@ _POSTGRESQL = _Dialect(
     time="to_char(to_timestamp({0}) AT TIME ZONE 'UTC', 'HH24:MI:SS')",
     text="(l.attributes::json ->> '{0}')",
     integer="(l.attributes::json ->> '{0}')::bigint",
-    larger="greatest",
 )
 
 
@@ -160,16 +157,23 @@ _PLANNED = "(SELECT coalesce(sum(length(p.message_ids)), 0) / 8 FROM gw_plan p W
 _READY = """(CASE WHEN t.multiple_consumers = 1
         THEN (SELECT count(*) FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = 0)
         ELSE (SELECT count(*) FROM aq_message m WHERE m.queue_id = q.id AND m.state = 0) END)"""
-_OLDEST_READY = """(SELECT m.enq_time FROM aq_message m WHERE m.id = (CASE WHEN t.multiple_consumers = 1
+# In a queue sorted by enqueue time the next message is the oldest; otherwise all ready ones must be looked at.
+_NEXT_READY = """CASE WHEN t.multiple_consumers = 1
+        THEN (SELECT e.message_id FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = 0
+              ORDER BY e.k1, e.k2, e.k3 LIMIT 1)
+        ELSE (SELECT m.id FROM aq_message m WHERE m.queue_id = q.id AND m.state = 0
+              ORDER BY m.k1, m.k2, m.k3 LIMIT 1) END"""
+_FIRST_READY = """CASE WHEN t.multiple_consumers = 1
         THEN (SELECT min(e.message_id) FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = 0)
-        ELSE (SELECT min(m.id) FROM aq_message m WHERE m.queue_id = q.id AND m.state = 0) END))"""
+        ELSE (SELECT min(m.id) FROM aq_message m WHERE m.queue_id = q.id AND m.state = 0) END"""
+_OLDEST_READY = f"""(SELECT m.enq_time FROM aq_message m
+        WHERE m.id = (CASE WHEN t.sort_list = 'ENQ_TIME' THEN {_NEXT_READY} ELSE {_FIRST_READY} END))"""
 _OLDEST_PLAN = "(SELECT min(p.created) FROM gw_plan p WHERE p.job_id = j.id)"
 
 
 def _jobs(d: _Dialect) -> tuple[dict[str, str], str]:
     # A message in a plan was enqueued before the plan was made: the plan's age is what is known at least.
-    ready, planned = f"{d.now} - {_OLDEST_READY}", f"{d.now} - {_OLDEST_PLAN}"
-    outbound_age = f"{d.larger}(coalesce({ready}, {planned}), coalesce({planned}, {ready}))"
+    since = f"(SELECT min(x.since) FROM (SELECT {_OLDEST_READY} AS since UNION ALL SELECT {_OLDEST_PLAN}) x)"
     return {
         "AGENT_NAME": "j.agent_key",
         "COMMENTS": "j.comments",
@@ -196,7 +200,7 @@ def _jobs(d: _Dialect) -> tuple[dict[str, str], str]:
         "GUARANTEE": "s.guarantee",
         "GUARANTEE_NOTE": "s.guarantee_note",
         "BACKLOG": f"CASE WHEN {_OUTBOUND} THEN {_READY} + {_PLANNED} ELSE s.backlog END",
-        "OLDEST_MESSAGE_AGE": f"CASE WHEN {_OUTBOUND} THEN {outbound_age} ELSE {d.now} - s.oldest END",
+        "OLDEST_MESSAGE_AGE": f"{d.now} - CASE WHEN {_OUTBOUND} THEN {since} ELSE s.oldest END",
         "LAST_PROGRESS": d.moment.format("s.last_progress"),
         "NEXT_ATTEMPT": d.moment.format("s.next_attempt"),
         "FILTERED_MSGS": "s.filtered",

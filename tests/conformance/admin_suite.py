@@ -703,6 +703,45 @@ def test_backlog_and_age_of_an_outbound_job_are_live(admin: GatewayAdmin) -> Non
         assert [row.backlog for row in status.jobs(conn)] == [2, 2]
 
 
+def test_the_oldest_message_counts_whatever_the_order_of_the_queue(admin: GatewayAdmin) -> None:
+    admin.aq.create_queue_table("urgent_t", sort_list="PRIORITY,ENQ_TIME")
+    admin.aq.create_queue("urgent", "urgent_t")
+    admin.aq.start_queue("urgent")
+    admin.create_job("j", "OUTBOUND", "urgent", "q1@plant")
+    now = admin.hub.clock.now()
+    with admin.hub.write() as conn:
+        queue = transfer.resolve(conn, "urgent")
+        transfer.put(conn, queue, [Message(b"old", priority=9)], now=now - 100)
+        transfer.put(conn, queue, [Message(b"new", priority=1)], now=now - 10)
+    assert 100 <= job_row(admin.hub, "j")["OLDEST_MESSAGE_AGE"] < 160
+
+
+def test_messages_in_plans_belong_to_the_backlog(admin: GatewayAdmin) -> None:
+    job = admin.create_job("j", "OUTBOUND", "orders", "q1@plant")
+    now = admin.hub.clock.now()
+    with admin.hub.write() as conn:
+        queue = transfer.resolve(conn, "orders")
+        transfer.put(conn, queue, [Message(b"1"), Message(b"2")], now=now - 100)
+        ids = tuple(item.id for item in transfer.claim(conn, queue, None, 2))
+        journal.add_plans(conn, job.id, [journal.Plan(1, ids)], token=1, now=now - 50)
+    row = job_row(admin.hub, "j")
+    assert row["BACKLOG"] == 2
+    assert 50 <= row["OLDEST_MESSAGE_AGE"] < 110
+
+
+def test_a_job_is_removed_although_its_hub_queue_was_dropped(admin: GatewayAdmin) -> None:
+    admin.create_job("in", "INBOUND", "news@plant", "orders")
+    admin.create_job("out", "OUTBOUND", "bad", "q1@plant")
+    for queue in ("orders", "bad"):
+        admin.aq.stop_queue(queue)
+        admin.aq.drop_queue(queue)
+    assert job_row(admin.hub, "out")["BACKLOG"] == 0
+    with refused(32818):
+        admin.alter_job("out", comments="x")
+    assert admin.remove_job("in")
+    assert admin.remove_job("out")
+
+
 def test_link_views_show_attributes_without_user_or_password(admin: GatewayAdmin) -> None:
     admin.create_msgsystem_link(
         "field", "MQTT", {"hostname": "broker.example", "keepalive": 30}, username="u", password=PASSWORD
