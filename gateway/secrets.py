@@ -24,7 +24,8 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+
+from sqlalchemy import make_url
 
 from transforms.errors import ConfigInvalid
 
@@ -151,11 +152,10 @@ class Secrets:
 
 
 def _default_key_file(url: str, environ: Mapping[str, str]) -> Path | None:
-    scheme, found, rest = url.partition("://")
-    if not found or scheme.startswith("sqlite"):
-        database = rest.removeprefix("/") if found else url
-        database = unquote(database.split("?", 1)[0])
-        return Path(database + ".key") if database not in {"", ":memory:"} else None
+    address = make_url(url) if "://" in url else None
+    if address is None or address.get_backend_name() == "sqlite":
+        database = address.database if address is not None else url
+        return Path(f"{database}.key") if database not in {None, "", ":memory:"} else None
     base = environ.get("XDG_CONFIG_HOME", "").strip()
     if base:
         return Path(base) / "mgw" / "secret.key"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, IntEnum
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
@@ -220,7 +221,7 @@ class Administration:
 
 def secrets_of(hub: Hub) -> Secrets:
     """The secrets of an open hub."""
-    return Secrets.for_hub(f"sqlite:///{hub.path}" if hub.path is not None else hub.name)
+    return Secrets(Path(f"{hub.path}.key")) if hub.path is not None else Secrets.for_hub(hub.name)
 
 
 def merge_options(old: Mapping[str, str], new: Mapping[str, Any]) -> dict[str, str]:

@@ -117,6 +117,8 @@ def test_simultaneous_first_uses_agree_on_one_key(tmp_path: Path) -> None:
 def test_key_files_lie_beside_sqlite_and_in_the_configuration_folder_otherwise(tmp_path: Path) -> None:
     Secrets.for_hub(f"sqlite:///{tmp_path}/hub.db", {}).encrypt(CLEAR)
     assert (tmp_path / "hub.db.key").exists()
+    Secrets.for_hub(f"sqlite:///{tmp_path}/a%20b.db?timeout=5", {}).encrypt(CLEAR)
+    assert (tmp_path / "a b.db.key").exists()
     Secrets.for_hub("postgresql://user@host/hub", {"XDG_CONFIG_HOME": f"{tmp_path}/config"}).encrypt(CLEAR)
     assert (tmp_path / "config/mgw/secret.key").exists()
     with pytest.raises(ConfigInvalid, match="MGW_SECRET_KEY"):
