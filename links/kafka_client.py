@@ -8,6 +8,7 @@ Guards against kafka-python 3.0 (each has a test):
 * A producer that is garbage collected silences the log of its module for the whole process. :class:`Producer` does not.
 * ``KafkaProducer.close`` does not end its thread when the flush in it times out. :func:`close_producer` does.
 * One record whose header name is not UTF-8 makes its batch unreadable: see :mod:`links.kafka_records`.
+* The rest is in :mod:`links.kafka_network`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,9 @@ from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaProducer, errors
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.net.compat import KafkaNetClient
-from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector
 
 from links.contract import Direction, LinkConfig
+from links.kafka_network import DIRECT, HANDSHAKE_FAILED, HOPELESS, NetClient
 from transforms.errors import (
     ConfigInvalid,
     DeliveryRejected,
@@ -50,13 +49,6 @@ __all__ = [
 
 _C = TypeVar("_C")
 
-_REFUSED = (
-    errors.SaslAuthenticationFailedError,
-    errors.AuthorizationError,
-    errors.UnsupportedSaslMechanismError,
-    errors.IllegalSaslStateError,
-    errors.SecurityDisabledError,
-)
 _LOST = (errors.OffsetOutOfRangeError, errors.NoOffsetForPartitionError, errors.LogTruncationError)
 _MISSING = (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError, errors.InvalidTopicError)
 _TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
@@ -108,6 +100,7 @@ def settings_of(config: LinkConfig, attributes: Mapping[str, Any], options: Mapp
         "bootstrap_timeout_ms": options["kafka_bootstrap_timeout_ms"],
         "metadata_max_age_ms": options["kafka_metadata_max_age_ms"],
         "reconnect_backoff_max_ms": 1000,
+        "proxy_url": DIRECT,
         "connections_max_idle_ms": max(540_000, 2 * options["kafka_request_timeout_ms"]),
     }
     if protocol.endswith("SSL"):
@@ -174,30 +167,6 @@ def _check_compression(link: str, compression: str) -> None:
         )
 
 
-class _Manager(KafkaConnectionManager):  # type: ignore[misc]
-    """Remembers why a connection could not be made, and does not try again where that cannot help."""
-
-    last_failure: BaseException | None = None
-
-    async def _connect(self, node: Any, conn: Any, *args: Any, **kwargs: Any) -> None:
-        await super()._connect(node, conn, *args, **kwargs)
-        error = conn.init_future.exception
-        if error is not None:
-            self.last_failure = error
-            if isinstance(error, _REFUSED) or _is_tls(error):
-                self._auth_failures[node.node_id] = error
-
-
-class _NetClient(KafkaNetClient):  # type: ignore[misc]
-    def __init__(self, **configs: Any) -> None:
-        net = NetworkSelector(**configs)
-        super().__init__(net=net, manager=_Manager(net, **configs))
-
-    @property
-    def last_failure(self) -> BaseException | None:
-        return self._manager.last_failure  # type: ignore[no-any-return]
-
-
 class Producer(KafkaProducer):  # type: ignore[misc]
     """The client's producer, without silencing the log of its module when it is collected."""
 
@@ -213,10 +182,10 @@ def build(client: Callable[..., _C], settings: Settings, operation: str, **optio
         LinkUnavailable: no server answered within KAFKA_Bootstrap_timeout_ms.
         LinkRefused: a server refused the login or the TLS handshake.
     """
-    made: list[_NetClient] = []
+    made: list[NetClient] = []
 
-    def make(**configs: Any) -> _NetClient:
-        made.append(_NetClient(**configs))
+    def make(**configs: Any) -> NetClient:
+        made.append(NetClient(**configs))
         return made[-1]
 
     try:
@@ -233,7 +202,7 @@ def build(client: Callable[..., _C], settings: Settings, operation: str, **optio
 
 def unreachable(settings: Settings, operation: str, cause: BaseException) -> LinkError:
     """None of the servers could be reached."""
-    if isinstance(cause, _REFUSED) or _is_tls(cause):
+    if isinstance(cause, HOPELESS) or _is_tls(cause):
         return translate(cause, settings.link, operation, "the cluster")
     return LinkUnavailable(
         f"link {settings.link}: no Kafka server answers at {', '.join(settings.servers)}",
@@ -245,7 +214,7 @@ def unreachable(settings: Settings, operation: str, cause: BaseException) -> Lin
 
 
 def _is_tls(error: BaseException) -> bool:
-    return "Handshake failed" in str(error)
+    return HANDSHAKE_FAILED in str(error)
 
 
 def translate(error: BaseException, link: str, operation: str, what: str) -> LinkError:

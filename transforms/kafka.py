@@ -37,13 +37,13 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
 from transforms.errors import ConversionFailure
+from transforms.kafka_properties import checked, property_headers, set_properties, wrong_type
 from transforms.kafka_types import (
     LETTERS,
     MESSAGE_ID,
@@ -52,13 +52,13 @@ from transforms.kafka_types import (
     TYPES,
     from_bytes,
     kind_of,
-    number,
     read_types,
     to_bytes,
     types,
 )
 from transforms.message import (
     MAX_CORRELATION,
+    MAX_HEADER_NAME,
     MAX_HEADER_RAW,
     Header,
     HeaderValue,
@@ -166,6 +166,21 @@ class _Draft:
         self.partition: int | None = None
         self.timestamp: int | None = None
 
+    def add_all(self, headers: tuple[Header, ...], rules: Rules) -> None:
+        """The header array."""
+        for name, kind, value in headers:
+            if name.startswith(_OWN):
+                self.add_own(name, kind, value, rules)
+            else:
+                self.add(name, kind, value)
+
+    def add_properties(self, found: list[tuple[str, bytes]]) -> None:
+        """Properties as headers, where no header says it already."""
+        for name, text in found:
+            if name not in self.explicit:
+                self.headers.append((name, text))
+                self.marks.append((name, ""))
+
     def add(self, name: str, kind: ValueType, value: HeaderValue) -> None:
         """One header of the header array that is not of the ``MGW_KAFKA_`` family."""
         if name == TYPES:
@@ -221,23 +236,14 @@ def _to_record(message: Message, rules: Rules, now: float) -> Record:
         marks.append((MESSAGE_ID, ""))
     if message.headers:
         check_headers(message.headers)
-    for name, kind, content in message.headers:
-        if name.startswith(_OWN):
-            draft.add_own(name, kind, content, rules)
-        else:
-            draft.add(name, kind, content)
+        draft.add_all(message.headers, rules)
     key, correlation = draft.key, message.correlation
     if key is None:
-        if rules.key is KeyFrom.CORRELATION:
-            if correlation is not None:
-                key, correlation = correlation.encode(), None
-        elif rules.key is KeyFrom.MSGID:
-            key = message.msgid
+        key = _default_key(message, rules.key)
+    if correlation is not None and rules.key is KeyFrom.CORRELATION and key == correlation.encode():
+        correlation = None
     if rules.properties or correlation is not None:
-        for name, text in _properties(message, correlation, rules, now):
-            if name not in draft.explicit:
-                headers.append((name, text))
-                marks.append((name, ""))
+        draft.add_properties(property_headers(message, correlation, now, all_of_them=rules.properties))
     timestamp = draft.timestamp
     if timestamp is None and message.enqueue_time is not None:
         timestamp = int(message.enqueue_time * 1000)
@@ -249,6 +255,12 @@ def _to_record(message: Message, rules: Rules, now: float) -> Record:
     if table:
         headers.append((TYPES, table))
     return Record(value, key, headers, draft.partition, timestamp)
+
+
+def _default_key(message: Message, source: KeyFrom) -> bytes | None:
+    if source is KeyFrom.CORRELATION and message.correlation is not None:
+        return message.correlation.encode()
+    return message.msgid if source is KeyFrom.MSGID else None
 
 
 def _value(message: Message) -> bytes | None:
@@ -271,51 +283,18 @@ def _fields(fields: tuple[Header, ...]) -> bytes:
         ) from error
 
 
-def _properties(message: Message, correlation: str | None, rules: Rules, now: float) -> list[tuple[str, bytes]]:
-    """The ``MGW_AQ_*`` headers of a message; ``correlation`` is None where the key carries it."""
-    found: list[tuple[str, bytes]] = []
-    if correlation is not None:
-        found.append(("MGW_AQ_correlation", correlation.encode()))
-    if not rules.properties:
-        return found
-    found.append(("MGW_AQ_priority", b"%d" % message.priority))
-    if message.delay:
-        found.append(("MGW_AQ_delay", number(message.delay)))
-    remaining = message.remaining(now)
-    if remaining is not None:
-        found.append(("MGW_AQ_expiration", b"%d" % max(0, math.ceil(remaining))))
-        found.append(("MGW_AQ_expires_at", b"%d" % int((now + remaining) * 1000)))
-    if message.exception_queue is not None:
-        found.append(("MGW_AQ_exception_queue", message.exception_queue.encode()))
-    if message.original_msgid is not None:
-        found.append(("MGW_AQ_original_msgid", message.original_msgid))
-    sender = {"name": message.sender_name, "address": message.sender_address}
-    known = {part: text for part, text in sender.items() if text is not None}
-    if known:
-        found.append(("MGW_AQ_sender", json.dumps(known).encode()))
-    return found
-
-
 def _key(value: HeaderValue) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
         return value.encode()
-    raise _wrong_type(_KEY, value, "raw or text")
+    raise wrong_type(_KEY, value, "raw or text")
 
 
 def _whole(name: str, value: HeaderValue) -> int:
     if type(value) is int and value >= 0:
         return value
-    raise _wrong_type(name, value, "a whole number from 0")
-
-
-def _wrong_type(name: str, value: object, wanted: str) -> ConversionFailure:
-    return ConversionFailure(
-        f"header {name} cannot be {str(value)[:60]!r}",
-        cause=f"it is reserved and holds {wanted}",
-        cure="correct it at the sender or in the transformation",
-    )
+    raise wrong_type(name, value, "a whole number from 0")
 
 
 def origin_headers(topic: str, partition: int) -> tuple[Header, Header]:
@@ -351,6 +330,7 @@ def from_record(
                 correlation = _correlation(key)
         if record.headers:
             null_body = _read_headers(record, headers, fields, rules, now)
+            _check_names(headers)
             check_headers(tuple(headers))
             if null_body and not value:
                 body = None
@@ -416,7 +396,7 @@ def _read_headers(record: Received, headers: list[Header], fields: dict[str, Any
         else:
             header = _read_header(name, value, letter, rules.text_headers)
             if rules.properties and header.name in PROPERTIES:
-                properties.setdefault(header.name, _checked(header))
+                properties.setdefault(header.name, checked(header))
             else:
                 headers.append(header)
     if bad is not None:
@@ -426,8 +406,20 @@ def _read_headers(record: Received, headers: list[Header], fields: dict[str, Any
             cure="correct the sender",
         )
     if properties:
-        _set_properties(properties, fields, record.timestamp, now)
+        set_properties(properties, fields, record.timestamp, now)
     return table.get(TYPES, "").endswith("n")
+
+
+def _check_names(headers: list[Header]) -> None:
+    """Name the length that the sender knows, without our prefix."""
+    for name, _, _ in headers:
+        if len(name) > MAX_HEADER_NAME:
+            sent = name[_PREFIX_LENGTH:] if name.startswith((_FOREIGN, _NULL)) else name
+            raise ConversionFailure(
+                f"name of a header has {len(sent)} characters",
+                cause=f"it holds at most {MAX_HEADER_NAME}, with {_FOREIGN} before it if it is of a foreign system",
+                cure="shorten the name at the sender",
+            )
 
 
 def _find_types(headers: Sequence[tuple[str, bytes | None]]) -> tuple[int, dict[str, str]]:
@@ -452,46 +444,3 @@ def _read_header(name: str, value: bytes, letter: str, text_headers: bool) -> He
         full, kind = _FOREIGN + name, _TEXT if text_headers else _RAW
     content = from_bytes(kind, value)
     return Header(full, _RAW, value) if content is None else Header(full, kind, content)
-
-
-def _checked(header: Header) -> HeaderValue:
-    wanted = RESERVED[header.name]
-    value = header.value
-    if header.type is not wanted or (isinstance(value, float) and not math.isfinite(value)):
-        raise _wrong_type(header.name, value, "text" if wanted is _TEXT else "a number")
-    return value
-
-
-def _set_properties(properties: dict[str, HeaderValue], fields: dict[str, Any], timestamp: int, now: float) -> None:
-    for name, field in (
-        ("MGW_AQ_priority", "priority"),
-        ("MGW_AQ_delay", "delay"),
-        ("MGW_AQ_exception_queue", "exception_queue"),
-        ("MGW_AQ_original_msgid", "original_msgid"),
-    ):
-        if name in properties:
-            fields[field] = properties[name]
-    if "MGW_AQ_expires_at" in properties:
-        fields["expiration"] = float(properties["MGW_AQ_expires_at"]) / 1000 - now
-    elif "MGW_AQ_expiration" in properties:
-        passed = max(0.0, now - timestamp / 1000) if timestamp >= 0 else 0.0
-        fields["expiration"] = float(properties["MGW_AQ_expiration"]) - passed
-    correlation = properties.get("MGW_AQ_correlation")
-    if correlation is not None:
-        if len(str(correlation)) > MAX_CORRELATION:
-            raise _wrong_type("MGW_AQ_correlation", correlation, f"at most {MAX_CORRELATION} characters")
-        fields["correlation"] = correlation
-    if len(properties.get("MGW_AQ_original_msgid", b"0" * 16)) != 16:  # type: ignore[arg-type]
-        raise _wrong_type("MGW_AQ_original_msgid", properties["MGW_AQ_original_msgid"], "16 bytes")
-    if "MGW_AQ_sender" in properties:
-        _set_sender(str(properties["MGW_AQ_sender"]), fields)
-
-
-def _set_sender(text: str, fields: dict[str, Any]) -> None:
-    try:
-        sender = json.loads(text)
-        name, address = sender.get("name"), sender.get("address")
-    except (ValueError, AttributeError):
-        name, address = text, None  # a plain name, from a program that is not a gateway
-    fields["sender_name"] = None if name is None else str(name)
-    fields["sender_address"] = None if address is None else str(address)

@@ -1,4 +1,4 @@
-"""Types of Kafka headers: names, letters, and header values as bytes. What they are for is told in :mod:`transforms.kafka`."""
+"""Types of Kafka headers: names, letters, values as bytes. What they are for is told in :mod:`transforms.kafka`."""
 
 from __future__ import annotations
 

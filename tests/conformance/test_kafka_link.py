@@ -75,6 +75,16 @@ def broker() -> Iterator[Kafka]:
         yield server
 
 
+def create(broker: Kafka, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+    """Create a topic and wait until the broker knows it."""
+    broker.create_topic(name, partitions, config)
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        admin.wait_for_topics([name])
+    finally:
+        admin.close()
+
+
 class KafkaWire:
     def __init__(self, proxy: TcpProxy) -> None:
         self._proxy = proxy
@@ -130,7 +140,7 @@ class KafkaTemplate(LinkTemplate):
         self, partitions: int = 1, config: Mapping[str, str] | None = None, options: Mapping[str, str] | None = None
     ) -> Pair:
         name = unique("topic")
-        self.broker.create_topic(name, partitions, config)
+        create(self.broker, name, partitions, config)
         return self.pair_of(name, options)
 
     def pair_of(self, name: str, options: Mapping[str, str] | None = None) -> Pair:
@@ -355,7 +365,8 @@ class TestReading:
         pair = template.pair()
         with reading(template.link(KAFKA_Max_partition_fetch_bytes="1024"), pair) as reader:
             with writing(template.link(), pair) as writer:
-                writer.deliver(*(Message(b"x" * 900) for _ in range(50)))
+                for _ in range(50):
+                    writer.deliver(Message(b"x" * 900))
             reader.batches(1)
             _delete_records(template, pair.source.provider_queue, 50)
             with pytest.raises(PositionLost, match=pair.source.provider_queue):
@@ -704,9 +715,7 @@ class TestPublishing:
             template.broker.kill()
             try:
                 with pytest.raises(LinkTimeout):
-                    for start in range(1000, 100_000, 50):
-                        writer.send(*numbered(50, start))
-                        writer.destination.confirmed(0.2)
+                    _publish_on(writer)
             finally:
                 template.broker.start()
         again = Reader(template.link(), use_of(pair.source))
@@ -716,12 +725,14 @@ class TestPublishing:
         again.source.close()
 
     def test_closed_and_collected_destination_leaves_the_log_of_the_client_alone(
-        self, template: KafkaTemplate, caplog: pytest.LogCaptureFixture
+        self, template: KafkaTemplate, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """K7."""
         import kafka.producer.kafka as module
 
         pair = template.pair()
+        gc.collect()
+        monkeypatch.setattr(module, "log", logging.getLogger("kafka.producer.kafka"))
         with writing(template.link(), pair) as writer:
             writer.deliver(Message(b"x"))
         del writer
@@ -849,7 +860,7 @@ def _delete(template: KafkaTemplate, name: str) -> None:
 
 def _recreate(template: KafkaTemplate, name: str) -> None:
     _delete(template, name)
-    template.broker.create_topic(name)
+    create(template.broker, name)
 
 
 def _delete_records(template: KafkaTemplate, name: str, before: int) -> None:
@@ -864,6 +875,12 @@ def _configure(template: KafkaTemplate, name: str, config: Mapping[str, str]) ->
 
     with _admin(template) as admin:
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, dict(config))])
+
+
+def _publish_on(writer: Writer) -> None:
+    for start in range(1000, 100_000, 50):
+        writer.send(*numbered(50, start))
+        writer.destination.confirmed(0.2)
 
 
 def _read_for(reader: Reader, seconds: float) -> None:

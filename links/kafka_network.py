@@ -1,0 +1,116 @@
+"""The connections of the Kafka client, with what it lacks there.
+
+* It does not tell why it could not connect; here the last reason is kept, and trying again ends where it cannot help.
+* An answer that arrives together with the end of the connection is thrown away, among them the answer to a wrong
+  password; here it is read.
+* Sockets whose connection or TLS handshake fails are not closed, and a TLS handshake has no time limit; here they are,
+  and it has.
+
+This reaches into the client (:data:`DIRECT` is its own way to plug in another way to connect, the rest is not public);
+the client is pinned to the minor release.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import time
+from typing import Any, Final
+
+from kafka import errors
+from kafka.net.compat import KafkaNetClient
+from kafka.net.inet import KafkaNetSocket, create_connection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+__all__ = ["DIRECT", "HANDSHAKE_FAILED", "HOPELESS", "NetClient"]
+
+#: Value of ``proxy_url`` that connects directly, closing what fails.
+DIRECT: Final = "direct://"
+#: How the text of an error begins when the TLS handshake failed.
+HANDSHAKE_FAILED: Final = "Handshake failed"
+#: Errors that the next attempt will meet again.
+HOPELESS: Final = (
+    errors.SaslAuthenticationFailedError,
+    errors.AuthorizationError,
+    errors.UnsupportedSaslMechanismError,
+    errors.IllegalSaslStateError,
+    errors.SecurityDisabledError,
+)
+
+
+class _Direct(KafkaNetSocket):  # type: ignore[misc]
+    """A way to connect as the client knows proxies; connects directly and closes the socket when that fails."""
+
+    SCHEMES = ("direct",)
+
+    async def sock_connect(self, net: Any, sock: socket.socket, *args: Any, **kwargs: Any) -> socket.socket:
+        try:
+            return await super().sock_connect(net, sock, *args, **kwargs)  # type: ignore[no-any-return]
+        except BaseException:
+            _close(net, sock)
+            raise
+
+
+def _close(net: Any, sock: socket.socket) -> None:
+    with contextlib.suppress(KeyError, ValueError):
+        net.unregister_event(sock, selectors.EVENT_READ | selectors.EVENT_WRITE)
+    sock.close()
+
+
+class _Manager(KafkaConnectionManager):  # type: ignore[misc]
+    """Remembers why a connection could not be made, and does not try again where that cannot help."""
+
+    last_failure: BaseException | None = None
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        sock = await create_connection(
+            self._net,
+            node.host,
+            node.port,
+            self.config["socket_options"],
+            proxy_url=self.config["proxy_url"],
+            timeout_at=timeout_at,
+        )
+        transport: Any
+        if self.ssl_enabled:
+            transport = KafkaSSLTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
+        else:
+            transport = KafkaTCPTransport(self._net, sock, host=node.host)
+        try:
+            left = None if timeout_at is None else max(0.0, timeout_at - time.monotonic()) * 1000
+            await self.wait_for(self.call_soon(transport.handshake), left)
+        except Exception as error:
+            _close(self._net, transport._sock)
+            raise errors.KafkaConnectionError(f"{HANDSHAKE_FAILED}: {error}") from error
+        receive = transport._sock_recv
+
+        def receive_before_end() -> tuple[bytes, BaseException | None]:
+            data, error = receive()
+            return (data, None) if data else (data, error)
+
+        transport._sock_recv = receive_before_end
+        return transport
+
+    async def _connect(self, node: Any, conn: Any, *args: Any, **kwargs: Any) -> None:
+        await super()._connect(node, conn, *args, **kwargs)
+        error = conn.init_future.exception
+        if error is not None:
+            self.last_failure = error
+            if isinstance(error, HOPELESS) or HANDSHAKE_FAILED in str(error):
+                self._auth_failures[node.node_id] = error
+
+
+class NetClient(KafkaNetClient):  # type: ignore[misc]
+    """What the client objects (consumer, producer, admin) are given as ``kafka_client``."""
+
+    def __init__(self, **configs: Any) -> None:
+        net = NetworkSelector(**configs)
+        super().__init__(net=net, manager=_Manager(net, **configs))
+
+    @property
+    def last_failure(self) -> BaseException | None:
+        """Why the last connection could not be made."""
+        return self._manager.last_failure  # type: ignore[no-any-return]

@@ -1,0 +1,115 @@
+"""Properties of a message as headers ``MGW_AQ_*`` of a Kafka record, and back (job option AQ_MsgProperties).
+
+Source: AQ guide 12.2 §20.3 (names and types); ``MGW_AQ_expires_at`` (epoch milliseconds) goes beside the time left,
+because a record may lie in its log for long.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from transforms.errors import ConversionFailure
+from transforms.kafka_types import RESERVED, number
+from transforms.message import MAX_CORRELATION, Header, HeaderValue, Message, ValueType
+
+__all__ = ["checked", "property_headers", "set_properties", "wrong_type"]
+
+
+def property_headers(
+    message: Message, correlation: str | None, now: float, *, all_of_them: bool
+) -> list[tuple[str, bytes]]:
+    """The ``MGW_AQ_*`` headers of a message, in bytes.
+
+    Args:
+        correlation: None where the key carries it.
+        now: epoch seconds, for the time left until the message expires.
+        all_of_them: False gives the correlation only.
+    """
+    found: list[tuple[str, bytes]] = []
+    if correlation is not None:
+        found.append(("MGW_AQ_correlation", correlation.encode()))
+    if not all_of_them:
+        return found
+    found.append(("MGW_AQ_priority", b"%d" % message.priority))
+    if message.delay:
+        found.append(("MGW_AQ_delay", number(message.delay)))
+    remaining = message.remaining(now)
+    if remaining is not None:
+        found.append(("MGW_AQ_expiration", b"%d" % max(0, math.ceil(remaining))))
+        found.append(("MGW_AQ_expires_at", b"%d" % int((now + remaining) * 1000)))
+    if message.exception_queue is not None:
+        found.append(("MGW_AQ_exception_queue", message.exception_queue.encode()))
+    if message.original_msgid is not None:
+        found.append(("MGW_AQ_original_msgid", message.original_msgid))
+    sender = {"name": message.sender_name, "address": message.sender_address}
+    known = {part: text for part, text in sender.items() if text is not None}
+    if known:
+        found.append(("MGW_AQ_sender", json.dumps(known).encode()))
+    return found
+
+
+def wrong_type(name: str, value: object, wanted: str) -> ConversionFailure:
+    """The failure of a message whose reserved header holds what it must not."""
+    return ConversionFailure(
+        f"header {name} cannot be {str(value)[:60]!r}",
+        cause=f"it is reserved and holds {wanted}",
+        cure="correct it at the sender or in the transformation",
+    )
+
+
+def checked(header: Header) -> HeaderValue:
+    """Value of a reserved header.
+
+    Raises:
+        ConversionFailure: it is not of the type its name says.
+    """
+    wanted = RESERVED[header.name]
+    value = header.value
+    if header.type is not wanted or (isinstance(value, float) and not math.isfinite(value)):
+        raise wrong_type(header.name, value, "text" if wanted is ValueType.TEXT else "a number")
+    return value
+
+
+def set_properties(properties: dict[str, HeaderValue], fields: dict[str, Any], timestamp: int, now: float) -> None:
+    """Put the reserved headers read into the arguments of the message.
+
+    Args:
+        properties: first value of each reserved name.
+        timestamp: milliseconds of the record, negative where it has none: time left counts from there.
+    """
+    for name, field in (
+        ("MGW_AQ_priority", "priority"),
+        ("MGW_AQ_delay", "delay"),
+        ("MGW_AQ_exception_queue", "exception_queue"),
+        ("MGW_AQ_original_msgid", "original_msgid"),
+    ):
+        if name in properties:
+            fields[field] = properties[name]
+    if fields.get("delay", 0) < 0:
+        raise wrong_type("MGW_AQ_delay", fields["delay"], "seconds from 0")
+    if "MGW_AQ_expires_at" in properties:
+        fields["expiration"] = float(properties["MGW_AQ_expires_at"]) / 1000 - now
+    elif "MGW_AQ_expiration" in properties:
+        passed = max(0.0, now - timestamp / 1000) if timestamp >= 0 else 0.0
+        fields["expiration"] = float(properties["MGW_AQ_expiration"]) - passed
+    correlation = properties.get("MGW_AQ_correlation")
+    if correlation is not None:
+        if len(str(correlation)) > MAX_CORRELATION:
+            raise wrong_type("MGW_AQ_correlation", correlation, f"at most {MAX_CORRELATION} characters")
+        fields["correlation"] = correlation
+    if len(properties.get("MGW_AQ_original_msgid", b"0" * 16)) != 16:  # type: ignore[arg-type]
+        raise wrong_type("MGW_AQ_original_msgid", properties["MGW_AQ_original_msgid"], "16 bytes")
+    if "MGW_AQ_sender" in properties:
+        _set_sender(str(properties["MGW_AQ_sender"]), fields)
+
+
+def _set_sender(text: str, fields: dict[str, Any]) -> None:
+    try:
+        sender = json.loads(text)
+        name, address = sender.get("name"), sender.get("address")
+    except (ValueError, AttributeError):
+        name, address = text, None  # a plain name, from a program that is not a gateway
+    fields["sender_name"] = None if name is None else str(name)
+    fields["sender_address"] = None if address is None else str(address)
