@@ -23,6 +23,7 @@ from gateway.config.findings import Finding, Mark, Path
 __all__ = ["Source", "configured_hub", "load", "read_secret"]
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{[^}]*\}?")
+_BRACED = re.compile(r"\$\{[^}\n]*\}")
 #: YAML forbids ``{ } , :`` and ``#`` in many places where people write variables; while the file is parsed they are
 #: hidden behind characters that mean nothing, one for one, so that lines and columns stay true.
 _HIDDEN = str.maketrans("{},:#[]", "\uf8f0\uf8f1\uf8f2\uf8f3\uf8f4\uf8f5\uf8f6")
@@ -81,7 +82,7 @@ def read_secret(path: FilePath) -> str:
 def _hide(text: str) -> str:
     if "${" not in text or any(hidden in text for hidden in map(chr, _SHOWN)):
         return text
-    return _VARIABLE.sub(lambda match: match.group(0).translate(_HIDDEN), text)
+    return _BRACED.sub(lambda match: match.group(0).translate(_HIDDEN), text)
 
 
 def _show(text: str) -> str:

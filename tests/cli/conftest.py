@@ -1,0 +1,121 @@
+"""The real command ``mgw`` as a subprocess, on a SQLite hub in a private folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: A configuration that needs no broker and uses every section.
+COMPLETE = """\
+version: 1
+agents:
+  second: {max_threads: 4, options: {a.b: x}}
+links:
+  mem: {type: memory, username: gw, password: "${LINK_PASSWORD}", timeout: 7, comment: first}
+  other: {type: memory, agent: second}
+foreign_queues:
+  orders@mem: {domain: queue}
+  bad@mem: {provider_queue: orders.bad, domain: queue}
+  news@other: {domain: topic, provider_queue: factory.news}
+queue_tables:
+  SHARED: {payload_type: text}
+queues:
+  ORDERS: {sort_list: "PRIORITY,ENQ_TIME", max_retries: 100, comment: What is ordered}
+  NEWS: {multiple_consumers: true, retention_time: 60}
+  ONE: {queue_table: SHARED}
+  TWO: {queue_table: SHARED, enqueue: false, retention_time: infinite}
+  DUMP: {type: exception}
+transformations:
+  urgent: {set: {priority: "0"}, where: "tab.user_data.urgent = TRUE", comment: For rush orders}
+jobs:
+  orders_in: {type: inbound, source: orders@mem, destination: ORDERS, transformation: urgent,
+              exception_queue: bad@mem, batch_size: 200, poll_interval: 2.5}
+  news_out: {type: outbound, source: NEWS, destination: news@other, rule: "tab.priority < 3",
+             options: {retry_forever: true}}
+  all_news: {type: outbound, source: NEWS, destination: orders@mem, enabled: false, comment: later}
+"""
+
+
+@dataclass
+class Result:
+    """What a run of ``mgw`` gave."""
+
+    code: int
+    out: str
+    err: str
+
+    def lines(self) -> list[str]:
+        """Lines on standard output."""
+        return self.out.splitlines()
+
+
+@dataclass
+class Mgw:
+    """Runs ``mgw`` in ``folder``."""
+
+    folder: Path
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Variables of the command: as few as possible, so that nothing of this machine decides a test."""
+        base = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+        return (
+            base
+            | {"MGW_HUB": f"sqlite:///{self.folder}/hub.db", "PYTHONWARNINGS": "error"}
+            | self.environ
+            | dict(more or {})
+        )
+
+    def command(self, *words: str) -> list[str]:
+        """The command line."""
+        return [sys.executable, "-m", "gateway.cli.main", *words]
+
+    def __call__(self, *words: str, stdin: str | bytes = b"", environ: Mapping[str, str] | None = None) -> Result:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        done = subprocess.run(
+            self.command(*words),
+            cwd=self.folder,
+            env=self.environment(environ),
+            input=given,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        result = Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+        assert "Traceback" not in result.err, result.err
+        assert "this is a fault of mgw" not in result.err, result.err
+        return result
+
+    def file(self, text: str, name: str = "gateway.yaml") -> str:
+        """A file with this text; its name."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+        return name
+
+    def ok(self, *words: str, stdin: str | bytes = b"") -> str:
+        """Run it, expect success, give the output."""
+        result = self(*words, stdin=stdin)
+        assert result.code == 0, result
+        return result.out
+
+
+@pytest.fixture
+def mgw(tmp_path: Path) -> Mgw:
+    """``mgw`` in a folder of its own; its hub does not exist yet."""
+    return Mgw(tmp_path, {"LINK_PASSWORD": "sesame-open-42"})
+
+
+@pytest.fixture
+def applied(mgw: Mgw) -> Mgw:
+    """``mgw`` with a hub that holds :data:`COMPLETE`."""
+    mgw.ok("apply", mgw.file(COMPLETE))
+    return mgw

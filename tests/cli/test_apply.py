@@ -1,0 +1,245 @@
+"""Plan, apply, export: the same file twice changes nothing; a run that was cut off is finished by the next."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import COMPLETE, Mgw
+
+OBJECTS = 16  # in COMPLETE
+SECRET = "sesame-open-42"
+
+
+def test_apply_creates_everything_and_says_so(mgw: Mgw) -> None:
+    lines = mgw.ok("apply", mgw.file(COMPLETE)).splitlines()
+    assert lines[0].startswith("create hub sqlite:///")
+    assert lines[-1] == f"{OBJECTS} created"
+    assert "create job orders_in" in lines
+    assert len(lines) == OBJECTS + 2
+
+
+def test_apply_again_does_nothing(applied: Mgw) -> None:
+    assert applied.ok("apply", "gateway.yaml") == f"nothing to do: {OBJECTS} objects are as the files say\n"
+
+
+def test_plan_changes_nothing(mgw: Mgw) -> None:
+    out = mgw.ok("plan", mgw.file(COMPLETE))
+    assert out.splitlines()[-1] == f"{OBJECTS} to be created"
+    assert not (mgw.folder / "hub.db").exists()
+
+
+def test_export_applies_to_nothing_without_the_secret(applied: Mgw) -> None:
+    (applied.folder / "export.yaml").write_text(applied.ok("export"), "utf-8")
+    del applied.environ["LINK_PASSWORD"]
+    assert applied.ok("lint", "export.yaml") == "export.yaml: nothing to complain about\n"
+    assert applied.ok("apply", "export.yaml") == f"nothing to do: {OBJECTS} objects are as the files say\n"
+
+
+def test_export_of_a_hub_made_from_an_export_is_the_same_text(applied: Mgw) -> None:
+    text = applied.ok("export")
+    applied.file(text, "export.yaml")
+    applied.ok("apply", "--hub", f"sqlite:///{applied.folder}/second.db", "export.yaml")
+    again = applied.ok("export", "--hub", f"sqlite:///{applied.folder}/second.db")
+    hint = "    # password: ${MEM_PASSWORD}  # kept as it is while this key is missing\n"
+    assert hint in text
+    assert again == text.replace(hint, "")  # the second hub never learned the password
+
+
+def test_secret_is_nowhere_to_be_seen(mgw: Mgw) -> None:
+    file = mgw.file(COMPLETE)
+    changed = mgw.file(COMPLETE.replace("${LINK_PASSWORD}", "${LINK_PASSWORD}-new"), "changed.yaml")
+    runs = [
+        mgw("lint", file),
+        mgw("plan", file),
+        mgw("apply", file),
+        mgw("plan", changed),
+        mgw("plan", "--json", changed),
+        mgw("apply", changed),
+        mgw("export"),
+        mgw("links", "show", "mem"),
+        mgw("links", "show", "mem", "--json"),
+        mgw("links", "test", "mem"),
+        mgw("status", "--json"),
+        mgw("events", "--json"),
+    ]
+    assert [run.code for run in runs] == [0] * len(runs)
+    assert all(SECRET not in run.out + run.err for run in runs)
+    assert "alter  link mem (password: *** -> ***)" in runs[5].out
+    stored = b"".join(path.read_bytes() for path in mgw.folder.glob("hub.db*"))
+    assert SECRET.encode() not in stored
+
+
+def test_alterations_are_shown_and_made(applied: Mgw) -> None:
+    changed = (
+        COMPLETE.replace("batch_size: 200, poll_interval: 2.5", "batch_size: 300")
+        .replace("max_retries: 100", "max_retries: 7")
+        .replace("enabled: false, comment: later", "enabled: true")
+        .replace("timeout: 7", "timeout: 8")
+        .replace("tab.priority < 3", "tab.priority < 4")
+        .replace("max_threads: 4, options: {a.b: x}", "max_threads: 5, options: {c: z}")
+        .replace('{priority: "0"}', '{priority: "2"}')
+    )
+    out = applied.ok("apply", applied.file(changed, "changed.yaml"))
+    assert "alter  job orders_in (poll_interval: 2.5 -> none, options.msgbatchsize: 200 -> 300)" in out
+    assert "alter  queue ORDERS (max_retries: 100 -> 7)" in out
+    assert "alter  job all_news (enabled: False -> True, comment: later -> none)" in out
+    assert "alter  agent second (max_threads: 4 -> 5, options.a.b: x -> none, options.c: none -> z)" in out
+    assert out.splitlines()[-1] == f"7 altered, {OBJECTS - 7} unchanged"
+    assert applied.ok("apply", "changed.yaml").startswith("nothing to do")
+    exported = applied.ok("export")
+    assert "rule: tab.priority < 4" in exported
+    assert "max_retries: 7" in exported
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("provider_queue: factory.news", "provider_queue: factory.other", "foreign queue news@other"),
+        ("NEWS: {multiple", "NEWS: {sort_list: priority, multiple", "queue NEWS"),
+        ("SHARED: {payload_type: text}", "SHARED: {payload_type: json}", "queue table SHARED"),
+        ("other: {type: memory, agent: second}", "other: {type: memory}", "link other"),
+        ("source: orders@mem, destination: ORDERS", "source: orders@mem, destination: ONE", "job orders_in"),
+    ],
+)
+def test_what_cannot_be_altered_is_refused_with_the_way_out(applied: Mgw, old: str, new: str, named: str) -> None:
+    text = COMPLETE.replace(old, new)
+    assert text != COMPLETE
+    result = applied("apply", applied.file(text, "changed.yaml"))
+    assert result.code == 78, result
+    assert f"{named} cannot be altered" in result.err
+    assert "create it again" in result.err
+    assert applied.ok("apply", "gateway.yaml").startswith("nothing to do")
+
+
+def test_objects_that_are_not_in_the_file_are_left_alone_and_named(applied: Mgw) -> None:
+    part = applied.file("links:\n  mem: {type: memory, username: gw, timeout: 7, comment: first}\n", "part.yaml")
+    out = applied.ok("apply", part)
+    assert "left alone, not in the files:" in out
+    assert "job orders_in" in out
+    assert out.splitlines()[-1] == "nothing to do: 1 objects are as the files say"
+
+
+def test_prune_removes_what_is_not_in_the_file(applied: Mgw) -> None:
+    keep = """\
+links:
+  mem: {type: memory, username: gw, timeout: 7, comment: first}
+foreign_queues:
+  orders@mem: {domain: queue}
+queues:
+  ORDERS: {sort_list: "PRIORITY,ENQ_TIME", max_retries: 100, comment: What is ordered}
+jobs:
+  orders_back: {type: outbound, source: ORDERS, destination: orders@mem}
+"""
+    out = applied.ok("apply", "--prune", applied.file(keep, "keep.yaml"))
+    assert out.splitlines()[-1] == "1 created, 13 removed, 3 unchanged"
+    assert applied.ok("apply", "--prune", "keep.yaml") == "nothing to do: 4 objects are as the files say\n"
+
+
+def test_a_file_may_refer_to_what_the_hub_holds(applied: Mgw) -> None:
+    more = "jobs:\n  more: {type: outbound, source: ONE, destination: news@other}\n"
+    assert "create job more" in applied.ok("apply", applied.file(more, "more.yaml"))
+    taken = "jobs:\n  again: {type: outbound, source: ONE, destination: orders@mem}\n"
+    result = applied("apply", applied.file(taken, "taken.yaml"))
+    assert (result.code, "duplicate-source" in result.err) == (78, True)
+
+
+def test_several_files_are_merged_and_a_name_may_stand_in_one_only(mgw: Mgw) -> None:
+    first = mgw.file("queues:\n  A: {}\n", "a.yaml")
+    second = mgw.file("queues:\n  B: {}\n", "b.yaml")
+    assert mgw.ok("apply", first, second).splitlines()[-1] == "2 created"
+    result = mgw("apply", first, mgw.file("queues:\n  a: {}\n", "c.yaml"))
+    assert result.code == 78
+    assert "c.yaml:2:3: error duplicate-name: queues 'a' is already defined at a.yaml:2 as 'A'" in result.err
+
+
+def test_errors_stop_apply_before_anything_is_made(mgw: Mgw) -> None:
+    result = mgw("apply", mgw.file(COMPLETE.replace("destination: ORDERS", "destination: ODERS")))
+    assert result.code == 78
+    assert "did you mean 'ORDERS'?" in result.err
+    assert not (mgw.folder / "hub.db").exists()
+
+
+def test_missing_variable_stops_apply(mgw: Mgw) -> None:
+    del mgw.environ["LINK_PASSWORD"]
+    result = mgw("apply", mgw.file(COMPLETE))
+    assert result.code == 78
+    assert "gateway.yaml:5:37: error missing-variable: variable LINK_PASSWORD is not set" in result.err
+
+
+def test_apply_without_hub_can_be_told_not_to_make_one(mgw: Mgw) -> None:
+    result = mgw("apply", "--no-create-hub", mgw.file(COMPLETE))
+    assert (result.code, "does not exist" in result.err) == (1, True)
+    assert not (mgw.folder / "hub.db").exists()
+
+
+def test_plan_as_json_is_for_machines(applied: Mgw) -> None:
+    changed = applied.file(COMPLETE.replace("timeout: 7", "timeout: 8"), "changed.yaml")
+    steps = json.loads(applied.ok("plan", "--json", changed))
+    assert [step for step in steps if step["verb"] == "alter"] == [
+        {
+            "verb": "alter",
+            "kind": "link",
+            "name": "mem",
+            "changes": [{"setting": "timeout", "old": 7.0, "new": 8.0}],
+        }
+    ]
+
+
+def _half_made(hub: Path) -> list[str]:
+    """Objects that a cut-off run must never leave: parts of queues and jobs."""
+    connection = sqlite3.connect(hub)
+    try:
+        queries = {
+            "queue table without its queue": "SELECT name FROM aq_queue_table t WHERE name LIKE '%_TAB' AND NOT EXISTS "
+            "(SELECT 1 FROM aq_queue q WHERE q.queue_table_id = t.id AND q.name NOT LIKE 'AQ$_%')",
+            "queue that is not started": "SELECT name FROM aq_queue "
+            "WHERE dequeue_enabled = 0 AND name NOT LIKE 'AQ$_%'",
+            "job without state": "SELECT name FROM gw_job j WHERE NOT EXISTS "
+            "(SELECT 1 FROM gw_job_state s WHERE s.job_id = j.id)",
+            "job without its subscriber": "SELECT name FROM gw_job j WHERE j.source_key = 'MGW.NEWS' AND NOT EXISTS "
+            "(SELECT 1 FROM aq_consumer c WHERE c.name_key = 'MGW_' || j.name_key AND c.is_subscriber = 1)",
+        }
+        return [f"{what}: {row[0]}" for what, sql in queries.items() for row in connection.execute(sql)]
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    "after", ["start", "hub", "link", "queue table", "queue NEWS", "transformation", "job news_out"]
+)
+def test_killed_apply_leaves_whole_objects_and_the_next_run_does_the_rest(mgw: Mgw, after: str) -> None:
+    file = mgw.file(COMPLETE)
+    process = subprocess.Popen(
+        mgw.command("apply", file),
+        cwd=mgw.folder,
+        env=mgw.environment() | {"PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        if after == "start":  # somewhere in the start or the making of the hub
+            deadline = time.monotonic() + 10
+            while not (mgw.folder / "hub.db").exists() and time.monotonic() < deadline and process.poll() is None:
+                pass
+        else:
+            for line in process.stdout:
+                if line.decode().startswith(f"create {after}"):
+                    break
+        process.send_signal(signal.SIGKILL)
+        process.wait(10)
+    assert process.returncode == -signal.SIGKILL
+    if after not in ("start", "hub"):  # else there may be no hub at all
+        assert _half_made(mgw.folder / "hub.db") == []
+    out = mgw.ok("apply", file)
+    assert "created" in out.splitlines()[-1]
+    assert _half_made(mgw.folder / "hub.db") == []
+    assert mgw.ok("apply", file) == f"nothing to do: {OBJECTS} objects are as the files say\n"

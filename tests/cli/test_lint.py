@@ -1,0 +1,280 @@
+"""Every kind of finding, with the line and column it stands at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.config.lint import lint
+from tests.cli.conftest import COMPLETE, ROOT, Mgw
+
+BASE = """\
+links:
+  mem: {type: memory}
+  far: {type: memory}
+foreign_queues:
+  in@mem: {domain: queue}
+  topic@mem: {domain: topic}
+  bad@mem: {domain: queue}
+  bad@far: {domain: queue}
+queues:
+  Q: {}
+  MULTI: {multiple_consumers: true}
+  TEXT: {payload_type: text}
+  DUMP: {type: exception}
+"""
+
+
+def names(text: str, folder: Path, environ: dict[str, str] | None = None) -> list[tuple[str, int, int]]:
+    """(name, line, column) of every error in a configuration."""
+    path = folder / "x.yaml"
+    path.write_text(text, "utf-8")
+    found = lint([path], environ or {})
+    assert all(finding.message and finding.mark.file == str(path) for finding in found)
+    return [(finding.name, finding.mark.line, finding.mark.column) for finding in found if finding.severity == "error"]
+
+
+STRUCTURE = {
+    "unknown section": ("jbos: {}\n", [("unknown-key", 1, 1)]),
+    "unknown key of a job": (
+        BASE + "jobs:\n  j: {type: inbound, source: in@mem, destination: Q, rle: x}\n",
+        [("unknown-key", 15, 54)],
+    ),
+    "unknown key of a link": ("links:\n  a:\n    type: memory\n    hostnam: x\n", [("unknown-key", 4, 5)]),
+    "unknown key of the log": ("settings: {log: {formt: json}}\n", [("unknown-key", 1, 18)]),
+    "unknown link type": ("links:\n  a: {type: mqqt}\n", [("unknown-link-type", 2, 7)]),
+    "missing key": (BASE + "jobs:\n  j: {type: inbound, source: in@mem}\n", [("missing-key", 15, 3)]),
+    "required attribute": ("links:\n  a: {type: kafka}\n", [("missing-key", 2, 3)]),
+    "value of the wrong type": ("queues:\n  Q: {max_retries: many}\n", [("bad-value", 2, 7)]),
+    "value out of range": (
+        BASE + "jobs:\n  j: {type: inbound, source: in@mem, destination: Q, batch_size: 0}\n",
+        [("bad-value", 15, 54)],
+    ),
+    "attribute of the wrong type": ("links:\n  a: {type: memory, timeout: soon}\n", [("bad-value", 2, 21)]),
+    "version of the future": ("version: 2\n", [("bad-value", 1, 1)]),
+    "section that is a list": ("queues: [A, B]\n", [("bad-value", 1, 1)]),
+    "object that is a text": ("queues:\n  A: hello\n", [("bad-value", 2, 3)]),
+    "no mapping": ("- a\n- b\n", [("bad-yaml", 1, 1)]),
+    "bad indentation": ("queues:\n  A: {}\n B: {}\n", [("bad-yaml", 3, 2)]),
+    "key twice": ("queues:\n  A: {}\n  A: {}\n", [("duplicate-key", 3, 3)]),
+    "name twice in another case": ("queues:\n  A: {}\n  a: {}\n", [("duplicate-name", 3, 3)]),
+    "tab": ("queues:\n\tA: {}\n", [("bad-yaml", 2, 1)]),
+    "variable that is not set": ("links:\n  a: {type: memory, timeout: ${NOPE}}\n", [("missing-variable", 2, 21)]),
+    "bad variable": ("links:\n  a: {type: memory, broker: '${1x}'}\n", [("bad-variable", 2, 21)]),
+    "secret file that is not there": (
+        "links:\n  a: {type: memory, username: u, password_file: nowhere}\n",
+        [("missing-file", 2, 34)],
+    ),
+    "password twice": (
+        "links:\n  a: {type: memory, username: u, password: x, password_file: nowhere}\n",
+        [("conflicting-keys", 2, 47)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STRUCTURE)
+def test_structure_is_judged_at_its_place(case: str, tmp_path: Path) -> None:
+    text, expected = STRUCTURE[case]
+    assert names(text, tmp_path) == expected
+
+
+JOBS = {
+    "unknown link": ("j: {type: inbound, source: in@nowhere, destination: Q}", "unknown-link"),
+    "unregistered queue": ("j: {type: inbound, source: other@mem, destination: Q}", "undefined-foreign-queue"),
+    "unknown hub queue": ("j: {type: inbound, source: in@mem, destination: NOWHERE}", "undefined-queue"),
+    "hub queue as source of inbound": ("j: {type: inbound, source: Q, destination: Q}", "bad-source"),
+    "foreign queue as source of outbound": ("j: {type: outbound, source: in@mem, destination: bad@mem}", "bad-source"),
+    "exception queue as destination": ("j: {type: inbound, source: in@mem, destination: DUMP}", "bad-destination"),
+    "rule that does not parse": (
+        "j: {type: outbound, source: MULTI, destination: in@mem, rule: 'tab.priority >'}",
+        "bad-rule",
+    ),
+    "rule on a single consumer": (
+        "j: {type: outbound, source: Q, destination: in@mem, rule: tab.priority > 1}",
+        "bad-rule",
+    ),
+    "unknown transformation": (
+        "j: {type: inbound, source: in@mem, destination: Q, transformation: t}",
+        "unknown-transformation",
+    ),
+    "unknown option": (
+        "j: {type: inbound, source: in@mem, destination: Q, options: {MsgBatchsiz: 3}}",
+        "unknown-option",
+    ),
+    "bad option": ("j: {type: inbound, source: in@mem, destination: Q, options: {MsgBatchSize: 0}}", "bad-value"),
+    "batch size twice": (
+        "j: {type: inbound, source: in@mem, destination: Q, batch_size: 3, options: {MsgBatchSize: 3}}",
+        "conflicting-keys",
+    ),
+    "exception queue is the source": (
+        "j: {type: inbound, source: in@mem, destination: Q, exception_queue: in@mem}",
+        "bad-exception-queue",
+    ),
+    "exception queue on another link": (
+        "j: {type: inbound, source: in@mem, destination: Q, exception_queue: bad@far}",
+        "bad-exception-queue",
+    ),
+    "exception queue on the other side": (
+        "j: {type: inbound, source: in@mem, destination: Q, exception_queue: TEXT}",
+        "bad-exception-queue",
+    ),
+    "exception queue of the exception type": (
+        "j: {type: outbound, source: Q, destination: in@mem, exception_queue: DUMP}",
+        "bad-exception-queue",
+    ),
+    "exception queue of another payload": (
+        "j: {type: outbound, source: Q, destination: in@mem, exception_queue: TEXT}",
+        "bad-exception-queue",
+    ),
+    "two jobs on one queue source": (
+        "j: {type: inbound, source: in@mem, destination: Q}\n  k: {type: inbound, source: IN@MEM, destination: TEXT}",
+        "duplicate-source",
+    ),
+    "two jobs on one hub queue": (
+        "j: {type: outbound, source: Q, destination: in@mem}\n"
+        "  k: {type: outbound, source: MGW.q, destination: bad@far}",
+        "duplicate-source",
+    ),
+    "one job twice": (
+        "j: {type: outbound, source: MULTI, destination: in@mem}\n"
+        "  k: {type: outbound, source: multi, destination: IN@MEM}",
+        "duplicate-job",
+    ),
+    "name that cannot be used": ("'a b': {type: inbound, source: in@mem, destination: Q}", "bad-name"),
+}
+
+
+@pytest.mark.parametrize("case", JOBS)
+def test_job_that_would_be_refused_is_a_finding(case: str, tmp_path: Path) -> None:
+    job, expected = JOBS[case]
+    found = names(f"{BASE}jobs:\n  {job}\n", tmp_path)
+    assert [name for name, _, _ in found] == [expected]
+    assert found[0][1] >= 15
+
+
+def test_many_jobs_may_read_a_topic_and_a_multi_consumer_queue(tmp_path: Path) -> None:
+    jobs = """\
+jobs:
+  a: {type: outbound, source: MULTI, destination: in@mem}
+  b: {type: outbound, source: MULTI, destination: bad@far}
+  c: {type: inbound, source: topic@mem, destination: Q}
+  d: {type: inbound, source: topic@mem, destination: TEXT}
+"""
+    assert names(BASE + jobs, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("queue", "expected"),
+    [
+        ("t@plant: {provider_queue: a/+/b}\n  u@plant: {provider_queue: a/b}", "wildcard-destination"),
+        (
+            "t@plant: {provider_queue: a/b, options: {MQTT_Qos: 2}}\n  u@plant: {provider_queue: a/b}",
+            "bad-foreign-queue",
+        ),
+        ("t@plant: {provider_queue: a/#/b}\n  u@plant: {provider_queue: a/b}", "bad-foreign-queue"),
+        ("t@plant: {provider_queue: a/b, options: {MQTT_Qoss: 1}}\n  u@plant: {provider_queue: a/b}", "unknown-option"),
+    ],
+)
+def test_mqtt_topics_are_judged_without_a_broker(queue: str, expected: str, tmp_path: Path) -> None:
+    text = f"""\
+links:
+  plant: {{type: mqtt, hostname: 127.0.0.1}}
+foreign_queues:
+  {queue}
+queues:
+  Q: {{}}
+jobs:
+  j: {{type: outbound, source: Q, destination: t@plant}}
+"""
+    assert expected in [name for name, _, _ in names(text, tmp_path)]
+
+
+@pytest.mark.parametrize(
+    "definition",
+    ["{}", "{set: {priority: '5 +'}}", "{function: os:system}", "{sett: {priority: 5}}", "{set: {nothing.x: 1}}"],
+)
+def test_transformation_that_cannot_be_compiled_is_a_finding(definition: str, tmp_path: Path) -> None:
+    found = names(f"transformations:\n  t: {definition}\n", tmp_path)
+    assert [name for name, _, _ in found] == ["bad-transformation"]
+
+
+def test_what_only_creation_would_refuse_is_found_too(tmp_path: Path) -> None:
+    assert names("queues:\n  Q: {}\n  S: {secure: true}\n", tmp_path) == [("refused", 3, 3)]
+
+
+def test_password_in_the_file_is_a_warning_and_a_variable_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("links:\n  a: {type: memory, username: u, password: sesame}\n", "utf-8")
+    found = lint([path], {})
+    assert [(each.severity, each.name, each.mark.line) for each in found] == [("warning", "plain-text-password", 2)]
+    assert "sesame" not in str(found[0])
+    path.write_text("links:\n  a: {type: memory, username: u, password: ${P:-sesame}}\n", "utf-8")
+    assert lint([path], {}) == []
+
+
+def test_variables_give_values_defaults_and_files(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("from-file\n", "utf-8")
+    text = "links:\n  a: {type: memory, username: ${WHO:-me, #1}, password: ${P}, timeout: ${T}, broker: $${x}}\n"
+    path = tmp_path / "x.yaml"
+    path.write_text(text, "utf-8")
+    from gateway.config.lint import check
+
+    found = check([path], {"P_FILE": str(tmp_path / "secret"), "T": "9"})
+    assert found.findings == []
+    link = found.document.links["a"]
+    assert (link.username, link.password) == ("me, #1", "from-file")
+    assert (link.attributes["timeout"], link.attributes["broker"]) == ("9", "${x}")
+
+
+def test_the_nearest_name_is_suggested(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(BASE + "jobs:\n  j: {type: inbound, source: on@mem, destination: Q, exeption_queue: x}\n", "utf-8")
+    cures = [finding.cure for finding in lint([path], {})]
+    assert cures == ["did you mean 'exception_queue'?"]
+    path.write_text(BASE + "jobs:\n  j: {type: inbound, source: on@mem, destination: Q}\n", "utf-8")
+    assert [finding.cure for finding in lint([path], {})] == ["did you mean 'in@mem'?"]
+
+
+def test_every_error_of_a_file_is_reported_at_once(tmp_path: Path) -> None:
+    text = "links:\n  a: {type: mqqt}\nqueues:\n  Q: {max_retries: x, sortlist: y}\njobs:\n  j: {type: sideways}\n"
+    found = [name for name, _, _ in names(text, tmp_path)]
+    assert sorted(found) == sorted(
+        ["unknown-link-type", "bad-value", "unknown-key", "bad-value", "missing-key", "missing-key"]
+    )
+
+
+def test_command_prints_place_severity_and_name_and_ends_with_78(mgw: Mgw) -> None:
+    result = mgw("lint", mgw.file("queues:\n  Q: {max_retry: 3}\n"))
+    assert result.code == 78
+    assert result.lines() == [
+        "gateway.yaml:2:7: error unknown-key: key 'max_retry' is not known; did you mean 'max_retries'?"
+    ]
+
+
+def test_command_ends_with_0_for_warnings_and_78_when_strict(mgw: Mgw) -> None:
+    file = mgw.file("links:\n  a: {type: memory, username: u, password: sesame}\n")
+    assert mgw("lint", file).code == 0
+    assert mgw("lint", "--strict", file).code == 78
+    found = json.loads(mgw("lint", "--json", file).out)
+    assert [(each["severity"], each["name"], each["file"], each["line"]) for each in found] == [
+        ("warning", "plain-text-password", file, 2)
+    ]
+
+
+def test_missing_file_is_a_finding(mgw: Mgw) -> None:
+    result = mgw("lint", "nowhere.yaml")
+    assert result.code == 78
+    assert "nowhere.yaml: error missing-file" in result.out
+
+
+def test_lint_makes_no_hub(mgw: Mgw) -> None:
+    assert mgw("lint", mgw.file(COMPLETE)).code == 0
+    assert not (mgw.folder / "hub.db").exists()
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "conf").glob("*.yaml")), ids=lambda path: path.name)
+def test_files_that_we_ship_have_no_findings(file: Path) -> None:
+    environ = {"RABBIT_PASSWORD": "x", "KAFKA_PASSWORD": "x", "MQTT_PASSWORD": "x"}
+    assert [str(finding) for finding in lint([file], environ)] == []
