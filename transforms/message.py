@@ -64,7 +64,7 @@ class PayloadKind(StrEnum):
     FIELDS = "FIELDS"
 
 
-#: Value of a header: ``str`` for TEXT, ``bytes`` for RAW, ``bool``, ``int``, ``float``; DATE is a float of epoch seconds.
+#: Body of a message: bytes, text, the fields of a FIELDS message, or nothing (a Kafka tombstone, no body).
 HeaderValue = str | bytes | bool | int | float
 
 
@@ -169,7 +169,16 @@ def check_headers(headers: tuple[Header, ...]) -> None:
             )
 
 
-_encode_json = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode
+_encoder = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+# Kept instead of made anew for every message, as JSONEncoder.encode does; None where Python has no C encoder.
+_make: Any = getattr(json.encoder, "c_make_encoder", None)
+_chunks: Any = _make and _make(
+    None, _encoder.default, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, False
+)
+
+
+def _encode_json(value: Any) -> str:
+    return "".join(_chunks(value, 0)) if _chunks else _encoder.encode(value)
 
 
 def encode_headers(headers: tuple[Header, ...]) -> str | None:
@@ -195,20 +204,20 @@ def _storable(header: Header) -> list[Any]:
 
 
 _TYPES = {int(member): member for member in ValueType}
-_TEXT, _RAW = ValueType.TEXT, ValueType.RAW
-_FLOATS = frozenset((ValueType.FLOAT, ValueType.DOUBLE, ValueType.DATE))
+_RAW_CODE, _FIRST_FLOAT_CODE = int(ValueType.RAW), int(ValueType.FLOAT)  # FLOAT, DOUBLE and DATE are the last
+_scan_json: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_new_header = tuple.__new__
 
 
 def decode_headers(text: str | None) -> tuple[Header, ...]:
     """Header array from its stored form (see :func:`encode_headers`)."""
     if not text:
         return ()
-    headers = []
-    for name, code, value in json.loads(text):
-        kind = _TYPES[code]
-        if kind is _RAW:
-            value = base64.b64decode(value)
-        elif kind in _FLOATS:
-            value = float(value)
-        headers.append(Header(name, kind, value))
+    headers: list[Header] = []
+    for name, code, value in _scan_json(text, 0)[0]:
+        if code == _RAW_CODE:
+            value = base64.b64decode(value)  # noqa: PLW2901
+        elif code >= _FIRST_FLOAT_CODE:
+            value = float(value)  # noqa: PLW2901
+        headers.append(_new_header(Header, (name, _TYPES[code], value)))
     return tuple(headers)
