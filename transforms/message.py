@@ -64,7 +64,7 @@ class PayloadKind(StrEnum):
     FIELDS = "FIELDS"
 
 
-#: Body of a message: bytes, text, the fields of a FIELDS message, or nothing (a Kafka tombstone, no body).
+#: Value of a header: ``str`` (TEXT), ``bytes`` (RAW), ``bool``, ``int``, ``float``; DATE is a float of epoch seconds.
 HeaderValue = str | bytes | bool | int | float
 
 
