@@ -513,6 +513,28 @@ def test_a_multi_consumer_source_gets_its_subscriber_with_the_job(admin: Gateway
     assert admin.aq.queue_subscribers("events") == []
 
 
+def test_topic_jobs_collect_from_their_creation_even_disabled(admin: GatewayAdmin) -> None:
+    admin.aq.add_subscriber("events", "other")
+    put(admin.hub, "events", Message(b"before"), Message(b"before"), Message(b"before"))
+    admin.create_job("topic", "OUTBOUND", "events", "q1@plant", enabled=False)
+    put(admin.hub, "events", Message(b"after"), Message(b"after"))
+    assert job_row(admin.hub, "topic")["BACKLOG"] == 2
+    put(admin.hub, "orders", Message(b"before"), Message(b"before"), Message(b"before"))
+    admin.create_job("queue", "OUTBOUND", "orders", "q2@plant", enabled=False)
+    put(admin.hub, "orders", Message(b"after"), Message(b"after"))
+    assert job_row(admin.hub, "queue")["BACKLOG"] == 5
+
+
+def test_wildcards_are_sources_never_destinations(admin: GatewayAdmin) -> None:
+    admin.create_msgsystem_link("field", "MQTT", {"hostname": "localhost"})
+    admin.register_foreign_queue("all", "field", "plant/+/telemetry")
+    admin.create_job("in", "INBOUND", "all@field", "orders")
+    with refused(32801):
+        admin.create_job("out", "OUTBOUND", "bad", "all@field")
+    with refused(32801):
+        admin.create_job("in2", "INBOUND", "all@field", "bad", exception_queue="all@field")
+
+
 def test_a_refused_job_leaves_no_subscriber(admin: GatewayAdmin) -> None:
     with refused(32801):
         admin.create_job("j", "OUTBOUND", "events", "q1@plant", rule="priority <")
@@ -750,6 +772,46 @@ def test_link_views_show_attributes_without_user_or_password(admin: GatewayAdmin
     assert (row["HOSTNAME"], row["KEEPALIVE"], row["PROTOCOL_VERSION"]) == ("broker.example", 30, 5)
     for name in COLUMNS:
         assert PASSWORD not in str(view(admin.hub, name))
+
+
+def test_typed_link_views_show_their_own_links(admin: GatewayAdmin) -> None:
+    admin.create_msgsystem_link("rabbit", "RABBITMQ", {"hostname": "r.example", "port": 5671, "max_connections": 2})
+    admin.create_msgsystem_link("log", "kafka", {"bootstrap_servers": "k:9092"}, options={"kafka_linger_ms": 7})
+    (rabbit,) = view(admin.hub, "MGW_RABBITMQ_LINKS")
+    (kafka,) = view(admin.hub, "MGW_KAFKA_LINKS")
+    assert (rabbit["LINK_NAME"], rabbit["HOSTNAME"], rabbit["PORT"], rabbit["VIRTUAL_HOST"]) == (
+        "RABBIT",
+        "r.example",
+        5671,
+        "/",
+    )
+    assert rabbit["MAX_CONNECTIONS"] == 2
+    assert (kafka["BOOTSTRAP_SERVERS"], kafka["SECURITY_PROTOCOL"]) == ("k:9092", "PLAINTEXT")
+    assert json.loads(kafka["OPTIONS"]) == {"KAFKA_Linger_ms": "7"}
+    assert {row["LINK_TYPE"] for row in view(admin.hub, "MGW_LINKS")} == {"RABBITMQ", "KAFKA", "MEMORY"}
+
+
+def test_status_gives_the_views_as_values(admin: GatewayAdmin) -> None:
+    admin.create_job("j", "OUTBOUND", "orders", "q1@plant")
+    admin.set_agent_option("DEFAULT_AGENT", "color", "red")
+    with admin.hub.write() as conn:
+        for number in range(5):
+            conn.execute(
+                sa.insert(tables.event).values(
+                    time=1_700_000_000.0 + number, level="INFO", name="JobActivated", object="J", text=f"event {number}"
+                )
+            )
+    with admin.hub.read() as conn:
+        assert [row.agent_name for row in status.gateway(conn)] == ["DEFAULT_AGENT"]
+        assert [row.value for row in status.agent_options(conn)] == ["red"]
+        assert [(row.link_name, row.link_type) for row in status.links(conn)] == [("PLANT", "MEMORY")]
+        assert [row.name for row in status.foreign_queues(conn)] == ["NEWS", "Q1", "Q2"]
+        (job,) = status.jobs(conn)
+        assert (job.job_name, job.status, job.backlog, job.poll_interval) == ("J", "READY", 0, 5.0)
+        events = status.events(conn, limit=3)
+        assert [row.event_text for row in events] == ["event 2", "event 3", "event 4"]
+        assert events[0].event_time == "2023-11-14 22:13:22"
+        assert status.events(conn, after=events[-1].event_id) == []
 
 
 def test_passwords_are_not_readable_in_the_database(admin: GatewayAdmin) -> None:
