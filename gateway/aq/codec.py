@@ -9,7 +9,7 @@ from typing import Any
 from gateway.aq.model import MessageRefused, PayloadType, QueueRef, SortList
 from gateway.aq.statements import Row
 from gateway.aq.tables import BodyType, State
-from transforms.message import MAX_CORRELATION, Message, PayloadKind, decode_headers, encode_headers
+from transforms.message import MAX_CORRELATION, Message, PayloadKind, decode_headers, encode_headers, new_message
 
 __all__ = ["COLUMNS", "MESSAGE_COLUMNS", "MESSAGE_TYPES", "decode", "encode", "message_number", "msgid"]
 
@@ -224,7 +224,7 @@ def decode(rows: Sequence[Row], hub_id: bytes, *, with_body: bool = True) -> lis
         elif body_type == _FIELDS:
             body = decode_headers(bytes(body).decode())
         messages.append(
-            Message(
+            new_message(
                 body,
                 decode_headers(headers) if headers else (),
                 _KINDS[kind],

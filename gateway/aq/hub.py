@@ -295,13 +295,16 @@ def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
             "journal_mode=WAL",
             f"synchronous={synchronous}",
             "foreign_keys=ON",
+            "wal_autocheckpoint=4000",  # pages: a page written often is copied into the database once
+            "cache_size=-16000",  # KiB
         ):
             connection.execute(f"PRAGMA {pragma}").close()
         record.info["mgw_clock"] = clock
 
     @sa.event.listens_for(engine, "begin")
     def _begin(conn: sa.Connection) -> None:
-        conn.exec_driver_sql("BEGIN" if conn.get_execution_options().get("ro") else "BEGIN IMMEDIATE")
+        driver: Any = conn.connection.driver_connection
+        driver.execute("BEGIN" if conn.get_execution_options().get("ro") else "BEGIN IMMEDIATE").close()
 
     return engine
 
