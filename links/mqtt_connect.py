@@ -86,6 +86,18 @@ def client_id_of(settings: Settings, job: str, hub_id: str, role: str, place: st
     return readable[: _MAX_ID - 12] + digest[:12]
 
 
+class _Socket(ssl.SSLSocket):
+    """Closes itself when the handshake fails; the client library leaves that to the garbage collector."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        """See :meth:`ssl.SSLSocket.do_handshake`."""
+        try:
+            super().do_handshake(block)
+        except BaseException:
+            self.close()
+            raise
+
+
 class _Answer:
     """What the callbacks of the client library saw; they do nothing but write it down."""
 
@@ -181,6 +193,7 @@ def _client(settings: Settings, client_id: str, clean: bool) -> Client:
     if settings.tls:
         try:
             context = ssl.create_default_context(cafile=settings.tls_ca or None)
+            context.sslsocket_class = _Socket
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             if settings.tls_cert:
                 context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
