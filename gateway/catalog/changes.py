@@ -24,6 +24,7 @@ __all__ = [
 
 CHANGE_CHANNEL = "mgw_change"  # NOTIFY on PostgreSQL, at every committed change of the definitions
 
+_LOCK_MILLISECONDS = 30_000
 _ADMINISTRATION_LOCK = 0x6D67772D61646D  # "mgw-adm"
 
 
@@ -34,8 +35,12 @@ def insert_defaults(conn: sa.Connection) -> None:
 
 
 def lock_administration(conn: sa.Connection) -> None:
-    """Wait for the one administration lock; held until the transaction ends (SQLite: its write lock is the lock)."""
+    """Wait, at most 30 s, for the one administration lock; held until the transaction ends.
+
+    On SQLite the write lock of the database is the lock.
+    """
     if conn.dialect.name == "postgresql":
+        conn.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_MILLISECONDS}ms'")
         conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADMINISTRATION_LOCK)))
 
 

@@ -31,3 +31,18 @@ def test_agents_are_notified_of_changes(hub: Hub, hub_url: str) -> None:  # noqa
         admin.create_msgsystem_link("plant", "MEMORY")
         (notice,) = listener.notifies(timeout=10, stop_after=1)
         assert notice.payload == str(admin.snapshot_version())
+
+
+def test_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(
+    admin: GatewayAdmin,  # noqa: F405
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from gateway.catalog import changes
+    from transforms.errors import HubUnavailable
+
+    monkeypatch.setattr(changes, "_LOCK_MILLISECONDS", 50)
+    with admin.hub.engine.begin() as conn:
+        changes.lock_administration(conn)
+        with pytest.raises(HubUnavailable):
+            admin.alter_msgsystem_link("plant", comment="x")
+    admin.alter_msgsystem_link("plant", comment="x")
