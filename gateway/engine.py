@@ -30,6 +30,7 @@ __all__ = ["Engine", "JobRunner", "JobSetup", "setup_of"]
 _LOGGER = logging.getLogger("mgw.engine")
 
 SAMPLE_SECONDS = 5.0  # how often a job's gauges are refreshed
+SETTLE_SECONDS = 0.5  # how soon the gauges are refreshed when the flow stops
 DRAIN_SECONDS = 5.0  # how long a stopping job waits for confirmations in flight
 
 
@@ -258,18 +259,21 @@ class JobRunner:
 
     def _carry(self, route: Route) -> None:
         poll, clock = self.setup.job.poll_seconds, self._engine.clock
+        moved = False  # since the last sample
         wait = 0.0  # the first look is quick, so that the state shows at once
         while not self._stop.is_set():
             now = self._last_loop = clock.monotonic()
             counts = route.carry(wait)
-            wait = min(poll, SAMPLE_SECONDS)
+            moved = moved or bool(counts.total)
+            wait = min(poll, SETTLE_SECONDS if moved else SAMPLE_SECONDS)
             if self._failures and (counts.total or route_is_idle(route)):
                 self._recovered()
             if counts.total:
                 self._show(Activity.RUNNING)
-            if now >= self._next_sample:
+            if now >= self._next_sample or (moved and not counts.total):
                 self._next_sample = now + SAMPLE_SECONDS
                 self._sample(route, idle=not counts.total)
+                moved = bool(counts.total)
 
     def _sample(self, route: Route, *, idle: bool) -> None:
         backlog = route.backlog()

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from sqlalchemy import make_url
+
 from gateway import journal
 from gateway.agent import LEASE_SECONDS, Agent
 from gateway.aq import monitor
-from gateway.aq.hub import Hub
+from gateway.aq.hub import Durability, Hub
 from gateway.hub import open_hub
 from gateway.logfile import configure
 from gateway.model import DEFAULT_AGENT, AgentStatus
@@ -45,7 +47,7 @@ class RunOptions:
     log_format: str = "text"
     drain_seconds: float = 10.0
     transform_modules: tuple[str, ...] = ()
-    durability: str = "full"
+    durability: Durability = "full"
 
 
 class Supervisor:
@@ -205,6 +207,12 @@ def _guarded(chore: Callable[[], None]) -> Callable[[], None]:
     return run_chore
 
 
+def default_log_directory(hub_url: str) -> Path | None:
+    """Where the agent's log file goes unless the operator says otherwise: ``log`` beside a SQLite hub, else nowhere."""
+    url = make_url(hub_url)
+    return Path(url.database).parent / "log" if url.get_backend_name() == "sqlite" and url.database else None
+
+
 def run(options: RunOptions) -> int:
     """``mgw run``: open the hub, run the agent until SIGTERM or SIGINT; a second one ends the process at once.
 
@@ -213,7 +221,8 @@ def run(options: RunOptions) -> int:
     Raises:
         GatewayError: the hub cannot be opened, the agent is running elsewhere, or a configuration is invalid.
     """
-    configure(options.agent, directory=options.log_directory, log_format=options.log_format)
+    directory = options.log_directory or default_log_directory(options.hub_url)
+    configure(options.agent, directory=directory, log_format=options.log_format)
     hub = open_hub(options.hub_url, durability=options.durability)
     try:
         secrets = Secrets.for_hub(options.hub_url)

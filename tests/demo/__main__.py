@@ -95,14 +95,14 @@ def moved(data: DataSet) -> Callable[[Sequence[dict[str, Any]]], bool]:
     telemetry = sum(map(len, data.telemetry.values()))
     wanted = {
         "telemetry_in": telemetry,
-        "telemetry_kafka": telemetry,
-        "alarms_rabbit": len(expected_alarms(data)),
+        "telemetry_to_kafka": telemetry,
+        "alarms_to_rabbit": len(expected_alarms(data)),
         "orders_in": len(data.orders),
-        "orders_kafka": len(data.orders),
+        "orders_to_kafka": len(data.orders),
         "commands_in": len(data.commands),
-        "commands_mqtt": len(data.commands),
+        "commands_to_plant": len(data.commands),
         "readings_in": len(data.readings),
-        "readings_kafka": len(data.readings) - len(data.poison),
+        "readings_to_kafka": len(data.readings) - len(data.poison),
     }
 
     def check(rows: Sequence[dict[str, Any]]) -> bool:
@@ -138,7 +138,7 @@ def judge(place: Plant, data: DataSet, commands_out: Sequence[str]) -> list[Verd
         problem = problem or compare(rows, mine, ordered=True)
     verdicts.append(
         Verdict(
-            "telemetry_in + telemetry_kafka",
+            "telemetry_in + telemetry_to_kafka",
             "MQTT plant/+/telemetry",
             len(bodies),
             "Kafka plant.telemetry",
@@ -151,7 +151,7 @@ def judge(place: Plant, data: DataSet, commands_out: Sequence[str]) -> list[Verd
     found = feed.amqp_read(place.rabbitmq, "alarms", place.depth("alarms"), place.folder)
     verdicts.append(
         Verdict(
-            "alarms_rabbit (rule)",
+            "alarms_to_rabbit (rule)",
             f"of these > {ALARM_TEMPERATURE} degrees",
             len(alarms),
             "RabbitMQ plant.alarms",
@@ -168,7 +168,7 @@ def judge(place: Plant, data: DataSet, commands_out: Sequence[str]) -> list[Verd
         problem = "not in order of priority"
     verdicts.append(
         Verdict(
-            "orders_in + orders_kafka",
+            "orders_in + orders_to_kafka",
             "RabbitMQ orders (priority)",
             len(keyed),
             "Kafka orders (key, priority)",
@@ -180,7 +180,7 @@ def judge(place: Plant, data: DataSet, commands_out: Sequence[str]) -> list[Verd
     wanted = [f"plant/{command.device}/command {command.body}" for command in data.commands]
     verdicts.append(
         Verdict(
-            "commands_in + commands_mqtt",
+            "commands_in + commands_to_plant",
             "Kafka commands",
             len(wanted),
             "MQTT plant/<device>/command",
