@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from gateway.cli.common import (
     EXIT_FAILED,
     ago,
     completer,
+    console,
     describe,
     find_name,
     hub_url,
@@ -95,7 +97,7 @@ def status(
         if wrong:
             say()
         for line in wrong:
-            say(f"! {line}")
+            say(textwrap.fill(f"! {line}", console().width, subsequent_indent="  "))
     if check and failing(agents, jobs):
         raise typer.Exit(EXIT_FAILED)
 
@@ -216,7 +218,6 @@ def top(
     from rich.live import Live
 
     from gateway import status as views
-    from gateway.cli.common import console
 
     looks = 0
     before: dict[str, tuple[float, int]] = {}

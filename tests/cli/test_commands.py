@@ -1,0 +1,307 @@
+"""The other commands: what they print at 80 columns, how they end, what they say about bad input."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.common import ago
+from gateway.cli.main import _hub_first
+from tests.cli.conftest import COMPLETE, Mgw
+
+STATUS = """\
+AGENT          STATUS       PING  HOST  PID  SINCE (UTC)
+DEFAULT_AGENT  NOT_STARTED
+SECOND         NOT_STARTED
+
+LINK   TYPE    AGENT          JOBS  COMMENT
+MEM    memory  DEFAULT_AGENT     2  first
+OTHER  memory  SECOND            1
+
+JOB        STATE     MOVED  BAD  LEFT OUT  WAITING  OLDEST  GUARANTEE
+ALL_NEWS   DISABLED      0                       2     <T>
+NEWS_OUT   STOPPED       0                       1     <T>
+ORDERS_IN  STOPPED       0
+
+! agent DEFAULT_AGENT is NOT_STARTED
+! agent SECOND is NOT_STARTED
+"""
+
+
+def test_status_at_80_columns(applied: Mgw) -> None:
+    applied.ok("aq", "enqueue", "news", "for everybody", "--priority", "1")
+    applied.ok("aq", "enqueue", "news", "by rule for one job only", "--priority", "5")
+    shown = re.sub(r" +(\d+s)", lambda match: "<T>".rjust(len(match.group(0))), applied.ok("status"))
+    assert "\n".join(line.rstrip() for line in shown.splitlines()) + "\n" == STATUS
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_long_names_and_errors_still_fit_into_80_columns(mgw: Mgw) -> None:
+    name = "a_job_that_carries_the_orders_of_the_whole_plant_to_the_office_and_has_a_long_name"
+    text = COMPLETE.replace("news_out:", f"{name}:").replace("other", "a_link_with_a_rather_long_name_as_well")
+    mgw.ok("apply", mgw.file(text))
+    for words in (("status",), ("top", "--count", "1"), ("jobs", "list"), ("links", "list"), ("queues", "list")):
+        assert max(map(len, mgw.ok(*words).splitlines())) <= 80, words
+    assert "".join(mgw.ok("jobs", "list").split()).count("A_JOB_THAT_CARRIES") == 1
+
+
+def test_check_fails_while_an_agent_with_work_is_down(applied: Mgw) -> None:
+    assert applied("status").code == 0
+    assert applied("status", "--check").code == 1
+    for job in ("orders_in", "news_out"):
+        applied.ok("jobs", "disable", job)
+    assert applied("status", "--check").code == 0
+
+
+def test_status_as_json_has_every_column(applied: Mgw) -> None:
+    found = json.loads(applied.ok("status", "--json"))
+    assert [agent["agent_status"] for agent in found["agents"]] == ["NOT_STARTED", "NOT_STARTED"]
+    job = next(job for job in found["jobs"] if job["job_name"] == "NEWS_OUT")
+    assert (job["source"], job["backlog"], job["rule"]) == ("MGW.NEWS", 0, "tab.priority < 3")
+
+
+def test_jobs_are_disabled_altered_and_removed_whatever_the_case_of_their_name(applied: Mgw) -> None:
+    assert applied.ok("jobs", "disable", "Orders_In") == "job orders_in disabled\n"
+    assert applied.ok("jobs", "alter", "ORDERS_IN", "--batch-size", "7", "--rule", "tab.priority > 1")
+    shown = json.loads(applied.ok("jobs", "show", "orders_in", "--json"))
+    assert (shown["enabled"], shown["rule"], json.loads(shown["options"])["msgbatchsize"]) == (
+        "FALSE",
+        "tab.priority > 1",
+        "7",
+    )
+    applied.ok("jobs", "alter", "orders_in", "--rule", "", "--poll-interval", "0")
+    shown = json.loads(applied.ok("jobs", "show", "orders_in", "--json"))
+    assert (shown["rule"], shown["poll_interval"]) == (None, 5.0)
+    assert applied.ok("jobs", "reset", "orders_in") == "job orders_in reset\n"
+    assert applied.ok("jobs", "enable", "orders_in") == "job orders_in enabled\n"
+    applied.ok("jobs", "remove", "all_news", "--force")
+    assert "ALL_NEWS" not in applied.ok("jobs", "list")
+
+
+def test_links_queues_agents_and_transformations_are_shown_altered_and_removed(applied: Mgw) -> None:
+    assert "password" in applied.ok("links", "show", "MEM")
+    applied.ok("links", "alter", "mem", "--set", "timeout=9", "--comment", "")
+    shown = json.loads(applied.ok("links", "show", "mem", "--json"))
+    assert (shown["timeout"], shown["comment"], shown["password"]) == (9.0, None, "***")
+    assert "orders.bad" in applied.ok("queues", "list")
+    assert json.loads(applied.ok("queues", "show", "BAD@mem", "--json"))["provider_queue"] == "orders.bad"
+    applied.ok("agents", "alter", "second", "--max-threads", "9", "--option", "a.b=")
+    assert json.loads(applied.ok("agents", "show", "second", "--json"))["max_threads"] == 9
+    assert applied.ok("agents", "startup", "second") == "agent second scheduled\n"
+    assert applied.ok("agents", "shutdown", "second") == "agent second shuts down\n"
+    assert "For rush orders" in applied.ok("transformations", "list")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("jobs", "show", "orders"), 1, "job 'orders' does not exist; did you mean 'ORDERS_IN'?"),
+        (("jobs", "enable", "zzz"), 1, "job 'zzz' does not exist; known: all_news, news_out, orders_in"),
+        (("links", "remove", "mem"), 1, "ORA-32815: link mem cannot be removed; cause: foreign queues are registered"),
+        (("queues", "remove", "orders@mem"), 1, "cannot be unregistered; cause: jobs use it"),
+        (("agents", "remove", "DEFAULT_AGENT"), 1, "agent DEFAULT_AGENT cannot be removed"),
+        (("jobs", "alter", "orders_in", "--poll-interval", "99"), 1, "it is 0.1 to 60 seconds"),
+        (("jobs", "alter", "orders_in", "--option", "nonsense"), 2, "is not of the form NAME=VALUE"),
+        (("links", "alter", "mem", "--set", "password=x"), 2, "use --password-file"),
+        (("links", "alter", "mem", "--password-file", "nowhere"), 1, "nowhere cannot be read: No such file"),
+        (("aq", "dequeue", "ORDRS"), 1, "queue 'ORDRS' does not exist; did you mean 'ORDERS'?"),
+        (("aq", "dequeue", "ORDERS"), 1, "ORA-25228: no message in queue ORDERS"),
+        (("aq", "browse", "NEWS"), 1, "ORA-25231"),
+        (("aq", "enqueue", "DUMP", "x"), 1, "ORA-25206"),
+        (("aq", "enqueue", "ORDERS", "--file", "nowhere"), 1, "nowhere cannot be read"),
+        (("aq", "enqueue", "ORDERS", "x", "-H", "y"), 2, "not of the form NAME=VALUE"),
+        (("aq", "dequeue", "ORDERS", "--msgid", "xyz"), 2, "hexadecimal"),
+        (("aq", "subscribers", "remove", "NEWS", "MGW_news_out"), 1, "belongs to a job"),
+        (("jobs", "frobnicate"), 2, "No such command"),
+        (("status", "--frobnicate"), 2, "No such option"),
+        (("lint",), 2, "Missing argument"),
+        (("run", "--agent", "nobody"), 1, "nobody"),
+    ],
+)
+def test_refusals_name_object_cause_and_cure(applied: Mgw, words: tuple[str, ...], code: int, said: str) -> None:
+    result = applied(*words)
+    assert (result.code, result.out) == (code, "")
+    assert said in result.err
+    if code == 1:
+        assert result.err.startswith("mgw: error: ")
+        assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("status",), ("export",), ("jobs", "list"), ("run",), ("aq", "queues"), ("top",)])
+def test_commands_without_a_hub_say_how_to_make_one(mgw: Mgw, words: tuple[str, ...]) -> None:
+    result = mgw(*words)
+    assert result.code == 1
+    assert "does not exist" in result.err
+    assert "mgw apply" in result.err
+    assert not (mgw.folder / "hub.db").exists()
+
+
+def test_database_that_is_no_hub_is_not_touched(mgw: Mgw) -> None:
+    (mgw.folder / "hub.db").write_bytes(b"this is no database, it is a letter to my aunt")
+    result = mgw("apply", mgw.file(COMPLETE))
+    assert (result.code, "is not a hub" in result.err) == (1, True)
+    assert (mgw.folder / "hub.db").read_bytes() == b"this is no database, it is a letter to my aunt"
+
+
+def test_password_in_the_hub_url_is_never_printed(mgw: Mgw) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    result = mgw("status", "--hub", f"postgresql://me:sesame-open@127.0.0.1:{port}/db")
+    assert result.code == 1
+    assert "sesame-open" not in result.err
+    assert str(port) in result.err
+
+
+def test_messages_go_in_and_come_out_byte_for_byte(applied: Mgw) -> None:
+    raw = bytes(range(256))
+    applied.ok("aq", "enqueue", "orders", "--raw", "-", stdin=raw)
+    (applied.folder / "body").write_text("grüß dich\n", "utf-8")
+    applied.ok("aq", "enqueue", "orders", "-f", "body", "-p", "0", "--correlation", "c-1", "-H", "who=me")
+    seen = [json.loads(line) for line in applied.ok("aq", "browse", "orders", "--json").splitlines()]
+    assert [each["priority"] for each in seen] == [0, 1]
+    assert (seen[0]["text"], seen[0]["correlation"], seen[0]["headers"]) == (
+        "grüß dich\n",
+        "c-1",
+        [["who", "TEXT", "me"]],
+    )
+    assert applied.ok("aq", "dequeue", "orders", "--correlation", "c-%", "--body") == "grüß dich\n"
+    done = subprocess.run(
+        applied.command("aq", "dequeue", "orders", "--body"),
+        cwd=applied.folder,
+        env=applied.environment(),
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == raw
+
+
+def test_body_that_is_no_text_is_refused_and_nothing_is_stored(applied: Mgw) -> None:
+    result = applied("aq", "enqueue", "orders", "-", stdin=b"\xff\xfe")
+    assert (result.code, "add --raw" in result.err) == (1, True)
+    assert applied("aq", "dequeue", "orders").code == 1
+
+
+def test_every_line_of_the_input_can_be_a_message(applied: Mgw) -> None:
+    assert len(applied.ok("aq", "enqueue", "orders", "--lines", stdin="a\nb\nc\n").splitlines()) == 3
+    found = applied.ok("aq", "dequeue", "orders", "-n", "10", "--json").splitlines()
+    assert [json.loads(line)["text"] for line in found] == ["a", "b", "c"]
+
+
+def test_subscribers_get_what_their_rule_says(applied: Mgw) -> None:
+    applied.ok("aq", "subscribers", "add", "NEWS", "me", "--rule", "tab.priority > 7")
+    applied.ok("aq", "enqueue", "NEWS", "late", "-p", "9")
+    applied.ok("aq", "enqueue", "NEWS", "soon", "-p", "1")
+    assert "me" in applied.ok("aq", "queues")
+    assert applied.ok("aq", "dequeue", "NEWS", "-c", "me", "--body", "-n", "5") == "late"
+    applied.ok("aq", "subscribers", "remove", "NEWS", "me")
+    assert "tab.priority > 7" not in applied.ok("aq", "subscribers", "list")
+
+
+def test_help_is_quick_and_loads_no_client_and_no_database(mgw: Mgw) -> None:
+    script = (
+        "import sys; from gateway.cli.main import execute; code = execute(['--help']); "
+        "heavy = {'sqlalchemy', 'pika', 'kafka', 'paho', 'pydantic', 'rich', 'ruamel', 'apscheduler', 'cryptography'}; "
+        "print(sorted(heavy & set(sys.modules)), code, file=sys.stderr)"
+    )
+    command = [mgw.command()[0], "-c", script]
+    done = subprocess.run(command, env=mgw.environment(), capture_output=True, text=True, check=True)
+    assert done.stderr == "[] 0\n"
+    best = 1e9
+    for _ in range(5):
+        started = time.monotonic()
+        mgw.ok("--help")
+        best = min(best, time.monotonic() - started)
+    assert best < 0.6  # seconds, with the start of Python; 0.13 on an idle machine
+
+
+def test_the_hub_may_be_named_anywhere_on_the_line() -> None:
+    assert _hub_first(["status", "--hub", "u", "--json"]) == ["--hub", "u", "status", "--json"]
+    assert _hub_first(["aq", "enqueue", "Q", "--hub=u", "--", "--hub"]) == [
+        "--hub=u",
+        "aq",
+        "enqueue",
+        "Q",
+        "--",
+        "--hub",
+    ]
+
+
+def test_unexpected_faults_show_no_traceback_unless_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gateway.cli import main
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr(main, "app", broken)
+    assert main.execute(["status"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("mgw: unexpected ZeroDivisionError: a fault")
+    assert "Traceback" not in shown
+    monkeypatch.setenv("MGW_DEBUG", "1")
+    assert main.execute(["status"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(None, ""), (-1, "0s"), (0.4, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (200_000, "2d")],
+)
+def test_ages_are_short(seconds: float | None, shown: str) -> None:
+    assert ago(seconds) == shown
+
+
+def test_run_applies_its_files_carries_on_and_stops_cleanly(mgw: Mgw) -> None:
+    file = mgw.file(COMPLETE)
+    log = mgw.folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            mgw.command("run", file), cwd=mgw.folder, env=mgw.environment(), stdout=output, stderr=output
+        )
+    try:
+        _until(lambda: "up and running" in log.read_text(), process)
+        agents = json.loads(mgw.ok("status", "--json"))["agents"]
+        assert (agents[0]["agent_status"], agents[0]["agent_ping"]) == ("RUNNING", "REACHABLE")
+        second = mgw("run")
+        assert (second.code, "already running" in second.err) == (1, True)
+        mgw.file(COMPLETE.replace("timeout: 7", "timeout: 8"))
+        process.send_signal(signal.SIGHUP)
+        _until(lambda: "alter  link mem (timeout: 7.0 -> 8.0)" in log.read_text(), process)
+        mgw.file("links:\n  mem: {type: memory, nonsense: 1}\n")
+        process.send_signal(signal.SIGHUP)
+        _until(lambda: "configuration not taken over" in log.read_text(), process)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+    agents = json.loads(mgw.ok("status", "--json"))["agents"]
+    assert agents[0]["agent_status"] == "NOT_STARTED"
+    assert "sesame-open-42" not in log.read_text()
+    assert {row["event_name"] for row in json.loads(mgw.ok("events", "--json"))} >= {"AgentRunning", "AgentStopped"}
+
+
+def _until(true: object, process: subprocess.Popen[bytes], seconds: float = 20) -> None:
+    assert callable(true)
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert process.poll() is None, "mgw run has ended"
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.05)
+
+
+def test_version_is_shown(tmp_path: Path) -> None:
+    done = subprocess.run(
+        Mgw(tmp_path).command("--version"), env=Mgw(tmp_path).environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("mgw ")
