@@ -70,7 +70,7 @@ SPEC = LinkSpec(
             "KAFKA_Linger_ms",
             "Milliseconds to wait for more records before a request.",
             int,
-            5,
+            1,
             minimum=0,
             maximum=1000,
         ),

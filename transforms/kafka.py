@@ -60,6 +60,7 @@ from transforms.message import (
     MAX_CORRELATION,
     MAX_HEADER_NAME,
     MAX_HEADER_RAW,
+    MAX_HEADERS,
     Header,
     HeaderValue,
     Message,
@@ -90,6 +91,8 @@ _OWN: Final = "MGW_KAFKA_"
 _FOREIGN: Final = "MGW_KAFKA_H_"
 _NULL: Final = "MGW_KAFKA_N_"
 _PREFIX_LENGTH: Final = len(_FOREIGN)
+# A record within these cannot break the limits of a header array, so nothing needs to be looked at closely.
+_FEW, _SHORT, _SMALL = MAX_HEADERS - 10, MAX_HEADER_NAME - _PREFIX_LENGTH, MAX_HEADER_RAW
 _ORIGIN: Final = frozenset((_TOPIC, _OFFSET, _TIMESTAMP_TYPE))  # where a record came from; nothing to send
 _TEXT, _RAW, _LONG = ValueType.TEXT, ValueType.RAW, ValueType.LONG
 _TIMESTAMP_TYPES: Final = {
@@ -330,8 +333,6 @@ def from_record(
                 correlation = _correlation(key)
         if record.headers:
             null_body = _read_headers(record, headers, fields, rules, now)
-            _check_names(headers)
-            check_headers(tuple(headers))
             if null_body and not value:
                 body = None
         if rules.text_value and isinstance(body, bytes):
@@ -375,19 +376,20 @@ def _text(value: bytes) -> str:
 
 def _read_headers(record: Received, headers: list[Header], fields: dict[str, Any], rules: Rules, now: float) -> bool:
     """Append the record's headers to ``headers``, put properties into ``fields``; True for a marked null value."""
-    place, table = _find_types(record.headers)
+    found = record.headers
+    if (
+        len(found) == 1 and found[0][0] == MESSAGE_ID and found[0][1] and len(found[0][1]) <= _SMALL
+    ):  # all that a gateway sends in most cases
+        headers.append(Header(MESSAGE_ID, _RAW, found[0][1]))
+        return False
+    place, table = _find_types(found)
     counts: dict[str, int] = {}
     properties: dict[str, HeaderValue] = {}
     bad: str | None = None
-    for index, (name, value) in enumerate(record.headers):
+    for index, (name, value) in enumerate(found):
         if index == place:
             continue
-        letter = ""
-        letters = table.get(name)
-        if letters:
-            seen = counts.get(name, 0)
-            counts[name] = seen + 1
-            letter = letters[min(seen, len(letters) - 1)]
+        letter = _letter(table, counts, name) if table else ""
         if type(name) is not str:
             bad = name
             headers.append(Header(_FOREIGN + str(name), _RAW, value or b""))
@@ -407,7 +409,20 @@ def _read_headers(record: Received, headers: list[Header], fields: dict[str, Any
         )
     if properties:
         set_properties(properties, fields, record.timestamp, now)
+    if len(found) > _FEW or any(len(name) > _SHORT or len(value or b"") > _SMALL for name, value in found):
+        _check_names(headers)
+        check_headers(tuple(headers))
     return table.get(TYPES, "").endswith("n")
+
+
+def _letter(table: dict[str, str], counts: dict[str, int], name: str) -> str:
+    """The letter of this occurrence of a name, which ``counts`` counts; empty where the table does not have it."""
+    letters = table.get(name)
+    if not letters:
+        return ""
+    seen = counts.get(name, 0)
+    counts[name] = seen + 1
+    return letters[min(seen, len(letters) - 1)]
 
 
 def _check_names(headers: list[Header]) -> None:

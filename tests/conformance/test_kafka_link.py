@@ -205,7 +205,7 @@ class BadKey(str):
 class TestKafkaLink(LinkSuite):
     """The client connects again by itself, so a cut wire is not even an error."""
 
-    def test_wire_cut_while_reading_loses_nothing(self, template: KafkaTemplate) -> None:  # type: ignore[override]
+    def test_wire_cut_while_reading_loses_nothing(self, template: KafkaTemplate) -> None:
         pair = template.pair()
         with template.disturbed() as (link, wire), reading(link, pair) as reader:
             with writing(template.link(), pair) as writer:

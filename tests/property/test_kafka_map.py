@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.kafka import KeyFrom, Rules, from_record, origin_headers, to_record
-from transforms.message import Header, Message, ValueType
+from transforms.message import Header, HeaderValue, Message, ValueType
 
 NOW = 1_700_000_000.0
 ORIGIN = origin_headers("t", 0)
@@ -26,7 +26,7 @@ class Received(NamedTuple):
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 names = texts.filter(lambda name: not name.startswith("MGW_"))
-values = {
+values: dict[ValueType, st.SearchStrategy[HeaderValue]] = {
     ValueType.TEXT: texts,
     ValueType.RAW: st.binary(max_size=20),
     ValueType.BOOLEAN: st.booleans(),
