@@ -77,6 +77,8 @@ def watch(place: Plant, gateway: GatewayProcess, done: Callable[[Sequence[dict[s
             rows = place.jobs()
             live.update(jobs_table(rows), refresh=CONSOLE.is_terminal)
         live.update(jobs_table(rows), refresh=True)
+    if not CONSOLE.is_terminal:
+        CONSOLE.print()
 
 
 def connected(rows: Sequence[dict[str, Any]]) -> bool:
@@ -202,6 +204,7 @@ def judge(place: Plant, data: DataSet, commands_out: Sequence[str]) -> list[Verd
             _check_celsius(good, out),
         )
     )
+    # amqp-publish sends each line with its line feed, and an exception queue keeps every byte.
     bad = feed.amqp_read(place.rabbitmq, "readings.bad", place.depth("readings.bad"), place.folder)
     verdicts.append(
         Verdict(
@@ -210,7 +213,7 @@ def judge(place: Plant, data: DataSet, commands_out: Sequence[str]) -> list[Verd
             len(data.poison),
             "RabbitMQ readings.bad",
             len(bad),
-            compare(data.poison, bad, ordered=True),
+            compare([f"{body}\n" for body in data.poison], bad, ordered=True),
         )
     )
     return verdicts
@@ -298,15 +301,13 @@ def main() -> int:
         show(verdicts)
         say("the status view, as any SQL client sees it: sqlite3 hub.db 'SELECT ... FROM MGW_JOBS'")
         for row in rows:
-            CONSOLE.print(
-                f"    {row['JOB_NAME']:<18} {row['PROPAGATED_MSGS']:>5} moved {row['EXCEPTIONQ_MSGS']:>3} bad   {row['GUARANTEE']}",
-                markup=False,
-            )
+            moved_by = f"{row['PROPAGATED_MSGS']:>5} moved {row['EXCEPTIONQ_MSGS']:>3} bad"
+            CONSOLE.print(f"    {row['JOB_NAME']:<20} {moved_by}   {row['GUARANTEE']}", markup=False)
     good = code == 0 and not any(entry.problem for entry in verdicts)
     fed = sum(entry.fed for entry in verdicts)
-    say(
-        f"[bold {'green' if good else 'red'}]{'everything arrived, unaltered, once' if good else 'something is wrong, see above'}[/] ({fed} messages checked, {time.monotonic() - began:.0f} s)"
-    )
+    words = "everything arrived, unaltered, once" if good else "something is wrong, see above"
+    seconds = time.monotonic() - began
+    say(f"[bold {'green' if good else 'red'}]{words}[/] ({fed} messages checked, {seconds:.0f} s)")
     return 0 if good else 1
 
 

@@ -85,7 +85,7 @@ def kafka_read(broker: Kafka, topic: str, count: int) -> list[tuple[str, str, st
     """Kafka's console consumer from the beginning: (headers, key, value) per record, at most ``count``."""
     properties = ["print.headers=true", "print.key=true", f"line.separator={END}"]
     options = [option for item in properties for option in ("--formatter-property", item)]
-    limits = ["--from-beginning", "--max-messages", str(count), "--timeout-ms", "10000"]
+    limits = ["--from-beginning", "--max-messages", str(count), "--timeout-ms", "4000"]
     command = broker.console_consumer(topic, *limits, *options)
     done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
     records = []
