@@ -43,7 +43,7 @@ $(STAMPS)/venv: .venv/bin/python requirements.lock pyproject.toml
 	@echo "setup: install Python packages from requirements.lock"
 	mkdir -p $(STAMPS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
 $(STAMPS)/kafka: tests/support/kafka/pom.xml | $(STAMPS)/venv
