@@ -71,10 +71,12 @@ class ForeignExceptionQueue:
 
     def _encode(self, entry: Refused) -> object:
         try:
-            return self._destination.encode(for_exception_queue(entry.message, entry.failure, self._job, entry.origin))
+            now = self._clock.now()
+            message = for_exception_queue(entry.message, entry.failure, self._job, entry.origin, now=now)
+            return self._destination.encode(message)
         except ConversionFailure:
             # The headers themselves are what cannot be carried: the body and the reason still can.
-            reason = error_headers(entry.failure, self._job, entry.origin)
+            reason = error_headers(entry.failure, self._job, entry.origin, now=self._clock.now())
             return self._destination.encode(replace(entry.message, headers=reason, correlation=None))
 
     def keep_alive(self) -> None:

@@ -173,6 +173,7 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
             start_time=now,
             last_error_msg=None,
             last_error_time=None,
+            log_level=0,  # SET_LOG_LEVEL does not outlive a run (AQ guide 12.2 §19.2)
         )
     )
     return token, 0.0

@@ -12,6 +12,7 @@ import json
 import math
 from dataclasses import dataclass, fields, make_dataclass
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from transforms.errors import ConversionFailure
@@ -226,8 +227,11 @@ _new_header = tuple.__new__
 
 def decode_headers(text: str | None) -> tuple[Header, ...]:
     """Header array from its stored form (see :func:`encode_headers`)."""
-    if not text:
-        return ()
+    return _decoded(text) if text else ()
+
+
+@lru_cache(maxsize=1024)  # messages of one flow often carry the same headers
+def _decoded(text: str) -> tuple[Header, ...]:
     headers: list[Header] = []
     for name, code, value in _scan_json(text, 0)[0]:
         if code == _RAW_CODE:
