@@ -11,7 +11,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY gateway gateway
 COPY links links
 COPY transforms transforms
-RUN pip install --quiet --no-index --find-links wheels setuptools \
+RUN pip install --quiet --upgrade --no-index --find-links wheels setuptools \
  && pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist . \
  && python -m venv /opt/mgw \
  && /opt/mgw/bin/pip install --quiet --no-index --find-links wheels --find-links dist "mgw[all]"
