@@ -40,6 +40,7 @@ MAX_HEADER_NAME = 250  # characters, MGW_NAME_VALUE_T.name
 MAX_HEADER_TEXT = 4000  # characters, MGW_NAME_VALUE_T.text_value
 MAX_HEADER_RAW = 2000  # bytes, MGW_NAME_VALUE_T.raw_value
 MAX_HEADERS = 1024  # elements, MGW_NAME_VALUE_ARRAY_T
+MAX_REMEMBERED = 2048  # characters of a stored header array
 MAX_CORRELATION = 128  # characters, AQ guide 12.2 §2.11
 
 
@@ -227,10 +228,11 @@ _new_header = tuple.__new__
 
 def decode_headers(text: str | None) -> tuple[Header, ...]:
     """Header array from its stored form (see :func:`encode_headers`)."""
-    return _decoded(text) if text else ()
+    if not text:
+        return ()
+    return _remembered(text) if len(text) <= MAX_REMEMBERED else _decoded(text)
 
 
-@lru_cache(maxsize=1024)  # messages of one flow often carry the same headers
 def _decoded(text: str) -> tuple[Header, ...]:
     headers: list[Header] = []
     for name, code, value in _scan_json(text, 0)[0]:
@@ -240,3 +242,6 @@ def _decoded(text: str) -> tuple[Header, ...]:
             value = float(value)  # noqa: PLW2901
         headers.append(_new_header(Header, (name, _TYPES[code], value)))
     return tuple(headers)
+
+
+_remembered = lru_cache(maxsize=1024)(_decoded)  # messages of one flow often carry the same headers
