@@ -439,14 +439,14 @@ def _closed_by_broker(  # noqa: PLR0911 - one return per reply code
     where = f"link {settings.link}: RabbitMQ at {settings.place}"
     if code == 403 and "Login was refused" in text:
         return LinkRefused, f"{where} refused user {settings.username!r}", "set the link's username and password"
+    if code == 405 or (code == 403 and "exclusive" in text):
+        return LinkUnavailable, f"{where} keeps the queue locked", "end the other connection that uses it exclusively"
     if code == 403:
         return LinkRefused, f"{where} denied access to user {settings.username!r}", "give the user the permission"
     if code == 530:
         return LinkRefused, _no_access(settings), "check virtual_host and the user's permissions"
     if code == 404:
         return QueueMissing, f"{where} has no such queue or exchange", "create it or correct the registration"
-    if code == 405:
-        return LinkUnavailable, f"{where} keeps the queue locked", "end the other connection that uses it exclusively"
     if code == 406 and "acknowledgement" in text:
         cure = "let batches be smaller or faster, or raise the broker's consumer_timeout"
         return LinkTimeout, f"{where} waited too long for an acknowledgement", cure

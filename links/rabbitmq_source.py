@@ -12,7 +12,7 @@ from links.amqp_frames import ack_frame
 from links.contract import EMPTY_BATCH, Backlog, Batch, Delivery, JobUse, Position
 from links.rabbitmq_connection import Session, Settings
 from transforms.amqp import HEADER_PREFIX, Rules, decode
-from transforms.errors import LinkUnavailable, PositionLost, QueueMissing
+from transforms.errors import LinkTimeout, LinkUnavailable, PositionLost, QueueMissing
 from transforms.message import Message
 
 __all__ = ["RabbitSource", "SourcePlan", "declare_job_queue", "is_stream", "job_queue"]
@@ -50,18 +50,21 @@ def declare_job_queue(session: Session, plan: SourcePlan) -> None:
 
 
 def is_stream(session: Session, queue: str) -> bool:
-    """Whether an existing queue is a stream. Uses up the channel unless it is one.
+    """Whether an existing queue is a stream.
 
-    A passive declaration does not tell the type. So the queue is declared with properties that no queue can be created
-    with (the length limit is negative): nothing can come into being, and the answer tells streams from other queues.
+    A passive declaration does not tell the type; asking for an offset does: other queues refuse it, and a stream that
+    is read from its end on a channel that ends at once notices nothing.
     """
     with session.calling("connect"):
         channel = session.fresh_channel()
         try:
-            channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream", "x-max-length": -1})
+            channel.basic_qos(prefetch_count=1)
+            channel.basic_consume(queue, _never, arguments={"x-stream-offset": "next"})
         except exceptions.ChannelClosedByBroker as error:
-            return "current is the value 'stream'" in (error.reply_text or "")
-        channel.close()
+            if "x-stream-offset" in (error.reply_text or ""):
+                return False
+            raise
+        channel._impl.close()  # pika's own close would reject messages that came meanwhile, which streams do not allow
         return True
 
 
@@ -76,6 +79,7 @@ class RabbitSource:
         self._stream = False
         self._stored: int | None = None  # offset of the last message handed out, or the hub's position
         self._resuming = False  # the first message after connect proves that nothing in between is gone
+        self._resume_until = 0.0
 
     def connect(self, positions: Mapping[str, str]) -> None:
         """See :meth:`links.contract.Source.connect`."""
@@ -103,6 +107,7 @@ class RabbitSource:
             known = positions.get(_PARTITION)
             self._stored = int(known) if known is not None else None
             self._resuming = known is not None
+            self._resume_until = self._use.clock.monotonic() + self._settings.answer_timeout
             # Attached at the stored message itself: seeing it again proves that the stream is still the same and whole.
             arguments["x-stream-offset"] = plan.stream_offset if known is None else int(known)
         session.channel._impl.add_on_cancel_callback(lambda _frame: session.fail(self._cancelled()))
@@ -121,12 +126,23 @@ class RabbitSource:
             cure="create the queue again; the job reconnects by itself",
         )
 
+    def _not_resumed(self) -> LinkTimeout:
+        return LinkTimeout(
+            f"foreign queue {self._use.endpoint.full_name}: the stream does not reach offset {self._stored}",
+            link=self._settings.link,
+            operation="read",
+            cause="it was created anew, or the broker is slow",
+            cure="if the stream is a new one, reset the position of the job",
+        )
+
     def read(self, max_messages: int, wait: float) -> Batch:
         """See :meth:`links.contract.Source.read`."""
         session = self._connected("read")
         waiting = session.scanner.deliveries
         session.pump(0.0 if waiting else wait, lambda: waiting, "read")
         if not waiting:
+            if self._resuming and self._use.clock.monotonic() > self._resume_until:
+                raise self._not_resumed()
             return EMPTY_BATCH
         take = waiting.popleft
         items = [take() for _ in range(min(max_messages, len(waiting)))]
@@ -159,6 +175,14 @@ class RabbitSource:
             return Batch((), (), last)
         before = None if self._stored is None else str(self._stored)
         self._stored = _offset(deliveries[-1].message)
+        if self._stored < 0:
+            raise LinkUnavailable(
+                f"foreign queue {self._use.endpoint.full_name}: {self._plan.queue!r} is not a stream",
+                link=self._settings.link,
+                operation="read",
+                cause="its messages have no offset",
+                cure="set the option AMQP_QueueType of the foreign queue to classic or quorum",
+            )
         queue = self._plan.queue
         named = [found._replace(origin=f"{queue}@{_offset(found.message)}") for found in deliveries]
         return Batch(named, (Position(_PARTITION, before, str(self._stored)),), last)

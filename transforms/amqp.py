@@ -152,6 +152,12 @@ def _encode_raw(value: Any) -> bytes:
     return b"x" + _pack_u32(len(value)) + bytes(value)
 
 
+def _finite(value: Any) -> Any:
+    if not math.isfinite(value):  # RabbitMQ cannot read it and ends the connection
+        raise ValueError
+    return value
+
+
 _ENCODERS: dict[int, Callable[[Any], bytes]] = {
     ValueType.TEXT: _encode_text,
     ValueType.RAW: _encode_raw,
@@ -160,8 +166,8 @@ _ENCODERS: dict[int, Callable[[Any], bytes]] = {
     ValueType.SHORT: lambda value: _pack_short(b"s", value),
     ValueType.INTEGER: lambda value: _pack_int(b"I", value),
     ValueType.LONG: lambda value: _pack_long(b"l", value),
-    ValueType.FLOAT: lambda value: _pack_float(b"f", value),
-    ValueType.DOUBLE: lambda value: _pack_double(b"d", value),
+    ValueType.FLOAT: lambda value: _pack_float(b"f", _finite(value)),
+    ValueType.DOUBLE: lambda value: _pack_double(b"d", _finite(value)),
     ValueType.DATE: lambda value: _pack_time(b"T", math.floor(value)),
 }
 
@@ -428,6 +434,7 @@ _u16, _u32, _u64 = struct.Struct(">H").unpack_from, struct.Struct(">I").unpack_f
 _i16, _i32, _i64 = struct.Struct(">h").unpack_from, struct.Struct(">i").unpack_from, struct.Struct(">q").unpack_from
 _f32, _f64 = struct.Struct(">f").unpack_from, struct.Struct(">d").unpack_from
 
+_make = tuple.__new__  # a named tuple without the cost of its constructor
 _REDELIVERED = Header(PREFIX + "redelivered", ValueType.BOOLEAN, True)
 _MODES = tuple(Header(PREFIX + "deliveryMode", ValueType.INTEGER, mode) for mode in range(256))
 _header_names: dict[bytes, str] = {}
@@ -532,7 +539,7 @@ def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourte
         at = end
     if flags & _TIMESTAMP:
         (timestamp,) = _u64(data, at)
-        headers.append(Header("MGW_AMQP_timestamp", _DATE, float(timestamp)))
+        headers.append(_make(Header, ("MGW_AMQP_timestamp", _DATE, float(timestamp))))
         at += 8
     if flags & 0x3C:
         for flag in (_TYPE, _USER_ID, _APP_ID, _CLUSTER_ID):
@@ -598,7 +605,7 @@ def _field(name: str, raw: bytes) -> Header:
 
 def _fresh(name: str, raw: bytes) -> Header:
     try:
-        return Header(name, _TEXT, raw.decode())
+        return _make(Header, (name, _TEXT, raw.decode()))
     except UnicodeDecodeError:
         return Header(name, _RAW, raw)
 
@@ -620,13 +627,13 @@ def decode_table(data: bytes, at: int, end: int) -> list[Header]:
             stop = at + 4 + _u32(data, at)[0]
             raw = data[at + 4 : stop]
             try:
-                found.append(Header(name, _TEXT, raw.decode()))
+                found.append(_make(Header, (name, _TEXT, raw.decode())))
             except UnicodeDecodeError:
                 found.append(Header(name, _RAW, raw))
             at = stop
         else:
             kind, value, at = _value(data, code, at)
-            found.append(Header(name, kind, value))
+            found.append(_make(Header, (name, kind, value)))
         if at > end:
             raise ValueError("a header is longer than its table")
     return found

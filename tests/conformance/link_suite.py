@@ -241,6 +241,20 @@ class Writer:
         self.destination.connect()
         return self
 
+    def reconnect(self, seconds: float = SOON) -> None:
+        """Close and connect again, as often as it takes, as the engine does."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self.destination.close()
+            try:
+                self.destination.connect()
+            except LinkError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                return
+
     def send(self, *messages: Message) -> int:
         """Publish one batch; returns its sequence."""
         self.sequence += 1
@@ -668,8 +682,7 @@ class LinkSuite:
                 with pytest.raises(LinkError):
                     self._publish_and_cut(writer, wire)
                 # The engine's part: close, connect, send again what was not confirmed.
-                writer.destination.close()
-                writer.destination.connect()
+                writer.reconnect()
                 writer.send(*numbered(990, 10))
                 writer.confirm()
             found: list[bytes | None] = []

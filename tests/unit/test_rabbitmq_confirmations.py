@@ -1,0 +1,70 @@
+"""The unbroken prefix of confirmed batches."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from links.rabbitmq_destination import Confirmations
+
+
+def test_single_confirmations_out_of_order_count_when_the_gap_closes() -> None:
+    state = Confirmations()
+    state.add(10, 2)
+    state.add(20, 2)
+    for tag, done in ((4, None), (1, None), (3, None), (2, 20)):
+        state.confirmed(tag, False, True)
+        assert state.done == done
+
+
+def test_multiple_confirms_all_up_to_it() -> None:
+    state = Confirmations()
+    state.add(1, 3)
+    state.add(2, 3)
+    state.confirmed(5, False, True)
+    state.confirmed(4, True, True)
+    assert state.done == 1
+    state.confirmed(6, False, True)
+    assert state.done == 2
+    assert not state.in_flight
+
+
+def test_empty_batch_is_done_as_soon_as_those_before_it() -> None:
+    state = Confirmations()
+    state.add(1, 0)
+    assert state.done == 1
+    state.add(2, 1)
+    state.add(3, 0)
+    assert state.done == 1
+    state.confirmed(1, False, True)
+    assert state.done == 3
+
+
+def test_refusal_leaves_what_was_confirmed_before_it() -> None:
+    state = Confirmations()
+    state.add(1, 1)
+    state.add(2, 1)
+    state.add(3, 1)
+    state.confirmed(1, False, True)
+    state.confirmed(2, False, False)
+    state.confirmed(3, True, True)
+    assert state.done == 1
+    assert "nack" in state.refusal
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=8), st.data())
+def test_done_is_never_ahead_of_a_message(sizes: list[int], data: st.DataObject) -> None:
+    state = Confirmations()
+    last_tags = []
+    for sequence, size in enumerate(sizes):
+        state.add(sequence, size)
+        last_tags.append(state.published)
+    open_tags = set(range(1, state.published + 1))
+    while open_tags:
+        tag = data.draw(st.sampled_from(sorted(open_tags)))
+        multiple = data.draw(st.booleans())
+        state.confirmed(tag, multiple, True)
+        open_tags = {other for other in open_tags if (other > tag if multiple else other != tag)}
+        lowest = min(open_tags, default=state.published + 1)
+        complete = [sequence for sequence, last in enumerate(last_tags) if last < lowest]
+        assert state.done == (complete[-1] if complete else None)
