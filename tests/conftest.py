@@ -35,3 +35,11 @@ def postgresql() -> Iterator[PostgreSQL]:
     """A PostgreSQL cluster; take a database of your own with ``create_database``."""
     with PostgreSQL() as server:
         yield server
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that uses a server carries its marker, so that ``-m "not kafka"`` means what it says."""
+    servers = {"rabbitmq", "kafka", "mosquitto", "postgresql"}
+    for item in items:
+        for name in servers.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(name)

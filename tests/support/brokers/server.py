@@ -11,7 +11,6 @@ import socket
 import subprocess
 import tempfile
 import time
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -295,7 +294,8 @@ def _descendants(pid: int) -> list[int]:
     return found[1:]
 
 
-_servers: weakref.WeakSet[Server] = weakref.WeakSet()
+# Strong references: a server that was stopped but never closed still has a folder to remove at the end.
+_servers: set[Server] = set()
 
 
 @atexit.register
