@@ -94,7 +94,7 @@ def _numbers(held: Counts, now: float) -> tuple[Any, ...]:
 def enqueue(
     ctx: typer.Context,
     queue: QueueName,
-    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Body; '-' reads standard input.")] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="Body; '-' reads standard input.")] = None,
     *,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Body from a file, byte for byte.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="The body is bytes, not text.")] = False,
@@ -185,7 +185,7 @@ def browse(
 @subscribers.command("list")
 def subscribers_list(
     ctx: typer.Context,
-    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", autocompletion=completer("queues"))] = None,
+    queue: Annotated[str | None, typer.Argument(metavar="QUEUE", autocompletion=completer("queues"))] = None,
     as_json: Json = False,
 ) -> None:
     """Subscribers of one queue, or of all. Those named MGW_... belong to jobs."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bring_to", "register"]
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Configuration files; several are merged.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="Configuration files; several are merged.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,14 +21,17 @@ def run(
     ctx: typer.Context,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE...]", help="Configuration files to apply before the start, and again on SIGHUP."),
+        typer.Argument(metavar="FILE", help="Configuration files to apply before the start, and again on SIGHUP."),
     ] = None,
     *,
     agent: Annotated[str, typer.Option("--agent", "-a", help="Agent to run.")] = "DEFAULT_AGENT",
-    log_directory: Annotated[
-        Path | None, typer.Option(help="Folder for a log file per run, beside standard output.")
+    log_dir: Annotated[
+        Path | None, typer.Option(help="Folder for one log file per run. [default: log beside a SQLite hub]")
     ] = None,
-    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
+    log_format: Annotated[Literal["text", "json"] | None, typer.Option(help="Form of standard output.")] = None,
+    durability: Annotated[
+        Literal["full", "fast"], typer.Option(help="fast: the last commits may be lost with the power.")
+    ] = "full",
     drain: Annotated[float, typer.Option(help="Seconds that work in flight may take at the end.")] = 10.0,
 ) -> None:
     """Run an agent until SIGTERM: it carries messages, and takes changes while it runs."""
@@ -46,9 +49,10 @@ def run(
         hub_url(ctx, settings.hub if settings else None),
         agent,
         paths,
-        log_directory or (Path(log.directory) if log and log.directory else None),
+        log_dir or (Path(log.directory) if log and log.directory else None),
         log_format or (log.format if log else "text"),
         drain_seconds=drain,
         transform_modules=tuple(settings.transform_modules) if settings else (),
+        durability=durability,
     )
     raise typer.Exit(supervise(options))

@@ -170,7 +170,10 @@ class QueueModel(Strict):
         default="NORMAL", description="EXCEPTION: only the hub itself puts messages in."
     )
     max_retries: int | None = Field(
-        default=None, ge=0, le=2**31 - 1, description="Failed reads before a message goes to the exception queue."
+        default=None,
+        ge=0,
+        le=2**31 - 1,
+        description="Failed reads before a message goes to the exception queue; default 5.",
     )
     retry_delay: float = Field(default=0, ge=0, description="Seconds a message rests after a failed read.")
     retention_time: float | Annotated[Literal["INFINITE"], BeforeValidator(_upper)] = Field(

@@ -262,7 +262,7 @@ def test_ages_are_short(seconds: float | None, shown: str) -> None:
 
 def test_run_applies_its_files_carries_on_and_stops_cleanly(mgw: Mgw) -> None:
     file = mgw.file(COMPLETE)
-    log = mgw.folder / "log"
+    log = mgw.folder / "output.txt"
     with log.open("wb") as output:
         process = subprocess.Popen(
             mgw.command("run", file), cwd=mgw.folder, env=mgw.environment(), stdout=output, stderr=output

@@ -1,0 +1,87 @@
+"""The reference pages in ``docs/reference``: ``python -m gateway.cli.reference`` writes them.
+
+A test holds the files equal to what is made here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gateway.config.reference import PAGES as CONFIGURATION_PAGES
+from gateway.config.reference import cell, page, table
+
+__all__ = ["PAGES", "write"]
+
+
+def write(folder: Path) -> list[Path]:
+    """Write all pages into ``folder``; the paths written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, made in PAGES.items():
+        path = folder / name
+        path.write_text(made(), "utf-8")
+        written.append(path)
+    return written
+
+
+def cli_page() -> str:
+    """cli.md: every command with its arguments and options."""
+    from typer.main import get_command
+
+    from gateway.cli.main import app
+
+    parts = [
+        "# Command line\n",
+        "`--hub URL` may stand anywhere on the line; otherwise `MGW_HUB`, then `settings.hub` of the given "
+        "configuration files, then `sqlite:///mgw-hub.db` in the current folder is used. Results go to standard "
+        "output, complaints to standard error. Exit codes: 0 done, 1 the check or the operation failed, 2 wrong "
+        "usage, 78 bad configuration. `MGW_DEBUG=1` adds the traceback to an unexpected error.\n",
+    ]
+    parts += _commands(get_command(app), "mgw")
+    return page(parts)
+
+
+def _commands(command: Any, path: str) -> list[str]:
+    group = getattr(command, "commands", None)
+    parts = []
+    text = " ".join((command.help or "").split())
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    options = [param for param in command.params if param.param_type_name == "option" and param.name != "help"]
+    usage = " ".join(
+        [
+            path,
+            *(["[OPTIONS]"] if options else []),
+            *(_argument(param) for param in arguments),
+            *(["COMMAND"] if group else []),
+        ]
+    )
+    parts += [f"## {path}\n", f"{text}\n", f"    {usage}\n"]
+    rows = [
+        (f"`{', '.join([*param.opts, *param.secondary_opts])}`", cell(param.help or ""))
+        for param in options
+        if not param.name.startswith(("install_completion", "show_completion"))
+    ]
+    rows = [(f"`{_argument(param)}`", cell(param.help)) for param in arguments if getattr(param, "help", None)] + rows
+    if rows:
+        parts.append(table(("Argument or option", "Meaning"), rows))
+    for name, child in (group or {}).items():
+        parts += _commands(child, f"{path} {name}")
+    return parts
+
+
+def _argument(param: Any) -> str:
+    name = param.metavar or param.name.upper()
+    shown = name if param.required else f"[{name}]"
+    return f"{shown}..." if param.nargs == -1 else shown
+
+
+#: File name to the function that makes it.
+PAGES: dict[str, Callable[[], str]] = CONFIGURATION_PAGES | {"cli.md": cli_page}
+
+
+if __name__ == "__main__":
+    for path in write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/reference")):
+        sys.stdout.write(f"{path}\n")

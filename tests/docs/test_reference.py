@@ -1,0 +1,58 @@
+"""The reference pages say what the code says."""
+
+from __future__ import annotations
+
+import pytest
+from ruamel.yaml import YAML
+
+from gateway.cli.reference import PAGES
+from gateway.config.schema import json_schema
+from gateway.config.view_columns import COLUMN_TEXTS, VIEW_TEXTS
+from gateway.views import COLUMNS
+from tests.cli.conftest import ROOT
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_fresh(name: str) -> None:
+    path = ROOT / "docs" / "reference" / name
+    assert path.read_text("utf-8") == PAGES[name](), "write it anew: python -m gateway.cli.reference"
+
+
+def test_every_view_and_column_is_explained_and_nothing_else() -> None:
+    assert set(VIEW_TEXTS) == set(COLUMNS)
+    columns = {column for columns in COLUMNS.values() for column in columns}
+    assert {name.rpartition(".")[2] for name in COLUMN_TEXTS} == columns
+
+
+def test_every_command_and_option_has_help() -> None:
+    page = PAGES["cli.md"]()
+    assert "| `` |" not in page
+    assert [line for line in page.splitlines() if line.startswith("| `--") and line.endswith("|  |")] == []
+    for command in ("mgw lint", "mgw apply", "mgw run", "mgw status", "mgw jobs alter", "mgw aq enqueue"):
+        assert f"## {command}\n" in page
+
+
+def test_schema_knows_every_key_of_the_files_we_ship() -> None:
+    schema = json_schema()
+    for file in (ROOT / "conf").glob("*.yaml"):
+        for section, objects in YAML(typ="safe").load(_plain(file.read_text("utf-8"))).items():
+            if section in ("version", "settings"):
+                continue
+            name = schema["properties"][section]["additionalProperties"]["$ref"].rpartition("/")[2]
+            for values in objects.values():
+                known = _keys(schema["$defs"][name], (values or {}).get("type"))
+                assert known is None or set(values or {}) <= known, (file.name, section)
+
+
+def _keys(definition: dict[str, object], kind: str | None) -> set[str] | None:
+    """Keys an object may have; None for those that take any."""
+    variants = definition.get("oneOf")
+    if isinstance(variants, list):
+        definition = next(each for each in variants if each["properties"]["type"]["const"] == kind)
+    properties = definition["properties"]
+    assert isinstance(properties, dict)
+    return None if definition.get("additionalProperties") is True else set(properties)
+
+
+def _plain(text: str) -> str:
+    return text.replace("${", "(").replace("}", "}")
