@@ -6,13 +6,14 @@ job is disabled, up to the broker's limits. It subscribes at QoS 1 and acknowled
 message published at QoS 2 arrives at QoS 1, one published at QoS 0 stays at QoS 0. Subscribing at QoS 2 is refused:
 the client's half of that exchange would have to survive a crash, and does not.
 
-A destination is a topic, which may be chosen per message (:mod:`transforms.mqtt_topic`), published to at QoS 1. A message
-without body has a zero-length payload; published with retain it removes the retained message of its topic.
+A destination is a topic, which may be chosen per message (:mod:`transforms.mqtt_topic`), published to at QoS 1. A
+message without body has a zero-length payload; published with retain it removes the retained message of its topic.
 
 Capabilities that MQTT does not have: positions (a session has no history), backlog (a client cannot ask how much its
-session holds), priority in a field of the protocol (job option ``AQ_MsgProperties`` carries it as a user property). Under
-MQTT 3.1.1 there are no headers, correlation, expiration and message id either, unless the queue is registered with
-``MQTT_Envelope = JSON`` on both sides.
+session holds), priority in a field of the protocol (job option ``AQ_MsgProperties`` carries it as a user property).
+Under MQTT 3.1.1 there are no headers, correlation, expiration and message id either, unless the queue is registered
+with ``MQTT_Envelope = JSON`` on both sides. There a broker also sends only so many unacknowledged messages as it is
+configured for (Mosquitto: ``max_inflight_messages``, 20 by default), which is the largest batch.
 """
 
 from __future__ import annotations

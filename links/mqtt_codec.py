@@ -1,7 +1,7 @@
 """The hot frames of MQTT on the wire: PUBLISH in and out, PUBACK, and the words for reason codes.
 
-The client library spends 15 to 50 microseconds a message on objects; it also drops the connection at a legal U+FEFF in a
-user property and at other text that concerns one message only. So it negotiates the connection, and these frames are
+The client library spends 15 to 50 microseconds a message on objects; it also drops the connection at a legal U+FEFF in
+a user property and at other text that concerns one message only. So it negotiates the connection, and these frames are
 read and written here. Section numbers are those of the MQTT 5.0 standard.
 """
 
@@ -134,7 +134,7 @@ def parse_publish(first: int, data: bytes, version: int) -> tuple[int, Publish]:
     return mid, Publish(topic, data[end:], qos, first & 1 == 1, first & 8 == 8, properties, problem)
 
 
-def _parse_properties(data: bytes, at: int, end: int) -> tuple[Properties, str]:
+def _parse_properties(data: bytes, at: int, end: int) -> tuple[Properties, str]:  # noqa: C901, PLR0912  one flat pass
     payload_format = expiry = content_type = response_topic = correlation = None
     user: list[tuple[str, str]] = []
     problem = ""

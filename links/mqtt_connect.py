@@ -10,16 +10,10 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from paho.mqtt.client import (
-    MQTT_CLEAN_START_FIRST_ONLY,
-    CallbackAPIVersion,
-    Client,
-    ConnectFlags,
-    MQTTErrorCode,
-    MQTTProtocolVersion,
-)
+from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, Client, ConnectFlags
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import MQTTException, Properties
+from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from links.mqtt_codec import reason_text
@@ -137,7 +131,7 @@ def open_session(
     client.on_connect = answer.on_connect
     properties = None
     if settings.version >= 5:
-        properties = Properties(PacketTypes.CONNECT)
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         if expiry:
             properties.SessionExpiryInterval = expiry
         if receive_maximum:
@@ -297,7 +291,7 @@ def _translate(error: Exception, settings: Settings) -> LinkError:
             link=settings.link,
             operation="connect",
             cause=error.verify_message or str(error),
-            cure="set tls_ca_file to the certificate of the broker's authority, and hostname to a name in its certificate",
+            cure="set tls_ca_file to the certificate of the broker's authority, and hostname to a name in it",
         )
     if isinstance(error, ssl.SSLError):
         return LinkRefused(
@@ -309,10 +303,9 @@ def _translate(error: Exception, settings: Settings) -> LinkError:
         )
     if isinstance(error, socket.gaierror):
         return _unavailable(settings, f"the name {settings.host!r} cannot be resolved", "check hostname of the link")
+    cause = f"its answer cannot be understood: {type(error).__name__}: {error}"
     if isinstance(error, TimeoutError):
-        return _unavailable(settings, f"no answer within {settings.connect_timeout:g} s")
-    if isinstance(error, OSError):
-        return _unavailable(settings, error.strerror or str(error))
-    if isinstance(error, MQTTException):
-        return _unavailable(settings, f"its answer to the login is malformed: {error}")
-    return _unavailable(settings, f"{type(error).__name__}: {error}")
+        cause = f"no answer within {settings.connect_timeout:g} s"
+    elif isinstance(error, OSError):
+        cause = error.strerror or str(error)
+    return _unavailable(settings, cause)

@@ -81,7 +81,7 @@ class MqttDestination:
             raise ConversionFailure(
                 f"message makes an MQTT packet of {len(frame[0]) + len(frame[1]) + 2} bytes",
                 cause=f"the broker of link {self._settings.link} takes at most {self._largest}",
-                cure="send smaller messages, or raise the broker's limit (Mosquitto: max_packet_size) and max_packet_size",
+                cure="send smaller messages, or raise the limit (Mosquitto: max_packet_size)",
             )
         return frame
 

@@ -116,14 +116,11 @@ class Wire:
         if events != self._events:
             self._poll.modify(self._sock, events)
             self._events = events
-        ready = self._poll.poll(wait * 1000)
         frames: list[tuple[int, bytes]] = []
-        own = self._sock.fileno()
-        for descriptor, _ in ready:
-            if descriptor != own:
-                self.woken = True
-                with contextlib.suppress(BlockingIOError):
-                    self._wakee.recv(4096)
+        waker = self._wakee.fileno()
+        if any(descriptor == waker for descriptor, _ in self._poll.poll(wait * 1000)):
+            self.woken = True
+            self._wakee.recv(4096)
         if self._out:
             self._flush()
         if reading:
@@ -168,19 +165,7 @@ class Wire:
             length = data[at + 1]
             start = at + 2
             if length > 127:
-                length, shift = length & 0x7F, 7
-                while True:
-                    if start >= have:
-                        length = -1
-                        break
-                    byte = data[start]
-                    start += 1
-                    length |= (byte & 0x7F) << shift
-                    if byte < 128:
-                        break
-                    shift += 7
-                    if shift > 21:
-                        raise Malformed("a length has more than four bytes")
+                length, start = _long_length(data, at + 1, have)
                 if length < 0:
                     self._need = have - at + 1
                     break
@@ -269,3 +254,17 @@ class Wire:
             with contextlib.suppress(OSError):
                 closable.close()
         self._release()
+
+
+def _long_length(data: bytes, at: int, have: int) -> tuple[int, int]:
+    """A remaining length of two to four bytes and the place after it; -1 while it is not all there."""
+    length = 0
+    for shift in (0, 7, 14, 21):
+        if at >= have:
+            return -1, at
+        byte = data[at]
+        at += 1
+        length |= (byte & 0x7F) << shift
+        if byte < 128:
+            return length, at
+    raise Malformed("a length has more than four bytes")

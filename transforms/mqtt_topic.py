@@ -4,8 +4,8 @@ A destination is registered as a topic name that may hold placeholders: ``plant/
 ``{correlation}`` becomes the correlation and ``{name}`` the value of the header ``name``; where no header has exactly
 that name, the headers of other brokers are tried with their prefix (``MGW_KAFKA_H_device``, ``MGW_AMQP_H_device``,
 ``MGW_MQTT_U_device``). ``{{`` and ``}}`` are literal braces. The value is text, raw bytes that are UTF-8, or a whole
-number. It cannot leave the place it was given: a wildcard, an empty level or a ``/`` in it is a conversion failure; only
-a placeholder that ends the template may bring further levels.
+number. It cannot leave the place it was given: a wildcard, an empty level or a ``/`` in it is a conversion failure;
+only a placeholder that ends the template may bring further levels.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ import base64
 import dataclasses
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 
 import pytest
 
@@ -79,7 +80,7 @@ class MqttTemplate(LinkTemplate):
     message_id_header = "MGW_AQ_messageID"
     patience = 10.0
     version = 5
-    options: dict[str, str] = {}
+    options: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, broker: Mosquitto) -> None:
         self.broker = broker
@@ -158,7 +159,7 @@ class Mqtt3Template(MqttTemplate):
 
 class EnvelopeTemplate(Mqtt3Template):
     spec = SPEC
-    options = {"MQTT_Envelope": "JSON"}
+    options = MappingProxyType({"MQTT_Envelope": "JSON"})
 
     def wrapped(self, body: bytes) -> bytes:
         document = {"mgw": 1, "headers": [], "body_type": "raw", "body": base64.b64encode(body).decode()}

@@ -54,7 +54,7 @@ def endpoint(topic: str, domain: Domain | None = None, **options: str) -> Endpoi
 
 
 def pair_of(source: str, destination: str | None = None, **options: str) -> Pair:
-    return Pair(endpoint(source, **options), endpoint(destination or source, **options))
+    return Pair(endpoint(source, None, **options), endpoint(destination or source, None, **options))
 
 
 def text(name: str, value: str) -> Header:
@@ -436,9 +436,12 @@ def test_packet_over_the_brokers_limit_fails_when_it_is_encoded() -> None:
 
 
 def test_payload_over_the_brokers_limit_is_rejected_in_words() -> None:
-    with Mosquitto(config=("message_size_limit 1000",)) as own, writing(link_to(own.port), pair_of("t")) as writer:
-        with pytest.raises(DeliveryRejected, match="packet too large"):
-            writer.deliver(Message(b"x" * 2000))
+    with (
+        Mosquitto(config=("message_size_limit 1000",)) as own,
+        writing(link_to(own.port), pair_of("t")) as writer,
+        pytest.raises(DeliveryRejected, match="packet too large"),
+    ):
+        writer.deliver(Message(b"x" * 2000))
 
 
 # -- security -------------------------------------------------------------------------------------------------------
