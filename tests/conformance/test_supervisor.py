@@ -1,0 +1,183 @@
+"""``mgw run`` as a real process: signals, leases, status requests, configuration files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.gateways import Gateway, gateway_on
+from tests.support.waiting import eventually
+from transforms.message import Message
+
+CONFIGURATION = """
+version: 1
+links:
+  mem: {{type: memory, broker: daemon}}
+foreign_queues:
+  OUT@mem: {{provider_queue: out}}
+queues:
+  H: {{max_retries: 100}}
+jobs:
+  outj: {{type: outbound, source: H, destination: OUT@mem, batch_size: {batch}}}
+"""
+
+
+class Daemon:
+    """One ``mgw run``."""
+
+    def __init__(self, url: str, folder: Path, *arguments: str) -> None:
+        self.log = folder / f"daemon-{os.urandom(3).hex()}.log"
+        with self.log.open("wb") as sink:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "gateway", "--hub", url, "run", *arguments], stdout=sink, stderr=sink
+            )
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, timeout: float = 30) -> int:
+        return self.process.wait(timeout)
+
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def start(gateway: Gateway, tmp_path: Path) -> Iterator[Any]:
+    daemons: list[Daemon] = []
+
+    def begin(*arguments: str) -> Daemon:
+        daemons.append(Daemon(gateway.url, tmp_path, *arguments))
+        return daemons[-1]
+
+    yield begin
+    for daemon in daemons:
+        daemon.kill()
+
+
+def agent_of(gateway: Gateway) -> Any:
+    with gateway.hub.read() as conn:
+        return conn.execute(sa.text("SELECT * FROM MGW_GATEWAY")).mappings().one()
+
+
+def status_of(gateway: Gateway) -> str:
+    return str(agent_of(gateway)["AGENT_STATUS"])
+
+
+def runs(gateway: Gateway) -> None:
+    eventually(lambda: status_of(gateway) == "RUNNING", deadline=30, what="agent RUNNING")
+
+
+def test_sigterm_drains_and_leaves_the_agent_not_started(gateway: Gateway, start: Any) -> None:
+    daemon = start()
+    runs(gateway)
+    row = agent_of(gateway)
+    assert (row["AGENT_PING"], row["AGENT_PID"]) == ("REACHABLE", daemon.process.pid)
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0, daemon.text()
+    row = agent_of(gateway)
+    assert (row["AGENT_STATUS"], row["AGENT_PING"], row["LAST_ERROR_MSG"]) == ("NOT_STARTED", None, None)
+
+
+def test_a_killed_agent_is_replaced_at_once_on_the_same_host(gateway: Gateway, start: Any) -> None:
+    first = start()
+    runs(gateway)
+    first.kill()
+    assert status_of(gateway) == "RUNNING"
+    second = start()
+    eventually(lambda: agent_of(gateway)["AGENT_PID"] == second.process.pid, deadline=8, what="take-over within 8 s")
+    runs(gateway)
+    second.signal(signal.SIGINT)
+    assert second.wait() == 0
+
+
+def test_a_second_process_of_one_agent_ends_with_a_reason_and_the_first_goes_on(gateway: Gateway, start: Any) -> None:
+    first = start()
+    runs(gateway)
+    second = start()
+    assert second.wait() == 1
+    assert f"process {first.process.pid}" in second.text()
+    assert "Traceback" not in second.text()
+    assert status_of(gateway) == "RUNNING"
+    assert first.process.poll() is None
+
+
+def test_shutdown_stops_the_jobs_and_startup_brings_them_back_in_the_same_process(
+    gateway: Gateway, start: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(CONFIGURATION.format(batch=30))
+    daemon = start(str(file))
+    eventually(lambda: gateway.queues.queue("H") is not None and status_of(gateway) == "RUNNING", deadline=30)
+    gateway.admin.shutdown()
+    eventually(lambda: status_of(gateway) == "NOT_STARTED", what="agent stopped")
+    gateway.enqueue("H", [Message(body="while down")])
+    assert gateway.browse("H")
+    gateway.admin.startup()
+    runs(gateway)
+    assert daemon.process.poll() is None
+    # The queue of the process's own memory broker does not exist: the job says so and the message stays.
+    eventually(lambda: gateway.job("outj")["STATUS"] == "RETRY")
+    assert "out" in gateway.job("outj")["LAST_ERROR_MSG"]
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+
+
+def test_sighup_takes_over_a_changed_configuration_file(gateway: Gateway, start: Any, tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(CONFIGURATION.format(batch=30))
+    daemon = start(str(file))
+    runs(gateway)
+    file.write_text(CONFIGURATION.format(batch=77))
+    daemon.signal(signal.SIGHUP)
+
+    def batch() -> int:
+        job = gateway.admin.get_job("outj")
+        return job.batch_size if job else 0
+
+    eventually(lambda: batch() == 77, what="the changed batch size")
+    file.write_text("version: 1\njobz: {}\n")
+    daemon.signal(signal.SIGHUP)
+    eventually(lambda: "jobz" in daemon.text(), what="the finding in the log")
+    assert batch() == 77
+    assert daemon.process.poll() is None
+
+
+def test_a_daemon_without_hub_says_what_to_do(tmp_path: Path) -> None:
+    daemon = Daemon(f"sqlite:///{tmp_path}/none.db", tmp_path)
+    assert daemon.wait() == 1
+    assert "none.db" in daemon.text()
+    assert "mgw apply" in daemon.text()
+    assert "Traceback" not in daemon.text()
+
+
+def test_the_agent_writes_a_log_file_of_its_own(gateway: Gateway, start: Any, tmp_path: Path) -> None:
+    daemon = start("--log-dir", str(tmp_path / "logs"))
+    runs(gateway)
+    daemon.signal(signal.SIGTERM)
+    daemon.wait()
+    (file,) = (tmp_path / "logs").glob("oramgw-*.log")
+    text = file.read_text()
+    assert f"-{daemon.process.pid}.log" in file.name
+    assert text.startswith(">>")
+    assert "initializing agent DEFAULT_AGENT" in text
+    assert "agent DEFAULT_AGENT stopped" in text
