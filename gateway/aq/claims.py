@@ -51,6 +51,7 @@ class SessionRegistry:
         self._hub = hub
         self._mutex = threading.Lock()
         self._numbers: set[int] = set()
+        self._renewed = hub.clock.now()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -72,16 +73,18 @@ class SessionRegistry:
             self._numbers.discard(number)
 
     def renew(self) -> None:
-        """Prolong every lease of this process now.
+        """Prolong every lease of this process, if that was not done within the last ten seconds.
 
         Raises:
             HubError: the hub cannot be written.
         """
+        now = self._hub.clock.now()
         with self._mutex:
             numbers = list(self._numbers)
-        if numbers:
+        if numbers and now - self._renewed >= LEASE / 3 - 1:
             with self._hub.write() as conn:
-                time_sql.renew_sessions(Db(conn), numbers, self._hub.clock.now() + LEASE)
+                time_sql.renew_sessions(Db(conn), numbers, now + LEASE)
+            self._renewed = now
 
     def close(self) -> None:
         """Stop renewing. Idempotent."""

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from gateway.aq import tables
 from gateway.aq.failures import shown_url, translate, translated
-from gateway.aq.lock import FairLock, writer_lock
+from gateway.aq.lock import FairLock, Gate, writer_lock
 from gateway.aq.model import SchemaPart
 from gateway.aq.names import DEFAULT_SCHEMA
 from gateway.aq.notify import Notifier
@@ -208,7 +208,7 @@ class Hub:
             return self._registry
 
     def renew_leases(self) -> None:
-        """Prolong the leases of this process's sessions now; its lease thread does so by itself every 10 s."""
+        """Prolong the leases of this process's sessions where it is time; its lease thread does so every 10 s."""
         with self._registry_mutex:
             registry = self._registry
         if registry is not None:
@@ -285,6 +285,8 @@ def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
         pool_use_lifo=True,
         connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False},
     )
+    gate = Gate(os.path.realpath(address.database or ""))
+    sa.event.listen(engine, "engine_disposed", lambda _: gate.close())
     synchronous = "FULL" if durability == "full" else "NORMAL"
 
     @sa.event.listens_for(engine, "connect")
@@ -304,7 +306,11 @@ def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
     @sa.event.listens_for(engine, "begin")
     def _begin(conn: sa.Connection) -> None:
         driver: Any = conn.connection.driver_connection
-        driver.execute("BEGIN" if conn.get_execution_options().get("ro") else "BEGIN IMMEDIATE").close()
+        if conn.get_execution_options().get("ro"):
+            driver.execute("BEGIN").close()
+            return
+        with gate.passing(_BUSY_SECONDS):
+            driver.execute("BEGIN IMMEDIATE").close()
 
     return engine
 

@@ -1,12 +1,19 @@
-"""A first-come, first-served lock: SQLite has one writer, and threads that poll for it starve each other."""
+"""Turns for SQLite's one writer: threads, and processes, that poll for it starve each other."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
+import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from weakref import WeakValueDictionary
 
-__all__ = ["FairLock", "writer_lock"]
+__all__ = ["FairLock", "Gate", "writer_lock"]
+
+_POLL = 0.001
 
 
 class FairLock:
@@ -63,3 +70,56 @@ def writer_lock(database: str) -> FairLock:
         if lock is None:
             lock = _locks[database] = FairLock()
         return lock
+
+
+class Gate:
+    """Lets one process at a time wait for SQLite's write lock, so that a busy writer cannot slip in before it again.
+
+    Held only while a transaction begins. It is a courtesy between gateway processes, in the file
+    ``<database>-writer``; where that cannot be had, SQLite's own lock alone decides.
+    """
+
+    def __init__(self, database: str) -> None:
+        self._path = f"{database}-writer"
+        self._mutex = threading.Lock()
+        self._file: int | None = None
+
+    @contextmanager
+    def passing(self, timeout: float) -> Iterator[None]:
+        """Pass the gate; whoever waited longer than ``timeout`` seconds for it goes without."""
+        file = self._open()
+        passed = file is not None and self._acquire(file, timeout)
+        try:
+            yield
+        finally:
+            if passed and file is not None:
+                with suppress(OSError):
+                    fcntl.flock(file, fcntl.LOCK_UN)
+
+    def _open(self) -> int | None:
+        with self._mutex:
+            if self._file is None:
+                with suppress(OSError):
+                    self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
+            return self._file
+
+    def _acquire(self, file: int, timeout: float) -> bool:
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    return False
+                time.sleep(_POLL)
+            except OSError:
+                return False
+            else:
+                return True
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        with self._mutex:
+            file, self._file = self._file, None
+        if file is not None:
+            os.close(file)

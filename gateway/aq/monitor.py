@@ -47,15 +47,21 @@ def run_once(hub: Hub, now: float | None = None) -> TimeManagerReport:
     moment = hub.clock.now() if now is None else now
     count_rolled_back(hub)
     with hub.read() as conn:
-        if not time_sql.due(Db(conn), moment):
-            return TimeManagerReport()
-    hub.renew_leases()
-    returned = _return_claims(hub, moment)
-    made_ready = _repeat(hub, lambda db: time_sql.make_messages_ready(db, moment, _BATCH))
-    made_ready += _repeat(hub, lambda db: time_sql.make_entries_ready(db, moment, _BATCH))
-    expired = _expire(hub, moment)
-    removed = _sweep(hub)
-    removed += _repeat(hub, lambda db: (time_sql.remove_retained(db, moment, _BATCH), set()))
+        due = time_sql.due(Db(conn), moment)
+    returned = made_ready = expired = removed = 0
+    if due.sessions:
+        hub.renew_leases()
+        returned = _return_claims(hub, moment)
+    if due.messages:
+        made_ready += _repeat(hub, lambda db: time_sql.make_messages_ready(db, moment, _BATCH))
+    if due.entries:
+        made_ready += _repeat(hub, lambda db: time_sql.make_entries_ready(db, moment, _BATCH))
+    if due.expired or made_ready:
+        expired = _expire(hub, moment)
+    if due.log:
+        removed += _sweep(hub)
+    if due.retained or removed:
+        removed += _repeat(hub, lambda db: (time_sql.remove_retained(db, moment, _BATCH), set()))
     return TimeManagerReport(made_ready, expired, removed, returned)
 
 

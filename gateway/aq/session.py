@@ -92,6 +92,7 @@ class Session:
         self._application = connection
         self._work: Work
         if connection is not None:
+            _check_application(hub, connection)
             self._work = ApplicationWork(hub, connection)
         elif hub.postgresql:
             self._work = TransactionWork(hub)
@@ -118,7 +119,8 @@ class Session:
         Raises:
             LeaseLost: messages taken are no longer this session's (SQLite); roll back.
             AqError: the session works inside the application's transaction, which the application commits.
-            HubError: the database refused; nothing was done, the session may commit again or roll back.
+            HubError: the database refused. On SQLite nothing was done, and the session may commit again; on PostgreSQL
+                it must roll back and repeat (if the connection was lost during the commit, its outcome is unknown).
         """
         self._work.commit()
         self._transaction += 1
@@ -390,6 +392,16 @@ class Session:
             last = page[-1]
             what = what._replace(after=(last[16], last[17], last[18]))
         return chosen
+
+
+def _check_application(hub: Hub, connection: sa.Connection) -> None:
+    used, needed = connection.dialect, "psycopg" if hub.postgresql else "pysqlite"
+    if used.driver != needed:
+        raise AqError(
+            f"the application's connection cannot be used with hub {hub.name}",
+            cause=f"it goes through {used.name}+{used.driver}",
+            cure=f"connect through {'postgresql' if hub.postgresql else 'sqlite'}+{needed} to the hub's database",
+        )
 
 
 def _no_such_message(queue: QueueRef, identity: bytes) -> AqError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gateway.aq import statements_catalog as catalog
 from gateway.aq.model import QueueRef
@@ -12,6 +13,8 @@ from gateway.aq.tables import State
 
 __all__ = [
     "HAS_MESSAGES",
+    "Due",
+    "due",
     "expire_messages",
     "fail",
     "make_entries_ready",
@@ -139,18 +142,31 @@ def move_to_exception(db: Db, queue: QueueRef, ids: Sequence[int], reason: str) 
 # -- what time does --------------------------------------------------------------------------------------------------
 
 
-def due(db: Db, now: float) -> bool:
-    """Whether the time manager has anything to do; cheap, and without a write lock."""
+class Due(NamedTuple):
+    """What the time manager has to do."""
+
+    messages: bool  # delays that are over, single-consumer queues
+    entries: bool  # delays that are over, multi-consumer queues
+    expired: bool
+    log: bool  # consumed multi-consumer messages
+    retained: bool
+    sessions: bool  # sessions hold claims; some may be dead
+
+
+def due(db: Db, now: float) -> Due:
+    """What there is to do; cheap, and without a write lock."""
     row = db.row(
-        """SELECT EXISTS (SELECT 1 FROM aq_message WHERE state = 1 AND ready_at <= ?)
-               OR EXISTS (SELECT 1 FROM aq_entry WHERE state = 1 AND ready_at <= ?)
-               OR EXISTS (SELECT 1 FROM aq_message WHERE expires_at IS NOT NULL AND expires_at <= ?)
-               OR EXISTS (SELECT 1 FROM aq_message WHERE state = 2)
-               OR EXISTS (SELECT 1 FROM aq_dequeue_log)
-               OR EXISTS (SELECT 1 FROM aq_session)""",
-        (now, now, now),
+        """SELECT EXISTS (SELECT 1 FROM aq_message WHERE state = 1 AND ready_at <= ?),
+                  EXISTS (SELECT 1 FROM aq_entry WHERE state = 1 AND ready_at <= ?),
+                  EXISTS (SELECT 1 FROM aq_message WHERE expires_at IS NOT NULL AND expires_at <= ?),
+                  EXISTS (SELECT 1 FROM aq_dequeue_log),
+                  EXISTS (SELECT 1 FROM aq_queue q WHERE q.retention_time >= 0 AND EXISTS
+                          (SELECT 1 FROM aq_message m
+                            WHERE m.queue_id = q.id AND m.state = 2 AND m.deq_time <= ? - q.retention_time)),
+                  EXISTS (SELECT 1 FROM aq_session)""",
+        (now, now, now, now),
     )
-    return bool(row and row[0])
+    return Due(*map(bool, row or (False,) * 6))
 
 
 def make_messages_ready(db: Db, now: float, limit: int) -> tuple[int, set[int]]:

@@ -110,9 +110,11 @@ class TransactionWork:
         self._taken: Held = {}
         self._ready: set[int] = set()
         self._busy = False
+        self._undone = False  # the database ended the transaction; nothing may pretend that it goes on
 
     @contextmanager
     def transaction(self) -> Iterator[Db]:
+        self._refuse_if_undone()
         with self._hub.translated():
             if self._conn is None:
                 self._conn = self._hub.engine.connect()
@@ -127,10 +129,19 @@ class TransactionWork:
     def _abort(self) -> None:
         """The database gave the transaction up; what it did is undone there."""
         conn, self._conn = self._conn, None
+        self._undone = self._busy
         self._forget()
         if conn is not None:
             conn.invalidate()
             conn.close()
+
+    def _refuse_if_undone(self) -> None:
+        if self._undone:
+            raise HubUnavailable(
+                f"the session's transaction on hub {self._hub.name} is undone",
+                cause="an earlier call lost the connection, or was refused by the database",
+                cure="roll back and repeat everything since the last commit",
+            )
 
     def _forget(self) -> None:
         self._taken, self._ready, self._busy = {}, set(), False
@@ -155,6 +166,7 @@ class TransactionWork:
                 self._conn.rollback()
 
     def commit(self) -> None:
+        self._refuse_if_undone()
         if self._conn is None:
             return
         try:
@@ -169,6 +181,7 @@ class TransactionWork:
             self._hub.notifier.committed(ready)
 
     def rollback(self) -> None:
+        self._undone = False
         if self._conn is None:
             return
         taken = self._taken

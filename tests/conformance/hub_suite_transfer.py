@@ -178,6 +178,17 @@ def _hold(url: str, pipe: Connection) -> None:
         pipe.recv()
 
 
+def _pump(url: str, pipe: Connection) -> None:
+    """Child: write without a pause until told to stop."""
+    with Hub.open(url) as hub:
+        with hub.read() as conn:
+            queue = transfer.resolve(conn, "orders")
+        pipe.send("pumping")
+        while not pipe.poll():
+            with hub.write() as conn:
+                transfer.put(conn, queue, [Message("x" * 200)] * 100)
+
+
 def _wait(url: str, pipe: Connection) -> None:
     """Child: wait for a message and report when it came."""
     with Hub.open(url) as hub, hub.session() as session:
@@ -219,6 +230,19 @@ class ProcessSuite(HubCase):
         assert len(taken[0]) + len(taken[1]) + len(rest) == 600
         assert len(set(taken[0]) | set(taken[1])) == 600 - len(rest)
         assert set(taken[0]) | set(taken[1]) <= set(ids)
+
+    def test_busy_process_leaves_room_for_another(self) -> None:
+        self.queue()
+        process, pipe = self.child(_pump)
+        assert pipe.recv() == "pumping"
+        longest = 0.0
+        for number in range(50):
+            started = time.monotonic()
+            self.send("orders", str(number))
+            longest = max(longest, time.monotonic() - started)
+        pipe.send("stop")
+        self.end(process, pipe)
+        assert longest < 5
 
     def test_messages_of_a_killed_consumer_come_back(self) -> None:
         self.queue()
@@ -275,7 +299,8 @@ class ProcessSuite(HubCase):
             else:
                 with self.hub.write() as conn:
                     conn.exec_driver_sql("UPDATE aq_message SET state = 0, claim = NULL")
-            with pytest.raises(HubError):
-                session.commit()
+            for _ in range(2):  # and it stays refused: nothing pretends that the work was done
+                with pytest.raises(HubError):
+                    session.commit()
             session.rollback()
         assert self.take("orders") == ["x"]
