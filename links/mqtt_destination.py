@@ -19,6 +19,7 @@ __all__ = ["MqttDestination"]
 
 WINDOW = 1000  # messages in flight at most; an MQTT 5 broker may ask for less (receive maximum)
 WAITING = 20_000  # messages not yet sent above which publish waits
+WAITING_BYTES = 64 << 20  # and their bytes
 UNSENT = 4 << 20  # bytes in our own send buffer above which nothing is added
 PATIENCE = 60.0  # seconds without any confirmation after which the broker is given up
 
@@ -53,6 +54,7 @@ class MqttDestination:
     def _reset(self) -> None:
         self._order: deque[_Open] = deque()
         self._waiting: deque[tuple[Frame, _Open]] = deque()
+        self._waiting_bytes = 0
         self._in_flight: dict[int, _Open] = {}
         self._written: list[_Open] = []  # QoS 0: done when the socket has taken everything
         self._mid = 0
@@ -93,8 +95,9 @@ class MqttDestination:
         batch = _Open(sequence, len(messages))
         self._order.append(batch)
         self._waiting.extend((frame, batch) for frame in messages)
+        self._waiting_bytes += sum(len(frame[0]) + len(frame[1]) for frame in messages)
         self._feed(wire)
-        while len(self._waiting) > WAITING:
+        while len(self._waiting) > WAITING or (self._waiting and self._waiting_bytes > WAITING_BYTES):
             self._pump(wire, 1.0)
 
     def confirmed(self, wait: float) -> int | None:
@@ -180,7 +183,9 @@ class MqttDestination:
                 room -= 1
             size += len(head) + len(tail)
         if parts:
-            wire.send(b"".join(parts))
+            data = b"".join(parts)
+            self._waiting_bytes = max(0, self._waiting_bytes - len(data)) if waiting else 0
+            wire.send(data)
 
     def _rejected(self, code: int) -> DeliveryRejected:
         return DeliveryRejected(

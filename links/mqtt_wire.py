@@ -151,7 +151,8 @@ class Wire:
         if _QUICK is not None:
             # A broker without TCP_NODELAY (Mosquitto's default) holds small packets back until ours are acknowledged,
             # which the kernel would delay by 40 ms. Linux forgets this setting, so it is made again.
-            self._sock.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
+            with contextlib.suppress(OSError):
+                self._sock.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
 
     def _frames(self) -> list[tuple[int, bytes]]:
         have = len(self._in)

@@ -315,9 +315,9 @@ def outbound(message: Message, rules: Outbound, now: float) -> Publish:
     if rules.version < 5 and not rules.envelope:
         return Publish(topic, _payload(message.body), rules.qos, retain)
     remaining = message.remaining(now) if message.expires_at is not None else message.expiration
-    expiry = None if remaining is None else max(1, math.ceil(remaining))
-    if expiry is not None and expiry > _MAX_INTERVAL:
-        expiry = None  # more than 136 years is never
+    expiry = None  # more than 136 years is never
+    if remaining is not None and remaining < _MAX_INTERVAL:
+        expiry = max(1, math.ceil(remaining))
     if message.msgid is not None or rules.aq_properties:
         travelling = _with_own_headers(message, rules, remaining, travelling)
     if rules.envelope:

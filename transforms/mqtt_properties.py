@@ -192,14 +192,14 @@ def user_properties(headers: Iterable[Header]) -> list[tuple[str, str]]:
 @lru_cache(4096)
 def _property_name(name: str) -> tuple[str, int, int]:
     """User property of a header, its code when it is plain text, and the sign of its codes."""
-    if name in (_TYPES, NULL_BODY):
+    foreign = name.startswith(_USER)
+    prop = name[len(_USER) :] if foreign else name
+    if prop in (_TYPES, NULL_BODY):
         raise ConversionFailure(
             f"header {name} cannot travel over MQTT",
             cause="the gateway uses a user property of that name itself",
             cure="let the sender or a transformation use another name",
         )
-    foreign = name.startswith(_USER)
-    prop = name[len(_USER) :] if foreign else name
     check_string(f"the name of header {name!r}", prop)
     mine = prop.startswith("MGW_") and prop not in _RESERVED
     if foreign:

@@ -503,7 +503,7 @@ def test_denied_topic_is_refused_in_words() -> None:
 
 @VERSIONS
 def test_broker_killed_during_traffic_loses_nothing_and_keeps_order(version: int) -> None:
-    total, kills = 1500, 3
+    total, kills = 1000, 2
     with Mosquitto() as own:
         pair = pair_of("t")
         link = link_to(own.port, version, connect_timeout=5.0)

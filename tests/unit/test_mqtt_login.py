@@ -1,0 +1,125 @@
+"""Answers to the login that Mosquitto does not give, played by a socket that speaks the bytes of the standard."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from links.contract import Direction, Endpoint, JobUse, LinkConfig
+from links.mqtt import MqttLink, open_link
+from transforms.errors import ConfigInvalid, LinkError, LinkRefused, LinkTimeout, LinkUnavailable
+
+USE = JobUse(Endpoint("q", "plant", "t"), "J")
+
+
+@contextmanager
+def answering(answer: bytes | None) -> Iterator[Callable[..., MqttLink]]:
+    """A listener that answers every CONNECT with these bytes (None: never) and closes after that."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    held: list[socket.socket] = []
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                connection.recv(4096)
+                if answer is None:
+                    held.append(connection)
+                else:
+                    connection.sendall(answer)
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.recv(4096)
+                    connection.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+
+    def link(**settings: object) -> MqttLink:
+        port = listener.getsockname()[1]
+        attributes = {"hostname": "127.0.0.1", "port": port, "connect_timeout": 2.0, **settings}
+        return open_link(LinkConfig("plant", "MQTT", attributes))
+
+    try:
+        yield link
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
+        for connection in held:
+            connection.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "answer", "kind", "words"),
+    [
+        (5, b"\x20\x02\x00\x01", LinkRefused, "does not speak MQTT 5.*set protocol_version to 4"),
+        (5, b"\x20\x03\x00\x84\x00", LinkRefused, "does not speak MQTT 5.*set protocol_version to 4"),
+        (4, b"\x20\x02\x00\x01", LinkRefused, "does not speak MQTT 3.1.1.*set protocol_version to 5"),
+        (4, b"\x20\x02\x00\x02", LinkRefused, "client identifier not valid.*client_id_prefix"),
+        (4, b"\x20\x02\x00\x05", LinkRefused, "not authorised.*check user name and password"),
+        (5, b"\x20\x03\x00\x88\x00", LinkUnavailable, "server unavailable"),
+        (5, b"\x20\x03\x00\x8a\x00", LinkRefused, "banned"),
+        (5, b"", LinkUnavailable, "closed the connection before it answered.*protocol_version"),
+        (5, b"HTTP/1.1 400 Bad Request\r\n\r\n", LinkError, "plant"),
+        (4, b"\x20\x02\x00\x77", LinkError, "plant"),
+    ],
+)
+def test_answer_to_the_login_is_told_in_words(version: int, answer: bytes, kind: type[LinkError], words: str) -> None:
+    with answering(answer) as link:
+        opened = link(protocol_version=version)
+        with pytest.raises(kind, match=words):
+            opened.source(USE).connect({})
+        (*_, last) = opened.test()
+        assert not last.ok
+        assert last.detail
+        assert last.cure
+
+
+def test_silent_listener_is_a_timeout() -> None:
+    with answering(None) as link, pytest.raises(LinkTimeout, match="no CONNACK within"):
+        link(connect_timeout=0.5).source(USE).connect({})
+
+
+def test_broker_with_qos_0_only_is_refused() -> None:
+    with answering(b"\x20\x05\x00\x00\x02\x24\x00") as link:
+        for direction in Direction:
+            with pytest.raises(LinkError) as raised:
+                link().verify(USE, direction)
+            assert "QoS" in str(raised.value)
+
+
+def test_unknown_host_is_named() -> None:
+    link = open_link(LinkConfig("plant", "MQTT", {"hostname": "no-such-host.invalid"}))
+    with pytest.raises(LinkUnavailable, match=r"no-such-host.invalid.*cannot be resolved"):
+        link.source(USE).connect({})
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"hostname": "h", "protocol_version": 3},
+        {"hostname": "h", "tls_ca_file": "ca.pem"},
+        {"hostname": "h", "port": 0},
+        {"hostname": "h", "colour": "red"},
+    ],
+)
+def test_bad_attribute_is_refused(attributes: dict[str, object]) -> None:
+    with pytest.raises(ConfigInvalid, match="link plant"):
+        open_link(LinkConfig("plant", "MQTT", attributes))
+
+
+def test_unreadable_tls_file_is_named() -> None:
+    link = open_link(LinkConfig("plant", "MQTT", {"hostname": "h", "tls": True, "tls_ca_file": "/no/such/ca.pem"}))
+    with pytest.raises(LinkRefused, match=r"/no/such/ca.pem"):
+        link.source(USE).connect({})
+
+
+def test_password_is_never_shown() -> None:
+    config = LinkConfig("plant", "MQTT", {"hostname": "h"}, username="me", password="s3cret")
+    assert "s3cret" not in repr(open_link(config)._settings)
