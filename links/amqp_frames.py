@@ -17,11 +17,13 @@ _DELIVER, _RETURN, _ACK, _NACK = 0x003C003C, 0x003C0032, 0x003C0050, 0x003C0078
 _PUBLISH = b"\x00\x3c\x00\x28\x00\x00"  # class, method, reserved
 _END = 0xCE
 _FRAME_OVERHEAD = 8  # type, channel, size, end
+_HEADER_FRAME = 19  # up to the properties
 
 _unpack_head = struct.Struct(">BHI").unpack_from
 _unpack_method = struct.Struct(">I").unpack_from
 _unpack_tag = struct.Struct(">Q").unpack_from
 _unpack_header = struct.Struct(">HHQ").unpack_from
+_unpack_content = struct.Struct(">BHIHHQ").unpack_from
 _unpack_code = struct.Struct(">H").unpack_from
 _pack_head = struct.Struct(">BHI").pack
 _pack_ack = struct.Struct(">BHIIQBB").pack
@@ -71,11 +73,12 @@ class FrameScanner:
         self._missing = 0
         self._pieces: list[bytes] = []
 
-    def feed(self, data: bytes) -> None:  # noqa: C901, PLR0912 - the inner loop, kept flat for speed
+    def feed(self, data: bytes) -> None:  # noqa: C901, PLR0912, PLR0915 - the inner loop, kept flat for speed
         """Take the next bytes."""
         if self._rest:
             data = self._rest + data
         at, size, hot = 0, len(data), self._channel
+        deliver = self.deliveries.append
         while size - at >= _FRAME_OVERHEAD:
             kind, channel, length = _unpack_head(data, at)
             end = at + 7 + length
@@ -91,12 +94,31 @@ class FrameScanner:
                     place = at + 12 + data[at + 11]  # behind the consumer tag
                     (tag,) = _unpack_tag(data, place)
                     key = place + 10 + data[place + 9]
-                    self._envelope = (
+                    envelope = (
                         tag,
                         data[place + 8] != 0,
                         data[place + 10 : key],
                         data[key + 1 : key + 1 + data[key]],
                     )
+                    # Mostly the whole message is here, in three frames.
+                    start = end + 1
+                    if size - start > _HEADER_FRAME:
+                        kind, channel, length, _, _, missing = _unpack_content(data, start)
+                        stop = start + 7 + length
+                        begin = stop + 8
+                        last = begin + missing
+                        if (
+                            last < size
+                            and missing
+                            and data[stop] == data[last] == _END
+                            and _unpack_head(data, stop + 1) == (3, hot, missing)
+                            and kind == 2
+                            and channel == hot
+                        ):
+                            deliver((*envelope, data[start + 19 : stop], data[begin:last]))
+                            at = last + 1
+                            continue
+                    self._envelope = envelope
                 elif method == _ACK and self._confirmed is not None:
                     self._confirmed(_unpack_tag(data, at + 11)[0], data[at + 19] & 1 != 0, True)
                 elif method == _NACK and self._confirmed is not None:

@@ -275,8 +275,8 @@ def _refusal(
 ) -> tuple[str, str] | None:
     """Cause and cure when an endpoint can never be used that way."""
     for name in (endpoint.provider_queue,) if exchange is None else (exchange, key or ""):
-        if len(name.encode(errors="replace")) > 255:
-            return "names of queues and exchanges and routing keys have at most 255 bytes", "shorten it"
+        if len(name.encode(errors="replace")) > 255 or not name.isprintable():
+            return "names and routing keys have at most 255 bytes of printable text", "correct it"
     if exchange is None:
         return None if endpoint.provider_queue else ("the name is empty", "name the queue")
     if direction is Direction.OUTBOUND and key and not {"*", "#"}.isdisjoint(key.split(".")):

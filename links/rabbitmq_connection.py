@@ -73,7 +73,7 @@ class Settings:
             port=attributes["port"] or (5671 if tls else 5672),
             virtual_host=attributes["virtual_host"],
             username=config.username or "guest",
-            password=config.password if config.password is not None else "guest",
+            password=config.password or ("" if config.username else "guest"),  # the broker's own default user
             client_name=config.client_name,
             heartbeat=options["amqp_heartbeat"],
             connect_timeout=options["amqp_connecttimeout"],
@@ -396,7 +396,7 @@ def translate(  # noqa: C901 - one branch per kind of failure
         reason, cure = reason or "timed out", "check the network and the broker"
     elif isinstance(cause, ssl.SSLError):
         kind, what = LinkRefused, f"link {settings.link}: no TLS connection to RabbitMQ at {settings.place}"
-        reason = getattr(cause, "verify_message", "") or cause.reason or str(cause)
+        reason = getattr(cause, "verify_message", "") or getattr(cause, "reason", "") or str(cause)
         cure = "check tls, tls_ca_file, tls_server_name and the port (5671 for TLS)"
     elif isinstance(cause, socket.gaierror):
         reason, cure = f"the name {settings.hostname!r} is unknown", "correct hostname"

@@ -11,7 +11,7 @@ from links.amqp_frames import Returned, message_frames, publish_method
 from links.contract import Encoded, JobUse
 from links.rabbitmq_connection import Session, Settings
 from transforms.amqp import Rules, encode
-from transforms.errors import ConversionFailure, DeliveryRejected, LinkTimeout, LinkUnavailable
+from transforms.errors import ConversionFailure, DeliveryRejected, LinkError, LinkTimeout, LinkUnavailable
 from transforms.message import Message
 
 __all__ = ["Confirmations", "DestinationPlan", "RabbitDestination"]
@@ -164,11 +164,15 @@ class RabbitDestination:
                 cause=f"foreign queue {self._use.endpoint.full_name} names an exchange only",
                 cure="set the header MGW_AMQP_routingKey (TEXT) in a transformation, or register exchange/routing.key",
             )
-        if len(key.encode(errors="replace")) > 255:
+        try:
+            method = self._method_for(key)
+        except ValueError as error:  # not Unicode, or longer than a byte can count
             raise ConversionFailure(
-                f"routing key {key[:40]!r}... is too long", cause="AMQP routing keys have at most 255 bytes"
-            )
-        return self._method_for(key), properties, body
+                f"routing key {key!a:.60} cannot be sent",
+                cause="AMQP routing keys have at most 255 bytes of UTF-8",
+                cure="correct MGW_AMQP_routingKey in a transformation",
+            ) from error
+        return method, properties, body
 
     def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
         """See :meth:`links.contract.Destination.publish`."""
@@ -201,7 +205,11 @@ class RabbitDestination:
         state, told = self._state, self._told
         if state.done != told or state.refusal:
             wait = 0.0
-        session.pump(wait, lambda: state.done != told or state.refusal, "publish")
+        try:
+            session.pump(wait, lambda: state.done != told or state.refusal, "publish")
+        except LinkError:
+            if state.done == told:
+                raise  # otherwise what was still confirmed is told first, and the error at the next call
         if state.done != told:
             self._told = state.done
             self._last_progress = self._use.clock.monotonic()

@@ -53,6 +53,7 @@ from transforms.message import (
     PayloadKind,
     ValueType,
     check_headers,
+    new_message,
 )
 
 __all__ = ["HEADER_PREFIX", "PREFIX", "Content", "Rules", "decode", "decode_table", "encode"]
@@ -64,6 +65,7 @@ _EXPIRES_AT = (
 )
 
 _TEXT, _RAW, _DATE = ValueType.TEXT, ValueType.RAW, ValueType.DATE
+_BASIC = PayloadKind.BASIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,7 @@ _PLAIN_UTF8 = b"\x0atext/plain\x05utf-8"
 #: What becomes of a header name outbound: bytes = table key, int = property flag, None = not sent. Bounded.
 _names: dict[str, bytes | int | None] = {}
 _MAX_CACHE = 4096
+_UNKNOWN: Any = object()
 
 
 def encode(  # noqa: C901, PLR0912, PLR0915 - one pass over the properties in wire order, kept flat for speed
@@ -316,7 +319,9 @@ def _split(headers: tuple[Header, ...]) -> tuple[bytes, dict[int, Any]]:
     pieces: list[bytes] = []
     fields = _NO_FIELDS
     for name, kind, value in headers:
-        place = _names[name] if name in _names else _place(name)
+        place = _names.get(name, _UNKNOWN)
+        if place is _UNKNOWN:
+            place = _place(name)
         if type(place) is bytes:
             try:
                 pieces.append(place + _ENCODERS[kind](value))
@@ -574,7 +579,9 @@ def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourte
     top = rules.max_priority
     content: bytes | str | None = body
     if kind:
-        charset = _charsets[(kind, coding)] if (kind, coding) in _charsets else _inbound_charset(kind, coding)
+        charset = _charsets.get((kind, coding), _UNKNOWN)
+        if charset is _UNKNOWN:
+            charset = _inbound_charset(kind, coding)
         if charset is not None:
             try:
                 content = body.decode(charset)
@@ -582,14 +589,9 @@ def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourte
                 content = body
     elif not body:
         content = None
-    message = Message(
-        content,
-        tuple(headers),
-        PayloadKind.BASIC,
-        top - min(priority, top),
-        correlation,
-        0,
-        expiration,
+    rank = top - (priority if priority < top else top)  # noqa: FURB136 - the hot loop
+    message = new_message(
+        content, tuple(headers), _BASIC, rank, correlation, 0, expiration, None, None, None, 0, None, None, None, None
     )
     return _with_aq_properties(message) if rules.aq_properties else message
 
