@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from gateway import __version__, catalog, journal
+from gateway import __version__, catalog, journal, lease
 from gateway.admin import GatewayAdmin
 from gateway.aq.hub import Hub
 from gateway.engine import Engine, JobRunner, JobSetup, setup_of
@@ -28,7 +28,7 @@ from gateway.events import (
     LinkAdded,
     QueueRegistered,
 )
-from gateway.journal import Owner
+from gateway.lease import Owner
 from gateway.logfile import set_level
 from gateway.model import Activity, AgentStatus, JobDef, JobStatus, Snapshot, key
 from gateway.secrets import Secrets
@@ -81,12 +81,12 @@ class Agent:
         me = Owner.this_process()
         while True:
             with self._hub.write() as conn:
-                token, wait = journal.acquire_lease(conn, self.name, me, ttl=LEASE_SECONDS, now=self._clock.now())
+                token, wait = lease.acquire_lease(conn, self.name, me, ttl=LEASE_SECONDS, now=self._clock.now())
             if token:
                 self._token = token
                 return
             if self._clock.monotonic() + min(wait, 1.0) > deadline:
-                raise journal.AgentAlreadyRunning(
+                raise lease.AgentAlreadyRunning(
                     f"agent {self.name} is already running",
                     cause="a process on another host keeps renewing its lease",
                     cure="stop that process first, or run another agent with --agent",
@@ -124,7 +124,7 @@ class Agent:
             LeaseLost: another process owns the agent.
         """
         with self._hub.write() as conn:
-            journal.renew_lease(conn, self.name, self._token, ttl=LEASE_SECONDS, now=self._clock.now())
+            lease.renew_lease(conn, self.name, self._token, ttl=LEASE_SECONDS, now=self._clock.now())
         for job_id, runner in list(self._runners.items()):
             if runner.lost is not None:
                 raise runner.lost
@@ -172,7 +172,7 @@ class Agent:
         self._journalist.tell(AgentStopped(self.name, error or ""))
         try:
             with self._hub.write() as conn:
-                journal.release_lease(conn, self.name, self._token, status=status, error=error, now=self._clock.now())
+                lease.release_lease(conn, self.name, self._token, status=status, error=error, now=self._clock.now())
         except HubError as failure:
             _LOGGER.warning("lease of agent %s not given up, it passes by itself: %s", self.name, failure)
 
@@ -281,7 +281,7 @@ class Agent:
 
     def _status(self, status: AgentStatus) -> None:
         with self._hub.write() as conn:
-            journal.set_agent_status(conn, self.name, self._token, status)
+            lease.set_agent_status(conn, self.name, self._token, status)
 
     def _store_event(self, level: str, name: str, object_name: str, text: str) -> None:
         with self._hub.write() as conn:

@@ -7,16 +7,18 @@ import threading
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gateway import journal
+from gateway import journal, lease
 from gateway.aq import transfer
 from gateway.aq.hub import Hub
 from gateway.aq.rules import compile_rule
 from gateway.conversion import Conversion
 from gateway.events import JobActivated, JobFailed, JobRetrying, JobStopped, JobStuck, Journalist
 from gateway.exceptionqueue import ForeignExceptionQueue
+from gateway.inbound import InboundRoute
 from gateway.model import Activity, JobDef, JobStatus, Snapshot, key
+from gateway.outbound import OutboundRoute
 from gateway.retry import decide
-from gateway.route import InboundRoute, OutboundRoute, Route, RouteContext
+from gateway.route import Route, RouteContext
 from gateway.turns import Turns
 from links import registry
 from links.contract import Direction, Guarantee, GuaranteeReport, JobUse, Link, LinkConfig
@@ -266,7 +268,7 @@ class JobRunner:
             counts = route.carry(wait)
             moved = moved or bool(counts.total)
             wait = min(poll, SETTLE_SECONDS if moved else SAMPLE_SECONDS)
-            if self._failures and (counts.total or route_is_idle(route)):
+            if self._failures and (counts.total or not route.busy):
                 self._recovered()
             if counts.total:
                 self._show(Activity.RUNNING)
@@ -302,7 +304,7 @@ class JobRunner:
         now = engine.clock.now()
         try:
             with engine.hub.write() as conn:
-                journal.check_owner(conn, engine.agent_key, engine.token)
+                lease.check_owner(conn, engine.agent_key, engine.token)
                 journal.record_failure(
                     conn,
                     job.id,
@@ -337,8 +339,3 @@ class JobRunner:
             self._activity = activity
         except HubError as error:
             _LOGGER.debug("activity of job %s not recorded: %s", self.name, error)
-
-
-def route_is_idle(route: Route) -> bool:
-    """Whether the route has nothing in flight: an idle pass is a success too."""
-    return not (isinstance(route, OutboundRoute) and route.busy)

@@ -1,38 +1,29 @@
-"""Statements on the run state: leases, job state and counters, positions (receiving log), plans (sending log), events.
+"""Statements on the run state: job state and counters, positions (receiving log), plans (sending log), events.
 
 Every function runs in the caller's transaction. The statements are built once; the hot ones run once per batch.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from struct import pack, unpack
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam as p
 
-from gateway.model import Activity, AgentStatus, JobStatus, key
-from gateway.tables import agent, event, job_state, plan, position
+from gateway.model import Activity, JobStatus
+from gateway.tables import event, job_state, plan, position
 from links.contract import Backlog, GuaranteeReport, Position
-from transforms.errors import GatewayError, HubError, LeaseLost
+from transforms.errors import HubError
 
 __all__ = [
-    "AgentAlreadyRunning",
-    "AgentRow",
     "Counts",
     "JobRow",
-    "Owner",
     "Plan",
-    "acquire_lease",
     "add_event",
     "add_plans",
     "advance_positions",
-    "agent_row",
-    "check_owner",
     "count",
     "delete_plans",
     "job_row",
@@ -41,210 +32,11 @@ __all__ = [
     "prune_events",
     "record_failure",
     "record_recovery",
-    "release_lease",
-    "renew_lease",
     "reset_counters",
     "set_activity",
-    "set_agent_status",
     "set_backlog",
     "set_guarantee",
 ]
-
-
-class AgentAlreadyRunning(GatewayError):
-    """A second process of one agent was refused."""
-
-
-# ---------------------------------------------------------------------------------------------------- owner and lease
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """A process that runs an agent. ``process_key`` tells it from another that was given the same pid later."""
-
-    host: str
-    pid: int
-    process_key: str
-
-    @classmethod
-    def this_process(cls) -> Owner:
-        """The calling process."""
-        return cls(socket.gethostname(), os.getpid(), _process_key(os.getpid()))
-
-    def is_alive_here(self) -> bool | None:
-        """Whether it lives; None when it belongs to another host and this one cannot know."""
-        if self.host != socket.gethostname():
-            return None
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-        return _process_key(self.pid) == self.process_key
-
-
-def _process_key(pid: int) -> str:
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
-    return f"{boot}:{start}"
-
-
-@dataclass(frozen=True, slots=True)
-class AgentRow:
-    """State of an agent as stored."""
-
-    name: str
-    status: AgentStatus
-    token: int
-    lease_expires: float | None
-    owner: Owner | None
-    log_level: int
-    last_error: str | None
-
-
-_AGENT = sa.select(agent).where(agent.c.name_key == p("k"))
-_AGENT_LOCK = _AGENT.with_for_update()
-
-
-def agent_row(conn: sa.Connection, name: str) -> AgentRow | None:
-    """State of the agent, or None if there is no such agent."""
-    row = conn.execute(_AGENT, {"k": key(name)}).one_or_none()
-    return _agent_row(row) if row is not None else None
-
-
-def _agent_row(row: sa.Row[tuple[object, ...]]) -> AgentRow:
-    owner = Owner(row.host, row.pid, row.process_key or "") if row.host is not None else None
-    return AgentRow(
-        row.name, AgentStatus(row.status), row.token, row.lease_expires, owner, row.log_level, row.last_error_msg
-    )
-
-
-def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now: float) -> tuple[int, float]:
-    """Become the owner of the agent.
-
-    Returns:
-        (token, 0) when the lease is ours, or (0, seconds) to wait for the lease of a process on another host that may
-        be dead: ask again then.
-
-    Raises:
-        AgentAlreadyRunning: a living process owns the agent.
-        GatewayError: no such agent, or its status is BROKEN.
-    """
-    row = conn.execute(_AGENT_LOCK, {"k": key(name)}).one_or_none()
-    if row is None:
-        raise GatewayError(
-            f"agent {name} does not exist", cause="nobody created it", cure="create it under agents: and mgw apply"
-        )
-    held = _agent_row(row)
-    if held.status is AgentStatus.BROKEN:
-        raise GatewayError(
-            f"agent {name} is BROKEN",
-            cause=held.last_error or "a second process was detected",
-            cure="end the stray process, then mgw agents cleanup",
-            number=-106,
-        )
-    if held.owner is not None and held.owner != me:
-        alive = held.owner.is_alive_here()
-        if alive:
-            raise AgentAlreadyRunning(
-                f"agent {name} is already running",
-                cause=f"process {held.owner.pid} on {held.owner.host} owns it",
-                cure="stop that process first, or run another agent with --agent",
-                number=-105,
-            )
-        if alive is None and held.lease_expires is not None and held.lease_expires > now:
-            return 0, held.lease_expires - now
-    token = held.token + 1
-    conn.execute(
-        sa.update(agent)
-        .where(agent.c.name_key == key(name))
-        .values(
-            token=token,
-            heartbeat=now,
-            lease_expires=now + ttl,
-            host=me.host,
-            pid=me.pid,
-            process_key=me.process_key,
-            status=AgentStatus.STARTING,
-            start_time=now,
-            last_error_msg=None,
-            last_error_time=None,
-            log_level=0,  # SET_LOG_LEVEL does not outlive a run (AQ guide 12.2 §19.2)
-        )
-    )
-    return token, 0.0
-
-
-_RENEW = (
-    sa.update(agent)
-    .where(agent.c.name_key == p("k"), agent.c.token == p("t"))
-    .values(heartbeat=p("now"), lease_expires=p("expires"))
-)
-
-
-def renew_lease(conn: sa.Connection, name: str, token: int, *, ttl: float, now: float) -> None:
-    """Extend the lease.
-
-    Raises:
-        LeaseLost: another process took the agent over.
-    """
-    if conn.execute(_RENEW, {"k": key(name), "t": token, "now": now, "expires": now + ttl}).rowcount != 1:
-        raise _lost(name, token)
-
-
-def _lost(name: str, token: int) -> LeaseLost:
-    return LeaseLost(
-        f"agent {name} belongs to another process now",
-        cause=f"this process did not renew its lease in time (token {token})",
-        cure="none needed here: the other process carries on; end this one",
-        number=-106,
-    )
-
-
-_TOKEN = sa.select(agent.c.token).where(agent.c.name_key == p("k"))
-_TOKEN_SHARED = _TOKEN.with_for_update(read=True)
-
-
-def check_owner(conn: sa.Connection, name_key: str, token: int) -> None:
-    """Fence: fail the transaction of a process that lost its agent.
-
-    Raises:
-        LeaseLost: the stored token is another one.
-    """
-    if conn.execute(_TOKEN_SHARED, {"k": name_key}).scalar() != token:
-        raise _lost(name_key, token)
-
-
-def release_lease(
-    conn: sa.Connection, name: str, token: int, *, status: AgentStatus, error: str | None, now: float
-) -> None:
-    """Give the agent up with the given status; a lease already lost is left alone."""
-    values: dict[str, object] = {
-        "status": status,
-        "lease_expires": None,
-        "heartbeat": None,
-        "host": None,
-        "pid": None,
-        "process_key": None,
-        "start_time": None,
-    }
-    if error is not None:
-        values |= {"last_error_msg": error, "last_error_time": now}
-    conn.execute(sa.update(agent).where(agent.c.name_key == key(name), agent.c.token == token).values(**values))
-
-
-def set_agent_status(conn: sa.Connection, name: str, token: int, status: AgentStatus) -> None:
-    """Move the agent to ``status``, unless it is shutting down already."""
-    conn.execute(
-        sa.update(agent)
-        .where(agent.c.name_key == key(name), agent.c.token == token, agent.c.status != AgentStatus.SHUTTING_DOWN)
-        .values(status=status)
-    )
-
 
 # ------------------------------------------------------------------------------------------------ job state, counters
 

@@ -1,42 +1,29 @@
-"""The life of a batch, in both directions. The order of these lines is the guarantee.
+"""What a route is: the life of a batch in one direction. The order of its lines is the guarantee.
 
-Inbound: read, convert, one hub transaction (rows, positions, counters, owner check), settle at the source.
-Outbound: plan (claim and plan row in one short hub transaction), convert, publish, wait for the confirmation, complete
-in a second short hub transaction. Several plans are in flight, completed strictly in order; plans that a crash left are
-sent again exactly as they were made, before anything new.
+Inbound (:mod:`gateway.inbound`): read, convert, one hub transaction (rows, positions, counters, owner check), settle.
+Outbound (:mod:`gateway.outbound`): plan (claim and plan row in one short hub transaction), convert, publish, wait for
+the confirmation, complete in a second short hub transaction.
 
-No hub transaction is open while a broker is spoken to.
+No hub transaction is open while a broker is spoken to. A route is driven by one thread, from ``open`` to ``close``; any
+error ends it, and whatever was not settled or completed comes again with the next route of the job.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Protocol
 
-from gateway import journal
-from gateway.aq import transfer
 from gateway.aq.hub import Hub
-from gateway.aq.model import MessageRefused
-from gateway.conversion import Conversion
-from gateway.events import Event, Journalist, MessagesDiscarded, MessagesExceptioned
-from gateway.exceptionqueue import ForeignExceptionQueue, Refused
-from gateway.journal import Counts, Plan
+from gateway.events import Journalist
+from gateway.journal import Counts
 from gateway.model import JobDef
 from gateway.turns import Turns
-from links.contract import Backlog, Batch, Delivery, Destination, Source
+from links.contract import Backlog
 from transforms.clock import Clock
-from transforms.convert import for_exception_queue
-from transforms.errors import ConversionFailure, LinkTimeout
-from transforms.message import Message
 
-__all__ = ["InboundRoute", "OutboundRoute", "Route", "RouteContext"]
+__all__ = ["STALL_SECONDS", "Caution", "Route", "RouteContext"]
 
 STALL_SECONDS = 60.0  # nothing moved for so long although something should have: the connection is rebuilt
-WINDOW_MESSAGES = 4000  # messages published and not yet confirmed, per job
-NO_RECIPIENT = 24033
-PLANS_PER_CLAIM = 8  # batches planned in one hub transaction at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +41,7 @@ class RouteContext:
     stall_seconds: float = STALL_SECONDS
 
 
-class _Caution:
+class Caution:
     """Batch size: one message at a time after a conversion failure, until a batch's worth has passed."""
 
     def __init__(self, context: RouteContext) -> None:
@@ -62,427 +49,54 @@ class _Caution:
         self._size = context.job.batch_size
 
     def limit(self) -> int:
+        """Messages that the next batch may have."""
         return 1 if self._left else self._size
 
     def passed(self, messages: int) -> None:
+        """So many messages went through; 0: nothing waits any more."""
         self._left = max(0, self._left - messages) if messages else 0
 
 
-class _Kept(NamedTuple):
-    """A message to store, and the delivery it came from."""
-
-    message: Message
-    delivery: Delivery
-
-
-class InboundRoute:
-    """Carries messages from a link to a hub queue."""
-
-    def __init__(
-        self,
-        context: RouteContext,
-        source: Source,
-        queue_name: str,
-        conversion: Conversion,
-        exceptions: ForeignExceptionQueue | None,
-    ) -> None:
-        self._context = context
-        self._source = source
-        self._queue_name = queue_name
-        self._convert = conversion.apply
-        self._exceptions = exceptions
-        self._caution = _Caution(context)
-        self._last_read = context.clock.monotonic()
-        self._discard = context.job.flag("discard_unrouted")
-
-    def open(self) -> None:
-        """Connect the source where the hub says it stopped."""
-        with self._context.hub.read() as conn:
-            self._queue = transfer.resolve(conn, self._queue_name)
-            positions = journal.load_positions(conn, self._context.job.id)
-        self._source.connect(positions)
-
-    def carry(self, wait: float) -> Counts:
-        """Carry what is there now, at most one batch; wait up to ``wait`` seconds for the first message.
-
-        Raises:
-            GatewayError: nothing of the batch was acknowledged; it comes again.
-        """
-        batch = self._source.read(self._caution.limit(), wait)
-        if self._exceptions is not None:
-            self._exceptions.keep_alive()
-        counts = Counts()
-        if not batch.deliveries and not batch.positions:
-            self._caution.passed(0)
-            return counts
-        context = self._context
-        with context.turns.take():
-            kept, refused, events = self._select(batch.deliveries, counts)
-            self._store(batch, kept, refused, counts, events)
-            context.hub.notifier.committed([self._queue.id])
-        self._source.settle(batch)
-        self._last_read = context.clock.monotonic()
-        self._caution.passed(len(batch.deliveries))
-        for event in events:
-            context.journalist.tell(event)
-        return counts
-
-    def _store(
-        self, batch: Batch, kept: list[_Kept], refused: list[Refused], counts: Counts, events: list[Event]
-    ) -> None:
-        """Refused messages to the exception queue first, then everything else in one hub transaction."""
-        context = self._context
-        taken = 0
-        while True:
-            if len(refused) > taken and self._exceptions is not None:
-                self._exceptions.take(refused[taken:])
-                events.append(_exceptioned(context.job.name, refused[taken:], self._exceptions.name))
-                taken = len(refused)
-            try:
-                self._commit(batch, kept, counts, events)
-                return
-            except MessageRefused as error:
-                # The hub refuses one message for what it is (a rule that fails on it): nothing was stored.
-                if self._exceptions is None or error.number == NO_RECIPIENT:
-                    raise
-                delivery = kept[error.index].delivery
-                kept[:] = [entry for entry in kept if entry.delivery is not delivery]
-                counts.propagated -= 1
-                counts.exceptioned += 1
-                failure = ConversionFailure(error.what, cause=error.cause, cure=error.cure, number=error.number)
-                refused.append(Refused(delivery.message, failure, delivery.origin))
-
-    def _commit(self, batch: Batch, kept: Sequence[_Kept], counts: Counts, events: list[Event]) -> None:
-        context = self._context
-        job, now = context.job, context.clock.now()
-        discarded = 0
-        with context.hub.write() as conn:
-            journal.check_owner(conn, context.agent_key, context.token)
-            if kept:
-                messages = [entry.message for entry in kept]
-                discarded = len(
-                    transfer.put(conn, self._queue, messages, discard_unrouted=self._discard, now=now).discarded
-                )
-                counts.discarded += discarded
-                counts.propagated -= discarded
-            journal.advance_positions(conn, job.id, batch.positions, now=now)
-            journal.count(conn, job.id, counts, now=now)
-        if discarded:
-            events.append(MessagesDiscarded(job.name, discarded, f"queue {self._queue_name} has no recipient for them"))
-
-    def _select(self, deliveries: Sequence[Delivery], counts: Counts) -> tuple[list[_Kept], list[Refused], list[Event]]:
-        kept: list[_Kept] = []
-        refused: list[Refused] = []
-        expired = 0
-        convert = self._convert
-        for delivery in deliveries:
-            message, failure, _, origin = delivery
-            if failure is None:
-                if message.expiration is not None and message.expiration <= 0:
-                    expired += 1
-                    continue
-                try:
-                    results = convert(message)
-                except ConversionFailure as error:
-                    failure = error  # same meaning as a failure of the link's own conversion
-                else:
-                    if results:
-                        kept.extend([_Kept(result, delivery) for result in results])
-                        counts.propagated += 1
-                    else:
-                        counts.filtered += 1
-                    continue
-            if self._exceptions is None:
-                raise failure
-            refused.append(Refused(message, failure, origin))
-        counts.exceptioned = len(refused)
-        counts.discarded = expired
-        events: list[Event] = []
-        if expired:
-            events.append(MessagesDiscarded(self._context.job.name, expired, "they had expired before they arrived"))
-        return kept, refused, events
-
-    def check_stall(self, backlog: Backlog | None) -> None:
-        """Refuse to look healthy while messages wait and none is delivered.
-
-        Raises:
-            LinkTimeout: so that the connection is torn down and rebuilt.
-        """
-        silence = self._context.clock.monotonic() - self._last_read
-        if backlog is not None and backlog.messages > 0 and silence > self._context.stall_seconds:
-            self._last_read = self._context.clock.monotonic()
-            raise LinkTimeout(
-                f"{backlog.messages} messages wait at {self._context.job.source} and none was delivered "
-                f"for {silence:.0f} s",
-                operation="read",
-                cause="the connection is stuck, or another consumer holds the messages",
-                cure="the connection is rebuilt now; look for other consumers of the queue if this repeats",
-            )
-
-    def backlog(self) -> Backlog | None:
-        """What waits at the source."""
-        return self._source.backlog()
-
-    def drain(self, seconds: float) -> None:
-        """Nothing of an inbound route is in flight between two batches."""
-
-    def interrupt(self) -> None:
-        """From any thread: make a waiting ``carry`` return."""
-        self._source.interrupt()
-
-    def close(self) -> None:
-        """Disconnect; what was not settled comes again."""
-        self._source.close()
-        if self._exceptions is not None:
-            self._exceptions.close()
-
-
-@dataclass(slots=True)
-class _Flight:
-    """A plan on its way: what becomes of its messages when it is confirmed."""
-
-    sequence: int
-    ids: tuple[int, ...]
-    sent: int = 0
-    consumed: list[int] = field(default_factory=list)
-    filtered: int = 0
-    returned: list[int] = field(default_factory=list)  # expired before they were sent: left for the time manager
-    refused: list[transfer.Claimed] = field(default_factory=list)
-    reason: str = ""
-
-
-class OutboundRoute:
-    """Carries messages from a hub queue to a link."""
-
-    def __init__(
-        self,
-        context: RouteContext,
-        destination: Destination,
-        queue_name: str,
-        conversion: Conversion,
-        exception_queue: str | None,
-        *,
-        window: int = WINDOW_MESSAGES,
-    ) -> None:
-        self._context = context
-        self._destination = destination
-        self._queue_name = queue_name
-        self._convert = conversion.apply
-        self._exception_name = exception_queue
-        self._caution = _Caution(context)
-        self._window = max(window, 2 * context.job.batch_size)
-        self._flights: deque[_Flight] = deque()
-        self._in_flight = 0
-        self._left: deque[tuple[Plan, list[transfer.Claimed]]] = deque()
-        self._unsubscribe: Any = None
-        self._last_confirmed = context.clock.monotonic()
-
-    def open(self) -> None:
-        """Connect the destination and queue up the plans that were not completed."""
-        context = self._context
-        with context.hub.read() as conn:
-            queue = self._queue = transfer.resolve(conn, self._queue_name)
-            self._consumer = context.job.subscriber if queue.multiple_consumers else None
-            self._exception_queue = transfer.resolve(conn, self._exception_name) if self._exception_name else None
-            self._sequence = journal.job_row(conn, context.job.id).plan_sequence
-            plans = journal.load_plans(conn, context.job.id)
-            self._left.extend((plan, transfer.load(conn, queue, self._consumer, plan.ids)) for plan in plans)
-        self._destination.connect()
-        self._unsubscribe = context.hub.notifier.subscribe([queue.id], self._destination.interrupt)
-
-    def carry(self, wait: float) -> Counts:
-        """Complete what is confirmed, plan and send what is there; with nothing to do, wait up to ``wait`` seconds.
-
-        Raises:
-            GatewayError: what is not completed stays planned and is sent again.
-        """
-        counts = Counts()
-        if self._left:
-            self._resend()
-        finished = self._take_confirmed()
-        room = self._window - self._in_flight
-        planned: list[tuple[Plan, list[transfer.Claimed]]] = []
-        with self._context.turns.take():
-            if finished or room > 0:
-                planned = self._complete_and_plan(finished, room, counts)
-            self._send(planned)
-        if not finished and not planned:
-            self._caution.passed(0)
-            self._check_flight()
-            self._destination.confirmed(wait if not self._flights else min(wait, 1.0))
-        else:
-            self._caution.passed(counts.total)
-        return counts
-
-    def _resend(self) -> None:
-        while self._left and self._in_flight < self._window:
-            plan, claimed = self._left[0]
-            flight = self._convert_plan(plan, claimed)
-            self._left.popleft()
-            self._publish(*flight)
-
-    def _take_confirmed(self) -> list[_Flight]:
-        if not self._flights:
-            return []
-        confirmed = self._destination.confirmed(0)
-        finished = []
-        while self._flights:
-            flight = self._flights[0]
-            if flight.sent and (confirmed is None or flight.sequence > confirmed):
-                break
-            finished.append(self._flights.popleft())
-            self._in_flight -= len(flight.ids)
-        if finished:
-            self._last_confirmed = self._context.clock.monotonic()
-        return finished
-
-    def _complete_and_plan(
-        self, finished: Sequence[_Flight], room: int, counts: Counts
-    ) -> list[tuple[Plan, list[transfer.Claimed]]]:
-        context, queue, consumer = self._context, self._queue, self._consumer
-        job, now = context.job, context.clock.now()
-        size = self._caution.limit()
-        limit = min(room, size * PLANS_PER_CLAIM) if size > 1 else 1
-        planned: list[tuple[Plan, list[transfer.Claimed]]] = []
-        with context.hub.write() as conn:
-            journal.check_owner(conn, context.agent_key, context.token)
-            if finished:
-                self._complete(conn, finished, counts)
-                journal.delete_plans(conn, job.id, [flight.sequence for flight in finished])
-                journal.count(conn, job.id, counts, now=now)
-            if limit > 0 and not self._left and (claimed := transfer.claim(conn, queue, consumer, limit)):
-                for start in range(0, len(claimed), size):
-                    batch = claimed[start : start + size]
-                    planned.append((Plan(self._sequence + 1 + start // size, tuple(c.id for c in batch)), batch))
-                journal.add_plans(conn, job.id, [plan for plan, _ in planned], token=context.token, now=now)
-        if planned:
-            self._sequence = planned[-1][0].sequence
-        for flight in finished:
-            if flight.refused:
-                name = self._exception_name or ""
-                context.journalist.tell(MessagesExceptioned(job.name, len(flight.refused), name, flight.reason))
-        if self._exception_queue is not None and counts.exceptioned:
-            context.hub.notifier.committed([self._exception_queue.id])
-        return planned
-
-    def _complete(self, conn: Any, finished: Sequence[_Flight], counts: Counts) -> None:
-        queue, consumer = self._queue, self._consumer
-        consumed = [message_id for flight in finished for message_id in flight.consumed]
-        returned = [message_id for flight in finished for message_id in flight.returned]
-        refused = [entry for flight in finished for entry in flight.refused]
-        if consumed:
-            transfer.complete(conn, queue, consumer, consumed)
-        if returned:
-            transfer.release(conn, queue, consumer, returned)
-        if refused and self._exception_queue is not None:
-            transfer.move(conn, queue, consumer, refused, self._exception_queue)
-        counts.filtered += sum(flight.filtered for flight in finished)
-        counts.propagated += len(consumed) - sum(flight.filtered for flight in finished)
-        counts.exceptioned += len(refused)
-
-    def _send(self, planned: Sequence[tuple[Plan, list[transfer.Claimed]]]) -> None:
-        for index, (plan, claimed) in enumerate(planned):
-            try:
-                flight = self._convert_plan(plan, claimed)
-            except ConversionFailure:
-                self._take_back([entry for entry, _ in planned[index:]])
-                self.drain(5.0)
-                raise
-            self._publish(*flight)
-
-    def _convert_plan(self, plan: Plan, claimed: Sequence[transfer.Claimed]) -> tuple[_Flight, list[Any]]:
-        flight = _Flight(plan.sequence, plan.ids)
-        encoded: list[Any] = []
-        encode, convert, now = self._destination.encode, self._convert, self._context.clock.now()
-        for message_id, message in claimed:
-            if message.expires_at is not None and message.expires_at <= now:
-                flight.returned.append(message_id)
-                continue
-            try:
-                results = [encode(result) for result in convert(message)]
-            except ConversionFailure as failure:
-                if self._exception_queue is None:
-                    raise
-                name = self._context.job.name
-                original = for_exception_queue(message, failure, name, self._queue_name)
-                flight.refused.append(transfer.Claimed(message_id, original))
-                flight.reason = str(failure)
-                continue
-            flight.consumed.append(message_id)
-            if results:
-                encoded.extend(results)
-            else:
-                flight.filtered += 1
-        flight.sent = len(encoded)
-        return flight, encoded
-
-    def _publish(self, flight: _Flight, encoded: Sequence[Any]) -> None:
-        if not self._flights:
-            self._last_confirmed = self._context.clock.monotonic()
-        self._flights.append(flight)
-        self._in_flight += len(flight.ids)
-        if encoded:
-            self._destination.publish(flight.sequence, encoded)
-
-    def _take_back(self, plans: Sequence[Plan]) -> None:
-        """Plans of which not one byte was sent go back to READY, position unchanged."""
-        context = self._context
-        with context.hub.write() as conn:
-            journal.check_owner(conn, context.agent_key, context.token)
-            ids = [message_id for plan in plans for message_id in plan.ids]
-            transfer.release(conn, self._queue, self._consumer, ids)
-            journal.delete_plans(conn, context.job.id, [plan.sequence for plan in plans])
-
-    def _check_flight(self) -> None:
-        silence = self._context.clock.monotonic() - self._last_confirmed
-        if self._flights and silence > self._context.stall_seconds:
-            raise LinkTimeout(
-                f"{self._in_flight} messages sent to {self._context.job.destination} are not confirmed "
-                f"for {silence:.0f} s",
-                operation="publish",
-                cause="the messaging system is blocked or the connection is stuck",
-                cure="the connection is rebuilt now and the messages are sent again; check the system's alarms",
-            )
+class Route(Protocol):
+    """One direction of one job."""
 
     @property
     def busy(self) -> bool:
         """Whether messages are planned or on their way."""
-        return bool(self._flights or self._left)
+        ...
 
-    def check_stall(self, backlog: Backlog | None) -> None:
-        """Flights are watched by ``carry`` itself."""
+    def open(self) -> None:
+        """Connect."""
+        ...
+
+    def carry(self, wait: float) -> Counts:
+        """Carry what is there now; wait up to ``wait`` seconds for the first message.
+
+        Raises:
+            GatewayError: nothing is lost; what is not settled or completed comes again.
+        """
+        ...
 
     def backlog(self) -> Backlog | None:
-        """Counted live by the views for hub queues."""
-        return None
+        """What waits at the source, where only the route can tell."""
+        ...
+
+    def check_stall(self, backlog: Backlog | None) -> None:
+        """Refuse to look healthy while messages wait and none moves.
+
+        Raises:
+            LinkTimeout: so that the connection is torn down and rebuilt.
+        """
+        ...
 
     def drain(self, seconds: float) -> None:
-        """Wait up to ``seconds`` for the confirmations in flight and complete them; plan nothing new."""
-        clock = self._context.clock
-        deadline = clock.monotonic() + seconds
-        while self._flights:
-            finished = self._take_confirmed()
-            if finished:
-                self._complete_and_plan(finished, 0, Counts())
-            elif (left := deadline - clock.monotonic()) <= 0:
-                break
-            else:
-                self._destination.confirmed(min(left, 0.5))
+        """Finish what is in flight, start nothing new."""
+        ...
 
     def interrupt(self) -> None:
         """From any thread: make a waiting ``carry`` return."""
-        self._destination.interrupt()
+        ...
 
     def close(self) -> None:
-        """Disconnect; plans in flight are sent again by the next route of this job."""
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
-        self._destination.close()
-
-
-Route = InboundRoute | OutboundRoute
-
-
-def _exceptioned(job: str, refused: Sequence[Refused], name: str) -> Event:
-    return MessagesExceptioned(job, len(refused), name, str(refused[0].failure))
+        """Disconnect."""
+        ...

@@ -16,7 +16,7 @@ from types import FrameType
 
 from sqlalchemy import make_url
 
-from gateway import journal
+from gateway import journal, lease
 from gateway.agent import LEASE_SECONDS, Agent
 from gateway.aq import monitor
 from gateway.aq.hub import Durability, Hub
@@ -119,7 +119,7 @@ class Supervisor:
             if self._lost is not None:
                 raise self._lost
             with self._hub.read() as conn:
-                row = journal.agent_row(conn, self._options.agent)
+                row = lease.agent_row(conn, self._options.agent)
             if row is not None and row.status is AgentStatus.SHUTTING_DOWN:
                 self._stop_agent(AgentStatus.NOT_STARTED)
                 return
@@ -131,7 +131,7 @@ class Supervisor:
 
     def _maybe_start(self) -> None:
         with self._hub.read() as conn:
-            row = journal.agent_row(conn, self._options.agent)
+            row = lease.agent_row(conn, self._options.agent)
         if row is None or row.status is not AgentStatus.START_SCHEDULED:
             return
         agent = self._new_agent()

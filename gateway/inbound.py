@@ -1,0 +1,200 @@
+"""Carries messages from a link to a hub queue: read, convert, one hub transaction, settle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gateway import journal, lease
+from gateway.aq import transfer
+from gateway.aq.model import MessageRefused
+from gateway.conversion import Conversion
+from gateway.events import Event, MessagesDiscarded, MessagesExceptioned
+from gateway.exceptionqueue import ForeignExceptionQueue, Refused
+from gateway.journal import Counts
+from gateway.route import Caution, RouteContext
+from links.contract import Backlog, Batch, Delivery, Source
+from transforms.errors import ConversionFailure, LinkTimeout
+from transforms.message import Message
+
+__all__ = ["InboundRoute"]
+
+NO_RECIPIENT = 24033
+
+
+class _Kept(NamedTuple):
+    """A message to store, and the delivery it came from."""
+
+    message: Message
+    delivery: Delivery
+
+
+class InboundRoute:
+    """Carries messages from a link to a hub queue."""
+
+    def __init__(
+        self,
+        context: RouteContext,
+        source: Source,
+        queue_name: str,
+        conversion: Conversion,
+        exceptions: ForeignExceptionQueue | None,
+    ) -> None:
+        self._context = context
+        self._source = source
+        self._queue_name = queue_name
+        self._convert = conversion.apply
+        self._exceptions = exceptions
+        self._caution = Caution(context)
+        self._last_read = context.clock.monotonic()
+        self._discard = context.job.flag("discard_unrouted")
+
+    def open(self) -> None:
+        """Connect the source where the hub says it stopped."""
+        with self._context.hub.read() as conn:
+            self._queue = transfer.resolve(conn, self._queue_name)
+            positions = journal.load_positions(conn, self._context.job.id)
+        self._source.connect(positions)
+
+    def carry(self, wait: float) -> Counts:
+        """Carry what is there now, at most one batch; wait up to ``wait`` seconds for the first message.
+
+        Raises:
+            GatewayError: nothing of the batch was acknowledged; it comes again.
+        """
+        batch = self._source.read(self._caution.limit(), wait)
+        if self._exceptions is not None:
+            self._exceptions.keep_alive()
+        counts = Counts()
+        if not batch.deliveries and not batch.positions:
+            self._caution.passed(0)
+            return counts
+        context = self._context
+        with context.turns.take():
+            kept, refused, events = self._select(batch.deliveries, counts)
+            self._store(batch, kept, refused, counts, events)
+            context.hub.notifier.committed([self._queue.id])
+        self._source.settle(batch)
+        self._last_read = context.clock.monotonic()
+        self._caution.passed(len(batch.deliveries))
+        for event in events:
+            context.journalist.tell(event)
+        return counts
+
+    def _store(
+        self, batch: Batch, kept: list[_Kept], refused: list[Refused], counts: Counts, events: list[Event]
+    ) -> None:
+        """Refused messages to the exception queue first, then everything else in one hub transaction."""
+        context = self._context
+        taken = 0
+        while True:
+            if len(refused) > taken and self._exceptions is not None:
+                self._exceptions.take(refused[taken:])
+                events.append(_exceptioned(context.job.name, refused[taken:], self._exceptions.name))
+                taken = len(refused)
+            try:
+                self._commit(batch, kept, counts, events)
+                return
+            except MessageRefused as error:
+                # The hub refuses one message for what it is (a rule that fails on it): nothing was stored.
+                if self._exceptions is None or error.number == NO_RECIPIENT:
+                    raise
+                delivery = kept[error.index].delivery
+                kept[:] = [entry for entry in kept if entry.delivery is not delivery]
+                counts.propagated -= 1
+                counts.exceptioned += 1
+                failure = ConversionFailure(error.what, cause=error.cause, cure=error.cure, number=error.number)
+                refused.append(Refused(delivery.message, failure, delivery.origin))
+
+    def _commit(self, batch: Batch, kept: Sequence[_Kept], counts: Counts, events: list[Event]) -> None:
+        context = self._context
+        job, now = context.job, context.clock.now()
+        discarded = 0
+        with context.hub.write() as conn:
+            lease.check_owner(conn, context.agent_key, context.token)
+            if kept:
+                messages = [entry.message for entry in kept]
+                discarded = len(
+                    transfer.put(conn, self._queue, messages, discard_unrouted=self._discard, now=now).discarded
+                )
+                counts.discarded += discarded
+                counts.propagated -= discarded
+            journal.advance_positions(conn, job.id, batch.positions, now=now)
+            journal.count(conn, job.id, counts, now=now)
+        if discarded:
+            events.append(MessagesDiscarded(job.name, discarded, f"queue {self._queue_name} has no recipient for them"))
+
+    def _select(self, deliveries: Sequence[Delivery], counts: Counts) -> tuple[list[_Kept], list[Refused], list[Event]]:
+        kept: list[_Kept] = []
+        refused: list[Refused] = []
+        expired = 0
+        convert = self._convert
+        for delivery in deliveries:
+            message, failure, _, origin = delivery
+            if failure is None:
+                if message.expiration is not None and message.expiration <= 0:
+                    expired += 1
+                    continue
+                try:
+                    results = convert(message)
+                except ConversionFailure as error:
+                    failure = error  # same meaning as a failure of the link's own conversion
+                else:
+                    if results:
+                        kept.extend([_Kept(result, delivery) for result in results])
+                        counts.propagated += 1
+                    else:
+                        counts.filtered += 1
+                    continue
+            if self._exceptions is None:
+                raise failure
+            refused.append(Refused(message, failure, origin))
+        counts.exceptioned = len(refused)
+        counts.discarded = expired
+        events: list[Event] = []
+        if expired:
+            events.append(MessagesDiscarded(self._context.job.name, expired, "they had expired before they arrived"))
+        return kept, refused, events
+
+    def check_stall(self, backlog: Backlog | None) -> None:
+        """Refuse to look healthy while messages wait and none is delivered.
+
+        Raises:
+            LinkTimeout: so that the connection is torn down and rebuilt.
+        """
+        silence = self._context.clock.monotonic() - self._last_read
+        if backlog is not None and backlog.messages > 0 and silence > self._context.stall_seconds:
+            self._last_read = self._context.clock.monotonic()
+            raise LinkTimeout(
+                f"{backlog.messages} messages wait at {self._context.job.source} and none was delivered "
+                f"for {silence:.0f} s",
+                operation="read",
+                cause="the connection is stuck, or another consumer holds the messages",
+                cure="the connection is rebuilt now; look for other consumers of the queue if this repeats",
+            )
+
+    def backlog(self) -> Backlog | None:
+        """What waits at the source."""
+        return self._source.backlog()
+
+    @property
+    def busy(self) -> bool:
+        """Nothing of an inbound route is in flight between two batches."""
+        return False
+
+    def drain(self, seconds: float) -> None:
+        """Nothing of an inbound route is in flight between two batches."""
+
+    def interrupt(self) -> None:
+        """From any thread: make a waiting ``carry`` return."""
+        self._source.interrupt()
+
+    def close(self) -> None:
+        """Disconnect; what was not settled comes again."""
+        self._source.close()
+        if self._exceptions is not None:
+            self._exceptions.close()
+
+
+def _exceptioned(job: str, refused: Sequence[Refused], name: str) -> Event:
+    return MessagesExceptioned(job, len(refused), name, str(refused[0].failure))

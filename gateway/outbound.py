@@ -1,0 +1,287 @@
+"""Carries messages from a hub queue to a link: plan, convert, publish, confirm, complete.
+
+A plan is durable before the first byte of it leaves. Several plans are in flight, completed strictly in order; plans
+that a crash left are sent again exactly as they were made, before anything new.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
+
+from gateway import journal, lease
+from gateway.aq import transfer
+from gateway.conversion import Conversion
+from gateway.events import MessagesExceptioned
+from gateway.journal import Counts, Plan
+from gateway.route import Caution, RouteContext
+from links.contract import Backlog, Destination
+from transforms.convert import for_exception_queue
+from transforms.errors import ConversionFailure, LinkTimeout
+from transforms.message import Message
+
+__all__ = ["OutboundRoute"]
+
+WINDOW_MESSAGES = 4000  # messages published and not yet confirmed, per job
+PLANS_PER_CLAIM = 8  # batches planned in one hub transaction at most
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A plan on its way: what becomes of its messages when it is confirmed."""
+
+    sequence: int
+    ids: tuple[int, ...]
+    sent: int = 0
+    consumed: list[int] = field(default_factory=list)
+    filtered: int = 0
+    returned: list[int] = field(default_factory=list)  # expired before they were sent: left for the time manager
+    refused: list[transfer.Claimed] = field(default_factory=list)
+    reason: str = ""
+
+
+class OutboundRoute:
+    """Carries messages from a hub queue to a link."""
+
+    def __init__(
+        self,
+        context: RouteContext,
+        destination: Destination,
+        queue_name: str,
+        conversion: Conversion,
+        exception_queue: str | None,
+        *,
+        window: int = WINDOW_MESSAGES,
+    ) -> None:
+        self._context = context
+        self._destination = destination
+        self._queue_name = queue_name
+        self._convert = conversion.apply
+        self._exception_name = exception_queue
+        self._caution = Caution(context)
+        self._window = max(window, 2 * context.job.batch_size)
+        self._flights: deque[_Flight] = deque()
+        self._in_flight = 0
+        self._left: deque[tuple[Plan, list[transfer.Claimed]]] = deque()
+        self._unsubscribe: Any = None
+        self._last_confirmed = context.clock.monotonic()
+
+    def open(self) -> None:
+        """Connect the destination and queue up the plans that were not completed."""
+        context = self._context
+        with context.hub.read() as conn:
+            queue = self._queue = transfer.resolve(conn, self._queue_name)
+            self._consumer = context.job.subscriber if queue.multiple_consumers else None
+            self._exception_queue = transfer.resolve(conn, self._exception_name) if self._exception_name else None
+            self._sequence = journal.job_row(conn, context.job.id).plan_sequence
+            plans = journal.load_plans(conn, context.job.id)
+            self._left.extend((plan, transfer.load(conn, queue, self._consumer, plan.ids)) for plan in plans)
+        self._destination.connect()
+        self._unsubscribe = context.hub.notifier.subscribe([queue.id], self._destination.interrupt)
+
+    def carry(self, wait: float) -> Counts:
+        """Complete what is confirmed, plan and send what is there; with nothing to do, wait up to ``wait`` seconds.
+
+        Raises:
+            GatewayError: what is not completed stays planned and is sent again.
+        """
+        counts = Counts()
+        if self._left:
+            self._resend()
+        finished = self._take_confirmed()
+        room = self._window - self._in_flight
+        planned: list[tuple[Plan, list[transfer.Claimed]]] = []
+        with self._context.turns.take():
+            if finished or room > 0:
+                planned = self._complete_and_plan(finished, room, counts)
+            self._send(planned)
+        if not finished and not planned:
+            self._caution.passed(0)
+            self._check_flight()
+            self._destination.confirmed(wait if not self._flights else min(wait, 1.0))
+        else:
+            self._caution.passed(counts.total)
+        return counts
+
+    def _resend(self) -> None:
+        while self._left and self._in_flight < self._window:
+            plan, claimed = self._left[0]
+            flight = self._convert_plan(plan, claimed)
+            self._left.popleft()
+            self._publish(*flight)
+
+    def _take_confirmed(self) -> list[_Flight]:
+        if not self._flights:
+            return []
+        confirmed = self._destination.confirmed(0)
+        finished = []
+        while self._flights:
+            flight = self._flights[0]
+            if flight.sent and (confirmed is None or flight.sequence > confirmed):
+                break
+            finished.append(self._flights.popleft())
+            self._in_flight -= len(flight.ids)
+        if finished:
+            self._last_confirmed = self._context.clock.monotonic()
+        return finished
+
+    def _complete_and_plan(
+        self, finished: Sequence[_Flight], room: int, counts: Counts
+    ) -> list[tuple[Plan, list[transfer.Claimed]]]:
+        context, queue, consumer = self._context, self._queue, self._consumer
+        job, now = context.job, context.clock.now()
+        size = self._caution.limit()
+        limit = min(room, size * PLANS_PER_CLAIM) if size > 1 else 1
+        planned: list[tuple[Plan, list[transfer.Claimed]]] = []
+        with context.hub.write() as conn:
+            lease.check_owner(conn, context.agent_key, context.token)
+            if finished:
+                self._complete(conn, finished, counts)
+                journal.delete_plans(conn, job.id, [flight.sequence for flight in finished])
+                journal.count(conn, job.id, counts, now=now)
+            if limit > 0 and not self._left and (claimed := transfer.claim(conn, queue, consumer, limit)):
+                for start in range(0, len(claimed), size):
+                    batch = claimed[start : start + size]
+                    planned.append((Plan(self._sequence + 1 + start // size, tuple(c.id for c in batch)), batch))
+                journal.add_plans(conn, job.id, [plan for plan, _ in planned], token=context.token, now=now)
+        if planned:
+            self._sequence = planned[-1][0].sequence
+        for flight in finished:
+            if flight.refused:
+                name = self._exception_name or ""
+                context.journalist.tell(MessagesExceptioned(job.name, len(flight.refused), name, flight.reason))
+        if self._exception_queue is not None and counts.exceptioned:
+            context.hub.notifier.committed([self._exception_queue.id])
+        return planned
+
+    def _complete(self, conn: Any, finished: Sequence[_Flight], counts: Counts) -> None:
+        queue, consumer = self._queue, self._consumer
+        consumed = [message_id for flight in finished for message_id in flight.consumed]
+        returned = [message_id for flight in finished for message_id in flight.returned]
+        refused = [entry for flight in finished for entry in flight.refused]
+        if consumed:
+            transfer.complete(conn, queue, consumer, consumed)
+        if returned:
+            transfer.release(conn, queue, consumer, returned)
+        if refused and self._exception_queue is not None:
+            transfer.move(conn, queue, consumer, refused, self._exception_queue)
+        counts.filtered += sum(flight.filtered for flight in finished)
+        counts.propagated += len(consumed) - sum(flight.filtered for flight in finished)
+        counts.exceptioned += len(refused)
+
+    def _send(self, planned: Sequence[tuple[Plan, list[transfer.Claimed]]]) -> None:
+        for index, (plan, claimed) in enumerate(planned):
+            try:
+                flight = self._convert_plan(plan, claimed)
+            except ConversionFailure:
+                self._take_back([entry for entry, _ in planned[index:]])
+                self.drain(5.0)
+                raise
+            self._publish(*flight)
+
+    def _convert_plan(self, plan: Plan, claimed: Sequence[transfer.Claimed]) -> tuple[_Flight, list[Any]]:
+        flight = _Flight(plan.sequence, plan.ids)
+        encoded: list[Any] = []
+        encode, convert, now = self._destination.encode, self._convert, self._context.clock.now()
+        for message_id, message in claimed:
+            if message.expires_at is not None and message.expires_at <= now:
+                flight.returned.append(message_id)
+                continue
+            try:
+                results = [encode(result) for result in _identified(convert(message))]
+            except ConversionFailure as failure:
+                if self._exception_queue is None:
+                    raise
+                name = self._context.job.name
+                original = for_exception_queue(message, failure, name, self._queue_name)
+                flight.refused.append(transfer.Claimed(message_id, original))
+                flight.reason = str(failure)
+                continue
+            flight.consumed.append(message_id)
+            if results:
+                encoded.extend(results)
+            else:
+                flight.filtered += 1
+        flight.sent = len(encoded)
+        return flight, encoded
+
+    def _publish(self, flight: _Flight, encoded: Sequence[Any]) -> None:
+        if not self._flights:
+            self._last_confirmed = self._context.clock.monotonic()
+        self._flights.append(flight)
+        self._in_flight += len(flight.ids)
+        if encoded:
+            self._destination.publish(flight.sequence, encoded)
+
+    def _take_back(self, plans: Sequence[Plan]) -> None:
+        """Plans of which not one byte was sent go back to READY, position unchanged."""
+        context = self._context
+        with context.hub.write() as conn:
+            lease.check_owner(conn, context.agent_key, context.token)
+            ids = [message_id for plan in plans for message_id in plan.ids]
+            transfer.release(conn, self._queue, self._consumer, ids)
+            journal.delete_plans(conn, context.job.id, [plan.sequence for plan in plans])
+
+    def _check_flight(self) -> None:
+        silence = self._context.clock.monotonic() - self._last_confirmed
+        if self._flights and silence > self._context.stall_seconds:
+            raise LinkTimeout(
+                f"{self._in_flight} messages sent to {self._context.job.destination} are not confirmed "
+                f"for {silence:.0f} s",
+                operation="publish",
+                cause="the messaging system is blocked or the connection is stuck",
+                cure="the connection is rebuilt now and the messages are sent again; check the system's alarms",
+            )
+
+    @property
+    def busy(self) -> bool:
+        """Whether messages are planned or on their way."""
+        return bool(self._flights or self._left)
+
+    def check_stall(self, backlog: Backlog | None) -> None:
+        """Flights are watched by ``carry`` itself."""
+
+    def backlog(self) -> Backlog | None:
+        """Counted live by the views for hub queues."""
+        return None
+
+    def drain(self, seconds: float) -> None:
+        """Wait up to ``seconds`` for the confirmations in flight and complete them; plan nothing new."""
+        clock = self._context.clock
+        deadline = clock.monotonic() + seconds
+        while self._flights:
+            finished = self._take_confirmed()
+            if finished:
+                self._complete_and_plan(finished, 0, Counts())
+            elif (left := deadline - clock.monotonic()) <= 0:
+                break
+            else:
+                self._destination.confirmed(min(left, 0.5))
+
+    def interrupt(self) -> None:
+        """From any thread: make a waiting ``carry`` return."""
+        self._destination.interrupt()
+
+    def close(self) -> None:
+        """Disconnect; plans in flight are sent again by the next route of this job."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        self._destination.close()
+
+
+def _identified(results: Sequence[Message]) -> Sequence[Message]:
+    """Messages that one message became, each with an id of its own that is the same at every attempt.
+
+    Receivers drop what has an id they know: with one id for all they would keep the first only.
+    """
+    if len(results) < 2:
+        return results
+    first = results[0]
+    return [first] + [
+        replace(result, msgid=blake2b((result.msgid or b"") + number.to_bytes(4), digest_size=16).digest())
+        for number, result in enumerate(results[1:], 1)
+    ]
