@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaProducer, errors
@@ -65,17 +65,30 @@ _REJECTED = (
 _TIMEOUTS = (errors.KafkaTimeoutError, errors.RequestTimedOutError)
 
 
+class _Secret(str):
+    """A password that is not shown when the client logs its settings."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Attributes and options of a link in the form the client takes them."""
 
     link: str
     servers: tuple[str, ...]
-    common: Mapping[str, Any]  # every client
+    common: Mapping[str, Any] = field(repr=False)  # every client; holds the password
     consumer: Mapping[str, Any]
     producer: Mapping[str, Any]
     max_request_size: int | None  # bytes; None: what the topic takes
     delivery_timeout: float  # seconds without any progress after which a destination gives up
+
+    def client_id(self, job: str) -> str:
+        """How the cluster sees a job's connections."""
+        return f"{self.common['client_id']}-{job}"
 
     @property
     def timeout(self) -> float:
@@ -114,7 +127,7 @@ def settings_of(config: LinkConfig, attributes: Mapping[str, Any], options: Mapp
             )
         common["sasl_mechanism"] = attributes["sasl_mechanism"]
         common["sasl_plain_username"] = config.username
-        common["sasl_plain_password"] = config.password
+        common["sasl_plain_password"] = _Secret(config.password)
     compression = options["kafka_compression_type"]
     _check_compression(config.name, compression)
     return Settings(

@@ -87,6 +87,7 @@ class KafkaDestination:
             settings,
             "connect",
             **{**settings.producer, "batch_size": min(settings.producer["batch_size"], self._limit)},
+            client_id=settings.client_id(self._use.job),
             acks="all",
             enable_idempotence=True,
             max_request_size=self._limit + _BATCH_OVERHEAD,

@@ -3,6 +3,10 @@
 * It does not tell why it could not connect; here the last reason is kept, and trying again ends where it cannot help.
 * An answer that arrives together with the end of the connection is thrown away, among them the answer to a wrong
   password; here it is read.
+* ``allow_auto_create_topics=False`` does not reach the metadata requests, so a consumer creates the topic it lost; here
+  none ever does.
+* At level DEBUG two of its modules log every byte, among them passwords (SASL PLAIN) and message bodies; here they
+  begin at INFO.
 * Sockets whose connection or TLS handshake fails are not closed, and a TLS handshake has no time limit; here they are,
   and it has.
 
@@ -13,6 +17,7 @@ the client is pinned to the minor release.
 from __future__ import annotations
 
 import contextlib
+import logging
 import selectors
 import socket
 import time
@@ -41,6 +46,10 @@ HOPELESS: Final = (
 )
 
 
+for _module in ("kafka.net.connection", "kafka.protocol.parser"):
+    logging.getLogger(_module).setLevel(logging.INFO)
+
+
 class _Direct(KafkaNetSocket):  # type: ignore[misc]
     """A way to connect as the client knows proxies; connects directly and closes the socket when that fails."""
 
@@ -64,6 +73,10 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
     """Remembers why a connection could not be made, and does not try again where that cannot help."""
 
     last_failure: BaseException | None = None
+
+    def __init__(self, net: Any, **configs: Any) -> None:
+        super().__init__(net, **configs)
+        self.cluster.config["allow_auto_create_topics"] = False
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         sock = await create_connection(

@@ -21,7 +21,7 @@ from kafka import KafkaConsumer, TopicPartition, errors
 from links import kafka_records
 from links.contract import EMPTY_BATCH, Backlog, Batch, Delivery, Direction, JobUse, Position
 from links.kafka_client import Settings, Topic, build, describe, quietly, translate
-from transforms.errors import LinkError, LinkUnavailable, PositionLost, QueueMissing
+from transforms.errors import LinkError, LinkUnavailable, PositionLost
 from transforms.kafka import Rules, from_record, origin_headers
 from transforms.message import Header
 
@@ -70,12 +70,12 @@ class KafkaSource:
             self._settings,
             "connect",
             **self._settings.consumer,
+            client_id=self._settings.client_id(self._use.job),
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="none",
             isolation_level="read_committed",
             allow_auto_create_topics=False,
-            max_poll_interval_ms=2**31 - 1,
         )
         self._consumer, self._topic = consumer, topic
         kafka_records.install(consumer)
@@ -251,18 +251,17 @@ class KafkaSource:
         return ends
 
     def _check_topic(self, consumer: KafkaConsumer) -> None:
-        """Compare what the client knows of the topic by now with what we started from; costs no request."""
+        """Compare what the client knows of the topic by now with what we started from; costs no request.
+
+        Raises:
+            QueueMissing: it was deleted.
+            PositionLost: it was deleted and created again.
+        """
         topic, cluster = self._topic, consumer._cluster
         numbers = cluster.partitions_for_topic(self._name)
-        if topic is None or numbers is None:
-            raise QueueMissing(
-                f"link {self._settings.link}: topic {self._name} does not exist any more",
-                link=self._settings.link,
-                operation="read",
-                cause="it was deleted while the job was reading it",
-                cure="create it again, or remove the job",
-                number=434,
-            )
+        if topic is None or numbers is None:  # deleted, or without a leader for the moment
+            describe(self._settings, self._name, "read", Direction.INBOUND)
+            return
         known = str(cluster.topic_id(self._name) or "")
         if topic.topic_id and known and known != topic.topic_id:
             number, offset = next(iter(self._next.items()))

@@ -67,6 +67,7 @@ from transforms.message import (
     PayloadKind,
     ValueType,
     check_headers,
+    new_message,
 )
 
 __all__ = [
@@ -95,6 +96,7 @@ _PREFIX_LENGTH: Final = len(_FOREIGN)
 _FEW, _SHORT, _SMALL = MAX_HEADERS - 10, MAX_HEADER_NAME - _PREFIX_LENGTH, MAX_HEADER_RAW
 _ORIGIN: Final = frozenset((_TOPIC, _OFFSET, _TIMESTAMP_TYPE))  # where a record came from; nothing to send
 _TEXT, _RAW, _LONG = ValueType.TEXT, ValueType.RAW, ValueType.LONG
+_BASIC = PayloadKind.BASIC
 _TIMESTAMP_TYPES: Final = {
     0: Header(_TIMESTAMP_TYPE, _TEXT, "CreateTime"),
     1: Header(_TIMESTAMP_TYPE, _TEXT, "LogAppendTime"),
@@ -342,7 +344,9 @@ def from_record(
     if fields:
         fields.setdefault("correlation", correlation)
         return Message(body, tuple(headers), PayloadKind.BASIC, **fields), None
-    return Message(body, tuple(headers), PayloadKind.BASIC, 1, correlation), None
+    return new_message(
+        body, tuple(headers), _BASIC, 1, correlation, 0, None, None, None, None, 0, None, None, None, None
+    ), None
 
 
 def _key_header(key: bytes) -> Header:

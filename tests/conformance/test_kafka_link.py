@@ -401,6 +401,9 @@ class TestReading:
             _delete(template, pair.source.provider_queue)
             with pytest.raises(QueueMissing, match=pair.source.provider_queue):
                 _read_for(reader, SOON)
+            # The broker creates topics for whoever asks carelessly; we did not, however long we looked.
+            with _admin(template) as admin:
+                assert pair.source.provider_queue not in admin.list_topics()
 
     def test_position_of_another_cluster_is_refused(self, template: KafkaTemplate) -> None:
         pair = template.pair()
@@ -467,6 +470,23 @@ class TestReading:
             with writing(template.link(), pair) as writer:
                 writer.deliver(Message(b"back"))
             assert reader.bodies(1) == [b"back"]
+
+    def test_connect_to_a_silent_broker_ends_soon(self, template: KafkaTemplate) -> None:
+        pair = template.pair()
+        certificates = template.broker.certificates
+        assert certificates is not None
+        for link in (template.link_to(template.broker.bootstrap), template.tls(str(certificates.ca))):
+            source, destination = link.source(use_of(pair.source)), link.destination(use_of(pair.destination))
+            with _frozen(template.broker):
+                started = time.monotonic()
+                with pytest.raises(LinkError):
+                    source.connect({})
+                with pytest.raises(LinkError):
+                    destination.connect()
+                assert not link.test()[-1].ok
+                assert time.monotonic() - started < SOON
+            source.close()
+            destination.close()
 
 
 class TestRecords:
@@ -796,6 +816,15 @@ class TestChecks:
         with pytest.raises(LinkRefused):
             template.wrong_password().verify(use_of(template.pair().source), Direction.INBOUND)
         assert time.monotonic() - started < 5
+
+    def test_password_is_shown_nowhere(self, template: KafkaTemplate, caplog: pytest.LogCaptureFixture) -> None:
+        link, pair = template.sasl("s3cret-word"), template.pair()
+        with caplog.at_level(logging.DEBUG), reading(link, pair) as reader, writing(link, pair) as writer:
+            link.test()
+            shown = repr((link.config, link._settings, vars(reader.source), vars(writer.destination)))
+        assert "s3cret-word" not in shown
+        assert "s3cret-word" not in caplog.text
+        assert "sasl_plain_password" in caplog.text
 
     def test_unknown_host_is_told(self, template: KafkaTemplate) -> None:
         check = template.link_to("no-such-host.invalid:9092").test()[-1]
