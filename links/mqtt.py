@@ -64,7 +64,7 @@ SPEC = LinkSpec(
             "keepalive",
             "Seconds without traffic after which a connection is given up; a ping is sent at 0.6 of it.",
             int,
-            60,
+            30,
             minimum=1,
             maximum=65535,
         ),

@@ -503,7 +503,7 @@ def test_denied_topic_is_refused_in_words() -> None:
 
 @VERSIONS
 def test_broker_killed_during_traffic_loses_nothing_and_keeps_order(version: int) -> None:
-    total, kills = 1000, 2
+    total, kills = 600, 2
     with Mosquitto() as own:
         pair = pair_of("t")
         link = link_to(own.port, version, connect_timeout=5.0)
@@ -552,7 +552,7 @@ def _publish(writer: Writer, messages: Sequence[Message], confirmed: int, victim
             batch = messages[sent * 10 : sent * 10 + 10]
             sent += 1
             writer.destination.publish(sent, [writer.destination.encode(message) for message in batch])
-            if victim is not None and sent == (killed + 1) * 35:
+            if victim is not None and sent == (killed + 1) * 20:
                 victim.kill()
         try:
             confirmed = writer.destination.confirmed(1.0) or confirmed
