@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gateway.admin import NO_CHANGE, GatewayAdmin
+from gateway.admin import NO_CHANGE, GatewayAdmin, Ora
 from gateway.aq.hub import Hub
 from gateway.config import hub_queues
 from gateway.config.checks import hub_name
@@ -20,9 +20,9 @@ from gateway.config.models import AgentModel, Document, JobModel, LinkModel
 from gateway.config.plan import Action, Verb, compare
 from gateway.config.running import read_running
 from gateway.hub import open_hub
-from gateway.model import key, split_foreign
+from gateway.model import JobStatus, key, split_foreign
 from gateway.secrets import Secrets
-from transforms.errors import ConfigInvalid, GatewayError, HubError
+from transforms.errors import AdminError, ConfigInvalid, GatewayError, HubError
 
 __all__ = ["apply_action", "apply_files", "hub_is_missing", "plan_for", "rehearse"]
 
@@ -171,6 +171,14 @@ def _job(admin: GatewayAdmin, _: Document, name: str, job: JobModel, change: Act
     if job.batch_size is not None:
         options["MsgBatchSize"] = str(job.batch_size)
     if change is None:
+        held = admin.get_job(name)
+        if held is not None and held.status is JobStatus.DELETE_PENDING:
+            raise AdminError(
+                f"job {held.name} cannot be created yet",
+                number=Ora.MARKED_FOR_REMOVAL,
+                cause="one of that name is marked for removal, and its agent has not finished that",
+                cure=f"start the agent, or: mgw jobs remove {held.name} --force; then apply again",
+            )
         admin.create_job(
             name,
             job.type,

@@ -10,6 +10,7 @@ from ruamel.yaml.comments import CommentedMap
 
 from gateway.aq.admin import MAX_PAYLOAD
 from gateway.aq.hub import Hub
+from gateway.config.comparable import DEFAULT_MAX_RETRIES, Comparable
 from gateway.config.models import (
     SECTIONS,
     AgentModel,
@@ -20,7 +21,6 @@ from gateway.config.models import (
     Strict,
     TransformationModel,
 )
-from gateway.config.plan import DEFAULT_MAX_RETRIES
 from gateway.config.running import read_running
 from links import registry
 from links.options import parse
@@ -70,7 +70,7 @@ def _object(name: str, model: Strict) -> CommentedMap:
     else:
         secrets = ["password"] if isinstance(model, AgentModel) and model.username else []
         if isinstance(model, TransformationModel):
-            values |= model.definition
+            values |= Comparable([]).settings(name, model).values["definition"]
     if isinstance(model, ForeignQueueModel) and model.provider_queue == name.rpartition("@")[0]:
         values.pop("provider_queue", None)
     if isinstance(model, JobModel) and "msgbatchsize" in values.get("options", {}):

@@ -20,13 +20,15 @@ from gateway.config.models import (
     QueueTableModel,
     TransformationModel,
 )
-from gateway.model import DEFAULT_AGENT, AgentDef, JobDef, LinkDef
+from gateway.model import DEFAULT_AGENT, AgentDef, JobDef, JobStatus, LinkDef
 
 __all__ = ["read_running"]
 
 
 def read_running(hub: Hub) -> Document:
-    """Everything that is defined in the hub. Secrets are in clear text: the document is for comparing, not for showing.
+    """Everything that is defined in the hub, without jobs that are marked for removal.
+
+    Secrets are in clear text: the document is for comparing, not for showing.
 
     Raises:
         ConfigInvalid: a stored secret cannot be decrypted.
@@ -60,7 +62,7 @@ def read_running(hub: Hub) -> Document:
             )
             for each in admin.list_transformations()
         },
-        jobs={job.name: _job(job) for job in admin.list_jobs()},
+        jobs={job.name: _job(job) for job in admin.list_jobs() if job.status is not JobStatus.DELETE_PENDING},
     )
 
 

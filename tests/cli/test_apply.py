@@ -89,7 +89,7 @@ def test_alterations_are_shown_and_made(applied: Mgw) -> None:
     out = applied.ok("apply", applied.file(changed, "changed.yaml"))
     assert "alter  job orders_in (poll_interval: 2.5 -> none, options.msgbatchsize: 200 -> 300)" in out
     assert "alter  queue ORDERS (max_retries: 100 -> 7)" in out
-    assert "alter  job all_news (enabled: False -> True, comment: later -> none)" in out
+    assert "alter  job all_news (enabled: false -> true, comment: later -> none)" in out
     assert "alter  agent second (max_threads: 4 -> 5, options.a.b: x -> none, options.c: none -> z)" in out
     assert out.splitlines()[-1] == f"7 altered, {OBJECTS - 7} unchanged"
     assert applied.ok("apply", "changed.yaml").startswith("nothing to do")
@@ -126,6 +126,40 @@ def test_objects_that_are_not_in_the_file_are_left_alone_and_named(applied: Mgw)
     assert out.splitlines()[-1] == "nothing to do: 1 objects are as the files say"
 
 
+def test_values_compare_by_meaning_not_by_spelling(mgw: Mgw) -> None:
+    first = """\
+links:
+  plant: {type: mqtt, hostname: 127.0.0.1, connect_timeout: 10, tls: no}
+  rabbit: {type: rabbitmq, hostname: 127.0.0.1, options: {AMQP_ConnectTimeout: 7, AMQP_heartbeat: "30"}}
+foreign_queues:
+  a@plant: {options: {MQTT_Retain: "yes", MQTT_Qos: 1}}
+  b@rabbit: {options: {AMQP_MaxPriority: "9", AMQP_Mandatory: true}, domain: QUEUE}
+queues:
+  Q: {sort_list: "priority, enq_time"}
+transformations:
+  t: {set: {priority: 5, header.x: null, correlation: true}}
+jobs:
+  j: {type: Inbound, source: b@rabbit, destination: Q, options: {RETRY_FOREVER: "on", MsgBatchSize: 40}}
+"""
+    second = (
+        first.replace("connect_timeout: 10, tls: no", "connect_timeout: 10.0, tls: 'FALSE'")
+        .replace("AMQP_ConnectTimeout: 7, AMQP_heartbeat", "amqp_connecttimeout: '7.0', AMQP_Heartbeat")
+        .replace('MQTT_Retain: "yes", MQTT_Qos: 1', "mqtt_retain: TRUE, MQTT_Qos: '1'")
+        .replace('AMQP_MaxPriority: "9"', "AMQP_MaxPriority: 9")
+        .replace("priority, enq_time", "PRIORITY,ENQ_TIME")
+        .replace(
+            "priority: 5, header.x: null, correlation: true", "priority: '5', header.x: 'NULL', correlation: 'TRUE'"
+        )
+        .replace('RETRY_FOREVER: "on", MsgBatchSize: 40', "retry_forever: true}, batch_size: 40, poll_interval: null")
+        .replace("poll_interval: null}}", "poll_interval: null}")
+        .replace("destination: Q,", "destination: mgw.q,")
+    )
+    assert mgw.ok("apply", mgw.file(first)).splitlines()[-1] == "7 created"
+    assert mgw.ok("apply", mgw.file(second)) == "nothing to do: 7 objects are as the files say\n"
+    (mgw.folder / "export.yaml").write_text(mgw.ok("export"), "utf-8")
+    assert mgw.ok("apply", "export.yaml") == "nothing to do: 7 objects are as the files say\n"
+
+
 def test_prune_removes_what_is_not_in_the_file(applied: Mgw) -> None:
     keep = """\
 links:
@@ -148,6 +182,22 @@ def test_a_file_may_refer_to_what_the_hub_holds(applied: Mgw) -> None:
     taken = "jobs:\n  again: {type: outbound, source: ONE, destination: orders@mem}\n"
     result = applied("apply", applied.file(taken, "taken.yaml"))
     assert (result.code, "duplicate-source" in result.err) == (78, True)
+
+
+def test_job_that_waits_for_its_removal_is_not_taken_for_there(applied: Mgw) -> None:
+    connection = sqlite3.connect(applied.folder / "hub.db")
+    with connection:
+        connection.execute(
+            "UPDATE gw_job_state SET status = 'DELETE_PENDING' WHERE job_id = "
+            "(SELECT id FROM gw_job WHERE name = 'all_news')"
+        )
+    connection.close()
+    assert "all_news" not in applied.ok("export")
+    result = applied("apply", "gateway.yaml")
+    assert result.code == 1
+    assert "ORA-32822: job all_news cannot be created yet" in result.err
+    applied.ok("jobs", "remove", "all_news", "--force")
+    assert applied.ok("apply", "gateway.yaml").splitlines()[-1] == f"1 created, {OBJECTS - 1} unchanged"
 
 
 def test_several_files_are_merged_and_a_name_may_stand_in_one_only(mgw: Mgw) -> None:

@@ -1,0 +1,154 @@
+"""The settings of an object in a form in which what the file says and what the hub holds can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.admin.job_checks import JOB_OPTIONS
+from gateway.config.checks import folded, hub_name, inline_table
+from gateway.config.models import (
+    Document,
+    ForeignQueueModel,
+    JobModel,
+    LinkModel,
+    QueueModel,
+    QueueTableModel,
+    Strict,
+    TransformationModel,
+)
+from gateway.model import key
+from links import options as settings
+from links import registry
+from links.contract import Field
+from transforms.errors import ConfigInvalid, GatewayError
+from transforms.registry import TransformationDefinition
+
+__all__ = ["DEFAULT_MAX_RETRIES", "Comparable", "Settings"]
+
+DEFAULT_MAX_RETRIES = 5  # AQ guide 12.2 §11.7.5
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Values by setting, all defaults filled in; ``secret`` ones are never shown, ``fixed`` ones cannot be altered."""
+
+    values: dict[str, Any]
+    secret: frozenset[str] = frozenset()
+    fixed: frozenset[str] = frozenset()
+
+
+class Comparable:
+    """Makes settings comparable. ``documents``: where links and queue tables are looked up, the last one wins."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._links: dict[str, LinkModel] = {}
+        self._tables: dict[str, QueueTableModel] = {}
+        for document in documents:
+            self._links |= folded(document.links)
+            self._tables |= {hub_name(name): table for name, table in document.queue_tables.items()}
+
+    def settings(self, name: str, model: Strict) -> Settings:
+        """Settings of one object."""
+        if isinstance(model, LinkModel):
+            found = _link(name, model)
+        elif isinstance(model, ForeignQueueModel):
+            found = self._foreign_queue(name, model)
+        elif isinstance(model, QueueModel):
+            found = self._queue(model)
+        elif isinstance(model, QueueTableModel):
+            values = _shape(model) | {"comment": model.comment}
+            found = Settings(values, fixed=frozenset(values))
+        elif isinstance(model, JobModel):
+            found = self._job(model)
+        elif isinstance(model, TransformationModel):
+            found = _transformation(name, model)
+        else:
+            values = model.model_dump(exclude={"options", "password_file"}) | _options(getattr(model, "options", {}))
+            found = Settings(values, secret=frozenset(("password",)))
+        return found
+
+    def _foreign_queue(self, name: str, queue: ForeignQueueModel) -> Settings:
+        own, _, link = name.rpartition("@")
+        fields = self._fields(link, "queue_options")
+        values = {"provider_queue": queue.provider_queue or own, "domain": queue.domain, "comment": queue.comment}
+        values |= _options(queue.options, fields)
+        return Settings(values, fixed=frozenset((*values, *(_option(each.name) for each in fields))))
+
+    def _queue(self, queue: QueueModel) -> Settings:
+        table = self._tables.get(hub_name(queue.queue_table)) if queue.queue_table else None
+        values: dict[str, Any] = {
+            "type": queue.type,
+            "enqueue": queue.enqueue and queue.type == "NORMAL",
+            "dequeue": queue.dequeue,
+            "comment": queue.comment,
+        }
+        if queue.type == "NORMAL":
+            values["max_retries"] = DEFAULT_MAX_RETRIES if queue.max_retries is None else queue.max_retries
+            values |= {"retry_delay": queue.retry_delay, "retention_time": queue.retention_time}
+        storage = _shape(inline_table(queue)) if table is None else {"queue_table": queue.queue_table}
+        return Settings(values | storage, fixed=frozenset(("type", "queue_table", *storage)))
+
+    def _job(self, job: JobModel) -> Settings:
+        far = job.source if job.type == "INBOUND" else job.destination
+        own = self._fields(far.rpartition("@")[2], "job_options")
+        values = job.model_dump(exclude={"options", "batch_size"}) | _options(job.options, (*JOB_OPTIONS, *own))
+        if job.batch_size is not None:
+            values[_option("MsgBatchSize")] = job.batch_size
+        return Settings(values, fixed=frozenset(("type", "source", "destination")))
+
+    def _fields(self, link: str, kind: str) -> tuple[Field, ...]:
+        found = self._links.get(key(link))
+        try:
+            return getattr(registry.spec(found.type), kind) if found else ()
+        except GatewayError:  # its client is not installed here: options compare as they are written
+            return ()
+
+
+def _link(name: str, link: LinkModel) -> Settings:
+    spec = registry.spec(link.type)
+    given = {attribute.lower() for attribute in link.attributes}
+    attributes = settings.parse(spec.attributes, link.attributes, f"link {name}")
+    values = {each.name: attributes[each.name.lower()] for each in spec.attributes}
+    for each in spec.attributes:
+        if each.secret and each.name.lower() not in given:
+            values[each.name] = None
+    values |= link.model_dump(exclude={"attributes", "options", "password_file"}) | _options(link.options, spec.options)
+    named = {each.name: each for each in spec.attributes} | {_option(each.name): each for each in spec.options}
+    return Settings(
+        values,
+        secret=frozenset(("password", *(setting for setting, each in named.items() if each.secret))),
+        fixed=frozenset(("type", "agent", *(setting for setting, each in named.items() if not each.alterable))),
+    )
+
+
+def _transformation(name: str, each: TransformationModel) -> Settings:
+    try:
+        definition = TransformationDefinition.from_mapping(name, each.definition).to_mapping()
+    except ConfigInvalid:  # stored by another release; it differs from whatever the file says
+        definition = each.definition
+    return Settings(each.model_dump(exclude={"definition"}) | {"definition": definition})
+
+
+def _shape(table: QueueTableModel) -> dict[str, Any]:
+    return table.model_dump(exclude={"comment"}) | {"sort_list": table.sort_list or "ENQ_TIME"}
+
+
+def _option(name: str) -> str:
+    return f"options.{name.lower()}"
+
+
+def _options(options: Mapping[str, str | None], fields: Sequence[Field] = ()) -> dict[str, Any]:
+    """Options that are set, as typed values where their type is known."""
+    known = folded({each.name: each for each in fields})
+    result: dict[str, Any] = {}
+    for name, value in options.items():
+        if value is None:
+            continue
+        field = known.get(key(name))
+        try:
+            result[_option(name)] = value if field is None else settings.parse_value(field, value, name)
+        except ConfigInvalid:  # stored by another release
+            result[_option(name)] = value
+    return result
