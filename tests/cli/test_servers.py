@@ -1,0 +1,52 @@
+"""The command on a PostgreSQL hub, and against brokers that are there and that are not."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from tests.cli.conftest import COMPLETE, Mgw
+from tests.support.brokers import PostgreSQL, RabbitMQ
+
+
+@pytest.mark.postgresql
+def test_configuration_and_status_are_the_same_on_postgresql(mgw: Mgw, postgresql: PostgreSQL) -> None:
+    mgw.environ["MGW_HUB"] = postgresql.create_database("mgw_cli")
+    assert mgw.ok("apply", mgw.file(COMPLETE)).splitlines()[-1] == "16 created"
+    (mgw.folder / "export.yaml").write_text(mgw.ok("export"), "utf-8")
+    assert mgw.ok("apply", "export.yaml").startswith("nothing to do: 16 objects")
+    mgw.ok("aq", "enqueue", "news", "hello")
+    jobs = {job["job_name"]: job for job in json.loads(mgw.ok("status", "--json"))["jobs"]}
+    assert {name: job["backlog"] for name, job in jobs.items()} == {"ALL_NEWS": 1, "NEWS_OUT": 1, "ORDERS_IN": None}
+    assert mgw.ok("apply", "--prune", mgw.file("version: 1\n", "empty.yaml")).splitlines()[-1] == "16 removed"
+    assert mgw.ok("export") == "version: 1\n"
+
+
+def _link(port: int) -> str:
+    settings = f"hostname: 127.0.0.1, port: {port}, username: guest, password: '${{LINK_PASSWORD}}'"
+    return f"links:\n  rabbit: {{type: rabbitmq, {settings}}}\n"
+
+
+@pytest.mark.rabbitmq
+def test_link_test_says_what_works_and_that_a_password_is_wrong(mgw: Mgw, rabbitmq: RabbitMQ) -> None:
+    mgw.environ["LINK_PASSWORD"] = rabbitmq.password
+    mgw.ok("apply", mgw.file(_link(rabbitmq.port)))
+    assert mgw.ok("links", "test", "RABBIT").startswith("ok ")
+    mgw.environ["LINK_PASSWORD"] = "sesame-open-42"
+    mgw.ok("apply", "gateway.yaml")
+    result = mgw("links", "test", "rabbit")
+    assert result.code == 1
+    assert "FAIL" in result.out
+    assert "sesame" not in result.out
+    assert not all(check["ok"] for check in json.loads(mgw("links", "test", "rabbit", "--json").out))
+
+
+def test_link_test_says_that_nobody_listens(mgw: Mgw) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    mgw.ok("apply", mgw.file(_link(port)))
+    result = mgw("links", "test", "rabbit")
+    assert (result.code, "FAIL" in result.out, str(port) in result.out) == (1, True, True)
