@@ -147,8 +147,9 @@ def encode(  # noqa: C901, PLR0917  (one loop for speed)
                     body,
                 )
             )
-    except (UnicodeEncodeError, TypeError, ValueError) as error:
-        raise _refused(index, f"message {index} for queue {queue.full_name} cannot be stored", str(error)) from error
+    except (TypeError, ValueError, KeyError, RecursionError) as error:
+        cause = str(error) or type(error).__name__
+        raise _refused(index, f"message {index} for queue {queue.full_name} cannot be stored", cause) from error
     return rows
 
 

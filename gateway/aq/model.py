@@ -263,12 +263,19 @@ class SubscriberInfo:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Messages (or a consumer's entries) of a queue by state; ``oldest`` is the enqueue time of the first READY one."""
+    """Messages of a queue, or of one of its consumers, by state.
+
+    Attributes:
+        ready: can be taken; for a multi-consumer queue as a whole: not yet consumed by everybody.
+        waiting: their delay or retry delay is not over.
+        claimed: in the hands of sessions and jobs.
+        expired: in this exception queue (always 0 for a consumer).
+        oldest: enqueue time of the READY one that comes next, epoch seconds.
+    """
 
     ready: int
     waiting: int
     claimed: int
-    processed: int
     expired: int
     oldest: float | None
 

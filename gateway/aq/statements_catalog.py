@@ -93,7 +93,7 @@ def require_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA, *, number: in
         raise AqError(
             f"queue {name!r} does not exist",
             cause="no queue of that name is in the hub",
-            cure="create it (create_queue), or list the queues that exist: mgw queues",
+            cure="create it (create_queue), or list those that exist: mgw aq queues",
             number=number,
         )
     return found

@@ -147,10 +147,7 @@ def finish(
         sql = f"""UPDATE aq_entry SET state = 2, claim = NULL, deq_time = ?, deq_user = ?, deq_txn = ?
                    WHERE consumer_id = ? AND message_id {{ids}} AND {held}"""
         number = db.run(sql, (by.time, by.user, by.txn, consumer, db.ids(ids), *params))
-        if db.postgresql:
-            db.run("INSERT INTO aq_dequeue_log (message_id) SELECT unnest(?::bigint[])", (db.ids(ids),))
-        else:
-            db.run("INSERT INTO aq_dequeue_log (message_id) SELECT value FROM json_each(?)", (db.ids(ids),))
+        log_consumption(db, ids)
         return number
     if retention:
         sql = f"""UPDATE aq_message SET state = 2, claim = NULL, deq_time = ?, deq_user = ?, deq_txn = ?
@@ -159,6 +156,14 @@ def finish(
     return db.run(
         f"DELETE FROM aq_message WHERE queue_id = ? AND id {{ids}} AND {held}", (queue.id, db.ids(ids), *params)
     )
+
+
+def log_consumption(db: Db, ids: Sequence[int]) -> None:
+    """Have the time manager look whether somebody still waits for these multi-consumer messages."""
+    if db.postgresql:
+        db.run("INSERT INTO aq_dequeue_log (message_id) SELECT unnest(?::bigint[])", (db.ids(ids),))
+    else:
+        db.run("INSERT INTO aq_dequeue_log (message_id) SELECT value FROM json_each(?)", (db.ids(ids),))
 
 
 def finish_exceptions(db: Db, queue: QueueRef, ids: Sequence[int], held: str, params: Any = ()) -> int:
@@ -227,20 +232,28 @@ def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
 
 
 def counts(db: Db, queue: QueueRef, consumer: int) -> Counts:
-    """Messages of a queue (or a consumer's entries) by state. Reads every row of the queue."""
+    """Messages of a queue, or of a consumer, by state; reads indexes only, but all of their entries."""
     if consumer:
-        rows = db.rows("SELECT state, COUNT(*) FROM aq_entry WHERE consumer_id = ? GROUP BY state", (consumer,))
-        oldest = db.row(
-            f"SELECT m.enq_time FROM {_JOIN} WHERE e.consumer_id = ? AND e.state = 0 ORDER BY e.k1, e.k2, e.k3 LIMIT 1",
-            (consumer,),
+        row = db.row(
+            f"""SELECT (SELECT COUNT(*) FROM aq_entry WHERE consumer_id = ? AND state = 0),
+                       (SELECT COUNT(*) FROM aq_entry WHERE consumer_id = ? AND state = 1),
+                       (SELECT COUNT(*) FROM aq_entry WHERE consumer_id = ? AND state = 8), 0,
+                       (SELECT m.enq_time FROM {_JOIN} WHERE e.consumer_id = ? AND e.state = 0
+                         ORDER BY e.k1, e.k2, e.k3 LIMIT 1)""",
+            (consumer,) * 4,
         )
     else:
-        rows = db.rows("SELECT state, COUNT(*) FROM aq_message WHERE queue_id = ? GROUP BY state", (queue.id,))
-        oldest = db.row(
-            "SELECT enq_time FROM aq_message WHERE queue_id = ? AND state = 0 ORDER BY k1, k2, k3 LIMIT 1", (queue.id,)
+        ready = 9 if queue.multiple_consumers else 0
+        row = db.row(
+            f"""SELECT (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = {ready}),
+                       (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = 1),
+                       (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = 8),
+                       (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = 3),
+                       (SELECT enq_time FROM aq_message WHERE queue_id = ? AND state = {ready}
+                         ORDER BY {"id" if ready else "k1, k2, k3"} LIMIT 1)""",
+            (queue.id,) * 5,
         )
-    by: dict[int, int] = dict(rows)
-    return Counts(by.get(0, 0), by.get(1, 0), by.get(8, 0), by.get(2, 0), by.get(3, 0), oldest[0] if oldest else None)
+    return Counts(*(row or (0, 0, 0, 0, None)))
 
 
 def restore(db: Db, ids: Sequence[int], claim: int | None, state: int) -> None:

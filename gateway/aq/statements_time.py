@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_messages as messages_sql
 from gateway.aq.model import QueueRef
 from gateway.aq.statements import Db
 from gateway.aq.tables import State
@@ -79,6 +80,8 @@ def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float,
             (int(state), owner, db.ids(over)),
         )
         gone = _blocked_for_all(db, over) if consumer else over
+        if consumer:  # another recipient may fail or consume at this moment; the time manager looks again
+            messages_sql.log_consumption(db, over)
         touched += move_to_exception(db, queue, gone, MAX_RETRY_EXCEEDED)
     return touched
 
@@ -332,13 +335,17 @@ def sessions(db: Db) -> list[tuple[int, str, int, float]]:
 
 def return_claims(db: Db, number: int) -> tuple[int, set[int]]:
     """What a dead session held is READY again, its attempts unchanged (AQ guide 12.2 §1.7)."""
-    queues = {row[0] for row in db.rows("SELECT DISTINCT queue_id FROM aq_message WHERE claim = ?", (number,))}
-    queues |= {row[0] for row in db.rows("SELECT DISTINCT queue_id FROM aq_entry WHERE claim = ?", (number,))}
+    queues = {
+        row[0] for row in db.rows("SELECT DISTINCT queue_id FROM aq_message WHERE state = 8 AND claim = ?", (number,))
+    }
+    queues |= {
+        row[0] for row in db.rows("SELECT DISTINCT queue_id FROM aq_entry WHERE state = 8 AND claim = ?", (number,))
+    }
     returned = 0
     for table, state in (
         ("aq_message", "CASE WHEN expiration_reason IS NULL THEN 0 ELSE 3 END"),  # 3: it is in an exception queue
         ("aq_entry", "0"),
     ):
-        returned += db.run(f"UPDATE {table} SET state = {state}, claim = NULL WHERE claim = ?", (number,))
+        returned += db.run(f"UPDATE {table} SET state = {state}, claim = NULL WHERE state = 8 AND claim = ?", (number,))
     delete_session(db, number)
     return returned, queues

@@ -214,16 +214,18 @@ def _partial(name: str, where: str, *columns: sa.Column[Any]) -> None:
     sa.Index(name, *columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
 
 
+# The state is also the last column of an index, so that SQLite counts without a look at the rows.
 _m, _e = message.c, entry.c
-_partial("aq_message_ready", "state = 0", _m.queue_id, _m.k1, _m.k2, _m.k3)
-_partial("aq_message_waiting", "state = 1", _m.ready_at)
+_partial("aq_message_ready", "state = 0", _m.queue_id, _m.k1, _m.k2, _m.k3, _m.state)
+_partial("aq_message_waiting", "state = 1", _m.ready_at, _m.queue_id, _m.state)
 _partial("aq_message_processed", "state = 2", _m.queue_id, _m.deq_time)
-_partial("aq_message_exception", "state = 3", _m.queue_id, _m.k1, _m.k2, _m.k3)
+_partial("aq_message_exception", "state = 3", _m.queue_id, _m.k1, _m.k2, _m.k3, _m.state)
 _partial("aq_message_expiring", "expires_at IS NOT NULL", _m.expires_at)
-_partial("aq_message_claim", "claim IS NOT NULL", _m.claim)
-_partial("aq_entry_ready", "state = 0", _e.consumer_id, _e.k1, _e.k2, _e.k3)
-_partial("aq_entry_waiting", "state = 1", _e.ready_at)
-_partial("aq_entry_claim", "claim IS NOT NULL", _e.claim)
+_partial("aq_message_claimed", "state = 8", _m.queue_id, _m.claim, _m.state)
+_partial("aq_message_split", "state = 9", _m.queue_id, _m.state)
+_partial("aq_entry_ready", "state = 0", _e.consumer_id, _e.k1, _e.k2, _e.k3, _e.state)
+_partial("aq_entry_waiting", "state = 1", _e.ready_at, _e.consumer_id, _e.state)
+_partial("aq_entry_claimed", "state = 8", _e.consumer_id, _e.claim, _e.state)
 
 message_ids = sa.Sequence("aq_message_id", metadata=metadata, data_type=sa.BigInteger)
 

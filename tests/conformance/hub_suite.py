@@ -407,12 +407,15 @@ class SessionSuite(HubCase):
             session.enqueue("orders", Message(body))
 
     def test_what_cannot_be_stored_is_refused_and_named(self) -> None:
-        self.queue(table={"queue_payload_type": "JSON", "max_payload": 10})
+        self.queue(table={"queue_payload_type": "JSON", "max_payload": 300_000})
         with self.hub.session() as session:
             for bad in (
                 Message("{"),
-                Message('"' + "x" * 10 + '"'),
+                Message('"' + "x" * 300_000 + '"'),
+                Message("[" * 200_000, correlation="deep"),
                 Message("{}", correlation="a\x00b"),
+                Message('"\ud800"'),
+                Message("{}", sender_name="\ud800"),
                 Message("{}", correlation="x" * 129),
                 Message("{}", priority=2**64),
                 Message("{}", delay=-1),
