@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewPartitions
+from kafka.errors import InvalidReplicationFactorError
 
 import links.kafka_destination
 from links.contract import Direction, Domain, Endpoint, Guarantee, Link, LinkConfig
@@ -76,8 +77,16 @@ def broker() -> Iterator[Kafka]:
 
 
 def create(broker: Kafka, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-    """Create a topic and wait until the broker knows it."""
-    broker.create_topic(name, partitions, config)
+    """Create a topic and wait until the broker knows it; one that was frozen needs a moment to be let in again."""
+
+    def created() -> bool:
+        try:
+            broker.create_topic(name, partitions, config)
+        except InvalidReplicationFactorError:
+            return False
+        return True
+
+    wait_until(created, "a broker that takes topics")
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     try:
         admin.wait_for_topics([name])
