@@ -82,7 +82,7 @@ class SessionRegistry:
         with self._mutex:
             numbers = list(self._numbers)
         if numbers and now - self._renewed >= LEASE / 3 - 1:
-            with self._hub.write() as conn:
+            with self._hub.write(durable=False) as conn:
                 time_sql.renew_sessions(Db(conn), numbers, now + LEASE)
             self._renewed = now
 

@@ -65,6 +65,7 @@ class Hub:
         self.postgresql = engine.dialect.name == "postgresql"
         self.path = None if self.postgresql else os.path.abspath(engine.url.database or "")
         self._reader = engine.execution_options(ro=True)
+        self._relaxed = engine.execution_options(relaxed=True)
         self._lock: FairLock | None = None if self.path is None else writer_lock(os.path.realpath(self.path))
         self.notifier = Notifier(self._watch_target())
         self.rolled_back: RolledBack = deque()
@@ -140,11 +141,15 @@ class Hub:
     # -- transactions ----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
+    def write(self, *, durable: bool = True) -> Iterator[sa.Connection]:
         """A transaction that may write: commits at the end, rolls back when the body raises.
 
         On SQLite the threads of a process take turns in order of arrival; another process is waited for up to 30 s.
         Keep it short and never wait for a network inside.
+
+        Args:
+            durable: False for what may be forgotten at a power failure as long as it is forgotten whole (claims of
+                sessions): SQLite then does not wait for the disk. The next durable commit carries it along.
 
         Raises:
             HubUnavailable, HubFull, HubError: instead of any database error.
@@ -167,7 +172,8 @@ class Hub:
                 cure="end transactions soon",
             )
         try:
-            with translated(self.name, self.path), self.engine.begin() as conn:
+            engine = self.engine if durable else self._relaxed
+            with translated(self.name, self.path), engine.begin() as conn:
                 yield conn
         finally:
             lock.release()
@@ -302,6 +308,7 @@ def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
         ):
             connection.execute(f"PRAGMA {pragma}").close()
         record.info["mgw_clock"] = clock
+        record.info["mgw_synchronous"] = synchronous
 
     @sa.event.listens_for(engine, "begin")
     def _begin(conn: sa.Connection) -> None:
@@ -309,6 +316,10 @@ def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
         if conn.get_execution_options().get("ro"):
             driver.execute("BEGIN").close()
             return
+        level = "NORMAL" if conn.get_execution_options().get("relaxed") else synchronous
+        if conn.info["mgw_synchronous"] != level:
+            driver.execute(f"PRAGMA synchronous={level}").close()
+            conn.info["mgw_synchronous"] = level
         with gate.passing(_BUSY_SECONDS):
             driver.execute("BEGIN IMMEDIATE").close()
 

@@ -294,7 +294,7 @@ class ClaimWork:
         locked = {key: list(ids) for key, ids in self._locked.items()}
         pending, claim = len(self._pending), self.claim
         try:
-            with self._hub.write() as conn:
+            with self._hub.write(durable=False) as conn:
                 yield Db(conn)
         except BaseException:
             self._taken, self._locked = taken, locked

@@ -79,6 +79,14 @@ class TestSQLite(base.HubCase):
         with Hub.open(self.url, durability="fast") as fast, fast.read() as conn:
             assert conn.exec_driver_sql("PRAGMA synchronous").scalar() == 1
 
+    def test_only_claims_may_be_forgotten_at_a_power_failure(self) -> None:
+        with self.hub.write(durable=False) as conn:
+            assert conn.exec_driver_sql("PRAGMA synchronous").scalar() == 1
+        with self.hub.write() as conn:
+            assert conn.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        with self.hub.engine.begin() as conn:
+            assert conn.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+
     def test_full_disk_is_named_and_loses_nothing(self) -> None:
         self.queue()
         self.send("orders", "kept")
