@@ -100,6 +100,8 @@ COLUMN_TEXTS = {
     "SESSION_EXPIRY": "Seconds the broker keeps the session of a job that is not connected.",
     "SOURCE": "Where the job reads.",
     "STATUS": "READY, RETRY, FAILED, DELETE_PENDING.",
+    "SUPPRESSED_MSGS": "Messages that came again and were known, so not stored twice, since agent start.",
+    "SUPPRESSED_TOTAL": "The same since the job was created.",
     "TO_TYPE": "Payload type it gives.",
     "TRANSFORMATION": "Transformation applied to every message.",
     "TYPE": "JAVA_SYSTEM_PROP, as documented.",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -305,3 +308,33 @@ def test_version_is_shown(tmp_path: Path) -> None:
         Mgw(tmp_path).command("--version"), env=Mgw(tmp_path).environment(), capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("mgw ")
+
+
+def test_shell_completion_knows_the_jobs_of_the_hub(applied: Mgw) -> None:
+    words = {"_MGW_COMPLETE": "complete_bash", "COMP_WORDS": "mgw jobs show OR", "COMP_CWORD": "3"}
+    assert applied(environ=words).out.split() == ["orders_in"]
+
+
+def test_top_in_a_terminal_shows_the_jobs_and_leaves_with_q(applied: Mgw) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            applied.command("top", "--interval", "60"),
+            cwd=applied.folder,
+            env=applied.environment({"TERM": "xterm", "LINES": "24"}),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+        )
+        os.close(theirs)
+        shown = b""
+        while b"ORDERS_IN" not in shown:
+            assert select.select([ours], [], [], 20)[0], shown
+            shown += os.read(ours, 65536)
+        os.write(ours, b"q")
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        with process.stderr:
+            assert process.stderr.read() == b""
+    finally:
+        os.close(ours)
