@@ -168,6 +168,6 @@ def completer(section: str) -> Callable[[typer.Context, str], list[str]]:
                 document = read_running(hub)
         except Exception:  # completion must never disturb the command line
             return []
-        return [name for name in getattr(document, section) if name.upper().startswith(incomplete.upper())]
+        return [name for name in getattr(document, section) if name.startswith(incomplete)]
 
     return names

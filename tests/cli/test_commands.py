@@ -311,7 +311,7 @@ def test_version_is_shown(tmp_path: Path) -> None:
 
 
 def test_shell_completion_knows_the_jobs_of_the_hub(applied: Mgw) -> None:
-    words = {"_MGW_COMPLETE": "complete_bash", "COMP_WORDS": "mgw jobs show OR", "COMP_CWORD": "3"}
+    words = {"_MGW_COMPLETE": "complete_bash", "COMP_WORDS": "mgw jobs show or", "COMP_CWORD": "3"}
     assert applied(environ=words).out.split() == ["orders_in"]
 
 
