@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gateway import journal, lease
+from gateway.admin import link_config
 from gateway.aq import transfer
 from gateway.aq.hub import Hub
 from gateway.aq.rules import compile_rule
@@ -54,7 +55,7 @@ def setup_of(snapshot: Snapshot, job: JobDef, hub_id: bytes, clock: Clock) -> Jo
         GatewayError: a definition it refers to is missing.
     """
     link = snapshot.links[key(job.link)]
-    config = LinkConfig(link.name, link.type, link.attributes, link.options, link.username, link.password)
+    config = link_config(link)
     foreign = job.source if job.propagation_type is Direction.INBOUND else job.destination
     exception_use = None
     if job.exception_queue and job.propagation_type is Direction.INBOUND:

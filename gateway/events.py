@@ -28,6 +28,7 @@ __all__ = [
     "MessagesDiscarded",
     "MessagesExceptioned",
     "QueueRegistered",
+    "ResendSpared",
 ]
 
 _LOGGER = logging.getLogger("mgw.engine")
@@ -237,6 +238,21 @@ class MessagesDiscarded(Event):
     def text(self) -> str:
         """The words for it."""
         return f"job {self.object}: {self.count} message(s) dropped: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResendSpared(Event):
+    """The sending log proved that planned messages are at the destination already."""
+
+    count: int
+    sequence: int
+
+    def text(self) -> str:
+        """The words for it."""
+        return (
+            f"job {self.object}: {self.count} message(s) up to batch {self.sequence} were at the destination already; "
+            "completed without sending them again"
+        )
 
 
 class EventStore(Protocol):

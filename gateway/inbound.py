@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import repeat
 from typing import NamedTuple
 
 from gateway import journal, lease
@@ -23,10 +25,11 @@ NO_RECIPIENT = 24033
 
 
 class _Kept(NamedTuple):
-    """A message to store, and the delivery it came from."""
+    """A message to store, the delivery it came from, and the key that its publisher made unique."""
 
     message: Message
     delivery: Delivery
+    key: str | None
 
 
 class InboundRoute:
@@ -66,26 +69,27 @@ class InboundRoute:
         if self._exceptions is not None:
             self._exceptions.keep_alive()
         counts = Counts()
-        if not batch.deliveries and not batch.positions:
+        if not batch.deliveries and not batch.positions and not batch.marks:
             self._caution.passed(0)
             return counts
         context = self._context
         with context.turns.take():
-            kept, refused, events = self._select(batch.deliveries, counts)
-            self._store(batch, kept, refused, counts, events)
+            kept, refused, events = self._select(batch, counts)
+            counts, more = self._store(batch, kept, refused, counts)
             context.hub.notifier.committed([self._queue.id])
         self._source.settle(batch)
         self._last_read = context.clock.monotonic()
         self._caution.passed(len(batch.deliveries))
-        for event in events:
+        for event in (*events, *more):
             context.journalist.tell(event)
         return counts
 
     def _store(
-        self, batch: Batch, kept: list[_Kept], refused: list[Refused], counts: Counts, events: list[Event]
-    ) -> None:
+        self, batch: Batch, kept: list[_Kept], refused: list[Refused], counts: Counts
+    ) -> tuple[Counts, list[Event]]:
         """Refused messages to the exception queue first, then everything else in one hub transaction."""
         context = self._context
+        events: list[Event] = []
         taken = 0
         while True:
             if len(refused) > taken and self._exceptions is not None:
@@ -93,8 +97,8 @@ class InboundRoute:
                 events.append(_exceptioned(context.job.name, refused[taken:], self._exceptions.name))
                 taken = len(refused)
             try:
-                self._commit(batch, kept, counts, events)
-                return
+                final, more = self._commit(batch, kept, counts)
+                return final, [*events, *more]
             except MessageRefused as error:
                 # The hub refuses one message for what it is (a rule that fails on it): nothing was stored.
                 if self._exceptions is None or error.number == NO_RECIPIENT:
@@ -106,31 +110,39 @@ class InboundRoute:
                 failure = ConversionFailure(error.what, cause=error.cause, cure=error.cure, number=error.number)
                 refused.append(Refused(delivery.message, failure, delivery.origin))
 
-    def _commit(self, batch: Batch, kept: Sequence[_Kept], counts: Counts, events: list[Event]) -> None:
+    def _commit(self, batch: Batch, kept: Sequence[_Kept], counts: Counts) -> tuple[Counts, list[Event]]:
         context = self._context
         job, now = context.job, context.clock.now()
-        discarded = 0
+        final, events = replace(counts), list[Event]()
         with context.hub.write() as conn:
             lease.check_owner(conn, context.agent_key, context.token)
+            if batch.ids:
+                fresh = journal.new_keys(conn, job.id, [key for key in batch.ids if key is not None], now=now)
+                kept = _without_known(kept, fresh, final)
             if kept:
                 messages = [entry.message for entry in kept]
-                discarded = len(
-                    transfer.put(conn, self._queue, messages, discard_unrouted=self._discard, now=now).discarded
-                )
-                counts.discarded += discarded
-                counts.propagated -= discarded
+                stored = transfer.put(conn, self._queue, messages, discard_unrouted=self._discard, now=now)
+                if stored.discarded:
+                    final.discarded += len(stored.discarded)
+                    final.propagated -= len(stored.discarded)
+                    reason = f"queue {self._queue_name} has no recipient for them"
+                    events.append(MessagesDiscarded(job.name, len(stored.discarded), reason))
             journal.advance_positions(conn, job.id, batch.positions, now=now)
-            journal.count(conn, job.id, counts, now=now)
-        if discarded:
-            events.append(MessagesDiscarded(job.name, discarded, f"queue {self._queue_name} has no recipient for them"))
+            journal.write_marks(conn, job.id, batch.marks, now=now)
+            journal.count(conn, job.id, final, now=now)
+        return final, events
 
-    def _select(self, deliveries: Sequence[Delivery], counts: Counts) -> tuple[list[_Kept], list[Refused], list[Event]]:
+    def _select(self, batch: Batch, counts: Counts) -> tuple[list[_Kept], list[Refused], list[Event]]:
         kept: list[_Kept] = []
         refused: list[Refused] = []
         expired = 0
         convert = self._convert
-        for delivery in deliveries:
-            message, failure, _, origin = delivery
+        keys = batch.ids or repeat(None)
+        for delivery, key in zip(batch.deliveries, keys, strict=False):
+            message, failure, _, origin, duplicate = delivery
+            if duplicate:
+                counts.suppressed += 1
+                continue
             if failure is None:
                 if message.expiration is not None and message.expiration <= 0:
                     expired += 1
@@ -141,7 +153,7 @@ class InboundRoute:
                     failure = error  # same meaning as a failure of the link's own conversion
                 else:
                     if results:
-                        kept.extend([_Kept(result, delivery) for result in results])
+                        kept.extend([_Kept(result, delivery, key) for result in results])
                         counts.propagated += 1
                     else:
                         counts.filtered += 1
@@ -194,6 +206,21 @@ class InboundRoute:
         self._source.close()
         if self._exceptions is not None:
             self._exceptions.close()
+
+
+def _without_known(kept: Sequence[_Kept], fresh: set[str], counts: Counts) -> list[_Kept]:
+    """Leave out what came before, also earlier in this batch; counts move from propagated to suppressed."""
+    owners: dict[str, Delivery] = {}
+    new: list[_Kept] = []
+    suppressed: set[int] = set()
+    for entry in kept:
+        if entry.key is None or (entry.key in fresh and owners.setdefault(entry.key, entry.delivery) is entry.delivery):
+            new.append(entry)
+        else:
+            suppressed.add(id(entry.delivery))
+    counts.propagated -= len(suppressed)
+    counts.suppressed += len(suppressed)
+    return new
 
 
 def _exceptioned(job: str, refused: Sequence[Refused], name: str) -> Event:

@@ -5,16 +5,19 @@ Every function runs in the caller's transaction. The statements are built once; 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from struct import pack, unpack
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam as p
+from sqlalchemy.dialects import postgresql, sqlite
 
 from gateway.model import Activity, JobStatus
-from gateway.tables import event, job_state, plan, position
-from links.contract import Backlog, GuaranteeReport, Position
+from gateway.tables import event, job_state, plan, position, received
+from links.contract import Backlog, GuaranteeReport, Mark, Position
 from transforms.errors import HubError
 
 __all__ = [
@@ -26,16 +29,20 @@ __all__ = [
     "advance_positions",
     "count",
     "delete_plans",
+    "forget_log",
     "job_row",
     "load_plans",
     "load_positions",
+    "new_keys",
     "prune_events",
+    "prune_keys",
     "record_failure",
     "record_recovery",
     "reset_counters",
     "set_activity",
     "set_backlog",
     "set_guarantee",
+    "write_marks",
 ]
 
 # ------------------------------------------------------------------------------------------------ job state, counters
@@ -48,16 +55,17 @@ class JobRow:
     status: JobStatus
     failures: int
     plan_sequence: int
+    log_sequence: int | None
 
 
 def job_row(conn: sa.Connection, job_id: int) -> JobRow:
     """Run state of the job."""
     row = conn.execute(
-        sa.select(job_state.c.status, job_state.c.failures, job_state.c.plan_sequence).where(
+        sa.select(job_state.c.status, job_state.c.failures, job_state.c.plan_sequence, job_state.c.log_sequence).where(
             job_state.c.job_id == job_id
         )
     ).one()
-    return JobRow(JobStatus(row.status), row.failures, row.plan_sequence)
+    return JobRow(JobStatus(row.status), row.failures, row.plan_sequence, row.log_sequence)
 
 
 @dataclass(slots=True)
@@ -68,36 +76,40 @@ class Counts:
     exceptioned: int = 0
     filtered: int = 0
     discarded: int = 0
+    suppressed: int = 0  # came again and were known: not stored twice
 
     @property
     def total(self) -> int:
         """All of them."""
-        return self.propagated + self.exceptioned + self.filtered + self.discarded
+        return self.propagated + self.exceptioned + self.filtered + self.discarded + self.suppressed
 
 
-_COUNTERS = ("propagated", "exceptioned", "filtered", "discarded")
+_COUNTERS = ("propagated", "exceptioned", "filtered", "discarded", "suppressed")
 _COUNT = (
     sa.update(job_state)
     .where(job_state.c.job_id == p("job"))
     .values(
         last_progress=p("now"),
+        log_sequence=sa.func.coalesce(p("log"), job_state.c.log_sequence),
         **{name: job_state.c[name] + p(f"n_{name}") for name in _COUNTERS},
         **{f"{name}_total": job_state.c[f"{name}_total"] + p(f"n_{name}") for name in _COUNTERS},
     )
 )
 
 
-def count(conn: sa.Connection, job_id: int, counts: Counts, *, now: float) -> None:
-    """Add a batch to the counters and note the progress."""
+def count(conn: sa.Connection, job_id: int, counts: Counts, *, now: float, log_sequence: int | None = None) -> None:
+    """Add a batch to the counters and note the progress, and up to where the sending log must reach from now on."""
     conn.execute(
         _COUNT,
         {
             "job": job_id,
             "now": now,
+            "log": log_sequence,
             "n_propagated": counts.propagated,
             "n_exceptioned": counts.exceptioned,
             "n_filtered": counts.filtered,
             "n_discarded": counts.discarded,
+            "n_suppressed": counts.suppressed,
         },
     )
 
@@ -215,6 +227,55 @@ def advance_positions(conn: sa.Connection, job_id: int, moves: Sequence[Position
             )
 
 
+def write_marks(conn: sa.Connection, job_id: int, marks: Sequence[Mark], *, now: float) -> None:
+    """Write the unconditional entries of the receiving log: one statement for those kept, one for those removed."""
+    kept = [
+        {"job_id": job_id, "part": m.partition, "value": m.value, "updated": now} for m in marks if m.value is not None
+    ]
+    if kept:
+        conn.execute(_mark_set(conn.dialect.name), kept)
+    removed = [{"job": job_id, "prt": mark.partition} for mark in marks if mark.value is None]
+    if removed:
+        conn.execute(_MARK_REMOVE, removed)
+
+
+_MARK_REMOVE = sa.delete(position).where(position.c.job_id == p("job"), position.c.part == p("prt"))
+
+
+@cache
+def _mark_set(dialect: str) -> sa.Insert:
+    added = postgresql.insert(position) if dialect == "postgresql" else sqlite.insert(position)
+    new = {"value": added.excluded.value, "updated": added.excluded.updated}
+    return added.on_conflict_do_update(index_elements=["job_id", "part"], set_=new)
+
+
+def new_keys(conn: sa.Connection, job_id: int, keys: Sequence[str], *, now: float) -> set[str]:
+    """Store the keys of received messages and return those that were not there: the dedupe primitive.
+
+    A key that occurs twice in ``keys`` counts once.
+    """
+    if not keys:
+        return set()
+    statement = _KEYS_POSTGRESQL if conn.dialect.name == "postgresql" else _KEYS_SQLITE
+    given = list(keys) if conn.dialect.name == "postgresql" else json.dumps(list(keys))
+    return {row[0] for row in conn.execute(statement, {"job": job_id, "now": now, "keys": given})}
+
+
+_KEYS_SQLITE = sa.text(
+    "INSERT INTO gw_received (job_id, message_key, received) SELECT :job, value, :now FROM json_each(:keys) WHERE true "
+    "ON CONFLICT DO NOTHING RETURNING message_key"
+)
+_KEYS_POSTGRESQL = sa.text(
+    "INSERT INTO gw_received (job_id, message_key, received) SELECT :job, k, :now FROM unnest(CAST(:keys AS text[])) k "
+    "ON CONFLICT DO NOTHING RETURNING message_key"
+)
+
+
+def prune_keys(conn: sa.Connection, *, before: float) -> int:
+    """Forget keys received before ``before``; a message that comes again after that would be stored again."""
+    return conn.execute(sa.delete(received).where(received.c.received < before)).rowcount
+
+
 # ------------------------------------------------------------------------------------------------------- sending log
 
 
@@ -255,6 +316,11 @@ def add_plans(conn: sa.Connection, job_id: int, plans: Sequence[Plan], *, token:
         ],
     )
     conn.execute(_PLAN_SEQUENCE, {"job": job_id, "seq": plans[-1].sequence})
+
+
+def forget_log(conn: sa.Connection, job_id: int) -> None:
+    """The destination keeps no sending log any more."""
+    conn.execute(sa.update(job_state).where(job_state.c.job_id == job_id).values(log_sequence=None))
 
 
 def delete_plans(conn: sa.Connection, job_id: int, sequences: Sequence[int]) -> None:

@@ -15,12 +15,13 @@ from typing import Any
 from gateway import journal, lease
 from gateway.aq import transfer
 from gateway.conversion import Conversion
-from gateway.events import MessagesExceptioned
+from gateway.events import MessagesExceptioned, ResendSpared
 from gateway.journal import Counts, Plan
+from gateway.model import JobDef
 from gateway.route import Caution, RouteContext
-from links.contract import Backlog, Destination
+from links.contract import Backlog, Destination, Recovered
 from transforms.convert import for_exception_queue
-from transforms.errors import ConversionFailure, LinkTimeout
+from transforms.errors import ConversionFailure, GatewayError, LinkTimeout
 from transforms.message import Message
 
 __all__ = ["OutboundRoute"]
@@ -41,6 +42,7 @@ class _Flight:
     returned: list[int] = field(default_factory=list)  # expired before they were sent: left for the time manager
     refused: list[transfer.Claimed] = field(default_factory=list)
     reason: str = ""
+    sent_before: bool = False  # the sending log proves that the destination has it
 
 
 class OutboundRoute:
@@ -70,17 +72,39 @@ class OutboundRoute:
         self._last_confirmed = context.clock.monotonic()
 
     def open(self) -> None:
-        """Connect the destination and queue up the plans that were not completed."""
+        """Connect the destination, learn from its sending log what is there, queue up the plans that are not."""
         context = self._context
         with context.hub.read() as conn:
             queue = self._queue = transfer.resolve(conn, self._queue_name)
             self._consumer = context.job.subscriber if queue.multiple_consumers else None
             self._exception_queue = transfer.resolve(conn, self._exception_name) if self._exception_name else None
-            self._sequence = journal.job_row(conn, context.job.id).plan_sequence
+            row = journal.job_row(conn, context.job.id)
             plans = journal.load_plans(conn, context.job.id)
-            self._left.extend((plan, transfer.load(conn, queue, self._consumer, plan.ids)) for plan in plans)
+            left = [(plan, transfer.load(conn, queue, self._consumer, plan.ids)) for plan in plans]
+        self._sequence = row.plan_sequence
         self._destination.connect()
+        recovered = self._destination.recovered()
+        self._logged = recovered is not None
+        check_sending_log(context.job, row, recovered)
+        done = (recovered.sequence or 0) if recovered is not None else 0
+        if not self._logged and row.log_sequence is not None:
+            with context.hub.write() as conn:
+                journal.forget_log(conn, context.job.id)
+        self._complete_stored([entry for entry in left if entry[0].sequence <= done])
+        self._left.extend(entry for entry in left if entry[0].sequence > done)
         self._unsubscribe = context.hub.notifier.subscribe([queue.id], self._destination.interrupt)
+
+    def _complete_stored(self, stored: Sequence[tuple[Plan, list[transfer.Claimed]]]) -> None:
+        """Complete the plans that the sending log proves stored: a crash came between confirmation and completion."""
+        if not stored:
+            return
+        context = self._context
+        flights = [self._convert_plan(plan, claimed, sent_before=True)[0] for plan, claimed in stored]
+        counts = Counts()
+        with context.hub.write() as conn:
+            lease.check_owner(conn, context.agent_key, context.token)
+            self._complete(conn, flights, counts)
+        context.journalist.tell(ResendSpared(context.job.name, counts.suppressed, flights[-1].sequence))
 
     def carry(self, wait: float) -> Counts:
         """Complete what is confirmed, plan and send what is there; with nothing to do, wait up to ``wait`` seconds.
@@ -140,8 +164,6 @@ class OutboundRoute:
             lease.check_owner(conn, context.agent_key, context.token)
             if finished:
                 self._complete(conn, finished, counts)
-                journal.delete_plans(conn, job.id, [flight.sequence for flight in finished])
-                journal.count(conn, job.id, counts, now=now)
             if limit > 0 and not self._left and (claimed := transfer.claim(conn, queue, consumer, limit)):
                 for start in range(0, len(claimed), size):
                     batch = claimed[start : start + size]
@@ -171,6 +193,11 @@ class OutboundRoute:
         counts.filtered += sum(flight.filtered for flight in finished)
         counts.propagated += len(consumed) - sum(flight.filtered for flight in finished)
         counts.exceptioned += len(refused)
+        counts.suppressed += sum(len(flight.consumed) for flight in finished if flight.sent_before)
+        sent = [flight.sequence for flight in finished if flight.sent] if self._logged else []
+        job_id, now = self._context.job.id, self._context.clock.now()
+        journal.delete_plans(conn, job_id, [flight.sequence for flight in finished])
+        journal.count(conn, job_id, counts, now=now, log_sequence=max(sent, default=None))
 
     def _send(self, planned: Sequence[tuple[Plan, list[transfer.Claimed]]]) -> None:
         for index, (plan, claimed) in enumerate(planned):
@@ -182,12 +209,14 @@ class OutboundRoute:
                 raise
             self._publish(*flight)
 
-    def _convert_plan(self, plan: Plan, claimed: Sequence[transfer.Claimed]) -> tuple[_Flight, list[Any]]:
-        flight = _Flight(plan.sequence, plan.ids)
+    def _convert_plan(
+        self, plan: Plan, claimed: Sequence[transfer.Claimed], *, sent_before: bool = False
+    ) -> tuple[_Flight, list[Any]]:
+        flight = _Flight(plan.sequence, plan.ids, sent_before=sent_before)
         encoded: list[Any] = []
         encode, convert, now = self._destination.encode, self._convert, self._context.clock.now()
         for message_id, message in claimed:
-            if message.expires_at is not None and message.expires_at <= now:
+            if message.expires_at is not None and message.expires_at <= now and not sent_before:
                 flight.returned.append(message_id)
                 continue
             try:
@@ -271,6 +300,34 @@ class OutboundRoute:
             self._unsubscribe()
             self._unsubscribe = None
         self._destination.close()
+
+
+def check_sending_log(job: JobDef, row: journal.JobRow, recovered: Recovered | None) -> None:
+    """Compare the sending log at the destination with what the hub knows.
+
+    Raises:
+        GatewayError: [417] the log lost records; [416] the log is ahead of the hub, which was restored from a backup or
+            shares the log with another hub. Nothing was sent; a person must decide.
+    """
+    if recovered is None:
+        return
+    logged = recovered.sequence
+    if logged is not None and logged > row.plan_sequence:
+        raise GatewayError(
+            f"job {job.name}: the sending log at {job.destination} is ahead of the hub",
+            cause=f"it records batch {logged}, the hub planned {row.plan_sequence} so far: the hub was restored from a "
+            "backup, or another hub uses the same log",
+            cure="compare both queues, then mgw agents cleanup RESET_SUB_MISSING_LOG_REC with the job's name",
+            number=416,
+        )
+    if row.log_sequence is not None and (logged is None or logged < row.log_sequence):
+        raise GatewayError(
+            f"job {job.name}: records of the sending log at {job.destination} are missing",
+            cause=f"the hub completed batch {row.log_sequence}, the log says {logged or 'nothing'}: it was purged, "
+            "re-created or consumed by somebody else",
+            cure="compare both queues, then mgw agents cleanup RESET_SUB_MISSING_LOG_REC with the job's name",
+            number=417,
+        )
 
 
 def _identified(results: Sequence[Message]) -> Sequence[Message]:

@@ -15,6 +15,7 @@ __all__ = ["MAX_DELAY", "MAX_FAILURES", "Decision", "decide"]
 
 MAX_FAILURES = 16
 MAX_DELAY = 1800.0  # seconds
+HOPELESS = frozenset({415, 416, 417})  # a log does not match its queue: a person must decide
 JITTER = 0.1  # share of the delay, both ways: jobs that failed together do not come back together
 
 
@@ -31,11 +32,11 @@ def decide(failures: int, error: BaseException, *, forever: bool = False, jitter
 
     Args:
         failures: failures in a row, this one included; at least 1.
-        error: what failed. A :class:`~transforms.errors.LinkError` that is not retriable ends the job at once.
+        error: what failed. Numbers 415, 416 and 417 end the job at once.
         forever: job option ``retry_forever``: never FAILED, keeps going at the longest delay.
         jitter: -1..1, for tests; drawn at random otherwise.
     """
-    hopeless = isinstance(error, GatewayError) and error.number == 415
+    hopeless = isinstance(error, GatewayError) and error.number in HOPELESS
     if hopeless or (failures >= MAX_FAILURES and not forever):
         return Decision(JobStatus.FAILED, None)
     delay = min(2.0 ** min(failures, 11), MAX_DELAY)

@@ -92,6 +92,7 @@ class JobRow:
     exceptionq_msgs: int
     filtered_msgs: int
     discarded_msgs: int
+    suppressed_msgs: int
     propagated_total: int
     exceptionq_total: int
     filtered_total: int

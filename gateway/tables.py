@@ -22,6 +22,7 @@ __all__ = [
     "metadata",
     "plan",
     "position",
+    "received",
     "transformation",
 ]
 
@@ -158,10 +159,12 @@ job_state = sa.Table(
     sa.Column("exceptioned", _id, nullable=False, server_default="0"),
     sa.Column("filtered", _id, nullable=False, server_default="0"),
     sa.Column("discarded", _id, nullable=False, server_default="0"),
+    sa.Column("suppressed", _id, nullable=False, server_default="0"),
     sa.Column("propagated_total", _id, nullable=False, server_default="0"),
     sa.Column("exceptioned_total", _id, nullable=False, server_default="0"),
     sa.Column("filtered_total", _id, nullable=False, server_default="0"),
     sa.Column("discarded_total", _id, nullable=False, server_default="0"),
+    sa.Column("suppressed_total", _id, nullable=False, server_default="0"),
     sa.Column("last_progress", _time),
     sa.Column("guarantee", sa.Text),
     sa.Column("guarantee_note", sa.Text),
@@ -169,6 +172,7 @@ job_state = sa.Table(
     sa.Column("oldest", _time),  # inbound only, sampled by the agent
     sa.Column("sampled", _time),
     sa.Column("plan_sequence", _id, nullable=False, server_default="0"),
+    sa.Column("log_sequence", _id),  # last completed sequence that the sending log must hold; NULL: no log so far
     sa.CheckConstraint("status IN ('READY','RETRY','FAILED','DELETE_PENDING')", name="gw_job_state_status"),
     sa.CheckConstraint(
         "activity IN ('STOPPED','CONNECTING','RUNNING','IDLE','BACKOFF','STUCK')", name="gw_job_state_activity"
@@ -182,6 +186,17 @@ position = sa.Table(
     sa.Column("part", sa.Text, primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
     sa.Column("updated", _time, nullable=False),
+)
+
+#: Keys of received messages that their publishers make unique (receiving log by id).
+received = sa.Table(
+    "gw_received",
+    metadata,
+    sa.Column("job_id", _id, sa.ForeignKey("gw_job.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("message_key", sa.Text, primary_key=True),
+    sa.Column("received", _time, nullable=False),
+    sa.Index("gw_received_time", "received"),
+    sqlite_with_rowid=False,
 )
 
 plan = sa.Table(

@@ -205,10 +205,12 @@ def _jobs(d: _Dialect) -> tuple[dict[str, str], str]:
         "NEXT_ATTEMPT": d.moment.format("s.next_attempt"),
         "FILTERED_MSGS": "s.filtered",
         "DISCARDED_MSGS": "s.discarded",
+        "SUPPRESSED_MSGS": "s.suppressed",
         "PROPAGATED_TOTAL": "s.propagated_total",
         "EXCEPTIONQ_TOTAL": "s.exceptioned_total",
         "FILTERED_TOTAL": "s.filtered_total",
         "DISCARDED_TOTAL": "s.discarded_total",
+        "SUPPRESSED_TOTAL": "s.suppressed_total",
         "REQUIRE_GUARANTEE": "j.require_guarantee",
     }, (
         "gw_job j JOIN gw_job_state s ON s.job_id = j.id"

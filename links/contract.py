@@ -47,7 +47,9 @@ __all__ = [
     "Link",
     "LinkConfig",
     "LinkSpec",
+    "Mark",
     "Position",
+    "Recovered",
     "Source",
 ]
 
@@ -159,6 +161,8 @@ class LinkConfig:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     client_name: str = "mgw"  # shown by the broker as the connection's name / client id prefix
+    inbound_log_queue: str | None = None  # where the link keeps what jobs that read from it need for exactly once
+    outbound_log_queue: str | None = None  # where the link keeps the sending log of jobs that write to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,27 +210,49 @@ class Delivery(NamedTuple):
     failure: ConversionFailure | None = None
     redelivered: bool = False
     origin: str = ""  # source coordinates for people: "commands/0@4711", "orders#815"
+    duplicate: bool = False  # the receiving log proves that the hub has it: it is settled, counted and not stored again
 
 
 class Position(NamedTuple):
     """Progress of a source in one partition: the hub stores ``after`` in the transaction that stores the messages, and
-    only if it still holds ``before`` (None: nothing stored yet). Texts, opaque to the hub."""
+    only if it still holds ``before`` (None: nothing stored yet). Texts, opaque to the hub: the receiving log."""
 
     partition: str
     before: str | None
     after: str
 
 
+class Mark(NamedTuple):
+    """An entry of the receiving log that is written without a condition, in the transaction that stores the messages;
+    ``value`` None removes it. Marks share their names with the partitions of positions."""
+
+    partition: str
+    value: str | None
+
+
 class Batch(NamedTuple):
-    """Messages read together, in source order, with the positions that go with them. May hold positions and no
-    deliveries (only skipped records were read): positions are stored all the same."""
+    """Messages read together, in source order, with the receiving-log entries that go with them. May hold positions or
+    marks and no deliveries (only skipped records were read): they are stored all the same.
+
+    ``ids``: one entry per delivery, a key that the source's publishers make unique, or None. The hub stores every key
+    in the same transaction and drops the messages whose key it has already.
+    """
 
     deliveries: Sequence[Delivery]
     positions: Sequence[Position] = ()
     token: Any = None  # the link's own, for settle
+    marks: Sequence[Mark] = ()
+    ids: Sequence[str | None] = ()
 
 
 EMPTY_BATCH = Batch(())
+
+
+class Recovered(NamedTuple):
+    """What the sending log at the destination proves after a connect: the highest sequence that is stored there, all
+    before it included; None: the log is there and holds no record of this job."""
+
+    sequence: int | None
 
 
 class Backlog(NamedTuple):
@@ -252,7 +278,8 @@ class Source(Protocol):
     """Where an inbound job reads."""
 
     def connect(self, positions: Mapping[str, str]) -> None:
-        """Connect and subscribe, from the stored ``positions`` (partition -> ``Position.after``), empty at first."""
+        """Connect and subscribe, from the stored receiving log: ``positions`` (partition -> ``Position.after`` or
+        ``Mark.value``), empty at first."""
         ...
 
     def read(self, max_messages: int, wait: float) -> Batch:
@@ -283,7 +310,13 @@ class Destination(Protocol):
     """Where an outbound job writes (and where an inbound job's exception messages go)."""
 
     def connect(self) -> None:
-        """Connect and check that the target is there and writable."""
+        """Connect and check that the target is there and writable. With a sending log: fence every earlier publisher of
+        this job first, then read the log; what it says stays true from then on."""
+        ...
+
+    def recovered(self) -> Recovered | None:
+        """What the sending log proves, as read by ``connect``; None: this destination keeps no sending log, and what
+        was planned and not confirmed is sent again."""
         ...
 
     def encode(self, message: Message) -> Encoded:
@@ -296,7 +329,8 @@ class Destination(Protocol):
 
     def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
         """Start sending a batch; returns before it is confirmed. Sequences increase by calls, not always by one. May
-        wait for room in the broker's or the socket's buffers, up to a timeout of its own (LinkTimeout)."""
+        wait for room in the broker's or the socket's buffers, up to a timeout of its own (LinkTimeout). With a sending
+        log, the record of the sequence becomes durable together with the messages, or neither does."""
         ...
 
     def confirmed(self, wait: float) -> int | None:
@@ -310,7 +344,7 @@ class Destination(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """From any thread: make a waiting ``confirmed`` return now; with nobody waiting, the next wait returns at once."""
+        """From any thread: make a waiting ``confirmed`` return now; with nobody waiting, the next wait does."""
         ...
 
     def close(self) -> None:

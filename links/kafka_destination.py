@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from kafka import errors
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from links.contract import Direction, Encoded, JobUse
+from links.contract import Direction, Encoded, JobUse, Recovered
 from links.kafka_client import Producer, Settings, Topic, build, close_producer, describe, translate
 from transforms.errors import ConversionFailure, DeliveryRejected, LinkError, LinkTimeout, LinkUnavailable
 from transforms.kafka import Record, Rules, to_record
@@ -108,6 +108,10 @@ class KafkaDestination:
         self._limit = limit
         self._compacted = "compact" in config.get("cleanup.policy", "")
         self._partitions = frozenset(topic.partitions)
+
+    def recovered(self) -> Recovered | None:
+        """See :meth:`links.contract.Destination.recovered`."""
+        return None
 
     def encode(self, message: Message) -> Encoded:
         """See :meth:`links.contract.Destination.encode`."""

@@ -31,6 +31,7 @@ from links.contract import (
     LinkConfig,
     LinkSpec,
     Position,
+    Recovered,
     Source,
 )
 from links.memory_broker import MemoryBroker, MemoryLog, MemoryQueue, Stored
@@ -363,6 +364,10 @@ class MemoryDestination(_Connection):
             self._open(Direction.OUTBOUND)
             self._confirmed = None
             self._pending = []
+
+    def recovered(self) -> Recovered | None:
+        """See :meth:`links.contract.Destination.recovered`."""
+        return None
 
     def encode(self, message: Message) -> Encoded:
         """See :meth:`links.contract.Destination.encode`."""

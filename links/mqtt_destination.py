@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from links.contract import Encoded
+from links.contract import Encoded, Recovered
 from links.mqtt_codec import Frame, encode_publish, reason_text
 from links.mqtt_connect import Session, Settings, open_session
 from links.mqtt_wire import Wire
@@ -75,6 +75,10 @@ class MqttDestination:
         self._window = min(WINDOW, session.receive_maximum)
         limits = [limit for limit in (settings.max_packet_size, session.maximum_packet) if limit]
         self._largest = min(limits, default=0)
+
+    def recovered(self) -> Recovered | None:
+        """See :meth:`links.contract.Destination.recovered`."""
+        return None
 
     def encode(self, message: Message) -> Encoded:
         """See :meth:`links.contract.Destination.encode`."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from links.amqp_frames import Returned, message_frames, publish_method
-from links.contract import Encoded, JobUse
-from links.rabbitmq_connection import Session, Settings
+from links.contract import Encoded, JobUse, Recovered
+from links.rabbitmq_connection import Session, Settings, missing
 from transforms.amqp import Rules, encode
-from transforms.errors import ConversionFailure, DeliveryRejected, LinkError, LinkTimeout, LinkUnavailable
+from transforms.errors import ConversionFailure, DeliveryRejected, LinkError, LinkTimeout, LinkUnavailable, QueueMissing
 from transforms.message import Message
 
 __all__ = ["Confirmations", "DestinationPlan", "RabbitDestination"]
@@ -129,8 +129,10 @@ class RabbitDestination:
                 session.channel.confirm_delivery()
             if session.number != _CHANNEL:
                 raise AssertionError("a new connection starts with channel 1")
-        except BaseException:
+        except BaseException as error:
             session.close()
+            if isinstance(error, QueueMissing):
+                raise missing(self._use, error) from error
             raise
         self._session = session
         self._last_progress = self._use.clock.monotonic()
@@ -139,6 +141,10 @@ class RabbitDestination:
         target = f"exchange {message.exchange!r}" if message.exchange else f"queue {message.routing_key!r}"
         key = f" with routing key {message.routing_key!r}" if message.exchange else ""
         self._state.refuse(f"it could not route a message for {target}{key} ({message.code} {message.text})")
+
+    def recovered(self) -> Recovered | None:
+        """See :meth:`links.contract.Destination.recovered`."""
+        return None
 
     def encode(self, message: Message) -> Encoded:
         """See :meth:`links.contract.Destination.encode`."""

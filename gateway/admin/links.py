@@ -192,7 +192,16 @@ class LinkProcedures(Administration):
 
 def link_config(link: LinkDef) -> LinkConfig:
     """The definition as a driver takes it."""
-    return LinkConfig(link.name, link.type, link.attributes, link.options, link.username, link.password)
+    return LinkConfig(
+        link.name,
+        link.type,
+        link.attributes,
+        link.options,
+        link.username,
+        link.password,
+        inbound_log_queue=link.inbound_log_queue,
+        outbound_log_queue=link.outbound_log_queue,
+    )
 
 
 def _spec(link_type: str) -> LinkSpec:

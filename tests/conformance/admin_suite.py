@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateway import catalog, journal, status, tables
+from gateway import catalog, journal, lease, status, tables
 from gateway.admin import (
     AGENT_JAVA_PROP,
     CLEAN_LOG_QUEUES,
@@ -128,8 +128,8 @@ def start_agent(hub: Hub, status: AgentStatus = AgentStatus.RUNNING, *, ttl: flo
     """Take the lease of the default agent, as its process does."""
     now = hub.clock.now()
     with hub.write() as conn:
-        token, _ = journal.acquire_lease(conn, "DEFAULT_AGENT", journal.Owner.this_process(), ttl=ttl, now=now)
-        journal.set_agent_status(conn, "DEFAULT_AGENT", token, status)
+        token, _ = lease.acquire_lease(conn, "DEFAULT_AGENT", lease.Owner.this_process(), ttl=ttl, now=now)
+        lease.set_agent_status(conn, "DEFAULT_AGENT", token, status)
     return token
 
 
@@ -207,7 +207,7 @@ def test_startup_and_shutdown_walk_through_the_documented_statuses(admin: Gatewa
     with refused(32829):
         admin.shutdown()
     with admin.hub.write() as conn:
-        journal.set_agent_status(conn, "DEFAULT_AGENT", token, AgentStatus.RUNNING)
+        lease.set_agent_status(conn, "DEFAULT_AGENT", token, AgentStatus.RUNNING)
     with refused(32845):
         admin.startup()
     with refused(32843):
@@ -241,7 +241,7 @@ def test_ping_tells_a_living_agent_from_a_dead_one(admin: GatewayAdmin) -> None:
     assert row["AGENT_START_TIME"].startswith("20")
     now = admin.hub.clock.now()
     with admin.hub.write() as conn:
-        journal.renew_lease(conn, "DEFAULT_AGENT", token, ttl=-5, now=now)
+        lease.renew_lease(conn, "DEFAULT_AGENT", token, ttl=-5, now=now)
     assert view(admin.hub, "MGW_GATEWAY")[0]["AGENT_PING"] == "UNREACHABLE"
 
 
@@ -257,11 +257,11 @@ def test_startup_state_is_cleaned_only_after_a_run_that_is_gone(admin: GatewayAd
         admin.cleanup_gateway(CLEAN_STARTUP_STATE)
     now = admin.hub.clock.now()
     with admin.hub.write() as conn:
-        journal.renew_lease(conn, "DEFAULT_AGENT", token, ttl=-5, now=now)
+        lease.renew_lease(conn, "DEFAULT_AGENT", token, ttl=-5, now=now)
     admin.cleanup_gateway(CLEAN_STARTUP_STATE)
     assert admin.agent_state().status is AgentStatus.NOT_STARTED
     with admin.hub.read() as conn, pytest.raises(Exception, match="belongs to another process"):
-        journal.check_owner(conn, "DEFAULT_AGENT", token)
+        lease.check_owner(conn, "DEFAULT_AGENT", token)
 
 
 def test_broken_agents_start_again_after_cleanup(admin: GatewayAdmin) -> None:
