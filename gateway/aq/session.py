@@ -20,6 +20,7 @@ from gateway.aq.model import (
     DequeueMode,
     DequeueOptions,
     EnqueueOptions,
+    MessageRefused,
     Navigation,
     QueueRef,
     QueueType,
@@ -31,8 +32,8 @@ from gateway.aq.statements_messages import Finisher, Search
 from gateway.aq.tables import State
 from gateway.aq.transfer import check_dequeue, prepare, store
 from gateway.aq.work import ApplicationWork, ClaimWork, TransactionWork, Work, consume, count_rolled_back
-from transforms.errors import AqError
-from transforms.message import Message
+from transforms.errors import AqError, ConversionFailure
+from transforms.message import Message, check_headers
 
 if TYPE_CHECKING:
     from gateway.aq.hub import Hub
@@ -157,7 +158,7 @@ class Session:
 
         Raises:
             AqError: 25205 no such queue, 25206 exception queue, 25207 not enabled for enqueue, 25215 the body does not
-                fit, 24033 no recipient, 25203, 25209 delay or expiration.
+                fit, 24033 no recipient, 25203, 25209 delay or expiration; a header breaks the limits of a header array.
             HubError: the database refused; the message is not stored.
         """
         return self.enqueue_array(queue_name, [message], options, recipients=recipients)[0]
@@ -173,6 +174,7 @@ class Session:
         """Put messages into a queue, all or none, and return their ids in order (AQ guide 12.2 §10.3)."""
         if not messages:
             return []
+        _check_headers(messages)
         agents = [Agent(agent) if isinstance(agent, str) else agent for agent in recipients]
         now = self.hub.clock.now()
         if options.visibility is Visibility.IMMEDIATE:
@@ -427,3 +429,13 @@ def _check_options(options: DequeueOptions, array_size: int) -> None:
         )
     if options.deq_condition is not None and len(options.deq_condition) > 4000:
         raise AqError("deq_condition is too long", cause="at most 4000 characters are allowed", number=25448)
+
+
+def _check_headers(messages: Sequence[Message]) -> None:
+    """What comes over a link was checked by its map; what an application made is checked here."""
+    for index, message in enumerate(messages):
+        if message.headers:
+            try:
+                check_headers(message.headers)
+            except ConversionFailure as error:
+                raise MessageRefused(error.what, index=index, cause=error.cause, cure=error.cure) from None

@@ -124,11 +124,13 @@ def compare(fed: Sequence[str], found: Sequence[str], *, ordered: bool = False) 
 
 def judge(place: Plant, data: DataSet, commands_out: Sequence[str]) -> list[Verdict]:
     """Read everything back and compare."""
+    expected = {
+        "plant.telemetry": sum(map(len, data.telemetry.values())),
+        "orders": len(data.orders),
+        "readings": len(data.readings) - len(data.poison),
+    }
     with ThreadPoolExecutor() as pool:
-        topics = {
-            name: pool.submit(feed.kafka_read, place.kafka, name, 10_000)
-            for name in ("plant.telemetry", "orders", "readings")
-        }
+        topics = {name: pool.submit(feed.kafka_read, place.kafka, name, count) for name, count in expected.items()}
         records = {name: future.result() for name, future in topics.items()}
     verdicts = []
 

@@ -81,12 +81,25 @@ def kafka_produce_commands(broker: Kafka, topic: str, commands: Sequence[Command
     _feed(broker.console_producer(topic, *options), lines)
 
 
-def kafka_read(broker: Kafka, topic: str, count: int) -> list[tuple[str, str, str]]:
-    """Kafka's console consumer from the beginning: (headers, key, value) per record, at most ``count``."""
+def kafka_read(broker: Kafka, topic: str, expected: int) -> list[tuple[str, str, str]]:
+    """Kafka's console consumer from the beginning: (headers, key, value) of every record, also beyond ``expected``.
+
+    It ends when nothing more comes for a while. On a busy machine that may be before its first record, so less than
+    expected is read again with more patience.
+    """
+    records: list[tuple[str, str, str]] = []
+    for patience in (4_000, 20_000, 60_000):
+        records = _kafka_read_once(broker, topic, patience)
+        if len(records) >= expected:
+            break
+    return records
+
+
+def _kafka_read_once(broker: Kafka, topic: str, patience: int) -> list[tuple[str, str, str]]:
+    """All records until none comes for ``patience`` milliseconds."""
     properties = ["print.headers=true", "print.key=true", f"line.separator={END}"]
     options = [option for item in properties for option in ("--formatter-property", item)]
-    limits = ["--from-beginning", "--max-messages", str(count), "--timeout-ms", "4000"]
-    command = broker.console_consumer(topic, *limits, *options)
+    command = broker.console_consumer(topic, "--from-beginning", "--timeout-ms", str(patience), *options)
     done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
     records = []
     for record in done.stdout.decode(errors="replace").split(END):
