@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import secrets
-import sqlite3
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from gateway.aq import tables
+from gateway.aq import statements_schema as schema
 from gateway.aq.failures import shown_url, translate, translated
 from gateway.aq.lock import FairLock, Gate, writer_lock
-from gateway.aq.model import SchemaPart
+from gateway.aq.model import Durability, SchemaPart
 from gateway.aq.names import DEFAULT_SCHEMA
 from gateway.aq.notify import Notifier
 from transforms.clock import SYSTEM_CLOCK, Clock
@@ -29,19 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Durability", "Hub"]
 
-Durability = Literal["full", "fast"]
 
 _BUSY_SECONDS = 30.0
 _POOL = 8
-
-
-class _Found(NamedTuple):
-    """What is in a database: names of its tables, and the hub's identity if it has one."""
-
-    tables: frozenset[str]
-    hub_id: bytes | None
-    version: int | None
-    parts: dict[str, int]
 
 
 class Hub:
@@ -104,18 +92,18 @@ class Hub:
         if durability not in ("full", "fast"):
             raise HubError(f"durability {durability!r} of hub {where} is not known", cure="use 'full' or 'fast'")
         if address.get_backend_name() == "sqlite":
-            found = _inspect_sqlite(address.database or "", where)
+            found = schema.inspect_sqlite(address.database or "", where)
         else:
-            found = _Found(frozenset(), None, None, {})
+            found = schema.Found(frozenset(), None, None, {})
         engine = _engine(address, durability, clock)
         try:
             with translated(where, address.database):
                 if address.get_backend_name() == "postgresql":
                     with engine.connect() as conn:
-                        found = _inspect(conn)
-                _judge(found, where, create=create, schemas=schemas)
+                        found = schema.inspect(conn)
+                schema.judge(found, where, create=create, schemas=schemas)
                 if found.hub_id is None or any(part.name not in found.parts for part in schemas):
-                    found = _create(engine, durability, clock, schemas, where)
+                    found = schema.create(engine, durability, clock, schemas, where)
             if found.hub_id is None:
                 raise HubVersionMismatch(f"hub {where} has no identity", cause="table aq_hub is empty")
             return cls(engine, found.hub_id, durability, clock)
@@ -324,118 +312,6 @@ def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
             driver.execute("BEGIN IMMEDIATE").close()
 
     return engine
-
-
-# -- what is in the database -----------------------------------------------------------------------------------------
-
-
-def _inspect_sqlite(path: str, where: str) -> _Found:
-    """Look into a file without changing a byte of it: even choosing the journal mode would write."""
-    nothing = _Found(frozenset(), None, None, {})
-    if not os.path.exists(path) or os.path.getsize(path) == 0:
-        return nothing
-    with open(path, "rb") as file:
-        start = file.read(16)
-    if start != b"SQLite format 3\x00":
-        raise HubVersionMismatch(
-            f"{where} is not a hub",
-            cause="the file is not an SQLite database",
-            cure="name another file; it was not touched",
-        )
-    with translated(where, path):
-        uri = "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23") + "?mode=ro"
-        connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)
-        try:
-            names = frozenset(row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type='table'"))
-            if "aq_hub" not in names:
-                return _Found(names - {"sqlite_sequence"}, None, None, {})
-            return _identity(names, lambda sql: connection.execute(sql).fetchall())
-        finally:
-            connection.close()
-
-
-def _inspect(conn: sa.Connection) -> _Found:
-    names = frozenset(sa.inspect(conn).get_table_names())
-    if "aq_hub" not in names:
-        return _Found(names - {"sqlite_sequence"}, None, None, {})
-    return _identity(names, lambda sql: conn.exec_driver_sql(sql).fetchall())
-
-
-def _identity(names: frozenset[str], query: Any) -> _Found:
-    rows = query("SELECT hub_id, schema_version FROM aq_hub")
-    hub_id, version = rows[0] if rows else (None, None)
-    parts = {}
-    if "aq_part" in names:
-        parts = dict(map(tuple, query("SELECT name, version FROM aq_part")))
-    return _Found(names, bytes(hub_id) if hub_id is not None else None, version, parts)
-
-
-def _judge(found: _Found, where: str, *, create: bool, schemas: Sequence[SchemaPart]) -> None:
-    """Refuse what must not be opened."""
-    if found.hub_id is None:
-        if found.tables:
-            raise HubVersionMismatch(
-                f"{where} is not a hub",
-                cause=f"it holds other tables ({', '.join(sorted(found.tables)[:3])}) and no hub",
-                cure="name an empty database to make the hub in; this one was not touched",
-            )
-        if not create:
-            raise HubError(
-                f"hub {where} does not exist",
-                cause="the database is missing or empty",
-                cure="make it with mgw apply (in Python: Hub.open(..., create=True))",
-            )
-        return
-    _check_version(where, "hub", found.version or 0, tables.SCHEMA_VERSION)
-    for part in schemas:
-        if part.name in found.parts:
-            _check_version(where, part.name, found.parts[part.name], part.version)
-        elif not create:
-            raise HubError(
-                f"hub {where} lacks the tables of {part.name}",
-                cause="it was made without them",
-                cure="add them with mgw apply (in Python: Hub.open(..., create=True))",
-            )
-
-
-def _check_version(where: str, part: str, stored: int, known: int) -> None:
-    if stored > known:
-        raise HubVersionMismatch(
-            f"hub {where} was written by a newer release",
-            cause=f"its {part} tables have version {stored}, this release knows {known}",
-            cure="install the newer release; the database was not touched",
-        )
-    if stored < known:
-        raise HubVersionMismatch(
-            f"hub {where} was written by an older release",
-            cause=f"its {part} tables have version {stored}, this release needs {known}",
-            cure="drain it with the older release and make a new hub",
-        )
-
-
-def _create(
-    engine: sa.Engine, durability: Durability, clock: Clock, schemas: Sequence[SchemaPart], where: str
-) -> _Found:
-    """Make what is missing, in one transaction; another process may have been faster."""
-    with engine.begin() as conn:
-        if engine.dialect.name == "postgresql":
-            conn.exec_driver_sql("SELECT pg_advisory_xact_lock(7164114)")
-        found = _inspect(conn)
-        _judge(found, where, create=True, schemas=schemas)
-        if found.hub_id is None:
-            tables.create(conn)
-            row = {
-                "hub_id": secrets.token_bytes(8),
-                "schema_version": tables.SCHEMA_VERSION,
-                "durability": durability,
-                "created": clock.now(),
-            }
-            conn.execute(tables.hub.insert(), row)
-        for part in schemas:
-            if part.name not in found.parts:
-                part.create(conn)
-                conn.execute(tables.part.insert(), {"name": part.name, "version": part.version})
-        return _inspect(conn)
 
 
 def hub_clock(conn: sa.Connection) -> Clock:

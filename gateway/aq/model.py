@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import sqlalchemy as sa
 
@@ -25,6 +25,7 @@ __all__ = [
     "DequeueMode",
     "DequeueOptions",
     "Dequeued",
+    "Durability",
     "EnqueueOptions",
     "MessageRefused",
     "Navigation",
@@ -278,6 +279,10 @@ class Counts:
     claimed: int
     expired: int
     oldest: float | None
+
+
+#: ``full``: a commit survives power loss. ``fast``: the last commits may be lost then.
+Durability = Literal["full", "fast"]
 
 
 @dataclass(frozen=True, slots=True)
