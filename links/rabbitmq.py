@@ -25,7 +25,7 @@ from links.contract import (
 )
 from links.options import parse
 from links.rabbitmq_checks import run_checks
-from links.rabbitmq_connection import Session, Settings
+from links.rabbitmq_connection import Session, Settings, missing
 from links.rabbitmq_destination import DestinationPlan, RabbitDestination
 from links.rabbitmq_source import RabbitSource, SourcePlan, declare_job_queue, is_stream, job_queue
 from transforms.amqp import Rules
@@ -108,15 +108,15 @@ SPEC = LinkSpec(
             minimum=1,
         ),
     ),
-    job_options=(
-        Field(
-            "PreserveMessageID", "Send the hub's message id as header MGW_AQ_messageID too.", bool, False, dynamic=True
-        ),
-        Field("AQ_MsgProperties", "AQ properties travel as MGW_AQ_* headers.", bool, False, dynamic=True),
-    ),
     domains=(None, Domain.QUEUE, Domain.TOPIC),
     capabilities=frozenset(Capability),
     extra="rabbitmq",
+)
+
+#: Options of every job that this link acts on.
+_JOB_OPTIONS = (
+    Field("PreserveMessageID", "Send the hub's message id as header MGW_AQ_messageID too.", bool, False),
+    Field("AQ_MsgProperties", "AQ properties travel as MGW_AQ_* headers.", bool, False),
 )
 
 
@@ -146,14 +146,7 @@ class RabbitLink:
                 return self._verify_destination(session, use)
             return self._verify_source(session, use)
         except QueueMissing as error:
-            endpoint = use.endpoint
-            raise QueueMissing(
-                f"foreign queue {endpoint.full_name}: {endpoint.provider_queue!r} does not exist",
-                link=self.config.name,
-                operation="verify",
-                cause=error.cause,
-                cure=error.cure,
-            ) from error
+            raise missing(use, error) from error
         finally:
             session.close()
 
@@ -223,7 +216,7 @@ class RabbitLink:
         owner = f"foreign queue {use.endpoint.full_name}"
         try:
             queue = parse(SPEC.queue_options, use.endpoint.options, owner)
-            job = parse(SPEC.job_options, use.options, f"job {use.job}", foreign=True)
+            job = parse(_JOB_OPTIONS, use.options, f"job {use.job}", foreign=True)
         except ConfigInvalid as error:
             raise LinkError(error.what, link=self.config.name, cause=error.cause, cure=error.cure) from error
         rules = Rules(

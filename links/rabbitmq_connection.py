@@ -20,7 +20,7 @@ from pika import exceptions, frame
 from pika.adapters.utils import connection_workflow as workflow
 
 from links.amqp_frames import FrameScanner, Returned
-from links.contract import LinkConfig
+from links.contract import JobUse, LinkConfig
 from transforms.errors import (
     DeliveryRejected,
     LinkError,
@@ -30,7 +30,7 @@ from transforms.errors import (
     QueueMissing,
 )
 
-__all__ = ["Session", "Settings"]
+__all__ = ["Session", "Settings", "missing", "translate"]
 
 logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
 
@@ -361,6 +361,18 @@ class Session:
     def translate(self, error: BaseException, operation: str) -> LinkError:
         """Any error of pika or the system as ours, in plain words."""
         return error if isinstance(error, LinkError) else translate(error, operation, self.settings, self.blocked)
+
+
+def missing(use: JobUse, error: QueueMissing) -> QueueMissing:
+    """The same error, about the foreign queue of a job."""
+    endpoint = use.endpoint
+    return QueueMissing(
+        f"foreign queue {endpoint.full_name}: {endpoint.provider_queue!r} does not exist in RabbitMQ",
+        link=endpoint.link,
+        operation=error.operation,
+        cause=error.cause,
+        cure=error.cure,
+    )
 
 
 def _nothing() -> None:

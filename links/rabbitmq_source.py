@@ -10,7 +10,7 @@ from pika import exceptions
 
 from links.amqp_frames import ack_frame
 from links.contract import EMPTY_BATCH, Backlog, Batch, Delivery, JobUse, Position
-from links.rabbitmq_connection import Session, Settings
+from links.rabbitmq_connection import Session, Settings, missing
 from transforms.amqp import HEADER_PREFIX, Rules, decode
 from transforms.errors import LinkTimeout, LinkUnavailable, PositionLost, QueueMissing
 from transforms.message import Message
@@ -95,8 +95,10 @@ class RabbitSource:
                 plan.queue_type == "stream" or (plan.queue_type == "auto" and is_stream(session, plan.queue))
             )
             self._subscribe(session, positions)
-        except BaseException:
+        except BaseException as error:
             session.close()
+            if isinstance(error, QueueMissing):
+                raise missing(self._use, error) from error
             raise
         self._session = session
 
