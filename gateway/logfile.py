@@ -105,6 +105,39 @@ class _TextFormatter(logging.Formatter):
         return line
 
 
+class _Steady:
+    """What a handler does when its line cannot be written (full disk, reader gone): no traceback for each of them.
+
+    The first is reported to the other handlers, and the next after one that could be written.
+    """
+
+    _failing = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802  (given by logging)
+        if self._failing:
+            return
+        self._failing = True
+        error = sys.exc_info()[1]
+        place = getattr(self, "baseFilename", "standard output")
+        logging.getLogger("mgw.engine").warning(
+            "log lines cannot be written to %s; cause: %s; cure: free space there, the job of the gateway goes on",
+            place,
+            getattr(error, "strerror", None) or error,
+        )
+
+    def flush(self) -> None:
+        super().flush()  # type: ignore[misc]
+        self._failing = False
+
+
+class _Stdout(_Steady, logging.StreamHandler):  # type: ignore[type-arg]
+    pass
+
+
+class _AgentFile(_Steady, logging.FileHandler):
+    pass
+
+
 def set_level(log_level: int) -> None:
     """Apply a documented log level (0..4) at once."""
     logging.getLogger("mgw").setLevel(LEVELS.get(log_level, logging.INFO))
@@ -132,7 +165,7 @@ def configure(
         root.removeHandler(old)
         old.close()
     root.propagate = False
-    stdout = logging.StreamHandler(sys.stdout)
+    stdout = _Stdout(sys.stdout)
     stdout.setFormatter(JsonFormatter() if log_format == "json" else _TextFormatter())
     root.addHandler(stdout)
     set_level(log_level)
@@ -142,7 +175,7 @@ def configure(
     path = Path(directory) / log_file_name(agent)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(path, encoding="utf-8")
+        handler = _AgentFile(path, encoding="utf-8")
     except OSError as exc:
         raise GatewayError(
             f"log file {path} cannot be created",

@@ -88,3 +88,31 @@ def test_an_event_that_cannot_be_stored_is_logged_all_the_same(caplog: pytest.Lo
         Journalist(broken).tell(JobRetrying("j", 1, 2.0, "boom"))
     assert "failure 1, next attempt in 2.0 s: boom" in caplog.text
     assert "not stored: hub away" in caplog.text
+
+
+def test_a_log_file_on_a_full_disk_is_reported_once_and_without_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        configure("a", directory=tmp_path)
+        logger = logging.getLogger("mgw.engine")
+        file = logger.parent.handlers[1]  # type: ignore[union-attr]
+        assert isinstance(file, logging.FileHandler)
+        writable, file.stream = file.stream, open("/dev/full", "w", encoding="utf-8", buffering=1)  # noqa: SIM115
+        logger.info("one")
+        logger.info("two")
+        full, file.stream = file.stream, writable
+        with pytest.raises(OSError, match="No space left"):
+            full.close()
+        logger.info("three")
+        shown = capsys.readouterr()
+        lines = [line.partition("Engine: ")[2] for line in shown.out.splitlines()]
+        assert (lines[0], lines[2:]) == ("one", ["two", "three"])
+        assert "cause: No space left on device; cure: free space there" in lines[1]
+        assert shown.err == ""
+        assert "three" in next(tmp_path.iterdir()).read_text()
+    finally:
+        for handler in list(logging.getLogger("mgw").handlers):
+            logging.getLogger("mgw").removeHandler(handler)
+            handler.close()
+        logging.getLogger("mgw").propagate = True
