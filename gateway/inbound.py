@@ -15,7 +15,7 @@ from gateway.events import Event, MessagesDiscarded, MessagesExceptioned
 from gateway.exceptionqueue import ForeignExceptionQueue, Refused
 from gateway.journal import Counts
 from gateway.route import Caution, RouteContext
-from links.contract import Backlog, Batch, Delivery, Source
+from links.contract import RESUME, Backlog, Batch, Delivery, Mark, Source
 from transforms.errors import ConversionFailure, LinkTimeout
 from transforms.message import Message
 
@@ -50,6 +50,7 @@ class InboundRoute:
         self._exceptions = exceptions
         self._caution = Caution(context)
         self._last_read = context.clock.monotonic()
+        self._resumed = False
         self._discard = context.job.flag("discard_unrouted")
 
     def open(self) -> None:
@@ -57,6 +58,7 @@ class InboundRoute:
         with self._context.hub.read() as conn:
             self._queue = transfer.resolve(conn, self._queue_name)
             positions = journal.load_positions(conn, self._context.job.id)
+        self._resumed = RESUME in positions
         self._source.connect(positions)
 
     def carry(self, wait: float) -> Counts:
@@ -77,6 +79,7 @@ class InboundRoute:
             kept, refused, events = self._select(batch, counts)
             counts, more = self._store(batch, kept, refused, counts)
             context.hub.notifier.committed([self._queue.id])
+        self._resumed = False
         self._source.settle(batch)
         self._last_read = context.clock.monotonic()
         self._caution.passed(len(batch.deliveries))
@@ -129,6 +132,8 @@ class InboundRoute:
                     events.append(MessagesDiscarded(job.name, len(stored.discarded), reason))
             journal.advance_positions(conn, job.id, batch.positions, now=now)
             journal.write_marks(conn, job.id, batch.marks, now=now)
+            if self._resumed:
+                journal.write_marks(conn, job.id, [Mark(RESUME, None)], now=now)
             journal.count(conn, job.id, final, now=now)
         return final, events
 

@@ -21,12 +21,15 @@ from links.contract import Backlog, GuaranteeReport, Mark, Position
 from transforms.errors import HubError
 
 __all__ = [
+    "LOG_RESET",
     "Counts",
     "JobRow",
     "Plan",
     "add_event",
     "add_plans",
     "advance_positions",
+    "alter_plan",
+    "clear_receiving_log",
     "count",
     "delete_plans",
     "forget_log",
@@ -39,6 +42,7 @@ __all__ = [
     "record_failure",
     "record_recovery",
     "reset_counters",
+    "revive",
     "set_activity",
     "set_backlog",
     "set_guarantee",
@@ -148,6 +152,15 @@ def record_recovery(conn: sa.Connection, job_id: int) -> None:
     )
 
 
+def revive(conn: sa.Connection, job_id: int) -> None:
+    """FAILED -> READY."""
+    conn.execute(
+        sa.update(job_state)
+        .where(job_state.c.job_id == job_id, job_state.c.status == JobStatus.FAILED)
+        .values(status=JobStatus.READY, failures=0, next_attempt=None)
+    )
+
+
 def set_activity(conn: sa.Connection, job_id: int, activity: Activity) -> None:
     """What the job is doing now."""
     conn.execute(sa.update(job_state).where(job_state.c.job_id == job_id).values(activity=activity))
@@ -184,6 +197,9 @@ def reset_counters(conn: sa.Connection, job_ids: Sequence[int]) -> None:
         .values(status=JobStatus.READY, failures=0)
     )
 
+
+#: ``log_sequence`` of a job whose sending log is taken as it is at the next connect.
+LOG_RESET = -1
 
 # ----------------------------------------------------------------------------------------------------- receiving log
 
@@ -225,6 +241,11 @@ def advance_positions(conn: sa.Connection, job_id: int, moves: Sequence[Position
                 cause=f"expected {move.before or 'none'}; another process reads for this job",
                 cure="make sure that one agent process runs this job; nothing was stored",
             )
+
+
+def clear_receiving_log(conn: sa.Connection, job_id: int) -> None:
+    """Forget every position and mark of the job."""
+    conn.execute(sa.delete(position).where(position.c.job_id == job_id))
 
 
 def write_marks(conn: sa.Connection, job_id: int, marks: Sequence[Mark], *, now: float) -> None:
@@ -318,9 +339,19 @@ def add_plans(conn: sa.Connection, job_id: int, plans: Sequence[Plan], *, token:
     conn.execute(_PLAN_SEQUENCE, {"job": job_id, "seq": plans[-1].sequence})
 
 
-def forget_log(conn: sa.Connection, job_id: int) -> None:
-    """The destination keeps no sending log any more."""
-    conn.execute(sa.update(job_state).where(job_state.c.job_id == job_id).values(log_sequence=None))
+def forget_log(conn: sa.Connection, job_id: int, *, reset: bool = False) -> None:
+    """The destination keeps no sending log any more; ``reset``: it is taken as it is at the next connect."""
+    value = LOG_RESET if reset else None
+    conn.execute(sa.update(job_state).where(job_state.c.job_id == job_id).values(log_sequence=value))
+
+
+def alter_plan(conn: sa.Connection, job_id: int, changed: Plan) -> None:
+    """Give a plan other messages."""
+    conn.execute(
+        sa.update(plan)
+        .where(plan.c.job_id == job_id, plan.c.sequence == changed.sequence)
+        .values(message_ids=pack(f">{len(changed.ids)}q", *changed.ids))
+    )
 
 
 def delete_plans(conn: sa.Connection, job_id: int, sequences: Sequence[int]) -> None:

@@ -17,11 +17,11 @@ from gateway.aq import transfer
 from gateway.conversion import Conversion
 from gateway.events import MessagesExceptioned, ResendSpared
 from gateway.journal import Counts, Plan
-from gateway.model import JobDef
+from gateway.recovery import check_plan, check_sending_log
 from gateway.route import Caution, RouteContext
-from links.contract import Backlog, Destination, Recovered
+from links.contract import Backlog, Destination
 from transforms.convert import for_exception_queue
-from transforms.errors import ConversionFailure, GatewayError, LinkTimeout
+from transforms.errors import ConversionFailure, LinkTimeout
 from transforms.message import Message
 
 __all__ = ["OutboundRoute"]
@@ -87,11 +87,16 @@ class OutboundRoute:
         self._logged = recovered is not None
         check_sending_log(context.job, row, recovered)
         done = (recovered.sequence or 0) if recovered is not None else 0
+        if row.log_sequence == journal.LOG_RESET:
+            self._sequence = max(self._sequence, done)  # new batches must not look like old ones
         if not self._logged and row.log_sequence is not None:
             with context.hub.write() as conn:
                 journal.forget_log(conn, context.job.id)
         self._complete_stored([entry for entry in left if entry[0].sequence <= done])
-        self._left.extend(entry for entry in left if entry[0].sequence > done)
+        for plan, claimed in left:
+            if plan.sequence > done:
+                check_plan(context.job, plan, len(claimed))
+                self._left.append((plan, claimed))
         self._unsubscribe = context.hub.notifier.subscribe([queue.id], self._destination.interrupt)
 
     def _complete_stored(self, stored: Sequence[tuple[Plan, list[transfer.Claimed]]]) -> None:
@@ -300,34 +305,6 @@ class OutboundRoute:
             self._unsubscribe()
             self._unsubscribe = None
         self._destination.close()
-
-
-def check_sending_log(job: JobDef, row: journal.JobRow, recovered: Recovered | None) -> None:
-    """Compare the sending log at the destination with what the hub knows.
-
-    Raises:
-        GatewayError: [417] the log lost records; [416] the log is ahead of the hub, which was restored from a backup or
-            shares the log with another hub. Nothing was sent; a person must decide.
-    """
-    if recovered is None:
-        return
-    logged = recovered.sequence
-    if logged is not None and logged > row.plan_sequence:
-        raise GatewayError(
-            f"job {job.name}: the sending log at {job.destination} is ahead of the hub",
-            cause=f"it records batch {logged}, the hub planned {row.plan_sequence} so far: the hub was restored from a "
-            "backup, or another hub uses the same log",
-            cure="compare both queues, then mgw agents cleanup RESET_SUB_MISSING_LOG_REC with the job's name",
-            number=416,
-        )
-    if row.log_sequence is not None and (logged is None or logged < row.log_sequence):
-        raise GatewayError(
-            f"job {job.name}: records of the sending log at {job.destination} are missing",
-            cause=f"the hub completed batch {row.log_sequence}, the log says {logged or 'nothing'}: it was purged, "
-            "re-created or consumed by somebody else",
-            cure="compare both queues, then mgw agents cleanup RESET_SUB_MISSING_LOG_REC with the job's name",
-            number=417,
-        )
 
 
 def _identified(results: Sequence[Message]) -> Sequence[Message]:

@@ -30,6 +30,7 @@ from transforms.message import Message
 
 __all__ = [
     "EMPTY_BATCH",
+    "RESUME",
     "Backlog",
     "Batch",
     "Capability",
@@ -246,6 +247,10 @@ class Batch(NamedTuple):
 
 
 EMPTY_BATCH = Batch(())
+
+#: Entry of the receiving log handed to ``Source.connect`` after an operator gave missing messages up: a source with
+#: positions begins at the first message that exists. The engine removes it with the first batch that is stored.
+RESUME = "!resume"
 
 
 class Recovered(NamedTuple):

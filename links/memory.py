@@ -69,6 +69,9 @@ SPEC = LinkSpec(
             maximum=600,
         ),
     ),
+    queue_options=(
+        Field("MEMORY_UniqueIds", "The correlation of every message is unique: what repeats is dropped.", bool, False),
+    ),
     domains=(None, Domain.QUEUE, Domain.TOPIC),
     capabilities=frozenset(Capability),
 )
@@ -253,6 +256,7 @@ class MemorySource(_Connection):
         self._queue: MemoryQueue | None = None
         self._log: MemoryLog | None = None
         self._unsettled: list[Stored] = []
+        self._unique = flag(use.endpoint.options, "MEMORY_UniqueIds")
         self._stored: int | None = None  # the log position the hub holds
         self._next = 0
 
@@ -293,7 +297,8 @@ class MemorySource(_Connection):
             if not items:
                 return EMPTY_BATCH
             self._unsettled.extend(items)
-            return Batch([self._deliver(item) for item in items], token=items)
+            ids = [item.message.correlation for item in items] if self._unique else ()
+            return Batch([self._deliver(item) for item in items], token=items, ids=ids)
 
     def _readable(self) -> bool:
         if self._interrupted or self._epoch != self.broker.epoch or self.broker.stalled:
@@ -357,6 +362,7 @@ class MemoryDestination(_Connection):
         super().__init__(link, use)
         self._confirmed: int | None = None
         self._pending: list[int] = []
+        self._recovered: Recovered | None = None
 
     def connect(self) -> None:
         """See :meth:`links.contract.Destination.connect`."""
@@ -364,10 +370,16 @@ class MemoryDestination(_Connection):
             self._open(Direction.OUTBOUND)
             self._confirmed = None
             self._pending = []
+            log = self._log()
+            self._recovered = None if log is None else Recovered(log.get(self.use.job))
+
+    def _log(self) -> dict[str, int] | None:
+        name = self.link.config.outbound_log_queue
+        return None if name is None else self.broker.sending_logs.setdefault(name, {})
 
     def recovered(self) -> Recovered | None:
         """See :meth:`links.contract.Destination.recovered`."""
-        return None
+        return self._recovered
 
     def encode(self, message: Message) -> Encoded:
         """See :meth:`links.contract.Destination.encode`."""
@@ -402,6 +414,9 @@ class MemoryDestination(_Connection):
                 target.check_room(len(messages))
             for target in targets:
                 target.put(batch)
+            log = self._log()
+            if log is not None:
+                log[self.use.job] = sequence
             self._pending.append(sequence)
             self.broker.changed.notify_all()
 
@@ -429,3 +444,8 @@ class MemoryDestination(_Connection):
         """See :meth:`links.contract.Destination.close`."""
         self._epoch = None
         self._pending = []
+
+
+def flag(options: Mapping[str, str], name: str) -> bool:
+    """A TRUE/FALSE option; names compare case-insensitively."""
+    return any(key.lower() == name.lower() and value.upper() == "TRUE" for key, value in options.items())

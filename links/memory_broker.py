@@ -146,6 +146,7 @@ class MemoryBroker:
         stalled: while true, every operation ends in a timeout and nothing moves.
         hold_confirms: while true, published messages are stored and not confirmed.
         users: name -> password; None lets everybody in.
+        sending_logs: records that destinations with an ``outbound_log_queue`` write with every batch.
     """
 
     _brokers: ClassVar[dict[str, MemoryBroker]] = {}
@@ -159,6 +160,7 @@ class MemoryBroker:
         self.users: dict[str, str] | None = None
         self.epoch = 0  # raised by cut(): connections of an older epoch are dead
         self.changed = threading.Condition(threading.RLock())
+        self.sending_logs: dict[str, dict[str, int]] = {}  # log -> job -> last sequence
         self._stores: dict[str, MemoryQueue | MemoryLog] = {}
         self._topics: dict[str, MemoryTopic] = {}
         self._subscriptions: dict[str, tuple[str, MemoryQueue]] = {}

@@ -71,6 +71,10 @@ class GatewayError(Exception):
         super().__init__(self.what)
 
     def __str__(self) -> str:
+        return (f"[{self.number}] " if self.number else "") + self.text()
+
+    def text(self) -> str:
+        """What, cause and cure in one line, without the number."""
         parts = [self.what]
         if self.cause:
             parts.append(f"cause: {self.cause}")
@@ -87,14 +91,14 @@ class AdminError(GatewayError):
     """An administration call was refused (``number`` is the ORA number of the documentation)."""
 
     def __str__(self) -> str:
-        return (f"ORA-{self.number:05d}: " if self.number else "") + super().__str__()
+        return (f"ORA-{self.number:05d}: " if self.number else "") + self.text()
 
 
 class AqError(GatewayError):
     """A queue operation was refused (``number`` is the ORA number of the documentation)."""
 
     def __str__(self) -> str:
-        return (f"ORA-{self.number:05d}: " if self.number else "") + super().__str__()
+        return (f"ORA-{self.number:05d}: " if self.number else "") + self.text()
 
 
 class ConversionFailure(GatewayError):
@@ -102,9 +106,6 @@ class ConversionFailure(GatewayError):
 
     ``number`` is the engine number of the messaging gateway chapter (720 to 729), see :mod:`transforms.convert`.
     """
-
-    def __str__(self) -> str:
-        return (f"[{self.number}] " if self.number else "") + super().__str__()
 
 
 class TransformFailed(ConversionFailure):
@@ -155,7 +156,7 @@ class LinkError(GatewayError):
     def __str__(self) -> str:
         prefix = f"[{self.number}] " if self.number else ""
         where = f"link {self.link}: " if self.link and self.link not in self.what else ""
-        return prefix + where + super().__str__()
+        return prefix + where + self.text()
 
 
 class LinkUnavailable(LinkError):

@@ -20,6 +20,7 @@ from gateway.admin.queues import QueueProcedures
 from gateway.admin.transformations import TransformationProcedures
 from gateway.aq.admin import QueueAdmin
 from gateway.model import DEFAULT_AGENT
+from gateway.recovery import reset_log_records, reset_missing_messages
 from transforms.errors import AdminError
 
 __all__ = [
@@ -92,8 +93,10 @@ class GatewayAdmin(AgentProcedures, LinkProcedures, QueueProcedures, Transformat
         """Clean up after trouble (AQ guide 12.2 §19.2.3).
 
         ``CLEAN_STARTUP_STATE`` sets an agent that left its status behind back to NOT_STARTED. ``CLEAN_LOG_QUEUES`` and
-        the two resets need a running agent; the logs are in the hub and never hold obsolete records, so there is
-        nothing to do for them. ``sarg`` names the job of a reset.
+        the two resets need a running agent. CLEAN_LOG_QUEUES has nothing to do: every agent cleans its logs when it
+        starts. ``RESET_SUB_MISSING_LOG_REC`` lets a job go on that ended with [416] or [417] (its last batches may
+        arrive twice), ``RESET_SUB_MISSING_MESSAGE`` one that ended with [415] (the missing messages are given up);
+        ``sarg`` names the job, and a job that is not FAILED is left alone.
 
         Raises:
             AdminError: ORA-32802 unknown action; ORA-32850; ORA-32855; ORA-32828 not running; the startup state cannot
@@ -111,10 +114,13 @@ class GatewayAdmin(AgentProcedures, LinkProcedures, QueueProcedures, Transformat
                 f"{RESET_SUB_MISSING_MESSAGE}",
                 cure="use one of them",
             )
-        with self.hub.read() as conn:
-            if name != CLEAN_LOG_QUEUES:
-                self.need_job(conn, sarg or "")
+        with self.change() as conn:
             self._need_running(conn, agent_name)
+            if name == CLEAN_LOG_QUEUES:
+                return
+            job = self.need_job(conn, sarg or "")
+            reset = reset_log_records if name == RESET_SUB_MISSING_LOG_REC else reset_missing_messages
+            reset(conn, job)
 
     def snapshot_version(self) -> int:
         """Version of the definitions; grows with every change."""

@@ -426,3 +426,122 @@ def test_positions_of_a_log_source_are_stored_with_the_messages_and_resumed(
     with gateway.run():
         eventually(lambda: len(gateway.browse("H")) == 300)
     assert bodies(gateway.browse("H")) == texts(300)
+
+
+# --------------------------------------------------------------------------------------------------- logs and recovery
+
+
+@pytest.fixture
+def logged(gateway: Gateway, broker: MemoryBroker) -> Gateway:
+    """A gateway whose link ``log`` keeps a sending log."""
+    gateway.admin.create_msgsystem_link("log", "MEMORY", {"broker": broker.name}, outbound_log_queue="SENT")
+    gateway.queue("H")
+    broker.queue("DST")
+    gateway.admin.register_foreign_queue("DST", "log")
+    gateway.admin.create_job("outj", "OUTBOUND", "H", "DST@log")
+    return gateway
+
+
+def test_a_batch_that_the_sending_log_proves_is_completed_and_not_sent_again(
+    logged: Gateway, broker: MemoryBroker
+) -> None:
+    logged.enqueue("H", [Message(body=text) for text in texts(50)])
+    broker.fail_next("confirm", LinkUnavailable("the wire was cut", operation="confirm"))
+    with logged.run():
+        eventually(lambda: logged.job("outj")["FAILURES"] == 1)
+        reset(logged, "outj")
+        eventually(lambda: logged.job("outj")["PROPAGATED_MSGS"] == 50)
+    assert bodies(broker.queue("DST").messages) == texts(50), "nothing twice"
+    assert logged.job("outj")["SUPPRESSED_MSGS"] > 0
+    assert any("without sending them again" in text for text in logged.events())
+    assert logged.plans("outj") == []
+
+
+def test_a_batch_that_the_sending_log_does_not_know_is_sent_again(logged: Gateway, broker: MemoryBroker) -> None:
+    logged.enqueue("H", [Message(body=text) for text in texts(50)])
+    broker.fail_next("publish", LinkUnavailable("the wire was cut", operation="publish"))
+    with logged.run():
+        eventually(lambda: logged.job("outj")["FAILURES"] == 1)
+        reset(logged, "outj")
+        eventually(lambda: logged.job("outj")["PROPAGATED_MSGS"] == 50)
+    assert bodies(broker.queue("DST").messages) == texts(50)
+
+
+def failed(gateway: Gateway, job: str, number: str) -> None:
+    eventually(lambda: gateway.job(job)["STATUS"] == "FAILED", what="FAILED at once")
+    row = gateway.job(job)
+    assert f"[{number}]" in row["LAST_ERROR_MSG"] or number in row["LAST_ERROR_MSG"]
+    assert "cure" in row["LAST_ERROR_MSG"]
+
+
+def test_a_purged_sending_log_ends_the_job_until_it_is_reset(logged: Gateway, broker: MemoryBroker) -> None:
+    with logged.run():
+        logged.enqueue("H", [Message(body="one")])
+        eventually(lambda: logged.job("outj")["PROPAGATED_MSGS"] == 1)
+    broker.sending_logs["SENT"].clear()
+    logged.enqueue("H", [Message(body="two")])
+    with logged.run():
+        failed(logged, "outj", "417")
+        assert bodies(broker.queue("DST").messages) == ["one"]
+        logged.admin.cleanup_gateway("RESET_SUB_MISSING_LOG_REC", "outj")
+        eventually(lambda: bodies(broker.queue("DST").messages) == ["one", "two"])
+
+
+def test_a_sending_log_ahead_of_a_restored_hub_ends_the_job_before_anything_is_sent(
+    logged: Gateway, broker: MemoryBroker
+) -> None:
+    with logged.run():
+        logged.enqueue("H", [Message(body="one")])
+        eventually(lambda: logged.job("outj")["PROPAGATED_MSGS"] == 1)
+    broker.sending_logs["SENT"]["outj"] += 5
+    logged.enqueue("H", [Message(body="two")])
+    with logged.run():
+        failed(logged, "outj", "416")
+        assert bodies(broker.queue("DST").messages) == ["one"]
+        logged.admin.cleanup_gateway("RESET_SUB_MISSING_LOG_REC", "outj")
+        eventually(lambda: bodies(broker.queue("DST").messages) == ["one", "two"])
+        logged.enqueue("H", [Message(body="three")])
+        eventually(lambda: bodies(broker.queue("DST").messages) == ["one", "two", "three"])
+    assert broker.sending_logs["SENT"]["outj"] > 6
+
+
+def test_planned_messages_that_somebody_took_end_the_job_until_they_are_given_up(
+    logged: Gateway, broker: MemoryBroker
+) -> None:
+    logged.enqueue("H", [Message(body=text) for text in texts(3)])
+    broker.fail_next("publish", LinkUnavailable("cut", operation="publish"))
+    with logged.run():
+        eventually(lambda: logged.job("outj")["FAILURES"] == 1)
+    (plan,) = logged.plans("outj")
+    with logged.hub.write() as conn:
+        conn.execute(sa.text("DELETE FROM aq_message WHERE id = :id"), {"id": plan.ids[1]})
+    with logged.run():
+        failed(logged, "outj", "415")
+        assert broker.queue("DST").messages == []
+        logged.admin.cleanup_gateway("RESET_SUB_MISSING_MESSAGE", "outj")
+        eventually(lambda: bodies(broker.queue("DST").messages) == ["message 0", "message 2"])
+
+
+def test_resets_leave_a_healthy_job_alone(logged: Gateway, broker: MemoryBroker) -> None:
+    with logged.run():
+        logged.enqueue("H", [Message(body="one")])
+        eventually(lambda: logged.job("outj")["PROPAGATED_MSGS"] == 1)
+        for action in ("RESET_SUB_MISSING_LOG_REC", "RESET_SUB_MISSING_MESSAGE"):
+            logged.admin.cleanup_gateway(action, "outj")
+        logged.enqueue("H", [Message(body="two")])
+        eventually(lambda: bodies(broker.queue("DST").messages) == ["one", "two"])
+
+
+def test_a_sources_unique_ids_keep_repeated_messages_out(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.queue("H")
+    broker.queue("SRC")
+    gateway.admin.register_foreign_queue("SRC", "mem", options={"MEMORY_UniqueIds": "TRUE"})
+    gateway.admin.create_job("inj", "INBOUND", "SRC@mem", "H")
+    with gateway.run():
+        broker.put("SRC", *(Message(body=f"b{n}", correlation=f"id-{n % 3}") for n in range(5)))
+        eventually(lambda: gateway.job("inj")["SUPPRESSED_MSGS"] == 2)
+        broker.put("SRC", Message(body="again", correlation="id-1"), Message(body="new", correlation="id-9"))
+        eventually(lambda: gateway.job("inj")["SUPPRESSED_MSGS"] == 3)
+    assert bodies(gateway.browse("H")) == ["b0", "b1", "b2", "new"]
+    assert gateway.job("inj")["PROPAGATED_MSGS"] == 4
+    assert broker.queue("SRC").messages == []

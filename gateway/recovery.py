@@ -1,0 +1,106 @@
+"""Recovery: what the logs on both sides of a job prove, and what a person may decide when they do not match.
+
+AQ guide 12.2 §19.2.3, §21.4: errors 415 (source messages missing), 416 and 417 (log records missing) end a job; one of
+the RESET actions of CLEANUP_GATEWAY lets it go on.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from gateway import journal
+from gateway.aq import transfer
+from gateway.journal import Plan
+from gateway.model import JobDef, JobStatus
+from links.contract import RESUME, Direction, Mark, Recovered
+from transforms.errors import GatewayError
+
+__all__ = ["check_plan", "check_sending_log", "reset_log_records", "reset_missing_messages"]
+
+
+def check_sending_log(job: JobDef, row: journal.JobRow, recovered: Recovered | None) -> None:
+    """Compare the sending log at the destination with what the hub knows.
+
+    Raises:
+        GatewayError: [417] the log lost records; [416] the log is ahead of the hub, which was restored from a backup or
+            shares the log with another hub. Nothing was sent; a person must decide.
+    """
+    if recovered is None or row.log_sequence == journal.LOG_RESET:
+        return
+    logged = recovered.sequence
+    if logged is not None and logged > row.plan_sequence:
+        raise GatewayError(
+            f"job {job.name}: the sending log at {job.destination} is ahead of the hub",
+            cause=f"it records batch {logged}, the hub planned {row.plan_sequence} so far: the hub was restored from a "
+            "backup, or another hub uses the same log",
+            cure="compare both queues, then mgw agents cleanup RESET_SUB_MISSING_LOG_REC with the job's name",
+            number=416,
+        )
+    if row.log_sequence is not None and (logged is None or logged < row.log_sequence):
+        raise GatewayError(
+            f"job {job.name}: records of the sending log at {job.destination} are missing",
+            cause=f"the hub completed batch {row.log_sequence}, the log says {logged or 'nothing'}: it was purged, "
+            "re-created or consumed by somebody else",
+            cure="compare both queues, then mgw agents cleanup RESET_SUB_MISSING_LOG_REC with the job's name",
+            number=417,
+        )
+
+
+def check_plan(job: JobDef, plan: Plan, found: int) -> None:
+    """Make sure that every message of a plan that is to be sent (again) is still there.
+
+    Raises:
+        GatewayError: [415] some are gone: consumed, purged, or moved to an exception queue by somebody else.
+    """
+    if found != len(plan.ids):
+        raise GatewayError(
+            f"job {job.name}: {len(plan.ids) - found} of {len(plan.ids)} messages of batch {plan.sequence} are missing",
+            cause=f"somebody purged {job.source}, or took them from it",
+            cure="find out who did, then mgw agents cleanup RESET_SUB_MISSING_MESSAGE with the job's name",
+            number=415,
+        )
+
+
+def reset_log_records(conn: sa.Connection, job: JobDef) -> bool:
+    """RESET_SUB_MISSING_LOG_REC: the next connect takes the sending log as it is; planned messages are READY again.
+
+    The last batches may arrive twice. Returns False, and does nothing, for a job that is not FAILED.
+    """
+    if journal.job_row(conn, job.id).status is not JobStatus.FAILED:
+        return False
+    if job.propagation_type is Direction.OUTBOUND:
+        _release_plans(conn, job)
+        journal.forget_log(conn, job.id, reset=True)
+    else:
+        journal.clear_receiving_log(conn, job.id)
+    journal.revive(conn, job.id)
+    return True
+
+
+def reset_missing_messages(conn: sa.Connection, job: JobDef) -> bool:
+    """RESET_SUB_MISSING_MESSAGE: missing messages are given up, the job goes on with what exists.
+
+    Outbound: plans shrink to the messages that are there. Inbound: the source resumes at the first message it has.
+    Returns False, and does nothing, for a job that is not FAILED.
+    """
+    if journal.job_row(conn, job.id).status is not JobStatus.FAILED:
+        return False
+    if job.propagation_type is Direction.OUTBOUND:
+        queue = transfer.resolve(conn, job.source)
+        consumer = job.subscriber if queue.multiple_consumers else None
+        for plan in journal.load_plans(conn, job.id):
+            found = tuple(claimed.id for claimed in transfer.load(conn, queue, consumer, plan.ids))
+            journal.alter_plan(conn, job.id, Plan(plan.sequence, found))
+    else:
+        journal.clear_receiving_log(conn, job.id)
+        journal.write_marks(conn, job.id, [Mark(RESUME, "earliest")], now=0)
+    journal.revive(conn, job.id)
+    return True
+
+
+def _release_plans(conn: sa.Connection, job: JobDef) -> None:
+    queue = transfer.resolve(conn, job.source)
+    consumer = job.subscriber if queue.multiple_consumers else None
+    plans = journal.load_plans(conn, job.id)
+    transfer.release(conn, queue, consumer, [message_id for plan in plans for message_id in plan.ids])
+    journal.delete_plans(conn, job.id, [plan.sequence for plan in plans])
