@@ -147,6 +147,8 @@ def _checked(ctx: typer.Context, files: list[Path], *, quiet: bool = False, alon
     from gateway.config.running import read_running
 
     found = check(files)
+    if found.document.settings.secret_key_file:
+        os.environ.setdefault("MGW_SECRET_KEY_FILE", found.document.settings.secret_key_file)
     url = hub_url(ctx, found.document.settings.hub)
     if not alone and not _missing(url):  # what the files refer to, or collide with, may be in the hub
         with open_hub(url) as hub:
@@ -154,8 +156,6 @@ def _checked(ctx: typer.Context, files: list[Path], *, quiet: bool = False, alon
     _show(found.findings, quiet=quiet)
     if not found.ok:
         raise typer.Exit(EXIT_CONFIG)
-    if found.document.settings.secret_key_file:
-        os.environ.setdefault("MGW_SECRET_KEY_FILE", found.document.settings.secret_key_file)
     return found.document
 
 

@@ -161,6 +161,28 @@ def agents_clean(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT") -> None:
     say(f"agent {name} cleaned")
 
 
+@agents.command("cleanup")
+def agents_cleanup(
+    ctx: typer.Context,
+    action: Annotated[
+        str,
+        typer.Argument(
+            metavar="ACTION",
+            help="RESET_SUB_MISSING_MESSAGE after error 415, RESET_SUB_MISSING_LOG_REC after 416 and 417.",
+        ),
+    ],
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", autocompletion=completer("jobs"))] = None,
+    agent: Annotated[str, typer.Option("--agent", "-a", help="Agent of the job; it must be running.")] = DEFAULT_AGENT,
+) -> None:
+    """Let a job go on whose messages or log records are missing: they are given up."""
+    with admin(ctx) as procedures:
+        if job is not None:
+            job = find_name("job", job, [each.name for each in procedures.list_jobs()])
+        agent = find_name("agent", agent, [each.name for each in procedures.list_agents()])
+        procedures.cleanup_gateway(action, job, agent_name=agent)
+    say(f"{action.upper()} done" + (f" for job {job}" if job else ""))
+
+
 @agents.command("remove")
 def agents_remove(ctx: typer.Context, name: AgentName) -> None:
     """Remove an agent that is stopped and has no links."""

@@ -116,7 +116,15 @@ def _structure(source: Source) -> Document:
 
 def _settings(source: Source, value: Any) -> SettingsModel:
     found = _object(source, SettingsModel, ("settings",), value if value is not None else {})
-    return found if isinstance(found, SettingsModel) else SettingsModel()
+    if not isinstance(found, SettingsModel):
+        return SettingsModel()
+    place: Path = ("settings", "secret_key_file")
+    if found.secret_key_file is None or place in source.unresolved:
+        return found
+    file = FilePath(source.mark(place).file).parent / found.secret_key_file
+    if not file.is_file():
+        source.error("missing-file", place, f"key file {file} is not there", "make one: openssl rand -base64 32")
+    return found.model_copy(update={"secret_key_file": str(file)})
 
 
 def _section(source: Source, section: str, value: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -42,6 +43,9 @@ jobs:
              options: {retry_forever: true}}
   all_news: {type: outbound, source: NEWS, destination: orders@mem, enabled: false, comment: later}
 """
+
+
+SECRETS = {"LINK_PASSWORD": "sesame-open-42"}
 
 
 @dataclass
@@ -111,11 +115,19 @@ class Mgw:
 @pytest.fixture
 def mgw(tmp_path: Path) -> Mgw:
     """``mgw`` in a folder of its own; its hub does not exist yet."""
-    return Mgw(tmp_path, {"LINK_PASSWORD": "sesame-open-42"})
+    return Mgw(tmp_path, dict(SECRETS))
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a hub that holds :data:`COMPLETE`, made once; take a copy."""
+    mgw = Mgw(tmp_path_factory.mktemp("template"), dict(SECRETS))
+    mgw.ok("apply", mgw.file(COMPLETE))
+    return mgw.folder
 
 
 @pytest.fixture
-def applied(mgw: Mgw) -> Mgw:
+def applied(mgw: Mgw, template: Path) -> Mgw:
     """``mgw`` with a hub that holds :data:`COMPLETE`."""
-    mgw.ok("apply", mgw.file(COMPLETE))
+    shutil.copytree(template, mgw.folder, dirs_exist_ok=True)
     return mgw

@@ -223,6 +223,24 @@ def test_missing_variable_stops_apply(mgw: Mgw) -> None:
     assert "gateway.yaml:5:37: error missing-variable: variable LINK_PASSWORD is not set" in result.err
 
 
+def test_key_file_of_the_settings_encrypts_the_passwords(mgw: Mgw) -> None:
+    (mgw.folder / "conf").mkdir()
+    key = mgw.folder / "conf" / "secret.key"
+    file = mgw.file(
+        COMPLETE.replace("version: 1", "version: 1\nsettings: {secret_key_file: secret.key}"), "conf/a.yaml"
+    )
+    result = mgw("apply", file)
+    assert (result.code, "missing-file" in result.err, "openssl rand" in result.err) == (78, True, True)
+    key.write_text("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n", "ascii")
+    key.chmod(0o600)
+    mgw.ok("apply", file)
+    assert not (mgw.folder / "hub.db.key").exists()
+    assert mgw.ok("apply", file).startswith("nothing to do")
+    key.write_text("OTg3NjU0MzIxMDk4NzY1NDMyMTA5ODc2NTQzMjEwOTg=\n", "ascii")
+    result = mgw("apply", file)
+    assert (result.code, "the stored secret of link mem cannot be decrypted" in result.err) == (78, True)
+
+
 def test_apply_without_hub_can_be_told_not_to_make_one(mgw: Mgw) -> None:
     result = mgw("apply", "--no-create-hub", mgw.file(COMPLETE))
     assert (result.code, "does not exist" in result.err) == (1, True)
