@@ -25,8 +25,10 @@ from links.contract import (
 )
 from links.options import parse
 from links.rabbitmq_checks import run_checks
-from links.rabbitmq_connection import Session, Settings, missing
+from links.rabbitmq_connection import Session
 from links.rabbitmq_destination import DestinationPlan, RabbitDestination
+from links.rabbitmq_errors import missing
+from links.rabbitmq_settings import Settings
 from links.rabbitmq_source import RabbitSource, SourcePlan, declare_job_queue, is_stream, job_queue
 from transforms.amqp import Rules
 from transforms.errors import AdminError, ConfigInvalid, LinkError, QueueMissing

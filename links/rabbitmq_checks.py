@@ -6,7 +6,8 @@ import socket
 from collections.abc import Sequence
 
 from links.contract import Check
-from links.rabbitmq_connection import Session, Settings
+from links.rabbitmq_connection import Session
+from links.rabbitmq_settings import Settings
 from transforms.errors import LinkError, LinkRefused
 
 __all__ = ["run_checks"]

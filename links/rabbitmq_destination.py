@@ -9,7 +9,9 @@ from typing import Any
 
 from links.amqp_frames import Returned, message_frames, publish_method
 from links.contract import Encoded, JobUse, Recovered
-from links.rabbitmq_connection import Session, Settings, missing
+from links.rabbitmq_connection import Session
+from links.rabbitmq_errors import missing
+from links.rabbitmq_settings import Settings
 from transforms.amqp import Rules, encode
 from transforms.errors import ConversionFailure, DeliveryRejected, LinkError, LinkTimeout, LinkUnavailable, QueueMissing
 from transforms.message import Message

@@ -10,7 +10,9 @@ from pika import exceptions
 
 from links.amqp_frames import ack_frame
 from links.contract import EMPTY_BATCH, Backlog, Batch, Delivery, JobUse, Position
-from links.rabbitmq_connection import Session, Settings, missing
+from links.rabbitmq_connection import Session
+from links.rabbitmq_errors import missing
+from links.rabbitmq_settings import Settings
 from transforms.amqp import HEADER_PREFIX, Rules, decode
 from transforms.errors import LinkTimeout, LinkUnavailable, PositionLost, QueueMissing
 from transforms.message import Message

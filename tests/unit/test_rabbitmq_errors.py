@@ -12,7 +12,8 @@ from pika.adapters.utils import connection_workflow as workflow
 from links.contract import LinkConfig
 from links.options import parse
 from links.rabbitmq import SPEC
-from links.rabbitmq_connection import Settings, translate
+from links.rabbitmq_errors import translate
+from links.rabbitmq_settings import Settings
 from transforms.errors import DeliveryRejected, LinkError, LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
 
 CONFIG = LinkConfig("plant", "rabbitmq", {"hostname": "mq.example", "virtual_host": "shop"}, {}, "alice", "s3cret")

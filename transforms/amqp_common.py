@@ -1,0 +1,80 @@
+"""What both directions of the AMQP maps share: settings, the forms of a message, property flags, character sets."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+PREFIX = "MGW_AMQP_"
+HEADER_PREFIX = "MGW_AMQP_H_"
+#: Header of a message whose timestamp is not its sending time: when it expires, epoch milliseconds.
+EXPIRES_AT = "MGW_AQ_expires_at"
+
+MAX_CACHE = 4096  # entries of each memory of names
+UNKNOWN: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How one job maps.
+
+    Attributes:
+        max_priority: P of the priority rule, 0..255 (foreign queue option AMQP_MaxPriority).
+        user: user name of the link; a message that claims another user is refused. None: not checked.
+        aq_properties: job option AQ_MsgProperties: AQ properties travel as ``MGW_AQ_*`` headers.
+        preserve_id: job option PreserveMessageID: the hub's id travels as ``MGW_AQ_messageID`` too.
+    """
+
+    max_priority: int = 9
+    user: str | None = None
+    aq_properties: bool = False
+    preserve_id: bool = False
+
+
+class Content(NamedTuple):
+    """An AMQP message without its envelope: properties in wire form, body, and the routing key it asks for."""
+
+    properties: bytes
+    body: bytes
+    routing_key: str | None = None
+
+
+# Property flags, in the order of the fields on the wire.
+CONTENT_TYPE, CONTENT_ENCODING, HEADER_TABLE, DELIVERY_MODE, PRIORITY = 0x8000, 0x4000, 0x2000, 0x1000, 0x0800
+CORRELATION_ID, REPLY_TO, EXPIRATION, MESSAGE_ID, TIMESTAMP = 0x0400, 0x0200, 0x0100, 0x0080, 0x0040
+TYPE_NAME, USER_ID, APP_ID, CLUSTER_ID = 0x0020, 0x0010, 0x0008, 0x0004
+
+#: Property headers a message may carry, and the flag of their property.
+PROPERTIES = {
+    "MGW_AMQP_contentType": CONTENT_TYPE,
+    "MGW_AMQP_contentEncoding": CONTENT_ENCODING,
+    "MGW_AMQP_correlationId": CORRELATION_ID,
+    "MGW_AMQP_replyTo": REPLY_TO,
+    "MGW_AMQP_messageId": MESSAGE_ID,
+    "MGW_AMQP_timestamp": TIMESTAMP,
+    "MGW_AMQP_type": TYPE_NAME,
+    "MGW_AMQP_userId": USER_ID,
+    "MGW_AMQP_appId": APP_ID,
+    "MGW_AMQP_clusterId": CLUSTER_ID,
+    "MGW_AMQP_routingKey": 1,  # no property: the envelope
+}
+FIELD_NAMES = {flag: name for name, flag in PROPERTIES.items()}
+
+
+def charset_parameter(content_type: str) -> str | None:
+    """The charset a content type names, or None."""
+    for part in content_type.split(";")[1:]:
+        name, _, value = part.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip('"') or None
+    return None
+
+
+def text_codec(name: str) -> str | None:
+    """Canonical name of a character set, None if it is none (``gzip``)."""
+    try:
+        info = codecs.lookup(name)
+    except (LookupError, ValueError):
+        return None
+    return info.name if getattr(info, "_is_text_encoding", True) else None

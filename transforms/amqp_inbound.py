@@ -1,0 +1,389 @@
+"""AMQP content to canonical messages: see :mod:`transforms.amqp` for the map."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from transforms.amqp_common import (
+    APP_ID,
+    CLUSTER_ID,
+    CONTENT_ENCODING,
+    CONTENT_TYPE,
+    CORRELATION_ID,
+    DELIVERY_MODE,
+    EXPIRATION,
+    EXPIRES_AT,
+    FIELD_NAMES,
+    HEADER_PREFIX,
+    HEADER_TABLE,
+    MAX_CACHE,
+    MESSAGE_ID,
+    PREFIX,
+    PRIORITY,
+    REPLY_TO,
+    TIMESTAMP,
+    TYPE_NAME,
+    UNKNOWN,
+    USER_ID,
+    Rules,
+    charset_parameter,
+    text_codec,
+)
+from transforms.errors import ConversionFailure
+from transforms.message import (
+    MAX_CORRELATION,
+    MAX_HEADER_NAME,
+    Header,
+    HeaderValue,
+    Message,
+    PayloadKind,
+    ValueType,
+    check_headers,
+    new_message,
+)
+
+__all__ = ["decode", "decode_table"]
+
+_TEXT, _RAW, _DATE = ValueType.TEXT, ValueType.RAW, ValueType.DATE
+_BASIC = PayloadKind.BASIC
+
+_u16, _u32, _u64 = struct.Struct(">H").unpack_from, struct.Struct(">I").unpack_from, struct.Struct(">Q").unpack_from
+_i16, _i32, _i64 = struct.Struct(">h").unpack_from, struct.Struct(">i").unpack_from, struct.Struct(">q").unpack_from
+_f32, _f64 = struct.Struct(">f").unpack_from, struct.Struct(">d").unpack_from
+
+_make = tuple.__new__  # a named tuple without the cost of its constructor
+_REDELIVERED = Header(PREFIX + "redelivered", ValueType.BOOLEAN, True)
+_MODES = tuple(Header(PREFIX + "deliveryMode", ValueType.INTEGER, mode) for mode in range(256))
+_header_names: dict[bytes, str] = {}
+_charsets: dict[tuple[bytes, bytes], str | None] = {}
+#: Headers made from property and envelope texts that repeat from message to message. Bounded.
+_headers: dict[tuple[str, bytes], Header] = {}
+
+
+def decode(  # noqa: PLR0917
+    properties: bytes,
+    body: bytes,
+    exchange: bytes,
+    routing_key: bytes,
+    redelivered: bool,
+    now: float,
+    rules: Rules,
+) -> tuple[Message, ConversionFailure | None]:
+    """The canonical form of a delivered message at time ``now`` (epoch seconds).
+
+    Never raises: what cannot be converted comes with its reason, the untouched body and the headers that could be read.
+    """
+    headers: list[Header] = []
+    try:
+        return _decode(properties, body, exchange, routing_key, redelivered, now, rules, headers), None
+    except ConversionFailure as error:
+        failure = error
+    except (struct.error, IndexError, ValueError, RecursionError) as error:
+        failure = ConversionFailure(
+            "the AMQP properties of the message cannot be read",
+            cause=f"they are not well-formed ({error})",
+            cure="look at the sender; the body is kept as it came",
+        )
+    return Message(body, tuple(headers)), failure
+
+
+def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourteen properties, kept flat for speed
+    data: bytes,
+    body: bytes,
+    exchange: bytes,
+    routing_key: bytes,
+    redelivered: bool,
+    now: float,
+    rules: Rules,
+    headers: list[Header],
+) -> Message:
+    (flags,) = _u16(data, 0)
+    at = 2
+    kind = coding = b""
+    table: list[Header] | None = None
+    correlation: str | None = None
+    expiration: float | None = None
+    timestamp: int | None = None
+    priority = 0
+    if flags & 1:
+        raise ValueError("further property flags")
+    if flags & CONTENT_TYPE:
+        end = at + 1 + data[at]
+        kind = data[at + 1 : end]
+        headers.append(_field("MGW_AMQP_contentType", kind))
+        at = end
+    if flags & CONTENT_ENCODING:
+        end = at + 1 + data[at]
+        coding = data[at + 1 : end]
+        headers.append(_field("MGW_AMQP_contentEncoding", coding))
+        at = end
+    if flags & HEADER_TABLE:
+        end = at + 4 + _u32(data, at)[0]
+        if end > len(data):
+            raise ValueError("the headers table is longer than the properties")
+        table = decode_table(data, at + 4, end)
+        at = end
+    if flags & DELIVERY_MODE:
+        headers.append(_MODES[data[at]])
+        at += 1
+    if flags & PRIORITY:
+        priority = data[at]
+        at += 1
+    if flags & CORRELATION_ID:
+        end = at + 1 + data[at]
+        raw = data[at + 1 : end]
+        at = end
+        with suppress(UnicodeDecodeError):
+            correlation = raw.decode()
+        if correlation is None or len(correlation) > MAX_CORRELATION:
+            correlation = None
+            headers.append(_fresh("MGW_AMQP_correlationId", raw))
+    if flags & REPLY_TO:
+        end = at + 1 + data[at]
+        headers.append(_field("MGW_AMQP_replyTo", data[at + 1 : end]))
+        at = end
+    if flags & EXPIRATION:
+        end = at + 1 + data[at]
+        raw = data[at + 1 : end]
+        at = end
+        if raw.isdigit():
+            expiration = int(raw) / 1000
+        else:
+            headers.append(_fresh("MGW_AMQP_expiration", raw))
+    if flags & MESSAGE_ID:
+        end = at + 1 + data[at]
+        headers.append(_fresh("MGW_AMQP_messageId", data[at + 1 : end]))
+        at = end
+    if flags & TIMESTAMP:
+        (timestamp,) = _u64(data, at)
+        headers.append(_make(Header, ("MGW_AMQP_timestamp", _DATE, float(timestamp))))
+        at += 8
+    if flags & 0x3C:
+        for flag in (TYPE_NAME, USER_ID, APP_ID, CLUSTER_ID):
+            if flags & flag:
+                end = at + 1 + data[at]
+                headers.append(_field(FIELD_NAMES[flag], data[at + 1 : end]))
+                at = end
+    if at > len(data):
+        raise ValueError("the properties end too early")
+    if exchange:
+        headers.append(_field("MGW_AMQP_exchange", exchange))
+    headers.append(_field("MGW_AMQP_routingKey", routing_key))
+    if redelivered:
+        headers.append(_REDELIVERED)
+
+    expires_at: float | None = None
+    if table:
+        headers += table
+        if EXPIRES_AT in (names := [header[0] for header in table]):
+            place = names.index(EXPIRES_AT)
+            value = table[place].value
+            if type(value) is int:
+                expires_at = value / 1000
+                headers.remove(table[place])
+        check_headers(tuple(headers))
+    if expiration is not None:
+        if expires_at is not None:
+            expiration = expires_at - now
+        elif timestamp is not None:
+            expiration -= max(0.0, now - timestamp)
+        expiration = max(1, math.ceil(expiration))
+    top = rules.max_priority
+    content: bytes | str | None = body
+    if kind:
+        charset = _charsets.get((kind, coding), UNKNOWN)
+        if charset is UNKNOWN:
+            charset = _inbound_charset(kind, coding)
+        if charset is not None:
+            try:
+                content = body.decode(charset)
+            except ValueError:
+                content = body
+    elif not body:
+        content = None
+    rank = top - (priority if priority < top else top)  # noqa: FURB136 - the hot loop
+    message = new_message(
+        content, tuple(headers), _BASIC, rank, correlation, 0, expiration, None, None, None, 0, None, None, None, None
+    )
+    return _with_aq_properties(message) if rules.aq_properties else message
+
+
+def _field(name: str, raw: bytes) -> Header:
+    header = _headers.get((name, raw))
+    if header is None:
+        if len(_headers) >= MAX_CACHE:
+            _headers.clear()
+        header = _headers[(name, raw)] = _fresh(name, raw)
+    return header
+
+
+def _fresh(name: str, raw: bytes) -> Header:
+    try:
+        return _make(Header, (name, _TEXT, raw.decode()))
+    except UnicodeDecodeError:
+        return Header(name, _RAW, raw)
+
+
+def decode_table(data: bytes, at: int, end: int) -> list[Header]:
+    """Headers of a field table in wire form, from ``at`` (after its length) to ``end``; repeated names stay repeated.
+
+    Raises:
+        ValueError, IndexError, struct.error: not well-formed.
+    """
+    found: list[Header] = []
+    while at < end:
+        stop = at + 1 + data[at]
+        key = data[at + 1 : stop]
+        name = _header_names.get(key) or _header_name(key)
+        code = data[stop]
+        at = stop + 1
+        if code == 83:  # S
+            stop = at + 4 + _u32(data, at)[0]
+            raw = data[at + 4 : stop]
+            try:
+                found.append(_make(Header, (name, _TEXT, raw.decode())))
+            except UnicodeDecodeError:
+                found.append(Header(name, _RAW, raw))
+            at = stop
+        else:
+            kind, value, at = _value(data, code, at)
+            found.append(_make(Header, (name, kind, value)))
+        if at > end:
+            raise ValueError("a header is longer than its table")
+    return found
+
+
+def _header_name(key: bytes) -> str:
+    text = key.decode()
+    name = text if text.startswith("MGW_") else HEADER_PREFIX + text
+    if len(_header_names) >= MAX_CACHE:
+        _header_names.clear()
+    if len(name) <= MAX_HEADER_NAME:
+        _header_names[key] = name
+    return name
+
+
+_SCALARS: dict[int, tuple[ValueType, Callable[[bytes, int], tuple[Any, ...]], int]] = {
+    ord("t"): (ValueType.BOOLEAN, struct.Struct(">?").unpack_from, 1),
+    ord("b"): (ValueType.BYTE, struct.Struct(">b").unpack_from, 1),
+    ord("B"): (ValueType.SHORT, struct.Struct(">B").unpack_from, 1),
+    ord("s"): (ValueType.SHORT, _i16, 2),
+    ord("U"): (ValueType.SHORT, _i16, 2),
+    ord("u"): (ValueType.INTEGER, _u16, 2),
+    ord("I"): (ValueType.INTEGER, _i32, 4),
+    ord("i"): (ValueType.LONG, _u32, 4),
+    ord("l"): (ValueType.LONG, _i64, 8),
+    ord("L"): (ValueType.LONG, _i64, 8),
+    ord("f"): (ValueType.FLOAT, _f32, 4),
+    ord("d"): (ValueType.DOUBLE, _f64, 8),
+}
+
+
+def _value(data: bytes, code: int, at: int) -> tuple[ValueType, HeaderValue, int]:
+    """Type, value and the place after it."""
+    scalar = _SCALARS.get(code)
+    if scalar is not None:
+        kind, unpack, size = scalar
+        return kind, unpack(data, at)[0], at + size
+    if code == 84:  # T
+        return _DATE, float(_u64(data, at)[0]), at + 8
+    if code == 120:  # x
+        end = at + 4 + _u32(data, at)[0]
+        return _RAW, data[at + 4 : end], end
+    if code == 68:  # D
+        return ValueType.DOUBLE, _i32(data, at + 1)[0] / 10.0 ** data[at], at + 5
+    value, at = _nested(data, code, at)
+    return _TEXT, json.dumps(value, separators=(",", ":"), ensure_ascii=False), at
+
+
+def _nested(data: bytes, code: int, at: int) -> tuple[Any, int]:
+    """A value inside an array or table, as something JSON can hold: times as epoch seconds, bytes in base64."""
+    if code == 86:  # V
+        return None, at
+    if code == 65:  # A
+        end = at + 4 + _u32(data, at)[0]
+        at += 4
+        items = []
+        while at < end:
+            item, at = _nested(data, data[at], at + 1)
+            items.append(item)
+        return items, at
+    if code == 70:  # F
+        end = at + 4 + _u32(data, at)[0]
+        at += 4
+        table = {}
+        while at < end:
+            stop = at + 1 + data[at]
+            name = data[at + 1 : stop].decode(errors="backslashreplace")
+            table[name], at = _nested(data, data[stop], stop + 1)
+        return table, at
+    if code == 83:  # S
+        end = at + 4 + _u32(data, at)[0]
+        raw = data[at + 4 : end]
+        try:
+            return raw.decode(), end
+        except UnicodeDecodeError:
+            return base64.b64encode(raw).decode("ascii"), end
+    if code not in _SCALARS and code not in (68, 84, 120):
+        raise ValueError(f"unknown field type {code}")
+    _, value, at = _value(data, code, at)
+    return (base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value), at
+
+
+def _inbound_charset(kind: bytes, coding: bytes) -> str | None:
+    """Name of the codec that reads a body of this content type and encoding; None: leave it raw."""
+    charset: str | None = None
+    try:
+        full = kind.decode("ascii")
+        media = full.split(";", 1)[0].strip().lower()
+        if media.startswith("text/") or media.endswith(("/json", "/xml", "+json", "+xml")):
+            encoding = text_codec(coding.decode("ascii")) if coding else "utf-8"
+            parameter = charset_parameter(full)
+            if encoding is not None:
+                charset = text_codec(parameter) if parameter else encoding
+    except UnicodeDecodeError:
+        pass
+    if len(_charsets) >= MAX_CACHE:
+        _charsets.clear()
+    _charsets[(kind, coding)] = charset
+    return charset
+
+
+_AQ_FIELDS: dict[str, tuple[str, ValueType]] = {
+    "MGW_AQ_priority": ("priority", ValueType.INTEGER),
+    "MGW_AQ_expiration": ("expiration", ValueType.INTEGER),
+    "MGW_AQ_delay": ("delay", ValueType.INTEGER),
+    "MGW_AQ_correlation": ("correlation", ValueType.TEXT),
+    "MGW_AQ_exception_queue": ("exception_queue", ValueType.TEXT),
+}
+
+
+def _with_aq_properties(message: Message) -> Message:
+    """AQ properties from reserved headers (job option AQ_MsgProperties): the first of a name wins."""
+    changes: dict[str, Any] = {}
+    for name, kind, value in message.headers:
+        field = _AQ_FIELDS.get(name)
+        if field is None or field[0] in changes:
+            continue
+        if kind is not field[1]:
+            raise ConversionFailure(
+                f"header {name!r} is {kind.name}",
+                cause=f"with AQ_MsgProperties it must be {field[1].name}",
+                cure="correct the sender or set AQ_MsgProperties to FALSE",
+            )
+        changes[field[0]] = None if name == "MGW_AQ_expiration" and value == -1 else value
+    correlation = changes.get("correlation")
+    if correlation is not None and len(correlation) > MAX_CORRELATION:
+        raise ConversionFailure(
+            f"header 'MGW_AQ_correlation' has {len(correlation)} characters",
+            cause=f"a correlation holds at most {MAX_CORRELATION}",
+            cure="correct the sender or set AQ_MsgProperties to FALSE",
+        )
+    return replace(message, **changes) if changes else message
