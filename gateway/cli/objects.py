@@ -171,13 +171,18 @@ def agents_cleanup(
             help="RESET_SUB_MISSING_MESSAGE after error 415, RESET_SUB_MISSING_LOG_REC after 416 and 417.",
         ),
     ],
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", autocompletion=completer("jobs"))] = None,
-    agent: Annotated[str, typer.Option("--agent", "-a", help="Agent of the job; it must be running.")] = DEFAULT_AGENT,
+    job: Annotated[str | None, typer.Argument(metavar="JOB", autocompletion=completer("jobs"))] = None,
+    agent: Annotated[
+        str, typer.Option("--agent", "-a", help="Agent of the job; it must be running.")
+    ] = "DEFAULT_AGENT",
 ) -> None:
     """Let a job go on whose messages or log records are missing: they are given up."""
     with admin(ctx) as procedures:
         if job is not None:
-            job = find_name("job", job, [each.name for each in procedures.list_jobs()])
+            known = {each.name: each for each in procedures.list_jobs()}
+            job = find_name("job", job, list(known))
+            if (status := known[job].status) != "FAILED":
+                fail(f"job {job} is {status}, so nothing of it is given up; only a job that is FAILED is cleaned up")
         agent = find_name("agent", agent, [each.name for each in procedures.list_agents()])
         procedures.cleanup_gateway(action, job, agent_name=agent)
     say(f"{action.upper()} done" + (f" for job {job}" if job else ""))

@@ -79,7 +79,8 @@ class SettingsModel(Strict):
     )
     secret_key_file: str | None = Field(
         default=None,
-        description="Key file for stored passwords; default: one beside the hub, made on first use.",
+        description="Key file for stored passwords; default: one beside the hub, made on first use. Commands without a "
+        "configuration file find it by `MGW_SECRET_KEY_FILE`, which wins.",
     )
     transform_modules: list[str] = Field(
         default_factory=list, description="Python modules whose functions transformations may call."
