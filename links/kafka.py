@@ -16,6 +16,7 @@ from links import kafka_checks
 from links.contract import (
     Capability,
     Check,
+    Destination,
     Direction,
     Domain,
     Endpoint,
@@ -27,9 +28,12 @@ from links.contract import (
 )
 from links.kafka_client import Settings, describe, settings_of
 from links.kafka_destination import KafkaDestination
+from links.kafka_exact import KafkaExactDestination
+from links.kafka_log import SendingLog, describe_log
 from links.kafka_source import KafkaSource
+from links.kafka_transaction import open_transactions
 from links.options import parse
-from transforms.errors import AdminError, ConfigInvalid
+from transforms.errors import AdminError, ConfigInvalid, QueueMissing
 from transforms.kafka import KeyFrom, Rules
 
 __all__ = ["SPEC", "KafkaLink", "open_link"]
@@ -229,6 +233,18 @@ class KafkaLink:
                     cause="a server is host:port",
                     cure="write for example kafka1.example:9092,kafka2.example:9092",
                 )
+        if config.inbound_log_queue is not None:
+            raise ConfigInvalid(
+                f"{owner}: inbound_log_queue is refused",
+                cause="a Kafka link needs none: the positions of jobs that read from it are kept in the hub",
+                cure="leave inbound_log_queue out; such jobs are exactly once without it",
+            )
+        if config.outbound_log_queue is not None and not _is_topic(config.outbound_log_queue):
+            raise ConfigInvalid(
+                f"{owner}: outbound_log_queue cannot be {config.outbound_log_queue!r}",
+                cause="it is the name of a topic: letters, digits, '.', '_', '-', at most 249",
+                cure="name a compacted topic with a partition for every job that writes to the link",
+            )
         self._settings: Settings = settings_of(config, attributes, parse(SPEC.options, config.options, owner))
 
     def test(self) -> Sequence[Check]:
@@ -238,17 +254,22 @@ class KafkaLink:
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`links.contract.Link.verify`."""
         topic = describe(self._settings, use.endpoint.provider_queue, "verify", direction)
-        return kafka_checks.report(topic, direction)
+        if direction is Direction.INBOUND:
+            return kafka_checks.report_inbound(topic)
+        log = describe_log(self._settings, "verify") if self._settings.log_topic else None
+        return kafka_checks.report_outbound(topic, log)
 
-    def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:  # noqa: ARG002
-        """See :meth:`links.contract.Link.check_endpoint`; the same for both directions."""
+    def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
+        """See :meth:`links.contract.Link.check_endpoint`."""
         name = endpoint.provider_queue
         cause = cure = ""
         if endpoint.domain not in SPEC.domains:
             cause, cure = f"Kafka has no domain {endpoint.domain}", "leave the domain out, or use TOPIC"
-        elif not _TOPIC.fullmatch(name) or name in (".", ".."):
+        elif not _is_topic(name):
             cause = f"{name!r} is not the name of a topic: letters, digits, '.', '_', '-', at most 249; no patterns"
             cure = "register one foreign queue for each topic"
+        elif direction is Direction.OUTBOUND and name == self._settings.log_topic:
+            cause, cure = f"topic {name} is the link's sending log (outbound_log_queue)", "write to another topic"
         if cause:
             raise AdminError(f"foreign queue {endpoint.full_name} is refused", cause=cause, cure=cure)
         try:
@@ -261,12 +282,26 @@ class KafkaLink:
         options, rules = _rules(use)
         return KafkaSource(self._settings, use, rules, from_start=options["kafka_startat"] == "earliest")
 
-    def destination(self, use: JobUse) -> KafkaDestination:
-        """See :meth:`links.contract.Link.destination`."""
-        return KafkaDestination(self._settings, use, _rules(use)[1])
+    def destination(self, use: JobUse) -> Destination:
+        """See :meth:`links.contract.Link.destination`; exactly once where the link has an outbound_log_queue."""
+        kind = KafkaDestination if self._settings.log_topic is None else KafkaExactDestination
+        return kind(self._settings, use, _rules(use)[1])
 
     def forget(self, use: JobUse, direction: Direction) -> None:
-        """Nothing: a job leaves nothing in the cluster, its positions are the hub's."""
+        """Remove the job's record from the sending log; the positions of a job that reads are the hub's."""
+        if direction is Direction.INBOUND or self._settings.log_topic is None:
+            return
+        transactions = open_transactions(self._settings, use, 1_048_576)
+        try:
+            SendingLog(self._settings, use).forget(transactions)
+        except QueueMissing:
+            return
+        finally:
+            transactions.close()
+
+
+def _is_topic(name: str) -> bool:
+    return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
 
 
 def _rules(use: JobUse) -> tuple[dict[str, Any], Rules]:

@@ -9,11 +9,11 @@ from typing import Any
 
 from kafka import KafkaAdminClient
 
-from links.contract import Check, Direction, Guarantee, GuaranteeReport
+from links.contract import Check, Guarantee, GuaranteeReport
 from links.kafka_client import Settings, Topic, build, quietly, translate
 from transforms.errors import LinkError
 
-__all__ = ["report", "test_link"]
+__all__ = ["report_inbound", "report_outbound", "test_link"]
 
 _CONNECT = 5.0  # seconds for one TCP connection
 
@@ -118,14 +118,54 @@ def _check_cluster(settings: Settings) -> list[Check]:
     return checks
 
 
-def report(topic: Topic, direction: Direction) -> GuaranteeReport:
-    """What a job on this topic can promise."""
-    if direction is Direction.OUTBOUND:
+def report_outbound(topic: Topic, log: Topic | None) -> GuaranteeReport:
+    """What a job that writes to this topic can promise, with the link's log topic."""
+    if log is None:
         return GuaranteeReport(
             Guarantee.AT_LEAST_ONCE,
-            "the idempotent producer covers one session; a restart may repeat a batch "
+            "the link has no outbound_log_queue, so a restart may repeat a batch "
             "(header MGW_AQ_messageID is the same in the copies)",
         )
+    failed = _unreadable(log) or _not_compacted(log)
+    for each in (log, topic):
+        failed = failed or _unreadable(each) or _unsafe(each)
+    if failed:
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, failed)
+    return GuaranteeReport(Guarantee.EXACT, "for read_committed readers")
+
+
+def _unreadable(topic: Topic) -> str:
+    if topic.config is not None:
+        return ""
+    return f"the configuration of topic {topic.name} cannot be read (grant DescribeConfigs)"
+
+
+def _not_compacted(log: Topic) -> str:
+    policy = (log.config or {}).get("cleanup.policy", "delete")
+    if policy == "compact":
+        return ""
+    return (
+        f"cleanup.policy of the log topic {log.name} is {policy}: after a quiet time its records are removed "
+        "(set cleanup.policy=compact)"
+    )
+
+
+def _unsafe(topic: Topic) -> str:
+    """Why an acknowledged record may be lost when a server fails."""
+    config = topic.config or {}
+    if config.get("unclean.leader.election.enable") == "true":
+        return f"unclean.leader.election.enable is on for topic {topic.name}: after a crash the log may go back"
+    in_sync = int(config.get("min.insync.replicas", 1))
+    if topic.replicas > 1 and in_sync < 2:
+        return (
+            f"min.insync.replicas of topic {topic.name} is {in_sync} with {topic.replicas} replicas: "
+            "a single server may hold what was confirmed (set it to 2)"
+        )
+    return ""
+
+
+def report_inbound(topic: Topic) -> GuaranteeReport:
+    """What a job that reads from this topic can promise."""
     if topic.config is None:
         return GuaranteeReport(
             Guarantee.EXACT_UNLESS_BROKER_CRASH,

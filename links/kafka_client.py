@@ -85,6 +85,7 @@ class Settings:
     producer: Mapping[str, Any]
     max_request_size: int | None  # bytes; None: what the topic takes
     delivery_timeout: float  # seconds without any progress after which a destination gives up
+    log_topic: str | None = None  # the link's outbound_log_queue
 
     def client_id(self, job: str) -> str:
         """How the cluster sees a job's connections."""
@@ -146,6 +147,7 @@ def settings_of(config: LinkConfig, attributes: Mapping[str, Any], options: Mapp
         },
         max_request_size=options["kafka_max_request_size"],
         delivery_timeout=options["kafka_delivery_timeout_ms"] / 1000,
+        log_topic=config.outbound_log_queue,
     )
 
 
@@ -253,6 +255,11 @@ def translate(error: BaseException, link: str, operation: str, what: str) -> Lin
 def _classify(error: BaseException) -> tuple[type[LinkError], str]:
     table: Sequence[tuple[tuple[type[BaseException], ...], type[LinkError], str]] = (
         (
+            (errors.ProducerFencedError, errors.InvalidProducerEpochError),
+            LinkError,
+            "see that one process only runs this job; what was not committed is sent again",
+        ),
+        (
             (errors.SaslAuthenticationFailedError,),
             LinkRefused,
             "set the link's username and password, and the sasl_mechanism the cluster has them for",
@@ -316,6 +323,7 @@ class Topic:
     topic_id: str  # "" where the cluster is too old to have one
     partitions: tuple[int, ...]
     config: Mapping[str, str] | None  # None where we may not read it
+    replicas: int = 1  # of the partition that has the fewest
 
 
 def describe(settings: Settings, name: str, operation: str, direction: Direction) -> Topic:
@@ -359,6 +367,7 @@ def _describe(admin: Any, settings: Settings, name: str, operation: str, directi
         topic_id=str(found["topic_id"] or ""),
         partitions=tuple(sorted(part["partition_index"] for part in found["partitions"])),
         config=_read_config(admin, name),
+        replicas=min((len(part["replica_nodes"]) for part in found["partitions"]), default=1),
     )
 
 

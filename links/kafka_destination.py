@@ -14,15 +14,13 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, NamedTuple
-
-from kafka import errors
-from kafka.record.default_records import DefaultRecordBatchBuilder
+from typing import Any
 
 from links.contract import Direction, Encoded, JobUse, Recovered
-from links.kafka_client import Producer, Settings, Topic, build, close_producer, describe, translate
-from transforms.errors import ConversionFailure, DeliveryRejected, LinkError, LinkTimeout, LinkUnavailable
-from transforms.kafka import Record, Rules, to_record
+from links.kafka_client import Producer, Settings, build, close_producer, describe, translate
+from links.kafka_target import BATCH_OVERHEAD, Target
+from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
+from transforms.kafka import Rules
 from transforms.message import Message
 
 __all__ = ["KafkaDestination"]
@@ -30,13 +28,6 @@ __all__ = ["KafkaDestination"]
 MAX_RECORDS = 20_000  # under way at a time
 MAX_BYTES = 64 * 1024 * 1024
 _NEVER = 2**31 - 1  # milliseconds; the client's own time limit for a record, 24 days
-_DEFAULT_LIMIT = 1_048_588  # bytes, Kafka's own default of max.message.bytes
-_BATCH_OVERHEAD = 61  # bytes, header of a record batch
-
-
-class _Sendable(NamedTuple):
-    record: Record
-    size: int
 
 
 class _Flight:
@@ -53,18 +44,16 @@ class _Flight:
 
 
 class KafkaDestination:
-    """See :class:`links.contract.Destination`."""
+    """See :class:`links.contract.Destination`; at least once, see :mod:`links.kafka_exact` for more."""
 
     def __init__(self, settings: Settings, use: JobUse, rules: Rules) -> None:
         self._settings = settings
         self._use = use
-        self._rules = rules
+        self._target = Target(settings, use, rules)
+        self._target.known_partitions = self._known_partitions
         self._name = use.endpoint.provider_queue
         self._progress = threading.Event()
         self._producer: Producer | None = None
-        self._limit = settings.max_request_size or _DEFAULT_LIMIT
-        self._compacted = False
-        self._partitions: frozenset[int] = frozenset()
         self._reset()
 
     def _reset(self) -> None:
@@ -80,17 +69,17 @@ class KafkaDestination:
         """See :meth:`links.contract.Destination.connect`."""
         self._reset()
         topic = describe(self._settings, self._name, "connect", Direction.OUTBOUND)
-        self._learn(topic)
-        settings = self._settings
+        self._target.learn(topic)
+        settings, limit = self._settings, self._target.limit
         self._producer = build(
             Producer,
             settings,
             "connect",
-            **{**settings.producer, "batch_size": min(settings.producer["batch_size"], self._limit)},
+            **{**settings.producer, "batch_size": min(settings.producer["batch_size"], limit)},
             client_id=settings.client_id(self._use.job),
             acks="all",
             enable_idempotence=True,
-            max_request_size=self._limit + _BATCH_OVERHEAD,
+            max_request_size=limit + BATCH_OVERHEAD,
             max_block_ms=settings.common["request_timeout_ms"],
             delivery_timeout_ms=_NEVER,
             allow_auto_create_topics=False,
@@ -100,49 +89,16 @@ class KafkaDestination:
         except Exception as error:
             raise translate(error, settings.link, "connect", f"topic {self._name}") from error
 
-    def _learn(self, topic: Topic) -> None:
-        config = topic.config or {}
-        limit = int(config.get("max.message.bytes", _DEFAULT_LIMIT))
-        if self._settings.max_request_size is not None:
-            limit = min(limit, self._settings.max_request_size) if topic.config else self._settings.max_request_size
-        self._limit = limit
-        self._compacted = "compact" in config.get("cleanup.policy", "")
-        self._partitions = frozenset(topic.partitions)
-
     def recovered(self) -> Recovered | None:
         """See :meth:`links.contract.Destination.recovered`."""
         return None
 
     def encode(self, message: Message) -> Encoded:
         """See :meth:`links.contract.Destination.encode`."""
-        record = to_record(message, self._rules, self._use.clock.now())
-        size = _size(record)
-        if size > self._limit:
-            raise ConversionFailure(
-                f"message of {size} bytes is too large for topic {self._name}",
-                cause=f"the limit is {self._limit} bytes (max.message.bytes of the topic, KAFKA_Max_request_size)",
-                cure="raise both limits, or send smaller messages",
-            )
-        if self._compacted and record.key is None:
-            raise ConversionFailure(
-                f"message without a key cannot be stored in topic {self._name}",
-                cause="the topic is compacted (cleanup.policy), it takes only records with a key",
-                cure="set the correlation, or header MGW_KAFKA_key",
-            )
-        if record.partition is not None and self._partitions and record.partition not in self._partitions:
-            self._check_partition(record.partition)
-        return _Sendable(record, size)
+        return self._target.encode(message)
 
-    def _check_partition(self, partition: int) -> None:
-        """Look again at what the client knows by now (no request): partitions can be added."""
-        if self._producer is not None:
-            self._partitions |= self._producer._metadata.partitions_for_topic(self._name) or set()
-        if partition not in self._partitions:
-            raise ConversionFailure(
-                f"header MGW_KAFKA_partition cannot be {partition}",
-                cause=f"topic {self._name} has partitions 0 to {max(self._partitions)}",
-                cure="correct the header, or register the queue with KAFKA_Partition = KEY, which ignores it",
-            )
+    def _known_partitions(self) -> set[int]:
+        return self._producer._metadata.partitions_for_topic(self._name) or set() if self._producer else set()
 
     def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
         """See :meth:`links.contract.Destination.publish`."""
@@ -246,17 +202,7 @@ class KafkaDestination:
             )
 
     def _error(self, error: BaseException) -> LinkError:
-        translated = translate(error, self._settings.link, "publish", f"topic {self._name}")
-        if isinstance(error, errors.MessageSizeTooLargeError | errors.RecordListTooLargeError):
-            return DeliveryRejected(
-                f"link {self._settings.link}: topic {self._name} refused a message as too large",
-                link=self._settings.link,
-                operation="publish",
-                cause=f"the topic took at most {self._limit} bytes when the job connected; {translated.cause}",
-                cure=translated.cure,
-                number=805,
-            )
-        return translated
+        return self._target.error(error)
 
     def interrupt(self) -> None:
         """See :meth:`links.contract.Destination.interrupt`."""
@@ -280,15 +226,3 @@ class KafkaDestination:
                 cure="connect first",
             )
         return self._producer
-
-
-def _size(record: Record) -> int:
-    """Bytes of a record in a batch of its own, at most; the limits of Kafka are for batches."""
-    size: int = _BATCH_OVERHEAD + DefaultRecordBatchBuilder.MAX_RECORD_OVERHEAD
-    if record.value is not None:
-        size += len(record.value)
-    if record.key is not None:
-        size += len(record.key)
-    for name, value in record.headers:
-        size += 4 * len(name) + len(value) + 10  # UTF-8 takes at most four bytes a character; two lengths
-    return size

@@ -1,0 +1,233 @@
+"""The sending log of a job: its last committed sequence, in the link's compacted log topic (outbound_log_queue).
+
+Every job has a partition of its own, because an open transaction of another job would hold the reading of it back. The
+key is hub id and job. A record that exists stays where it is, also after partitions were added to the topic; a new job
+takes the first partition that no other key lives in, beginning with the one its name is hashed to, and claims it by a
+record without a sequence. Of two jobs that claim one partition at the same time the first in the log keeps it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.protocol.consumer.offsets import OffsetSpec
+
+from links.contract import Direction, JobUse
+from links.kafka_client import Settings, Topic, build, describe, quietly, translate
+from links.kafka_transaction import Transactions
+from transforms.errors import LinkError, LinkRefused, LinkTimeout, QueueMissing
+
+__all__ = ["SendingLog", "describe_log"]
+
+_REMOVED = -1  # in the place of a sequence or an offset: the record has no value
+
+_FIRST_LOOK = 500  # offsets read from the end of a partition; ten times as many if the record is not among them
+_SLICE = 0.25  # seconds
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a partition holds: our last record, and the other keys that live there."""
+
+    own: tuple[int, int | None] | None  # offset, sequence; sequence None: a claim
+    others: dict[bytes, int]  # key -> offset of its last record
+
+
+def describe_log(settings: Settings, operation: str) -> Topic:
+    """The log topic.
+
+    Raises:
+        QueueMissing: there is none.
+        LinkError: the cluster does not answer, or we may not write there.
+    """
+    name = settings.log_topic or ""
+    try:
+        return describe(settings, name, operation, Direction.OUTBOUND)
+    except QueueMissing as error:
+        raise QueueMissing(
+            f"link {settings.link}: the topic {name} of its sending log (outbound_log_queue) does not exist",
+            link=settings.link,
+            operation=operation,
+            cause=error.cause,
+            cure=f"kafka-topics.sh --create --topic {name} --partitions <as many as jobs write to the link, or more> "
+            "--config cleanup.policy=compact",
+            number=434,
+        ) from error
+
+
+class SendingLog:
+    """The record of one job."""
+
+    def __init__(self, settings: Settings, use: JobUse) -> None:
+        self._settings = settings
+        self._use = use
+        self._topic = settings.log_topic or ""
+        self.key = f"{use.hub_id}/{use.job}".encode()
+        #: Where the record is, known after :meth:`find`.
+        self.partition = -1
+
+    def value(self, sequence: int | None, count: int) -> bytes:
+        """A record: everything up to ``sequence`` is stored, the last transaction had ``count`` messages."""
+        return json.dumps({"sequence": sequence, "count": count, "time": self._use.clock.now()}).encode()
+
+    def find(self, transactions: Transactions) -> int | None:
+        """The last committed sequence, or None; call it when earlier producers of the job are shut out.
+
+        Raises:
+            LinkRefused: every partition belongs to other jobs.
+            LinkTimeout: another transaction holds a partition back.
+        """
+        partitions = describe_log(self._settings, "connect").partitions
+        start = int.from_bytes(blake2b(self.key, digest_size=8).digest()) % len(partitions)
+        order = [*partitions[start:], *partitions[:start]]
+        with self._consumer() as (consumer, admin):
+            found: dict[int, _Found] = {}
+            for partition in order:
+                found[partition] = self._look(consumer, admin, partition)
+                own = found[partition].own
+                if own is not None and own[1] is not None:
+                    self.partition = partition
+                    return own[1]
+            for partition in order:
+                look = found[partition]
+                if look.own is None and not look.others:
+                    self._write(transactions, partition, self.value(None, 0))
+                    look = self._look(consumer, admin, partition)
+                if look.own is None:
+                    continue
+                if all(offset > look.own[0] for offset in look.others.values()):
+                    self.partition = partition
+                    return None
+                self._write(transactions, partition, None)
+        others = sorted({key.decode(errors="replace") for look in found.values() for key in look.others})
+        raise self._no_room(len(order), others)
+
+    def _no_room(self, partitions: int, others: list[str]) -> LinkRefused:
+        return LinkRefused(
+            f"link {self._settings.link}: the log topic {self._topic} has no partition for job {self._use.job}",
+            link=self._settings.link,
+            operation="connect",
+            cause=f"every job needs one of its own, and all {partitions} belong to others: {', '.join(others[:5])}"
+            f"{' and more' if len(others) > 5 else ''}",
+            cure=f"add partitions to {self._topic}; or remove what is left of a job that no longer exists, by a record "
+            "with its key and no value",
+        )
+
+    def forget(self, transactions: Transactions) -> None:
+        """Remove the record, wherever it is."""
+        with self._consumer() as (consumer, admin):
+            for partition in describe_log(self._settings, "forget").partitions:
+                if self._look(consumer, admin, partition).own is not None:
+                    self._write(transactions, partition, None)
+
+    def _write(self, transactions: Transactions, partition: int, value: bytes | None) -> None:
+        def send() -> list[Any]:
+            return [transactions.producer.send(self._topic, value, self.key, None, partition)]
+
+        transactions.run(send, f"topic {self._topic}")
+
+    @contextmanager
+    def _consumer(self) -> Iterator[tuple[KafkaConsumer, Any]]:
+        admin = build(KafkaAdminClient, self._settings, "connect")
+        try:
+            consumer = build(
+                KafkaConsumer,
+                self._settings,
+                "connect",
+                **self._settings.consumer,
+                client_id=self._settings.client_id(self._use.job),
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset="none",
+                isolation_level="read_committed",
+                allow_auto_create_topics=False,
+            )
+            try:
+                yield consumer, admin
+            except LinkError:
+                raise
+            except Exception as error:
+                raise translate(error, self._settings.link, "connect", f"topic {self._topic}") from error
+            finally:
+                quietly(consumer.close)
+        finally:
+            quietly(admin.close)
+
+    def _look(self, consumer: KafkaConsumer, admin: Any, partition: int) -> _Found:
+        """Read a partition backwards until our record with a sequence is found, or all of it was read.
+
+        The end is that of all records, open transactions included: what was committed may lie behind one.
+        """
+        place = TopicPartition(self._topic, partition)
+        end = admin.list_partition_offsets({place: OffsetSpec.LATEST})[place].offset
+        begin = admin.list_partition_offsets({place: OffsetSpec.EARLIEST})[place].offset
+        consumer.assign([place])
+        found = _Found(None, {})
+        stop, size = end, _FIRST_LOOK
+        while stop > begin:
+            start = max(begin, stop - size)
+            earlier = self._read(consumer, place, start, stop)
+            found = _merge(earlier, found)
+            if found.own is not None and found.own[1] is not None and found.own[1] >= 0:
+                break
+            stop, size = start, size * 10
+        return _Found(found.own if found.own and found.own[1] != _REMOVED else None, _living(found.others))
+
+    def _read(self, consumer: KafkaConsumer, place: TopicPartition, start: int, stop: int) -> _Found:
+        clock = self._use.clock
+        moved_at, position = clock.monotonic(), start
+        own: tuple[int, int | None] | None = None
+        others: dict[bytes, int] = {}
+        consumer.seek(place, start)
+        while position < stop:
+            for record in consumer.poll(timeout_ms=int(_SLICE * 1000)).get(place, ()):
+                if record.offset >= stop:
+                    break
+                if record.key == self.key:
+                    own = record.offset, self._sequence(record.value, place, record.offset)
+                elif record.key is not None:
+                    others[record.key] = record.offset if record.value is not None else _REMOVED
+            before, position = position, consumer.position(place)
+            if position > before:
+                moved_at = clock.monotonic()
+            elif clock.monotonic() - moved_at > self._settings.delivery_timeout:
+                raise LinkTimeout(
+                    f"link {self._settings.link}: topic {self._topic}, partition {place.partition} cannot be read "
+                    f"to its end (offset {position} of {stop})",
+                    link=self._settings.link,
+                    operation="connect",
+                    cause="the cluster is slow, or somebody else has an open transaction there",
+                    cure="wait for that transaction's timeout; let nobody else write to the log topic",
+                )
+        return _Found(own, others)
+
+    def _sequence(self, value: bytes | None, place: TopicPartition, offset: int) -> int | None:
+        if value is None:
+            return _REMOVED
+        try:
+            sequence = json.loads(value)["sequence"]
+            return None if sequence is None else int(sequence)
+        except (ValueError, KeyError, TypeError) as error:
+            raise LinkRefused(
+                f"link {self._settings.link}: the record of job {self._use.job} in topic {self._topic} "
+                f"(partition {place.partition}, offset {offset}) cannot be read",
+                link=self._settings.link,
+                operation="connect",
+                cause="it is not what a gateway wrote: somebody else writes to the log topic",
+                cure="compare the job's queues, then write the right record or remove it (a record without value)",
+                number=421,
+            ) from error
+
+
+def _merge(earlier: _Found, later: _Found) -> _Found:
+    return _Found(later.own or earlier.own, earlier.others | later.others)
+
+
+def _living(others: dict[bytes, int]) -> dict[bytes, int]:
+    return {key: offset for key, offset in others.items() if offset != _REMOVED}

@@ -1,0 +1,194 @@
+"""Transactions of one job, with guards against what the client (kafka-python 3.0) does wrong there.
+
+* ``commit_transaction`` may report success after records of the transaction were lost. Here every record's outcome is
+  looked at before the commit, and that the producer's epoch is the one the transaction began with: after a new epoch
+  the client takes a commit for done that it never sent.
+* ``commit_transaction`` and ``flush`` may wait for ever. Here every wait has an end.
+* ``close`` leaves a transaction open, which holds readers back. Here it is aborted first.
+* After a failed batch the object cannot be used any more. Here it refuses to be: whoever owns it makes a new one.
+
+The transactional id is the job's own, so a new producer ends what an earlier one left open and shuts that one out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kafka import errors
+
+from links.contract import JobUse
+from links.kafka_client import Producer, Settings, build, close_producer, translate
+from transforms.clock import Clock
+from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
+
+__all__ = ["Transactions", "open_transactions"]
+
+_SLICE = 0.25  # seconds; a wait looks so often whether it should end
+_ABORT = 2.0  # seconds an abort may take; the next producer of this job aborts, too
+_BACKOFF = 10  # milliseconds; a server asks for patience while it ends the transaction before
+_MIN_OPEN = 60_000  # milliseconds a server lets a transaction stay open, at least
+_MAX_OPEN = 900_000  # transaction.max.timeout.ms, as servers have it by default
+
+
+def transactional_id(settings: Settings, use: JobUse) -> str:
+    """Name of the job's transactions in the cluster: the same for ever."""
+    return f"mgw-{settings.link}-{use.hub_id}-{use.job}"
+
+
+def open_transactions(settings: Settings, use: JobUse, max_request_size: int) -> Transactions:
+    """Make the only producer of the job: earlier ones are shut out and what they left open is ended.
+
+    Raises:
+        LinkError: the cluster cannot be reached, knows no transactions, or does not let this user have that id.
+    """
+    identity = transactional_id(settings, use)
+    producer = build(
+        Producer,
+        settings,
+        "connect",
+        **{**settings.producer, "batch_size": min(settings.producer["batch_size"], max_request_size)},
+        client_id=settings.client_id(use.job),
+        acks="all",
+        enable_idempotence=True,
+        transactional_id=identity,
+        transaction_timeout_ms=int(min(_MAX_OPEN, max(_MIN_OPEN, settings.delivery_timeout * 2000))),
+        retry_backoff_ms=_BACKOFF,
+        max_request_size=max_request_size,
+        max_block_ms=settings.common["request_timeout_ms"],
+        delivery_timeout_ms=2**31 - 1,
+        allow_auto_create_topics=False,
+    )
+    try:
+        producer.init_transactions()
+    except Exception as error:
+        close_producer(producer)
+        failed = translate(error, settings.link, "connect", f"the transactional id {identity}")
+        if isinstance(error, errors.TransactionalIdAuthorizationFailedError):
+            failed.cure = "let the cluster's administrator grant WRITE and DESCRIBE on that transactional id"
+        raise failed from error
+    return Transactions(producer, settings, use.clock, identity)
+
+
+class Transactions:
+    """One producer; one thread runs transactions, any thread may call :meth:`stop`."""
+
+    def __init__(self, producer: Producer, settings: Settings, clock: Clock, identity: str) -> None:
+        self.producer = producer
+        self._settings = settings
+        self._clock = clock
+        self._identity = identity
+        self._manager: Any = producer._transaction_manager
+        self._epoch = self._manager.producer_id_and_epoch
+        self._stopped = threading.Event()
+        self._broken = False
+
+    def run(self, send: Callable[[], Iterable[Any]], what: str) -> None:
+        """One transaction: ``send`` hands the records to :attr:`producer` and returns their futures.
+
+        Raises:
+            LinkTimeout: the outcome is unknown; only the sending log can tell.
+            LinkError: nothing was stored, or the outcome is unknown. In any case this object is of no use any more.
+        """
+        if self._broken or self._stopped.is_set():
+            raise self._unavailable()
+        self._broken = True
+        try:
+            self.producer.begin_transaction()
+            self._finish(list(send()), what)
+            self._check_epoch()
+            result = self._manager.begin_commit()
+        except Exception as error:
+            self._abort()
+            raise translate(error, self._settings.link, "publish", what) from error
+        self._commit(result, what)
+        self._broken = False
+
+    def _finish(self, futures: list[Any], what: str) -> None:
+        """Wait for the outcome of every record.
+
+        Raises:
+            LinkTimeout: nothing moved for KAFKA_Delivery_timeout_ms.
+            Exception: of the first record that failed.
+        """
+        done, moved_at = 0, self._clock.monotonic()
+        while done < len(futures):
+            with contextlib.suppress(errors.KafkaTimeoutError, errors.UnknownError):
+                self.producer.flush(timeout=_SLICE)
+            before = done
+            while done < len(futures) and futures[done].is_done:
+                if futures[done].exception is not None:
+                    raise futures[done].exception
+                done += 1
+            now = self._clock.monotonic()
+            if done > before:
+                moved_at = now
+            elif now - moved_at >= self._settings.delivery_timeout:
+                raise self._timeout(what, f"{len(futures) - done} records are under way")
+            else:
+                self._stopped.wait(0.001)
+            if self._stopped.is_set():
+                raise self._unavailable()
+
+    def _check_epoch(self) -> None:
+        manager = self._manager
+        if manager.producer_id_and_epoch is not self._epoch or not manager._transaction_started:
+            raise LinkError(
+                f"link {self._settings.link}: the transaction of {self._identity} was taken apart",
+                link=self._settings.link,
+                operation="publish",
+                cause="the client began a new epoch in the middle of it; the server has aborted what was sent before",
+                cure="nothing, what was not committed is sent again",
+            )
+
+    def _commit(self, result: Any, what: str) -> None:
+        self.producer._sender.wakeup()
+        clock = self._clock
+        deadline = clock.monotonic() + self._settings.timeout
+        try:
+            while not result.wait(timeout_ms=_SLICE * 1000):
+                if self._stopped.is_set():
+                    deadline = min(deadline, clock.monotonic() + _ABORT)
+                if clock.monotonic() >= deadline:
+                    raise self._timeout(what, "the commit of a transaction was not answered; its outcome is unknown")
+        except LinkError:
+            raise
+        except Exception as error:
+            raise translate(error, self._settings.link, "commit", what) from error
+        if self._manager.producer_id_and_epoch is not self._epoch:
+            raise self._timeout(what, "the producer's epoch changed during a commit; its outcome is unknown")
+
+    def _abort(self) -> None:
+        with contextlib.suppress(Exception):
+            result = self._manager.begin_abort()
+            self.producer._sender.wakeup()
+            result.wait(timeout_ms=_ABORT * 1000)
+
+    def _timeout(self, what: str, cause: str) -> LinkTimeout:
+        return LinkTimeout(
+            f"link {self._settings.link}: {what} has confirmed nothing in time",
+            link=self._settings.link,
+            operation="publish",
+            cause=f"{cause}; a server is down, or too few replicas are in sync",
+            cure="check that the cluster is up and that all its servers can be reached from here",
+        )
+
+    def _unavailable(self) -> LinkUnavailable:
+        return LinkUnavailable(
+            f"link {self._settings.link}: the producer {self._identity} is closed",
+            link=self._settings.link,
+            operation="publish",
+            cause="it was closed, or failed before",
+            cure="connect first",
+        )
+
+    def stop(self) -> None:
+        """From any thread: let a running transaction end soon, aborted unless its commit was under way."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """Give the producer up; no transaction may be running in another thread."""
+        self.stop()
+        close_producer(self.producer)
