@@ -1,23 +1,34 @@
-"""Reading from MQTT: a persistent session, QoS 1, acknowledged by hand after the hub has the messages."""
+"""Reading from MQTT: a persistent session, QoS 1, acknowledged by hand after the hub has the messages.
+
+Where the broker gives packet ids cyclically, a message that comes again is known by the receiving log
+(:mod:`links.mqtt_receiving_log`), whatever was killed in between.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from links.contract import EMPTY_BATCH, Backlog, Batch, Delivery
 from links.mqtt_codec import Malformed, parse_publish, reason_text, varint
 from links.mqtt_connect import Session, Settings, open_session
+from links.mqtt_receiving_log import OFF, ReceivingLog, digest_of, receipt
 from links.mqtt_wire import Wire
 from transforms.errors import LinkError, LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
 from transforms.mqtt import Inbound, Publish, inbound
 
-__all__ = ["MqttSource", "forget", "try_read"]
+__all__ = ["MqttSource", "forget", "losses", "try_read"]
 
 RECEIVE_MAXIMUM = 1000  # messages in flight, MQTT 5; a bigger batch asks for more
 _log = logging.getLogger("mgw.links.mqtt")
+_losses: dict[str, str] = {}  # first client id of a job -> what this process saw its broker lose
+
+
+def losses(client_id: str) -> str:
+    """What the broker of a job lost since this process began, in words; empty if nothing. By its first client id."""
+    return _losses.get(client_id, "")
 
 
 def subscribe(session: Session, topic_filter: str, qos: int, retain_handling: int, version: int) -> None:
@@ -38,30 +49,17 @@ def wait_for_suback(
     """
     deadline = time.monotonic() + settings.connect_timeout
     frames: list[tuple[int, bytes]] = []
-    while time.monotonic() < deadline:
+    code: int | None = None
+    while code is None and time.monotonic() < deadline:
+        # What follows the SUBACK in the same reading counts too: nobody would hand it out again on this connection.
         for first, frame in session.wire.pump(max(0.0, deadline - time.monotonic())):
             if first >> 4 != 9:
                 frames.append((first, frame))
-                continue
-            code = frame[-1] if frame else 0x80
-            if code >= 0x80:
-                kind = QueueMissing if code in (0x8F, 0x80, 0x9E, 0xA2) else LinkRefused
-                raise kind(
-                    f"link {settings.link}: the broker refused the subscription to {topic_filter!r}",
-                    link=settings.link,
-                    operation="subscribe",
-                    cause=reason_text(code),
-                    cure="check the topic filter and the broker's access rules for the link's user",
-                )
-            if code < qos:
-                raise LinkRefused(
-                    f"link {settings.link}: the broker grants only QoS {code} for {topic_filter!r}",
-                    link=settings.link,
-                    operation="subscribe",
-                    cause="at QoS 0 messages are lost whenever the connection is",
-                    cure="let the broker grant QoS 1, or accept at-most-once by registering with MQTT_Qos = 0",
-                )
-            return frames, code
+            else:
+                code = frame[-1] if frame else 0x80
+    if code is not None:
+        _check_granted(code, settings, topic_filter, qos)
+        return frames, code
     raise LinkTimeout(
         f"link {settings.link}: the broker does not answer the subscription to {topic_filter!r}",
         link=settings.link,
@@ -69,6 +67,27 @@ def wait_for_suback(
         cause=f"no SUBACK within {settings.connect_timeout:g} s",
         cure="see the broker's log",
     )
+
+
+def _check_granted(code: int, settings: Settings, topic_filter: str, qos: int) -> None:
+    """Raise unless the SUBACK's reason code grants the QoS."""
+    if code >= 0x80:
+        kind = QueueMissing if code in (0x8F, 0x80, 0x9E, 0xA2) else LinkRefused
+        raise kind(
+            f"link {settings.link}: the broker refused the subscription to {topic_filter!r}",
+            link=settings.link,
+            operation="subscribe",
+            cause=reason_text(code),
+            cure="check the topic filter and the broker's access rules for the link's user",
+        )
+    if code < qos:
+        raise LinkRefused(
+            f"link {settings.link}: the broker grants only QoS {code} for {topic_filter!r}",
+            link=settings.link,
+            operation="subscribe",
+            cause="at QoS 0 messages are lost whenever the connection is",
+            cure="let the broker grant QoS 1, or accept at-most-once by registering with MQTT_Qos = 0",
+        )
 
 
 class MqttSource:
@@ -81,16 +100,21 @@ class MqttSource:
     def __init__(
         self,
         settings: Settings,
-        client_id: str,
+        client_ids: tuple[str, str],
         topic_filter: str,
         rules: Inbound,
         *,
+        cyclic: Callable[[], bool],
         qos: int = 1,
         retained: bool = False,
         batch_size: int = 30,
     ) -> None:
         self._settings = settings
-        self._client_id = client_id
+        self._client_ids = client_ids
+        self._client_id = client_ids[0]
+        self._cyclic = cyclic
+        self._log: ReceivingLog | None = None
+        self._logged = False
         self._filter = topic_filter
         self._rules = rules
         self._qos = qos
@@ -104,28 +128,27 @@ class MqttSource:
         self._dropped = 0
 
     def connect(self, positions: Mapping[str, str]) -> None:
-        """See :meth:`links.contract.Source.connect`; MQTT has no positions."""
-        del positions
+        """See :meth:`links.contract.Source.connect`. A session that the broker lost is begun anew, with a warning."""
         self.close()
         settings = self._settings
-        session = open_session(
-            settings,
-            self._client_id,
-            clean=False,
-            expiry=settings.session_expiry,
-            receive_maximum=self._receive_maximum,
-        )
+        self._logged = self._qos > 0 and self._cyclic()
+        log = self._log = self._open_log(positions)
+        self._client_id = self._client_ids[log.slot]
+        session = self._open()
+        gone = self._had_session and not session.present
+        if log.expected and not session.present:
+            # What was just made must not stay: after a crash it would look like the session that was lost.
+            session.wire.close()
+            forget(settings, self._client_id)
+            gone = True
+            log.lose()
+            self._client_id = self._client_ids[log.slot]
+            session = self._open()
         self._generation += 1
         try:
             self._check(session)
-            if self._had_session and not session.present:
-                _log.warning(
-                    "link %s: the broker no longer has the session %s of %r; messages sent meanwhile may be missing. "
-                    "See its session expiry and persistence settings",
-                    settings.link,
-                    self._client_id,
-                    self._filter,
-                )
+            if gone:
+                self._tell_loss()
             subscribe(session, self._filter, self._qos, 1 if self._retained else 2, settings.version)
             frames, _ = wait_for_suback(session, settings, self._filter, self._qos)
         except BaseException:
@@ -134,6 +157,37 @@ class MqttSource:
         self._had_session = True
         self._wire = session.wire
         self._take(frames)
+
+    def _open(self) -> Session:
+        settings = self._settings
+        expiry, maximum = settings.session_expiry, self._receive_maximum
+        return open_session(settings, self._client_id, clean=False, expiry=expiry, receive_maximum=maximum)
+
+    def _open_log(self, positions: Mapping[str, str]) -> ReceivingLog:
+        identity = f"{self._settings.place}/{self._client_ids[0]}" if self._logged else OFF
+        try:
+            return ReceivingLog(positions, identity)
+        except ValueError as error:
+            raise LinkRefused(
+                f"link {self._settings.link}: the receiving log of {self._filter!r} cannot be read",
+                link=self._settings.link,
+                operation="connect",
+                cause=f"{error}; a newer version of the gateway, or somebody else, wrote it",
+                cure="run the version that wrote it, or recreate the job",
+            ) from error
+
+    def _tell_loss(self) -> None:
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        _losses[self._client_ids[0]] = (
+            f"the broker lost the job's session, as seen at {when}: messages sent before that may be missing"
+        )
+        _log.warning(
+            "link %s: the broker no longer has the session of %r (client id %s); messages sent meanwhile may be missing. "
+            "See its session expiry and persistence settings",
+            self._settings.link,
+            self._filter,
+            self._client_ids[0],
+        )
 
     def _check(self, session: Session) -> None:
         if session.expiry is not None and session.expiry < self._settings.session_expiry:
@@ -193,14 +247,23 @@ class MqttSource:
             return EMPTY_BATCH
         deliveries = []
         acks = []
-        rules, parse = self._rules, self._parse
+        receipts = []
+        rules, parse, log, logged = self._rules, self._parse, self._log, self._logged
+        assert log is not None  # noqa: S101  connect made it
         for _ in range(min(max_messages, len(buffer))):
             mid, publish = parse(*buffer.popleft())
+            known = False
             if mid:
                 acks.append(b"\x40\x02%c%c" % (mid >> 8, mid & 255))
+                if logged:
+                    digest = digest_of(publish)
+                    known = publish.dup and log.knows(mid, digest)
+                    if not known:
+                        receipts.append(receipt(mid, digest))
             message, failure = inbound(publish, rules)
-            deliveries.append(Delivery(message, failure, publish.dup, f"{publish.topic}#{mid}"))
-        return Batch(deliveries, (), (self._generation, b"".join(acks)))
+            deliveries.append(Delivery(message, failure, publish.dup, f"{publish.topic}#{mid}", known))
+        positions, marks = log.add(receipts)
+        return Batch(deliveries, positions, (self._generation, b"".join(acks)), marks)
 
     def _parse(self, first: int, frame: bytes) -> tuple[int, Publish]:
         try:
