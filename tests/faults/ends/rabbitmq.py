@@ -1,0 +1,107 @@
+"""RabbitMQ queues and streams, through pika."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pika
+import pika.exceptions
+
+from tests.faults.oracle import IDENTITY, Copy, Numbered, identity_in
+from tests.support.brokers import RabbitMQ
+
+__all__ = ["RabbitFeed", "RabbitOutlet", "declare"]
+
+_FAILURES = (pika.exceptions.AMQPError, OSError)
+
+
+def _connect(server: RabbitMQ) -> Any:
+    credentials = pika.PlainCredentials(server.username, server.password)
+    return pika.BlockingConnection(
+        pika.ConnectionParameters(server.host, server.port, server.vhost, credentials, heartbeat=0)
+    )
+
+
+def declare(server: RabbitMQ, name: str, kind: str) -> None:
+    """A durable queue of a type: classic, quorum or stream."""
+    connection = _connect(server)
+    try:
+        connection.channel().queue_declare(name, durable=True, arguments={"x-queue-type": kind})
+    finally:
+        connection.close()
+
+
+class RabbitFeed:
+    """Persistent messages in transactions: their commit is answered after the queue has taken all of them over."""
+
+    def __init__(self, server: RabbitMQ, queue: str) -> None:
+        self._server = server
+        self._queue = queue
+        self._connection: Any = None
+        self._channel: Any = None
+        assert self.reopen(), "RabbitMQ is not there"
+
+    def publish(self, messages: Sequence[Numbered]) -> set[int]:
+        try:
+            for message in messages:
+                properties = pika.BasicProperties(
+                    delivery_mode=2,
+                    message_id=message.identity,
+                    correlation_id=f"lane{message.lane}",
+                    headers={IDENTITY: message.identity},
+                )
+                self._channel.basic_publish("", self._queue, message.body, properties)
+            self._channel.tx_commit()
+        except _FAILURES:
+            return set()
+        return {message.number for message in messages}
+
+    def reopen(self) -> bool:
+        self.close()
+        try:
+            self._connection = _connect(self._server)
+            self._channel = self._connection.channel()
+            self._channel.tx_select()
+        except _FAILURES:
+            return False
+        return True
+
+    def close(self) -> None:
+        _close(self._connection)
+        self._connection = None
+
+
+class RabbitOutlet:
+    """A queue, read and emptied after the faults: what lies in it is what the broker holds durably."""
+
+    def __init__(self, server: RabbitMQ, queue: str) -> None:
+        self._server = server
+        self._queue = queue
+        self._connection: Any = None
+        self._deliveries: Any = None
+
+    def collect(self) -> list[Copy]:
+        if self._connection is None:
+            self._connection = _connect(self._server)
+            channel = self._connection.channel()
+            self._deliveries = channel.consume(self._queue, auto_ack=True, inactivity_timeout=0.5)
+        copies = []
+        for _, properties, body in self._deliveries:
+            if body is None:
+                break
+            copies.append(Copy(body, identity_in((properties.headers or {}).items())))
+        return copies
+
+    def close(self) -> None:
+        _close(self._connection)
+        self._connection = None
+
+
+def _close(connection: Any) -> None:
+    if connection is None:
+        return
+    try:
+        connection.close()
+    except _FAILURES:
+        pass

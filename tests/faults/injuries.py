@@ -1,0 +1,100 @@
+"""The faults: each is injected while messages move, and leaves the stage able to go on."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from tests.faults.stage import Stage, Way
+from tests.support.waiting import eventually
+
+__all__ = ["Injuries"]
+
+_MOMENT = 0.4  # seconds; a fault falls anywhere within so long after messages were seen to move
+
+
+class Injuries:
+    """Faults on one stage at moments drawn from ``rng``; counts what it did."""
+
+    def __init__(self, stage: Stage, way: Way, rng: random.Random) -> None:
+        self._stage = stage
+        self._way = way
+        self._rng = rng
+        self.counts: Counter[str] = Counter()
+
+    def plan(self, *faults: str, times: int = 1) -> Callable[[], Sequence[tuple[str, int]]]:
+        """The faults by name, all of them ``times`` over, for :meth:`tests.faults.oracle.Oracle.run`."""
+
+        def injure() -> Sequence[tuple[str, int]]:
+            for _ in range(times):
+                for fault in faults:
+                    getattr(self, fault)()
+                    self.counts[fault] += 1
+            self._stage.recover()
+            self._stage.await_progress()
+            return list(self.counts.items())
+
+        return injure
+
+    def _at_random(self) -> None:
+        """Messages move now; a random moment later."""
+        self._stage.await_progress(self._rng.randint(1, 300))
+        time.sleep(self._rng.uniform(0, _MOMENT))
+
+    # ------------------------------------------------------------------------------------------------------ the agent
+
+    def kill_agent(self) -> None:
+        """SIGKILL, and at once another process."""
+        self._at_random()
+        self._stage.restart()
+
+    def terminate_agent(self) -> None:
+        """SIGTERM: drains, ends with 0."""
+        self._at_random()
+        code = self._stage.agent.terminate()
+        assert code == 0, f"mgw run ended with {code} after SIGTERM:\n{self._stage.agent.tail()}"
+        self._stage.agent.start()
+
+    # ------------------------------------------------------------------------------------------------------- the wire
+
+    def cut_wire(self) -> None:
+        """Every connection of the gateway to its brokers is reset."""
+        self._at_random()
+        for proxy in self._stage.proxies.values():
+            proxy.cut()
+
+    def stall_wire(self) -> None:
+        """Nothing goes through and nobody says so, until every job has noticed."""
+        self._at_random()
+        for proxy in self._stage.proxies.values():
+            proxy.stall()
+        try:
+            eventually(
+                lambda: set(self._stage.failing()) >= set(self._way.jobs),
+                deadline=60,
+                what=f"every one of {self._way.jobs} noticing that its connection is dead",
+            )
+        finally:
+            for proxy in self._stage.proxies.values():
+                proxy.resume()
+        self._stage.reset_retrying()
+
+    # ---------------------------------------------------------------------------------------------------- the brokers
+
+    def restart_broker(self) -> None:
+        """Orderly restart of every broker of the way."""
+        self._at_random()
+        for system in self._way.systems:
+            self._stage.brokers.server(system).restart()
+        self._stage.reset_retrying()
+
+    def kill_broker(self) -> None:
+        """SIGKILL of every broker of the way."""
+        self._at_random()
+        for system in self._way.systems:
+            server = self._stage.brokers.server(system)
+            server.kill()
+            server.start()
+        self._stage.reset_retrying()
