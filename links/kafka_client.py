@@ -270,7 +270,11 @@ def _classify(error: BaseException) -> tuple[type[LinkError], str]:
             "set sasl_mechanism and security_protocol to what this listener offers",
         ),
         ((errors.AuthorizationError,), LinkRefused, "let the cluster's administrator grant the link's user access"),
-        (_LOST, PositionLost, "decide what to do about the missing messages, then remove the job's stored position"),
+        (
+            _LOST,
+            PositionLost,
+            "find out which messages are missing, then mgw agents cleanup RESET_SUB_MISSING_MESSAGE JOB",
+        ),
         (_MISSING, QueueMissing, "create the topic, or register the foreign queue with the right provider_queue"),
         (_TOO_LARGE, DeliveryRejected, "raise max.message.bytes of the topic, or send smaller messages"),
         (_REJECTED, DeliveryRejected, "see the cause; the topic's configuration or its replicas refuse it"),

@@ -19,7 +19,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition, errors
 
 from links import kafka_records
-from links.contract import EMPTY_BATCH, Backlog, Batch, Delivery, Direction, JobUse, Position
+from links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, Direction, JobUse, Position
 from links.kafka_client import Settings, Topic, build, describe, quietly, translate
 from transforms.errors import LinkError, LinkUnavailable, PositionLost
 from transforms.kafka import Rules, from_record, origin_headers
@@ -64,7 +64,7 @@ class KafkaSource:
         """
         self._forget_progress()
         topic = describe(self._settings, self._name, "connect", Direction.INBOUND)
-        stored = {int(name): self._offset_of(name, text, topic) for name, text in positions.items()}
+        stored = {int(name): self._offset_of(name, text, topic) for name, text in positions.items() if name != RESUME}
         consumer = build(
             KafkaConsumer,
             self._settings,
@@ -104,7 +104,8 @@ class KafkaSource:
                 if not first[part] <= offset <= last[part]:
                     raise self._lost(number, offset, f"the log holds offsets {first[part]} to {last[part]}")
             else:
-                offset = self._begin(topic, number, first[part] if self._from_start else last[part])
+                earliest = self._from_start or RESUME in positions
+                offset = self._begin(topic, number, first[part] if earliest else last[part])
             consumer.seek(part, offset)
             self._next[number] = offset
             self._stored[number] = positions.get(str(number))
@@ -296,8 +297,8 @@ class KafkaSource:
             link=self._settings.link,
             operation="connect",
             cause=cause,
-            cure="find out which messages are missing, then drop the stored positions of the job to start anew "
-            "(at the place KAFKA_StartAt names)",
+            cure="find out which messages are missing; to go on with the first that is there: "
+            f"mgw agents cleanup RESET_SUB_MISSING_MESSAGE {self._use.job}",
             number=415,
         )
 

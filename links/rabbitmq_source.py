@@ -9,7 +9,7 @@ from typing import Any
 from pika import exceptions
 
 from links.amqp_frames import ack_frame
-from links.contract import EMPTY_BATCH, Backlog, Batch, Delivery, JobUse, Position
+from links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, JobUse, Position
 from links.rabbitmq_connection import Session
 from links.rabbitmq_errors import missing
 from links.rabbitmq_settings import Settings
@@ -113,7 +113,8 @@ class RabbitSource:
             self._resuming = known is not None
             self._resume_until = self._use.clock.monotonic() + self._settings.answer_timeout
             # Attached at the stored message itself: seeing it again proves that the stream is still the same and whole.
-            arguments["x-stream-offset"] = plan.stream_offset if known is None else int(known)
+            start = "first" if RESUME in positions else plan.stream_offset
+            arguments["x-stream-offset"] = start if known is None else int(known)
         session.channel._impl.add_on_cancel_callback(lambda _frame: session.fail(self._cancelled()))
         with session.calling("connect"):
             session.channel.basic_qos(prefetch_count=plan.prefetch)
@@ -170,7 +171,9 @@ class RabbitSource:
                     link=self._settings.link,
                     operation="read",
                     cause=f"the stream {self._plan.queue!r} now begins at offset {offset} (retention, or created anew)",
-                    cure="accept the gap by resetting the job's position, or restore the stream",
+                    cure="restore the stream; or, to go on with the first message that is there: "
+                    f"mgw agents cleanup RESET_SUB_MISSING_MESSAGE {self._use.job}",
+                    number=415,
                 )
             self._resuming = False
             if offset <= self._stored:
