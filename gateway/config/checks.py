@@ -511,7 +511,16 @@ def link_config(name: str, link: LinkModel) -> LinkConfig:
     """A link as its driver takes it."""
     options = {option: value for option, value in link.options.items() if value is not None}
     attributes = {attribute: value for attribute, value in link.attributes.items() if value is not None}
-    return LinkConfig(name, link.type, attributes, options, link.username, link.password)
+    return LinkConfig(
+        name,
+        link.type,
+        attributes,
+        options,
+        link.username,
+        link.password,
+        inbound_log_queue=link.inbound_log_queue,
+        outbound_log_queue=link.outbound_log_queue,
+    )
 
 
 def _spec(link_type: str) -> LinkSpec | None:
