@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.injuries import Injuries
+from tests.faults.injuries import Fault, Injuries
 from tests.faults.oracle import Oracle, Verdict
 from tests.faults.stage import Brokers, Stage
 
@@ -34,12 +34,11 @@ def trial(request: pytest.FixtureRequest, brokers: Brokers, tmp_path: Path) -> T
     def run(
         source: str,
         target: str,
-        *faults: str,
+        *faults: Fault,
         times: int = 1,
         messages: int = 2000,
         url: str | None = None,
         rate: float = 2500,
-        arrange: Callable[[Stage], None] | None = None,
     ) -> Verdict:
         scenario = request.node.name.partition("[")[2].rstrip("]") or request.node.name
         rng = random.Random(f"{SEED}:{scenario}:faults")
@@ -47,10 +46,8 @@ def trial(request: pytest.FixtureRequest, brokers: Brokers, tmp_path: Path) -> T
         with Stage(address, tmp_path / "stage", brokers, batch_size=rng.choice((10, 30, 200))) as stage:
             way = stage.way(source, target)
             stage.start()
-            if arrange is not None:
-                arrange(stage)
             oracle = Oracle(scenario, SEED, way.feed, way.outlet, stage.carried, rate=rate)
-            injuries = Injuries(stage, way, rng)
+            injuries = Injuries(stage, way, oracle.publisher, rng)
             verdict = oracle.run(injuries.plan(*faults, times=times), stage.recover, messages=messages)
             _verdicts.append(verdict)
             print(verdict)
@@ -63,6 +60,16 @@ def trial(request: pytest.FixtureRequest, brokers: Brokers, tmp_path: Path) -> T
             return verdict
 
     return run
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The long form only on request."""
+    if "long" in (config.option.markexpr or ""):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long") and "faults" in item.nodeid]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,32 +6,55 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
+from tests.faults.oracle import Publisher
 from tests.faults.stage import Stage, Way
 from tests.support.waiting import eventually
 
-__all__ = ["Injuries"]
+__all__ = ["Fault", "Injuries"]
 
 _MOMENT = 0.4  # seconds; a fault falls anywhere within so long after messages were seen to move
+
+
+Fault = str | Callable[["Injuries"], None]
 
 
 class Injuries:
     """Faults on one stage at moments drawn from ``rng``; counts what it did."""
 
-    def __init__(self, stage: Stage, way: Way, rng: random.Random) -> None:
+    def __init__(self, stage: Stage, way: Way, publisher: Publisher, rng: random.Random) -> None:
         self._stage = stage
+        self._publisher = publisher
         self._way = way
         self._rng = rng
         self.counts: Counter[str] = Counter()
 
-    def plan(self, *faults: str, times: int = 1) -> Callable[[], Sequence[tuple[str, int]]]:
-        """The faults by name, all of them ``times`` over, for :meth:`tests.faults.oracle.Oracle.run`."""
+    @property
+    def stage(self) -> Stage:
+        """Where the faults happen."""
+        return self._stage
+
+    def publisher_paused(self) -> AbstractContextManager[object]:
+        """See :meth:`tests.faults.oracle.Publisher.paused`."""
+        return self._publisher.paused()
+
+    def plan(self, *faults: Fault, times: int = 1) -> Callable[[], Sequence[tuple[str, int]]]:
+        """The faults, all of them ``times`` over, for :meth:`tests.faults.oracle.Oracle.run`.
+
+        A fault is the name of a method of this class, or a function that is called with this object.
+        """
 
         def injure() -> Sequence[tuple[str, int]]:
             for _ in range(times):
                 for fault in faults:
-                    getattr(self, fault)()
-                    self.counts[fault] += 1
+                    if isinstance(fault, str):
+                        getattr(self, fault)()
+                        self.counts[fault] += 1
+                    else:
+                        self._at_random()
+                        fault(self)
+                        self.counts[fault.__name__] += 1
             self._stage.recover()
             self._stage.await_progress()
             return list(self.counts.items())
@@ -91,10 +114,29 @@ class Injuries:
         self._stage.reset_retrying()
 
     def kill_broker(self) -> None:
-        """SIGKILL of every broker of the way."""
+        """SIGKILL of every broker of the way.
+
+        Mosquitto answers before it writes to disk, so what it confirmed last may be lost by itself. To see what the
+        gateway loses, the publisher pauses and Mosquitto saves before it is killed.
+        """
         self._at_random()
         for system in self._way.systems:
             server = self._stage.brokers.server(system)
-            server.kill()
+            if system == "mqtt":
+                with self._publisher.paused():
+                    self._let_through()
+                    self._stage.brokers.save_mqtt()
+                    server.kill()
+            else:
+                server.kill()
             server.start()
         self._stage.reset_retrying()
+
+    def _let_through(self) -> None:
+        """Wait until everything published has been carried by every job."""
+        acknowledged = self._publisher.ledger.acknowledged
+        eventually(
+            lambda: self._stage.carried() >= len(acknowledged) or self._stage.reset_retrying(),
+            deadline=60,
+            what="everything published carried to the end",
+        )

@@ -12,12 +12,25 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from tests.support.waiting import eventually
 
-__all__ = ["IDENTITY", "LANES", "Copy", "Feed", "Numbered", "Oracle", "Outlet", "Publisher", "Verdict", "identity_in", "judge"]
+__all__ = [
+    "IDENTITY",
+    "LANES",
+    "Copy",
+    "Feed",
+    "Numbered",
+    "Oracle",
+    "Outlet",
+    "Publisher",
+    "Verdict",
+    "identity_in",
+    "judge",
+]
 
 IDENTITY = "oracle_id"  # name of the header, user property or record header that repeats the number
 LANES = 3  # sources whose order is watched: partitions, topics, or just a part of the numbers in one queue
@@ -208,6 +221,7 @@ class Publisher:
         self._pause = batch / rate
         self._batch = batch
         self._end = threading.Event()
+        self._going = threading.Lock()  # held while a batch is on its way
         self._minimum = 0
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
 
@@ -224,6 +238,10 @@ class Publisher:
             raise self.problem
         assert not self._thread.is_alive(), f"the publisher did not get {minimum} messages out within {deadline:g} s"
 
+    def paused(self) -> AbstractContextManager[object]:
+        """While the context lasts nothing is published, and everything published before is acknowledged or doubtful."""
+        return self._going
+
     def one(self) -> Numbered:
         """Publish one more message, after :meth:`finish`, until it is acknowledged."""
         while True:
@@ -236,7 +254,8 @@ class Publisher:
             while not self._end.is_set() or len(self.ledger.acknowledged) < self._minimum:
                 began = time.monotonic()
                 if len(self.ledger.acknowledged) - self._carried() < BACKLOG or self._end.is_set():
-                    self._publish(self._batch)
+                    with self._going:
+                        self._publish(self._batch)
                 self._end.wait(max(0.0, self._pause - (time.monotonic() - began)))
         except BaseException as error:
             self.problem = error
@@ -263,7 +282,7 @@ class Oracle:
         self._seed = seed
         self._feed = feed
         self._outlet = outlet
-        self._publisher = Publisher(feed, random.Random(f"{seed}:{scenario}:messages"), carried, rate=rate)
+        self.publisher = Publisher(feed, random.Random(f"{seed}:{scenario}:messages"), carried, rate=rate)
 
     def run(
         self,
@@ -285,15 +304,15 @@ class Oracle:
             is among those that must arrive.
         """
         copies: list[Copy] = []
-        self._publisher.start()
+        self.publisher.start()
         faults = None
         try:
             faults = injure()
         finally:
-            self._publisher.finish(messages if faults is not None else 0, deadline)
+            self.publisher.finish(messages if faults is not None else 0, deadline)
         recover()
-        self._publisher.one()
-        wanted = self._publisher.ledger.acknowledged
+        self.publisher.one()
+        wanted = self.publisher.ledger.acknowledged
         seen: set[int | None] = set()
         end = time.monotonic() + deadline
         while not wanted <= seen and time.monotonic() < end:
@@ -303,7 +322,7 @@ class Oracle:
             seen.update(number_of(copy.body) for copy in fresh)
         while fresh := self._outlet.collect():  # copies behind the last message are duplicates: count them too
             copies.extend(fresh)
-        return judge(self._scenario, self._seed, self._publisher.ledger, copies, faults)
+        return judge(self._scenario, self._seed, self.publisher.ledger, copies, faults)
 
     def close(self) -> None:
         """Disconnect both ends."""

@@ -51,8 +51,15 @@ class Brokers:
 
     @property
     def mqtt(self) -> Mosquitto:
-        """A Mosquitto broker."""
-        return self._get("mqtt", Mosquitto)
+        """A Mosquitto broker that saves every 500 changes: one that saves at every change carries few messages."""
+        return self._get("mqtt", lambda: Mosquitto(config=["autosave_interval 500"]))
+
+    def save_mqtt(self) -> None:
+        """Have Mosquitto write its sessions and their messages to disk now; returns when they are there."""
+        store = self.mqtt.folder / "data" / "mosquitto.db"
+        before = store.stat().st_mtime_ns if store.exists() else 0
+        os.kill(self.mqtt.pid, signal.SIGUSR1)
+        eventually(lambda: store.exists() and store.stat().st_mtime_ns > before, what="Mosquitto's store on disk")
 
     def server(self, system: str) -> Server:
         """The server by name, running."""

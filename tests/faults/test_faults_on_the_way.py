@@ -1,6 +1,11 @@
-"""Whatever is killed, cut or restarted while messages move: nothing is lost, and the order of each source is kept."""
+"""Whatever is killed, cut or restarted while messages move: nothing is lost, and the order of each source is kept.
+
+The short form runs with every test; the long one (``make test-faults``) kills MGW_FAULT_ROUNDS times in each scenario.
+"""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 
@@ -8,23 +13,59 @@ from tests.faults.conftest import Trial
 
 INBOUND = [("classic", "hub"), ("quorum", "hub"), ("stream", "hub"), ("kafka", "hub"), ("mqtt", "hub")]
 OUTBOUND = [("hub", "classic"), ("hub", "quorum"), ("hub", "kafka"), ("hub", "mqtt")]
-WHOLE = [("classic", "kafka"), ("kafka", "mqtt"), ("mqtt", "quorum")]
+ACROSS = [("classic", "kafka"), ("kafka", "mqtt"), ("mqtt", "quorum")]
+BOTH_WAYS = [("classic", "quorum"), ("kafka", "kafka"), ("mqtt", "mqtt")]  # one fault hits both directions of a link
+
+ROUNDS = int(os.environ.get("MGW_FAULT_ROUNDS") or 15)
 
 
-def _ids(ways: list[tuple[str, str]], fault: str) -> list[object]:
-    return [pytest.param(*way, id=f"{fault}-{way[0]}-to-{way[1]}") for way in ways]
+def _named(fault: str, ways: list[tuple[str, str]]) -> pytest.MarkDecorator:
+    parameters = [pytest.param(*way, id=f"{fault}-{way[0]}-to-{way[1]}") for way in ways]
+    return pytest.mark.parametrize(("source", "target"), parameters)
 
 
-@pytest.mark.parametrize(("source", "target"), _ids(INBOUND + OUTBOUND + WHOLE, "kill-agent"))
+@_named("kill-agent", INBOUND + OUTBOUND + ACROSS)
 def test_killing_the_agent_loses_nothing(trial: Trial, source: str, target: str) -> None:
     trial(source, target, "kill_agent", times=3, messages=3000)
 
 
-@pytest.mark.parametrize(("source", "target"), _ids(INBOUND + OUTBOUND, "wire"))
+@_named("drain-agent", BOTH_WAYS)
+def test_an_agent_that_was_asked_to_end_leaves_nothing_to_repeat(trial: Trial, source: str, target: str) -> None:
+    verdict = trial(source, target, "terminate_agent", times=2, messages=3000)
+    assert verdict.duplicated == 0, verdict.explain()
+
+
+@_named("wire", BOTH_WAYS)
 def test_cutting_and_stalling_the_wire_loses_nothing(trial: Trial, source: str, target: str) -> None:
     trial(source, target, "cut_wire", "cut_wire", "stall_wire", messages=3000)
 
 
-@pytest.mark.parametrize(("source", "target"), _ids([("classic", "quorum"), ("kafka", "kafka"), ("mqtt", "mqtt")], "restart-broker"))
+@_named("restart-broker", BOTH_WAYS)
 def test_restarting_the_broker_loses_nothing(trial: Trial, source: str, target: str) -> None:
     trial(source, target, "restart_broker", messages=3000)
+
+
+@_named("kill-broker", BOTH_WAYS)
+def test_killing_the_broker_loses_nothing(trial: Trial, source: str, target: str) -> None:
+    trial(source, target, "kill_broker", messages=3000)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@_named("long-kill-agent", INBOUND + OUTBOUND + ACROSS)
+def test_killing_the_agent_many_times_loses_nothing(trial: Trial, source: str, target: str) -> None:
+    trial(source, target, "kill_agent", times=ROUNDS, messages=10_000, rate=4000)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@_named("long-wire", INBOUND + OUTBOUND)
+def test_cutting_and_stalling_the_wire_many_times_loses_nothing(trial: Trial, source: str, target: str) -> None:
+    trial(source, target, *["cut_wire"] * 6, "stall_wire", times=max(1, ROUNDS // 8), messages=10_000, rate=4000)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@_named("long-broker", [*INBOUND, *OUTBOUND])
+def test_restarting_and_killing_the_broker_many_times_loses_nothing(trial: Trial, source: str, target: str) -> None:
+    trial(source, target, "restart_broker", "kill_broker", times=max(1, ROUNDS // 8), messages=5000)

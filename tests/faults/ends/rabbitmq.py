@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pika
@@ -101,7 +102,5 @@ class RabbitOutlet:
 def _close(connection: Any) -> None:
     if connection is None:
         return
-    try:
+    with suppress(*_FAILURES):
         connection.close()
-    except _FAILURES:
-        pass

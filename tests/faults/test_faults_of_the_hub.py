@@ -1,0 +1,144 @@
+"""The hub is away, locked or full, or somebody else claims the agent: jobs say why, and go on where they stopped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.faults.conftest import Trial
+from tests.faults.injuries import Injuries
+from tests.faults.stage import Brokers, Stage
+from tests.support.brokers import PostgreSQL
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.getuid() != 0:
+        pytest.skip("only root may mount a small file system")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def postgresql_of_our_own() -> Iterator[PostgreSQL]:
+    """Restarted by the tests, so nobody else may use it."""
+    with PostgreSQL() as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        pytest.param("classic", "hub", id="postgresql-kill-agent-classic-to-hub"),
+        pytest.param("hub", "kafka", id="postgresql-kill-agent-hub-to-kafka"),
+    ],
+)
+def test_killing_the_agent_of_a_postgresql_hub_loses_nothing(
+    trial: Trial, postgresql_of_our_own: PostgreSQL, source: str, target: str
+) -> None:
+    url = postgresql_of_our_own.create_database(f"kill_{source}_{target}")
+    trial(source, target, "kill_agent", times=3, messages=3000, url=url)
+
+
+@pytest.mark.parametrize("end", ["restart", "kill"])
+def test_restarting_postgresql_under_the_agent_loses_nothing(
+    trial: Trial, postgresql_of_our_own: PostgreSQL, end: str
+) -> None:
+    server = postgresql_of_our_own
+
+    def replace(_: Injuries) -> None:
+        if end == "kill":
+            server.kill()
+            server.start()
+        else:
+            server.restart()
+
+    url = server.create_database(f"restart_{end}")
+    trial("classic", "kafka", replace, times=2, messages=3000, url=url)
+
+
+def test_a_hub_locked_by_somebody_else_delays_and_loses_nothing(trial: Trial, tmp_path: Path) -> None:
+    def lock(injuries: Injuries) -> None:
+        engine = sa.create_engine(injuries.stage.gateway.url)
+        with engine.connect() as conn:
+            conn.exec_driver_sql("BEGIN IMMEDIATE")
+            before = injuries.stage.progress()
+            time.sleep(3)  # this is the fault itself, not a way to wait for something
+            assert injuries.stage.progress() == before
+            conn.rollback()
+        engine.dispose()
+
+    trial("classic", "kafka", lock, times=2, messages=3000)
+
+
+def test_a_second_process_of_the_agent_is_refused_and_the_first_is_unharmed(trial: Trial) -> None:
+    def second(injuries: Injuries) -> None:
+        stage = injuries.stage
+        pid = stage.agent.pid
+        done = subprocess.run(
+            [sys.executable, "-m", "gateway", "run"],
+            env={**os.environ, "MGW_HUB": stage.gateway.url},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode not in (0, None)
+        assert "already running" in done.stderr + done.stdout
+        assert f"process {pid}" in done.stderr + done.stdout, "the refusal names who owns the agent"
+        assert "Traceback" not in done.stderr
+        stage.await_running()
+        stage.await_progress()
+        assert stage.agent.pid == pid
+
+    verdict = trial("classic", "kafka", second, messages=3000)
+    assert verdict.duplicated == 0, verdict.explain()
+
+
+def test_the_next_process_takes_over_from_a_killed_one_at_once(brokers: Brokers, tmp_path: Path) -> None:
+    with Stage(f"sqlite:///{tmp_path}/hub.db", tmp_path / "stage", brokers) as stage:
+        stage.way("hub", "mqtt")
+        stage.start()
+        stage.restart()
+        began = time.monotonic()
+        stage.await_running()
+        assert time.monotonic() - began < 10, (
+            "a lease of 15 s must not be waited for when its process is known to be dead"
+        )
+        assert "waiting" not in stage.agent.text()
+
+
+def test_a_full_disk_is_reported_and_nothing_is_lost(trial: Trial, small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+
+    def fill(injuries: Injuries) -> None:
+        stage = injuries.stage
+        with injuries.publisher_paused(), ballast.open("wb") as file:
+            try:
+                while file.write(b"\0" * 65536):
+                    file.flush()
+            except OSError:
+                pass
+        try:
+            eventually(
+                lambda: any("is full" in error for error in stage.failing().values()),
+                deadline=60,
+                what="the job in RETRY with the cause",
+            )
+            assert "cure: free space on the disk" in stage.agent.text()
+        finally:
+            ballast.unlink()
+
+    trial("classic", "hub", fill, messages=3000, url=f"sqlite:///{small_disk}/hub.db")
