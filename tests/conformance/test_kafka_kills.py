@@ -1,0 +1,247 @@
+"""The agent is killed again and again while it carries messages to and from Kafka: each arrives once, in order.
+
+Outbound: the job writes with transactions and a log topic. Inbound: positions and messages are stored together. The
+messages are told apart by ids that the test knows; many have one of two equal bodies.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+from tests.conformance.link_suite import unique
+from tests.support.brokers import Kafka
+from tests.support.gateways import Gateway
+from tests.support.waiting import eventually
+from transforms.message import Message
+
+pytestmark = pytest.mark.kafka
+
+_TWINS = (b"left", b"right")
+_CONFIGURATION = """
+version: 1
+links:
+  kf:
+    type: kafka
+    bootstrap_servers: {bootstrap}
+    outbound_log_queue: {log}
+foreign_queues:
+  T@kf: {{provider_queue: {topic}, options: {{KAFKA_StartAt: earliest}}}}
+queues:
+  H: {{max_retries: 1000}}
+jobs:
+  J: {{type: {kind}, source: {source}, destination: {destination}, batch_size: 30, require_guarantee: exact}}
+"""
+
+
+@dataclass
+class Figures:
+    """What a run was worth."""
+
+    kills: int = 0
+    kills_with_plans: int = 0
+    messages: int = 0
+    lost: int = 0
+    doubled: int = 0
+    disordered: int = 0
+    suppressed: int = 0
+
+
+class Stage:
+    """A hub, a topic and a log topic, and a process that is killed."""
+
+    def __init__(self, broker: Kafka, folder: Path, kind: str) -> None:
+        self.broker = broker
+        self.topic, self.log_topic = unique("kills"), unique("killslog")
+        broker.create_topic(self.topic)
+        broker.create_topic(self.log_topic, 2, {"cleanup.policy": "compact"})
+        self.url = f"sqlite:///{folder}/hub.db"
+        self.gateway = Gateway(self.url)
+        ends = {"source": "H", "destination": "T@kf"} if kind == "outbound" else {"source": "T@kf", "destination": "H"}
+        self.file = folder / "mgw.yaml"
+        text = _CONFIGURATION.format(
+            bootstrap=broker.bootstrap, log=self.log_topic, topic=self.topic, kind=kind, **ends
+        )
+        self.file.write_text(text)
+        self._mgw("apply", str(self.file))
+        self._log = folder / "agent.log"
+        self.figures = Figures()
+        self.consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None)
+        self.place = TopicPartition(self.topic, 0)
+
+    def close(self) -> None:
+        self.consumer.close()
+        self.gateway.close()
+
+    def _mgw(self, *arguments: str) -> None:
+        subprocess.run([sys.executable, "-m", "gateway", "--hub", self.url, *arguments], check=True)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as sink:
+            return subprocess.Popen(
+                [sys.executable, "-m", "gateway", "--hub", self.url, "run"], stdout=sink, stderr=sink
+            )
+
+    def end(self) -> int:
+        """End of the topic, of open transactions, too."""
+        end: int = self.consumer.end_offsets([self.place])[self.place]
+        return end
+
+    def total(self) -> int:
+        return int(self.gateway.job("J")["PROPAGATED_TOTAL"] or 0)
+
+    def kill_in_the_middle(self, progress: Callable[[], int], dice: random.Random) -> None:
+        """Start the agent and kill it: soon after something moved, or at any moment of its start."""
+        before = progress()
+        process = self.start()
+        try:
+            if dice.random() < 0.2:
+                deadline = time.monotonic() + dice.uniform(0.3, 1.6)
+                while time.monotonic() < deadline and process.poll() is None:
+                    time.sleep(0.01)
+            else:
+                eventually(lambda: progress() > before or process.poll() is not None, deadline=60, what="progress")
+                time.sleep(dice.uniform(0, 0.15))
+            assert process.poll() is None, self._log.read_text()[-2000:]
+        finally:
+            process.kill()
+            process.wait()
+        self.figures.kills += 1
+        self.figures.kills_with_plans += bool(self.gateway.plans("J"))
+
+    def drain(self, done: Callable[[], bool]) -> None:
+        process = self.start()
+        try:
+            eventually(lambda: self._running(process.pid), deadline=60, what="an agent that runs")
+            eventually(done, deadline=120, what="everything carried")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0, self._log.read_text()[-2000:]
+        finally:
+            process.kill()
+            process.wait()
+        self.figures.suppressed = int(self.gateway.job("J")["SUPPRESSED_TOTAL"] or 0)
+
+    def _running(self, pid: int) -> bool:
+        with self.gateway.hub.read() as conn:
+            row = conn.execute(sa.text("SELECT * FROM MGW_GATEWAY")).mappings().one()
+        return (row["AGENT_STATUS"], row["AGENT_PID"]) == ("RUNNING", pid)
+
+    def judge(self, sent: Sequence[Any], arrived: Sequence[Any]) -> None:
+        figures = self.figures
+        counts = Counter(arrived)
+        figures.messages = len(sent)
+        figures.lost = len(set(sent) - set(counts))
+        figures.doubled = sum(count - 1 for count in counts.values())
+        figures.disordered = sum(one != two for one, two in zip(sent, arrived, strict=False))
+        print(json.dumps(vars(figures)))
+        assert (figures.lost, figures.doubled, figures.disordered) == (0, 0, 0), figures
+        assert list(arrived) == list(sent)
+
+
+def body(number: int) -> bytes:
+    """Two of three messages have one of two bodies."""
+    return _TWINS[number % 2] if number % 3 else b"%d" % number
+
+
+def read_topic(stage: Stage) -> list[tuple[bytes, bytes]]:
+    """Message id and body of everything that was committed."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=stage.broker.bootstrap,
+        group_id=None,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    )
+    try:
+        consumer.assign([stage.place])
+        consumer.seek_to_beginning(stage.place)
+        end = stage.end()
+        found = []
+        deadline = time.monotonic() + 120
+        while consumer.position(stage.place) < end:
+            assert time.monotonic() < deadline, "a transaction stays open"
+            for record in consumer.poll(timeout_ms=200).get(stage.place, ()):
+                found.append((dict(record.headers)["MGW_AQ_messageID"], record.value))
+        return found
+    finally:
+        consumer.close()
+
+
+def carry_out_under_kills(stage: Stage, kills: int, messages: int, seed: int) -> None:
+    dice = random.Random(seed)
+    sent: list[tuple[bytes, bytes]] = []
+    each = -(-messages // kills)
+    for _ in range(kills):
+        bodies = [body(number) for number in range(len(sent), len(sent) + each)]
+        ids = stage.gateway.enqueue("H", [Message(body=each_body) for each_body in bodies])
+        sent += zip(ids, bodies, strict=True)
+        stage.kill_in_the_middle(stage.end, dice)
+    stage.drain(lambda: not stage.gateway.plans("J") and not stage.gateway.browse("H"))
+    stage.judge(sent, read_topic(stage))
+
+
+def carry_in_under_kills(stage: Stage, kills: int, messages: int, seed: int) -> None:
+    dice = random.Random(seed)
+    each = -(-messages // kills)
+    sent: list[tuple[int, bytes]] = []
+    producer = KafkaProducer(bootstrap_servers=stage.broker.bootstrap)
+    try:
+        for _ in range(kills):
+            futures = [
+                (producer.send(stage.topic, value=body(number), partition=0), body(number))
+                for number in range(len(sent), len(sent) + each)
+            ]
+            sent += [(future.get(timeout=30).offset, each_body) for future, each_body in futures]
+            stage.kill_in_the_middle(stage.total, dice)
+    finally:
+        producer.close()
+    stage.drain(lambda: stage.total() >= len(sent))
+    arrived = [(message.header("MGW_KAFKA_offset"), message.body) for message in stage.gateway.browse("H")]
+    stage.judge(sent, arrived)
+
+
+@pytest.fixture
+def outbound(kafka: Kafka, tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(kafka, tmp_path, "outbound")
+    yield stage
+    stage.close()
+
+
+@pytest.fixture
+def inbound(kafka: Kafka, tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(kafka, tmp_path, "inbound")
+    yield stage
+    stage.close()
+
+
+def test_outbound_messages_arrive_once_however_often_the_agent_is_killed(outbound: Stage) -> None:
+    carry_out_under_kills(outbound, kills=6, messages=3000, seed=random.randrange(10**6))
+
+
+def test_inbound_messages_arrive_once_however_often_the_agent_is_killed(inbound: Stage) -> None:
+    carry_in_under_kills(inbound, kills=5, messages=3000, seed=random.randrange(10**6))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_outbound_messages_arrive_once_through_200_kills(outbound: Stage) -> None:
+    carry_out_under_kills(outbound, kills=200, messages=100_000, seed=20_261_120)
+    assert outbound.figures.suppressed > 0, "the sending log spared messages from being sent again"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_inbound_messages_arrive_once_through_200_kills(inbound: Stage) -> None:
+    carry_in_under_kills(inbound, kills=200, messages=100_000, seed=20_261_120)
