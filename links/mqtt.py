@@ -6,6 +6,16 @@ job is disabled, up to the broker's limits. It subscribes at QoS 1 and acknowled
 message published at QoS 2 arrives at QoS 1, one published at QoS 0 stays at QoS 0. Subscribing at QoS 2 is refused:
 the client's half of that exchange would have to survive a crash, and does not.
 
+A message that comes again is not stored twice where the broker gives packet ids cyclically
+(:mod:`links.mqtt_receiving_log`): Mosquitto does, and other brokers may be declared to. The job is then exact over all
+crashes of the gateway and clean restarts of the broker. What this link cannot see, and what must hold for it:
+
+* Mosquitto keeps its sessions on disk (``persistence true``). A crash of the broker loses what came after its last save
+  (``autosave_interval``, 1800 s by default);
+* its queue limits are not reached (``max_queued_messages``, 1000 by default: above it messages are dropped unseen);
+* ``max_inflight_messages`` is not 0 under MQTT 3.1.1, and below 32,768;
+* messages are published at QoS 1 or 2.
+
 A destination is a topic, which may be chosen per message (:mod:`transforms.mqtt_topic`), published to at QoS 1. A
 message without body has a zero-length payload; published with retain it removes the retained message of its topic.
 
@@ -39,7 +49,7 @@ from links.contract import (
 )
 from links.mqtt_connect import Session, Settings, client_id_of, open_session
 from links.mqtt_destination import MqttDestination, check_publisher
-from links.mqtt_source import MqttSource, forget, try_read
+from links.mqtt_source import MqttSource, forget, losses, try_read
 from links.options import parse
 from transforms.errors import AdminError, ConfigInvalid, LinkError, LinkRefused
 from transforms.mqtt import Inbound, Outbound
@@ -98,10 +108,21 @@ SPEC = LinkSpec(
         Field("tls_cert_file", "PEM file of our own certificate, where the broker asks for one."),
         Field("tls_key_file", "PEM file of its key, if not in the same file."),
     ),
+    options=(
+        Field(
+            "MQTT_CyclicPacketIds",
+            "TRUE declares that a broker other than Mosquitto gives packet ids in order, 1 to 65535 and again, keeps "
+            "them over its restarts, and sends messages again only after a reconnect. Declared wrongly, messages are "
+            "lost.",
+            bool,
+            False,
+        ),
+    ),
     queue_options=(
         Field(
             "MQTT_Qos",
-            "1: at least once. 0: at most once, messages may be lost. 2 is refused.",
+            "1: at least once, inbound exactly once where the broker allows it. 0: at most once, messages may be lost. "
+            "2 is refused.",
             default="1",
             alterable=False,
         ),
@@ -169,6 +190,7 @@ SPEC = LinkSpec(
 )
 
 _VERSION_TOPIC = "$SYS/broker/version"
+_VERSION_WAIT = 1.0  # seconds after the subscription; a broker that shows it does so at once
 
 
 def open_link(config: LinkConfig) -> MqttLink:
@@ -183,7 +205,8 @@ class MqttLink:
         self.config = config
         owner = f"link {config.name}"
         values = parse(SPEC.attributes, config.attributes, owner)
-        parse(SPEC.options, config.options, owner)
+        self._declared: bool = parse(SPEC.options, config.options, owner)["mqtt_cyclicpacketids"]
+        self._mosquitto: bool | None = None  # not known yet
         files = (values["tls_ca_file"], values["tls_cert_file"], values["tls_key_file"])
         if any(files) and not values["tls"]:
             raise ConfigInvalid(
@@ -277,6 +300,10 @@ class MqttLink:
     def _client_id(self, use: JobUse, role: str) -> str:
         return client_id_of(self._settings, use.job, use.hub_id, role, use.endpoint.provider_queue)
 
+    def _client_ids(self, use: JobUse) -> tuple[str, str]:
+        """Those of an inbound job: the second one is used after the broker has lost the session of the first."""
+        return self._client_id(use, "in"), self._client_id(use, "in2")
+
     def source(self, use: JobUse) -> Source:
         """See :meth:`links.contract.Link.source`."""
         options = self._options(use.endpoint)
@@ -285,9 +312,10 @@ class MqttLink:
         )
         return MqttSource(
             self._settings,
-            self._client_id(use, "in"),
+            self._client_ids(use),
             use.endpoint.provider_queue,
             rules,
+            cyclic=self._cyclic,
             qos=options["mqtt_qos"],
             retained=options["mqtt_retained"] == "deliver",
             batch_size=use.batch_size,
@@ -315,6 +343,20 @@ class MqttLink:
         prefix = "".join(c for c in self._settings.prefix if c.isascii() and c.isalnum())
         return open_session(self._settings, f"{prefix[:8]}probe{secrets.token_hex(4)}", clean=True)
 
+    def _cyclic(self) -> bool:
+        """Whether packet ids come in order; asks the broker unless :meth:`verify` just did."""
+        if not self._declared and self._mosquitto is None:
+            session = self._probe()
+            try:
+                self._ask_version(session)
+            finally:
+                session.wire.close()
+        return self._declared or bool(self._mosquitto)
+
+    def _ask_version(self, session: Session) -> None:
+        version = try_read(session, self._settings, _VERSION_TOPIC, _VERSION_WAIT)
+        self._mosquitto = version is not None and "mosquitto" in version.lower()
+
     def test(self) -> Sequence[Check]:
         """See :meth:`links.contract.Link.test`."""
         settings = self._settings
@@ -330,7 +372,7 @@ class MqttLink:
             Check("login", True, f"{name} {user}"),
         ]
         try:
-            version = try_read(session, settings, _VERSION_TOPIC, 0.5)
+            version = try_read(session, settings, _VERSION_TOPIC, _VERSION_WAIT)
         finally:
             session.wire.close()
         told = [version or "version not shown"]
@@ -365,25 +407,45 @@ class MqttLink:
                 check_publisher(session, settings, qos, options["mqtt_retain"])
             else:
                 self._check_subscriber(session, use.endpoint, qos)
-            version = try_read(session, settings, _VERSION_TOPIC, 0.3)
+            if direction is Direction.INBOUND and qos:
+                self._ask_version(session)
         finally:
             session.wire.close()
         if qos == 0:
             return GuaranteeReport(Guarantee.AT_MOST_ONCE, "QoS 0 was chosen: messages may be lost (MQTT_Qos)")
-        notes = []
         if direction is Direction.INBOUND:
-            notes.append("MQTT QoS 1: a message whose acknowledgement got lost is stored again")
-            limit = " (Mosquitto: max_queued_messages, 1000 by default)" if _is_mosquitto(version) else ""
-            notes.append(
-                f"above its queue limit{limit} the broker drops messages unseen; published at QoS 0 they may be lost"
-            )
+            level, notes = self._inbound_promise(use, options)
         else:
-            notes.append("MQTT QoS 1: after a failure messages are published again")
+            level, notes = Guarantee.AT_LEAST_ONCE, ["MQTT QoS 1: after a failure messages are published again"]
             if settings.version < 5:
                 notes.append("an MQTT 3.1.1 broker confirms what its access rules drop")
         if settings.version < 5 and options["mqtt_envelope"] != "JSON":
             notes.append("headers, correlation and expiration do not travel (MQTT 3.1.1 without MQTT_Envelope = JSON)")
-        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, "; ".join(notes))
+        return GuaranteeReport(level, "; ".join(notes))
+
+    def _inbound_promise(self, use: JobUse, options: dict[str, Any]) -> tuple[Guarantee, list[str]]:
+        """The level, and what it depends on: first the failed condition, or what a crash of the broker costs."""
+        mosquitto = bool(self._mosquitto)
+        shared = split_shared(use.endpoint.provider_queue)[0] is not None
+        failed = ""
+        if not mosquitto and not self._declared:
+            failed = (
+                f"{_VERSION_TOPIC} does not name a Mosquitto, and link option MQTT_CyclicPacketIds is not TRUE: a "
+                "message whose acknowledgement got lost is stored again"
+            )
+        elif not mosquitto and shared:
+            failed = "the broker may hand a message of a shared subscription, once delivered to us, to another member"
+        elif self._settings.version < 5 and options["mqtt_retained"] == "deliver":
+            failed = "MQTT 3.1.1 brings retained messages again at every reconnect (MQTT_Retained = deliver)"
+        level = Guarantee.AT_LEAST_ONCE if failed else Guarantee.EXACT_UNLESS_BROKER_CRASH
+        saving = " (Mosquitto: needs persistence true, saves every autosave_interval)" if mosquitto else ""
+        limit = " (Mosquitto: max_queued_messages, 1000 by default)" if mosquitto else ""
+        notes = [
+            failed or f"a crash of the broker loses what came after it last saved its sessions{saving}",
+            f"above its queue limit{limit} the broker drops messages unseen; published at QoS 0 they may be lost",
+        ]
+        lost = losses(self._client_id(use, "in"))
+        return level, [lost, *notes] if lost else notes
 
     def _check_subscriber(self, session: Session, endpoint: Endpoint, qos: int) -> None:
         group, topic_filter = split_shared(endpoint.provider_queue)
@@ -406,11 +468,8 @@ class MqttLink:
     def forget(self, use: JobUse, direction: Direction) -> None:
         """See :meth:`links.contract.Link.forget`: removes the persistent session of an inbound job."""
         if direction is Direction.INBOUND:
-            forget(self._settings, self._client_id(use, "in"))
-
-
-def _is_mosquitto(version: str | None) -> bool:
-    return version is not None and "mosquitto" in version.lower()
+            for client_id in self._client_ids(use):
+                forget(self._settings, client_id)
 
 
 def _refuse(endpoint: Endpoint, cause: str, cure: str) -> AdminError:

@@ -182,8 +182,8 @@ class MqttSource:
             f"the broker lost the job's session, as seen at {when}: messages sent before that may be missing"
         )
         _log.warning(
-            "link %s: the broker no longer has the session of %r (client id %s); messages sent meanwhile may be missing. "
-            "See its session expiry and persistence settings",
+            "link %s: the broker no longer has the session of %r (client id %s); messages sent meanwhile may be "
+            "missing. See its session expiry and persistence settings",
             self._settings.link,
             self._filter,
             self._client_ids[0],

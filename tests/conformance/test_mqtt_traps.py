@@ -95,7 +95,7 @@ def test_verify_says_what_is_promised_and_what_is_lost(broker: Mosquitto, versio
     link = link_to(broker.port, version)
     inbound = link.verify(use_of(endpoint("a/+")), Direction.INBOUND)
     outbound = link.verify(use_of(endpoint("a")), Direction.OUTBOUND)
-    assert (inbound.level, outbound.level) == (Guarantee.AT_LEAST_ONCE, Guarantee.AT_LEAST_ONCE)
+    assert (inbound.level, outbound.level) == (Guarantee.EXACT_UNLESS_BROKER_CRASH, Guarantee.AT_LEAST_ONCE)
     assert "max_queued_messages" in inbound.note
     assert ("headers, correlation and expiration do not travel" in outbound.note) == (version == 4)
     enveloped = link.verify(use_of(endpoint("a", MQTT_Envelope="JSON")), Direction.OUTBOUND)
