@@ -15,7 +15,7 @@ a header name of 300 characters            here, from Kafka and from the command
 an MQTT payload with NUL bytes             here, as text and as bytes
 a full disk for the hub                    here, with a file system that is really full
 a hub database of a newer version          here, for every command that opens a hub
-the same agent started twice               here; a second host: tests/faults
+the same agent started twice               here; its states and signals: tests/conformance/test_supervisor.py
 kill -9 during ``mgw apply``               tests/cli/test_apply.py, at seven places
 a source that lost messages                here: a person must give them up
 =========================================  ==========================================================================
