@@ -38,6 +38,8 @@ class Conversion:
         Raises:
             ConversionFailure: the message can never be delivered by this job.
         """
+        if self.transform is None and self.rule is None:
+            return (message if self.fit is None else self.fit(message),)
         if self.rule is not None and not self._selected(message):
             return ()
         if self.fit is not None and not self.inbound:
