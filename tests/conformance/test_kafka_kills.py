@@ -89,11 +89,9 @@ class Stage:
     def _mgw(self, *arguments: str) -> None:
         subprocess.run([sys.executable, "-m", "gateway", "--hub", self.url, *arguments], check=True)
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, *, program: Sequence[str] = ("-m", "gateway")) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as sink:
-            return subprocess.Popen(
-                [sys.executable, "-m", "gateway", "--hub", self.url, "run"], stdout=sink, stderr=sink
-            )
+            return subprocess.Popen([sys.executable, *program, "--hub", self.url, "run"], stdout=sink, stderr=sink)
 
     def end(self) -> int:
         """End of the topic, of open transactions, too."""
@@ -168,12 +166,12 @@ def read_topic(stage: Stage) -> list[tuple[bytes, bytes]]:
         consumer.assign([stage.place])
         consumer.seek_to_beginning(stage.place)
         end = stage.end()
-        found = []
+        found: list[tuple[bytes, bytes]] = []
         deadline = time.monotonic() + 120
         while consumer.position(stage.place) < end:
             assert time.monotonic() < deadline, "a transaction stays open"
-            for record in consumer.poll(timeout_ms=200).get(stage.place, ()):
-                found.append((dict(record.headers)["MGW_AQ_messageID"], record.value))
+            records = consumer.poll(timeout_ms=200).get(stage.place, ())
+            found += [(dict(record.headers)["MGW_AQ_messageID"], record.value) for record in records]
         return found
     finally:
         consumer.close()
@@ -232,6 +230,100 @@ def test_outbound_messages_arrive_once_however_often_the_agent_is_killed(outboun
 
 def test_inbound_messages_arrive_once_however_often_the_agent_is_killed(inbound: Stage) -> None:
     carry_in_under_kills(inbound, kills=5, messages=3000, seed=random.randrange(10**6))
+
+
+_DYING = """
+import os, signal, sys
+from gateway.cli.main import main
+from links.kafka_transaction import Transactions
+
+def dying(name):
+    step = getattr(Transactions, name)
+
+    def run(self, *arguments):
+        if name == "_check_epoch":
+            step(self, *arguments)
+            if self.producer._transaction_manager._partitions_in_transaction & {place}:
+                os.kill(os.getpid(), signal.SIGKILL)
+        else:
+            step(self, *arguments)
+            if arguments[-1] == "topic %s":
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(Transactions, name, run)
+
+from kafka import TopicPartition
+place = TopicPartition("%s", 0)
+dying("%s")
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("step", "stored"), [("_check_epoch", False), ("_finish", False), ("_commit", True)])
+def test_a_batch_is_sent_again_exactly_when_the_log_has_it_not(outbound: Stage, step: str, stored: bool) -> None:
+    """SIGKILL between publishing and commit, and between commit and completion in the hub."""
+    stage = outbound
+    bodies = [body(number) for number in range(100)]
+    ids = stage.gateway.enqueue("H", [Message(body=each_body) for each_body in bodies])
+    process = stage.start(program=("-c", _DYING % (stage.topic, stage.topic, step)))
+    assert process.wait(60) == -signal.SIGKILL
+    assert stage.gateway.plans("J"), "nothing was completed"
+    assert stage.end() > 0, "something was sent"
+    stage.drain(lambda: not stage.gateway.plans("J") and not stage.gateway.browse("H"))
+    assert (stage.figures.suppressed > 0) is stored
+    assert any("at the destination already" in text for text in stage.gateway.events()) is stored
+    stage.judge(list(zip(ids, bodies, strict=True)), read_topic(stage))
+
+
+def carry(stage: Stage, count: int) -> list[tuple[bytes, bytes]]:
+    """Messages through an agent inside the test."""
+    bodies = [body(number) for number in range(count)]
+    ids = stage.gateway.enqueue("H", [Message(body=each_body) for each_body in bodies])
+    with stage.gateway.run():
+        eventually(lambda: not stage.gateway.plans("J") and not stage.gateway.browse("H"), what="all carried")
+    return list(zip(ids, bodies, strict=True))
+
+
+def refused(stage: Stage, number: int) -> None:
+    """The job ends FAILED with that error and sends nothing."""
+    end = stage.end()
+    stage.gateway.enqueue("H", [Message(body=b"after")])
+    with stage.gateway.run():
+        eventually(lambda: stage.gateway.job("J")["STATUS"] == "FAILED", what="a job that gave up")
+        assert f"[{number}]" in stage.gateway.job("J")["LAST_ERROR_MSG"]
+    assert stage.end() == end
+    assert [message.body for message in stage.gateway.browse("H")] == [b"after"]
+
+
+def test_a_restored_hub_behind_its_log_stops_the_job_before_anything_is_sent(outbound: Stage, tmp_path: Path) -> None:
+    stage = outbound
+    sent = carry(stage, 100)
+    stage.gateway.close()
+    saved = {path: path.read_bytes() for path in tmp_path.glob("hub.db*")}
+    stage.gateway = Gateway(stage.url)
+    sent += carry(stage, 100)
+    stage.gateway.close()
+    for path in tmp_path.glob("hub.db*"):
+        path.unlink()
+    for path, content in saved.items():
+        path.write_bytes(content)
+    stage.gateway = Gateway(stage.url)
+    refused(stage, 416)
+    assert read_topic(stage) == sent
+
+
+def test_a_log_that_was_purged_stops_the_job_before_anything_is_sent(outbound: Stage) -> None:
+    stage = outbound
+    sent = carry(stage, 100)
+    admin = KafkaAdminClient(bootstrap_servers=stage.broker.bootstrap)
+    try:
+        admin.delete_topics([stage.log_topic])
+        eventually(lambda: stage.log_topic not in admin.list_topics(), what="the log topic deleted")
+    finally:
+        admin.close()
+    stage.broker.create_topic(stage.log_topic, 2, {"cleanup.policy": "compact"})
+    refused(stage, 417)
+    assert read_topic(stage) == sent
 
 
 @pytest.mark.long
