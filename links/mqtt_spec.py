@@ -1,0 +1,146 @@
+"""The settings of MQTT links, and what MQTT can do.
+
+Capabilities that MQTT does not have: positions (a session has no history), backlog (a client cannot ask how much its
+session holds), priority in a field of the protocol (job option ``AQ_MsgProperties`` carries it as a user property).
+Under MQTT 3.1.1 there are no headers, correlation, expiration and message id either, unless the queue is registered
+with ``MQTT_Envelope = JSON`` on both sides. There a broker also sends only so many unacknowledged messages as it is
+configured for (Mosquitto: ``max_inflight_messages``, 20 by default), which is the largest batch.
+"""
+
+from __future__ import annotations
+
+from links.contract import Capability, Domain, Field, LinkSpec
+
+__all__ = ["SPEC"]
+
+SPEC = LinkSpec(
+    type="MQTT",
+    title="MQTT",
+    description="An MQTT 3.1.1 or 5 broker: topics with wildcards, shared subscriptions, retained messages.",
+    attributes=(
+        Field("hostname", "Host name or address of the broker.", required=True),
+        Field("port", "TCP port; by default 1883, with TLS 8883.", int, minimum=1, maximum=65535),
+        Field("protocol_version", "5, or 4 for MQTT 3.1.1.", int, 5, minimum=4, maximum=5),
+        Field(
+            "client_id_prefix",
+            "Begins the client id of every job. Changing it abandons the sessions of inbound jobs.",
+            default="MGW_",
+        ),
+        Field(
+            "keepalive",
+            "Seconds without traffic after which a connection is given up; a ping is sent at 0.6 of it.",
+            int,
+            30,
+            minimum=1,
+            maximum=65535,
+        ),
+        Field(
+            "session_expiry",
+            "Seconds the broker keeps the session of an inbound job while it is not connected; 4294967295 is for ever. "
+            "MQTT 3.1.1 has no such limit.",
+            int,
+            2_592_000,
+            minimum=60,
+            maximum=4_294_967_295,
+        ),
+        Field(
+            "max_packet_size",
+            "Largest packet in bytes that the broker takes, where it does not tell (MQTT 3.1.1); 0 is no limit.",
+            int,
+            0,
+            minimum=0,
+            maximum=268_435_460,
+        ),
+        Field(
+            "connect_timeout",
+            "Seconds to wait for the connection, the login and the subscription.",
+            float,
+            10.0,
+            minimum=0.1,
+            maximum=600,
+        ),
+        Field("tls", "Encrypt; the broker's certificate and name are always verified.", bool, False),
+        Field("tls_ca_file", "PEM file of the authority that signed the broker's certificate; default: the system's."),
+        Field("tls_cert_file", "PEM file of our own certificate, where the broker asks for one."),
+        Field("tls_key_file", "PEM file of its key, if not in the same file."),
+    ),
+    options=(
+        Field(
+            "MQTT_CyclicPacketIds",
+            "TRUE declares that a broker other than Mosquitto gives packet ids in order, 1 to 65535 and again, keeps "
+            "them over its restarts, and sends messages again only after a reconnect. Declared wrongly, messages are "
+            "lost.",
+            bool,
+            False,
+        ),
+    ),
+    queue_options=(
+        Field(
+            "MQTT_Qos",
+            "1: at least once, inbound exactly once where the broker allows it. 0: at most once, messages may be lost. "
+            "2 is refused.",
+            default="1",
+            alterable=False,
+        ),
+        Field(
+            "MQTT_PayloadType",
+            "Inbound payloads that do not say what they are: RAW or TEXT (UTF-8).",
+            default="RAW",
+            choices=("RAW", "TEXT"),
+            alterable=False,
+        ),
+        Field(
+            "MQTT_Envelope",
+            "JSON: headers, properties and body travel as one JSON document in the payload, for MQTT 3.1.1. Both sides "
+            "must agree.",
+            default="NONE",
+            choices=("NONE", "JSON"),
+            alterable=False,
+        ),
+        Field("MQTT_Retain", "Outbound: publish as retained message.", bool, False, alterable=False),
+        Field(
+            "MQTT_Retained",
+            "Inbound: skip or deliver the retained messages that exist when the job first subscribes. Under MQTT 3.1.1 "
+            "deliver brings them again at every reconnect.",
+            default="skip",
+            choices=("skip", "deliver"),
+            alterable=False,
+        ),
+        Field(
+            "MQTT_TopicFrom",
+            "HEADER: header MGW_MQTT_topic may choose the topic, at or below the registered one.",
+            default="REGISTRATION",
+            choices=("REGISTRATION", "HEADER"),
+            alterable=False,
+        ),
+    ),
+    job_options=(
+        Field(
+            "AQ_MsgProperties",
+            "Carry priority, delay, expiration, correlation, exception queue, enqueue time and original id as user "
+            "properties MGW_AQ_*, and read them.",
+            bool,
+            False,
+            dynamic=True,
+        ),
+    ),
+    domains=(None, Domain.TOPIC, Domain.QUEUE),
+    capabilities=frozenset(
+        (
+            Capability.REDELIVERY,
+            Capability.PUSH,
+            Capability.TYPED_HEADERS,
+            Capability.TEXT_HEADERS,
+            Capability.RAW_HEADERS,
+            Capability.REPEATED_HEADERS,
+            Capability.CORRELATION,
+            Capability.EXPIRATION,
+            Capability.MESSAGE_ID,
+            Capability.TEXT_BODY,
+            Capability.NULL_BODY,
+            Capability.WILDCARD_SOURCE,
+            Capability.TOPIC_DOMAIN,
+            Capability.QUEUE_DOMAIN,
+        )
+    ),
+)
