@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
 
 from links.contract import Batch, Direction, Endpoint, Guarantee, Link, LinkConfig
 from links.mqtt import open_link
@@ -99,15 +100,16 @@ def test_packet_ids_are_cyclic_and_an_equal_message_one_round_later_is_stored(br
     pair = pair_of(topic)
     link = link_to(broker.port, version)
     reader = KeepingReader(link, use_of(pair.source, batch_size=2000)).connect()
-    publish = ["mosquitto_pub", "-p", str(broker.port), "-q", "1", "-t", topic, "-l"]
-    subprocess.run(publish, input=b"same\n" * 65535, check=True, capture_output=True)
+    with writing(link, pair) as writer:
+        for _ in range(65535 // 771):
+            writer.deliver(*[Message(b"same")] * 771)
     first: list[str] = []
-    while len(first) < 65535:
-        for batch in reader.batches(min(2000, 65535 - len(first)), size=2000):
-            first += [d.origin for d in batch.deliveries]
+    for batch in reader.batches(65535, size=2000):
+        first += [d.origin for d in batch.deliveries]
     assert [first[0], first[-1]] == [f"{topic}#1", f"{topic}#65535"]
     assert len(reader.positions) <= 2 + 2 * KEPT // 20 + 1
-    subprocess.run(publish, input=b"same\n" * 5, check=True, capture_output=True)
+    with writing(link, pair) as writer:
+        writer.deliver(*[Message(b"same")] * 5)
     reader.batches(5, settle=False)
     reader.reconnect()
     again = reader.collect(5)
@@ -344,9 +346,16 @@ def test_equal_messages_arrive_exactly_once_however_often_the_agent_is_killed(
 
 
 def publish(broker: Mosquitto, topic: str, bodies: list[bytes]) -> None:
-    """At QoS 1 with somebody else's client."""
-    command = ["mosquitto_pub", "-h", broker.host, "-p", str(broker.port), "-q", "1", "-t", topic, "-l"]
-    subprocess.run(command, input=b"".join(body + b"\n" for body in bodies), check=True, capture_output=True)
+    """At QoS 1 with somebody else's client; returns when the broker has confirmed everything."""
+    client = Client(CallbackAPIVersion.VERSION2)
+    client.max_inflight_messages_set(1000)
+    client.connect(broker.host, broker.port)
+    client.loop_start()
+    for confirmation in [client.publish(topic, body, qos=1) for body in bodies]:
+        confirmation.wait_for_publish(60)
+        assert confirmation.is_published()
+    client.disconnect()
+    client.loop_stop()
 
 
 @pytest.mark.long
@@ -357,7 +366,9 @@ def test_seventy_thousand_messages_and_a_hundred_kills(broker: Mosquitto, tmp_pa
     rng = random.Random(version)
     sent = [rng.choice((b"a", b"b", *[b"%d" % number] * 2)) for number in range(70_000)]
     with inbound_job(broker, tmp_path, version, 30, delay=0.005) as (gateway, agent, topic):
+        agent.kill()
         publish(broker, topic, sent)
+        agent.start()
         kill_until_drained(gateway, agent, len(sent), rng, 1000, most=100_000)
         suppressed = gateway.job("mq")["SUPPRESSED_TOTAL"]
         judge(gateway, sent)
