@@ -256,8 +256,10 @@ class KafkaLink:
         topic = describe(self._settings, use.endpoint.provider_queue, "verify", direction)
         if direction is Direction.INBOUND:
             return kafka_checks.report_inbound(topic)
-        log = describe_log(self._settings, "verify") if self._settings.log_topic else None
-        return kafka_checks.report_outbound(topic, log)
+        if self._settings.log_topic is None:
+            return kafka_checks.report_outbound(topic, None)
+        log, state = describe_log(self._settings, "verify"), kafka_checks.transaction_state(self._settings)
+        return kafka_checks.report_outbound(topic, log, state)
 
     def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
         """See :meth:`links.contract.Link.check_endpoint`."""

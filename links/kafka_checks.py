@@ -10,18 +10,20 @@ from typing import Any
 from kafka import KafkaAdminClient
 
 from links.contract import Check, Guarantee, GuaranteeReport
-from links.kafka_client import Settings, Topic, build, quietly, translate
+from links.kafka_client import Settings, Topic, build, describe, quietly, translate
+from links.kafka_log import describe_log
 from transforms.errors import LinkError
 
-__all__ = ["report_inbound", "report_outbound", "test_link"]
+__all__ = ["report_inbound", "report_outbound", "test_link", "transaction_state"]
 
 _CONNECT = 5.0  # seconds for one TCP connection
+_TRANSACTION_STATE = "__transaction_state"
 
 
 def test_link(settings: Settings) -> list[Check]:
     """Name, port, TLS, login and reachability of all servers; the first failed check ends the list."""
     checks: list[Check] = []
-    steps: tuple[Callable[[Settings], list[Check]], ...] = (_check_addresses, _check_tls, _check_cluster)
+    steps: tuple[Callable[[Settings], list[Check]], ...] = (_check_addresses, _check_tls, _check_cluster, _check_log)
     for step in steps:
         checks += step(settings)
         if not all(check.ok for check in checks):
@@ -118,8 +120,29 @@ def _check_cluster(settings: Settings) -> list[Check]:
     return checks
 
 
-def report_outbound(topic: Topic, log: Topic | None) -> GuaranteeReport:
-    """What a job that writes to this topic can promise, with the link's log topic."""
+def _check_log(settings: Settings) -> list[Check]:
+    """The log topic, where the link has one."""
+    if settings.log_topic is None:
+        return []
+    try:
+        log = describe_log(settings, "test")
+    except LinkError as error:
+        return [Check("sending log", False, error.cause or error.what, error.cure)]
+    if problem := _not_compacted(log):
+        return [Check("sending log", False, problem, "kafka-configs.sh --alter --add-config cleanup.policy=compact")]
+    return [Check("sending log", True, f"topic {log.name} has room for {len(log.partitions)} job(s)")]
+
+
+def transaction_state(settings: Settings) -> Topic | None:
+    """The topic in which the cluster keeps transactions, or None where it cannot be seen or is not there yet."""
+    try:
+        return describe(settings, _TRANSACTION_STATE, "verify", None)
+    except LinkError:
+        return None
+
+
+def report_outbound(topic: Topic, log: Topic | None, state: Topic | None = None) -> GuaranteeReport:
+    """What a job that writes to this topic can promise, with the link's log topic and the cluster's transactions."""
     if log is None:
         return GuaranteeReport(
             Guarantee.AT_LEAST_ONCE,
@@ -129,6 +152,10 @@ def report_outbound(topic: Topic, log: Topic | None) -> GuaranteeReport:
     failed = _unreadable(log) or _not_compacted(log)
     for each in (log, topic):
         failed = failed or _unreadable(each) or _unsafe(each)
+    if state is not None:
+        failed = failed or _unsafe(state)
+        if not failed and state.replicas < min(topic.replicas, 2):
+            failed = f"topic {state.name} has one replica: with its server the outcome of transactions is lost"
     if failed:
         return GuaranteeReport(Guarantee.AT_LEAST_ONCE, failed)
     return GuaranteeReport(Guarantee.EXACT, "for read_committed readers")

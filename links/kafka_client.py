@@ -330,8 +330,9 @@ class Topic:
     replicas: int = 1  # of the partition that has the fewest
 
 
-def describe(settings: Settings, name: str, operation: str, direction: Direction) -> Topic:
-    """Ask for a topic without ever creating it, also where the cluster creates topics on first use.
+def describe(settings: Settings, name: str, operation: str, direction: Direction | None) -> Topic:
+    """Ask for a topic without ever creating it, also where the cluster creates topics on first use. ``direction`` None:
+    it is only looked at.
 
     Raises:
         QueueMissing: there is no such topic, or we may not see it.
@@ -349,7 +350,7 @@ def describe(settings: Settings, name: str, operation: str, direction: Direction
         quietly(admin.close)
 
 
-def _describe(admin: Any, settings: Settings, name: str, operation: str, direction: Direction) -> Topic:
+def _describe(admin: Any, settings: Settings, name: str, operation: str, direction: Direction | None) -> Topic:
     found = admin.describe_topics([name])[0]
     code = found["error_code"]
     if code:
@@ -364,7 +365,8 @@ def _describe(admin: Any, settings: Settings, name: str, operation: str, directi
                 number=434,
             )
         raise error(name)
-    _check_permission(settings, found, direction, operation)
+    if direction is not None:
+        _check_permission(settings, found, direction, operation)
     return Topic(
         name=name,
         cluster_id=str(admin.describe_cluster()["cluster_id"] or ""),

@@ -100,6 +100,9 @@ class Transactions:
             self._finish(list(send()), what)
             self._check_epoch()
             result = self._manager.begin_commit()
+        except LinkError:
+            self._abort()
+            raise
         except Exception as error:
             self._abort()
             raise translate(error, self._settings.link, "publish", what) from error

@@ -26,7 +26,8 @@ from links.contract import Direction, Guarantee, GuaranteeReport, JobUse, LinkCo
 from links.kafka import KafkaLink
 from links.kafka_exact import KafkaExactDestination
 from links.registry import open_link
-from tests.conformance.link_suite import SOON, LinkSuite, Pair, numbered, unique, use_of, wait_until
+from tests.conformance import test_kafka_link
+from tests.conformance.link_suite import SOON, Pair, numbered, reading, unique, use_of, wait_until, writing
 from tests.conformance.test_kafka_link import KafkaTemplate, create
 from tests.support.brokers import Kafka
 from tests.support.waiting import eventually
@@ -82,8 +83,24 @@ def template(broker: Kafka) -> ExactTemplate:
     return ExactTemplate(broker)
 
 
-class TestExactKafkaLink(LinkSuite):
+class TestExactKafkaLink(test_kafka_link.TestKafkaLink):
     """What every destination owes holds for the transactional one, too."""
+
+    def test_backlog_counts_what_is_not_yet_read(self, template: KafkaTemplate) -> None:
+        """The end of a transaction takes an offset, too; nothing is left once all was read."""
+        pair = template.pair()
+        with reading(template.link(), pair) as reader, writing(template.link(), pair) as writer:
+            writer.deliver(*numbered(10))
+
+            def waiting() -> int:
+                backlog = reader.source.backlog()
+                assert backlog is not None
+                return backlog.messages
+
+            wait_until(lambda: 10 <= waiting() <= 11, "backlog of 10")
+            reader.collect(10)
+            reader.settle(reader.source.read(1, 0.2))
+            wait_until(lambda: waiting() == 0, "no backlog")
 
 
 class Sender:
@@ -344,6 +361,7 @@ class TestFaults:
                     start = round_number * 2000
                     sender.deliver(*(list(numbered(100, n)) for n in range(start, start + 2000, 100)))
                     thaw.join()
+            assert sender.failures, "a freeze longer than the timeouts was met"
         assert committed(template.broker, pair.destination.provider_queue) == bodies(6000)
 
     def test_a_wire_cut_and_refused_at_any_moment_leads_to_each_message_once(self, template: ExactTemplate) -> None:
@@ -387,13 +405,13 @@ class TestFaults:
             assert isinstance(destination, KafkaExactDestination)
             transactions = destination._transactions
             assert transactions is not None
-            commit = transactions._commit
+            check = transactions._check_epoch
 
-            def freeze_and_commit(result: Any, what: str) -> None:
+            def check_and_freeze() -> None:
+                check()
                 os.kill(template.broker.pid, signal.SIGSTOP)
-                commit(result, what)
 
-            transactions._commit = freeze_and_commit  # type: ignore[method-assign]
+            transactions._check_epoch = check_and_freeze  # type: ignore[method-assign]
             sender.plan(list(numbered(10)))
             try:
                 sender.send(1)
@@ -567,11 +585,13 @@ class TestSettings:
     def test_a_single_replica_that_must_be_in_sync_is_not_enough_of_two(self, template: ExactTemplate) -> None:
         from dataclasses import replace
 
-        from links.kafka_checks import report_outbound
+        from links.kafka_checks import report_outbound, transaction_state
         from links.kafka_client import describe
 
         name = template.pair().destination.provider_queue
         link = template.link_to(template.broker.bootstrap)
+        with sending(link, template.pair_of(name)) as sender:
+            sender.deliver([Message(body=b"1")])
         topic = describe(link._settings, name, "verify", Direction.OUTBOUND)
         log = describe(link._settings, link._settings.log_topic or "", "verify", Direction.OUTBOUND)
         assert report_outbound(topic, log).level is Guarantee.EXACT
@@ -579,6 +599,25 @@ class TestSettings:
         assert report.level is Guarantee.AT_LEAST_ONCE
         assert "min.insync.replicas" in report.note
         assert report_outbound(topic, replace(log, config=None)).level is Guarantee.AT_LEAST_ONCE
+        state = transaction_state(link._settings)
+        assert state is not None
+        assert report_outbound(topic, log, state).level is Guarantee.EXACT
+        safe = {"min.insync.replicas": "2", **_COMPACT}
+        topic, log = replace(topic, replicas=3, config=safe), replace(log, replicas=3, config=safe)
+        report = report_outbound(topic, log, state)
+        assert report.level is Guarantee.AT_LEAST_ONCE
+        assert "__transaction_state" in report.note
+        assert report_outbound(topic, log, replace(state, replicas=3)).note.startswith("min.insync.replicas")
+
+    def test_a_test_of_the_link_looks_at_the_log_topic(self, template: ExactTemplate) -> None:
+        good = template.link_to(template.broker.bootstrap).test()[-1]
+        assert (good.name, good.ok) == ("sending log", True)
+        assert "4 job(s)" in good.detail
+        plain = template.log_topic(config={"cleanup.policy": "delete"})
+        for log in (unique("nolog"), plain):
+            bad = template.link_to(template.broker.bootstrap, log=log).test()[-1]
+            assert (bad.name, bad.ok) == ("sending log", False)
+            assert bad.cure
 
     def test_an_inbound_log_is_refused_with_the_reason(self) -> None:
         with pytest.raises(ConfigInvalid, match="inbound_log_queue") as refused:
