@@ -55,6 +55,7 @@ JOB_COLUMNS = {
     "OLDEST": "right",
     "GUARANTEE": "fold",
 }
+_LONGEST = "exact-unless-broker-crash"
 
 
 def register(app: typer.Typer) -> None:
@@ -93,7 +94,7 @@ def status(
             print_table(LINK_COLUMNS, [_link(row, jobs) for row in links])
         if jobs:
             say()
-            print_table(JOB_COLUMNS, [_job(row) for row in jobs])
+            _print_jobs(jobs)
         if wrong:
             say()
         for line in wrong:
@@ -161,7 +162,7 @@ def show_jobs(ctx: typer.Context, *, as_json: bool) -> None:
 
     with _reading(ctx) as conn:
         rows = views.jobs(conn)
-    print_json([asdict(row) for row in rows]) if as_json else print_table(JOB_COLUMNS, [_job(row) for row in rows])
+    print_json([asdict(row) for row in rows]) if as_json else _print_jobs(rows)
 
 
 def show_job(ctx: typer.Context, name: str, *, as_json: bool) -> None:
@@ -185,6 +186,13 @@ def _link(row: Any, jobs: Sequence[JobRow]) -> Sequence[Any]:
     return row.link_name, row.link_type.lower(), row.agent_name, count, row.link_comment
 
 
+def _print_jobs(rows: Sequence[JobRow]) -> None:
+    """The jobs; the longest guarantee is shortened, or it would fold the names of the jobs at 80 columns."""
+    print_table(JOB_COLUMNS, [_job(row) for row in rows])
+    if any(row.guarantee == _LONGEST for row in rows):
+        say("* unless the broker itself crashes")
+
+
 def _job(row: JobRow) -> Sequence[Any]:
     return (
         row.job_name,
@@ -194,7 +202,7 @@ def _job(row: JobRow) -> Sequence[Any]:
         (row.filtered_total + row.discarded_total) or "",
         row.backlog,
         ago(row.oldest_message_age),
-        row.guarantee,
+        "exact*" if row.guarantee == _LONGEST else row.guarantee,
     )
 
 

@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 from pathlib import Path
@@ -53,6 +54,19 @@ def test_long_names_and_errors_still_fit_into_80_columns(mgw: Mgw) -> None:
     for words in (("status",), ("top", "--count", "1"), ("jobs", "list"), ("links", "list"), ("queues", "list")):
         assert max(map(len, mgw.ok(*words).splitlines())) <= 80, words
     assert "".join(mgw.ok("jobs", "list").split()).count("A_JOB_THAT_CARRIES") == 1
+
+
+def test_the_longest_guarantee_does_not_fold_the_names_of_the_jobs(mgw: Mgw) -> None:
+    mgw.ok("apply", mgw.file(COMPLETE.replace("news_out:", "telemetry_to_kafka:")))
+    connection = sqlite3.connect(mgw.folder / "hub.db")
+    with connection:
+        connection.execute("UPDATE gw_job_state SET guarantee = 'exact-unless-broker-crash', propagated_total = 12345")
+    connection.close()
+    for words in (("jobs", "list"), ("status",)):
+        shown = mgw.ok(*words)
+        assert re.search(r"^TELEMETRY_TO_KAFKA +STOPPED +12345 .* exact\*", shown, re.MULTILINE), shown
+        assert "* unless the broker itself crashes" in shown
+    assert json.loads(mgw.ok("jobs", "list", "--json"))[0]["guarantee"] == "exact-unless-broker-crash"
 
 
 def test_check_fails_while_an_agent_with_work_is_down(applied: Mgw) -> None:
