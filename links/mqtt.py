@@ -233,6 +233,8 @@ class MqttLink:
         ]
         try:
             version = try_read(session, settings, _VERSION_TOPIC, _VERSION_WAIT)
+        except LinkError as error:
+            return (*checks, Check("broker", False, f"{error.what}: {error.cause}", error.cure))
         finally:
             session.wire.close()
         told = [version or "version not shown"]

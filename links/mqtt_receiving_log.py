@@ -26,6 +26,7 @@ from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from json import JSONEncoder
 
 from links.contract import Mark, Position
 from transforms.mqtt import NO_PROPERTIES, Publish
@@ -38,6 +39,7 @@ OFF = "off"  # identity of a session whose messages are not logged
 _SESSION = "session"
 _IDS = 65535  # packet ids 1 to 65535
 _ENTRY = 18  # bytes
+_json = JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 
 def digest_of(publish: Publish) -> bytes:
@@ -45,23 +47,14 @@ def digest_of(publish: Publish) -> bytes:
 
     Left out is what changes on the way: message expiry (the broker counts it down), DUP, retain, topic alias.
     """
-    properties = publish.properties
-    head = publish.topic
-    if properties is not NO_PROPERTIES:
+    topic, payload, _, _, _, properties, _ = publish
+    if properties is NO_PROPERTIES:
+        head = f"{len(topic)};{topic}"
+    else:
         form, _, content_type, response_topic, correlation, user = properties
-        texts = [
-            str(form),
-            *(("-", content_type) if content_type is not None else ()),
-            *(("=", response_topic) if response_topic is not None else ()),
-            *(("+", correlation.hex()) if correlation is not None else ()),
-        ]
-        for name, value in user:
-            texts.append(name)
-            texts.append(value)
-        head += "\0" + "".join([f"{len(text)}:{text}" for text in texts])
-    hashed = blake2b(f"{len(head)}:{head}".encode(), digest_size=16)
-    hashed.update(publish.payload)
-    return hashed.digest()
+        data = None if correlation is None else correlation.hex()
+        head = f"{len(topic)}:{topic}{_json((form, content_type, response_topic, data, user))}"
+    return blake2b(head.encode() + payload, digest_size=16).digest()
 
 
 def receipt(packet_id: int, digest: bytes) -> bytes:

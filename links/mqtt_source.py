@@ -16,7 +16,7 @@ from links.mqtt_codec import Malformed, parse_publish, reason_text, varint
 from links.mqtt_connect import Session, Settings, open_session
 from links.mqtt_receiving_log import OFF, ReceivingLog, digest_of, receipt
 from links.mqtt_wire import Wire
-from transforms.errors import LinkError, LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
+from transforms.errors import LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
 from transforms.mqtt import Inbound, Publish, inbound
 
 __all__ = ["MqttSource", "forget", "losses", "try_read"]
@@ -190,6 +190,14 @@ class MqttSource:
         )
 
     def _check(self, session: Session) -> None:
+        if session.expiry == 0 and self._qos:
+            raise LinkRefused(
+                f"link {self._settings.link}: the broker keeps no session of {self._filter!r}",
+                link=self._settings.link,
+                operation="connect",
+                cause="it set the session expiry to 0 s: whatever is sent while we are not connected would be lost",
+                cure="let the broker keep sessions, or accept at-most-once by registering with MQTT_Qos = 0",
+            )
         if session.expiry is not None and session.expiry < self._settings.session_expiry:
             _log.warning(
                 "link %s: the broker keeps the session of %r only %d s, not %d; a longer outage of the gateway loses "
@@ -315,7 +323,11 @@ def forget(settings: Settings, client_id: str) -> None:
 
 
 def try_read(session: Session, settings: Settings, topic: str, wait: float) -> str | None:
-    """The retained text of a topic, or None when the broker does not show it within ``wait`` seconds."""
+    """The retained text of a topic, or None when the broker does not show it within ``wait`` seconds.
+
+    Raises:
+        LinkError: the connection was lost, which says nothing about the topic.
+    """
     subscribe(session, topic, 0, 0, settings.version)
     try:
         frames, _ = wait_for_suback(session, settings, topic, 0)
@@ -327,5 +339,5 @@ def try_read(session: Session, settings: Settings, topic: str, wait: float) -> s
             if time.monotonic() >= deadline:
                 return None
             frames = session.wire.pump(max(0.0, deadline - time.monotonic()))
-    except (LinkError, Malformed):
+    except (QueueMissing, LinkRefused, Malformed):
         return None

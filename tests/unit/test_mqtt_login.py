@@ -93,6 +93,17 @@ def test_broker_with_qos_0_only_is_refused() -> None:
             assert "QoS" in str(raised.value)
 
 
+def test_broker_that_keeps_no_session_is_refused_unless_messages_may_be_lost() -> None:
+    with answering(b"\x20\x08\x00\x00\x05\x11\x00\x00\x00\x00") as link:
+        attributes = link().config.attributes
+        opened = open_link(LinkConfig("plant", "MQTT", attributes, {"MQTT_CyclicPacketIds": "TRUE"}))
+        with pytest.raises(LinkRefused, match=r"keeps no session of 't'.*MQTT_Qos = 0"):
+            opened.source(USE).connect({})
+        at_most_once = JobUse(Endpoint("q", "plant", "t", None, {"MQTT_Qos": "0"}), "J")
+        with pytest.raises(LinkUnavailable):  # got over the login; this one closes before the subscription
+            opened.source(at_most_once).connect({})
+
+
 def test_unknown_host_is_named() -> None:
     link = open_link(LinkConfig("plant", "MQTT", {"hostname": "no-such-host.invalid"}))
     with pytest.raises(LinkUnavailable, match=r"no-such-host.invalid.*cannot be resolved"):
