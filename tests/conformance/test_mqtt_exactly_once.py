@@ -361,7 +361,7 @@ def publish(broker: Mosquitto, topic: str, bodies: list[bytes]) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("version", "count", "stride"), [(5, 70_000, 200), (4, 35_000, 300)], ids=["5", "3.1.1"])
+@pytest.mark.parametrize(("version", "count", "stride"), [(5, 70_000, 800), (4, 35_000, 120)], ids=["5", "3.1.1"])
 def test_a_hundred_thousand_messages_and_two_hundred_kills(
     broker: Mosquitto, tmp_path: Path, version: int, count: int, stride: int
 ) -> None:
