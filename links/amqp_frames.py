@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-__all__ = ["FrameScanner", "Incoming", "Returned", "ack_frame", "message_frames", "publish_method"]
+__all__ = ["FrameScanner", "Incoming", "Returned", "ack_frame", "commit_frame", "message_frames", "publish_method"]
 
 _DELIVER, _RETURN, _ACK, _NACK = 0x003C003C, 0x003C0032, 0x003C0050, 0x003C0078
+_COMMIT, _COMMITTED = 0x005A0014, 0x005A0015
 _PUBLISH = b"\x00\x3c\x00\x28\x00\x00"  # class, method, reserved
 _END = 0xCE
 _FRAME_OVERHEAD = 8  # type, channel, size, end
@@ -28,6 +29,7 @@ _unpack_code = struct.Struct(">H").unpack_from
 _pack_head = struct.Struct(">BHI").pack
 _pack_ack = struct.Struct(">BHIIQBB").pack
 _pack_content = struct.Struct(">BHIHHQ").pack
+_pack_bare = struct.Struct(">BHIIB").pack
 _pack_body = struct.Struct(">BBHI").pack
 
 
@@ -48,8 +50,8 @@ class Returned(NamedTuple):
 class FrameScanner:
     """Takes the incoming bytes of a connection apart.
 
-    Deliveries of the hot channel are appended to ``deliveries``; its confirmations and returns go to the callbacks;
-    every other frame is handed to ``other`` whole, in order. Frames may arrive in pieces of any size.
+    Deliveries of the hot channel are appended to ``deliveries``; its confirmations, returns and commits go to the
+    callbacks; every other frame is handed to ``other`` whole, in order. Frames may arrive in pieces of any size.
 
     Raises (from :meth:`feed`):
         ValueError, IndexError, struct.error: the bytes are not AMQP; the connection must be given up.
@@ -61,12 +63,14 @@ class FrameScanner:
         other: Callable[[bytes], object],
         confirmed: Callable[[int, bool, bool], object] | None = None,
         returned: Callable[[Returned], object] | None = None,
+        committed: Callable[[], object] | None = None,
     ) -> None:
         self.deliveries: deque[Incoming] = deque()
         self._channel = channel
         self._other = other
         self._confirmed = confirmed  # tag, multiple, positive
         self._returned = returned
+        self._committed = committed
         self._rest = b""
         self._envelope: tuple[int, bool, bytes, bytes] | Returned | None = None
         self._properties: bytes | None = None
@@ -125,6 +129,8 @@ class FrameScanner:
                     self._confirmed(_unpack_tag(data, at + 11)[0], data[at + 19] & 1 != 0, False)
                 elif method == _RETURN and self._returned is not None:
                     self._envelope = _read_return(data, at + 11)
+                elif method == _COMMITTED and self._committed is not None:
+                    self._committed()
                 else:
                     self._other(data[at : end + 1])
             elif self._envelope is None:
@@ -174,6 +180,11 @@ def _read_return(data: bytes, at: int) -> Returned:
 def ack_frame(channel: int, tag: int, *, multiple: bool) -> bytes:
     """``basic.ack`` of one delivery, or of all up to it."""
     return _pack_ack(1, channel, 13, _ACK, tag, multiple, _END)
+
+
+def commit_frame(channel: int) -> bytes:
+    """``tx.commit``."""
+    return _pack_bare(1, channel, 4, _COMMIT, _END)
 
 
 def publish_method(channel: int, exchange: bytes, routing_key: bytes, *, mandatory: bool) -> bytes:

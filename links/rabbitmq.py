@@ -28,6 +28,8 @@ from links.rabbitmq_checks import run_checks
 from links.rabbitmq_connection import Session
 from links.rabbitmq_destination import DestinationPlan, RabbitDestination
 from links.rabbitmq_errors import missing
+from links.rabbitmq_log_queue import LogQueue
+from links.rabbitmq_logged_source import LoggedSource
 from links.rabbitmq_settings import Settings
 from links.rabbitmq_source import RabbitSource, SourcePlan, declare_job_queue, is_stream, job_queue
 from transforms.amqp import Rules
@@ -96,6 +98,20 @@ SPEC = LinkSpec(
             maximum=65535,
         ),
         Field("AMQP_Exclusive", "Read the queue alone.", bool, False),
+        Field(
+            "AMQP_UniqueIds",
+            "Declares that every publisher gives each message a message-id of its own: a message whose id came before "
+            "in this queue is not stored again.",
+            bool,
+            False,
+        ),
+        Field(
+            "AMQP_DeadLetters",
+            "Messages may leave this queue by expiry, a length limit, dead-lettering or a shovel before they are "
+            "acknowledged; then the inbound log queue is not used.",
+            bool,
+            False,
+        ),
         Field(
             "AMQP_StreamOffset",
             "Where a job without stored position starts to read a stream.",
@@ -173,8 +189,26 @@ class RabbitLink:
                 session.channel.queue_declare(plan.queue, passive=True)
             if plan.queue_type == "stream" or (plan.queue_type == "auto" and is_stream(session, plan.queue)):
                 return GuaranteeReport(Guarantee.EXACT)
+        if plan.unique_ids:
+            return GuaranteeReport(Guarantee.EXACT, "for messages with a message-id, unique as AMQP_UniqueIds declares")
+        template = self.config.inbound_log_queue
+        if template is None:
+            return GuaranteeReport(
+                Guarantee.AT_LEAST_ONCE,
+                "the queue has neither unique message ids (AMQP_UniqueIds) nor a receiving log (inbound_log_queue), "
+                "so a batch may come again after a failure",
+            )
+        if plan.dead_letters:
+            return GuaranteeReport(
+                Guarantee.AT_LEAST_ONCE,
+                "messages may leave the queue unacknowledged (AMQP_DeadLetters), so the broker's redelivered flag does "
+                "not prove that one came before",
+            )
+        LogQueue(template, use, Direction.INBOUND).check(session)
         return GuaranteeReport(
-            Guarantee.AT_LEAST_ONCE, "exactly once needs a receiving log, which queues of this link do not have yet"
+            Guarantee.EXACT_UNLESS_BROKER_CRASH,
+            "after a crash of the broker acknowledged messages may come again; presumes, as AMQP_DeadLetters FALSE "
+            "declares, that no message leaves the queue unacknowledged",
         )
 
     def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
@@ -196,7 +230,10 @@ class RabbitLink:
 
     def source(self, use: JobUse) -> Source:
         """See :meth:`links.contract.Link.source`."""
-        return RabbitSource(self._settings, use, self._source_plan(use))
+        plan, template = self._source_plan(use), self.config.inbound_log_queue
+        if template is None or plan.unique_ids or plan.dead_letters:
+            return RabbitSource(self._settings, use, plan)
+        return LoggedSource(self._settings, use, plan, template)
 
     def destination(self, use: JobUse) -> Destination:
         """See :meth:`links.contract.Link.destination`."""
@@ -241,6 +278,8 @@ class RabbitLink:
             exclusive=options["amqp_exclusive"],
             stream_offset=options["amqp_streamoffset"],
             rules=rules,
+            unique_ids=options["amqp_uniqueids"],
+            dead_letters=options["amqp_deadletters"],
         )
 
     def _destination_plan(self, use: JobUse) -> DestinationPlan:

@@ -85,6 +85,7 @@ class Session:
         *,
         confirmed: Callable[[int, bool, bool], object] | None = None,
         returned: Callable[[Returned], object] | None = None,
+        committed: Callable[[], object] | None = None,
     ) -> None:
         self.settings = settings
         self.blocked = ""  # why the broker accepts no messages at the moment, "" if it does
@@ -108,7 +109,7 @@ class Session:
             self.channel._impl.add_on_close_callback(self._on_channel_closed)
             self.number: int = self.channel.channel_number
             self.frame_max: int = self._impl.params.frame_max
-            self.scanner = FrameScanner(self.number, self._impl.take_frame, confirmed, returned)
+            self.scanner = FrameScanner(self.number, self._impl.take_frame, confirmed, returned, committed)
             self._impl.install(self.scanner)
         except BaseException:
             self.close()

@@ -17,7 +17,9 @@ __all__ = ["missing", "translate"]
 
 
 def missing(use: JobUse, error: QueueMissing) -> QueueMissing:
-    """The same error, about the foreign queue of a job."""
+    """The same error, about the foreign queue of a job; one about another queue stays as it is."""
+    if type(error) is not QueueMissing:
+        return error
     endpoint = use.endpoint
     return QueueMissing(
         f"foreign queue {endpoint.full_name}: {endpoint.provider_queue!r} does not exist in RabbitMQ",
@@ -111,6 +113,8 @@ def _closed_by_broker(  # noqa: PLR0911 - one return per reply code
     if code == 406 and "acknowledgement" in text:
         cure = "let batches be smaller or faster, or raise the broker's consumer_timeout"
         return LinkTimeout, f"{where} waited too long for an acknowledgement", cure
+    if code == 406 and "partial tx" in text:
+        return DeliveryRejected, f"{where} stored a transaction only in part", "check the queue and its limits"
     if code == 406 and "larger than" in text:
         return DeliveryRejected, f"{where} refused a message", "set AMQP_MaxMessageSize to the broker's limit"
     if code == 320:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pika import exceptions
 
-from links.amqp_frames import ack_frame
+from links.amqp_frames import Incoming, ack_frame
 from links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, JobUse, Position
 from links.rabbitmq_connection import Session
 from links.rabbitmq_errors import missing
 from links.rabbitmq_settings import Settings
 from transforms.amqp import HEADER_PREFIX, Rules, decode
+from transforms.amqp_identity import message_key
 from transforms.errors import LinkTimeout, LinkUnavailable, PositionLost, QueueMissing
 from transforms.message import Message
 
 __all__ = ["RabbitSource", "SourcePlan", "declare_job_queue", "is_stream", "job_queue"]
+
+_LOGGER = logging.getLogger("mgw.rabbitmq")
 
 _OFFSET = HEADER_PREFIX + "x-stream-offset"
 _PARTITION = "0"  # a stream is one log
@@ -35,6 +39,8 @@ class SourcePlan:
     exclusive: bool
     stream_offset: str
     rules: Rules
+    unique_ids: bool = False  # publishers give message ids that are unique in this queue
+    dead_letters: bool = False  # messages may leave the queue unacknowledged
 
 
 def job_queue(use: JobUse) -> str:
@@ -82,11 +88,12 @@ class RabbitSource:
         self._stored: int | None = None  # offset of the last message handed out, or the hub's position
         self._resuming = False  # the first message after connect proves that nothing in between is gone
         self._resume_until = 0.0
+        self._warned = False
 
     def connect(self, positions: Mapping[str, str]) -> None:
         """See :meth:`links.contract.Source.connect`."""
         plan = self._plan
-        session = Session(self._settings, f"{self._use.agent} {self._use.job} in")
+        session = self._new_session()
         try:
             if plan.exchange is not None:
                 declare_job_queue(session, plan)
@@ -103,6 +110,9 @@ class RabbitSource:
                 raise missing(self._use, error) from error
             raise
         self._session = session
+
+    def _new_session(self) -> Session:
+        return Session(self._settings, f"{self._use.agent} {self._use.job} in")
 
     def _subscribe(self, session: Session, positions: Mapping[str, str]) -> None:
         plan = self._plan
@@ -150,7 +160,9 @@ class RabbitSource:
                 raise self._not_resumed()
             return EMPTY_BATCH
         take = waiting.popleft
-        items = [take() for _ in range(min(max_messages, len(waiting)))]
+        return self._batch([take() for _ in range(min(max_messages, len(waiting)))])
+
+    def _batch(self, items: Sequence[Incoming]) -> Batch:
         now, rules, queue = self._use.clock.now(), self._plan.rules, self._plan.queue
         deliveries = []
         for tag, redelivered, exchange, key, properties, body in items:
@@ -159,7 +171,20 @@ class RabbitSource:
         last: int = items[-1][0]
         if self._stream:
             return self._stream_batch(deliveries, last)
+        if self._plan.unique_ids:
+            return Batch(deliveries, (), last, ids=self._keys(items))
         return Batch(deliveries, (), last)
+
+    def _keys(self, items: Sequence[Incoming]) -> list[str | None]:
+        keys = [message_key(properties) for _, _, _, _, properties, _ in items]
+        if None in keys and not self._warned:
+            self._warned = True
+            _LOGGER.warning(
+                "foreign queue %s: a message has no message-id, though AMQP_UniqueIds says that all have one; "
+                "such messages may arrive twice after a failure; cure: let every publisher set message-id",
+                self._use.endpoint.full_name,
+            )
+        return keys
 
     def _stream_batch(self, deliveries: list[Delivery], last: int) -> Batch:
         if self._resuming:

@@ -1,0 +1,193 @@
+"""A job's log queue at RabbitMQ: one record, the sequence of the last transaction, and the lock that guards it.
+
+The record is written in the transaction that it speaks of. The queue is a durable classic queue with ``x-max-length``
+1, so that each record replaces the one before; an operator creates it. The lock is an exclusive queue, which lives as
+long as the connection that declared it: while an earlier process of the job is still connected it cannot be had, and
+what that process had on the way when its connection ended is in the log queue soon after.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from pika import BasicProperties, exceptions
+
+from links.amqp_frames import message_frames, publish_method
+from links.contract import Direction, JobUse
+from links.rabbitmq_connection import Session
+from transforms.errors import LinkError, LinkRefused, LinkUnavailable, QueueMissing
+
+__all__ = ["LogQueue", "LogQueueMissing", "Record"]
+
+ARGUMENTS = {"x-queue-type": "classic", "x-max-length": 1}
+SETTLE_SECONDS = 0.5  # how soon the last transaction of a connection that has ended shows
+_PROPERTIES = b"\x10\x00\x02"  # delivery-mode: persistent
+
+
+class LogQueueMissing(QueueMissing):
+    """A log queue does not exist in the messaging system [434]."""
+
+
+class Record(NamedTuple):
+    """What the log says. ``partial``: a transaction that the broker stored only in part, 0 if none."""
+
+    sequence: int
+    partial: int = 0
+
+
+class LogQueue:
+    """The log queue of one job in one direction.
+
+    Args:
+        template: name of the queue; ``{job}`` stands for the name of the job.
+    """
+
+    def __init__(self, template: str, use: JobUse, direction: Direction) -> None:
+        self.name = template.replace("{job}", use.job)
+        self._use = use
+        self._direction = direction
+        self._method = publish_method(1, b"", self.name.encode(), mandatory=False)
+
+    def check(self, session: Session) -> None:
+        """Make sure that the queue is there and is one that keeps exactly the last record.
+
+        Raises:
+            LogQueueMissing: it is not there.
+            LinkRefused: it has other properties.
+        """
+        try:
+            with session.calling("connect"):
+                session.channel.queue_declare(self.name, passive=True)
+        except QueueMissing as error:
+            raise LogQueueMissing(
+                f"job {self._use.job}: its log queue {self.name!r} does not exist in RabbitMQ",
+                link=session.settings.link,
+                operation="connect",
+                cause="every job of a link with a log queue needs one of its own, and the gateway creates none",
+                cure=self._declaration(),
+            ) from error
+        difference = ""
+        with session.calling("connect"):
+            channel = session.fresh_channel()
+            try:
+                channel.queue_declare(self.name, durable=True, arguments=ARGUMENTS)  # it is there: compares only
+                channel.close()
+            except exceptions.ChannelClosedByBroker as error:
+                if error.reply_code != 406:
+                    raise
+                difference = error.reply_text or "its properties are others"
+        if difference:
+            raise LinkRefused(
+                f"job {self._use.job}: queue {self.name!r} cannot be its log queue",
+                link=session.settings.link,
+                operation="connect",
+                cause=difference,
+                cure=f"delete it; {self._declaration()}",
+            )
+
+    def _declaration(self) -> str:
+        return (
+            f"rabbitmqadmin declare queue name={self.name} durable=true "
+            f"arguments='{json.dumps(ARGUMENTS, separators=(',', ':'))}'"
+        )
+
+    def lock(self, session: Session) -> None:
+        """Shut earlier processes of the job out, until this connection ends.
+
+        Raises:
+            LinkUnavailable: one is still connected.
+        """
+        use = self._use
+        name = f"mgw.lock.{use.hub_id}.{use.job}.{self._direction.lower()}"
+        try:
+            with session.calling("connect"):
+                session.channel.queue_declare(name, exclusive=True)
+        except LinkUnavailable as error:
+            if not isinstance(error.__cause__, exceptions.ChannelClosedByBroker):
+                raise
+            raise LinkUnavailable(
+                f"job {use.job}: another process of this job is still connected to RabbitMQ",
+                link=session.settings.link,
+                operation="connect",
+                cause=f"it holds the lock {name}",
+                cure="it ends by itself when the broker notices that the process is gone; the job tries again",
+            ) from error
+
+    def read(self, session: Session, *, beyond: int | None = None) -> Record | None:
+        """The record, once what an earlier connection had on the way must have arrived; None: there is none.
+
+        Args:
+            beyond: the highest sequence that can be there; when the record says it already, nothing is waited for.
+
+        Raises:
+            LinkRefused: the record is not one of this job.
+        """
+        record = self._look(session)
+        while record is None or record.sequence != beyond:
+            session.pump(SETTLE_SECONDS, _not_yet, "connect")
+            again = self._look(session)
+            if again == record:
+                break
+            record = again
+        return record
+
+    def _look(self, session: Session) -> Record | None:
+        with session.calling("connect"):
+            channel = session.fresh_channel()
+            method, _, body = channel.basic_get(self.name)
+            if method is not None:
+                channel.basic_nack(method.delivery_tag, requeue=True)
+            channel.close()
+        if method is None:
+            return None
+        try:
+            told: dict[str, Any] = json.loads(body)
+            owner = (str(told["hub"]), str(told["job"]))
+            record = Record(int(told["sequence"]), int(told.get("partial", 0)))
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._foreign(session, f"its record {body[:60]!r} is not one of a gateway") from error
+        if owner != (self._use.hub_id, self._use.job):
+            raise self._foreign(session, f"its record is of job {owner[1]} of hub {owner[0]}")
+        return record
+
+    def _foreign(self, session: Session, cause: str) -> LinkError:
+        return LinkRefused(
+            f"job {self._use.job}: log queue {self.name!r} is used by somebody else",
+            link=session.settings.link,
+            operation="connect",
+            cause=cause,
+            cure="give the job a log queue of its own ({job} in the name of the link's log queue), or purge this one "
+            "if its owner is gone",
+        )
+
+    def _value(self, record: Record) -> bytes:
+        use = self._use
+        value = {"hub": use.hub_id, "job": use.job, "sequence": record.sequence, "time": use.clock.now()}
+        if record.partial:
+            value["partial"] = record.partial
+        return json.dumps(value).encode()
+
+    def add_frames(self, pieces: list[bytes], sequence: int, frame_max: int) -> None:
+        """Append the frames that publish the record of a sequence on channel 1."""
+        message_frames(pieces, 1, frame_max, [(self._method, _PROPERTIES, self._value(Record(sequence)))])
+
+    def write(self, session: Session, record: Record) -> None:
+        """Store a record at once, outside of any transaction; waits until the broker has it."""
+        with session.calling("publish"):
+            channel = session.fresh_channel()
+            channel.confirm_delivery()
+            channel.basic_publish("", self.name, self._value(record), BasicProperties(delivery_mode=2))
+            channel.close()
+
+    def forget(self, session: Session) -> None:
+        """Remove the record; no queue is fine."""
+        try:
+            with session.calling("forget"):
+                session.channel.queue_purge(self.name)
+        except QueueMissing:
+            return
+
+
+def _not_yet() -> bool:
+    return False

@@ -1,0 +1,130 @@
+"""Reading a RabbitMQ queue exactly once, without message ids: acknowledgements and a record in one transaction.
+
+See :mod:`links.rabbitmq_receiving_log` for how redelivered messages are told from new ones. The commit of one batch is
+awaited when the next one is settled, so that the broker and the hub work at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from links.amqp_frames import Incoming, ack_frame, commit_frame
+from links.contract import Batch, Direction, JobUse
+from links.rabbitmq_connection import Session
+from links.rabbitmq_log_queue import LogQueue
+from links.rabbitmq_receiving_log import LogAhead, LogBehind, ReceivingLog
+from links.rabbitmq_settings import Settings
+from links.rabbitmq_source import RabbitSource, SourcePlan
+from transforms.amqp_identity import content_digest
+from transforms.errors import LinkTimeout, PositionLost
+
+__all__ = ["LoggedSource"]
+
+
+class LoggedSource(RabbitSource):
+    """A source that suppresses what the hub has already. Reads alone, and holds a lock at the broker."""
+
+    def __init__(self, settings: Settings, use: JobUse, plan: SourcePlan, template: str) -> None:
+        super().__init__(settings, use, plan)
+        self._log_queue = LogQueue(template, use, Direction.INBOUND)
+        self._log: ReceivingLog
+        self._committing: int | None = None  # sequence whose transaction is not answered yet
+
+    def _new_session(self) -> Session:
+        self._committing = None
+        return Session(self._settings, f"{self._use.agent} {self._use.job} in", committed=self._committed)
+
+    def _committed(self) -> None:
+        sequence, self._committing = self._committing, None
+        if sequence is not None:
+            self._log.acknowledged(sequence)
+
+    def _subscribe(self, session: Session, positions: Mapping[str, str]) -> None:
+        if self._stream:  # its offsets are all the log it needs
+            super()._subscribe(session, positions)
+            return
+        queue = self._log_queue
+        queue.check(session)
+        queue.lock(session)
+        with session.calling("connect"):
+            session.channel.tx_select()
+        super()._subscribe(session, positions)
+        known = positions.get("seq")
+        record = queue.read(session, beyond=int(known.partition(":")[0]) if known else None)
+        try:
+            self._log = ReceivingLog(positions, None if record is None else record.sequence)
+        except LogAhead as error:
+            raise self._mismatch(
+                416, f"it is ahead of the hub ({error}): the hub was restored from a backup"
+            ) from error
+        except LogBehind as error:
+            raise self._mismatch(
+                417, f"records are missing ({error}): it was purged, re-created or consumed by somebody else"
+            ) from error
+        except ValueError as error:
+            raise self._mismatch(417, f"the receiving log in the hub cannot be read ({error})") from error
+
+    def _mismatch(self, number: int, cause: str) -> PositionLost:
+        return PositionLost(
+            f"job {self._use.job}: log queue {self._log_queue.name!r} does not match the receiving log of the hub",
+            link=self._settings.link,
+            operation="connect",
+            cause=cause,
+            cure="compare both queues, then mgw agents cleanup RESET_SUB_MISSING_LOG_REC with the job's name; what was "
+            "read last may arrive twice",
+            number=number,
+        )
+
+    def _batch(self, items: Sequence[Incoming]) -> Batch:
+        if self._stream:
+            return super()._batch(items)
+        knows = self._log.knows
+        digests = [content_digest(item[4], item[5], item[2], item[3]) for item in items]
+        batch = super()._batch(items)
+        deliveries = batch.deliveries
+        if self._log.awaited:
+            deliveries = [
+                delivery._replace(duplicate=True) if delivery.redelivered and knows(digest) else delivery
+                for delivery, digest in zip(deliveries, digests, strict=True)
+            ]
+        positions, marks = self._log.batch(digests)
+        return Batch(deliveries, positions, (batch.token, self._log.sequence), marks)
+
+    def settle(self, batch: Batch) -> None:
+        """See :meth:`links.contract.Source.settle`."""
+        if self._stream:
+            super().settle(batch)
+            return
+        session = self._connected("settle")
+        session.check("settle")
+        if batch.token is None:
+            return
+        self._await_commit(session)
+        tag, sequence = batch.token
+        pieces = [ack_frame(session.number, tag, multiple=True)]
+        self._log_queue.add_frames(pieces, sequence, session.frame_max)
+        pieces.append(commit_frame(session.number))
+        self._committing = sequence
+        session.write(b"".join(pieces))
+        session.pump(0.0, _at_once, "settle")
+
+    def _await_commit(self, session: Session) -> None:
+        if self._committing is None:
+            return
+        seconds = self._settings.answer_timeout
+        session.pump(seconds, lambda: self._committing is None, "settle")
+        if self._committing is not None:
+            alarm = f"the broker is blocked by an alarm ({session.blocked})" if session.blocked else ""
+            raise LinkTimeout(
+                f"foreign queue {self._use.endpoint.full_name}: RabbitMQ did not commit acknowledgements "
+                f"within {seconds:g} s",
+                link=self._settings.link,
+                operation="settle",
+                cause=alarm or "the broker is overloaded or stuck",
+                cure="look at the broker; AMQP_AnswerTimeout sets the limit",
+            )
+
+
+def _at_once() -> Any:
+    return True

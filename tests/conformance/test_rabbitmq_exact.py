@@ -1,0 +1,85 @@
+"""Exactly once with RabbitMQ: agents and brokers are killed at random moments, then every message is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers import RabbitMQ
+from tests.support.rabbitmq_kills import Figures, KilledGateway, killed_gateway
+
+pytestmark = pytest.mark.rabbitmq
+
+SHORT = (4, 4000)  # kills, messages
+LONG = (200, 100_000)
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[RabbitMQ]:
+    """A broker that may be killed."""
+    with RabbitMQ() as server:
+        yield server
+
+
+@pytest.fixture
+def stand(mortal: RabbitMQ, tmp_path: Path) -> Iterator[KilledGateway]:
+    with killed_gateway(mortal, tmp_path) as stand:
+        yield stand
+
+
+def sized() -> pytest.MarkDecorator:
+    long = pytest.param(*LONG, marks=[pytest.mark.long, pytest.mark.timeout(3600)], id="long")
+    return pytest.mark.parametrize(("kills", "messages"), [pytest.param(*SHORT, id="short"), long])
+
+
+def accept(figures: Figures, *, level: str, disordered: bool = False) -> None:
+    """Report the figures and hold them to what the level promises."""
+    print(figures)
+    assert figures.level == level
+    assert (figures.lost, figures.doubled) == (0, 0), figures
+    assert disordered or not figures.disordered, figures
+
+
+def numbered(stand: KilledGateway, *, identified: bool) -> Callable[[int, int], Sequence[bytes]]:
+    """Puts different messages into the broker's queue, with or without message ids."""
+
+    def put(start: int, count: int) -> Sequence[bytes]:
+        numbers = range(start, start + count)
+        return stand.publish([(b"%d" % number, f"id-{number}" if identified else None) for number in numbers])
+
+    return put
+
+
+@sized()
+def test_unique_ids_survive_kills_of_the_agent_and_of_the_broker(
+    stand: KilledGateway, kills: int, messages: int
+) -> None:
+    stand.define("INBOUND", options={"AMQP_UniqueIds": "TRUE"})
+    stand.server.flush_declarations()
+    put = numbered(stand, identified=True)
+    given = stand.kill_often(kills, messages, put, broker=max(2, kills // 20))
+    accept(stand.figures("unique ids in", given, stand.stored()), level="exact")
+    assert stand.waiting() == 0
+
+
+LOG = "mgw.acks.{job}"
+
+
+def two_bodies(stand: KilledGateway) -> Callable[[int, int], Sequence[bytes]]:
+    """Puts messages of two bodies into the broker's queue: nothing else tells them apart."""
+
+    def put(_start: int, count: int) -> Sequence[bytes]:
+        return stand.publish([(b"even" if number % 2 else b"odd", None) for number in range(count)])
+
+    return put
+
+
+@sized()
+def test_equal_messages_without_ids_survive_kills_of_the_agent(stand: KilledGateway, kills: int, messages: int) -> None:
+    stand.define("INBOUND", log_queue=LOG)
+    given = stand.kill_often(kills, messages, two_bodies(stand))
+    figures = stand.figures("queue without ids in", given, stand.stored(), ordered=False)
+    accept(figures, level="exact-unless-broker-crash")
+    assert stand.waiting() == 0
