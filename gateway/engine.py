@@ -59,7 +59,7 @@ def setup_of(snapshot: Snapshot, job: JobDef, hub_id: bytes, clock: Clock) -> Jo
     foreign = job.source if job.propagation_type is Direction.INBOUND else job.destination
     exception_use = None
     if job.exception_queue and job.propagation_type is Direction.INBOUND:
-        exception_use = _use(snapshot, job, job.exception_queue, hub_id, clock)
+        exception_use = replace(_use(snapshot, job, job.exception_queue, hub_id, clock), logged=False)
     transformation = None
     if job.transformation is not None:
         defined = snapshot.transformations.get(key(job.transformation))

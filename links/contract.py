@@ -198,6 +198,7 @@ class JobUse:
     rule: str | None = None
     hub_id: str = ""  # hex; makes names unique where several hubs share a broker
     clock: Clock = SYSTEM_CLOCK
+    logged: bool = True  # False for an exception queue: what is written there has no part in the job's sending log
 
 
 class Delivery(NamedTuple):

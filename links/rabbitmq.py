@@ -29,6 +29,7 @@ from links.rabbitmq_connection import Session
 from links.rabbitmq_destination import DestinationPlan, RabbitDestination
 from links.rabbitmq_errors import missing
 from links.rabbitmq_log_queue import LogQueue
+from links.rabbitmq_logged_destination import LoggedDestination
 from links.rabbitmq_logged_source import LoggedSource
 from links.rabbitmq_settings import Settings
 from links.rabbitmq_source import RabbitSource, SourcePlan, declare_job_queue, is_stream, job_queue
@@ -177,6 +178,13 @@ class RabbitLink:
                 session.channel.exchange_declare(plan.exchange, passive=True)
         if not plan.mandatory:
             return GuaranteeReport(Guarantee.AT_MOST_ONCE, "AMQP_Mandatory is FALSE: unroutable messages are lost")
+        if self.config.outbound_log_queue is not None:
+            LogQueue(self.config.outbound_log_queue, use, Direction.OUTBOUND).check(session)
+            return GuaranteeReport(
+                Guarantee.EXACT_UNLESS_BROKER_CRASH,
+                "a crash of the broker may leave part of a transaction, which is then sent again; receivers that drop "
+                "a repeated message-id see it once",
+            )
         note = "a batch may be sent twice after a failure; receivers that drop a repeated message-id see it once"
         return GuaranteeReport(Guarantee.AT_LEAST_ONCE, note)
 
@@ -237,17 +245,28 @@ class RabbitLink:
 
     def destination(self, use: JobUse) -> Destination:
         """See :meth:`links.contract.Link.destination`."""
-        return RabbitDestination(self._settings, use, self._destination_plan(use))
+        plan, template = self._destination_plan(use), self.config.outbound_log_queue
+        if template is None or not use.logged:
+            return RabbitDestination(self._settings, use, plan)
+        return LoggedDestination(self._settings, use, plan, template)
 
     def forget(self, use: JobUse, direction: Direction) -> None:
-        """See :meth:`links.contract.Link.forget`."""
-        if direction is Direction.INBOUND and use.endpoint.domain is Domain.TOPIC:
-            session = Session(self._settings, f"{use.agent} {use.job} forget")
-            try:
+        """Remove the queue of a topic job, and the record in the job's log queue."""
+        config = self.config
+        inbound = direction is Direction.INBOUND
+        template = config.inbound_log_queue if inbound else config.outbound_log_queue
+        own_queue = inbound and use.endpoint.domain is Domain.TOPIC
+        if template is None and not own_queue:
+            return
+        session = Session(self._settings, f"{use.agent} {use.job} forget")
+        try:
+            if own_queue:
                 with session.calling("forget"):
                     session.channel.queue_delete(job_queue(use))
-            finally:
-                session.close()
+            if template is not None:
+                LogQueue(template, use, direction).forget(session)
+        finally:
+            session.close()
 
     # -- plans --------------------------------------------------------------------------------------------------------
 

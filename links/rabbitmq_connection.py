@@ -152,6 +152,11 @@ class Session:
             self.check(operation)
 
     @property
+    def failed(self) -> bool:
+        """Whether the channel or the connection has ended."""
+        return self._ended
+
+    @property
     def _ended(self) -> bool:
         return self._failure is not None or self._pika._closed_result.ready
 

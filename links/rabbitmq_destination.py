@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from links.amqp_frames import Returned, message_frames, publish_method
 from links.contract import Encoded, JobUse, Recovered
@@ -16,7 +16,7 @@ from transforms.amqp import Rules, encode
 from transforms.errors import ConversionFailure, DeliveryRejected, LinkError, LinkTimeout, LinkUnavailable, QueueMissing
 from transforms.message import Message
 
-__all__ = ["Confirmations", "DestinationPlan", "RabbitDestination"]
+__all__ = ["Confirmations", "DestinationPlan", "Progress", "RabbitDestination"]
 
 _CHANNEL = 1  # a connection of ours has one channel
 _UNSENT_LIMIT = 4 * 1024 * 1024  # bytes; above, publish waits for the socket
@@ -33,6 +33,22 @@ class DestinationPlan:
     mandatory: bool
     max_message_size: int
     rules: Rules
+
+
+class Progress(Protocol):
+    """What is known of the batches on their way."""
+
+    done: int | None
+    refusal: str
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a sequence waits for its confirmation."""
+        ...
+
+    def refuse(self, why: str) -> None:
+        """The broker refused a message."""
+        ...
 
 
 class Confirmations:
@@ -103,7 +119,8 @@ class RabbitDestination:
         self._use = use
         self._plan = plan
         self._session: Session | None = None
-        self._state = Confirmations()
+        self._confirmations = Confirmations()
+        self._state: Progress = self._confirmations
         self._told: int | None = None
         self._last_progress = 0.0
         self._exchange = plan.exchange.encode()
@@ -114,21 +131,15 @@ class RabbitDestination:
 
     def connect(self) -> None:
         """See :meth:`links.contract.Destination.connect`."""
-        state = self._state = Confirmations()
         self._told = None
-        session = Session(
-            self._settings,
-            f"{self._use.agent} {self._use.job} out",
-            confirmed=state.confirmed,
-            returned=self._returned,
-        )
+        session = self._new_session()
         try:
             with session.calling("connect"):
                 if self._plan.queue is not None:
                     session.channel.queue_declare(self._plan.queue, passive=True)
                 elif self._plan.exchange:
                     session.channel.exchange_declare(self._plan.exchange, passive=True)
-                session.channel.confirm_delivery()
+            self._prepare(session)
             if session.number != _CHANNEL:
                 raise AssertionError("a new connection starts with channel 1")
         except BaseException as error:
@@ -138,6 +149,15 @@ class RabbitDestination:
             raise
         self._session = session
         self._last_progress = self._use.clock.monotonic()
+
+    def _new_session(self) -> Session:
+        state = self._confirmations = self._state = Confirmations()
+        purpose = f"{self._use.agent} {self._use.job} out"
+        return Session(self._settings, purpose, confirmed=state.confirmed, returned=self._returned)
+
+    def _prepare(self, session: Session) -> None:
+        with session.calling("connect"):
+            session.channel.confirm_delivery()
 
     def _returned(self, message: Returned) -> None:
         target = f"exchange {message.exchange!r}" if message.exchange else f"queue {message.routing_key!r}"
@@ -186,7 +206,7 @@ class RabbitDestination:
         """See :meth:`links.contract.Destination.publish`."""
         session = self._connected("publish")
         session.check("publish")
-        state = self._state
+        state = self._confirmations
         if not state.in_flight:
             self._last_progress = self._use.clock.monotonic()
         state.add(sequence, len(messages))

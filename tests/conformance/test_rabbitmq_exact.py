@@ -83,3 +83,12 @@ def test_equal_messages_without_ids_survive_kills_of_the_agent(stand: KilledGate
     figures = stand.figures("queue without ids in", given, stand.stored(), ordered=False)
     accept(figures, level="exact-unless-broker-crash")
     assert stand.waiting() == 0
+
+
+@sized()
+def test_outbound_messages_survive_kills_of_the_agent(stand: KilledGateway, kills: int, messages: int) -> None:
+    stand.define("OUTBOUND", log_queue="mgw.sent.{job}")
+    given = stand.kill_often(
+        kills, messages, lambda start, count: stand.enqueue([b"%d" % number for number in range(start, start + count)])
+    )
+    accept(stand.figures("queue out", given, stand.drained()), level="exact-unless-broker-crash")
