@@ -228,3 +228,14 @@ def test_long_life_needs_no_more_rows_than_the_kept_messages() -> None:
         carry(hub, broker, 1000, "none", 0, window=KEPT)
     assert len(hub.log) <= 3 + KEPT // 1000
     assert hub.rows == list(range(3 * KEPT))
+
+
+def test_packet_id_more_than_half_a_round_behind_the_newest_is_a_new_message() -> None:
+    """The broker dropped or expired messages in between, so the entry of the earlier one is still there."""
+    hub = Hub({}, [])
+    for mid in (1, 40_000):
+        positions, marks = ReceivingLog(hub.log, HERE).add([receipt(mid, b"d" * 16)])
+        hub.commit(tuple(positions), tuple(marks), [])
+        assert ReceivingLog(hub.log, HERE).knows(mid, b"d" * 16)
+    assert not ReceivingLog(hub.log, HERE).knows(1, b"d" * 16)
+    assert set(hub.log) == {"session", "r1", "r2"}
