@@ -67,8 +67,8 @@ format: $(STAMPS)/venv ## put the code into shape
 	@$(BIN)/ruff check --quiet --fix || true
 	$(BIN)/ruff format --quiet
 
-test-faults: setup ## cut wires, kill processes and brokers (a part of test)
-	@$(BIN)/pytest -q tests/faults
+test-faults: setup ## cut wires, kill processes and brokers, many times (make test does it a few times)
+	@$(BIN)/pytest -q -m long tests/faults
 
 bench: setup ## measure the gateway beside Shovel, a Mosquitto bridge and bare clients
 	@$(BIN)/python -m benchmarks

@@ -107,6 +107,7 @@ class Verdict:
     disordered: tuple[tuple[int, int], ...]
     duplicated: int
     faults: tuple[tuple[str, int], ...] = ()
+    levels: tuple[str, ...] = ()  # what each job on the way promised
 
     @property
     def good(self) -> bool:
@@ -117,7 +118,8 @@ class Verdict:
         faults = ", ".join(f"{count} x {name}" for name, count in self.faults) or "no fault"
         return (
             f"{self.scenario}: {self.published} published, {self.acknowledged} acknowledged, {len(self.missing)} lost, "
-            f"{self.duplicated} duplicated, {len(self.disordered)} out of order ({faults}; seed {self.seed})"
+            f"{self.duplicated} duplicated, {len(self.disordered)} out of order "
+            f"({faults}; {', '.join(self.levels) or 'no job'}; seed {self.seed})"
         )
 
     def explain(self) -> str:
