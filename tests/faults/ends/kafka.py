@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,6 +69,7 @@ class KafkaFeed:
         if self._producer is not None:
             self._producer.close(timeout=1)
             self._producer = None
+            gc.collect()  # sockets of refused attempts go now, not in the middle of somebody else's test
 
 
 class KafkaOutlet:
