@@ -37,6 +37,7 @@ from transforms.message import Message
 pytestmark = pytest.mark.kafka
 
 _COMPACT = {"cleanup.policy": "compact"}
+_CALM = {"KAFKA_Metadata_max_age_ms": "500"}
 _HASTY = {
     "KAFKA_Bootstrap_timeout_ms": "1000",
     "KAFKA_Request_timeout_ms": "1000",
@@ -71,6 +72,10 @@ class ExactTemplate(KafkaTemplate):
         link = open_link(LinkConfig("kf", "KAFKA", given, options, outbound_log_queue=log, **login))
         assert isinstance(link, KafkaLink)
         return link
+
+    def exact(self, log: str | None = None, **options: str) -> KafkaLink:
+        """A link that gives a slow machine time."""
+        return self.link_to(self.broker.bootstrap, options=_CALM | options, log=log)
 
     def log_topic(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         name = unique("log")
@@ -216,7 +221,7 @@ class TestTransactions:
     def test_many_batches_become_few_transactions_and_arrive_in_order(self, template: ExactTemplate) -> None:
         pair = template.pair()
         log = template.log_topic()
-        link = template.link_to(template.broker.bootstrap, log=log)
+        link = template.exact(log)
         with sending(link, pair) as sender:
             sender.deliver(*(list(numbered(20, start)) for start in range(0, 4000, 20)))
         assert committed(template.broker, pair.destination.provider_queue) == bodies(4000)
@@ -229,7 +234,7 @@ class TestTransactions:
     def test_messages_that_fail_take_their_transaction_with_them(self, template: ExactTemplate) -> None:
         pair = template.pair(config={"max.message.bytes": "100000"})
         name = pair.destination.provider_queue
-        link = template.link_to(template.broker.bootstrap)
+        link = template.exact()
         with sending(link, pair) as sender:
             sender.deliver(list(numbered(3)))
             _configure(template, name, {"max.message.bytes": "20000"})
@@ -246,7 +251,7 @@ class TestTransactions:
     def test_aborted_batches_are_there_for_careless_readers_only(self, template: ExactTemplate) -> None:
         pair = template.pair(partitions=2, config={"max.message.bytes": "100000"})
         name = pair.destination.provider_queue
-        with sending(template.link_to(template.broker.bootstrap), pair) as sender:
+        with sending(template.exact(), pair) as sender:
             _configure(template, name, {"max.message.bytes": "20000"})
             good = [_to_partition(0, message) for message in numbered(5)]
             sender.plan([*good, _to_partition(1, Message(body=b"x" * 50_000))])
@@ -259,7 +264,7 @@ class TestTransactions:
         """K3: the client itself would take the commit for done without sending it."""
         pair = template.pair(partitions=2)
         name = pair.destination.provider_queue
-        with sending(template.link_to(template.broker.bootstrap), pair) as sender:
+        with sending(template.exact(), pair) as sender:
             sender.deliver([_to_partition(n % 2, m) for n, m in enumerate(numbered(4))])
             destination = sender.destination
             assert isinstance(destination, KafkaExactDestination)
@@ -278,7 +283,7 @@ class TestTransactions:
     def test_close_aborts_and_holds_no_reader_back(self, template: ExactTemplate) -> None:
         pair = template.pair()
         name = pair.destination.provider_queue
-        sender = Sender(template.link_to(template.broker.bootstrap), use_of(pair.destination))
+        sender = Sender(template.exact(), use_of(pair.destination))
         sender.connect()
         confirmed: set[int] = set()
         for round_number in range(10):
@@ -299,7 +304,7 @@ class TestTransactions:
 class TestFencing:
     def test_a_second_publisher_of_the_job_shuts_the_first_out(self, template: ExactTemplate) -> None:
         pair = template.pair()
-        link = template.link_to(template.broker.bootstrap)
+        link = template.exact()
         use = use_of(pair.destination)
         first, second = Sender(link, use), Sender(link, use)
         try:
@@ -333,7 +338,7 @@ class TestFencing:
             first.send(2)
             wait_until(lambda: _end(template, name) > 6, "the records of an open transaction")
             proxy.stall()
-            second = Sender(template.link_to(template.broker.bootstrap, log=log), use)
+            second = Sender(template.exact(log), use)
             recovered = second.connect()
             proxy.resume()
             proxy.delay(0)
@@ -434,19 +439,19 @@ class TestLog:
     def test_the_log_tells_the_last_sequence_after_a_restart(self, template: ExactTemplate) -> None:
         pair = template.pair()
         log = template.log_topic(3)
-        link, use = template.link_to(template.broker.bootstrap, log=log), use_of(pair.destination)
+        link, use = template.exact(log), use_of(pair.destination)
         sender = Sender(link, use)
         assert sender.connect() == Recovered(None)
         sender.deliver(*([message] for message in numbered(7)))
         sender.destination.close()
-        again = Sender(template.link_to(template.broker.bootstrap, log=log), use)
+        again = Sender(template.exact(log), use)
         assert again.connect() == Recovered(7)
         again.destination.close()
 
     def test_each_job_gets_a_partition_and_one_too_many_is_refused_with_the_cure(self, template: ExactTemplate) -> None:
         pair = template.pair()
         log = template.log_topic(2)
-        link = template.link_to(template.broker.bootstrap, log=log)
+        link = template.exact(log)
         senders = [Sender(link, use_of(pair.destination)) for _ in range(3)]
         for sender in senders[:2]:
             sender.connect()
@@ -470,7 +475,7 @@ class TestLog:
 
     def test_jobs_that_start_together_do_not_share_a_partition(self, template: ExactTemplate) -> None:
         pair = template.pair()
-        link = template.link_to(template.broker.bootstrap, log=template.log_topic(4))
+        link = template.exact(template.log_topic(4))
         senders = [Sender(link, use_of(pair.destination)) for _ in range(4)]
         failed: list[BaseException] = []
 
@@ -493,7 +498,7 @@ class TestLog:
 
     def test_a_job_that_was_removed_gives_its_partition_free(self, template: ExactTemplate) -> None:
         pair = template.pair()
-        link = template.link_to(template.broker.bootstrap, log=template.log_topic())
+        link = template.exact(template.log_topic())
         use = use_of(pair.destination)
         with sending(link, pair, job=use.job) as sender:
             sender.deliver([Message(body=b"1")])
@@ -509,19 +514,19 @@ class TestLog:
         pair = template.pair()
         log = template.log_topic()
         use = use_of(pair.destination)
-        with sending(template.link_to(template.broker.bootstrap, log=log), pair, job=use.job) as sender:
+        with sending(template.exact(log), pair, job=use.job) as sender:
             sender.deliver([Message(body=b"1")])
         with template.producer() as producer:
             for number in range(7000):
                 producer.send(log, value=b"{}", key=b"%d" % number)
-        with sending(template.link_to(template.broker.bootstrap, log=log), pair, job=use.job) as sender:
+        with sending(template.exact(log), pair, job=use.job) as sender:
             assert sender.destination.recovered() == Recovered(1)
 
     def test_a_record_that_is_not_ours_is_refused(self, template: ExactTemplate) -> None:
         pair = template.pair()
         log = template.log_topic()
         use = use_of(pair.destination)
-        link = template.link_to(template.broker.bootstrap, log=log)
+        link = template.exact(log)
         with template.producer() as producer:
             producer.send(log, value=b"hello", key=f"{use.hub_id}/{use.job}".encode()).get(timeout=SOON)
         sender = Sender(link, use)
@@ -533,7 +538,7 @@ class TestLog:
     def test_another_open_transaction_on_the_partition_is_named(self, template: ExactTemplate) -> None:
         pair = template.pair()
         log = template.log_topic()
-        link = template.link_to(template.broker.bootstrap, log=log)
+        link = template.exact(log, KAFKA_Delivery_timeout_ms="2000")
         with template.producer(transactional_id=unique("tx")) as producer:
             producer.init_transactions()
             producer.begin_transaction()
@@ -574,7 +579,7 @@ class TestSettings:
         self, template: ExactTemplate, topic: dict[str, str], log: dict[str, str], note: str
     ) -> None:
         pair = template.pair(config=topic)
-        link = template.link_to(template.broker.bootstrap, log=template.log_topic(config=log))
+        link = template.exact(template.log_topic(config=log))
         report = link.verify(use_of(pair.destination), Direction.OUTBOUND)
         if note:
             assert report.level is Guarantee.AT_LEAST_ONCE
@@ -589,7 +594,7 @@ class TestSettings:
         from links.kafka_client import describe
 
         name = template.pair().destination.provider_queue
-        link = template.link_to(template.broker.bootstrap)
+        link = template.exact()
         with sending(link, template.pair_of(name)) as sender:
             sender.deliver([Message(body=b"1")])
         topic = describe(link._settings, name, "verify", Direction.OUTBOUND)
@@ -610,12 +615,12 @@ class TestSettings:
         assert report_outbound(topic, log, replace(state, replicas=3)).note.startswith("min.insync.replicas")
 
     def test_a_test_of_the_link_looks_at_the_log_topic(self, template: ExactTemplate) -> None:
-        good = template.link_to(template.broker.bootstrap).test()[-1]
+        good = template.exact().test()[-1]
         assert (good.name, good.ok) == ("sending log", True)
         assert "4 job(s)" in good.detail
         plain = template.log_topic(config={"cleanup.policy": "delete"})
         for log in (unique("nolog"), plain):
-            bad = template.link_to(template.broker.bootstrap, log=log).test()[-1]
+            bad = template.exact(log).test()[-1]
             assert (bad.name, bad.ok) == ("sending log", False)
             assert bad.cure
 

@@ -99,7 +99,8 @@ class Stage:
         return end
 
     def total(self) -> int:
-        return int(self.gateway.job("J")["PROPAGATED_TOTAL"] or 0)
+        with self.gateway.hub.read() as conn:
+            return int(conn.scalar(sa.text("SELECT sum(propagated_total) FROM gw_job_state")) or 0)
 
     def kill_in_the_middle(self, progress: Callable[[], int], dice: random.Random) -> None:
         """Start the agent and kill it: soon after something moved, or at any moment of its start."""
