@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from tests.support.rabbitmq_kills import Figures, KilledGateway, killed_gateway
 
 pytestmark = pytest.mark.rabbitmq
 
-SHORT = (4, 4000)  # kills, messages
-LONG = (200, 100_000)
+SHORT = (3, 4000)  # kills, messages
+LONG = (int(os.environ.get("MGW_KILLS", "200")), 100_000)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_unique_ids_survive_kills_of_the_agent_and_of_the_broker(
     stand.define("INBOUND", options={"AMQP_UniqueIds": "TRUE"})
     stand.server.flush_declarations()
     put = numbered(stand, identified=True)
-    given = stand.kill_often(kills, messages, put, broker=max(2, kills // 20))
+    given = stand.kill_often(kills, messages, put, broker=max(2, kills // 10))
     accept(stand.figures("unique ids in", given, stand.stored()), level="exact")
     assert stand.waiting() == 0
 

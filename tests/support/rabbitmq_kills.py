@@ -200,7 +200,7 @@ class KilledGateway:
             given += put(len(given), messages - len(given))
         eventually(
             lambda: self._reached(len(given)) and self.state()["activity"] == "IDLE",
-            deadline=120,
+            deadline=180,
             what=f"all {len(given)} messages carried;\n{self.tail()}",
         )
         return given
