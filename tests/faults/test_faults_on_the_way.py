@@ -34,23 +34,23 @@ def test_killing_the_agent_loses_nothing(trial: Trial, source: str, target: str)
 
 @_named("drain-agent", BOTH_WAYS)
 def test_an_agent_that_was_asked_to_end_leaves_nothing_to_repeat(trial: Trial, source: str, target: str) -> None:
-    verdict = trial(source, target, "terminate_agent", times=2, messages=3000)
+    verdict = trial(source, target, "terminate_agent", messages=2000)
     assert verdict.duplicated == 0, verdict.explain()
 
 
 @_named("wire", BOTH_WAYS)
 def test_cutting_and_stalling_the_wire_loses_nothing(trial: Trial, source: str, target: str) -> None:
-    trial(source, target, "cut_wire", "cut_wire", "stall_wire", messages=3000)
+    trial(source, target, "cut_wire", "cut_wire", "stall_wire", messages=2000)
 
 
 @_named("restart-broker", BOTH_WAYS)
 def test_restarting_the_broker_loses_nothing(trial: Trial, source: str, target: str) -> None:
-    trial(source, target, "restart_broker", messages=3000)
+    trial(source, target, "restart_broker", messages=2000)
 
 
 @_named("kill-broker", BOTH_WAYS)
 def test_killing_the_broker_loses_nothing(trial: Trial, source: str, target: str) -> None:
-    trial(source, target, "kill_broker", messages=3000)
+    trial(source, target, "kill_broker", messages=2000)
 
 
 @pytest.mark.long
