@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from gateway import __version__, catalog, journal, lease
+from gateway import __version__, catalog, journal, lease, ledger
 from gateway.admin import GatewayAdmin
 from gateway.aq.hub import Hub
 from gateway.engine import Engine, JobRunner, JobSetup, setup_of
@@ -55,6 +55,7 @@ class Agent:
     ) -> None:
         self.name = name
         self.error: str | None = None
+        self.ledger_retention = ledger.DEFAULT_RETENTION  # seconds, 0: none is kept
         self._hub = hub
         self._secrets = secrets
         self._clock = clock
@@ -103,6 +104,7 @@ class Agent:
         with self._hub.write() as conn:
             journal.reset_counters(conn, list(snapshot.jobs))
         snapshot = self._load()
+        self.ledger_retention = ledger.retention_of(snapshot.agent_options)
         self._engine = Engine(
             self._hub,
             key(self.name),
@@ -111,6 +113,7 @@ class Agent:
             Turns(snapshot.agent.max_threads),
             self._journalist,
             self._modules,
+            ledger=self.ledger_retention > 0,
         )
         set_level(snapshot.log_level)
         self._adopt(snapshot)

@@ -112,12 +112,21 @@ class Engine:
     turns: Turns
     journalist: Journalist
     transform_modules: tuple[str, ...] = ()
+    ledger: bool = True
 
     def build(self, setup: JobSetup, link: Link, *, cautious: bool) -> Route:
         """The route of a job, not yet open."""
         job = setup.job
         context = RouteContext(
-            self.hub, self.agent_key, self.token, job, self.clock, self.turns, self.journalist, cautious
+            self.hub,
+            self.agent_key,
+            self.token,
+            job,
+            self.clock,
+            self.turns,
+            self.journalist,
+            cautious,
+            ledger=self.ledger,
         )
         transform = None
         if setup.transformation is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import NamedTuple
 
-from gateway import journal, lease
+from gateway import journal, lease, ledger
 from gateway.aq import transfer
 from gateway.aq.model import MessageRefused
 from gateway.conversion import Conversion
@@ -59,6 +59,7 @@ class InboundRoute:
             self._queue = transfer.resolve(conn, self._queue_name)
             positions = journal.load_positions(conn, self._context.job.id)
         self._resumed = RESUME in positions
+        self._context.open_ledger()
         self._source.connect(positions)
 
     def carry(self, wait: float) -> Counts:
@@ -68,6 +69,7 @@ class InboundRoute:
             GatewayError: nothing of the batch was acknowledged; it comes again.
         """
         batch = self._source.read(self._caution.limit(), wait)
+        read = self._context.clock.now()
         if self._exceptions is not None:
             self._exceptions.keep_alive()
         counts = Counts()
@@ -77,7 +79,7 @@ class InboundRoute:
         context = self._context
         with context.turns.take():
             kept, refused, events = self._select(batch, counts)
-            counts, more = self._store(batch, kept, refused, counts)
+            counts, more = self._store(batch, kept, refused, counts, read)
             context.hub.notifier.committed([self._queue.id])
         self._resumed = False
         self._source.settle(batch)
@@ -88,7 +90,7 @@ class InboundRoute:
         return counts
 
     def _store(
-        self, batch: Batch, kept: list[_Kept], refused: list[Refused], counts: Counts
+        self, batch: Batch, kept: list[_Kept], refused: list[Refused], counts: Counts, read: float
     ) -> tuple[Counts, list[Event]]:
         """Refused messages to the exception queue first, then everything else in one hub transaction."""
         context = self._context
@@ -100,7 +102,7 @@ class InboundRoute:
                 events.append(_exceptioned(context.job.name, refused[taken:], self._exceptions.name))
                 taken = len(refused)
             try:
-                final, more = self._commit(batch, kept, counts)
+                final, more = self._commit(batch, kept, refused, counts, read)
                 return final, [*events, *more]
             except MessageRefused as error:
                 # The hub refuses one message for what it is (a rule that fails on it): nothing was stored.
@@ -113,10 +115,13 @@ class InboundRoute:
                 failure = ConversionFailure(error.what, cause=error.cause, cure=error.cure, number=error.number)
                 refused.append(Refused(delivery.message, failure, delivery.origin))
 
-    def _commit(self, batch: Batch, kept: Sequence[_Kept], counts: Counts) -> tuple[Counts, list[Event]]:
+    def _commit(
+        self, batch: Batch, offered: Sequence[_Kept], refused: Sequence[Refused], counts: Counts, read: float
+    ) -> tuple[Counts, list[Event]]:
         context = self._context
         job, now = context.job, context.clock.now()
         final, events = replace(counts), list[Event]()
+        kept, stored = offered, transfer.PutResult([], [])
         with context.hub.write() as conn:
             lease.check_owner(conn, context.agent_key, context.token)
             if batch.ids:
@@ -135,6 +140,19 @@ class InboundRoute:
             if self._resumed:
                 journal.write_marks(conn, job.id, [Mark(RESUME, None)], now=now)
             journal.count(conn, job.id, final, now=now)
+            if context.ledger:
+                ledger.record_received(
+                    conn,
+                    job.id,
+                    batch,
+                    offered=offered,
+                    kept=kept,
+                    msgids=stored.msgids,
+                    refused=refused,
+                    counts=final,
+                    read=read,
+                    now=now,
+                )
         return final, events
 
     def _select(self, batch: Batch, counts: Counts) -> tuple[list[_Kept], list[Refused], list[Event]]:

@@ -16,7 +16,7 @@ from sqlalchemy import bindparam as p
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gateway.model import Activity, JobStatus
-from gateway.tables import event, job_state, plan, position, received
+from gateway.tables import event, job_state, plan, position
 from links.contract import Backlog, GuaranteeReport, Mark, Position
 from transforms.errors import HubError
 
@@ -292,9 +292,15 @@ _KEYS_POSTGRESQL = sa.text(
 )
 
 
-def prune_keys(conn: sa.Connection, *, before: float) -> int:
-    """Forget keys received before ``before``; a message that comes again after that would be stored again."""
-    return conn.execute(sa.delete(received).where(received.c.received < before)).rowcount
+def prune_keys(conn: sa.Connection, *, before: float, limit: int) -> int:
+    """Forget at most ``limit`` keys received before ``before``; a message that comes again later is stored again."""
+    return conn.execute(_KEYS_PRUNE, {"before": before, "rows": limit}).rowcount
+
+
+_KEYS_PRUNE = sa.text(
+    "DELETE FROM gw_received WHERE (job_id, message_key) IN (SELECT job_id, message_key FROM gw_received "
+    "WHERE received < :before ORDER BY received LIMIT :rows)"
+)
 
 
 # ------------------------------------------------------------------------------------------------------- sending log

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
-from gateway import journal, lease
+from gateway import journal, lease, ledger
 from gateway.aq import transfer
 from gateway.conversion import Conversion
 from gateway.events import MessagesExceptioned, ResendSpared
 from gateway.journal import Counts, Plan
+from gateway.ledger_record import Completed
 from gateway.recovery import check_plan, check_sending_log
 from gateway.route import Caution, RouteContext
 from links.contract import Backlog, Destination
@@ -38,11 +39,15 @@ class _Flight:
     ids: tuple[int, ...]
     sent: int = 0
     consumed: list[int] = field(default_factory=list)
-    filtered: int = 0
+    filtered: list[int] = field(default_factory=list)
     returned: list[int] = field(default_factory=list)  # expired before they were sent: left for the time manager
     refused: list[transfer.Claimed] = field(default_factory=list)
-    reason: str = ""
+    reasons: dict[int, str] = field(default_factory=dict)  # why they were refused
     sent_before: bool = False  # the sending log proves that the destination has it
+
+    def ended(self) -> Completed:
+        """For the ledger."""
+        return Completed(self.sequence, self.ids, self.filtered, self.returned, self.reasons, self.sent_before)
 
 
 class OutboundRoute:
@@ -82,6 +87,7 @@ class OutboundRoute:
             plans = journal.load_plans(conn, context.job.id)
             left = [(plan, transfer.load(conn, queue, self._consumer, plan.ids)) for plan in plans]
         self._sequence = row.plan_sequence
+        context.open_ledger(row.plan_sequence)
         self._destination.connect()
         recovered = self._destination.recovered()
         self._logged = recovered is not None
@@ -179,7 +185,8 @@ class OutboundRoute:
         for flight in finished:
             if flight.refused:
                 name = self._exception_name or ""
-                context.journalist.tell(MessagesExceptioned(job.name, len(flight.refused), name, flight.reason))
+                reason = flight.reasons[flight.refused[-1].id]
+                context.journalist.tell(MessagesExceptioned(job.name, len(flight.refused), name, reason))
         if self._exception_queue is not None and counts.exceptioned:
             context.hub.notifier.committed([self._exception_queue.id])
         return planned
@@ -195,12 +202,15 @@ class OutboundRoute:
             transfer.release(conn, queue, consumer, returned)
         if refused and self._exception_queue is not None:
             transfer.move(conn, queue, consumer, refused, self._exception_queue)
-        counts.filtered += sum(flight.filtered for flight in finished)
-        counts.propagated += len(consumed) - sum(flight.filtered for flight in finished)
+        filtered = sum(len(flight.filtered) for flight in finished)
+        counts.filtered += filtered
+        counts.propagated += len(consumed) - filtered
         counts.exceptioned += len(refused)
         counts.suppressed += sum(len(flight.consumed) for flight in finished if flight.sent_before)
         sent = [flight.sequence for flight in finished if flight.sent] if self._logged else []
         job_id, now = self._context.job.id, self._context.clock.now()
+        if self._context.ledger:
+            ledger.record_completed(conn, job_id, [flight.ended() for flight in finished], now=now)
         journal.delete_plans(conn, job_id, [flight.sequence for flight in finished])
         journal.count(conn, job_id, counts, now=now, log_sequence=max(sent, default=None))
 
@@ -232,13 +242,13 @@ class OutboundRoute:
                 name = self._context.job.name
                 original = for_exception_queue(message, failure, name, self._queue_name)
                 flight.refused.append(transfer.Claimed(message_id, original))
-                flight.reason = str(failure)
+                flight.reasons[message_id] = str(failure)
                 continue
             flight.consumed.append(message_id)
             if results:
                 encoded.extend(results)
             else:
-                flight.filtered += 1
+                flight.filtered.append(message_id)
         flight.sent = len(encoded)
         return flight, encoded
 
@@ -257,6 +267,10 @@ class OutboundRoute:
             lease.check_owner(conn, context.agent_key, context.token)
             ids = [message_id for plan in plans for message_id in plan.ids]
             transfer.release(conn, self._queue, self._consumer, ids)
+            if context.ledger:
+                taken = [(plan.sequence, plan.ids) for plan in plans]
+                note = "a message of the batch cannot be converted"
+                ledger.record_returned(conn, context.job.id, taken, now=context.clock.now(), note=note)
             journal.delete_plans(conn, context.job.id, [plan.sequence for plan in plans])
 
     def _check_flight(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from gateway import journal
+from gateway import journal, ledger
 from gateway.aq import transfer
 from gateway.journal import Plan
 from gateway.model import JobDef, JobStatus
@@ -61,7 +61,7 @@ def check_plan(job: JobDef, plan: Plan, found: int) -> None:
         )
 
 
-def reset_log_records(conn: sa.Connection, job: JobDef) -> bool:
+def reset_log_records(conn: sa.Connection, job: JobDef, *, now: float) -> bool:
     """RESET_SUB_MISSING_LOG_REC: the next connect takes the sending log as it is; planned messages are READY again.
 
     The last batches may arrive twice. Returns False, and does nothing, for a job that is not FAILED.
@@ -69,15 +69,18 @@ def reset_log_records(conn: sa.Connection, job: JobDef) -> bool:
     if journal.job_row(conn, job.id).status is not JobStatus.FAILED:
         return False
     if job.propagation_type is Direction.OUTBOUND:
-        _release_plans(conn, job)
+        _release_plans(conn, job, now)
+        sequence = journal.job_row(conn, job.id).plan_sequence
+        ledger.record_break(conn, job.id, "an operator took the sending log as it is", sequence=sequence, now=now)
         journal.forget_log(conn, job.id, reset=True)
     else:
+        ledger.record_break(conn, job.id, "an operator cleared the receiving log", now=now)
         journal.clear_receiving_log(conn, job.id)
     journal.revive(conn, job.id)
     return True
 
 
-def reset_missing_messages(conn: sa.Connection, job: JobDef) -> bool:
+def reset_missing_messages(conn: sa.Connection, job: JobDef, *, now: float) -> bool:
     """RESET_SUB_MISSING_MESSAGE: missing messages are given up, the job goes on with what exists.
 
     Outbound: plans shrink to the messages that are there. Inbound: the source resumes at the first message it has.
@@ -91,16 +94,23 @@ def reset_missing_messages(conn: sa.Connection, job: JobDef) -> bool:
         for plan in journal.load_plans(conn, job.id):
             found = tuple(claimed.id for claimed in transfer.load(conn, queue, consumer, plan.ids))
             journal.alter_plan(conn, job.id, Plan(plan.sequence, found))
+            if missing := sorted(set(plan.ids) - set(found)):
+                names = ", ".join(queue.hub_id.hex() + f"{number:016x}" for number in missing)
+                note = f"an operator gave up missing messages of batch {plan.sequence}: {names}"
+                ledger.record_break(conn, job.id, note, sequence=plan.sequence, now=now)
     else:
+        ledger.record_break(conn, job.id, "an operator gave up messages that are gone at the source", now=now)
         journal.clear_receiving_log(conn, job.id)
         journal.write_marks(conn, job.id, [Mark(RESUME, "earliest")], now=0)
     journal.revive(conn, job.id)
     return True
 
 
-def _release_plans(conn: sa.Connection, job: JobDef) -> None:
+def _release_plans(conn: sa.Connection, job: JobDef, now: float) -> None:
     queue = transfer.resolve(conn, job.source)
     consumer = job.subscriber if queue.multiple_consumers else None
     plans = journal.load_plans(conn, job.id)
     transfer.release(conn, queue, consumer, [message_id for plan in plans for message_id in plan.ids])
+    ended = [(plan.sequence, plan.ids) for plan in plans]
+    ledger.record_returned(conn, job.id, ended, now=now, note="an operator reset the sending log")
     journal.delete_plans(conn, job.id, [plan.sequence for plan in plans])

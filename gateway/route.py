@@ -16,6 +16,7 @@ from typing import Protocol
 from gateway.aq.hub import Hub
 from gateway.events import Journalist
 from gateway.journal import Counts
+from gateway.ledger import record_break
 from gateway.model import JobDef
 from gateway.turns import Turns
 from links.contract import Backlog
@@ -39,6 +40,13 @@ class RouteContext:
     journalist: Journalist
     cautious: bool = False  # one message at a time: find the one that cannot be converted
     stall_seconds: float = STALL_SECONDS
+    ledger: bool = True  # record what becomes of every message
+
+    def open_ledger(self, sequence: int | None = None) -> None:
+        """A job that runs without the ledger leaves a mark there, so that the gap explains itself."""
+        if not self.ledger:
+            with self.hub.write() as conn:
+                record_break(conn, self.job.id, "the ledger is off", sequence=sequence, now=self.clock.now())
 
 
 class Caution:

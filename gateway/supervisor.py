@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from sqlalchemy import make_url
+from sqlalchemy import Connection, make_url
 
-from gateway import journal, lease
+from gateway import journal, lease, ledger
 from gateway.agent import LEASE_SECONDS, Agent
 from gateway.aq import monitor
 from gateway.aq.hub import Durability, Hub
 from gateway.hub import open_hub
 from gateway.logfile import configure
-from gateway.model import DEFAULT_AGENT, AgentStatus
+from gateway.model import DEFAULT_AGENT, AgentStatus, key
 from gateway.secrets import Secrets
 from transforms.clock import SYSTEM_CLOCK, Clock
 from transforms.errors import GatewayError, HubError, LeaseLost
@@ -34,6 +34,8 @@ _LOGGER = logging.getLogger("mgw.engine")
 POLL_SECONDS = 0.5  # how soon changed definitions and status requests are seen
 TIME_MANAGER_SECONDS = 1.0
 EVENT_DAYS = 14
+KEY_DAYS = 7  # a message that its publisher sends again later than that is stored again
+PRUNE_ROWS = 2000  # per transaction, so that nobody waits long for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,19 @@ class Supervisor:
     def _prune(self) -> None:
         with self._hub.write() as conn:
             journal.prune_events(conn, before=self._clock.now() - EVENT_DAYS * 86400)
+        before = self._clock.now() - KEY_DAYS * 86400
+        self._in_pieces(lambda conn: journal.prune_keys(conn, before=before, limit=PRUNE_ROWS))
+        agent = self._agent
+        if agent is not None:
+            oldest = self._clock.now() - agent.ledger_retention
+            self._in_pieces(lambda conn: ledger.prune(conn, key(agent.name), before=oldest, limit=PRUNE_ROWS))
+
+    def _in_pieces(self, prune: Callable[[Connection], int]) -> None:
+        """Delete in transactions of their own until nothing is left to delete, or the agent is to stop."""
+        while not self._stop.is_set():
+            with self._hub.write() as conn:
+                if prune(conn) < PRUNE_ROWS:
+                    return
 
 
 def _guarded(chore: Callable[[], None]) -> Callable[[], None]:

@@ -18,6 +18,7 @@ __all__ = [
     "foreign_queue",
     "job",
     "job_state",
+    "ledger",
     "link",
     "metadata",
     "plan",
@@ -207,6 +208,31 @@ plan = sa.Table(
     sa.Column("token", _id, nullable=False),
     sa.Column("message_ids", sa.LargeBinary, nullable=False),  # 8 bytes big-endian each, in order
     sa.Column("created", _time, nullable=False),
+)
+
+#: What became of every message, one row per batch; no foreign key, so that it outlives the job (gateway.ledger).
+ledger = sa.Table(
+    "gw_ledger",
+    metadata,
+    sa.Column("job_id", _id, primary_key=True, autoincrement=False),
+    sa.Column("number", _id, primary_key=True, autoincrement=False),  # grows by one per job
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("sequence", _id),  # of the plan; NULL inbound
+    sa.Column("started", _time),  # read, planned
+    sa.Column("finished", _time, nullable=False),  # stored, completed
+    sa.Column("messages", _id, nullable=False),
+    sa.Column("propagated", _id, nullable=False),
+    sa.Column("exceptioned", _id, nullable=False),
+    sa.Column("filtered", _id, nullable=False),
+    sa.Column("discarded", _id, nullable=False),
+    sa.Column("suppressed", _id, nullable=False),
+    sa.Column("first_id", _id),  # smallest and largest message number in the row
+    sa.Column("last_id", _id),
+    sa.Column("message_ids", sa.LargeBinary),  # outbound: the plan's
+    sa.Column("detail", sa.LargeBinary),  # zlib JSON
+    sa.Column("digest", _id, nullable=False),  # CRC-32 over all of it but the times
+    sa.Index("gw_ledger_time", "finished"),
+    sqlite_with_rowid=False,
 )
 
 change = sa.Table(

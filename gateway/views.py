@@ -233,6 +233,25 @@ def _events(d: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_event v"
 
 
+def _ledger(d: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "JOB_NAME": "j.name_key",
+        "BATCH": "b.number",
+        "KIND": "b.kind",
+        "SEQUENCE": "b.sequence",
+        "STARTED": d.moment.format("b.started"),
+        "FINISHED": d.moment.format("b.finished"),
+        "MESSAGES": "b.messages",
+        "PROPAGATED": "b.propagated",
+        "EXCEPTIONED": "b.exceptioned",
+        "FILTERED": "b.filtered",
+        "DISCARDED": "b.discarded",
+        "SUPPRESSED": "b.suppressed",
+        "FIRST_MESSAGE": "b.first_id",
+        "LAST_MESSAGE": "b.last_id",
+    }, "gw_ledger b LEFT JOIN gw_job j ON j.id = b.job_id"
+
+
 def _transformations(_: _Dialect) -> tuple[dict[str, str], str]:
     return {
         "NAME": "x.name_key",
@@ -254,6 +273,7 @@ _VIEWS = {
     "MGW_JOBS": _jobs,
     "MGW_TRANSFORMATIONS": _transformations,
     "MGW_EVENTS": _events,
+    "MGW_LEDGER": _ledger,
 }
 
 #: Columns of every view, in order.

@@ -211,7 +211,9 @@ class Delivery(NamedTuple):
     message: Message
     failure: ConversionFailure | None = None
     redelivered: bool = False
-    origin: str = ""  # source coordinates for people: "commands/0@4711", "orders#815"
+    #: Source coordinates: "commands/0@4711". "@" before a position that names this message for ever, "#" before a number
+    #: that means something within one connection only ("orders#815").
+    origin: str = ""
     duplicate: bool = False  # the receiving log proves that the hub has it: it is settled, counted and not stored again
 
 

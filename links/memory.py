@@ -325,7 +325,7 @@ class MemorySource(_Connection):
         if item.expires_at is not None:
             left = item.expires_at - self.use.clock.now()
             message = replace(message, expiration=max(1, math.ceil(left)), expires_at=None)
-        return Delivery(message, failure, item.redelivered, f"{self.use.endpoint.provider_queue}#{item.position}")
+        return Delivery(message, failure, item.redelivered, f"{self.use.endpoint.provider_queue}@{item.position}")
 
     def settle(self, batch: Batch) -> None:
         """See :meth:`links.contract.Source.settle`."""

@@ -120,7 +120,7 @@ class GatewayAdmin(AgentProcedures, LinkProcedures, QueueProcedures, Transformat
                 return
             job = self.need_job(conn, sarg or "")
             reset = reset_log_records if name == RESET_SUB_MISSING_LOG_REC else reset_missing_messages
-            reset(conn, job)
+            reset(conn, job, now=self.clock.now())
 
     def snapshot_version(self) -> int:
         """Version of the definitions; grows with every change."""

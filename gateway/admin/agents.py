@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from gateway import catalog
 from gateway.admin.base import NO_CHANGE, Administration, NoChange, OptionalText, Ora, check_identifier, check_text
 from gateway.catalog import AgentOption, AgentState
+from gateway.ledger import retention_of
 from gateway.model import DEFAULT_AGENT, AgentDef, AgentStatus, key
-from transforms.errors import AdminError
+from transforms.errors import AdminError, GatewayError
 
 __all__ = ["AgentProcedures"]
 
@@ -251,8 +252,16 @@ class AgentProcedures(Administration):
             return catalog.list_agent_options(conn, agent_name, None)
 
     def set_agent_option(self, agent_name: str, name: str, value: str | None, *, encrypted: bool = False) -> None:
-        """Store an agent option; applied at the agent's next start."""
+        """Store an agent option; applied at the agent's next start.
+
+        Raises:
+            AdminError: ORA-32850; ORA-32841 the value is none for that option.
+        """
         check_text(f"option {name} of agent {agent_name}", value)
+        try:
+            retention_of({name: value} if value is not None else {})
+        except GatewayError as error:
+            raise AdminError(error.what, number=Ora.OPTION_INVALID, cause=error.cause, cure=error.cure) from error
         with self.change() as conn:
             self.need_agent(conn, agent_name)
             stored = self.secrets.encrypt(value) if encrypted and value is not None else value

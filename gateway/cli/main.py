@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from gateway.cli import aq, configure, objects, runner, watch
+from gateway.cli import aq, configure, objects, prove, runner, watch
 from gateway.cli.common import DEFAULT_HUB, EXIT_CONFIG, EXIT_FAILED
 
 __all__ = ["app", "execute", "main"]
@@ -26,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for part in (configure, runner, watch, objects):
+for part in (configure, runner, watch, prove, objects):
     part.register(app)
 app.add_typer(aq.app, name="aq")
 

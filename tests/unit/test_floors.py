@@ -16,7 +16,7 @@ FACES = ("gateway.__main__", "gateway.cli", "gateway.http", "gateway.jms")
 CLIENTS = {"pika": "links/rabbitmq", "kafka": "links/kafka", "paho": "links/mqtt"}
 HOMES_OF_SQL = re.compile(
     r"gateway/aq/(tables|statements\w*|transfer|views)\.py|gateway/catalog(\w*\.py|/\w+\.py)"
-    r"|gateway/(journal|lease|views|status|tables)\.py"
+    r"|gateway/(journal|ledger|lease|views|status|tables)\.py"
 )
 SQL_TEXT = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|DROP|ALTER)\s")
 SQL_BUILDERS = {"select", "insert", "update", "delete", "text"}

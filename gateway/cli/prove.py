@@ -1,0 +1,203 @@
+"""``mgw prove``: what happened to a message, and whether every message of a job has exactly one outcome."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.cli.common import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    completer,
+    console,
+    fail,
+    find_name,
+    hub_url,
+    open_hub,
+    print_json,
+    say,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gateway.prove import Proof, Sight, Trace
+
+__all__ = ["register"]
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command()(prove)
+
+
+def prove(  # noqa: PLR0917  one parameter per option
+    ctx: typer.Context,
+    job: Annotated[str, typer.Argument(help="The job.", autocompletion=completer("jobs"))],
+    message: Annotated[
+        str | None,
+        typer.Argument(help="Only this message: its id in the hub (AQMSGID:... or hex), or its source coordinates."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="From then on: 2026-11-20T10:00 (UTC), or 90s, 15m, 3h, 2d ago.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Before then; like --since.")] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", min=1, help="Only the latest batches that hold so many messages.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="A line per message, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What happened to one message, or whether every message of a job has exactly one outcome; exit 1 if not."""
+    from gateway import prove as proofs
+    from gateway.admin import GatewayAdmin
+
+    if message is not None and (since or until or last):
+        fail("a message and a range were given; give one of them", EXIT_USAGE)
+    span = proofs.Range(_moment("--since", since), _moment("--until", until), last)
+    with open_hub(hub_url(ctx)) as hub:
+        jobs = {each.name: each for each in GatewayAdmin(hub).list_jobs()}
+        chosen = jobs[find_name("job", job, list(jobs))]
+        with hub.read() as conn:
+            if message is not None:
+                found = proofs.trace(conn, chosen, hub.hub_id, message)
+                _show_trace(found, as_json=as_json)
+                holds = not found.offences
+            else:
+                proof = proofs.reconcile(conn, chosen, hub.hub_id, span)
+                sights = list(proofs.sights(conn, chosen, hub.hub_id, span)) if listed else []
+                _show_proof(proof, sights, listed=listed, as_json=as_json)
+                holds = proof.holds
+    if not holds:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _moment(option: str, text: str | None) -> float | None:
+    """Epoch seconds of a moment, or of so long ago."""
+    if text is None:
+        return None
+    if text[:-1].isdigit() and text[-1] in _UNITS:
+        return time.time() - int(text[:-1]) * _UNITS[text[-1]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        fail(f"{option} {text!r} is no moment; write 2026-11-20T10:00 (UTC), or 15m for 15 minutes ago", EXIT_USAGE)
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _show_trace(trace: Trace, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "message": trace.message,
+                "holds": not trace.offences,
+                "records": [_plain(sight) for sight in trace.sights],
+                "now": dict(trace.states),
+                "offences": list(trace.offences),
+            }
+        )
+        return
+    say(f"message {trace.message}")
+    for sight in trace.sights:
+        say(f"job {sight.job}")
+        for moment, text in _story(sight):
+            _say_at(moment, text)
+    for identity, state in trace.states.items():
+        say(f"now: AQMSGID:{identity} {'is in ' + state if state else 'has left the hub'}")
+    _say_offences(trace.offences, 0)
+
+
+def _story(sight: Sight) -> list[tuple[float | None, str]]:
+    """The stages of one record."""
+    from gateway.ledger_record import Kind
+
+    if sight.kind is Kind.RECEIVED:
+        again = " (redelivered)" if sight.redelivered else ""
+        names = "".join(f", AQMSGID:{identity}" for identity in sight.messages)
+        reason = f": {sight.reason}" if sight.reason else ""
+        return [
+            (sight.started, f"received from {sight.origin or 'the source'}{again}"),
+            (sight.finished, f"{sight.outcome}{names}{reason} (record {sight.batch})"),
+        ]
+    stages = [(sight.started, f"planned in batch {sight.sequence}")]
+    if sight.finished is None:
+        return [*stages, (None, "not completed yet")]
+    reason = f": {sight.reason}" if sight.reason else ""
+    return [*stages, (sight.finished, f"{sight.outcome}{reason} (record {sight.batch})")]
+
+
+def _show_proof(proof: Proof, sights: Sequence[Sight], *, listed: bool, as_json: bool) -> None:
+    if as_json:
+        values: dict[str, Any] = asdict(proof) | {
+            "holds": proof.holds,
+            "first": _utc(proof.first),
+            "last": _utc(proof.last),
+            "outcomes": dict(proof.outcomes),
+        }
+        print_json(values | ({"list": [_plain(sight) for sight in sights]} if listed else {}))
+        return
+    for sight in sights:
+        name = sight.origin or "-"
+        identity = ",".join(sight.messages) or "-"
+        reason = f": {sight.reason}" if sight.reason else ""
+        say(f"{_utc(sight.finished)} {name} {identity} {sight.outcome}{reason}")
+    if listed:
+        say()
+    say(f"job {proof.job}: {proof.messages:,} messages in {proof.batches:,} batches")
+    if proof.first is not None:
+        say(f"from {_utc(proof.first)} to {_utc(proof.last)} UTC")
+    for outcome, count in proof.outcomes.items():
+        say(f"{count:>12,}  {outcome}")
+    if proof.planned:
+        say(f"{proof.planned:>12,}  planned, not completed yet")
+    for note in proof.notes:
+        _wrapped(f"note: {note}")
+    if proof.uncertain:
+        _wrapped(
+            f"note: {proof.uncertain:,} messages were stored although the source had delivered them before; it gives "
+            "nothing by which copies are told apart, so any of them may be here twice"
+        )
+    _say_offences(proof.offences, proof.unlisted)
+    if proof.holds and proof.batches:
+        say("every message has exactly one outcome" + ("" if not proof.uncertain else ", except for those"))
+
+
+def _say_offences(offences: Sequence[str], unlisted: int) -> None:
+    for offence in offences:
+        _wrapped(f"! {offence}")
+    if unlisted:
+        say(f"! and {unlisted:,} more")
+
+
+def _say_at(moment: float | None, text: str) -> None:
+    _wrapped(f"  {_utc(moment) or 'now':<23}  {text}", indent=27)
+
+
+def _wrapped(text: str, indent: int = 2) -> None:
+    say(
+        textwrap.fill(
+            text,
+            console().width,
+            subsequent_indent=" " * indent,
+            drop_whitespace=True,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
+
+
+def _plain(sight: Sight) -> Mapping[str, Any]:
+    return asdict(sight) | {"started": _utc(sight.started), "finished": _utc(sight.finished)}
+
+
+def _utc(moment: float | None) -> str | None:
+    if moment is None:
+        return None
+    return datetime.fromtimestamp(moment, UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")

@@ -1,0 +1,254 @@
+"""The ledger: what became of every message, one row per batch, and the statements on it.
+
+A row is written in the hub transaction that stores a batch (inbound) or completes it (outbound), so it cannot disagree
+with what happened. Every row has a number that grows by one per job, and a checksum over what it says. Rows stay when
+their job is removed, until they are pruned. :mod:`gateway.prove` reads them; ``MGW_LEDGER`` shows the batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from struct import pack
+from typing import Any
+
+import sqlalchemy as sa
+
+from gateway.aq.statements import Db
+from gateway.journal import Counts
+from gateway.ledger_record import (
+    Completed,
+    Kept,
+    Kind,
+    Record,
+    RefusedMessage,
+    Sums,
+    completed_detail,
+    decode,
+    digest,
+    packed,
+    received_detail,
+)
+from gateway.tables import job_state, ledger, plan
+from links.contract import Batch
+from transforms.errors import GatewayError
+
+__all__ = [
+    "DEFAULT_RETENTION",
+    "RETENTION_OPTION",
+    "guarantee",
+    "holding",
+    "message_state",
+    "plans_holding",
+    "prune",
+    "read",
+    "record_break",
+    "record_completed",
+    "record_received",
+    "record_returned",
+    "retention_of",
+]
+
+RETENTION_OPTION = "ledger_retention"
+DEFAULT_RETENTION = 7 * 86400.0  # seconds
+
+
+def retention_of(options: Mapping[str, str]) -> float:
+    """Seconds for which the ledger keeps its rows, from the options of an agent; 0: it keeps no ledger.
+
+    Raises:
+        GatewayError: the option is not a number from 0.
+    """
+    text = next((value for name, value in options.items() if name.lower() == RETENTION_OPTION), None)
+    if text is None:
+        return DEFAULT_RETENTION
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise GatewayError(
+            f"agent option {RETENTION_OPTION} cannot be {text!r}",
+            cause="it is a number of seconds, 0 for no ledger",
+            cure=f"set it to {DEFAULT_RETENTION:.0f} for a week, or remove it",
+        )
+    return seconds
+
+
+# ----------------------------------------------------------------------------------------------------------- recording
+
+_COLUMNS = (
+    "job_id, number, kind, sequence, started, finished, messages, propagated, exceptioned, filtered, discarded, "
+    "suppressed, first_id, last_id, message_ids, detail, digest"
+)
+_NEXT = "(SELECT coalesce(max(number), 0) + 1 FROM gw_ledger WHERE job_id = ?)"
+_INSERT = f"INSERT INTO gw_ledger ({_COLUMNS}) VALUES (?, {_NEXT}"
+_RECEIVED = f"{_INSERT}, 'RECEIVED', NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?)"
+# Time and ids come from the plan itself, the checksum from what was completed: if the two differ, it shows.
+_PLAN = "FROM gw_plan WHERE job_id = ? AND sequence = ?"
+_ENDED = f"{_INSERT}, ?, ?, (SELECT created {_PLAN}), ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT message_ids {_PLAN}), ?, ?)"
+_BREAK = f"{_INSERT}, 'BREAK', ?, ?, ?, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, ?, ?)"
+_NOTHING = (0, 0, 0, 0, 0)
+
+
+def record_received(
+    conn: sa.Connection,
+    job_id: int,
+    batch: Batch,
+    *,
+    offered: Sequence[Kept],
+    kept: Sequence[Kept],
+    msgids: list[bytes | None],
+    refused: Sequence[RefusedMessage],
+    counts: Counts,
+    read: float,
+    now: float,
+) -> None:
+    """Record a batch in the transaction that stores it.
+
+    Args:
+        offered: messages made of the deliveries; kept: those whose key was new; msgids: what they are in the hub.
+        refused: messages that went to the exception queue.
+        read: when the batch had been read, now: when it is stored; epoch seconds.
+    """
+    number = len(batch.deliveries)
+    plain = len(kept) == number == counts.propagated
+    blob, first, last = received_detail(batch, offered=offered, kept=kept, msgids=msgids, refused=refused, plain=plain)
+    sums = (counts.propagated, counts.exceptioned, counts.filtered, counts.discarded, counts.suppressed)
+    check = digest((job_id, Kind.RECEIVED.value, None, number), sums, b"", blob)
+    Db(conn).run(_RECEIVED, (job_id, job_id, read, now, number, *sums, first, last, blob, check))
+
+
+def record_completed(conn: sa.Connection, job_id: int, ended: Sequence[Completed], *, now: float) -> None:
+    """Record planned batches in the transaction that completes them, before their plans are deleted."""
+    rows = []
+    for batch in ended:
+        done = len(batch.ids) - len(batch.filtered) - len(batch.returned) - len(batch.refused)
+        suppressed = done + len(batch.filtered) if batch.sent_before else 0
+        sums = (done, len(batch.refused), len(batch.filtered), 0, suppressed)
+        head = (job_id, Kind.COMPLETED.value, batch.sequence, len(batch.ids))
+        rows.append(_ended(head, batch.ids, sums, completed_detail(batch), now))
+    if rows:
+        Db(conn).many(_ENDED, rows)
+
+
+def record_returned(
+    conn: sa.Connection, job_id: int, plans: Sequence[tuple[int, Sequence[int]]], *, now: float, note: str
+) -> None:
+    """Record plans (sequence, ids) in the transaction that returns their messages, before the plans are deleted."""
+    kind = Kind.RETURNED.value
+    rows = [_ended((job_id, kind, sequence, len(ids)), ids, _NOTHING, {"n": note}, now) for sequence, ids in plans]
+    if rows:
+        Db(conn).many(_ENDED, rows)
+
+
+def _ended(
+    head: tuple[int, str, int, int], ids: Sequence[int], sums: Sums, detail: Mapping[str, Any], now: float
+) -> tuple[Any, ...]:
+    job_id, kind, sequence, messages = head
+    blob = packed(detail) if detail else None
+    check = digest(head, sums, pack(f">{messages}q", *ids), blob or b"")
+    first, last = min(ids, default=None), max(ids, default=None)
+    plan_key = (job_id, sequence)
+    return (job_id, job_id, kind, sequence, *plan_key, now, messages, *sums, first, last, *plan_key, blob, check)
+
+
+def record_break(conn: sa.Connection, job_id: int, note: str, *, sequence: int | None = None, now: float) -> None:
+    """Record that the rows after this one do not join on to those before it. ``sequence``: the last one planned."""
+    blob = packed({"n": note})
+    check = digest((job_id, Kind.BREAK.value, sequence, 0), _NOTHING, b"", blob)
+    Db(conn).run(_BREAK, (job_id, job_id, sequence, now, now, blob, check))
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+def read(
+    conn: sa.Connection, job_id: int, *, since: float | None = None, until: float | None = None, last: int | None = None
+) -> Iterator[Record]:
+    """Rows of a job in the order they were written, those finished in ``since <= t < until`` (epoch seconds).
+
+    ``last``: as few of the latest rows as hold so many messages.
+    """
+    chosen = sa.select(ledger).where(ledger.c.job_id == job_id).order_by(ledger.c.number)
+    if since is not None:
+        chosen = chosen.where(ledger.c.finished >= since)
+    if until is not None:
+        chosen = chosen.where(ledger.c.finished < until)
+    if last is not None:
+        first = _first_of_last(conn, job_id, last, until)
+        chosen = chosen.where(ledger.c.number >= first)
+    for row in conn.execution_options(yield_per=500).execute(chosen):
+        yield decode(row)
+
+
+def _first_of_last(conn: sa.Connection, job_id: int, last: int, until: float | None) -> int:
+    rows = sa.select(ledger.c.number, ledger.c.messages).where(ledger.c.job_id == job_id)
+    if until is not None:
+        rows = rows.where(ledger.c.finished < until)
+    found, first = 0, 0
+    with conn.execution_options(yield_per=500).execute(rows.order_by(ledger.c.number.desc())) as result:
+        for number, messages in result:
+            first, found = number, found + messages
+            if found >= last:
+                break
+    return first
+
+
+def holding(conn: sa.Connection, number: int) -> list[Record]:
+    """Rows of all jobs that name the message with this number in the hub, in time order."""
+    chosen = sa.select(ledger).where(ledger.c.first_id <= number, ledger.c.last_id >= number)
+    found = [decode(row) for row in conn.execute(chosen.order_by(ledger.c.finished, ledger.c.job_id, ledger.c.number))]
+    return [record for record in found if record.faults or any(number in entry.ids for entry in record.entries)]
+
+
+def plans_holding(conn: sa.Connection, number: int) -> list[tuple[int, int, float]]:
+    """Plans that name the message: job id, sequence, when it was made."""
+    rows = conn.execute(sa.select(plan.c.job_id, plan.c.sequence, plan.c.created, plan.c.message_ids))
+    wanted = pack(">q", number)
+    return [(job_id, sequence, created) for job_id, sequence, created, ids in rows if _holds(bytes(ids), wanted)]
+
+
+def _holds(ids: bytes, wanted: bytes) -> bool:
+    at = ids.find(wanted)
+    while at % 8 and at >= 0:
+        at = ids.find(wanted, at + 1)
+    return at >= 0
+
+
+def guarantee(conn: sa.Connection, job_id: int) -> str | None:
+    """What the job promises, as it last said; None before it first connected."""
+    return conn.execute(sa.select(job_state.c.guarantee).where(job_state.c.job_id == job_id)).scalar()
+
+
+_STATE = "SELECT q.name, m.state, m.claim IS NULL FROM aq_message m JOIN aq_queue q ON q.id = m.queue_id WHERE m.id = ?"
+_STATES = {
+    0: "ready",
+    1: "waiting for its delay",
+    2: "consumed and retained",
+    3: "expired, in the exception queue",
+    9: "held for its consumers",
+}
+
+
+def message_state(conn: sa.Connection, number: int) -> str | None:
+    """Where the message is in the hub now, in words; None when it is gone (consumed by everybody, or purged)."""
+    row = Db(conn).row(_STATE, (number,))
+    if row is None:
+        return None
+    queue, state, planned = row
+    claimed = "planned by a job" if planned else "taken by a session"
+    return f"queue {queue}: {_STATES.get(state, claimed)}"
+
+
+# ------------------------------------------------------------------------------------------------------------- pruning
+
+_PRUNE = (
+    "DELETE FROM gw_ledger WHERE (job_id, number) IN (SELECT l.job_id, l.number FROM gw_ledger l"
+    " LEFT JOIN gw_job j ON j.id = l.job_id WHERE l.finished < :before"
+    " AND (j.agent_key IS NULL OR j.agent_key = :agent) ORDER BY l.finished LIMIT :rows)"
+)
+
+
+def prune(conn: sa.Connection, agent_key: str, *, before: float, limit: int) -> int:
+    """Delete at most ``limit`` rows finished before ``before``: of the agent's jobs, and of jobs that are gone."""
+    return conn.execute(sa.text(_PRUNE), {"before": before, "agent": agent_key, "rows": limit}).rowcount

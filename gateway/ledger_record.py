@@ -1,0 +1,303 @@
+"""A row of the ledger in its stored form, and back.
+
+Stored are the counters in columns and, per message, what does not follow from them: zlib-compressed JSON, short keys.
+``o`` origins (in lines of their own after the JSON), ``i`` message numbers (one number: the first of a run), ``c``
+outcome codes unless all were stored, ``r`` reasons, ``v`` indexes of redelivered messages, ``p`` positions, ``n`` a
+note; outbound ``f``, ``r``, ``x``, ``b`` as :class:`Completed` names them. A checksum covers everything but the times.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from struct import unpack
+from typing import Any, Protocol
+
+from links.contract import Batch, Delivery
+from transforms.errors import GatewayError
+from transforms.message import Message
+
+__all__ = [
+    "Completed",
+    "Entry",
+    "Kept",
+    "Kind",
+    "Outcome",
+    "Record",
+    "RefusedMessage",
+    "completed_detail",
+    "decode",
+    "digest",
+    "packed",
+    "received_detail",
+]
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+Sums = tuple[int, int, int, int, int]  # propagated, exceptioned, filtered, discarded, suppressed
+
+
+class Kind(StrEnum):
+    """What a row of the ledger records."""
+
+    RECEIVED = "RECEIVED"  # inbound: a batch was read and stored
+    COMPLETED = "COMPLETED"  # outbound: a planned batch was sent, confirmed and completed
+    RETURNED = "RETURNED"  # outbound: a planned batch of which nothing was sent, or which was reset, is READY again
+    BREAK = "BREAK"  # an operator reset the job's logs, or the ledger was off: what follows does not join on
+
+
+class Outcome(StrEnum):
+    """What became of one message in one batch."""
+
+    STORED = "stored"
+    DUPLICATE = "duplicate suppressed"
+    FILTERED = "filtered"
+    EXCEPTION = "exception queue"
+    EXPIRED = "discarded: it had expired before it arrived"
+    UNROUTED = "discarded: the queue has no recipient for it"
+    SENT = "sent, confirmed and completed"
+    PROVEN = "completed: the sending log proves that it was sent before"
+    RETURNED = "returned to its queue, not sent"
+    UNKNOWN = "not recorded"
+
+
+_STORED, _UNROUTED = "s", "u"
+_CODES = {
+    _STORED: Outcome.STORED,
+    "d": Outcome.DUPLICATE,
+    "f": Outcome.FILTERED,
+    "x": Outcome.EXCEPTION,
+    "e": Outcome.EXPIRED,
+    _UNROUTED: Outcome.UNROUTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One message of a batch: ``ids`` are its numbers in the hub, ``origin`` its coordinates at the source."""
+
+    outcome: Outcome
+    ids: tuple[int, ...] = ()
+    origin: str = ""
+    reason: str = ""
+    redelivered: bool = False  # the source said so, and nothing in the batch proves that it is new
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A row, decoded. ``faults`` says what is wrong with the row itself; it is empty for an intact one."""
+
+    job_id: int
+    number: int
+    kind: Kind
+    sequence: int | None
+    started: float | None  # epoch seconds: read, planned
+    finished: float  # epoch seconds: stored, completed
+    messages: int
+    entries: Sequence[Entry] = ()
+    positions: Sequence[tuple[str, str | None, str]] = ()
+    note: str = ""
+    faults: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a planned batch ended. ``ids`` as planned; the other lists hold parts of them, what is in none was sent."""
+
+    sequence: int
+    ids: Sequence[int]
+    filtered: Sequence[int] = ()
+    returned: Sequence[int] = ()
+    refused: Mapping[int, str] = field(default_factory=dict)  # id -> reason
+    sent_before: bool = False
+
+
+class Kept(Protocol):
+    """A message made of a delivery."""
+
+    @property
+    def delivery(self) -> Delivery: ...
+
+
+class RefusedMessage(Protocol):
+    """A message that went to the exception queue."""
+
+    @property
+    def message(self) -> Message: ...
+    @property
+    def failure(self) -> GatewayError: ...
+
+
+def received_detail(
+    batch: Batch,
+    *,
+    offered: Sequence[Kept],
+    kept: Sequence[Kept],
+    msgids: list[bytes | None],
+    refused: Sequence[RefusedMessage],
+    plain: bool,
+) -> tuple[bytes, int | None, int | None]:
+    """The detail of an inbound batch, and the smallest and largest message number in it.
+
+    ``plain``: every delivery was stored as one message, which is what must be fast.
+    """
+    number = len(batch.deliveries)
+    detail: dict[str, Any] = {}
+    first, last, lines = None, None, ""
+    if number:
+        origins = [delivery.origin for delivery in batch.deliveries]
+        lines = "\n".join(origins)
+        if lines.count("\n") != number - 1:
+            detail["o"], lines = origins, ""
+        if not batch.positions and (again := [at for at, each in enumerate(batch.deliveries) if each.redelivered]):
+            detail["v"] = [at for at in again if not batch.ids or batch.ids[at] is None]
+    ends = [each for each in (msgids if not plain else (msgids[:1] + msgids[-1:])) if each is not None]
+    if ends:  # ascending
+        first, last = int.from_bytes(ends[0][8:]), int.from_bytes(ends[-1][8:])
+    if plain and first is not None and last is not None and last - first + 1 == number:
+        detail["i"] = first
+    elif number:
+        numbers = [None if each is None else int.from_bytes(each[8:]) for each in msgids]
+        detail["c"], detail["i"], detail["r"] = _outcomes(batch.deliveries, offered, kept, numbers, refused)
+    if batch.positions:
+        detail["p"] = [tuple(position) for position in batch.positions]
+    return packed(detail, lines), first, last
+
+
+def _outcomes(
+    deliveries: Sequence[Delivery],
+    offered: Sequence[Kept],
+    kept: Sequence[Kept],
+    numbers: Sequence[int | None],
+    refused: Sequence[RefusedMessage],
+) -> tuple[str, dict[int, list[int]], dict[int, str]]:
+    """Codes of all deliveries, ids and reasons by their index: the same distinctions as the route made."""
+    reasons = {id(entry.message): str(entry.failure) for entry in refused}
+    known = {id(entry.delivery) for entry in offered}
+    found: dict[int, list[int]] = {}
+    for entry, number in zip(kept, numbers, strict=True):
+        found.setdefault(id(entry.delivery), []).extend([] if number is None else [number])
+    codes, ids, why = [], dict[int, list[int]](), dict[int, str]()
+    for index, delivery in enumerate(deliveries):
+        mine = found.get(id(delivery))
+        if delivery.duplicate:
+            code = "d"
+        elif id(delivery.message) in reasons:
+            code, why[index] = "x", reasons[id(delivery.message)]
+        elif mine is not None:
+            code = _STORED if mine else _UNROUTED
+            ids[index] = mine
+        elif id(delivery) in known:
+            code = "d"
+        else:
+            expiration = delivery.message.expiration
+            code = "e" if expiration is not None and expiration <= 0 else "f"
+        codes.append(code)
+    return "".join(codes), ids, why
+
+
+def completed_detail(batch: Completed) -> dict[str, Any]:
+    """The detail of an outbound batch; empty when all of it was sent."""
+    detail: dict[str, Any] = {}
+    if batch.filtered:
+        detail["f"] = batch.filtered
+    if batch.returned:
+        detail["r"] = batch.returned
+    if batch.refused:
+        detail["x"] = batch.refused
+    if batch.sent_before:
+        detail["b"] = 1
+    return detail
+
+
+def packed(detail: Mapping[str, Any], lines: str = "") -> bytes:
+    """A detail in its stored form: a line of JSON, then the origins, a line each (JSON would take longer)."""
+    compressor = zlib.compressobj(1, zlib.DEFLATED, 12, 4)  # a small window is quick to set up
+    text = f"{_encode(detail)}\n{lines}".encode(errors="surrogatepass")
+    return compressor.compress(text) + compressor.flush()
+
+
+def unpacked(blob: bytes) -> dict[str, Any]:
+    """What :func:`packed` was given, the lines as ``o``."""
+    head, _, lines = zlib.decompress(blob).decode(errors="surrogatepass").partition("\n")
+    detail: dict[str, Any] = json.loads(head)
+    return detail if "o" in detail else detail | {"o": lines.split("\n")}
+
+
+def digest(head: tuple[int, str, int | None, int], sums: Sums, ids: bytes, detail: bytes) -> int:
+    """Checksum of a row; ``head``: job id, kind, sequence, messages."""
+    return zlib.crc32(detail, zlib.crc32(ids, zlib.crc32(f"{head} {sums}".encode())))
+
+
+def decode(row: Any) -> Record:
+    """A row as read from the table, whatever was done to it."""
+    kind = Kind(row.kind) if row.kind in set(Kind) else Kind.BREAK
+    sums = (row.propagated, row.exceptioned, row.filtered, row.discarded, row.suppressed)
+    ids, blob = bytes(row.message_ids or b""), bytes(row.detail or b"")
+    entries: list[Entry] = []
+    detail: dict[str, Any] = {}
+    faults = []
+    if row.digest != digest((row.job_id, row.kind, row.sequence, row.messages), sums, ids, blob):
+        faults.append("its checksum does not match: it was changed after it was written")
+    try:
+        detail = unpacked(blob) if blob else {}
+        if kind is Kind.RECEIVED:
+            entries = _received(row.messages, detail)
+        elif kind is not Kind.BREAK:
+            entries = _planned(kind, unpack(f">{len(ids) // 8}q", ids), detail)
+    except Exception as error:  # whatever was done to the row must not keep the others from being read
+        faults.append(f"it cannot be read ({type(error).__name__}: {error})")
+    else:
+        faults += _inconsistencies(row, entries, sums)
+    return Record(
+        row.job_id,
+        row.number,
+        kind,
+        row.sequence,
+        row.started,
+        row.finished,
+        row.messages,
+        entries,
+        [(part, before, after) for part, before, after in detail.get("p", ())],
+        detail.get("n", ""),
+        faults,
+    )
+
+
+def _received(messages: int, detail: Mapping[str, Any]) -> list[Entry]:
+    origins = detail.get("o", []) if messages else []
+    again = set(detail.get("v", ()))
+    ids, codes = detail.get("i"), detail.get("c")
+    if codes is None:
+        numbers = range(ids, ids + messages) if isinstance(ids, int) else ids or ()
+        return [
+            Entry(Outcome.STORED, (number,), origin, "", at in again)
+            for at, (origin, number) in enumerate(zip(origins, numbers, strict=True))
+        ]
+    reasons = detail["r"]
+    return [
+        Entry(_CODES[code], tuple((ids or {}).get(str(at), ())), origin, reasons.get(str(at), ""), at in again)
+        for at, (origin, code) in enumerate(zip(origins, codes, strict=True))
+    ]
+
+
+def _planned(kind: Kind, ids: Sequence[int], detail: Mapping[str, Any]) -> list[Entry]:
+    if kind is Kind.RETURNED:
+        return [Entry(Outcome.RETURNED, (number,), "", detail.get("n", "")) for number in ids]
+    outcomes = dict.fromkeys(detail.get("f", ()), Outcome.FILTERED)
+    outcomes |= dict.fromkeys(detail.get("r", ()), Outcome.RETURNED)
+    reasons = {int(number): reason for number, reason in detail.get("x", {}).items()}
+    outcomes |= dict.fromkeys(reasons, Outcome.EXCEPTION)
+    other = Outcome.PROVEN if detail.get("b") else Outcome.SENT
+    return [Entry(outcomes.get(number, other), (number,), "", reasons.get(number, "")) for number in ids]
+
+
+def _inconsistencies(row: Any, entries: Sequence[Entry], sums: Sequence[int]) -> list[str]:
+    if len(entries) != row.messages:
+        return [f"it names {len(entries)} messages and counts {row.messages}"]
+    if row.kind == Kind.RECEIVED and sum(sums) != row.messages:
+        return [f"its counters add up to {sum(sums)} of {row.messages} messages"]
+    return []

@@ -1,0 +1,530 @@
+"""The ledger and its proofs: what became of every message, and whether each has exactly one outcome."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from gateway import journal, ledger, prove
+from gateway.admin import GatewayAdmin
+from gateway.cli.main import execute
+from gateway.inbound import InboundRoute
+from gateway.ledger_record import Completed, Kind, Outcome, packed, unpacked
+from gateway.prove import Proof, Range, Trace
+from gateway.secrets import Secrets
+from gateway.supervisor import RunOptions, Supervisor
+from links.memory_broker import MemoryBroker
+from tests.support.gateways import Gateway, gateway_on
+from tests.support.waiting import eventually
+from transforms.errors import AdminError, GatewayError, LinkUnavailable
+from transforms.message import Message
+
+
+@pytest.fixture
+def broker() -> Iterator[MemoryBroker]:
+    name = uuid.uuid4().hex
+    yield MemoryBroker.get(name)
+    MemoryBroker.drop(name)
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, broker: MemoryBroker) -> Iterator[Gateway]:
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        gateway.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name})
+        for name in ("SRC", "DST", "BAD"):
+            broker.queue(name)
+            gateway.admin.register_foreign_queue(name, "mem")
+        broker.log("LOG")
+        gateway.admin.register_foreign_queue("LOG", "mem")
+        gateway.queue("H")
+        yield gateway
+
+
+def messages(count: int, start: int = 0) -> list[Message]:
+    return [Message(body=f"message {number}") for number in range(start, start + count)]
+
+
+def reconciled(gateway: Gateway, job: str, span: Range | None = None) -> Proof:
+    found = gateway.admin.get_job(job)
+    assert found is not None
+    with gateway.hub.read() as conn:
+        return prove.reconcile(conn, found, gateway.hub.hub_id, span or Range())
+
+
+def traced(gateway: Gateway, job: str, message: str) -> Trace:
+    found = gateway.admin.get_job(job)
+    assert found is not None
+    with gateway.hub.read() as conn:
+        return prove.trace(conn, found, gateway.hub.hub_id, message)
+
+
+def told(gateway: Gateway, job: str) -> list[tuple[str, str]]:
+    """Coordinates and outcome of every message of a job."""
+    found = gateway.admin.get_job(job)
+    assert found is not None
+    with gateway.hub.read() as conn:
+        return [(each.origin, each.outcome) for each in prove.sights(conn, found, gateway.hub.hub_id, Range())]
+
+
+def carry(gateway: Gateway, *jobs: str, count: int) -> None:
+    """Run the agent until each job has moved so many messages in all."""
+    with gateway.run():
+        for job in jobs:
+            eventually(partial(_has_moved, gateway, job, count), what=f"{count} moved by {job}")
+
+
+def _has_moved(gateway: Gateway, job: str, count: int) -> bool:
+    return int(gateway.job(job)["PROPAGATED_TOTAL"]) >= count
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = execute(list(words))
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+# ---------------------------------------------------------------------------------------------------------- recording
+
+
+def test_a_message_is_followed_from_its_source_through_the_hub_to_its_destination(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    gateway.admin.create_job("into", "INBOUND", "LOG@mem", "H")
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem")
+    broker.put("LOG", *messages(100))
+    carry(gateway, "into", "out", count=100)
+    trace = traced(gateway, "into", "LOG@41")
+    assert [(each.job, each.kind) for each in trace.sights] == [("into", Kind.RECEIVED), ("out", Kind.COMPLETED)]
+    received, completed = trace.sights
+    assert (received.outcome, completed.outcome) == (Outcome.STORED, Outcome.SENT)
+    assert received.messages == completed.messages
+    assert received.started is not None
+    assert received.finished is not None
+    assert completed.started is not None
+    assert completed.finished is not None
+    assert received.started <= received.finished <= completed.started <= completed.finished
+    assert list(trace.states.values()) == [None], "it has left the hub"
+    sent = broker.queue("DST").messages[41]
+    assert sent.header("AQ_MESSAGE_ID") is None or received.messages[0] in str(sent.header("AQ_MESSAGE_ID"))
+    by_id = traced(gateway, "out", f"AQMSGID:{received.messages[0]}")
+    assert [replace(each) for each in by_id.sights] == list(trace.sights)
+    for job in ("into", "out"):
+        proof = reconciled(gateway, job)
+        assert proof.holds, proof.offences
+        assert (proof.messages, proof.uncertain, proof.planned) == (100, 0, 0)
+
+
+def test_every_inbound_outcome_is_recorded_with_its_reason(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.queue("J", queue_payload_type="JSON")
+    gateway.admin.register_foreign_queue("KEYED", "mem", "SRC", options={"MEMORY_UniqueIds": "TRUE"})
+    gateway.admin.create_job("into", "INBOUND", "KEYED@mem", "J", rule="priority < 5", exception_queue="BAD@mem")
+    broker.put(
+        "SRC",
+        Message(body='{"n":1}', correlation="a"),
+        Message(body='{"n":2}', correlation="b", priority=9),
+        Message(body="no json", correlation="c"),
+        Message(body='{"n":1}', correlation="a"),
+        Message(body='{"n":3}', correlation="d"),
+    )
+    with gateway.run():
+        eventually(lambda: not broker.queue("SRC").messages)
+        eventually(lambda: gateway.job("into")["PROPAGATED_TOTAL"] == 2)
+    outcomes = ["stored", "filtered", "exception queue", "duplicate suppressed", "stored"]
+    assert told(gateway, "into") == [(f"SRC@{at}", outcome) for at, outcome in enumerate(outcomes, _first(gateway))]
+    bad = next(each for each in _sights(gateway, "into") if each.outcome == Outcome.EXCEPTION)
+    assert "JSON" in bad.reason
+    assert not bad.messages
+    assert reconciled(gateway, "into").holds
+
+
+def _sights(gateway: Gateway, job: str) -> list[prove.Sight]:
+    found = gateway.admin.get_job(job)
+    assert found is not None
+    with gateway.hub.read() as conn:
+        return list(prove.sights(conn, found, gateway.hub.hub_id, Range()))
+
+
+def _first(gateway: Gateway) -> int:
+    return int(_sights(gateway, "into")[0].origin.rpartition("@")[2])
+
+
+def test_messages_that_nobody_wants_are_recorded_as_discarded(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.queue("M", multiple_consumers=True)
+    gateway.queues.add_subscriber("M", "hot", rule="priority > 5")
+    gateway.admin.create_job("into", "INBOUND", "LOG@mem", "M", options={"discard_unrouted": "TRUE"})
+    broker.put("LOG", Message(body="a", priority=9), Message(body="b", priority=1))
+    carry(gateway, "into", count=1)
+    with gateway.hub.read() as conn:
+        found = gateway.admin.get_job("into")
+        assert found is not None
+        (record,) = ledger.read(conn, found.id)
+    assert [entry.outcome for entry in record.entries] == [Outcome.STORED, Outcome.UNROUTED]
+    assert reconciled(gateway, "into").holds
+
+
+def test_every_outbound_outcome_is_recorded_with_its_reason(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.queue("X")
+    celsius = {"set": {"body.c": "tab.user_data.f - 32"}, "where": "priority < 5"}
+    gateway.admin.create_transformation("c", "BASIC", "BASIC", celsius)
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem", transformation="c", exception_queue="X")
+    given = [Message(body='{"f":1}'), Message(body='{"f":2}', priority=9), Message(body='{"f":"x"}')]
+    identities = gateway.enqueue("H", given)
+    with gateway.run():
+        eventually(lambda: gateway.job("out")["PROPAGATED_TOTAL"] == 1)
+    found = {each.messages[0]: each for each in _sights(gateway, "out")}
+    outcomes = [found[identity.hex()].outcome for identity in identities]
+    assert outcomes == [Outcome.SENT, Outcome.FILTERED, Outcome.EXCEPTION]
+    assert found[identities[2].hex()].reason
+    assert reconciled(gateway, "out").holds
+
+
+def test_a_batch_that_was_taken_back_is_recorded_as_returned(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.admin.create_transformation("c", "BASIC", "BASIC", {"set": {"body.c": "tab.user_data.f - 32"}})
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem", transformation="c")
+    identities = gateway.enqueue("H", [Message(body=body) for body in ('{"f":1}', '{"f":"x"}')])
+    with gateway.run():
+        eventually(lambda: gateway.job("out")["FAILURES"] >= 2)
+    first, poison = (traced(gateway, "out", identity.hex()) for identity in identities)
+    assert [each.outcome for each in first.sights] == [Outcome.RETURNED, Outcome.SENT]
+    assert {each.outcome for each in poison.sights} == {Outcome.RETURNED}
+    assert "ready" in str(poison.states[identities[1].hex()])
+    proof = reconciled(gateway, "out")
+    assert proof.holds, proof.offences
+    assert any(note.startswith("1 messages were planned, returned") for note in proof.notes)
+
+
+def test_a_batch_that_the_sending_log_proves_is_recorded_as_proven(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.admin.create_msgsystem_link("log", "MEMORY", {"broker": broker.name}, outbound_log_queue="SENT")
+    gateway.admin.register_foreign_queue("DST", "log")
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@log")
+    gateway.enqueue("H", messages(50))
+    broker.fail_next("confirm", LinkUnavailable("the wire was cut", operation="confirm"))
+    with gateway.run():
+        eventually(lambda: gateway.job("out")["FAILURES"] == 1)
+        gateway.admin.reset_job("out")
+        eventually(lambda: gateway.job("out")["PROPAGATED_TOTAL"] == 50)
+    proof = reconciled(gateway, "out")
+    assert proof.holds, proof.offences
+    assert proof.outcomes[Outcome.PROVEN] > 0
+    assert proof.outcomes[Outcome.PROVEN] + proof.outcomes[Outcome.SENT] == 50
+
+
+def test_a_planned_message_is_shown_as_planned(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem")
+    (identity,) = gateway.enqueue("H", messages(1))
+    broker.fail_next("publish", LinkUnavailable("the wire was cut", operation="publish"), times=100)
+    with gateway.run():
+        eventually(lambda: gateway.job("out")["FAILURES"] == 1)
+    trace = traced(gateway, "out", identity.hex())
+    assert [each.finished for each in trace.sights] == [None]
+    assert "planned by a job" in str(trace.states[identity.hex()])
+    proof = reconciled(gateway, "out")
+    assert (proof.holds, proof.planned, proof.messages) == (True, 1, 0)
+
+
+# ------------------------------------------------------------------------------------------------------------- crashes
+
+
+def crash_before_settling(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next batch is stored, and the job fails before it is acknowledged: what a killed agent leaves."""
+    real = InboundRoute._commit
+    left = [1]
+
+    def commit(self: InboundRoute, *given: Any) -> Any:
+        result = real(self, *given)
+        if left.pop() if left else 0:
+            raise LinkUnavailable("killed between store and settle", operation="settle")
+        return result
+
+    monkeypatch.setattr(InboundRoute, "_commit", commit)
+
+
+def test_a_crash_before_the_acknowledgement_shows_as_twice_where_nothing_tells_copies_apart(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gateway.admin.create_job("into", "INBOUND", "SRC@mem", "H")
+    broker.put("SRC", *messages(5))
+    crash_before_settling(gateway, monkeypatch)
+    with gateway.run():
+        eventually(lambda: gateway.job("into")["FAILURES"] == 1)
+        gateway.admin.reset_job("into")
+        eventually(lambda: len(gateway.browse("H")) == 10)
+        eventually(lambda: not broker.queue("SRC").messages)
+    proof = reconciled(gateway, "into")
+    assert len(proof.offences) == 5
+    assert all("came twice" in each for each in proof.offences)
+    origin = _sights(gateway, "into")[0].origin
+    assert traced(gateway, "into", origin).offences == [f"{origin} came 2 times to job into"]
+    code, out, _ = run(capsys, "--hub", gateway.url, "prove", "into", origin)
+    assert code == 1
+    assert "! " in out
+    assert run(capsys, "--hub", gateway.url, "prove", "into")[0] == 1
+
+
+def test_a_crash_before_the_acknowledgement_shows_as_duplicates_where_ids_are_unique(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.admin.register_foreign_queue("KEYED", "mem", "SRC", options={"MEMORY_UniqueIds": "TRUE"})
+    gateway.admin.create_job("into", "INBOUND", "KEYED@mem", "H")
+    broker.put("SRC", *(Message(body="b", correlation=f"id-{number}") for number in range(5)))
+    crash_before_settling(gateway, monkeypatch)
+    with gateway.run():
+        eventually(lambda: gateway.job("into")["FAILURES"] == 1)
+        gateway.admin.reset_job("into")
+        eventually(lambda: gateway.job("into")["SUPPRESSED_TOTAL"] == 5)
+    proof = reconciled(gateway, "into")
+    assert proof.holds, proof.offences
+    assert proof.outcomes == {Outcome.STORED: 5, Outcome.DUPLICATE: 5}
+    assert proof.uncertain == 0
+
+
+def test_redelivered_messages_without_lasting_coordinates_are_called_uncertain(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from links.memory import MemorySource
+
+    deliver = MemorySource._deliver
+    monkeypatch.setattr(MemorySource, "_deliver", lambda self, item: deliver(self, item)._replace(origin="SRC#1"))
+    gateway.admin.create_job("into", "INBOUND", "SRC@mem", "H")
+    broker.put("SRC", *messages(5))
+    crash_before_settling(gateway, monkeypatch)
+    with gateway.run():
+        eventually(lambda: gateway.job("into")["FAILURES"] == 1)
+        gateway.admin.reset_job("into")
+        eventually(lambda: len(gateway.browse("H")) == 10)
+    proof = reconciled(gateway, "into")
+    assert (proof.holds, proof.uncertain) == (True, 5)
+
+
+def test_a_crash_of_a_job_with_positions_leaves_nothing_twice(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.admin.create_job("into", "INBOUND", "LOG@mem", "H")
+    broker.put("LOG", *messages(70))
+    crash_before_settling(gateway, monkeypatch)
+    with gateway.run():
+        eventually(lambda: gateway.job("into")["FAILURES"] == 1)
+        gateway.admin.reset_job("into")
+        eventually(lambda: len(gateway.browse("H")) == 70)
+    proof = reconciled(gateway, "into")
+    assert proof.holds, proof.offences
+    assert proof.outcomes == {Outcome.STORED: 70}
+
+
+# ---------------------------------------------------------------------------------------------------- what is noticed
+
+
+@pytest.fixture
+def moved(gateway: Gateway, broker: MemoryBroker) -> Gateway:
+    """100 messages through the hub, in several batches, nothing in flight."""
+    gateway.admin.create_job("into", "INBOUND", "LOG@mem", "H")
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem")
+    broker.put("LOG", *messages(100))
+    carry(gateway, "into", "out", count=100)
+    return gateway
+
+
+def change(gateway: Gateway, text: str, **values: Any) -> None:
+    with gateway.hub.write() as conn:
+        assert conn.execute(sa.text(text), values).rowcount
+
+
+@pytest.mark.parametrize("job", ["into", "out"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "detail = x'00'",
+        "detail = :empty",
+        "messages = messages + 1",
+        "filtered = filtered + 1",
+        "sequence = coalesce(sequence, 0) + 70",
+        "message_ids = x'0000000000000001'",
+    ],
+)
+def test_a_changed_record_is_noticed(moved: Gateway, job: str, damage: str) -> None:
+    assert reconciled(moved, job).holds
+    found = moved.admin.get_job(job)
+    assert found is not None
+    values = {"empty": packed({})} if ":empty" in damage else {}
+    change(moved, f"UPDATE gw_ledger SET {damage} WHERE job_id = {found.id} AND number = 2", **values)
+    proof = reconciled(moved, job)
+    assert not proof.holds
+    assert any("record 2" in each for each in proof.offences), proof.offences
+
+
+@pytest.mark.parametrize("job", ["into", "out"])
+@pytest.mark.parametrize("which", ["2", "(SELECT max(number) FROM gw_ledger g WHERE g.job_id = gw_ledger.job_id)"])
+def test_a_record_that_was_taken_out_is_noticed(moved: Gateway, job: str, which: str) -> None:
+    found = moved.admin.get_job(job)
+    assert found is not None
+    change(moved, f"DELETE FROM gw_ledger WHERE job_id = {found.id} AND number = {which}")
+    assert not reconciled(moved, job).holds
+
+
+def test_a_plan_that_vanished_is_noticed(moved: Gateway, broker: MemoryBroker) -> None:
+    moved.enqueue("H", messages(1))
+    broker.fail_next("publish", LinkUnavailable("the wire was cut", operation="publish"), times=100)
+    with moved.run():
+        eventually(lambda: moved.job("out")["FAILURES"] == 1)
+    assert reconciled(moved, "out").holds
+    change(moved, "DELETE FROM gw_plan")
+    (offence,) = reconciled(moved, "out").offences
+    assert "planned, and no record says what became of it" in offence
+
+
+def test_a_message_completed_twice_is_noticed(moved: Gateway) -> None:
+    found = moved.admin.get_job("out")
+    assert found is not None
+    with moved.hub.write() as conn:
+        first = next(iter(ledger.read(conn, found.id)))
+        number = first.entries[0].ids[0]
+        journal.add_plans(conn, found.id, [journal.Plan(999, (number,))], token=1, now=first.finished)
+        ledger.record_completed(conn, found.id, [Completed(999, (number,))], now=first.finished)
+    proof = reconciled(moved, "out")
+    assert any("was completed twice" in each for each in proof.offences), proof.offences
+    assert traced(moved, "out", moved.hub.hub_id.hex() + f"{number:016x}").offences
+
+
+def test_positions_that_do_not_join_are_noticed(moved: Gateway) -> None:
+    change(moved, "UPDATE gw_position SET value = '5000'")
+    assert any("partition 0 stands at 5000" in each for each in reconciled(moved, "into").offences)
+
+
+# -------------------------------------------------------------------------------------------------- ranges, retention
+
+
+def test_a_range_holds_the_latest_batches_or_those_of_a_time(moved: Gateway) -> None:
+    whole = reconciled(moved, "into")
+    assert whole.first is not None
+    assert whole.last is not None
+    some = reconciled(moved, "into", Range(last=10))
+    assert 10 <= some.messages < 100
+    assert reconciled(moved, "into", Range(until=whole.first)).batches == 0
+    assert reconciled(moved, "into", Range(since=whole.last)).messages < 100
+    assert reconciled(moved, "out", Range(last=10)).holds
+
+
+def test_old_records_and_keys_are_pruned_in_pieces_and_the_rest_still_proves(
+    moved: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.supervisor.PRUNE_ROWS", 2)
+    change(moved, "UPDATE gw_ledger SET finished = finished - 700000 WHERE number <= 3")
+    with moved.hub.write() as conn:
+        for number in range(5):
+            values = {"key": f"k{number}", "age": 700_000.0 * (number < 3)}
+            add = "INSERT INTO gw_received SELECT id, :key, :now - :age FROM gw_job LIMIT 1"
+            conn.execute(sa.text(add), values | {"now": moved.hub.clock.now()})
+    supervisor = Supervisor(moved.hub, Secrets.for_hub(moved.url), RunOptions(moved.url))
+    supervisor._agent = supervisor._new_agent()
+    supervisor._prune()
+    with moved.hub.read() as conn:
+        assert conn.execute(sa.text("SELECT min(number) FROM gw_ledger")).scalar() == 4
+        assert conn.execute(sa.text("SELECT count(*) FROM gw_received")).scalar() == 2
+    assert reconciled(moved, "into").holds
+    assert reconciled(moved, "out").holds
+
+
+def test_an_agent_without_ledger_records_nothing_and_the_gap_explains_itself(
+    moved: Gateway, broker: MemoryBroker
+) -> None:
+    moved.admin.set_agent_option("DEFAULT_AGENT", "ledger_retention", "0")
+    broker.put("LOG", *messages(100, 100))
+    carry(moved, "into", "out", count=200)
+    assert len(_sights(moved, "into")) == 100
+    moved.admin.remove_agent_option("DEFAULT_AGENT", "ledger_retention")
+    broker.put("LOG", *messages(100, 200))
+    carry(moved, "into", "out", count=300)
+    assert len(_sights(moved, "into")) == 200
+    for job in ("into", "out"):
+        proof = reconciled(moved, job)
+        assert proof.holds, proof.offences
+        assert any("the ledger is off" in note for note in proof.notes)
+
+
+@pytest.mark.parametrize("value", ["-1", "week", "inf", "nan"])
+def test_a_retention_that_is_no_number_of_seconds_is_refused(gateway: Gateway, value: str) -> None:
+    with pytest.raises(AdminError, match="ledger_retention"):
+        gateway.admin.set_agent_option("DEFAULT_AGENT", "Ledger_Retention", value)
+
+
+def test_records_outlive_their_job_until_they_are_pruned(moved: Gateway) -> None:
+    identity = _sights(moved, "into")[0].messages[0]
+    with moved.run():
+        moved.admin.remove_job("out")
+        eventually(lambda: moved.admin.get_job("out") is None)
+    assert [each.job.partition(" ")[0] for each in traced(moved, "into", identity).sights] == ["into", "(removed"]
+
+
+def test_origins_with_line_breaks_come_back(gateway: Gateway) -> None:
+    assert unpacked(packed({"o": ["a\nb@1", "c@2"]}))["o"] == ["a\nb@1", "c@2"]
+    assert unpacked(packed({"i": 1}, "a@1\nb\ud800@2"))["o"] == ["a@1", "b\ud800@2"]
+
+
+# -------------------------------------------------------------------------------------------------------- view and CLI
+
+
+def test_the_view_shows_batches(moved: Gateway) -> None:
+    with moved.hub.read() as conn:
+        sums = "kind, sum(messages), sum(propagated), min(batch)"
+        query = f"SELECT {sums} FROM MGW_LEDGER WHERE job_name = :job GROUP BY kind"
+        rows = {job: conn.execute(sa.text(query), {"job": job}).one() for job in ("INTO", "OUT")}
+    assert tuple(rows["INTO"]) == ("RECEIVED", 100, 100, 1)
+    assert tuple(rows["OUT"]) == ("COMPLETED", 100, 100, 1)
+
+
+def test_the_command_proves_a_job_and_follows_a_message(moved: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--hub", moved.url, "prove", "INTO")
+    assert code == 0, out
+    assert "job into: 100 messages in" in out
+    assert out.splitlines()[-1] == "every message has exactly one outcome"
+    code, out, _ = run(capsys, "--hub", moved.url, "prove", "out", "--json", "--list", "--since", "1h")
+    shown = json.loads(out)
+    assert (code, shown["holds"], shown["messages"], len(shown["list"])) == (0, True, 100, 100)
+    code, out, _ = run(capsys, "--hub", moved.url, "prove", "into", "LOG@7")
+    assert code == 0
+    assert [text in out for text in ("received from LOG@7", "stored, AQMSGID:", "planned in batch", "has left the hub")]
+    identity = shown["list"][0]["messages"][0]
+    code, out, _ = run(capsys, "--hub", moved.url, "prove", "out", f"AQMSGID:{identity}", "--json")
+    assert (code, len(json.loads(out)["records"])) == (0, 2)
+
+
+def test_the_command_ends_with_1_and_names_what_is_wrong(moved: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
+    change(moved, "DELETE FROM gw_ledger WHERE number = 2")
+    code, out, _ = run(capsys, "--hub", moved.url, "prove", "into")
+    assert code == 1
+    assert "! records 2 to 2 are missing" in out
+    code, out, _ = run(capsys, "--hub", moved.url, "prove", "out", "--json")
+    assert (code, json.loads(out)["holds"]) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("into", "LOG@5000"), 1, "says nothing of message LOG@5000"),
+        (("into", "ab" * 16), 1, "is not of this hub"),
+        (("nojob",), 1, "does not exist"),
+        (("into", "--since", "yesterday"), 2, "is no moment"),
+        (("into", "LOG@1", "--last", "5"), 2, "give one of them"),
+    ],
+)
+def test_bad_input_is_refused_with_a_reason(
+    moved: Gateway, capsys: pytest.CaptureFixture[str], words: Sequence[str], code: int, says: str
+) -> None:
+    found, _, err = run(capsys, "--hub", moved.url, "prove", *words)
+    assert found == code
+    assert says in err
+
+
+def test_the_administration_can_be_asked_without_the_command(moved: Gateway) -> None:
+    job = GatewayAdmin(moved.hub).get_job("into")
+    assert job is not None
+    with moved.hub.read() as conn, pytest.raises(GatewayError, match="says nothing"):
+        prove.trace(conn, job, moved.hub.hub_id, "nowhere@1")
