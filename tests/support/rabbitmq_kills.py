@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from tests.support.brokers import RabbitMQ
 from tests.support.brokers.server import OwnedProcess
 from tests.support.gateways import Gateway, gateway_on
-from tests.support.waiting import eventually
+from tests.support.waiting import NotInTime, eventually
 from transforms.errors import AdminError, HubError
 from transforms.message import Message
 
@@ -29,6 +29,7 @@ __all__ = ["Figures", "KilledGateway", "killed_gateway"]
 
 LOG_ARGUMENTS = {"x-queue-type": "classic", "x-max-length": 1}
 HUB_QUEUE = "H"
+_ROOT = Path(__file__).resolve().parents[2]
 _IMPATIENT = {"AMQP_Heartbeat": "2", "AMQP_ConnectTimeout": "3", "AMQP_AnswerTimeout": "5"}
 _PUBLISHED_TOGETHER = 1000
 _BACKLOG = 2000  # messages that wait at least when the agent begins
@@ -153,7 +154,7 @@ class KilledGateway:
 
     def start(self) -> None:
         """Start the agent; does not wait."""
-        environment = {**os.environ, "MGW_HUB": self.gateway.url, "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "MGW_HUB": self.gateway.url, "PYTHONPATH": str(_ROOT)}
         command = [sys.executable, "-m", "gateway", "run"]
         self._process = OwnedProcess(command, environment=environment, log=self._log, folder=self._folder)
 
@@ -183,11 +184,7 @@ class KilledGateway:
                 given += put(len(given), _BACKLOG)
             if self._process is None:
                 self.start()
-            eventually(
-                lambda mark=carried + 1: self._reached(mark),  # type: ignore[misc]
-                deadline=60,
-                what=f"message {carried + 1};\n{self.tail()}",
-            )
+            self._await(carried + 1)
             time.sleep(self.rng.uniform(0, _MOMENT))
             self.stop()
             self.kills += 1
@@ -198,12 +195,15 @@ class KilledGateway:
             self.start()
         if len(given) < messages:
             given += put(len(given), messages - len(given))
-        eventually(
-            lambda: self._reached(len(given)) and self.state()["activity"] == "IDLE",
-            deadline=180,
-            what=f"all {len(given)} messages carried;\n{self.tail()}",
-        )
+        self._await(len(given))
+        eventually(lambda: self.state()["activity"] == "IDLE", what="the job being idle")
         return given
+
+    def _await(self, messages: int) -> None:
+        try:
+            eventually(lambda: self._reached(messages), deadline=180, what=f"message {messages}")
+        except NotInTime as error:
+            raise AssertionError(f"{error}\n{self.state()}\n{self.tail()}") from error
 
     def _reached(self, messages: int) -> bool:
         state = self.state()
