@@ -171,5 +171,5 @@ class TestMemoryLink(LinkSuite):
         with pytest.raises(PositionLost, match="holds 5 to 9"):
             source.connect({"0": "2"})
         source.connect({"0": "4"})
-        assert [delivery.origin for delivery in source.read(1, 0).deliveries] == [f"{pair.source.provider_queue}#5"]
+        assert [delivery.origin for delivery in source.read(1, 0).deliveries] == [f"{pair.source.provider_queue}@5"]
         source.close()
