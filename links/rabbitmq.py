@@ -6,6 +6,7 @@ Streams cannot say how many messages wait. Queue names have no wildcards; the ro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from links.contract import (
@@ -241,7 +242,7 @@ class RabbitLink:
         plan, template = self._source_plan(use), self.config.inbound_log_queue
         if template is None or plan.unique_ids or plan.dead_letters:
             return RabbitSource(self._settings, use, plan)
-        return LoggedSource(self._settings, use, plan, template)
+        return LoggedSource(self._settings, use, replace(plan, exclusive=True), template)
 
     def destination(self, use: JobUse) -> Destination:
         """See :meth:`links.contract.Link.destination`."""

@@ -1,0 +1,328 @@
+"""The log queues of RabbitMQ jobs: what they prove, what is refused, and who is shut out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pika
+import pytest
+
+from links.contract import RESUME, Batch, Destination, Direction, Endpoint, Guarantee, JobUse, Recovered, Source
+from links.rabbitmq import RabbitLink
+from tests.conformance.link_suite import body_bytes, unique, use_of
+from tests.conformance.test_rabbitmq_link import RabbitTemplate
+from tests.support.brokers import RabbitMQ
+from tests.support.rabbitmq_kills import LOG_ARGUMENTS
+from tests.support.waiting import eventually
+from transforms.errors import DeliveryRejected, LinkRefused, LinkUnavailable, PositionLost, QueueMissing
+from transforms.message import Message
+
+pytestmark = pytest.mark.rabbitmq
+
+LOGS = {"inbound_log_queue": "mgw.acks.{job}", "outbound_log_queue": "mgw.sent.{job}"}
+
+
+class Bench:
+    """A queue, a job, and its log queues."""
+
+    def __init__(self, template: RabbitTemplate) -> None:
+        self.template = template
+        self.channel = template.channel
+        self.link: RabbitLink = template.link(**LOGS)
+
+    def use(self, queue: str, *, logs: bool = True, **options: Any) -> JobUse:
+        use = use_of(Endpoint("f", "rmq", queue, options=options))
+        if logs:
+            for name in ("acks", "sent"):
+                self.channel.queue_declare(f"mgw.{name}.{use.job}", durable=True, arguments=LOG_ARGUMENTS)
+        return use
+
+    def fill(self, queue: str, *bodies: bytes, **properties: Any) -> None:
+        for body in bodies:
+            self.channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2, **properties))
+
+    def count(self, queue: str) -> int:
+        found: int = self.channel.queue_declare(queue, passive=True).method.message_count
+        return found
+
+    def record(self, use: JobUse, name: str = "sent") -> Any:
+        method, _, body = self.channel.basic_get(f"mgw.{name}.{use.job}")
+        if method is None:
+            return None
+        self.channel.basic_nack(method.delivery_tag, requeue=True)
+        return json.loads(body)
+
+
+@pytest.fixture
+def bench(rabbitmq: RabbitMQ) -> Iterator[Bench]:
+    template = RabbitTemplate(rabbitmq)
+    yield Bench(template)
+    template.close()
+
+
+class Hub:
+    """The receiving log as the hub stores it, and the rows."""
+
+    def __init__(self) -> None:
+        self.log: dict[str, str] = {}
+        self.rows: list[bytes | None] = []
+        self.suppressed = 0
+
+    def store(self, batch: Batch) -> None:
+        for partition, before, after in batch.positions:
+            assert self.log.get(partition) == before
+            self.log[partition] = after
+        for partition, value in batch.marks:
+            if value is None:
+                self.log.pop(partition, None)
+            else:
+                self.log[partition] = value
+        self.rows += [body_bytes(delivery.message) for delivery in batch.deliveries if not delivery.duplicate]
+        self.suppressed += sum(delivery.duplicate for delivery in batch.deliveries)
+
+
+@contextmanager
+def connected(source: Source, hub: Hub) -> Iterator[Source]:
+    """As the engine connects: again and again while the broker still knows the connection before."""
+    try:
+
+        def connect() -> bool:
+            source.close()
+            source.connect(dict(hub.log))
+            return True
+
+        eventually(connect, tolerate=(LinkUnavailable,))
+        yield source
+    finally:
+        source.close()
+
+
+def carry(source: Source, hub: Hub, count: int, *, size: int = 10, settle: bool = True) -> None:
+    """Read ``count`` messages into the hub."""
+    done = 0
+    while done < count:
+        batch = source.read(min(size, count - done), 5.0)
+        assert batch.deliveries, f"{done} of {count} messages came"
+        hub.store(batch)
+        done += len(batch.deliveries)
+        if settle:
+            source.settle(batch)
+
+
+@contextmanager
+def publishing(destination: Destination) -> Iterator[Destination]:
+    """A connected destination."""
+    try:
+        destination.connect()
+        yield destination
+    finally:
+        destination.close()
+
+
+def send(destination: Destination, sequence: int, *bodies: bytes) -> None:
+    """Publish a batch and wait until it is stored."""
+    destination.publish(sequence, [destination.encode(Message(body)) for body in bodies])
+    eventually(lambda: destination.confirmed(0.5) == sequence, what=f"sequence {sequence} confirmed")
+
+
+# -- inbound ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum", "priority"])
+def test_stored_and_unacknowledged_messages_are_not_stored_again(bench: Bench, kind: str) -> None:
+    bench.template.queue_type = "quorum" if kind == "quorum" else "classic"
+    queue = bench.template.queue(**{"x-max-priority": 9} if kind == "priority" else {})
+    use, hub = bench.use(queue), Hub()
+    for number in range(40):
+        headers = {"z": number % 2, "a": "text", "flag": True, "ratio": 2**40}
+        bench.fill(queue, b"even" if number % 2 else b"odd", priority=number % 3, headers=headers)
+    with connected(bench.link.source(use), hub) as source:
+        carry(source, hub, 10)
+        carry(source, hub, 15, settle=False)
+    with connected(bench.link.source(use), hub) as source:
+        carry(source, hub, 5, size=5, settle=False)
+    with connected(bench.link.source(use), hub) as source:
+        carry(source, hub, 30)
+    assert sorted(body or b"" for body in hub.rows) == [b"even"] * 20 + [b"odd"] * 20
+    assert hub.suppressed == 20
+    eventually(lambda: bench.count(queue) == 0)
+
+
+def test_receiving_log_shuts_other_readers_out(bench: Bench) -> None:
+    queue = bench.template.queue()
+    use, other = bench.use(queue), bench.use(queue)
+    with connected(bench.link.source(use), Hub()):
+        with pytest.raises(LinkUnavailable, match="another process of this job"):
+            bench.link.source(use).connect({})
+        with pytest.raises(LinkUnavailable, match="locked"):
+            bench.link.source(other).connect({})
+
+
+def test_hub_restored_from_a_backup_is_noticed(bench: Bench) -> None:
+    queue = bench.template.queue()
+    use, hub = bench.use(queue), Hub()
+    bench.fill(queue, *[b"m"] * 30)
+    with connected(bench.link.source(use), hub) as source:
+        carry(source, hub, 10)
+        backup = dict(hub.log)
+        carry(source, hub, 20)
+    hub.log = backup
+    with pytest.raises(PositionLost, match="restored") as caught, connected(bench.link.source(use), hub):
+        pass
+    assert caught.value.number == 416
+
+
+def test_purged_acknowledgement_record_is_noticed(bench: Bench) -> None:
+    queue = bench.template.queue()
+    use, hub = bench.use(queue), Hub()
+    bench.fill(queue, *[b"m"] * 30)
+    with connected(bench.link.source(use), hub) as source:
+        carry(source, hub, 30)
+    bench.channel.queue_purge(f"mgw.acks.{use.job}")
+    with pytest.raises(PositionLost, match="purged") as caught, connected(bench.link.source(use), hub):
+        pass
+    assert caught.value.number == 417
+    with connected(bench.link.source(use), Hub()) as source:  # after RESET_SUB_MISSING_LOG_REC
+        bench.fill(queue, b"next")
+        carry(source, fresh := Hub(), 1)
+    assert fresh.rows == [b"next"]
+
+
+def test_missing_log_queue_is_named_with_its_declaration(bench: Bench) -> None:
+    use = bench.use(bench.template.queue(), logs=False)
+    for direction, name in ((Direction.INBOUND, "acks"), (Direction.OUTBOUND, "sent")):
+        with pytest.raises(QueueMissing, match=rf"mgw\.{name}\.{use.job}") as caught:
+            bench.link.verify(use, direction)
+        assert '"x-max-length":1' in caught.value.cure
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-max-length": 2}, {"x-max-length": 1, "x-queue-type": "quorum"}])
+def test_log_queue_that_keeps_more_or_less_is_refused(bench: Bench, arguments: dict[str, object]) -> None:
+    use = bench.use(bench.template.queue(), logs=False)
+    bench.channel.queue_declare(f"mgw.acks.{use.job}", durable=True, arguments=arguments)
+    with pytest.raises(LinkRefused, match="cannot be its log queue"):
+        bench.link.verify(use, Direction.INBOUND)
+
+
+def test_log_queue_of_another_job_is_refused(bench: Bench) -> None:
+    queue = unique("shared")
+    bench.channel.queue_declare(queue, durable=True, arguments=LOG_ARGUMENTS)
+    link = bench.template.link(outbound_log_queue=queue)
+    target = bench.template.queue()
+    first, second = bench.use(target, logs=False), bench.use(target, logs=False)
+    with publishing(link.destination(first)) as destination:
+        send(destination, 1, b"m")
+    with pytest.raises(LinkRefused, match=f"record is of job {first.job}"):
+        link.destination(second).connect()
+    link.forget(first, Direction.OUTBOUND)
+    with publishing(link.destination(second)) as destination:
+        assert destination.recovered() == Recovered(None)
+
+
+def test_levels_say_what_they_rest_on(bench: Bench) -> None:
+    queue = bench.template.queue()
+    plain = bench.template.link()
+    declared = {"AMQP_UniqueIds": "TRUE"}
+    levels = {
+        (plain, ()): Guarantee.AT_LEAST_ONCE,
+        (plain, (("AMQP_UniqueIds", "TRUE"),)): Guarantee.EXACT,
+        (bench.link, ()): Guarantee.EXACT_UNLESS_BROKER_CRASH,
+        (bench.link, (("AMQP_DeadLetters", "TRUE"),)): Guarantee.AT_LEAST_ONCE,
+        (bench.link, (("AMQP_DeadLetters", "TRUE"), *declared.items())): Guarantee.EXACT,
+    }
+    for (link, options), level in levels.items():
+        values: dict[str, Any] = dict(options)
+        report = link.verify(bench.use(queue, **values), Direction.INBOUND)
+        assert (report.level, bool(report.note)) == (level, True), options
+    assert bench.link.verify(bench.use(queue), Direction.OUTBOUND).level is Guarantee.EXACT_UNLESS_BROKER_CRASH
+    assert plain.verify(bench.use(queue), Direction.OUTBOUND).level is Guarantee.AT_LEAST_ONCE
+
+
+def test_message_ids_are_keys_of_the_batch(bench: Bench) -> None:
+    queue = bench.template.queue()
+    bench.fill(queue, b"a", message_id="one")
+    bench.fill(queue, b"b")
+    with connected(bench.link.source(bench.use(queue, AMQP_UniqueIds="TRUE")), Hub()) as source:
+        found: list[str | None] = []
+        while len(found) < 2:
+            found += source.read(2, 5.0).ids
+    assert found == ["one", None]
+
+
+def test_stream_is_resumed_at_its_first_message(bench: Bench) -> None:
+    bench.template.queue_type = "stream"
+    queue = bench.template.queue()
+    bench.fill(queue, b"first")
+    use = bench.use(queue, AMQP_StreamOffset="next")
+    hub = Hub()
+    hub.log[RESUME] = "earliest"
+    with connected(bench.link.source(use), hub) as source:
+        carry(source, hub, 1)
+    assert hub.rows == [b"first"]
+
+
+# -- outbound ---------------------------------------------------------------------------------------------------------
+
+
+def test_record_tells_after_a_reconnect_what_is_stored(bench: Bench) -> None:
+    queue = bench.template.queue()
+    use = bench.use(queue)
+    with publishing(bench.link.destination(use)) as destination:
+        assert destination.recovered() == Recovered(None)
+        for sequence in range(1, 30):
+            destination.publish(sequence, [destination.encode(Message(b"m"))] * 3)
+        eventually(lambda: destination.confirmed(0.5) == 29)
+    assert bench.count(queue) == 87
+    with publishing(bench.link.destination(use)) as destination:
+        assert destination.recovered() == Recovered(29)
+        send(destination, 30, b"m")
+    assert bench.count(queue) == 88
+    assert bench.count(f"mgw.sent.{use.job}") == 1
+
+
+def test_second_publisher_of_a_job_is_shut_out(bench: Bench) -> None:
+    use = bench.use(bench.template.queue())
+    with publishing(bench.link.destination(use)) as first:
+        with pytest.raises(LinkUnavailable, match="another process of this job"):
+            bench.link.destination(use).connect()
+        send(first, 1, b"m")
+
+
+def test_transaction_that_a_full_queue_refuses_in_part_ends_the_job(bench: Bench) -> None:
+    queue = bench.template.queue(**{"x-max-length": 1, "x-overflow": "reject-publish"})
+    use = bench.use(queue)
+    with publishing(bench.link.destination(use)) as destination:
+        with pytest.raises(DeliveryRejected, match="only in part") as caught:
+            send(destination, 1, b"a", b"b", b"c")
+        assert caught.value.number == 417
+    assert bench.record(use)["partial"] == 1
+    with pytest.raises(DeliveryRejected, match="only in part") as caught:
+        bench.link.destination(use).connect()
+    assert caught.value.number == 417
+    bench.channel.queue_purge(f"mgw.sent.{use.job}")
+    with publishing(bench.link.destination(use)) as destination:
+        assert destination.recovered() == Recovered(None)
+
+
+def test_message_without_a_route_is_not_taken_for_sent(bench: Bench) -> None:
+    queue = bench.template.queue()
+    use = bench.use(queue)
+    with publishing(bench.link.destination(use)) as destination:
+        send(destination, 1, b"a")
+        bench.channel.queue_delete(queue)
+        with pytest.raises(DeliveryRejected, match="could not route") as caught:
+            send(destination, 2, b"b")
+        assert caught.value.number == 417
+    assert bench.record(use)["partial"] == 2
+
+
+def test_exception_messages_stay_out_of_the_sending_log(bench: Bench) -> None:
+    queue = bench.template.queue()
+    use = use_of(Endpoint("f", "rmq", queue), logged=False)
+    with publishing(bench.link.destination(use)) as destination:
+        assert destination.recovered() is None
+        send(destination, 1, b"refused")
+    assert bench.count(queue) == 1
