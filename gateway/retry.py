@@ -9,12 +9,13 @@ import random
 from dataclasses import dataclass
 
 from gateway.model import JobStatus
-from transforms.errors import GatewayError
+from transforms.errors import GatewayError, HubError
 
 __all__ = ["MAX_DELAY", "MAX_FAILURES", "Decision", "decide"]
 
 MAX_FAILURES = 16
 MAX_DELAY = 1800.0  # seconds
+MAX_HUB_DELAY = 30.0  # seconds; a hub that is away or full stops every job at once, and none must stay behind
 HOPELESS = frozenset({415, 416, 417})  # a log does not match its queue: a person must decide
 JITTER = 0.1  # share of the delay, both ways: jobs that failed together do not come back together
 
@@ -30,6 +31,8 @@ class Decision:
 def decide(failures: int, error: BaseException, *, forever: bool = False, jitter: float | None = None) -> Decision:
     """Decide after failure number ``failures`` (1 = the first since the last success).
 
+    A hub that is away or full is no fault of the job: it is tried again every half minute, for ever.
+
     Args:
         failures: failures in a row, this one included; at least 1.
         error: what failed. Numbers 415, 416 and 417 end the job at once.
@@ -37,8 +40,9 @@ def decide(failures: int, error: BaseException, *, forever: bool = False, jitter
         jitter: -1..1, for tests; drawn at random otherwise.
     """
     hopeless = isinstance(error, GatewayError) and error.number in HOPELESS
-    if hopeless or (failures >= MAX_FAILURES and not forever):
+    own_hub = isinstance(error, HubError) and error.retriable
+    if hopeless or (failures >= MAX_FAILURES and not forever and not own_hub):
         return Decision(JobStatus.FAILED, None)
-    delay = min(2.0 ** min(failures, 11), MAX_DELAY)
+    delay = min(2.0 ** min(failures, 11), MAX_HUB_DELAY if own_hub else MAX_DELAY)
     spread = random.uniform(-1, 1) if jitter is None else jitter  # noqa: S311  # not a secret
     return Decision(JobStatus.RETRY, delay * (1 + JITTER * spread))

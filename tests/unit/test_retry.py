@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.model import JobStatus
-from gateway.retry import MAX_DELAY, MAX_FAILURES, decide
-from transforms.errors import LinkUnavailable, PositionLost
+from gateway.retry import MAX_DELAY, MAX_FAILURES, MAX_HUB_DELAY, decide
+from transforms.errors import HubFull, HubVersionMismatch, LinkUnavailable, PositionLost
 
 ERROR = LinkUnavailable("broker is away")
 
@@ -37,6 +37,12 @@ def test_drawn_jitter_stays_within_a_tenth() -> None:
     assert min(delays) >= 32 * 0.9
     assert max(delays) <= 32 * 1.1
     assert len(set(delays)) > 100
+
+
+def test_a_hub_that_is_away_is_tried_again_every_half_minute_for_ever() -> None:
+    decision = decide(40, HubFull("no space left"), jitter=0)
+    assert (decision.status, decision.delay) == (JobStatus.RETRY, MAX_HUB_DELAY)
+    assert decide(16, HubVersionMismatch("newer")).status is JobStatus.FAILED
 
 
 def test_a_lost_position_fails_the_job_at_once_even_with_retry_forever() -> None:
