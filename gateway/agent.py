@@ -233,11 +233,11 @@ class Agent:
     def _run(self, job: JobDef, setup: JobSetup) -> None:
         runner = self._runners.get(job.id)
         if runner is not None and runner.alive:
-            if job.status is JobStatus.READY:
-                runner.reset()
+            if job.resets != runner.resets:
+                runner.reset(job.resets)
             return
         assert self._engine is not None  # noqa: S101  # start() made it
-        self._runners[job.id] = JobRunner(self._engine, setup)
+        self._runners[job.id] = JobRunner(self._engine, setup, job.resets)
         self._runners[job.id].start()
 
     def _subscribe_only(self, snapshot: Snapshot, job: JobDef) -> None:

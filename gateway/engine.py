@@ -72,7 +72,7 @@ def setup_of(snapshot: Snapshot, job: JobDef, hub_id: bytes, clock: Clock) -> Jo
             )
         transformation = TransformationDefinition.from_mapping(defined.name, defined.definition)
     return JobSetup(
-        replace(job, status=JobStatus.READY),
+        replace(job, status=JobStatus.READY, resets=0),
         config,
         _use(snapshot, job, foreign, hub_id, clock),
         exception_use,
@@ -157,8 +157,9 @@ def weaken(report: GuaranteeReport, hub: Hub) -> GuaranteeReport:
 class JobRunner:
     """One job on its own thread, from activation until it is stopped, fails for good or the agent loses its lease."""
 
-    def __init__(self, engine: Engine, setup: JobSetup) -> None:
+    def __init__(self, engine: Engine, setup: JobSetup, resets: int = 0) -> None:
         self.setup = setup
+        self.resets = resets  # of the definitions it was started with or last reset by
         self.lost: LeaseLost | None = None
         self._engine = engine
         self._stop = threading.Event()
@@ -207,8 +208,9 @@ class JobRunner:
         if route is not None:
             route.interrupt()
 
-    def reset(self) -> None:
-        """RESET_JOB: failures are forgotten, the next attempt is now."""
+    def reset(self, resets: int) -> None:
+        """RESET_JOB was called, for the time ``resets``: failures are forgotten, the next attempt is now."""
+        self.resets = resets
         self._failures = 0
         self._wake.set()
 

@@ -153,6 +153,7 @@ class JobDef:
     enabled: bool = True
     comments: str | None = None
     status: JobStatus = JobStatus.READY
+    resets: int = 0  # how often it was reset; not part of what a running job depends on
 
     @property
     def subscriber(self) -> str:

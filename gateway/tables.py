@@ -153,6 +153,7 @@ job_state = sa.Table(
     sa.Column("activity", sa.Text, nullable=False, server_default="STOPPED"),
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
     sa.Column("next_attempt", _time),
+    sa.Column("resets", _id, nullable=False, server_default="0"),  # counts RESET_JOB calls
     sa.Column("last_error_msg", sa.Text),
     sa.Column("last_error_time", _time),
     # Since agent start, as documented; the totals never go back.

@@ -86,7 +86,7 @@ def reset_job(conn: sa.Connection, job_id: int) -> None:
     conn.execute(
         sa.update(t.job_state)
         .where(t.job_state.c.job_id == job_id)
-        .values(status=JobStatus.READY.value, failures=0, next_attempt=None)
+        .values(status=JobStatus.READY.value, failures=0, next_attempt=None, resets=t.job_state.c.resets + 1)
     )
 
 
@@ -114,6 +114,7 @@ def _jobs() -> sa.Select[Any]:
             t.agent.c.name.label("agent_name"),
             t.link.c.name.label("link_name"),
             t.job_state.c.status.label("status"),
+            t.job_state.c.resets.label("resets"),
         )
         .join(t.agent, t.agent.c.name_key == t.job.c.agent_key)
         .join(t.link, t.link.c.name_key == t.job.c.link_key)
@@ -152,6 +153,7 @@ def _job(row: sa.Row[Any]) -> JobDef:
         enabled=bool(row.enabled),
         comments=row.comments,
         status=JobStatus(row.status),
+        resets=row.resets,
     )
 
 

@@ -180,6 +180,22 @@ def test_a_failing_destination_gets_the_same_batches_again_in_order(
     assert list(dict.fromkeys(found)) == texts(200), "first copies in order, none missing"
 
 
+def test_a_reset_counts_even_if_the_job_fails_once_more_at_that_moment(gateway: Gateway, broker: MemoryBroker) -> None:
+    inbound(gateway, broker)
+    put(broker, "SRC", "one")
+    broker.fail_next("read", LinkUnavailable("the wire was cut", operation="read"))
+    with gateway.run() as running:
+        eventually(lambda: gateway.job("inj")["FAILURES"] == 1)
+        (runner,) = running.agent._runners.values()
+        runner._failures = 9  # the next delay would be 17 minutes
+        broker.fail_next("connect", LinkUnavailable("not yet", operation="connect"))
+        eventually(lambda: gateway.job("inj")["FAILURES"] == 10)
+        gateway.admin.reset_job("inj")
+        with gateway.hub.write() as conn:  # as if a failing attempt had written its result just after the reset
+            conn.execute(sa.text("UPDATE gw_job_state SET status = 'RETRY', failures = 11"))
+        eventually(lambda: bodies(gateway.browse("H")) == ["one"])
+
+
 def test_a_hub_queue_that_is_stopped_makes_the_job_wait_and_the_messages_stay(
     gateway: Gateway, broker: MemoryBroker
 ) -> None:
