@@ -139,7 +139,9 @@ class Engine:
             rule = compile_rule(job.rule) if job.rule else None
             exceptions = None
             if setup.exception_use is not None and job.exception_queue:
-                destination = link.destination(setup.exception_use)
+                # Its messages are written before the source is settled, one batch at a time: it needs no sending log.
+                plain = registry.open_link(replace(setup.link, outbound_log_queue=None, inbound_log_queue=None))
+                destination = plain.destination(setup.exception_use)
                 exceptions = ForeignExceptionQueue(job.exception_queue, job.name, destination, self.clock)
             conversion = Conversion(fit, rule, transform, inbound=True)
             return InboundRoute(context, link.source(setup.use), job.destination, conversion, exceptions)

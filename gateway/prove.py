@@ -283,9 +283,7 @@ def _contradictions(found: Sequence[Sight]) -> list[str]:
         for sight in found
         if sight.kind is Kind.RECEIVED and lasting(sight.origin) and sight.outcome != Outcome.DUPLICATE
     )
-    result += [
-        f"{origin} came {times} times to job {job}" for (job, origin), times in receptions.items() if times > 1
-    ]
+    result += [f"{origin} came {times} times to job {job}" for (job, origin), times in receptions.items() if times > 1]
     ends = Counter(
         (sight.job, sight.messages)
         for sight in found

@@ -211,8 +211,8 @@ class Delivery(NamedTuple):
     message: Message
     failure: ConversionFailure | None = None
     redelivered: bool = False
-    #: Source coordinates: "commands/0@4711". "@" before a position that names this message for ever, "#" before a number
-    #: that means something within one connection only ("orders#815").
+    #: Source coordinates: "commands/0@4711". "@" comes before a position that names this message for ever, "#" before a
+    #: number that means something within one connection only ("orders#815").
     origin: str = ""
     duplicate: bool = False  # the receiving log proves that the hub has it: it is settled, counted and not stored again
 
