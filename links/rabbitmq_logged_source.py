@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from links.amqp_frames import Incoming, ack_frame, commit_frame
-from links.contract import Batch, Direction, JobUse
+from links.contract import Backlog, Batch, Direction, JobUse
 from links.rabbitmq_connection import Session
 from links.rabbitmq_log_queue import LogQueue
 from links.rabbitmq_receiving_log import LogAhead, LogBehind, ReceivingLog
@@ -108,6 +108,11 @@ class LoggedSource(RabbitSource):
         self._committing = sequence
         session.write(b"".join(pieces))
         session.pump(0.0, _at_once, "settle")
+
+    def backlog(self) -> Backlog | None:
+        """See :meth:`links.contract.Source.backlog`; the channel answers nothing while it commits."""
+        self._await_commit(self._connected("backlog"))
+        return super().backlog()
 
     def _await_commit(self, session: Session) -> None:
         if self._committing is None:

@@ -3,7 +3,8 @@
 AMQP acknowledgements are not answered, so after a crash nobody can tell from the messages alone which of several equal
 ones is known. Two things make it decidable:
 
-* The hub stores, with every batch, a digest of each of its messages (mark ``p<sequence>``).
+* The hub stores, with every batch, a digest of each of its messages. Two marks, ``p0`` and ``p1``, take turns, each
+  ``<sequence>:<digests>``: a batch is stored only when the broker has committed the last but one.
 * The broker stores, in the transaction that acknowledges the batch, a record with the same sequence. It is in the
   broker if and only if the acknowledgements are.
 
@@ -18,7 +19,7 @@ The position ``seq`` holds ``<sequence of the last batch>:<record last seen in t
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from links.contract import Mark, Position
@@ -27,6 +28,7 @@ from transforms.amqp_identity import DIGEST_SIZE
 __all__ = ["LogAhead", "LogBehind", "ReceivingLog"]
 
 _SEQUENCE, _EPOCH = "seq", "epoch"
+_SLOTS = ("p0", "p1")
 
 
 class LogAhead(ValueError):
@@ -62,13 +64,12 @@ class ReceivingLog:
             if self._record < int(seen):
                 raise LogBehind(f"{self._record} < {seen}")
         self._epoch: Counter[bytes] = Counter(_digests(stored.get(_EPOCH, "")))
-        batches = sorted(int(name[1:]) for name in stored if name[0] == "p")
-        for number in batches:
-            if number > self._record:
-                self._epoch.update(_digests(stored[f"p{number}"]))
-        self._obsolete = [f"p{number}" for number in batches]
+        self._obsolete = {name for name in _SLOTS if name in stored}
+        for name in self._obsolete:
+            number, _, digests = stored[name].partition(":")
+            if int(number) > self._record:
+                self._epoch.update(_digests(digests))
         self._proven = self._record
-        self._batches: deque[int] = deque()
         self._changed = bool(self._epoch) or _EPOCH in stored  # what is carried over must be stored anew
 
     @property
@@ -90,12 +91,11 @@ class ReceivingLog:
         after = f"{self.sequence}:{self._proven}"
         position = Position(_SEQUENCE, self._stored, after)
         self._stored = after
-        marks = [Mark(f"p{self.sequence}", b64encode(b"".join(digests)).decode())]
-        while self._batches and self._batches[0] <= self._proven:
-            marks.append(Mark(f"p{self._batches.popleft()}", None))
-        self._batches.append(self.sequence)
-        marks += [Mark(name, None) for name in self._obsolete]
-        self._obsolete = []
+        slot = _SLOTS[self.sequence % 2]
+        marks = [Mark(slot, f"{self.sequence}:{b64encode(b''.join(digests)).decode()}")]
+        if self._obsolete:  # carried over or proven; the first batch of a connection
+            marks += [Mark(name, None) for name in self._obsolete if name != slot]
+            self._obsolete = set()
         if self._changed:
             self._changed = False
             self._epoch = +self._epoch

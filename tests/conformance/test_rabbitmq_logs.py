@@ -161,6 +161,18 @@ def test_receiving_log_shuts_other_readers_out(bench: Bench) -> None:
             bench.link.source(other).connect({})
 
 
+def test_backlog_may_be_asked_while_the_broker_commits(bench: Bench) -> None:
+    queue = bench.template.queue()
+    use, hub = bench.use(queue), Hub()
+    bench.fill(queue, *[b"m"] * 100)
+    with connected(bench.link.source(use), hub) as source:
+        for _ in range(100):
+            carry(source, hub, 1)
+            assert source.backlog() is not None
+        eventually(lambda: source.backlog() == (0, None))
+    assert len(hub.rows) == 100
+
+
 def test_hub_restored_from_a_backup_is_noticed(bench: Bench) -> None:
     queue = bench.template.queue()
     use, hub = bench.use(queue), Hub()
