@@ -32,6 +32,15 @@ class _Kept(NamedTuple):
     key: str | None
 
 
+class _RefusedDelivery(Exception):
+    """The hub refused a message of this delivery; ends the transaction."""
+
+    def __init__(self, error: MessageRefused, delivery: Delivery) -> None:
+        super().__init__(error)
+        self.error = error
+        self.delivery = delivery
+
+
 class InboundRoute:
     """Carries messages from a link to a hub queue."""
 
@@ -75,12 +84,14 @@ class InboundRoute:
         counts = Counts()
         if not batch.deliveries and not batch.positions and not batch.marks:
             self._caution.passed(0)
+            if batch.token is not None:  # read and known already: a broker that waits for its settling sends no more
+                self._source.settle(batch)
             return counts
         context = self._context
         with context.turns.take():
             kept, refused, events = self._select(batch, counts)
-            counts, more = self._store(batch, kept, refused, counts, read)
-            context.hub.notifier.committed([self._queue.id])
+        counts, more = self._store(batch, kept, refused, counts, read)
+        context.hub.notifier.committed([self._queue.id])
         self._resumed = False
         self._source.settle(batch)
         self._last_read = context.clock.monotonic()
@@ -102,13 +113,14 @@ class InboundRoute:
                 events.append(_exceptioned(context.job.name, refused[taken:], self._exceptions.name))
                 taken = len(refused)
             try:
-                final, more = self._commit(batch, kept, refused, counts, read)
+                with context.turns.take():
+                    final, more = self._commit(batch, kept, refused, counts, read)
                 return final, [*events, *more]
-            except MessageRefused as error:
+            except _RefusedDelivery as refusal:
                 # The hub refuses one message for what it is (a rule that fails on it): nothing was stored.
+                error, delivery = refusal.error, refusal.delivery
                 if self._exceptions is None or error.number == NO_RECIPIENT:
-                    raise
-                delivery = kept[error.index].delivery
+                    raise error from None
                 kept[:] = [entry for entry in kept if entry.delivery is not delivery]
                 counts.propagated -= 1
                 counts.exceptioned += 1
@@ -129,7 +141,10 @@ class InboundRoute:
                 kept = _without_known(kept, fresh, final)
             if kept:
                 messages = [entry.message for entry in kept]
-                stored = transfer.put(conn, self._queue, messages, discard_unrouted=self._discard, now=now)
+                try:
+                    stored = transfer.put(conn, self._queue, messages, discard_unrouted=self._discard, now=now)
+                except MessageRefused as error:
+                    raise _RefusedDelivery(error, kept[error.index].delivery) from error
                 if stored.discarded:
                     final.discarded += len(stored.discarded)
                     final.propagated -= len(stored.discarded)
