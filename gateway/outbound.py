@@ -98,6 +98,8 @@ class OutboundRoute:
         if not self._logged and row.log_sequence is not None:
             with context.hub.write() as conn:
                 journal.forget_log(conn, context.job.id)
+        if recovered is not None and not recovered.sure:
+            done = 0
         self._complete_stored([entry for entry in left if entry[0].sequence <= done])
         for plan, claimed in left:
             if plan.sequence > done:
@@ -132,7 +134,7 @@ class OutboundRoute:
         with self._context.turns.take():
             if finished or room > 0:
                 planned = self._complete_and_plan(finished, room, counts)
-            self._send(planned)
+        self._send(planned)
         if not finished and not planned:
             self._caution.passed(0)
             self._check_flight()
@@ -144,7 +146,11 @@ class OutboundRoute:
     def _resend(self) -> None:
         while self._left and self._in_flight < self._window:
             plan, claimed = self._left[0]
-            flight = self._convert_plan(plan, claimed)
+            try:
+                flight = self._convert_plan(plan, claimed)
+            except ConversionFailure:
+                self.drain(5.0)  # what went before it is not sent once more at every attempt
+                raise
             self._left.popleft()
             self._publish(*flight)
 
@@ -169,7 +175,7 @@ class OutboundRoute:
         context, queue, consumer = self._context, self._queue, self._consumer
         job, now = context.job, context.clock.now()
         size = self._caution.limit()
-        limit = min(room, size * PLANS_PER_CLAIM) if size > 1 else 1
+        limit = min(room, size * PLANS_PER_CLAIM if size > 1 else 1)
         planned: list[tuple[Plan, list[transfer.Claimed]]] = []
         with context.hub.write() as conn:
             lease.check_owner(conn, context.agent_key, context.token)
@@ -217,7 +223,8 @@ class OutboundRoute:
     def _send(self, planned: Sequence[tuple[Plan, list[transfer.Claimed]]]) -> None:
         for index, (plan, claimed) in enumerate(planned):
             try:
-                flight = self._convert_plan(plan, claimed)
+                with self._context.turns.take():
+                    flight = self._convert_plan(plan, claimed)
             except ConversionFailure:
                 self._take_back([entry for entry, _ in planned[index:]])
                 self.drain(5.0)

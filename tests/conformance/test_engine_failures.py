@@ -73,3 +73,51 @@ def test_a_refused_message_is_told_from_known_ones_in_its_batch(gateway: Gateway
     assert bodies(broker.queue("BAD").messages) == ['{"n":0}']
     assert bodies(broker.queue("ALL").messages) == ['{"n":1}', '{"n":2}']
     assert gateway.job("inj")["SUPPRESSED_MSGS"] == 1
+
+
+def test_a_job_that_waits_for_its_broker_keeps_no_other_job_waiting(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.admin.alter_agent(max_threads=1)
+    gateway.queue("SLOW_H")
+    gateway.queue("H")
+    outbound(gateway, broker, source="SLOW_H")
+    inbound(gateway, broker)
+    blocked, go_on = threading.Event(), threading.Event()
+    publish = MemoryDestination.publish
+
+    def slow(self: MemoryDestination, sequence: int, messages: Sequence[Encoded]) -> None:
+        blocked.set()
+        go_on.wait(20)
+        publish(self, sequence, messages)
+
+    monkeypatch.setattr(MemoryDestination, "publish", slow)
+    gateway.enqueue("SLOW_H", [Message(body="slow")])
+    with gateway.run():
+        try:
+            assert blocked.wait(10)
+            put(broker, "SRC", "quick")
+            eventually(lambda: bodies(gateway.browse("H")) == ["quick"], what="the other job's message", deadline=8)
+        finally:
+            go_on.set()
+
+
+def test_a_stopping_job_plans_nothing_new(gateway: Gateway, broker: MemoryBroker) -> None:
+    outbound(gateway, broker, options={"MsgBatchSize": 1})
+    gateway.enqueue("H", [Message(body=text) for text in texts(1000)])
+    with gateway.run():
+        eventually(lambda: len(broker.queue("DST").messages) > 20)
+    assert gateway.plans("outj") == []
+    assert len(broker.queue("DST").messages) + len(gateway.browse("H")) == 1000
+
+
+def test_batches_before_one_that_cannot_be_converted_are_sent_again_once_only(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    gateway.admin.create_transformation("c", "BASIC", "BASIC", {"set": {"body.c": "tab.user_data.f - 32"}})
+    outbound(gateway, broker, transformation="c", options={"MsgBatchSize": 2})
+    gateway.enqueue("H", [Message(body=body) for body in ('{"f":1}', '{"f":2}', '{"f":"x"}', '{"f":3}')])
+    broker.fail_next("publish", LinkUnavailable("the wire was cut", operation="publish"))
+    with gateway.run():
+        eventually(lambda: gateway.job("outj")["FAILURES"] >= 3, what="three failures")
+    assert len(broker.queue("DST").messages) == 2
