@@ -220,8 +220,7 @@ class JobRunner:
 
     def _run(self) -> None:
         try:
-            with self._engine.hub.read() as conn:
-                self._failures = journal.job_row(conn, self.setup.job.id).failures
+            self._failures = self._stored_failures()
             while not self._stop.is_set():
                 self._last_loop = self._engine.clock.monotonic()
                 try:
@@ -241,6 +240,20 @@ class JobRunner:
             _LOGGER.exception("job %s ended", self.name)
         finally:
             self._show(Activity.STOPPED, only_if_stopping=True)
+
+    def _stored_failures(self) -> int:
+        """Failures in a row before this thread began; waits for a hub that is away."""
+        waits = 0
+        while not self._stop.is_set():
+            try:
+                with self._engine.hub.read() as conn:
+                    return journal.job_row(conn, self.setup.job.id).failures
+            except HubError as error:
+                waits += 1
+                _LOGGER.warning("job %s waits for the hub: %s", self.name, error)
+                self._wake.wait(decide(waits, error, forever=True).delay)
+                self._wake.clear()
+        return 0
 
     def _attempt(self) -> None:
         """Connect and carry until stopped; any error ends the attempt."""
@@ -333,6 +346,8 @@ class JobRunner:
             return False
         except HubError as hub_error:
             _LOGGER.warning("failure of job %s not recorded: %s", job.name, hub_error)
+            if decision.delay is None:  # the views would show a job that is about to try again, for ever
+                decision = decide(1, hub_error, forever=True)
         if isinstance(error, LinkTimeout) and error.operation in {"read", "publish"}:
             engine.journalist.tell(JobStuck(job.name, self.silence, text))
         if decision.delay is None:

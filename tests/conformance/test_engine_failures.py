@@ -75,6 +75,29 @@ def test_a_refused_message_is_told_from_known_ones_in_its_batch(gateway: Gateway
     assert gateway.job("inj")["SUPPRESSED_MSGS"] == 1
 
 
+def test_a_job_starts_though_the_hub_is_away_when_its_thread_begins(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbound(gateway, broker)
+    put(broker, "SRC", "one")
+    met = fail_once(monkeypatch, journal, "job_row")
+    with gateway.run():
+        eventually(lambda: bodies(gateway.browse("H")) == ["one"])
+    assert met
+
+
+def test_a_job_whose_final_failure_cannot_be_recorded_does_not_vanish(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbound(gateway, broker)
+    put(broker, "SRC", "one")
+    met = fail_once(monkeypatch, journal, "record_failure")
+    broker.fail_next("connect", PositionLost("gone", operation="connect", number=415), times=2)
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["STATUS"] == "FAILED", what="the failure recorded at the second attempt")
+    assert met
+
+
 def test_a_job_that_waits_for_its_broker_keeps_no_other_job_waiting(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
