@@ -187,7 +187,6 @@ class Agent:
 
     def _adopt(self, snapshot: Snapshot) -> None:
         self._tell_new(snapshot)
-        self._snapshot = snapshot
         with self._lock:
             wanted = self._wanted(snapshot)
             for job_id, runner in list(self._runners.items()):
@@ -204,6 +203,7 @@ class Agent:
                 self._finish_removal(job)
             elif not job.enabled:
                 self._subscribe_only(snapshot, job)
+        self._snapshot = snapshot  # last: what a failing hub interrupted is taken over in the next round
 
     def _wanted(self, snapshot: Snapshot) -> Mapping[int, JobSetup]:
         wanted = {}

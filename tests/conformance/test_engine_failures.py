@@ -98,6 +98,24 @@ def test_a_job_whose_final_failure_cannot_be_recorded_does_not_vanish(
     assert met
 
 
+def test_a_change_that_a_failing_hub_interrupted_is_taken_over_later(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent(gateway.hub, gateway.secrets, DEFAULT_AGENT, SYSTEM_CLOCK)
+    agent.acquire()
+    agent.start()
+    try:
+        inbound(gateway, broker)
+        put(broker, "SRC", "one")
+        fail_once(monkeypatch, agent, "_wanted")
+        with pytest.raises(HubUnavailable):
+            agent.refresh()
+        agent.refresh()
+        eventually(lambda: bodies(gateway.browse("H")) == ["one"])
+    finally:
+        agent.stop(seconds=20, status=AgentStatus.NOT_STARTED)
+
+
 def test_a_job_that_waits_for_its_broker_keeps_no_other_job_waiting(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
