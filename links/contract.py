@@ -258,9 +258,11 @@ RESUME = "!resume"
 
 class Recovered(NamedTuple):
     """What the sending log at the destination proves after a connect: the highest sequence that is stored there, all
-    before it included; None: the log is there and holds no record of this job."""
+    before it included; None: the log is there and holds no record of this job. ``sure`` False: the system was restarted
+    since, which may have cost messages of the last records, so what is planned is sent again."""
 
     sequence: int | None
+    sure: bool = True
 
 
 class Backlog(NamedTuple):

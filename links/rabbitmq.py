@@ -183,7 +183,7 @@ class RabbitLink:
             LogQueue(self.config.outbound_log_queue, use, Direction.OUTBOUND).check(session)
             return GuaranteeReport(
                 Guarantee.EXACT_UNLESS_BROKER_CRASH,
-                "a crash of the broker may leave part of a transaction, which is then sent again; receivers that drop "
+                "after a restart of the broker what was not completed is sent again; receivers that drop "
                 "a repeated message-id see it once",
             )
         note = "a batch may be sent twice after a failure; receivers that drop a repeated message-id see it once"
@@ -216,8 +216,8 @@ class RabbitLink:
         LogQueue(template, use, Direction.INBOUND).check(session)
         return GuaranteeReport(
             Guarantee.EXACT_UNLESS_BROKER_CRASH,
-            "after a crash of the broker acknowledged messages may come again; presumes, as AMQP_DeadLetters FALSE "
-            "declares, that no message leaves the queue unacknowledged",
+            "after a restart of the broker messages may come again and are stored again; presumes, as AMQP_DeadLetters "
+            "FALSE declares, that no message leaves the queue unacknowledged",
         )
 
     def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:

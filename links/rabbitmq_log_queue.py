@@ -1,9 +1,13 @@
-"""A job's log queue at RabbitMQ: one record, the sequence of the last transaction, and the lock that guards it.
+"""A job's log queue at RabbitMQ: a record, the sequence of the last transaction, and the lock that guards it.
 
-The record is written in the transaction that it speaks of. The queue is a durable classic queue with ``x-max-length``
-1, so that each record replaces the one before; an operator creates it. The lock is an exclusive queue, which lives as
-long as the connection that declared it: while an earlier process of the job is still connected it cannot be had, and
-what that process had on the way when its connection ended is in the log queue soon after.
+The record is written in the transaction that it speaks of, together with a transient twin. RabbitMQ does not promise
+that a transaction is on disk whole when the broker dies in its midst: the record may survive what it speaks of. The
+twin never survives a restart of the broker, so a record without it proves nothing about the last transaction. The queue
+is a durable classic queue with ``x-max-length`` 2, so that each pair replaces the one before; an operator creates it.
+
+The lock is an exclusive queue, which lives as long as the connection that declared it: while an earlier process of the
+job is still connected it cannot be had, and what that process had on the way when its connection ended is in the log
+queue soon after.
 """
 
 from __future__ import annotations
@@ -20,9 +24,10 @@ from transforms.errors import LinkError, LinkRefused, LinkUnavailable, QueueMiss
 
 __all__ = ["LogQueue", "LogQueueMissing", "Record"]
 
-ARGUMENTS = {"x-queue-type": "classic", "x-max-length": 1}
+ARGUMENTS = {"x-queue-type": "classic", "x-max-length": 2}
+ARGUMENTS_LENGTH = 2  # a record and its twin
 SETTLE_SECONDS = 0.5  # how soon the last transaction of a connection that has ended shows
-_PROPERTIES = b"\x10\x00\x02"  # delivery-mode: persistent
+_PERSISTENT, _TRANSIENT = b"\x10\x00\x02", b"\x10\x00\x01"  # delivery-mode
 
 
 class LogQueueMissing(QueueMissing):
@@ -30,10 +35,12 @@ class LogQueueMissing(QueueMissing):
 
 
 class Record(NamedTuple):
-    """What the log says. ``partial``: a transaction that the broker stored only in part, 0 if none."""
+    """What the log says. ``partial``: a transaction that the broker stored only in part, 0 if none.
+    ``sure``: the broker has not been restarted since."""
 
     sequence: int
     partial: int = 0
+    sure: bool = True
 
 
 class LogQueue:
@@ -130,17 +137,31 @@ class LogQueue:
             if again == record:
                 break
             record = again
+        if record is None:  # from now on a restart shows; a doubt stays until the next transaction
+            self.write(session, Record(0))
         return record
 
     def _look(self, session: Session) -> Record | None:
         with session.calling("connect"):
             channel = session.fresh_channel()
-            method, _, body = channel.basic_get(self.name)
-            if method is not None:
-                channel.basic_nack(method.delivery_tag, requeue=True)
+            bodies: list[tuple[bytes, bool]] = []
+            tag = 0
+            for _ in range(ARGUMENTS_LENGTH):
+                method, properties, body = channel.basic_get(self.name)
+                if method is not None:
+                    tag = method.delivery_tag
+                    bodies.append((body, properties.delivery_mode == 2))
+            if tag:
+                channel.basic_nack(tag, multiple=True, requeue=True)
             channel.close()
-        if method is None:
+        records = [(self._parse(session, body), persistent) for body, persistent in bodies]
+        written = [record for record, persistent in records if persistent]
+        if not written:
             return None
+        twin = any(not persistent and record.sequence == written[-1].sequence for record, persistent in records)
+        return written[-1]._replace(sure=twin)
+
+    def _parse(self, session: Session, body: bytes) -> Record:
         try:
             told: dict[str, Any] = json.loads(body)
             owner = (str(told["hub"]), str(told["job"]))
@@ -169,15 +190,18 @@ class LogQueue:
         return json.dumps(value).encode()
 
     def add_frames(self, pieces: list[bytes], sequence: int, frame_max: int) -> None:
-        """Append the frames that publish the record of a sequence on channel 1."""
-        message_frames(pieces, 1, frame_max, [(self._method, _PROPERTIES, self._value(Record(sequence)))])
+        """Append the frames that publish the record of a sequence and its twin on channel 1."""
+        value = self._value(Record(sequence))
+        pair = [(self._method, _PERSISTENT, value), (self._method, _TRANSIENT, value)]
+        message_frames(pieces, 1, frame_max, pair)
 
     def write(self, session: Session, record: Record) -> None:
         """Store a record at once, outside of any transaction; waits until the broker has it."""
         with session.calling("publish"):
             channel = session.fresh_channel()
             channel.confirm_delivery()
-            channel.basic_publish("", self.name, self._value(record), BasicProperties(delivery_mode=2))
+            for mode in (2, 1):
+                channel.basic_publish("", self.name, self._value(record), BasicProperties(delivery_mode=mode))
             channel.close()
 
     def forget(self, session: Session) -> None:

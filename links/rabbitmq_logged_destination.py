@@ -31,6 +31,7 @@ class Transactions:
         self.done: int | None = None  # highest sequence of the last committed transaction
         self.committing: int | None = None  # highest sequence of the transaction on its way
         self.refusal = ""
+        self.partial: int | None = None  # highest sequence of the refused transaction, which may be committed by now
         self._waiting: deque[tuple[int, Sequence[Encoded]]] = deque()
 
     @property
@@ -61,9 +62,10 @@ class Transactions:
             self.done = sequence
 
     def refuse(self, why: str) -> None:
-        """The broker refused a message."""
+        """The broker refused a message of the transaction on its way."""
         if not self.refusal:
             self.refusal = why
+            self.partial = self.committing
 
 
 class LoggedDestination(RabbitDestination):
@@ -92,7 +94,8 @@ class LoggedDestination(RabbitDestination):
 
     def recovered(self) -> Recovered | None:
         """See :meth:`links.contract.Destination.recovered`."""
-        return Recovered(None if self._record is None else self._record.sequence)
+        record = self._record
+        return Recovered(None) if record is None else Recovered(record.sequence or None, record.sure)
 
     def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
         """See :meth:`links.contract.Destination.publish`."""
@@ -133,10 +136,12 @@ class LoggedDestination(RabbitDestination):
     def _refused(self, session: Session, error: DeliveryRejected) -> DeliveryRejected:
         """Note at the broker that the transaction on its way is there in part, before anybody takes its record."""
         state = self._transactions
-        sequence = state.committing
-        if sequence is None or not (state.refusal or "partial tx" in error.cause):
+        if not state.refusal and "partial tx" not in error.cause:
             return error  # nothing was committed
         state.refuse(error.cause)
+        sequence = state.partial
+        if sequence is None:
+            return error
         cause = error.cause
         try:
             if not session.failed:  # the record of the transaction comes before ours

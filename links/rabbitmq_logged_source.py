@@ -53,7 +53,11 @@ class LoggedSource(RabbitSource):
         known = positions.get("seq")
         record = queue.read(session, beyond=int(known.partition(":")[0]) if known else None)
         try:
-            self._log = ReceivingLog(positions, None if record is None else record.sequence)
+            self._log = (
+                ReceivingLog(positions, None)
+                if record is None
+                else ReceivingLog(positions, record.sequence, sure=record.sure)
+            )
         except LogAhead as error:
             raise self._mismatch(
                 416, f"it is ahead of the hub ({error}): the hub was restored from a backup"

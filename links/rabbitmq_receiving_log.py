@@ -45,13 +45,15 @@ class ReceivingLog:
     Args:
         stored: what the hub has, partition -> value.
         acknowledged: the broker's record, None when there is none.
+        sure: the broker has not been restarted since; otherwise it may have kept acknowledgements without their record,
+            and a digest of a message that is gone could suppress an equal one: rather stored twice than lost.
 
     Raises:
         LogAhead, LogBehind: the two logs do not belong together any more.
         ValueError: the stored log is not one that this class wrote.
     """
 
-    def __init__(self, stored: Mapping[str, str], acknowledged: int | None) -> None:
+    def __init__(self, stored: Mapping[str, str], acknowledged: int | None, *, sure: bool = True) -> None:
         self._stored = stored.get(_SEQUENCE)
         self._record = acknowledged or 0
         if self._stored is None:
@@ -69,6 +71,8 @@ class ReceivingLog:
             number, _, digests = stored[name].partition(":")
             if int(number) > self._record:
                 self._epoch.update(_digests(digests))
+        if not sure:
+            self._epoch.clear()
         self._proven = self._record
         self._changed = bool(self._epoch) or _EPOCH in stored  # what is carried over must be stored anew
 

@@ -208,10 +208,10 @@ def test_missing_log_queue_is_named_with_its_declaration(bench: Bench) -> None:
     for direction, name in ((Direction.INBOUND, "acks"), (Direction.OUTBOUND, "sent")):
         with pytest.raises(QueueMissing, match=rf"mgw\.{name}\.{use.job}") as caught:
             bench.link.verify(use, direction)
-        assert '"x-max-length":1' in caught.value.cure
+        assert '"x-max-length":2' in caught.value.cure
 
 
-@pytest.mark.parametrize("arguments", [{}, {"x-max-length": 2}, {"x-max-length": 1, "x-queue-type": "quorum"}])
+@pytest.mark.parametrize("arguments", [{}, {"x-max-length": 1}, {"x-max-length": 2, "x-queue-type": "quorum"}])
 def test_log_queue_that_keeps_more_or_less_is_refused(bench: Bench, arguments: dict[str, object]) -> None:
     use = bench.use(bench.template.queue(), logs=False)
     bench.channel.queue_declare(f"mgw.acks.{use.job}", durable=True, arguments=arguments)
@@ -292,7 +292,7 @@ def test_record_tells_after_a_reconnect_what_is_stored(bench: Bench) -> None:
         assert destination.recovered() == Recovered(29)
         send(destination, 30, b"m")
     assert bench.count(queue) == 88
-    assert bench.count(f"mgw.sent.{use.job}") == 1
+    assert bench.count(f"mgw.sent.{use.job}") == 2
 
 
 def test_second_publisher_of_a_job_is_shut_out(bench: Bench) -> None:

@@ -27,7 +27,7 @@ from transforms.message import Message
 
 __all__ = ["Figures", "KilledGateway", "killed_gateway"]
 
-LOG_ARGUMENTS = {"x-queue-type": "classic", "x-max-length": 1}
+LOG_ARGUMENTS = {"x-queue-type": "classic", "x-max-length": 2}
 HUB_QUEUE = "H"
 _ROOT = Path(__file__).resolve().parents[2]
 _IMPATIENT = {"AMQP_Heartbeat": "2", "AMQP_ConnectTimeout": "3", "AMQP_AnswerTimeout": "5"}
