@@ -44,6 +44,7 @@ _LOGGER = logging.getLogger("mgw.engine")
 
 LEASE_SECONDS = 15.0  # a dead process on another host is replaced after so long
 REMOVAL_SECONDS = 60.0  # a removal that failed is tried again after so long
+END_SECONDS = 30.0  # how long the threads of changed jobs are waited for before the rest is taken over
 STUCK_SECONDS = 180.0  # a job thread that has not come round its loop for so long is reported
 
 
@@ -69,6 +70,7 @@ class Agent:
         self._subscribed: set[int] = set()
         self._stuck: set[int] = set()
         self._removals_failed: float | None = None
+        self._leaving: set[int] = set()  # jobs whose thread did not end in time; no second one begins beside it
 
     # ----------------------------------------------------------------------------------------------------- life cycle
 
@@ -152,11 +154,13 @@ class Agent:
         retry_removals = (
             self._removals_failed is not None and self._clock.monotonic() - self._removals_failed > REMOVAL_SECONDS
         )
-        if self._snapshot is not None and version == self._snapshot.version and not retry_removals:
+        changed = self._snapshot is None or version != self._snapshot.version
+        if not changed and not retry_removals and all(self._runners[job_id].alive for job_id in self._leaving):
             return
         self._removals_failed = None
         snapshot = self._load()
-        self._journalist.tell(ConfigurationChanged(self.name, snapshot.version))
+        if changed:
+            self._journalist.tell(ConfigurationChanged(self.name, snapshot.version))
         set_level(snapshot.log_level)
         self._adopt(snapshot)
 
@@ -172,6 +176,7 @@ class Agent:
                 if not runner.join(max(0.1, deadline - self._clock.monotonic())):
                     _LOGGER.warning("job %s did not stop in time; what it was doing is done again", runner.name)
             self._runners.clear()
+            self._leaving.clear()
         self._journalist.tell(AgentStopped(self.name, error or ""))
         try:
             with self._hub.write() as conn:
@@ -189,21 +194,31 @@ class Agent:
         self._tell_new(snapshot)
         with self._lock:
             wanted = self._wanted(snapshot)
-            for job_id, runner in list(self._runners.items()):
-                if wanted.get(job_id) != runner.setup:
-                    runner.request_stop()
-            for job_id, runner in list(self._runners.items()):
-                if wanted.get(job_id) != runner.setup:
-                    runner.join(30.0)
-                    del self._runners[job_id]
+            ending = {
+                job_id: runner
+                for job_id, runner in self._runners.items()
+                if job_id in self._leaving or wanted.get(job_id) != runner.setup
+            }
+            for runner in ending.values():
+                runner.request_stop()
+            for job_id, runner in ending.items():
+                self._end(job_id, runner)
             for job_id, setup in wanted.items():
                 self._run(snapshot.jobs[job_id], setup)
         for job in snapshot.jobs.values():
-            if job.status is JobStatus.DELETE_PENDING:
+            if job.status is JobStatus.DELETE_PENDING and job.id not in self._leaving:
                 self._finish_removal(job)
             elif not job.enabled:
                 self._subscribe_only(snapshot, job)
         self._snapshot = snapshot  # last: what a failing hub interrupted is taken over in the next round
+
+    def _end(self, job_id: int, runner: JobRunner) -> None:
+        if runner.join(0.0 if job_id in self._leaving else END_SECONDS):
+            self._leaving.discard(job_id)
+            del self._runners[job_id]
+        elif job_id not in self._leaving:
+            self._leaving.add(job_id)
+            _LOGGER.warning("job %s does not end; its change is taken over when its thread has ended", runner.name)
 
     def _wanted(self, snapshot: Snapshot) -> Mapping[int, JobSetup]:
         wanted = {}
@@ -233,7 +248,7 @@ class Agent:
     def _run(self, job: JobDef, setup: JobSetup) -> None:
         runner = self._runners.get(job.id)
         if runner is not None and runner.alive:
-            if job.resets != runner.resets:
+            if job.id not in self._leaving and job.resets != runner.resets:
                 runner.reset(job.resets)
             return
         assert self._engine is not None  # noqa: S101  # start() made it

@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 
-from gateway import journal
+from gateway import catalog, journal
 from gateway.agent import Agent
 from gateway.model import DEFAULT_AGENT, AgentStatus
 from links.contract import Encoded
 from links.memory import MemoryDestination
 from links.memory_broker import MemoryBroker
 from tests.conformance.test_engine import bodies, inbound, outbound, put, texts
+from tests.support.brokers import RabbitMQ
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
 from transforms.clock import SYSTEM_CLOCK
@@ -162,3 +164,63 @@ def test_batches_before_one_that_cannot_be_converted_are_sent_again_once_only(
     with gateway.run():
         eventually(lambda: gateway.job("outj")["FAILURES"] >= 3, what="three failures")
     assert len(broker.queue("DST").messages) == 2
+
+
+def test_no_second_thread_of_a_job_begins_beside_one_that_does_not_end(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.agent.END_SECONDS", 0.1)
+    outbound(gateway, broker)
+    blocked, go_on = threading.Event(), threading.Event()
+    publish = MemoryDestination.publish
+
+    def slow(self: MemoryDestination, sequence: int, messages: Sequence[Encoded]) -> None:
+        blocked.set()
+        go_on.wait(20)
+        publish(self, sequence, messages)
+
+    def threads() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "job-outj"]
+
+    monkeypatch.setattr(MemoryDestination, "publish", slow)
+    gateway.enqueue("H", [Message(body="one")])
+    with gateway.run() as running:
+        try:
+            assert blocked.wait(10)
+            (old,) = threads()
+            gateway.admin.alter_job("outj", options={"MsgBatchSize": 7})
+            eventually(lambda: running.agent._leaving, what="the thread found not to end")
+            gateway.admin.alter_job("outj", options={"MsgBatchSize": 8})
+            eventually(lambda: running.agent._snapshot and running.agent._snapshot.version == version(gateway))
+            assert threads() == [old]
+        finally:
+            go_on.set()
+        eventually(lambda: threads() not in ([], [old]), what="the new thread")
+        gateway.enqueue("H", [Message(body="two")])
+        eventually(lambda: bodies(broker.queue("DST").messages) == ["one", "two"])
+
+
+def version(gateway: Gateway) -> int:
+    with gateway.hub.read() as conn:
+        return catalog.change_version(conn)
+
+
+def test_a_stream_goes_on_after_a_reconnect_though_one_message_at_a_time_is_sent_ahead(
+    gateway: Gateway, rabbitmq: RabbitMQ
+) -> None:
+    connection = pika.BlockingConnection(pika.ConnectionParameters(rabbitmq.host, rabbitmq.port))
+    try:
+        channel = connection.channel()
+        channel.queue_declare("slow_stream", durable=True, arguments={"x-queue-type": "stream"})
+        place = {"hostname": rabbitmq.host, "port": rabbitmq.port}
+        gateway.admin.create_msgsystem_link("rmq", "RABBITMQ", place, username="guest", password="guest")
+        options = {"AMQP_Prefetch": "1", "AMQP_QueueType": "stream"}
+        gateway.admin.register_foreign_queue("S", "rmq", provider_queue="slow_stream", options=options)
+        gateway.queue("H")
+        gateway.admin.create_job("inj", "INBOUND", "S@rmq", "H")
+        for number in (1, 2):
+            channel.basic_publish("", "slow_stream", b"message")
+            with gateway.run():
+                eventually(lambda n=number: len(gateway.browse("H")) == n, what=f"message {number}")
+    finally:
+        connection.close()
