@@ -48,8 +48,12 @@ class Owner:
         return cls(socket.gethostname(), os.getpid(), _process_key(os.getpid()))
 
     def is_alive_here(self) -> bool | None:
-        """Whether it lives; None when it belongs to another host and this one cannot know."""
-        if self.host != socket.gethostname():
+        """Whether it lives; None when it belongs to another host, or container, and this one cannot know.
+
+        Host names alone do not tell: containers and copied machines may share one, and a process id of theirs means
+        another process here.
+        """
+        if self.host != socket.gethostname() or _place(self.process_key) != _place(_process_key(os.getpid())):
             return None
         try:
             os.kill(self.pid, 0)
@@ -63,10 +67,16 @@ class Owner:
 def _process_key(pid: int) -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        space = os.readlink("/proc/self/ns/pid")
         start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return ""
-    return f"{boot}:{start}"
+    return f"{boot}:{space}:{start}"
+
+
+def _place(process_key: str) -> str:
+    """The running system and the process namespace in which the process has its id."""
+    return process_key.rpartition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
