@@ -56,7 +56,7 @@ demo: setup ## carry real messages between RabbitMQ, Kafka and MQTT, and judge t
 
 test: setup ## check style and types, run every test
 	@$(MAKE) lint
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 3 --dist loadfile
 
 lint: $(STAMPS)/venv ## check style and types
 	@$(BIN)/ruff check --quiet
