@@ -65,6 +65,8 @@ class Supervisor:
         self._reload = threading.Event()
         self._nudge = threading.Event()
         self._lost: LeaseLost | None = None
+        self._starting = False
+        self._complaint = ""
         self.exit_code = 0
 
     def request_stop(self) -> None:
@@ -126,20 +128,32 @@ class Supervisor:
                 self._stop_agent(AgentStatus.NOT_STARTED)
                 return
             self._agent.refresh()
+            self._complaint = ""
         except LeaseLost:
             raise
         except HubError as error:
             _LOGGER.warning("%s", error)
+        except GatewayError as error:
+            if self._agent is None:
+                raise
+            if str(error) != self._complaint:  # said once, not twice a second
+                self._complaint = str(error)
+                _LOGGER.error("changed definitions not taken over, what runs goes on: %s", error)
 
     def _maybe_start(self) -> None:
         with self._hub.read() as conn:
             row = lease.agent_row(conn, self._options.agent)
-        if row is None or row.status is not AgentStatus.START_SCHEDULED:
+        if row is None or (row.status is not AgentStatus.START_SCHEDULED and not self._starting):
             return
         agent = self._new_agent()
         agent.acquire()
-        self._agent = agent
-        agent.start()
+        self._agent, self._starting = agent, True
+        try:
+            agent.start()
+        except BaseException as error:
+            self._stop_agent(AgentStatus.START_SCHEDULED if isinstance(error, HubError) else AgentStatus.NOT_STARTED)
+            raise
+        self._starting = False
 
     def _stop_agent(self, status: AgentStatus, error: str | None = None) -> None:
         if self._agent is not None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pika
 import pytest
+import sqlalchemy as sa
 
-from gateway import catalog, journal
+from gateway import catalog, journal, lease
 from gateway.agent import Agent
 from gateway.model import DEFAULT_AGENT, AgentStatus
+from gateway.supervisor import RunOptions, Supervisor
 from links.contract import Encoded
 from links.memory import MemoryDestination
 from links.memory_broker import MemoryBroker
@@ -164,6 +167,66 @@ def test_batches_before_one_that_cannot_be_converted_are_sent_again_once_only(
     with gateway.run():
         eventually(lambda: gateway.job("outj")["FAILURES"] >= 3, what="three failures")
     assert len(broker.queue("DST").messages) == 2
+
+
+@contextmanager
+def supervised(gateway: Gateway) -> Iterator[list[BaseException]]:
+    """The supervisor on a thread; the list tells what ended it."""
+    supervisor = Supervisor(gateway.hub, gateway.secrets, RunOptions(gateway.url))
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            supervisor.run()
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield ended
+    finally:
+        supervisor.request_stop()
+        thread.join(30)
+
+
+def test_a_definition_that_cannot_be_read_stops_no_running_job(
+    gateway: Gateway, broker: MemoryBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    inbound(gateway, broker)
+    gateway.admin.create_msgsystem_link("other", "MEMORY", {"broker": broker.name}, username="u", password="p")
+    put(broker, "SRC", "one")
+    with supervised(gateway) as ended:
+        eventually(lambda: bodies(gateway.browse("H")) == ["one"])
+        with gateway.hub.write() as conn:
+            conn.execute(sa.text("UPDATE gw_link SET password = 'of another key' WHERE name = 'other'"))
+        gateway.admin.register_foreign_queue("X", "mem")
+        eventually(lambda: "cannot be decrypted" in caplog.text or ended)
+        put(broker, "SRC", "two")
+        eventually(lambda: bodies(gateway.browse("H")) == ["one", "two"])
+        assert ended == []
+    assert caplog.text.count("not taken over") == 1
+
+
+def test_a_start_that_a_failing_hub_interrupted_is_tried_again(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbound(gateway, broker)
+    with supervised(gateway) as ended:
+        eventually(lambda: gateway.job("inj")["GUARANTEE"])
+        gateway.admin.shutdown()
+        eventually(lambda: agent_status(gateway) is AgentStatus.NOT_STARTED)
+        met = fail_once(monkeypatch, journal, "reset_counters")
+        gateway.admin.startup()
+        put(broker, "SRC", "one")
+        eventually(lambda: bodies(gateway.browse("H")) == ["one"] or ended)
+        assert (met, ended) == (["reset_counters"], [])
+
+
+def agent_status(gateway: Gateway) -> AgentStatus | None:
+    with gateway.hub.read() as conn:
+        row = lease.agent_row(conn, DEFAULT_AGENT)
+    return row.status if row is not None else None
 
 
 def test_no_second_thread_of_a_job_begins_beside_one_that_does_not_end(
