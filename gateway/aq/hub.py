@@ -103,6 +103,8 @@ class Hub:
                         found = schema.inspect(conn)
                 schema.judge(found, where, create=create, schemas=schemas)
                 if found.hub_id is None or any(part.name not in found.parts for part in schemas):
+                    if address.get_backend_name() == "sqlite":
+                        _make_private(address.database or "")
                     found = schema.create(engine, durability, clock, schemas, where)
             if found.hub_id is None:
                 raise HubVersionMismatch(f"hub {where} has no identity", cause="table aq_hub is empty")
@@ -249,6 +251,12 @@ def _parse(url: str) -> sa.URL:
             f"hub {shown_url(address)} cannot be used", cause="a hub in memory is not durable", cure="name a file"
         )
     return address
+
+
+def _make_private(path: str) -> None:
+    """Make a missing database file that others cannot read: messages are in it. Its log gets the same permissions."""
+    with suppress(OSError):  # what is wrong with the path, SQLite says itself; a file that exists keeps its permissions
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660))
 
 
 def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:

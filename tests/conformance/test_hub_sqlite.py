@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -70,6 +71,16 @@ class TestProcesses(moved.ProcessSuite):
 
 class TestSQLite(base.HubCase):
     """What only a file can do."""
+
+    def test_nobody_else_may_read_the_files(self, tmp_path: Path) -> None:
+        before = os.umask(0o022)
+        try:
+            with Hub.open(f"sqlite:///{tmp_path}/private.db", create=True) as hub, hub.write():
+                modes = {path.name: path.stat().st_mode & 0o007 for path in tmp_path.glob("private.db*")}
+        finally:
+            os.umask(before)
+        assert set(modes) >= {"private.db", "private.db-wal"}
+        assert set(modes.values()) == {0}
 
     def test_full_commits_are_durable(self) -> None:
         with self.hub.read() as conn:
