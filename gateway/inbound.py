@@ -146,8 +146,9 @@ class InboundRoute:
                 except MessageRefused as error:
                     raise _RefusedDelivery(error, kept[error.index].delivery) from error
                 if stored.discarded:
-                    final.discarded += len(stored.discarded)
-                    final.propagated -= len(stored.discarded)
+                    whole = _wholly_discarded(kept, stored)
+                    final.discarded += whole
+                    final.propagated -= whole
                     reason = f"queue {self._queue_name} has no recipient for them"
                     events.append(MessagesDiscarded(job.name, len(stored.discarded), reason))
             journal.advance_positions(conn, job.id, batch.positions, now=now)
@@ -259,6 +260,12 @@ def _without_known(kept: Sequence[_Kept], fresh: set[str], counts: Counts) -> li
     counts.propagated -= len(suppressed)
     counts.suppressed += len(suppressed)
     return new
+
+
+def _wholly_discarded(kept: Sequence[_Kept], stored: transfer.PutResult) -> int:
+    """Source messages of which nothing was stored; a transformation may have made several of one."""
+    reached = {id(entry.delivery) for entry, msgid in zip(kept, stored.msgids, strict=True) if msgid is not None}
+    return len({id(kept[index].delivery) for index in stored.discarded} - reached)
 
 
 def _exceptioned(job: str, refused: Sequence[Refused], name: str) -> Event:
