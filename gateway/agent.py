@@ -43,7 +43,7 @@ __all__ = ["LEASE_SECONDS", "Agent"]
 _LOGGER = logging.getLogger("mgw.engine")
 
 LEASE_SECONDS = 15.0  # a dead process on another host is replaced after so long
-REMOVAL_SECONDS = 60.0  # a removal that failed is tried again after so long
+CHORE_SECONDS = 60.0  # a removal or subscription that failed is tried again after so long
 END_SECONDS = 30.0  # how long the threads of changed jobs are waited for before the rest is taken over
 STUCK_SECONDS = 180.0  # a job thread that has not come round its loop for so long is reported
 
@@ -69,7 +69,7 @@ class Agent:
         self._lock = threading.Lock()
         self._subscribed: set[int] = set()
         self._stuck: set[int] = set()
-        self._removals_failed: float | None = None
+        self._chore_failed: float | None = None
         self._leaving: set[int] = set()  # jobs whose thread did not end in time; no second one begins beside it
 
     # ----------------------------------------------------------------------------------------------------- life cycle
@@ -151,13 +151,11 @@ class Agent:
         """Take over changed definitions; called twice a second by the supervisor."""
         with self._hub.read() as conn:
             version = catalog.change_version(conn)
-        retry_removals = (
-            self._removals_failed is not None and self._clock.monotonic() - self._removals_failed > REMOVAL_SECONDS
-        )
+        retry_chores = self._chore_failed is not None and self._clock.monotonic() - self._chore_failed > CHORE_SECONDS
         changed = self._snapshot is None or version != self._snapshot.version
-        if not changed and not retry_removals and all(self._runners[job_id].alive for job_id in self._leaving):
+        if not changed and not retry_chores and all(self._runners[job_id].alive for job_id in self._leaving):
             return
-        self._removals_failed = None
+        self._chore_failed = None
         snapshot = self._load()
         if changed:
             self._journalist.tell(ConfigurationChanged(self.name, snapshot.version))
@@ -272,7 +270,9 @@ class Agent:
                 finally:
                     source.close()
             except GatewayError as error:
-                _LOGGER.warning("subscription of disabled job %s not made: %s", job.name, error)
+                self._subscribed.discard(job.id)
+                self._chore_failed = self._clock.monotonic()
+                _LOGGER.warning("subscription of disabled job %s not made, tried again: %s", job.name, error)
 
         threading.Thread(target=subscribe, name=f"subscribe-{job.name}", daemon=True).start()
 
@@ -281,7 +281,7 @@ class Agent:
         try:
             GatewayAdmin(self._hub, self._secrets).finish_remove_job(job.name)
         except GatewayError as error:
-            self._removals_failed = self._clock.monotonic()
+            self._chore_failed = self._clock.monotonic()
             _LOGGER.warning("job %s is still marked for removal, tried again in a minute: %s", job.name, error)
         else:
             self._journalist.tell(JobRemoved(job.name))

@@ -182,6 +182,19 @@ def test_a_message_split_in_two_that_nobody_wants_counts_once(gateway: Gateway, 
     assert (row["PROPAGATED_MSGS"], row["DISCARDED_MSGS"]) == (0, 2)
 
 
+def test_a_disabled_topic_job_is_subscribed_though_its_broker_was_away_at_first(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.agent.CHORE_SECONDS", 0.2)
+    gateway.queue("H")
+    broker.topic("news")
+    gateway.admin.register_foreign_queue("T", "mem", "news", "TOPIC")
+    broker.fail_next("connect", LinkUnavailable("away", operation="connect"), times=2)
+    gateway.admin.create_job("inj", "INBOUND", "T@mem", "H", enabled=False)
+    with gateway.run():
+        eventually(lambda: broker.subscriptions, what="the subscription", deadline=8)
+
+
 @contextmanager
 def supervised(gateway: Gateway) -> Iterator[list[BaseException]]:
     """The supervisor on a thread; the list tells what ended it."""
