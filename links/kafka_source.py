@@ -124,9 +124,11 @@ class KafkaSource:
             while True:
                 left = deadline - monotonic()
                 polled = consumer.poll(timeout_ms=max(0.0, min(left, _SLICE)) * 1000, max_records=max_messages)
+                # First the batch: a partition that is added seeks all of them to where this source has come.
+                batch = self._batch(polled) if polled else None
                 self._check_topic(consumer)
-                if polled:
-                    return self._batch(polled)
+                if batch is not None:
+                    return batch
                 self._probe(consumer)
                 if left <= 0 or self._wake.is_set():
                     return self._skipped(consumer)

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -338,6 +339,41 @@ class TestReading:
         again.connect()
         assert not again.source.read(10, 0.3).deliveries
         again.source.close()
+
+    def test_nothing_comes_twice_when_a_partition_is_added_while_messages_flow(self, template: KafkaTemplate) -> None:
+        pair = template.pair()
+        name, seen = pair.source.provider_queue, list[bytes]()
+        found = threading.Event()
+
+        def publish() -> None:
+            with template.producer(metadata_max_age_ms=100) as producer:
+                number = 0
+                while not found.is_set():
+                    producer.send(name, value=b"%d" % number, partition=0).get(timeout=SOON)
+                    number += 1
+                    if number == 50:
+                        admin = KafkaAdminClient(bootstrap_servers=template.broker.bootstrap)
+                        admin.create_partitions({name: NewPartitions(2)})
+                        admin.close()
+                    elif number > 50 and number % 50 == 0 and len(_partitions(producer, name)) == 2:
+                        producer.send(name, value=b"second", partition=1).get(timeout=SOON)
+                producer.send(name, value=b"end", partition=0).get(timeout=SOON)
+
+        with reading(template.link(KAFKA_Metadata_max_age_ms="300"), pair) as reader:
+            reader.settle(reader.source.read(1, 0))
+            publisher = threading.Thread(target=publish)
+            publisher.start()
+            deadline = time.monotonic() + SOON
+            while b"end" not in seen:
+                assert time.monotonic() < deadline
+                batch = reader.source.read(50, 0.5)
+                reader.settle(batch)
+                seen += [body_bytes(delivery.message) or b"" for delivery in batch.deliveries]
+                if b"second" in seen:
+                    found.set()
+            publisher.join()
+        first = [body for body in seen if body not in {b"second", b"end"}]
+        assert first == [b"%d" % number for number in range(len(first))]
 
     @pytest.mark.parametrize("offset", [99, 2**40])
     def test_offset_behind_the_log_stops_with_an_alarm(self, template: KafkaTemplate, offset: int) -> None:
