@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from gateway import __version__, catalog, journal, lease, ledger
 from gateway.admin import GatewayAdmin
+from gateway.admin.job_ends import ForeignEnd
 from gateway.aq.hub import Hub
 from gateway.engine import Engine, JobRunner, JobSetup, setup_of
 from gateway.events import (
@@ -257,6 +258,10 @@ class Agent:
         """A disabled topic job collects all the same: its subscription must exist (AQ guide 12.2 §17.4)."""
         if job.id in self._subscribed or job.propagation_type is not Direction.INBOUND:
             return
+        registered = snapshot.foreign_queue(job.source)
+        link = snapshot.links[key(job.link)]
+        if registered is None or not ForeignEnd(registered, link, registry.spec(link.type)).is_topic:
+            return  # a queue keeps its messages by itself
         self._subscribed.add(job.id)
 
         def subscribe() -> None:

@@ -184,7 +184,8 @@ class OutboundRoute:
             if limit > 0 and not self._left and (claimed := transfer.claim(conn, queue, consumer, limit)):
                 for start in range(0, len(claimed), size):
                     batch = claimed[start : start + size]
-                    planned.append((Plan(self._sequence + 1 + start // size, tuple(c.id for c in batch)), batch))
+                    sequence = self._sequence + 1 + start // size
+                    planned.append((Plan(sequence, tuple(entry.id for entry in batch), now), batch))
                 journal.add_plans(conn, job.id, [plan for plan, _ in planned], token=context.token, now=now)
         if planned:
             self._sequence = planned[-1][0].sequence
@@ -236,9 +237,9 @@ class OutboundRoute:
     ) -> tuple[_Flight, list[Any]]:
         flight = _Flight(plan.sequence, plan.ids, sent_before=sent_before)
         encoded: list[Any] = []
-        encode, convert, now = self._destination.encode, self._convert, self._context.clock.now()
+        encode, convert = self._destination.encode, self._convert
         for message_id, message in claimed:
-            if message.expires_at is not None and message.expires_at <= now and not sent_before:
+            if _expired(message, plan.created):
                 flight.returned.append(message_id)
                 continue
             try:
@@ -326,6 +327,10 @@ class OutboundRoute:
             self._unsubscribe()
             self._unsubscribe = None
         self._destination.close()
+
+
+def _expired(message: Message, moment: float) -> bool:
+    return message.expires_at is not None and message.expires_at <= moment
 
 
 def _identified(results: Sequence[Message]) -> Sequence[Message]:

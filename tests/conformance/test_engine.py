@@ -561,3 +561,19 @@ def test_a_sources_unique_ids_keep_repeated_messages_out(gateway: Gateway, broke
     assert bodies(gateway.browse("H")) == ["b0", "b1", "b2", "new"]
     assert gateway.job("inj")["PROPAGATED_MSGS"] == 4
     assert broker.queue("SRC").messages == []
+
+
+def test_a_message_that_expires_while_it_is_planned_goes_where_the_plan_says(
+    logged: Gateway, broker: MemoryBroker
+) -> None:
+    logged.enqueue("H", [Message(body="short", expiration=1.0), Message(body="long")])
+    broker.hold_confirms = True
+    with logged.run():
+        eventually(lambda: len(broker.queue("DST").messages) == 2)
+        broker.cut()
+        eventually(lambda: logged.job("outj")["FAILURES"] == 1)
+        broker.hold_confirms = False
+        reset(logged, "outj")
+        eventually(lambda: logged.job("outj")["PROPAGATED_MSGS"] == 2)
+    assert bodies(broker.queue("DST").messages) == ["short", "long"]
+    assert logged.browse("H") == []
