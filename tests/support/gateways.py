@@ -102,7 +102,7 @@ class Gateway:
         options = DequeueOptions(consumer_name=consumer, dequeue_mode=DequeueMode.BROWSE, wait=NO_WAIT)
         with self.hub.session() as session:
             try:
-                return [taken.message for taken in session.dequeue_array(queue, options, 100_000)]
+                return [taken.message for taken in session.dequeue_array(queue, options, 10_000_000)]
             except AqError as error:
                 if error.number == 25228:
                     return []
