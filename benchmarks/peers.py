@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.support.brokers import Mosquitto, RabbitMQ
@@ -33,22 +33,17 @@ def shovelled(broker: RabbitMQ, source: str, destination: str) -> Iterator[None]
 
 
 @contextmanager
-def bridged(source: Mosquitto, topic: str) -> Iterator[Mosquitto]:
-    """A second Mosquitto that fetches ``topic`` from ``source`` at QoS 1 over a persistent session."""
-    target = Mosquitto(
-        config=(
+def bridged(topic: str, settings: Sequence[str]) -> Iterator[tuple[Mosquitto, Mosquitto]]:
+    """Two brokers; the first sends ``topic`` to the second through a bridge at QoS 1 over a persistent session."""
+    with Mosquitto(config=settings) as target:
+        bridge = (
             "connection bench",
-            f"address {source.host}:{source.port}",
-            f"topic {topic} in 1",
+            f"address {target.host}:{target.port}",
+            f"topic {topic} out 1",
             "cleansession false",
             "bridge_protocol_version mqttv50",
             "try_private false",
             "notifications false",
-            "max_inflight_messages 1000",
         )
-    )
-    try:
-        target.start()
-        yield target
-    finally:
-        target.close()
+        with Mosquitto(config=(*settings, *bridge)) as source:
+            yield source, target

@@ -31,6 +31,13 @@ BODY = 256
 BATCH = 500
 QUEUE_TYPES = ("classic", "quorum")
 SAMPLES = 200
+# The queue of a stored session is written as a whole at every change otherwise: that would measure the disk.
+MOSQUITTO = (
+    "autosave_interval 1800",
+    "autosave_on_changes false",
+    "max_inflight_messages 1000",
+    "set_tcp_nodelay true",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +280,7 @@ class Arrivals:
 def mqtt(bench: Bench) -> None:
     """MQTT at QoS 1: each direction beside the bare client, the whole way beside a Mosquitto bridge."""
     total, bodies = bench.total, bench.bodies()
-    # The queue of a stored session is written as a whole at every change otherwise: that would measure the disk.
-    with Mosquitto(config=("autosave_interval 1800", "autosave_on_changes false")) as broker, ExitStack() as stack:
+    with Mosquitto(config=MOSQUITTO) as broker, ExitStack() as stack:
         where = (broker.host, broker.port)
         bare.mqtt_subscribe(*where, "t/in", "bare")
         published = bare.mqtt_publish(*where, "t/in", bodies)
@@ -303,14 +309,14 @@ def mqtt(bench: Bench) -> None:
 
 
 def _mqtt_bridges(bench: Bench, broker: Mosquitto, bodies: Sequence[bytes], stack: ExitStack) -> None:
-    with bridged(broker, "b/#") as target:
+    with bridged("b/#", MOSQUITTO) as (source, target):
         seen = Arrivals(target, "b/#", bench.folder / "bridge.out")
         stack.callback(seen.close)
-        eventually(lambda: _publish_until_seen(broker, "b/probe", seen), deadline=30, what="the bridge")
+        eventually(lambda: _publish_until_seen(source, "b/probe", seen), deadline=30, what="the bridge")
         base = seen.count()
-        peer = _while_publishing(broker, "b/x", bodies, lambda: seen.count() - base)
+        peer = _while_publishing(source, "b/x", bodies, lambda: seen.count() - base)
         bench.tell(Line("Mosquitto bridge, QoS 1, publisher beside it", peer))
-    target = stack.enter_context(Mosquitto(config=("autosave_interval 1800", "autosave_on_changes false")))
+    target = stack.enter_context(Mosquitto(config=MOSQUITTO))
     with bench.gateway() as gateway:
         gateway.link("here", "MQTT", {"hostname": broker.host, "port": broker.port})
         gateway.link("there", "MQTT", {"hostname": target.host, "port": target.port})
