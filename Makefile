@@ -56,10 +56,7 @@ demo: setup ## carry real messages between RabbitMQ, Kafka and MQTT, and judge t
 
 test: setup ## check style and types, run every test
 	@$(MAKE) lint
-	@# Brokers are killed and wires cut beside each other on few cores: what missed a deadline there gets one run alone.
-	$(BIN)/pytest -q -n 2 --dist loadfile || { \
-	  echo "test: what failed beside other tests is run once more, alone"; \
-	  $(BIN)/pytest -q --last-failed --last-failed-no-failures none; }
+	$(BIN)/pytest -q
 
 lint: $(STAMPS)/venv ## check style and types
 	@$(BIN)/ruff check --quiet
