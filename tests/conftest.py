@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -45,25 +43,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for name in servers.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(name)
-    # kafka-python leaves the sockets of refused connections to the garbage collector, which may run in a later test.
-    clients = {item.path for item in items if "kafka" in item.nodeid or item.get_closest_marker("kafka")}
-    for item in items:
-        if item.path in clients:
-            item.add_marker(pytest.mark.filterwarnings(_LEFT_SOCKETS))
-
-
-_LEFT_SOCKETS = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _sockets_collected(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Sockets that a Kafka client left are collected in the module that used it, not in somebody else's test."""
-    yield
-    if any(
-        item.get_closest_marker("kafka") or "kafka" in item.nodeid
-        for item in request.session.items
-        if item.path == request.path
-    ):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
