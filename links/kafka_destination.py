@@ -18,6 +18,7 @@ from typing import Any
 
 from links.contract import Direction, Encoded, JobUse, Recovered
 from links.kafka_client import Producer, Settings, build, close_producer, describe, translate
+from links.kafka_pulse import Pulse
 from links.kafka_target import BATCH_OVERHEAD, Target
 from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 from transforms.kafka import Rules
@@ -52,11 +53,13 @@ class KafkaDestination:
         self._target = Target(settings, use, rules)
         self._target.known_partitions = self._known_partitions
         self._name = use.endpoint.provider_queue
+        self._pulse = Pulse(settings, use)
         self._progress = threading.Event()
         self._producer: Producer | None = None
         self._reset()
 
     def _reset(self) -> None:
+        self._pulse.felt()
         self._flights: deque[_Flight] = deque()
         self._records = 0
         self._bytes = 0
@@ -127,11 +130,15 @@ class KafkaDestination:
 
     def confirmed(self, wait: float) -> int | None:
         """See :meth:`links.contract.Destination.confirmed`."""
-        self._connected()
+        producer = self._connected()
         clock = self._use.clock
         deadline = clock.monotonic() + wait
         while True:
             self._advance()
+            if self._flights:
+                self._pulse.felt()
+            else:
+                self._pulse.feel(producer)
             if self._confirmed != self._reported:
                 self._reported = self._confirmed
                 return self._confirmed

@@ -17,6 +17,7 @@ from typing import Any
 from links.contract import Direction, Encoded, JobUse, Recovered
 from links.kafka_client import Settings, describe
 from links.kafka_log import SendingLog
+from links.kafka_pulse import Pulse
 from links.kafka_target import BATCH_OVERHEAD, Sendable, Target
 from links.kafka_transaction import Transactions, open_transactions
 from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
@@ -45,6 +46,7 @@ class KafkaExactDestination:
         self._target = Target(settings, use, rules)
         self._target.known_partitions = self._known_partitions
         self._log = SendingLog(settings, use)
+        self._pulse = Pulse(settings, use)
         self._condition = threading.Condition()
         self._transactions: Transactions | None = None
         self._thread: threading.Thread | None = None
@@ -52,6 +54,7 @@ class KafkaExactDestination:
         self._reset()
 
     def _reset(self) -> None:
+        self._pulse.felt()
         self._waiting: deque[_Waiting] = deque()
         self._records = 0
         self._bytes = 0
@@ -123,11 +126,18 @@ class KafkaExactDestination:
                     self._reported = self._confirmed
                     return self._confirmed
                 self._check()
+                self._feel_pulse()
                 left = deadline - clock.monotonic()
                 if left <= 0 or self._interrupted:
                     self._interrupted = False
                     return self._confirmed
                 self._condition.wait(left)
+
+    def _feel_pulse(self) -> None:
+        if self._records or self._transactions is None:
+            self._pulse.felt()
+        else:
+            self._pulse.feel(self._transactions.producer)
 
     def _check(self) -> None:
         if self._error is not None:

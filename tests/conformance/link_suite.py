@@ -729,6 +729,20 @@ class LinkSuite:
             assert time.monotonic() < deadline + 2
             wire.resume()
 
+    def test_stalled_wire_is_noticed_by_a_destination_that_has_nothing_to_send(self, template: LinkTemplate) -> None:
+        with template.disturbed() as (link, wire), writing(link, template.pair()) as writer:
+            writer.deliver(Message(b"x"))
+            wire.stall()
+            deadline = time.monotonic() + template.patience
+
+            def idle() -> None:
+                while time.monotonic() < deadline:
+                    writer.destination.confirmed(0.2)
+
+            with pytest.raises(LinkError):
+                idle()
+            wire.resume()
+
     def test_close_on_a_stalled_wire_returns_soon(self, template: LinkTemplate) -> None:
         pair = template.pair()
         with template.disturbed() as (link, wire), reading(link, pair) as reader, writing(link, pair) as writer:

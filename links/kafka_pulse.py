@@ -1,0 +1,57 @@
+"""A sign of life from a cluster that nothing is sent to; without traffic the client does not notice that it is gone."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from links.contract import Direction, JobUse
+from links.kafka_client import Producer, Settings, describe
+from transforms.errors import LinkUnavailable
+
+__all__ = ["Pulse"]
+
+_EVERY: Final = 5.0  # seconds without traffic after which the cluster is asked
+
+
+class Pulse:
+    """Asks the cluster for what it knows of the topic, over the connection that a producer has, without waiting."""
+
+    def __init__(self, settings: Settings, use: JobUse) -> None:
+        self._settings = settings
+        self._clock = use.clock
+        self._name = use.endpoint.provider_queue
+        self.felt()
+
+    def felt(self) -> None:
+        """The cluster has shown that it lives."""
+        self._ask_at = self._clock.monotonic() + _EVERY
+        self._asked_at: float | None = None
+        self._answer: Any = None
+
+    def feel(self, producer: Producer) -> None:
+        """Call it again and again while nothing is under way; it asks when it is time, and looks for the answer.
+
+        Raises:
+            LinkUnavailable: no answer within KAFKA_Request_timeout_ms.
+            QueueMissing: the topic does not exist any more.
+        """
+        now = self._clock.monotonic()
+        if now < self._ask_at:
+            return
+        if self._answer is not None and self._answer.is_done and self._answer.succeeded():
+            self.felt()
+            if producer._metadata.partitions_for_topic(self._name) is None:  # deleted, or without a leader by now
+                describe(self._settings, self._name, "publish", Direction.OUTBOUND)
+            return
+        if self._asked_at is None:
+            self._asked_at = now
+        elif now - self._asked_at >= self._settings.timeout:
+            raise LinkUnavailable(
+                f"link {self._settings.link}: the servers of topic {self._name} do not answer",
+                link=self._settings.link,
+                operation="publish",
+                cause=f"asked for {now - self._asked_at:.0f} s, nothing was under way",
+                cure="check that the cluster is up and that all its servers can be reached from here",
+            )
+        if self._answer is None or self._answer.is_done:  # not asked yet, or the client could not reach a server
+            self._answer = producer._metadata.request_update()
