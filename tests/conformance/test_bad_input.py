@@ -40,12 +40,13 @@ from typing import Any
 
 import pika
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import TopicAlreadyExistsError
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.cli.conftest import Mgw, Result
 from tests.support.brokers import Kafka, Mosquitto, RabbitMQ
+from tests.support.kafka_clients import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 

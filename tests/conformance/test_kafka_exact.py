@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from kafka.admin import NewPartitions
 
 from gateway.config.checks import link_config as file_link_config
@@ -30,6 +30,7 @@ from tests.conformance import test_kafka_link
 from tests.conformance.link_suite import SOON, Pair, numbered, reading, unique, use_of, wait_until, writing
 from tests.conformance.test_kafka_link import KafkaTemplate, create
 from tests.support.brokers import Kafka
+from tests.support.kafka_clients import KafkaAdminClient, KafkaConsumer
 from tests.support.waiting import eventually
 from transforms.errors import AdminError, ConfigInvalid, DeliveryRejected, LinkError, LinkRefused, QueueMissing
 from transforms.message import Message

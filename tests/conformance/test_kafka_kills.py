@@ -20,11 +20,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import TopicPartition
 
 from tests.conformance.link_suite import unique
 from tests.support.brokers import Kafka
 from tests.support.gateways import Gateway
+from tests.support.kafka_clients import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.support.waiting import eventually
 from transforms.message import Message
 

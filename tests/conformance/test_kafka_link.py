@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewPartitions
 from kafka.errors import InvalidReplicationFactorError
 
@@ -44,6 +43,7 @@ from tests.conformance.link_suite import (
     writing,
 )
 from tests.support.brokers import Kafka
+from tests.support.kafka_clients import KafkaAdminClient, KafkaProducer
 from tests.support.proxy import TcpProxy
 from transforms.errors import (
     AdminError,

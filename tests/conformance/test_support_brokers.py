@@ -10,12 +10,13 @@ from pathlib import Path
 import pika
 import psycopg
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import KafkaError
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.support.brokers import Kafka, Mosquitto, PostgreSQL, RabbitMQ, Server
+from tests.support.kafka_clients import KafkaConsumer, KafkaProducer
 from tests.support.waiting import eventually
 
 

@@ -18,9 +18,6 @@ from tests.faults.stage import Brokers, Stage
 from tests.support.brokers import PostgreSQL
 from tests.support.waiting import eventually
 
-# kafka-python leaves the sockets of attempts that were refused to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:

@@ -11,9 +11,6 @@ import pytest
 
 from tests.faults.conftest import Trial
 
-# kafka-python leaves the sockets of attempts that were refused to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
 INBOUND = [("classic", "hub"), ("quorum", "hub"), ("stream", "hub"), ("kafka", "hub"), ("mqtt", "hub")]
 OUTBOUND = [("hub", "classic"), ("hub", "quorum"), ("hub", "kafka"), ("hub", "mqtt")]
 ACROSS = [("classic", "kafka"), ("kafka", "mqtt"), ("mqtt", "quorum")]

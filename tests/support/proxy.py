@@ -42,7 +42,6 @@ class TcpProxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._listener: socket.socket | None = None
-        self._acceptor: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy-{self.port}", daemon=True)
 
     def start(self) -> Self:
@@ -128,15 +127,14 @@ class TcpProxy:
             listener.close()
             raise
         self._listener = listener
-        self._acceptor = self._loop.create_task(self._accept_forever(listener))
+        # Not sock_accept: what it accepted is lost, open, when it is cancelled at that moment.
+        self._loop.add_reader(listener, self._take, listener)
 
     def _refuse(self) -> None:
-        if self._acceptor is not None:
-            self._acceptor.cancel()
         if self._listener is not None:
             self._loop.remove_reader(self._listener)
             self._listener.close()
-        self._listener = self._acceptor = None
+        self._listener = None
 
     def _cut(self) -> None:
         for task, ends in list(self._pairs.items()):
@@ -145,9 +143,9 @@ class TcpProxy:
                 self._reset(end)
         self._pairs.clear()
 
-    async def _accept_forever(self, listener: socket.socket) -> None:
-        while True:
-            client, _ = await self._loop.sock_accept(listener)
+    def _take(self, listener: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
+            client, _ = listener.accept()
             client.setblocking(False)
             server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             server.setblocking(False)

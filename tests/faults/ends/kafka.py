@@ -6,11 +6,12 @@ import gc
 from collections.abc import Sequence
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from tests.faults.oracle import IDENTITY, Copy, Numbered, identity_in
 from tests.support.brokers import Kafka
+from tests.support.kafka_clients import KafkaConsumer, KafkaProducer
 
 __all__ = ["KafkaFeed", "KafkaOutlet"]
 

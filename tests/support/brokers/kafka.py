@@ -84,7 +84,9 @@ class Kafka(Server):
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Create a topic and wait until it can be used."""
-        from kafka.admin import KafkaAdminClient, NewTopic
+        from kafka.admin import NewTopic
+
+        from tests.support.kafka_clients import KafkaAdminClient
 
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
         try:

@@ -1,0 +1,34 @@
+"""Kafka's client for tests, whose sockets are closed where they fail and not left to the garbage collector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kafka
+
+from links.kafka_network import DIRECT, NetClient
+
+__all__ = ["KafkaAdminClient", "KafkaConsumer", "KafkaProducer"]
+
+_CLOSING = {"kafka_client": NetClient, "proxy_url": DIRECT}
+
+
+class KafkaConsumer(kafka.KafkaConsumer):  # type: ignore[misc]
+    """A consumer as tests need it; parameters as in the client."""
+
+    def __init__(self, *topics: str, **options: Any) -> None:
+        super().__init__(*topics, **_CLOSING, **options)
+
+
+class KafkaProducer(kafka.KafkaProducer):  # type: ignore[misc]
+    """A producer as tests need it; parameters as in the client."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**_CLOSING, **options)
+
+
+class KafkaAdminClient(kafka.KafkaAdminClient):  # type: ignore[misc]
+    """An administrator as tests need it; parameters as in the client."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**_CLOSING, **options)
