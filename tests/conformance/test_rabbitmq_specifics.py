@@ -478,8 +478,7 @@ def test_broker_killed_while_messages_move_loses_nothing(own: RabbitTemplate, qu
     own.queue_type = queue_type
     pair = own.pair()
     own.close()
-    if queue_type == "quorum":  # 3.10 forgets a quorum queue that is killed within seconds of its declaration
-        own.server.restart()
+    own.server.flush_declarations()
     link = own.link()
     found: list[bytes | None] = []
     reader = Reader(link, use_of(pair.source))

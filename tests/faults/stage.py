@@ -235,8 +235,7 @@ class Stage:
             provider = f"{name}/+" if inbound else name
         else:
             declare(self.brokers.rabbitmq, name, end)
-            if end == "quorum":
-                self.brokers.rabbitmq.flush_declarations()
+            self.brokers.rabbitmq.flush_declarations()
         self.gateway.admin.register_foreign_queue(name, link, provider, options=options)
 
     def _feed(self, name: str, end: str) -> Feed:
