@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -35,6 +36,13 @@ def postgresql() -> Iterator[PostgreSQL]:
     """A PostgreSQL cluster; take a database of your own with ``create_database``."""
     with PostgreSQL() as server:
         yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    """What a module leaves open (sockets, files, connections) fails the module itself, not whoever comes next."""
+    yield
+    gc.collect()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
