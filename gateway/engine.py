@@ -146,7 +146,8 @@ class Engine:
             conversion = Conversion(fit, rule, transform, inbound=True)
             return InboundRoute(context, link.source(setup.use), job.destination, conversion, exceptions)
         conversion = Conversion(partial(from_payload, payload_type=queue.payload_type), None, transform, inbound=False)
-        return OutboundRoute(context, link.destination(setup.use), job.source, conversion, job.exception_queue)
+        destination = link.destination(replace(setup.use, located=self.ledger))
+        return OutboundRoute(context, destination, job.source, conversion, job.exception_queue)
 
 
 def weaken(report: GuaranteeReport, hub: Hub) -> GuaranteeReport:

@@ -8,12 +8,15 @@ their job is removed, until they are pruned. :mod:`gateway.prove` reads them; ``
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from struct import pack
+from struct import pack, unpack
 from typing import Any
 
 import sqlalchemy as sa
 
+from gateway.aq import transfer
+from gateway.aq.model import QueueRef
 from gateway.aq.statements import Db
+from gateway.aq.statements_catalog import require_consumer
 from gateway.journal import Counts
 from gateway.ledger_record import (
     Completed,
@@ -28,9 +31,10 @@ from gateway.ledger_record import (
     packed,
     received_detail,
 )
+from gateway.model import JobDef
 from gateway.tables import job_state, ledger, plan
 from links.contract import Batch
-from transforms.errors import GatewayError
+from transforms.errors import AqError, GatewayError
 
 __all__ = [
     "DEFAULT_RETENTION",
@@ -38,6 +42,7 @@ __all__ = [
     "guarantee",
     "holding",
     "message_state",
+    "planned_and_gone",
     "plans_holding",
     "prune",
     "read",
@@ -46,6 +51,8 @@ __all__ = [
     "record_received",
     "record_returned",
     "retention_of",
+    "stranded",
+    "waiting",
 ]
 
 RETENTION_OPTION = "ledger_retention"
@@ -238,6 +245,68 @@ def message_state(conn: sa.Connection, number: int) -> str | None:
     queue, state, planned = row
     claimed = "planned by a job" if planned else "taken by a session"
     return f"queue {queue}: {_STATES.get(state, claimed)}"
+
+
+# ----------------------------------------------------------------------------------------------------- a job's queue
+
+_SET_ASIDE = "SELECT id FROM aq_message WHERE queue_id = ? AND state = 8 AND claim IS NULL"
+_SET_ASIDE_FOR = "SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = 8 AND claim IS NULL"
+_THERE = "SELECT id FROM aq_message WHERE id {ids}"
+
+
+def _source(conn: sa.Connection, job: JobDef) -> tuple[QueueRef, str | None] | None:
+    """The hub queue an outbound job reads and the name of its consumer; None when the queue is gone."""
+    try:
+        queue = transfer.resolve(conn, job.source)
+        return queue, job.subscriber if queue.multiple_consumers else None
+    except AqError:
+        return None
+
+
+def stranded(conn: sa.Connection, job: JobDef) -> set[int]:
+    """Messages of an outbound job that are set aside for a plan and are in no plan of any job.
+
+    Of a running job these may be messages that were completed while this looked: look twice.
+    """
+    source = _source(conn, job)
+    if source is None:
+        return set()
+    queue, consumer = source
+    db = Db(conn)
+    if consumer is None:
+        rows = db.rows(_SET_ASIDE, (queue.id,))
+    else:
+        rows = db.rows(_SET_ASIDE_FOR, (require_consumer(db, queue, consumer),))
+    found = {number for (number,) in rows}
+    for (ids,) in conn.execute(sa.select(plan.c.message_ids)) if found else ():
+        found.difference_update(unpack(f">{len(ids) // 8}q", ids))
+    return found
+
+
+def planned_and_gone(conn: sa.Connection, job: JobDef) -> list[tuple[int, int]]:
+    """Messages in plans of the job that are not in the hub: sequence, number.
+
+    What is planned at the second look, too, was not completed while this looked.
+    """
+    chosen = sa.select(plan.c.sequence, plan.c.message_ids).where(plan.c.job_id == job.id).order_by(plan.c.sequence)
+    plans = {sequence: unpack(f">{len(ids) // 8}q", ids) for sequence, ids in conn.execute(chosen)}
+    wanted = [number for ids in plans.values() for number in ids]
+    if not wanted:
+        return []
+    db = Db(conn)
+    there = {number for (number,) in db.rows(_THERE, (db.ids(wanted),))}
+    gone = [(sequence, number) for sequence, ids in plans.items() for number in ids if number not in there]
+    left = {sequence for sequence, _ in conn.execute(chosen)} if gone else set()
+    return [(sequence, number) for sequence, number in gone if sequence in left]
+
+
+def waiting(conn: sa.Connection, job: JobDef) -> int | None:
+    """Messages of an outbound job's queue that are in no plan yet; None when the queue is gone."""
+    source = _source(conn, job)
+    if source is None:
+        return None
+    counts = transfer.backlog(conn, *source)
+    return counts.ready + counts.waiting
 
 
 # ------------------------------------------------------------------------------------------------------------- pruning

@@ -3,7 +3,8 @@
 Stored are the counters in columns and, per message, what does not follow from them: zlib-compressed JSON, short keys.
 ``o`` origins (in lines of their own after the JSON), ``i`` message numbers (one number: the first of a run), ``c``
 outcome codes unless all were stored, ``r`` reasons, ``v`` indexes of redelivered messages, ``p`` positions, ``n`` a
-note; outbound ``f``, ``r``, ``x``, ``b`` as :class:`Completed` names them. A checksum covers everything but the times.
+note; outbound ``f``, ``r``, ``x``, ``b``, ``k`` as :class:`Completed` names them, ``t`` when it was sent and confirmed,
+``w`` where it is at the destination. A checksum covers everything but the columns with times.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from struct import unpack
 from typing import Any, Protocol
 
 from links.contract import Batch, Delivery
+from links.placement import Placement
 from transforms.errors import GatewayError
 from transforms.message import Message
 
@@ -34,6 +36,8 @@ __all__ = [
     "packed",
     "received_detail",
 ]
+
+_SHORT = 256  # bytes of a detail that are not worth compressing
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -84,6 +88,7 @@ class Entry:
     origin: str = ""
     reason: str = ""
     redelivered: bool = False  # the source said so, and nothing in the batch proves that it is new
+    places: tuple[str, ...] = ()  # coordinates at the destination; several where one message became several
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,8 @@ class Record:
     positions: Sequence[tuple[str, str | None, str]] = ()
     note: str = ""
     faults: Sequence[str] = ()
+    sent: float | None = None  # epoch seconds: handed to the destination
+    confirmed: float | None = None  # epoch seconds: the destination has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,10 @@ class Completed:
     returned: Sequence[int] = ()
     refused: Mapping[int, str] = field(default_factory=dict)  # id -> reason
     sent_before: bool = False
+    sent: float = 0.0  # epoch seconds, 0 for a batch that was not sent now
+    confirmed: float = 0.0
+    placement: Placement | None = None
+    parts: Mapping[int, int] = field(default_factory=dict)  # id -> messages it became at the destination, if not one
 
 
 class Kept(Protocol):
@@ -210,19 +221,28 @@ def completed_detail(batch: Completed) -> dict[str, Any]:
         detail["x"] = batch.refused
     if batch.sent_before:
         detail["b"] = 1
+    if batch.sent:
+        detail["t"] = round(batch.sent, 3), round(batch.confirmed, 3)
+    if batch.placement is not None:
+        detail["w"] = batch.placement
+    if batch.parts:
+        detail["k"] = batch.parts
     return detail
 
 
 def packed(detail: Mapping[str, Any], lines: str = "") -> bytes:
     """A detail in its stored form: a line of JSON, then the origins, a line each (JSON would take longer)."""
-    compressor = zlib.compressobj(1, zlib.DEFLATED, 12, 4)  # a small window is quick to set up
     text = f"{_encode(detail)}\n{lines}".encode(errors="surrogatepass")
+    if len(text) < _SHORT:
+        return text
+    compressor = zlib.compressobj(1, zlib.DEFLATED, 12, 4)  # a small window is quick to set up
     return compressor.compress(text) + compressor.flush()
 
 
 def unpacked(blob: bytes) -> dict[str, Any]:
     """What :func:`packed` was given, the lines as ``o``."""
-    head, _, lines = zlib.decompress(blob).decode(errors="surrogatepass").partition("\n")
+    text = blob if blob.startswith(b"{") else zlib.decompress(blob)
+    head, _, lines = text.decode(errors="surrogatepass").partition("\n")
     detail: dict[str, Any] = json.loads(head)
     return detail if "o" in detail else detail | {"o": lines.split("\n")}
 
@@ -264,6 +284,7 @@ def decode(row: Any) -> Record:
         [(part, before, after) for part, before, after in detail.get("p", ())],
         detail.get("n", ""),
         faults,
+        *detail.get("t", ()),
     )
 
 
@@ -292,7 +313,31 @@ def _planned(kind: Kind, ids: Sequence[int], detail: Mapping[str, Any]) -> list[
     reasons = {int(number): reason for number, reason in detail.get("x", {}).items()}
     outcomes |= dict.fromkeys(reasons, Outcome.EXCEPTION)
     other = Outcome.PROVEN if detail.get("b") else Outcome.SENT
-    return [Entry(outcomes.get(number, other), (number,), "", reasons.get(number, "")) for number in ids]
+    places = _places([number for number in ids if number not in outcomes], detail)
+    return [
+        Entry(outcomes.get(number, other), (number,), "", reasons.get(number, ""), False, places.get(number, ()))
+        for number in ids
+    ]
+
+
+def _places(sent: Sequence[int], detail: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
+    """Coordinates of the messages that were sent.
+
+    Raises:
+        ValueError: there are not as many as messages.
+    """
+    if "w" not in detail:
+        return {}
+    found = Placement(*detail["w"]).coordinates()
+    parts = {int(number): count for number, count in detail.get("k", {}).items()}
+    places, start = {}, 0
+    for number in sent:
+        end = start + parts.get(number, 1)
+        places[number] = tuple(found[start:end])
+        start = end
+    if start != len(found):
+        raise ValueError(f"it names {len(found)} places at the destination for {start} messages")
+    return places
 
 
 def _inconsistencies(row: Any, entries: Sequence[Entry], sums: Sequence[int]) -> list[str]:

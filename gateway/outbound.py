@@ -21,6 +21,7 @@ from gateway.ledger_record import Completed
 from gateway.recovery import check_plan, check_sending_log
 from gateway.route import Caution, RouteContext
 from links.contract import Backlog, Destination
+from links.placement import Placement
 from transforms.convert import for_exception_queue
 from transforms.errors import ConversionFailure, LinkTimeout
 from transforms.message import Message
@@ -44,10 +45,25 @@ class _Flight:
     refused: list[transfer.Claimed] = field(default_factory=list)
     reasons: dict[int, str] = field(default_factory=dict)  # why they were refused
     sent_before: bool = False  # the sending log proves that the destination has it
+    parts: dict[int, int] = field(default_factory=dict)  # how many messages one became, where not one
+    sent_at: float = 0.0  # epoch seconds
+    confirmed_at: float = 0.0
+    placement: Placement | None = None
 
     def ended(self) -> Completed:
         """For the ledger."""
-        return Completed(self.sequence, self.ids, self.filtered, self.returned, self.reasons, self.sent_before)
+        return Completed(
+            self.sequence,
+            self.ids,
+            self.filtered,
+            self.returned,
+            self.reasons,
+            self.sent_before,
+            self.sent_at,
+            self.confirmed_at,
+            self.placement,
+            self.parts,
+        )
 
 
 class OutboundRoute:
@@ -167,6 +183,11 @@ class OutboundRoute:
             self._in_flight -= len(flight.ids)
         if finished:
             self._last_confirmed = self._context.clock.monotonic()
+            if self._context.ledger:
+                now, located = self._context.clock.now(), self._destination.located
+                for flight in finished:
+                    if flight.sent:
+                        flight.confirmed_at, flight.placement = now, located(flight.sequence)
         return finished
 
     def _complete_and_plan(
@@ -253,8 +274,11 @@ class OutboundRoute:
                 flight.reasons[message_id] = str(failure)
                 continue
             flight.consumed.append(message_id)
-            if results:
-                encoded.extend(results)
+            if len(results) == 1:
+                encoded += results
+            elif results:
+                encoded += results
+                flight.parts[message_id] = len(results)
             else:
                 flight.filtered.append(message_id)
         flight.sent = len(encoded)
@@ -267,6 +291,7 @@ class OutboundRoute:
         self._in_flight += len(flight.ids)
         if encoded:
             self._destination.publish(flight.sequence, encoded)
+            flight.sent_at = self._context.clock.now()
 
     def _take_back(self, plans: Sequence[Plan]) -> None:
         """Plans of which not one byte was sent go back to READY, position unchanged."""

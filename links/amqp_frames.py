@@ -11,7 +11,16 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-__all__ = ["FrameScanner", "Incoming", "Returned", "ack_frame", "commit_frame", "message_frames", "publish_method"]
+__all__ = [
+    "FrameScanner",
+    "Incoming",
+    "Returned",
+    "ack_frame",
+    "commit_frame",
+    "message_frames",
+    "publish_method",
+    "routing_key_of",
+]
 
 _DELIVER, _RETURN, _ACK, _NACK = 0x003C003C, 0x003C0032, 0x003C0050, 0x003C0078
 _COMMIT, _COMMITTED = 0x005A0014, 0x005A0015
@@ -200,6 +209,12 @@ def publish_method(channel: int, exchange: bytes, routing_key: bytes, *, mandato
         )
     )
     return _pack_head(1, channel, len(payload)) + payload + b"\xce"
+
+
+def routing_key_of(method: bytes) -> str:
+    """The routing key in a method frame of :func:`publish_method`."""
+    start = 14 + method[13]  # behind frame head, class, method, reserved, exchange
+    return method[start + 1 : start + 1 + method[start]].decode()
 
 
 def message_frames(

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, NamedTuple, Protocol
 
+from links.placement import Placement
 from transforms.clock import SYSTEM_CLOCK, Clock
 from transforms.errors import ConversionFailure
 from transforms.message import Message
@@ -199,6 +200,7 @@ class JobUse:
     hub_id: str = ""  # hex; makes names unique where several hubs share a broker
     clock: Clock = SYSTEM_CLOCK
     logged: bool = True  # False for an exception queue: what is written there has no part in the job's sending log
+    located: bool = False  # the destination keeps where it put messages, until it is asked (Destination.located)
 
 
 class Delivery(NamedTuple):
@@ -351,6 +353,11 @@ class Destination(Protocol):
         Raises:
             LinkError: a publish failed or was refused; whatever is not confirmed has an unknown outcome.
         """
+        ...
+
+    def located(self, sequence: int) -> Placement | None:
+        """Where the messages of a confirmed batch are. Told once per sequence and connection; None for one that is not
+        known, and always None unless the job's use asks for it (``JobUse.located``)."""
         ...
 
     def interrupt(self) -> None:

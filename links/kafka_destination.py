@@ -19,7 +19,8 @@ from typing import Any
 from links.contract import Direction, Encoded, JobUse, Recovered
 from links.kafka_client import Producer, Settings, build, close_producer, describe, translate
 from links.kafka_pulse import Pulse
-from links.kafka_target import BATCH_OVERHEAD, Target
+from links.kafka_target import BATCH_OVERHEAD, Target, placement_of
+from links.placement import Placement
 from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 from transforms.kafka import Rules
 from transforms.message import Message
@@ -61,6 +62,7 @@ class KafkaDestination:
     def _reset(self) -> None:
         self._pulse.felt()
         self._flights: deque[_Flight] = deque()
+        self._stored: dict[int, list[Any]] = {}  # futures of confirmed batches, until their places are asked for
         self._records = 0
         self._bytes = 0
         self._confirmed: int | None = None
@@ -173,10 +175,16 @@ class KafkaDestination:
             self._records -= looked
             self._bytes -= flight.size
             self._flights.popleft()
+            if self._use.located:
+                self._stored[flight.sequence] = flight.futures
             moved = True
         if moved:
             self._moved_at = self._use.clock.monotonic()
         return moved
+
+    def located(self, sequence: int) -> Placement | None:
+        """See :meth:`links.contract.Destination.located`."""
+        return placement_of(self._name, self._stored.pop(sequence, ()))
 
     def _wait(self, seconds: float) -> None:
         """Wait for the outcome of the first open record, or an interruption."""

@@ -18,8 +18,9 @@ from links.contract import Direction, Encoded, JobUse, Recovered
 from links.kafka_client import Settings, describe
 from links.kafka_log import SendingLog
 from links.kafka_pulse import Pulse
-from links.kafka_target import BATCH_OVERHEAD, Sendable, Target
+from links.kafka_target import BATCH_OVERHEAD, Sendable, Target, placement_of
 from links.kafka_transaction import Transactions, open_transactions
+from links.placement import Placement
 from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 from transforms.kafka import Rules
 from transforms.message import Message
@@ -56,6 +57,7 @@ class KafkaExactDestination:
     def _reset(self) -> None:
         self._pulse.felt()
         self._waiting: deque[_Waiting] = deque()
+        self._stored: dict[int, list[Any]] = {}  # futures of committed batches, until their places are asked for
         self._records = 0
         self._bytes = 0
         self._confirmed: int | None = None
@@ -170,8 +172,9 @@ class KafkaExactDestination:
                     return
                 group = self._next_group()
             error: LinkError | None = None
+            futures: list[Any] = []
             try:
-                transactions.run(partial(self._send, transactions, group), f"topic {self._name}")
+                transactions.run(partial(self._send, transactions, group, futures), f"topic {self._name}")
             except LinkError as failure:
                 error = failure
             except BaseException as failure:
@@ -182,11 +185,25 @@ class KafkaExactDestination:
                     self._error = self._target.error(cause) if isinstance(cause, Exception) else error
                 else:
                     self._confirmed = group[-1][0]
+                    if self._use.located:
+                        self._keep(group, futures)
                     self._records -= sum(len(messages) for _, messages, _ in group)
                     self._bytes -= sum(size for _, _, size in group)
                 condition.notify_all()
                 if error is not None:
                     return
+
+    def _keep(self, group: Sequence[_Waiting], futures: Sequence[Any]) -> None:
+        start = 0
+        for sequence, messages, _ in group:
+            self._stored[sequence] = list(futures[start : start + len(messages)])
+            start += len(messages)
+
+    def located(self, sequence: int) -> Placement | None:
+        """See :meth:`links.contract.Destination.located`."""
+        with self._condition:
+            futures = self._stored.pop(sequence, ())
+        return placement_of(self._name, futures)
 
     def _next_group(self) -> list[_Waiting]:
         group: list[_Waiting] = []
@@ -200,9 +217,8 @@ class KafkaExactDestination:
             size += more
         return group
 
-    def _send(self, transactions: Transactions, group: Sequence[_Waiting]) -> list[Any]:
+    def _send(self, transactions: Transactions, group: Sequence[_Waiting], futures: list[Any]) -> list[Any]:
         send, name, log = transactions.producer.send, self._name, self._log
-        futures: list[Any] = []
         append = futures.append
         for _, messages, _ in group:
             for (value, key, headers, partition, timestamp), _ in messages:

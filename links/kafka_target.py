@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from kafka import errors
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from links.contract import JobUse
 from links.kafka_client import Settings, Topic, translate
+from links.placement import Placement, placed
 from transforms.errors import ConversionFailure, DeliveryRejected, LinkError
 from transforms.kafka import Record, Rules, to_record
 from transforms.message import Message
 
-__all__ = ["BATCH_OVERHEAD", "Sendable", "Target"]
+__all__ = ["BATCH_OVERHEAD", "Sendable", "Target", "placement_of"]
 
 BATCH_OVERHEAD = 61  # bytes, header of a record batch
 _DEFAULT_LIMIT = 1_048_588  # bytes, Kafka's own default of max.message.bytes
@@ -107,3 +108,13 @@ def _size(record: Record) -> int:
     for name, value in record.headers:
         size += 4 * len(name) + len(value) + 10  # UTF-8 takes at most four bytes a character; two lengths
     return size
+
+
+def placement_of(topic: str, futures: Sequence[Any]) -> Placement | None:
+    """Where records are, from what the client was told of each (futures that have succeeded); None for no records."""
+    if not futures:
+        return None
+    found = [future.value for future in futures]
+    partitions = [metadata.partition for metadata in found]
+    names = {partition: f"{topic}/{partition}@" for partition in set(partitions)}
+    return placed(partitions, [metadata.offset for metadata in found], names)

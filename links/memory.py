@@ -36,6 +36,7 @@ from links.contract import (
 )
 from links.memory_broker import MemoryBroker, MemoryLog, MemoryQueue, Stored
 from links.options import parse
+from links.placement import NOWHERE, Placement
 from transforms.errors import (
     AdminError,
     ConfigInvalid,
@@ -362,6 +363,7 @@ class MemoryDestination(_Connection):
         super().__init__(link, use)
         self._confirmed: int | None = None
         self._pending: list[int] = []
+        self._located: dict[int, Placement] = {}
         self._recovered: Recovered | None = None
 
     def connect(self) -> None:
@@ -370,6 +372,7 @@ class MemoryDestination(_Connection):
             self._open(Direction.OUTBOUND)
             self._confirmed = None
             self._pending = []
+            self._located = {}
             log = self._log()
             self._recovered = None if log is None else Recovered(log.get(self.use.job))
 
@@ -412,6 +415,10 @@ class MemoryDestination(_Connection):
             targets = self.broker.targets(name)
             for target in targets:
                 target.check_room(len(messages))
+            if self.use.located:
+                one = targets[0] if len(targets) == 1 and self.broker.find(name) else None
+                runs = [NOWHERE if one is None else one.end, len(messages)]
+                self._located[sequence] = Placement([f"{name}@"], [runs])
             for target in targets:
                 target.put(batch)
             log = self._log()
@@ -434,6 +441,10 @@ class MemoryDestination(_Connection):
                 self._confirmed = self._pending[-1]
                 self._pending = []
             return self._confirmed
+
+    def located(self, sequence: int) -> Placement | None:
+        """See :meth:`links.contract.Destination.located`."""
+        return self._located.pop(sequence, None)
 
     def _progress(self) -> bool:
         if self._interrupted or self._epoch != self.broker.epoch or self.broker.stalled:

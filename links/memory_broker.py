@@ -52,6 +52,11 @@ class MemoryQueue:
         """Messages nobody has read."""
         return len(self._ready)
 
+    @property
+    def end(self) -> int:
+        """Position of the next message."""
+        return self._next
+
     def check_room(self, count: int) -> None:
         """Raise :class:`DeliveryRejected` if ``count`` more messages do not fit."""
         if self.max_length is not None and len(self._ready) + len(self._taken) + count > self.max_length:

@@ -183,7 +183,8 @@ class MqttLink:
 
     def destination(self, use: JobUse) -> Destination:
         """See :meth:`links.contract.Link.destination`."""
-        return MqttDestination(self._settings, self._client_id(use, "out"), self._outbound(use), use.clock)
+        identity, rules = self._client_id(use, "out"), self._outbound(use)
+        return MqttDestination(self._settings, identity, rules, use.clock, located=use.located)
 
     def _outbound(self, use: JobUse) -> Outbound:
         options = self._options(use.endpoint)

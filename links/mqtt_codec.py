@@ -10,7 +10,16 @@ from __future__ import annotations
 from transforms.errors import ConversionFailure
 from transforms.mqtt import NO_PROPERTIES, Properties, Publish
 
-__all__ = ["MAX_REMAINING", "Frame", "Malformed", "encode_publish", "parse_publish", "reason_text", "varint"]
+__all__ = [
+    "MAX_REMAINING",
+    "Frame",
+    "Malformed",
+    "encode_publish",
+    "parse_publish",
+    "reason_text",
+    "topic_of",
+    "varint",
+]
 
 MAX_REMAINING = 268_435_455  # bytes of a packet after its fixed header, §2.1.4
 
@@ -220,6 +229,12 @@ def encode_publish(publish: Publish, version: int) -> Frame:
         )
     head = b"%c%b%b%b" % (0x30 | qos << 1 | retain, varint(remaining), len(name).to_bytes(2, "big"), name)
     return (head, tail) if qos else (head + tail, b"")
+
+
+def topic_of(head: bytes) -> str:
+    """The topic in the first part of a :data:`Frame`."""
+    start = next(at for at in range(1, 5) if head[at] < 0x80) + 3
+    return head[start : start + (head[start - 2] << 8 | head[start - 1])].decode()
 
 
 def _encode_properties(properties: Properties) -> bytes:

@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from links.contract import Encoded, Recovered
-from links.mqtt_codec import Frame, encode_publish, reason_text
+from links.mqtt_codec import Frame, encode_publish, reason_text, topic_of
 from links.mqtt_connect import Session, Settings, open_session
 from links.mqtt_wire import Wire
+from links.placement import NOWHERE, Placement, placed
 from transforms.clock import Clock
 from transforms.errors import ConversionFailure, DeliveryRejected, LinkRefused, LinkTimeout, LinkUnavailable
 from transforms.message import Message
@@ -25,13 +26,24 @@ PATIENCE = 60.0  # seconds without any confirmation after which the broker is gi
 
 
 class _Open:
-    """A published batch: how many of its messages are not confirmed yet."""
+    """A published batch: how many of its messages are not confirmed yet, and the packet ids they have (in runs)."""
 
-    __slots__ = ("missing", "sequence")
+    __slots__ = ("following", "missing", "runs", "sequence", "topics")
 
-    def __init__(self, sequence: int, missing: int) -> None:
+    def __init__(self, sequence: int, missing: int, topics: list[bytes]) -> None:
         self.sequence = sequence
         self.missing = missing
+        self.topics = topics
+        self.runs: list[int] = []
+        self.following = 0  # never a packet id
+
+    def note(self, packet_id: int) -> None:
+        """The next message has this packet id."""
+        if packet_id == self.following:
+            self.runs[-1] += 1
+        else:
+            self.runs += (packet_id, 1)
+        self.following = packet_id + 1 if packet_id >= 0 else packet_id
 
 
 class MqttDestination:
@@ -41,7 +53,10 @@ class MqttDestination:
     The client id is the job's own, so a forgotten publisher of the same job is disconnected by the broker.
     """
 
-    def __init__(self, settings: Settings, client_id: str, rules: Outbound, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, client_id: str, rules: Outbound, clock: Clock, *, located: bool = False
+    ) -> None:
+        self._located = located
         self._settings = settings
         self._client_id = client_id
         self._rules = rules
@@ -53,6 +68,7 @@ class MqttDestination:
 
     def _reset(self) -> None:
         self._order: deque[_Open] = deque()
+        self._stored: dict[int, _Open] = {}  # confirmed, until their places are asked for
         self._waiting: deque[tuple[Frame, _Open]] = deque()
         self._waiting_bytes = 0
         self._in_flight: dict[int, _Open] = {}
@@ -96,7 +112,8 @@ class MqttDestination:
         wire = self._require()
         if not self._order:
             self._progress_at = time.monotonic()
-        batch = _Open(sequence, len(messages))
+        chosen = self._located and (self._rules.topic_from_header or self._rules.topic.fixed is None)
+        batch = _Open(sequence, len(messages), [frame[0] for frame in messages] if chosen else [])
         self._order.append(batch)
         self._waiting.extend((frame, batch) for frame in messages)
         self._waiting_bytes += sum(len(frame[0]) + len(frame[1]) for frame in messages)
@@ -155,7 +172,10 @@ class MqttDestination:
         order = self._order
         now = time.monotonic()
         while order and not order[0].missing:
-            self._confirmed = order.popleft().sequence
+            batch = order.popleft()
+            self._confirmed = batch.sequence
+            if self._located:
+                self._stored[batch.sequence] = batch
             self._progress_at = now
         if order and now - self._progress_at > PATIENCE:
             raise LinkTimeout(
@@ -166,9 +186,20 @@ class MqttDestination:
                 cure="see the broker's log",
             )
 
+    def located(self, sequence: int) -> Placement | None:
+        """See :meth:`links.contract.Destination.located`; the numbers are packet ids, at QoS 0 there are none."""
+        batch = self._stored.pop(sequence, None)
+        if batch is None:
+            return None
+        if not batch.topics:
+            return Placement([f"{self._rules.topic.fixed}#"], [batch.runs])
+        ids = [number for at in range(0, len(batch.runs), 2) for number in _run(*batch.runs[at : at + 2])]
+        topics = [topic_of(head) for head in batch.topics]
+        return placed(topics, ids, {topic: f"{topic}#" for topic in topics})
+
     def _feed(self, wire: Wire) -> None:
         """Send what fits into the window."""
-        waiting, in_flight = self._waiting, self._in_flight
+        waiting, in_flight, located = self._waiting, self._in_flight, self._located
         parts: list[bytes] = []
         size = wire.unsent
         at_once = self._rules.qos == 0
@@ -178,11 +209,15 @@ class MqttDestination:
             if at_once:
                 parts.append(head)
                 self._written.append(batch)
+                if located:
+                    batch.note(NOWHERE)
             else:
                 mid = self._mid = self._mid % 65535 + 1
                 while mid in in_flight:
                     mid = self._mid = self._mid % 65535 + 1
                 in_flight[mid] = batch
+                if located:
+                    batch.note(mid)
                 parts += (head, b"%c%c" % (mid >> 8, mid & 255), tail)
                 room -= 1
             size += len(head) + len(tail)
@@ -212,6 +247,10 @@ class MqttDestination:
         self._reset()
         if wire is not None:
             wire.close()
+
+
+def _run(first: int, count: int) -> Sequence[int]:
+    return range(first, first + count) if first >= 0 else [NOWHERE] * count
 
 
 def check_publisher(session: Session, settings: Settings, qos: int, retain: bool) -> None:

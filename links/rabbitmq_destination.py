@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from links.amqp_frames import Returned, message_frames, publish_method
+from links.amqp_frames import Returned, message_frames, publish_method, routing_key_of
 from links.contract import Encoded, JobUse, Recovered
+from links.placement import Placement, placed
 from links.rabbitmq_connection import Session
 from links.rabbitmq_errors import missing
 from links.rabbitmq_settings import Settings
@@ -122,6 +123,8 @@ class RabbitDestination:
         self._confirmations = Confirmations()
         self._state: Progress = self._confirmations
         self._told: int | None = None
+        self._published = 0  # messages on this connection
+        self._places: dict[int, Placement] = {}  # until they are asked for
         self._last_progress = 0.0
         self._exchange = plan.exchange.encode()
         self._method = self._method_for(plan.routing_key or "")
@@ -132,6 +135,8 @@ class RabbitDestination:
     def connect(self) -> None:
         """See :meth:`links.contract.Destination.connect`."""
         self._told = None
+        self._published = 0
+        self._places = {}
         session = self._new_session()
         try:
             with session.calling("connect"):
@@ -210,6 +215,7 @@ class RabbitDestination:
         if not state.in_flight:
             self._last_progress = self._use.clock.monotonic()
         state.add(sequence, len(messages))
+        self._place(sequence, messages)
         pieces: list[bytes] = []
         message_frames(pieces, _CHANNEL, session.frame_max, messages)
         if pieces:
@@ -217,6 +223,23 @@ class RabbitDestination:
         session.pump(0.0, _at_once, "publish")
         if session.unsent > _UNSENT_LIMIT:
             self._wait_for_room(session)
+
+    def _place(self, sequence: int, messages: Sequence[Encoded]) -> None:
+        """RabbitMQ names no message; the number is that of the message on this connection (its publishing number)."""
+        if self._use.located and messages:
+            first, count, exchange = self._published + 1, len(messages), self._plan.exchange
+            start = f"{exchange}/" if exchange else ""
+            if self._plan.routing_key is not None:
+                self._places[sequence] = Placement([f"{start}{self._plan.routing_key}#"], [[first, count]])
+            else:
+                methods = [method for method, _, _ in messages]
+                names = {method: f"{start}{routing_key_of(method)}#" for method in set(methods)}
+                self._places[sequence] = placed(methods, range(first, first + count), names)
+            self._published += count
+
+    def located(self, sequence: int) -> Placement | None:
+        """See :meth:`links.contract.Destination.located`."""
+        return self._places.pop(sequence, None)
 
     def _wait_for_room(self, session: Session) -> None:
         seconds = self._settings.confirm_timeout

@@ -105,6 +105,7 @@ class LoggedDestination(RabbitDestination):
             if not self._transactions.in_flight:
                 self._last_progress = self._use.clock.monotonic()
             self._transactions.add(sequence, messages)
+            self._place(sequence, messages)
             self._begin(session)
             session.pump(0.0, _at_once, "publish")
         except DeliveryRejected as error:

@@ -26,7 +26,8 @@ from gateway.cli.common import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gateway.prove import Proof, Sight, Trace
+    from gateway.prove import Proof
+    from gateway.trace import Sight, Trace
 
 __all__ = ["register"]
 
@@ -43,7 +44,7 @@ def prove(  # noqa: PLR0917  one parameter per option
     job: Annotated[str, typer.Argument(help="The job.", autocompletion=completer("jobs"))],
     message: Annotated[
         str | None,
-        typer.Argument(help="Only this message: its id in the hub (AQMSGID:... or hex), or its source coordinates."),
+        typer.Argument(help="Only this message: its id in the hub (AQMSGID:... or hex), or its coordinates outside."),
     ] = None,
     since: Annotated[
         str | None, typer.Option("--since", help="From then on: 2026-11-20T10:00 (UTC), or 90s, 15m, 3h, 2d ago.")
@@ -56,23 +57,24 @@ def prove(  # noqa: PLR0917  one parameter per option
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """What happened to one message, or whether every message of a job has exactly one outcome; exit 1 if not."""
-    from gateway import prove as proofs
+    from gateway import trace as traces
     from gateway.admin import GatewayAdmin
+    from gateway.prove import reconcile
 
     if message is not None and (since or until or last):
         fail("a message and a range were given; give one of them", EXIT_USAGE)
-    span = proofs.Range(_moment("--since", since), _moment("--until", until), last)
+    span = traces.Range(_moment("--since", since), _moment("--until", until), last)
     with open_hub(hub_url(ctx)) as hub:
         jobs = {each.name: each for each in GatewayAdmin(hub).list_jobs()}
         chosen = jobs[find_name("job", job, list(jobs))]
         with hub.read() as conn:
             if message is not None:
-                found = proofs.trace(conn, chosen, hub.hub_id, message)
+                found = traces.trace(conn, chosen, hub.hub_id, message)
                 _show_trace(found, as_json=as_json)
                 holds = not found.offences
             else:
-                proof = proofs.reconcile(conn, chosen, hub.hub_id, span)
-                sights = list(proofs.sights(conn, chosen, hub.hub_id, span)) if listed else []
+                proof = reconcile(conn, chosen, hub.hub_id, span)
+                sights = list(traces.sights(conn, chosen, hub.hub_id, span)) if listed else []
                 _show_proof(proof, sights, listed=listed, as_json=as_json)
                 holds = proof.holds
     if not holds:
@@ -129,6 +131,13 @@ def _story(sight: Sight) -> list[tuple[float | None, str]]:
     stages = [(sight.started, f"planned in batch {sight.sequence}")]
     if sight.finished is None:
         return [*stages, (None, "not completed yet")]
+    if sight.sent is not None:
+        stages += [
+            (sight.sent, f"sent to {', '.join(sight.places)}"),
+            (sight.confirmed, "confirmed by the destination"),
+            (sight.finished, f"completed (record {sight.batch})"),
+        ]
+        return stages
     reason = f": {sight.reason}" if sight.reason else ""
     return [*stages, (sight.finished, f"{sight.outcome}{reason} (record {sight.batch})")]
 
@@ -144,29 +153,44 @@ def _show_proof(proof: Proof, sights: Sequence[Sight], *, listed: bool, as_json:
         print_json(values | ({"list": [_plain(sight) for sight in sights]} if listed else {}))
         return
     for sight in sights:
-        name = sight.origin or "-"
-        identity = ",".join(sight.messages) or "-"
-        reason = f": {sight.reason}" if sight.reason else ""
-        say(f"{_utc(sight.finished)} {name} {identity} {sight.outcome}{reason}")
+        _say_line(sight)
     if listed:
         say()
     say(f"job {proof.job}: {proof.messages:,} messages in {proof.batches:,} batches")
     if proof.first is not None:
         say(f"from {_utc(proof.first)} to {_utc(proof.last)} UTC")
-    for outcome, count in proof.outcomes.items():
-        say(f"{count:>12,}  {outcome}")
-    if proof.planned:
-        say(f"{proof.planned:>12,}  planned, not completed yet")
-    for note in proof.notes:
+    counts = dict(proof.outcomes)
+    counts |= {"planned, not completed yet": proof.planned, "in the queue, not planned yet": proof.waiting or 0}
+    for what, count in counts.items():
+        if count:
+            say(f"{count:>12,}  {what}")
+    for note in _notes(proof):
         _wrapped(f"note: {note}")
-    if proof.uncertain:
-        _wrapped(
-            f"note: {proof.uncertain:,} messages were stored although the source had delivered them before; it gives "
-            "nothing by which copies are told apart, so any of them may be here twice"
-        )
     _say_offences(proof.offences, proof.unlisted)
     if proof.holds and proof.batches:
         say("every message has exactly one outcome" + ("" if not proof.uncertain else ", except for those"))
+
+
+def _say_line(sight: Sight) -> None:
+    names = [sight.origin, *(f"AQMSGID:{identity}" for identity in sight.messages), *sight.places]
+    reason = f": {sight.reason}" if sight.reason else ""
+    _wrapped(f"{_utc(sight.finished)}  {' '.join(name for name in names if name)}")
+    _wrapped(f"    {sight.outcome}{reason}", indent=4)
+
+
+def _notes(proof: Proof) -> list[str]:
+    notes = list(proof.notes)
+    if proof.vacant:
+        notes.append(
+            f"{proof.vacant:,} source positions between these messages brought none: the messaging system keeps "
+            "records of its own there, or what was there is compacted, aborted or expired"
+        )
+    if proof.uncertain:
+        notes.append(
+            f"{proof.uncertain:,} messages were stored although the source had delivered them before; it gives "
+            "nothing by which copies are told apart, so any of them may be here twice"
+        )
+    return notes
 
 
 def _say_offences(offences: Sequence[str], unlisted: int) -> None:
@@ -194,7 +218,8 @@ def _wrapped(text: str, indent: int = 2) -> None:
 
 
 def _plain(sight: Sight) -> Mapping[str, Any]:
-    return asdict(sight) | {"started": _utc(sight.started), "finished": _utc(sight.finished)}
+    moments = ("started", "sent", "confirmed", "finished")
+    return asdict(sight) | {name: _utc(getattr(sight, name)) for name in moments}
 
 
 def _utc(moment: float | None) -> str | None:

@@ -890,6 +890,24 @@ class LinkSuite:
             with pytest.raises(LinkError):
                 publish()
 
+    def test_destination_tells_where_confirmed_messages_are(self, template: LinkTemplate) -> None:
+        link, pair = template.link(), template.pair()
+        with reading(link, pair) as reader, writing(link, pair, located=True) as writer:
+            sent = [writer.send(*numbered(size)) for size in (1, 40, 7)]
+            writer.confirm()
+            assert reader.bodies(48) == numbers(1) + numbers(40) + numbers(7)
+            found = [writer.destination.located(sequence) for sequence in sent]
+            places = [place for each in found if each is not None for place in each.coordinates()]
+            assert [len(each.coordinates()) for each in found if each is not None] == [1, 40, 7]
+            assert len(set(places)) == 48
+            assert all(place.startswith(pair.destination.provider_queue) for place in places)
+            assert [writer.destination.located(sequence) for sequence in sent] == [None, None, None]
+
+    def test_destination_keeps_no_places_unless_it_is_asked_to(self, template: LinkTemplate) -> None:
+        with writing(template.link(), template.pair()) as writer:
+            writer.deliver(*numbered(5))
+            assert writer.destination.located(1) is None
+
     def test_forget_removes_what_is_not_there_without_complaint(self, template: LinkTemplate) -> None:
         link, pair = template.link(), template.pair()
         use = use_of(pair.source)

@@ -239,6 +239,18 @@ class TestKafkaLink(LinkSuite):
             # Idempotence: what was sent again by the client is there once, in order.
             assert reader.bodies(1000) == numbers(1000)
 
+    def test_places_are_those_at_which_readers_find_the_records(self, template: KafkaTemplate) -> None:
+        pair = template.pair(partitions=3)
+        link = template.link()
+        with reading(link, pair) as reader, writing(link, pair, located=True) as writer:
+            sent = {writer.send(*numbered(60, start)): numbers(60, start) for start in (0, 60, 120)}
+            writer.confirm()
+            read = {body_bytes(each.message): each.origin for each in reader.collect(180)}
+            for sequence, bodies in sent.items():
+                placement = writer.destination.located(sequence)
+                assert placement is not None
+                assert placement.coordinates() == [read[body] for body in bodies]
+
 
 class TestReading:
     def test_new_job_gets_only_what_comes_after_its_creation(self, template: KafkaTemplate) -> None:

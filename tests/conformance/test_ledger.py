@@ -8,20 +8,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import sqlalchemy as sa
 
-from gateway import journal, ledger, prove
+from gateway import journal, ledger, prove, trace
 from gateway.admin import GatewayAdmin
 from gateway.cli.main import execute
 from gateway.inbound import InboundRoute
 from gateway.ledger_record import Completed, Kind, Outcome, packed, unpacked
-from gateway.prove import Proof, Range, Trace
+from gateway.prove import Proof
 from gateway.secrets import Secrets
 from gateway.supervisor import RunOptions, Supervisor
+from gateway.trace import Range, Sight, Trace
+from links.contract import Batch, Delivery
+from links.memory import MESSAGE_ID
 from links.memory_broker import MemoryBroker
+from links.placement import Placement
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
 from transforms.errors import AdminError, GatewayError, LinkUnavailable
@@ -63,7 +67,7 @@ def traced(gateway: Gateway, job: str, message: str) -> Trace:
     found = gateway.admin.get_job(job)
     assert found is not None
     with gateway.hub.read() as conn:
-        return prove.trace(conn, found, gateway.hub.hub_id, message)
+        return trace.trace(conn, found, gateway.hub.hub_id, message)
 
 
 def told(gateway: Gateway, job: str) -> list[tuple[str, str]]:
@@ -71,7 +75,7 @@ def told(gateway: Gateway, job: str) -> list[tuple[str, str]]:
     found = gateway.admin.get_job(job)
     assert found is not None
     with gateway.hub.read() as conn:
-        return [(each.origin, each.outcome) for each in prove.sights(conn, found, gateway.hub.hub_id, Range())]
+        return [(each.origin, each.outcome) for each in trace.sights(conn, found, gateway.hub.hub_id, Range())]
 
 
 def carry(gateway: Gateway, *jobs: str, count: int) -> None:
@@ -101,9 +105,9 @@ def test_a_message_is_followed_from_its_source_through_the_hub_to_its_destinatio
     gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem")
     broker.put("LOG", *messages(100))
     carry(gateway, "into", "out", count=100)
-    trace = traced(gateway, "into", "LOG@41")
-    assert [(each.job, each.kind) for each in trace.sights] == [("into", Kind.RECEIVED), ("out", Kind.COMPLETED)]
-    received, completed = trace.sights
+    followed = traced(gateway, "into", "LOG@41")
+    assert [(each.job, each.kind) for each in followed.sights] == [("into", Kind.RECEIVED), ("out", Kind.COMPLETED)]
+    received, completed = followed.sights
     assert (received.outcome, completed.outcome) == (Outcome.STORED, Outcome.SENT)
     assert received.messages == completed.messages
     assert received.started is not None
@@ -111,11 +115,12 @@ def test_a_message_is_followed_from_its_source_through_the_hub_to_its_destinatio
     assert completed.started is not None
     assert completed.finished is not None
     assert received.started <= received.finished <= completed.started <= completed.finished
-    assert list(trace.states.values()) == [None], "it has left the hub"
+    assert list(followed.states.values()) == [None], "it has left the hub"
     sent = broker.queue("DST").messages[41]
-    assert sent.header("AQ_MESSAGE_ID") is None or received.messages[0] in str(sent.header("AQ_MESSAGE_ID"))
+    assert sent.header(MESSAGE_ID) == f"AQMSGID:{received.messages[0]}"
+    assert completed.places == ("DST@41",)
     by_id = traced(gateway, "out", f"AQMSGID:{received.messages[0]}")
-    assert [replace(each) for each in by_id.sights] == list(trace.sights)
+    assert [replace(each) for each in by_id.sights] == list(followed.sights)
     for job in ("into", "out"):
         proof = reconciled(gateway, job)
         assert proof.holds, proof.offences
@@ -145,11 +150,11 @@ def test_every_inbound_outcome_is_recorded_with_its_reason(gateway: Gateway, bro
     assert reconciled(gateway, "into").holds
 
 
-def _sights(gateway: Gateway, job: str) -> list[prove.Sight]:
+def _sights(gateway: Gateway, job: str) -> list[Sight]:
     found = gateway.admin.get_job(job)
     assert found is not None
     with gateway.hub.read() as conn:
-        return list(prove.sights(conn, found, gateway.hub.hub_id, Range()))
+        return list(trace.sights(conn, found, gateway.hub.hub_id, Range()))
 
 
 def _first(gateway: Gateway) -> int:
@@ -223,11 +228,80 @@ def test_a_planned_message_is_shown_as_planned(gateway: Gateway, broker: MemoryB
     broker.fail_next("publish", LinkUnavailable("the wire was cut", operation="publish"), times=100)
     with gateway.run():
         eventually(lambda: gateway.job("out")["FAILURES"] == 1)
-    trace = traced(gateway, "out", identity.hex())
-    assert [each.finished for each in trace.sights] == [None]
-    assert "planned by a job" in str(trace.states[identity.hex()])
+    followed = traced(gateway, "out", identity.hex())
+    assert [each.finished for each in followed.sights] == [None]
+    assert "planned by a job" in str(followed.states[identity.hex()])
     proof = reconciled(gateway, "out")
     assert (proof.holds, proof.planned, proof.messages) == (True, 1, 0)
+
+
+def test_the_place_of_every_message_at_its_destination_is_recorded(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.queue("X")
+    definition = {"set": {"body.c": "tab.user_data.f - 32"}, "where": "priority < 5"}
+    gateway.admin.create_transformation("c", "BASIC", "BASIC", definition)
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem", transformation="c", exception_queue="X")
+    given = [Message(body=f'{{"f":{number}}}', priority=9 * (number % 3 == 1)) for number in range(50)]
+    given[7] = Message(body='{"f":"x"}')
+    gateway.enqueue("H", given)
+    wanted = sum(message.priority < 5 for message in given) - 1
+    carry(gateway, "out", count=wanted)
+    found = _sights(gateway, "out")
+    placed = {place: each.messages[0] for each in found for place in each.places}
+    assert all(bool(each.places) == (each.outcome == Outcome.SENT) for each in found)
+    sent = broker.queue("DST").messages
+    assert len(sent) == wanted
+    for at, message in enumerate(sent):
+        assert message.header(MESSAGE_ID) == f"AQMSGID:{placed[f'DST@{at}']}"
+    (one,) = traced(gateway, "out", "DST@3").sights
+    assert one.messages == (placed["DST@3"],)
+    assert one.started is not None
+    assert one.sent is not None
+    assert one.confirmed is not None
+    assert one.finished is not None
+    assert one.started - 0.001 <= one.sent <= one.confirmed <= one.finished + 0.001
+    assert reconciled(gateway, "out").holds
+
+
+def test_a_message_that_became_several_has_several_places(gateway: Gateway, broker: MemoryBroker) -> None:
+    found = Completed(1, (11, 12, 13), (12,), placement=Placement(["q@"], [[4, 3]]), parts={11: 2})
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem")
+    job = gateway.admin.get_job("out")
+    assert job is not None
+    with gateway.hub.write() as conn:
+        journal.add_plans(conn, job.id, [journal.Plan(1, found.ids)], token=1, now=1.0)
+        ledger.record_completed(conn, job.id, [found], now=1.0)
+        journal.delete_plans(conn, job.id, [1])
+    assert [each.places for each in _sights(gateway, "out")] == [("q@4", "q@5"), (), ("q@6",)]
+    assert reconciled(gateway, "out").holds
+
+
+def test_a_record_with_a_place_too_few_is_noticed(gateway: Gateway) -> None:
+    found = Completed(1, (11, 12), placement=Placement(["q@"], [[4, 1]]))
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem")
+    job = gateway.admin.get_job("out")
+    assert job is not None
+    with gateway.hub.write() as conn:
+        journal.add_plans(conn, job.id, [journal.Plan(1, found.ids)], token=1, now=1.0)
+        ledger.record_completed(conn, job.id, [found], now=1.0)
+        journal.delete_plans(conn, job.id, [1])
+    assert any(
+        "names 1 places at the destination for 2 messages" in each for each in reconciled(gateway, "out").offences
+    )
+
+
+def test_nothing_is_kept_at_the_destination_without_a_ledger(gateway: Gateway, broker: MemoryBroker) -> None:
+    from links.memory import MemoryDestination
+
+    made: list[MemoryDestination] = []
+    gateway.admin.set_agent_option("DEFAULT_AGENT", "ledger_retention", "0")
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem")
+    with pytest.MonkeyPatch.context() as patch:
+        connect = MemoryDestination.connect
+        patch.setattr(MemoryDestination, "connect", lambda self: (made.append(self), connect(self))[1])
+        gateway.enqueue("H", messages(100))
+        carry(gateway, "out", count=100)
+    assert made
+    assert not any(each._located for each in made)
 
 
 # ------------------------------------------------------------------------------------------------------------- crashes
@@ -376,8 +450,70 @@ def test_a_plan_that_vanished_is_noticed(moved: Gateway, broker: MemoryBroker) -
         eventually(lambda: moved.job("out")["FAILURES"] == 1)
     assert reconciled(moved, "out").holds
     change(moved, "DELETE FROM gw_plan")
+    batch, message = reconciled(moved, "out").offences
+    assert "planned, and no record says what became of it" in batch
+    assert message.endswith("is set aside for a plan, and no plan has it: it has no outcome")
+
+
+def test_a_planned_message_that_vanished_is_noticed(moved: Gateway, broker: MemoryBroker) -> None:
+    (identity,) = moved.enqueue("H", messages(1))
+    broker.fail_next("publish", LinkUnavailable("the wire was cut", operation="publish"), times=100)
+    with moved.run():
+        eventually(lambda: moved.job("out")["FAILURES"] == 1)
+    change(moved, "DELETE FROM aq_message WHERE id = :id", id=int.from_bytes(identity[8:]))
     (offence,) = reconciled(moved, "out").offences
-    assert "planned, and no record says what became of it" in offence
+    assert f"message {identity.hex()} of planned batch" in offence
+    assert offence.endswith("is not in the queue any more")
+
+
+def test_messages_that_wait_for_a_plan_are_counted(moved: Gateway) -> None:
+    moved.enqueue("H", messages(7))
+    proof = reconciled(moved, "out")
+    assert (proof.holds, proof.waiting) == (True, 7)
+
+
+def test_a_message_set_aside_for_a_subscriber_and_planned_by_nobody_is_noticed(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    gateway.queue("M", multiple_consumers=True)
+    gateway.queues.add_subscriber("M", "other")
+    gateway.admin.create_job("out", "OUTBOUND", "M", "DST@mem")
+    gateway.enqueue("M", messages(3))
+    carry(gateway, "out", count=3)
+    assert reconciled(gateway, "out").holds
+    gateway.enqueue("M", messages(1))
+    change(gateway, "UPDATE aq_entry SET state = 8 WHERE state = 0")
+    (offence,) = reconciled(gateway, "out").offences
+    assert "it has no outcome" in offence
+
+
+def test_one_message_made_of_two_receptions_is_noticed(moved: Gateway) -> None:
+    found = moved.admin.get_job("into")
+    assert found is not None
+    with moved.hub.write() as conn:
+        first = next(iter(ledger.read(conn, found.id)))
+        ids = [moved.hub.hub_id + number.to_bytes(8) for entry in first.entries for number in entry.ids]
+        deliveries = [Delivery(Message(body="x"), origin=f"LOG@{5000 + at}") for at in range(len(ids))]
+        kept = [_Made(each) for each in deliveries]
+        counts = journal.Counts(propagated=len(ids))
+        what: dict[str, Any] = {"offered": kept, "kept": kept, "msgids": ids, "refused": ()}
+        ledger.record_received(conn, found.id, Batch(deliveries), **what, counts=counts, read=1.0, now=first.finished)
+    offences = reconciled(moved, "into").offences
+    assert len(offences) == len(ids)
+    assert all("was stored twice: in records 1 and" in each for each in offences)
+
+
+class _Made(NamedTuple):
+    delivery: Delivery
+
+
+def test_source_positions_that_brought_no_message_are_counted(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.admin.create_job("into", "INBOUND", "LOG@mem", "H")
+    broker.put("LOG", *messages(20))
+    del broker.log("LOG")._entries[12:17]  # compacted away
+    carry(gateway, "into", count=15)
+    proof = reconciled(gateway, "into")
+    assert (proof.holds, proof.vacant) == (True, 5)
 
 
 def test_a_message_completed_twice_is_noticed(moved: Gateway) -> None:
@@ -490,7 +626,11 @@ def test_the_command_proves_a_job_and_follows_a_message(moved: Gateway, capsys: 
     assert (code, shown["holds"], shown["messages"], len(shown["list"])) == (0, True, 100, 100)
     code, out, _ = run(capsys, "--hub", moved.url, "prove", "into", "LOG@7")
     assert code == 0
-    assert [text in out for text in ("received from LOG@7", "stored, AQMSGID:", "planned in batch", "has left the hub")]
+    stages = ("received from LOG@7", "stored, AQMSGID:", "planned in batch", "sent to DST@7", "confirmed", "completed")
+    places = [out.find(stage) for stage in (*stages, "has left the hub")]
+    assert places == sorted(places)
+    assert places[0] > 0
+    assert max(map(len, out.splitlines())) <= 80
     identity = shown["list"][0]["messages"][0]
     code, out, _ = run(capsys, "--hub", moved.url, "prove", "out", f"AQMSGID:{identity}", "--json")
     assert (code, len(json.loads(out)["records"])) == (0, 2)
@@ -527,4 +667,4 @@ def test_the_administration_can_be_asked_without_the_command(moved: Gateway) -> 
     job = GatewayAdmin(moved.hub).get_job("into")
     assert job is not None
     with moved.hub.read() as conn, pytest.raises(GatewayError, match="says nothing"):
-        prove.trace(conn, job, moved.hub.hub_id, "nowhere@1")
+        trace.trace(conn, job, moved.hub.hub_id, "nowhere@1")
