@@ -34,6 +34,7 @@ from gateway.logfile import set_level
 from gateway.model import Activity, AgentStatus, JobDef, JobStatus, Snapshot, key
 from gateway.secrets import Secrets
 from gateway.turns import Turns
+from gateway.watch import VERIFY_SECONDS
 from links import registry
 from links.contract import Direction
 from transforms.clock import Clock
@@ -58,6 +59,7 @@ class Agent:
         self.name = name
         self.error: str | None = None
         self.ledger_retention = ledger.DEFAULT_RETENTION  # seconds, 0: none is kept
+        self.verify_seconds = VERIFY_SECONDS  # how often a running job's guarantee is verified
         self._hub = hub
         self._secrets = secrets
         self._clock = clock
@@ -117,6 +119,7 @@ class Agent:
             self._journalist,
             self._modules,
             ledger=self.ledger_retention > 0,
+            verify_seconds=self.verify_seconds,
         )
         set_level(snapshot.log_level)
         self._adopt(snapshot)

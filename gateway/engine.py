@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from gateway import journal, lease
@@ -13,7 +13,7 @@ from gateway.aq import transfer
 from gateway.aq.hub import Hub
 from gateway.aq.rules import compile_rule
 from gateway.conversion import Conversion
-from gateway.events import JobActivated, JobFailed, JobRetrying, JobStopped, JobStuck, Journalist
+from gateway.events import GuaranteeChanged, JobActivated, JobFailed, JobRetrying, JobStopped, JobStuck, Journalist
 from gateway.exceptionqueue import ForeignExceptionQueue
 from gateway.inbound import InboundRoute
 from gateway.model import Activity, JobDef, JobStatus, Snapshot, key
@@ -21,6 +21,7 @@ from gateway.outbound import OutboundRoute
 from gateway.retry import decide
 from gateway.route import Route, RouteContext
 from gateway.turns import Turns
+from gateway.watch import VERIFY_SECONDS, GuaranteeWatch
 from links import registry
 from links.contract import Direction, Guarantee, GuaranteeReport, JobUse, Link, LinkConfig
 from transforms.clock import Clock
@@ -35,6 +36,7 @@ _LOGGER = logging.getLogger("mgw.engine")
 SAMPLE_SECONDS = 5.0  # how often a job's gauges are refreshed
 SETTLE_SECONDS = 0.5  # how soon the gauges are refreshed when the flow stops
 DRAIN_SECONDS = 5.0  # how long a stopping job waits for confirmations in flight
+VERIFIED_AT_ONCE = 2  # jobs of an agent whose guarantees are verified at the same time while they run
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ class Engine:
     journalist: Journalist
     transform_modules: tuple[str, ...] = ()
     ledger: bool = True
+    verify_seconds: float = VERIFY_SECONDS
+    verify_turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(VERIFIED_AT_ONCE))
 
     def build(self, setup: JobSetup, link: Link, *, cautious: bool) -> Route:
         """The route of a job, not yet open."""
@@ -261,33 +265,47 @@ class JobRunner:
         engine, setup = self._engine, self.setup
         self._show(Activity.CONNECTING)
         link = registry.open_link(setup.link)
-        report = weaken(link.verify(setup.use, setup.job.propagation_type), engine.hub)
+
+        def ask() -> GuaranteeReport:
+            return weaken(link.verify(setup.use, setup.job.propagation_type), engine.hub)
+
+        report, job = ask(), setup.job
         self._check_required(report)
         route = engine.build(setup, link, cautious=self._cautious)
+        strict = job.require_guarantee is not None
+        watch = GuaranteeWatch(job.name, ask, engine.clock, engine.verify_turns, engine.verify_seconds, strict=strict)
         self._route = route
         try:
             route.open()
-            with engine.hub.write() as conn:
-                journal.set_guarantee(conn, setup.job.id, report)
-            job = setup.job
+            self._keep(report)
             engine.journalist.tell(JobActivated(job.name, job.source, job.destination, report.level))
-            self._carry(route)
+            changed = self._carry(route, watch, report)
             route.drain(DRAIN_SECONDS)
-            engine.journalist.tell(JobStopped(job.name))
+            if changed is None:
+                engine.journalist.tell(JobStopped(job.name))
         finally:
             self._route = None
             route.close()
+            watch.close()
+        if changed is not None:  # the next attempt begins at once, under the conditions of now
+            engine.journalist.tell(GuaranteeChanged(job.name, report.level, changed.level, changed.note))
+
+    def _keep(self, report: GuaranteeReport) -> None:
+        with self._engine.hub.write() as conn:
+            journal.set_guarantee(conn, self.setup.job.id, report)
 
     def _check_required(self, report: GuaranteeReport) -> None:
         required = self.setup.job.require_guarantee
         if required is not None and report.level.rank > required.rank:
+            self._keep(report)
             raise GatewayError(
                 f"job {self.name} requires {required} but can give {report.level} only",
                 cause=report.note or "a condition of the link is not met",
                 cure="restore the condition, or lower require_guarantee",
             )
 
-    def _carry(self, route: Route) -> None:
+    def _carry(self, route: Route, watch: GuaranteeWatch, report: GuaranteeReport) -> GuaranteeReport | None:
+        """Carry until the job is stopped (None), or until what it promises is another level than ``report`` says."""
         poll, clock = self.setup.job.poll_seconds, self._engine.clock
         moved = False  # since the last sample
         wait = 0.0  # the first look is quick, so that the state shows at once
@@ -304,6 +322,12 @@ class JobRunner:
                 self._next_sample = now + SAMPLE_SECONDS
                 self._sample(route, idle=not counts.total)
                 moved = bool(counts.total)
+            answer = watch.answer()
+            if answer is not None and answer != report:
+                if answer.level is not report.level:
+                    return answer
+                self._keep(report := answer)
+        return None
 
     def _sample(self, route: Route, *, idle: bool) -> None:
         backlog = route.backlog()

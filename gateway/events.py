@@ -17,6 +17,7 @@ __all__ = [
     "AgentStopping",
     "ConfigurationChanged",
     "Event",
+    "GuaranteeChanged",
     "JobActivated",
     "JobFailed",
     "JobRemoved",
@@ -150,6 +151,22 @@ class JobActivated(Event):
     def text(self) -> str:
         """The words for it."""
         return f"job {self.object} activated: {self.source} --> {self.destination}, {self.guarantee}"
+
+
+@dataclass(frozen=True, slots=True)
+class GuaranteeChanged(Event):
+    """What a running job can promise is another level than when it was activated; it connects anew."""
+
+    level: ClassVar[int] = logging.WARNING
+    before: str
+    now: str
+    note: str
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"job {self.object} promised {self.before}, it can promise {self.now} now" + (
+            f": {self.note}" if self.note else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)

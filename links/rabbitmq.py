@@ -17,7 +17,6 @@ from links.contract import (
     Domain,
     Endpoint,
     Field,
-    Guarantee,
     GuaranteeReport,
     JobUse,
     LinkConfig,
@@ -29,11 +28,12 @@ from links.rabbitmq_checks import run_checks
 from links.rabbitmq_connection import Session
 from links.rabbitmq_destination import DestinationPlan, RabbitDestination
 from links.rabbitmq_errors import missing
+from links.rabbitmq_guarantee import report_destination, report_source
 from links.rabbitmq_log_queue import LogQueue
 from links.rabbitmq_logged_destination import LoggedDestination
 from links.rabbitmq_logged_source import LoggedSource
 from links.rabbitmq_settings import Settings
-from links.rabbitmq_source import RabbitSource, SourcePlan, declare_job_queue, is_stream, job_queue
+from links.rabbitmq_source import RabbitSource, SourcePlan, job_queue
 from transforms.amqp import Rules
 from transforms.errors import AdminError, ConfigInvalid, LinkError, QueueMissing
 
@@ -73,6 +73,11 @@ SPEC = LinkSpec(
             60.0,
             minimum=0.1,
             maximum=3600,
+        ),
+        Field(
+            "AMQP_ManagementURL",
+            "Address of the management API, for example http://broker:15672, asked with the link's user for policies "
+            "that keep a job from its guarantee; AMQP does not tell them.",
         ),
     ),
     queue_options=(
@@ -152,7 +157,15 @@ class RabbitLink:
         self.config = config
         owner = f"link {config.name}"
         attributes = parse(SPEC.attributes, config.attributes, owner)
-        self._settings = Settings.of(config, attributes, parse(SPEC.options, config.options, owner))
+        options = parse(SPEC.options, config.options, owner)
+        address = options["amqp_managementurl"]
+        if address and not address.lower().startswith(("http://", "https://")):
+            raise ConfigInvalid(
+                f"{owner}: AMQP_ManagementURL cannot be {address!r}",
+                cause="it is no address of a web server",
+                cure="write for example http://broker:15672",
+            )
+        self._settings = Settings.of(config, attributes, options)
 
     def test(self) -> Sequence[Check]:
         """See :meth:`links.contract.Link.test`."""
@@ -163,62 +176,13 @@ class RabbitLink:
         session = Session(self._settings, f"{use.agent} {use.job} verify")
         try:
             if direction is Direction.OUTBOUND:
-                return self._verify_destination(session, use)
-            return self._verify_source(session, use)
+                plan, template = self._destination_plan(use), self.config.outbound_log_queue
+                return report_destination(session, use, plan, template)
+            return report_source(session, use, self._source_plan(use), self.config.inbound_log_queue)
         except QueueMissing as error:
             raise missing(use, error) from error
         finally:
             session.close()
-
-    def _verify_destination(self, session: Session, use: JobUse) -> GuaranteeReport:
-        plan = self._destination_plan(use)
-        with session.calling("verify"):
-            if plan.queue is not None:
-                session.channel.queue_declare(plan.queue, passive=True)
-            elif plan.exchange:
-                session.channel.exchange_declare(plan.exchange, passive=True)
-        if not plan.mandatory:
-            return GuaranteeReport(Guarantee.AT_MOST_ONCE, "AMQP_Mandatory is FALSE: unroutable messages are lost")
-        if self.config.outbound_log_queue is not None:
-            LogQueue(self.config.outbound_log_queue, use, Direction.OUTBOUND).check(session)
-            return GuaranteeReport(
-                Guarantee.EXACT_UNLESS_BROKER_CRASH,
-                "after a restart of the broker what was not completed is sent again; receivers that drop "
-                "a repeated message-id see it once",
-            )
-        note = "a batch may be sent twice after a failure; receivers that drop a repeated message-id see it once"
-        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, note)
-
-    def _verify_source(self, session: Session, use: JobUse) -> GuaranteeReport:
-        plan = self._source_plan(use)
-        if plan.exchange is not None:
-            declare_job_queue(session, plan)
-        else:
-            with session.calling("verify"):
-                session.channel.queue_declare(plan.queue, passive=True)
-            if plan.queue_type == "stream" or (plan.queue_type == "auto" and is_stream(session, plan.queue)):
-                return GuaranteeReport(Guarantee.EXACT)
-        if plan.unique_ids:
-            return GuaranteeReport(Guarantee.EXACT, "for messages with a message-id, unique as AMQP_UniqueIds declares")
-        template = self.config.inbound_log_queue
-        if template is None:
-            return GuaranteeReport(
-                Guarantee.AT_LEAST_ONCE,
-                "the queue has neither unique message ids (AMQP_UniqueIds) nor a receiving log (inbound_log_queue), "
-                "so a batch may come again after a failure",
-            )
-        if plan.dead_letters:
-            return GuaranteeReport(
-                Guarantee.AT_LEAST_ONCE,
-                "messages may leave the queue unacknowledged (AMQP_DeadLetters), so the broker's redelivered flag does "
-                "not prove that one came before",
-            )
-        LogQueue(template, use, Direction.INBOUND).check(session)
-        return GuaranteeReport(
-            Guarantee.EXACT_UNLESS_BROKER_CRASH,
-            "after a restart of the broker messages may come again and are stored again; presumes, as AMQP_DeadLetters "
-            "FALSE declares, that no message leaves the queue unacknowledged",
-        )
 
     def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
         """See :meth:`links.contract.Link.check_endpoint`."""

@@ -20,6 +20,7 @@ from pika import BasicProperties, exceptions
 from links.amqp_frames import message_frames, publish_method
 from links.contract import Direction, JobUse
 from links.rabbitmq_connection import Session
+from links.rabbitmq_management import Policies
 from transforms.errors import LinkError, LinkRefused, LinkUnavailable, QueueMissing
 
 __all__ = ["LogQueue", "LogQueueMissing", "Record"]
@@ -27,6 +28,7 @@ __all__ = ["LogQueue", "LogQueueMissing", "Record"]
 ARGUMENTS = {"x-queue-type": "classic", "x-max-length": 2}
 ARGUMENTS_LENGTH = 2  # a record and its twin
 SETTLE_SECONDS = 0.5  # how soon the last transaction of a connection that has ended shows
+_REMOVING = ("message-ttl", "expires", "max-length-bytes")  # policies that take records away
 _PERSISTENT, _TRANSIENT = b"\x10\x00\x02", b"\x10\x00\x01"  # delivery-mode
 
 
@@ -92,6 +94,24 @@ class LogQueue:
                 cause=difference,
                 cure=f"delete it; {self._declaration()}",
             )
+
+    def check_policies(self, session: Session, policies: Policies) -> None:
+        """Make sure that no policy removes the record.
+
+        Raises:
+            LinkRefused: one does.
+        """
+        for setting, (value, origin) in policies.of_queue(self.name, "classic").items():
+            short = setting == "max-length" and value.isdecimal() and int(value) < ARGUMENTS_LENGTH
+            if short or setting in _REMOVING:
+                raise LinkRefused(
+                    f"job {self._use.job}: queue {self.name!r} cannot be its log queue",
+                    link=session.settings.link,
+                    operation="connect",
+                    cause=f"{origin.format(setting=setting)} is {value}, so its records may be removed",
+                    cure="let the pattern of that policy not match the log queues, or set a policy of higher priority "
+                    "for them",
+                )
 
     def _declaration(self) -> str:
         return (

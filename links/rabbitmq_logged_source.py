@@ -6,20 +6,26 @@ awaited when the next one is settled, so that the broker and the hub work at the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from links.amqp_frames import Incoming, ack_frame, commit_frame
 from links.contract import Backlog, Batch, Direction, JobUse
+from links.rabbitmq_conditions import look_at_queue
 from links.rabbitmq_connection import Session
 from links.rabbitmq_log_queue import LogQueue
+from links.rabbitmq_management import read_policies
 from links.rabbitmq_receiving_log import LogAhead, LogBehind, ReceivingLog
 from links.rabbitmq_settings import Settings
 from links.rabbitmq_source import RabbitSource, SourcePlan
+from transforms.amqp_common import EXPIRATION
 from transforms.amqp_identity import content_digest
 from transforms.errors import LinkTimeout, PositionLost
 
 __all__ = ["LoggedSource"]
+
+_LOGGER = logging.getLogger("mgw.rabbitmq")
 
 
 class LoggedSource(RabbitSource):
@@ -49,15 +55,16 @@ class LoggedSource(RabbitSource):
         queue.lock(session)
         with session.calling("connect"):
             session.channel.tx_select()
+        facts = look_at_queue(session, self._plan.queue, read_policies(session.settings))
+        if facts.leaves:
+            _LOGGER.warning("job %s: %s; what comes again is stored again", self._use.job, facts.leaves)
         super()._subscribe(session, positions)
         known = positions.get("seq")
         record = queue.read(session, beyond=int(known.partition(":")[0]) if known else None)
         try:
-            self._log = (
-                ReceivingLog(positions, None)
-                if record is None
-                else ReceivingLog(positions, record.sequence, sure=record.sure)
-            )
+            # A message that left the queue leaves its digest behind, which would suppress an equal one: rather twice.
+            sure = not facts.leaves and (record is None or record.sure)
+            self._log = ReceivingLog(positions, None if record is None else record.sequence, sure=sure)
         except LogAhead as error:
             raise self._mismatch(
                 416, f"it is ahead of the hub ({error}): the hub was restored from a backup"
@@ -92,7 +99,8 @@ class LoggedSource(RabbitSource):
                 delivery._replace(duplicate=True) if delivery.redelivered and knows(digest) else delivery
                 for delivery, digest in zip(deliveries, digests, strict=True)
             ]
-        positions, marks = self._log.batch(digests)
+        kept = [digest for item, digest in zip(items, digests, strict=True) if not _expires(item[4])]
+        positions, marks = self._log.batch(kept)
         return Batch(deliveries, positions, (batch.token, self._log.sequence), marks)
 
     def settle(self, batch: Batch) -> None:
@@ -133,6 +141,11 @@ class LoggedSource(RabbitSource):
                 cause=alarm or "the broker is overloaded or stuck",
                 cure="look at the broker; AMQP_AnswerTimeout sets the limit",
             )
+
+
+def _expires(properties: bytes) -> bool:
+    """Whether the message may expire before it comes again; its digest would then suppress an equal one instead."""
+    return bool(int.from_bytes(properties[:2]) & EXPIRATION)
 
 
 def _at_once() -> Any:

@@ -37,6 +37,7 @@ class Settings:
     key_file: str | None
     verify: bool
     server_name: str
+    management_url: str = ""
 
     @classmethod
     def of(cls, config: LinkConfig, attributes: Mapping[str, Any], options: Mapping[str, Any]) -> Settings:
@@ -61,6 +62,7 @@ class Settings:
             key_file=attributes["tls_key_file"],
             verify=attributes["tls_verify"],
             server_name=attributes["tls_server_name"] or attributes["hostname"],
+            management_url=options["amqp_managementurl"] or "",
         )
 
     @property

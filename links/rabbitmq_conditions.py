@@ -1,0 +1,214 @@
+"""What a guarantee rests on at RabbitMQ: properties of a queue or an exchange, as the broker has them now.
+
+AMQP tells nobody the properties of a queue. But declaring one that exists compares them, and the refusal names the
+first that differs, with its value; so they are found out one by one. Each question carries an argument that none can
+have (``_IMPOSSIBLE``, ``_NO_EXCHANGE``): should the queue or exchange be gone meanwhile, the broker refuses to create
+it.
+
+Policies are not part of that comparison. They are read from the management API where the link names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pika import exceptions
+
+from links.rabbitmq_connection import Session
+from links.rabbitmq_management import Policies
+
+__all__ = ["ExchangeFacts", "QueueFacts", "look_at_exchange", "look_at_queue"]
+
+_IMPOSSIBLE = {"x-queue-leader-locator": "mgw-question"}
+_NO_EXCHANGE = {"alternate-exchange": 0}
+_QUESTIONS = 30  # a queue has fewer properties
+_DIFFERS = re.compile(r"inequivalent arg '([^']+)' for (?:queue|exchange) ")
+_IS_VALUE = re.compile(r"current is the value '(.*)' of type '([a-z]+)'$")
+_IS = re.compile(r"current is '([^']*)'$")
+_QUORUM_LIMIT_SINCE = (4, 0)  # from then on quorum queues drop a message after 20 deliveries unless told otherwise
+
+#: Arguments that let a message leave a queue before it is acknowledged.
+_LEAVING = ("message-ttl", "expires", "dead-letter-exchange", "max-length", "max-length-bytes", "delivery-limit")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """A queue as the broker has it. ``settings``: argument without ``x-`` -> value and where it comes from."""
+
+    name: str
+    known: bool = True  # False: the user has no permission to ask (configure)
+    type: str = "classic"
+    durable: bool = True
+    settings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    policies: Policies = field(default_factory=Policies)
+    version: tuple[int, ...] = ()  # of the broker
+
+    def _named(self, setting: str) -> str:
+        value, origin = self.settings[setting]
+        return f"{origin.format(setting=setting)} of queue {self.name} is {value}"
+
+    @property
+    def transient(self) -> str:
+        """Why a restart of the broker, or a quiet time, takes the messages with the queue; "" if it does not."""
+        if not self.durable:
+            return f"queue {self.name} is not durable: a restart of the broker loses what is in it"
+        if "expires" in self.settings:
+            return f"{self._named('expires')}: an unused queue is removed with its messages"
+        return ""
+
+    @property
+    def leaves(self) -> str:
+        """Why a message may leave the queue before it is acknowledged; "" if nothing says so."""
+        if self.type == "stream":
+            return ""
+        for setting in _LEAVING:
+            if setting in self.settings and not (setting == "delivery-limit" and self.settings[setting][0] == "-1"):
+                return f"{self._named(setting)}: messages may leave it unacknowledged"
+        if self.type == "quorum" and self.version >= _QUORUM_LIMIT_SINCE and "delivery-limit" not in self.settings:
+            return f"quorum queue {self.name} drops a message after 20 deliveries (set x-delivery-limit to -1)"
+        return ""
+
+    @property
+    def drops(self) -> str:
+        """Why the queue may drop what it confirmed; "" if it does not."""
+        limit = self._limit
+        if limit and not self._overflow.startswith("reject-publish"):
+            return f"{self._named(limit)}: a full queue drops its oldest messages"
+        return ""
+
+    @property
+    def refuses(self) -> str:
+        """Why the queue may refuse a part of a transaction; "" if it does not."""
+        limit = self._limit
+        if limit and self._overflow.startswith("reject-publish"):
+            return f"{self._named(limit)} with overflow {self._overflow}: a full queue takes a transaction only in part"
+        return ""
+
+    @property
+    def _limit(self) -> str:
+        if self.type == "stream":
+            return ""  # a stream keeps what is confirmed as long as its retention says, like any log
+        return next((name for name in ("max-length", "max-length-bytes") if name in self.settings), "")
+
+    @property
+    def _overflow(self) -> str:
+        return self.settings.get("overflow", ("drop-head", ""))[0]
+
+    @property
+    def unseen(self) -> str:
+        """What could not be found out, for a note; "" if nothing."""
+        if not self.known:
+            return f"the arguments of queue {self.name} cannot be read (the user needs the configure permission)"
+        return self.policies.unseen
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeFacts:
+    """An exchange as the broker has it. ``alternate``: the exchange that takes what this one cannot route."""
+
+    name: str
+    alternate: str = ""
+    origin: str = ""
+    unseen: str = ""
+
+
+def look_at_queue(session: Session, name: str, policies: Policies) -> QueueFacts:
+    """Ask for a queue that exists.
+
+    Raises:
+        LinkError: the connection ended.
+    """
+    version = _version(session)
+    durable, owner = True, {"auto_delete": False}
+    arguments: dict[str, Any] = {}
+    for _ in range(_QUESTIONS):
+        text = _question(session, "queue", name, durable=durable, arguments={**arguments, **_IMPOSSIBLE}, **owner)
+        if text is None:
+            return QueueFacts(name, known=False, policies=policies, version=version)
+        found = _DIFFERS.search(text)
+        if found is None or found[1] in _IMPOSSIBLE or found[1] in arguments:
+            break
+        what = found[1]
+        if what == "durable":
+            durable = not durable
+        elif what in owner:
+            owner[what] = not owner[what]
+        elif (value := _value(text)) is None:
+            return QueueFacts(name, known=False, policies=policies, version=version)
+        else:
+            arguments[what] = value
+    type_ = str(arguments.get("x-queue-type", "classic"))
+    settings = {key.removeprefix("x-"): (str(value), "{setting}") for key, value in arguments.items()}
+    return QueueFacts(name, True, type_, durable, _with_policies(settings, policies, name, type_), policies, version)
+
+
+def look_at_exchange(session: Session, name: str, policies: Policies) -> ExchangeFacts:
+    """Ask for an exchange that exists.
+
+    Raises:
+        LinkError: the connection ended.
+    """
+    alternate, origin = policies.of_exchange(name)
+    facts = ExchangeFacts(name, alternate, origin, policies.unseen)
+    kind, flags = "topic", {"durable": True, "auto_delete": False, "internal": False}
+    for _ in range(_QUESTIONS):
+        text = _question(session, "exchange", name, exchange_type=kind, arguments=_NO_EXCHANGE, **flags)
+        if text is None:
+            return replace(facts, unseen=f"the arguments of exchange {name} cannot be read (configure permission)")
+        found = _DIFFERS.search(text)
+        value = _value(text)
+        if found is None:
+            return facts
+        if found[1] == "type" and value is not None:
+            kind = str(value)
+        elif found[1] in flags:
+            flags[found[1]] = not flags[found[1]]
+        elif found[1] == "alternate-exchange" and value is not None:
+            return replace(facts, alternate=str(value), origin="its argument alternate-exchange")
+        else:
+            return facts
+    return facts
+
+
+def _question(session: Session, kind: str, name: str, **properties: Any) -> str | None:
+    """What the broker finds different, "" if nothing, None if it does not let this user ask."""
+    with session.calling("verify"):
+        channel = session.fresh_channel()
+        try:
+            (channel.queue_declare if kind == "queue" else channel.exchange_declare)(name, **properties)
+            channel.close()
+        except exceptions.ChannelClosedByBroker as error:
+            return (error.reply_text or "") if error.reply_code == 406 else None
+        return ""
+
+
+def _value(text: str) -> Any:
+    """The value that the broker has, or None where it has none or the text was cut off."""
+    if (found := _IS_VALUE.search(text)) is not None:
+        if found[2] in {"longstr", "shortstr"}:
+            return found[1]
+        if found[2] in {"bool", "boolean"}:
+            return found[1] == "true"
+        return int(found[1]) if found[1].lstrip("-").isdecimal() else None
+    found = _IS.search(text)
+    return None if found is None else found[1]
+
+
+def _with_policies(
+    settings: Mapping[str, tuple[str, str]], policies: Policies, name: str, type_: str
+) -> dict[str, tuple[str, str]]:
+    """Arguments, and what policies add or narrow: of two limits the smaller one is in force."""
+    result = dict(settings)
+    for setting, (value, origin) in policies.of_queue(name, type_).items():
+        held = result.get(setting, ("", ""))[0]
+        if not held or (held.isdecimal() and value.isdecimal() and int(value) < int(held)):
+            result[setting] = (value, origin)
+    return result
+
+
+def _version(session: Session) -> tuple[int, ...]:
+    found = re.search(r"(\d+)\.(\d+)", session.server)
+    return (int(found[1]), int(found[2])) if found else ()

@@ -1,0 +1,107 @@
+"""What a job can promise at RabbitMQ, from what the broker says now: the first condition that fails decides."""
+
+from __future__ import annotations
+
+from links.contract import Direction, Guarantee, GuaranteeReport, JobUse
+from links.rabbitmq_conditions import QueueFacts, look_at_exchange, look_at_queue
+from links.rabbitmq_connection import Session
+from links.rabbitmq_destination import DestinationPlan
+from links.rabbitmq_log_queue import LogQueue
+from links.rabbitmq_management import read_policies
+from links.rabbitmq_source import SourcePlan, declare_job_queue, is_stream
+
+__all__ = ["report_destination", "report_source"]
+
+
+def report_source(session: Session, use: JobUse, plan: SourcePlan, template: str | None) -> GuaranteeReport:
+    """What a job that reads can promise; ``template`` names its log queue.
+
+    Raises:
+        LinkError: the queue or the log queue cannot be used.
+    """
+    if plan.exchange is not None:
+        declare_job_queue(session, plan)
+    else:
+        with session.calling("verify"):
+            session.channel.queue_declare(plan.queue, passive=True)
+        if plan.queue_type == "stream" or (plan.queue_type == "auto" and is_stream(session, plan.queue)):
+            return GuaranteeReport(Guarantee.EXACT)
+    policies = read_policies(session.settings)
+    facts = look_at_queue(session, plan.queue, policies)
+    if facts.transient:
+        return GuaranteeReport(Guarantee.AT_MOST_ONCE, facts.transient)
+    if plan.unique_ids:
+        return GuaranteeReport(Guarantee.EXACT, "for messages with a message-id, unique as AMQP_UniqueIds declares")
+    if template is None:
+        return GuaranteeReport(
+            Guarantee.AT_LEAST_ONCE,
+            "the queue has neither unique message ids (AMQP_UniqueIds) nor a receiving log (inbound_log_queue), "
+            "so a batch may come again after a failure",
+        )
+    failed = "messages may leave the queue unacknowledged (AMQP_DeadLetters)" if plan.dead_letters else facts.leaves
+    if failed:
+        return GuaranteeReport(
+            Guarantee.AT_LEAST_ONCE,
+            f"{failed}, so the broker's redelivered flag does not prove that one came before",
+        )
+    log = LogQueue(template, use, Direction.INBOUND)
+    log.check(session)
+    log.check_policies(session, policies)
+    return GuaranteeReport(
+        Guarantee.EXACT_UNLESS_BROKER_CRASH,
+        _joined(
+            "after a restart of the broker messages may come again and are stored again; presumes, as AMQP_DeadLetters "
+            "FALSE declares, that no message leaves the queue unacknowledged",
+            facts.unseen,
+        ),
+    )
+
+
+def report_destination(session: Session, use: JobUse, plan: DestinationPlan, template: str | None) -> GuaranteeReport:
+    """What a job that writes can promise; ``template`` names its log queue.
+
+    Raises:
+        LinkError: the queue, the exchange or the log queue cannot be used.
+    """
+    with session.calling("verify"):
+        if plan.queue is not None:
+            session.channel.queue_declare(plan.queue, passive=True)
+        elif plan.exchange:
+            session.channel.exchange_declare(plan.exchange, passive=True)
+    if not plan.mandatory:
+        return GuaranteeReport(Guarantee.AT_MOST_ONCE, "AMQP_Mandatory is FALSE: unroutable messages are lost")
+    policies = read_policies(session.settings)
+    lost, weak, unseen = "", "", policies.unseen
+    if plan.queue is not None:
+        facts: QueueFacts = look_at_queue(session, plan.queue, policies)
+        lost, weak, unseen = facts.transient or facts.drops, facts.refuses, facts.unseen
+    elif plan.exchange:
+        exchange = look_at_exchange(session, plan.exchange, policies)
+        unseen = exchange.unseen
+        if exchange.alternate:
+            weak = (
+                f"exchange {plan.exchange} has the alternate exchange {exchange.alternate} ({exchange.origin}), which "
+                "takes what cannot be routed: it counts as delivered"
+            )
+    if lost:
+        return GuaranteeReport(Guarantee.AT_MOST_ONCE, lost)
+    if template is None:
+        note = "a batch may be sent twice after a failure; receivers that drop a repeated message-id see it once"
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(weak, note))
+    log = LogQueue(template, use, Direction.OUTBOUND)
+    log.check(session)
+    log.check_policies(session, policies)
+    if weak:
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, weak)
+    return GuaranteeReport(
+        Guarantee.EXACT_UNLESS_BROKER_CRASH,
+        _joined(
+            "after a restart of the broker what was not completed is sent again; receivers that drop "
+            "a repeated message-id see it once",
+            unseen,
+        ),
+    )
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)

@@ -1,0 +1,90 @@
+"""RabbitMQ's management API, for what AMQP does not tell: policies. Asked only where the link names its address."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import quote
+
+from links.rabbitmq_settings import Settings
+
+__all__ = ["Policies", "read_policies"]
+
+_SECONDS = 5.0  # for one answer
+_MOST = 4 * 1024 * 1024  # bytes of one answer
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The policies of a virtual host: those of users, and those of operators. ``unseen``: why they are not known."""
+
+    users: Sequence[Mapping[str, Any]] = ()
+    operators: Sequence[Mapping[str, Any]] = ()
+    unseen: str = "policies are not seen without AMQP_ManagementURL"
+
+    def of_queue(self, name: str, type_: str) -> dict[str, tuple[str, str]]:
+        """What the policies in force set on a queue: setting -> value and where it comes from."""
+        kinds = {"all", "queues", f"{type_}_queues", f"{type_}s"}
+        found: dict[str, tuple[str, str]] = {}
+        for policies, word in ((self.users, "policy"), (self.operators, "operator policy")):
+            policy = _strongest(policies, name, kinds)
+            for setting, value in (policy.get("definition") or {}).items():
+                held = found.get(setting)
+                if held is None or (held[0].isdecimal() and str(value).isdecimal() and int(value) < int(held[0])):
+                    found[setting] = (str(value), f"{{setting}} (by {word} {policy['name']})")
+        return found
+
+    def of_exchange(self, name: str) -> tuple[str, str]:
+        """The alternate exchange that a policy sets, and where it comes from."""
+        policy = _strongest(self.users, name, {"all", "exchanges"})
+        alternate = (policy.get("definition") or {}).get("alternate-exchange", "")
+        return str(alternate), f"policy {policy['name']}" if alternate else ""
+
+
+def _strongest(policies: Sequence[Mapping[str, Any]], name: str, kinds: set[str]) -> Mapping[str, Any]:
+    """The one policy that is in force: the highest priority of those that match."""
+    matching = [policy for policy in policies if policy.get("apply-to", "all") in kinds and _matches(policy, name)]
+    return max(matching, key=lambda policy: int(policy.get("priority", 0)), default={})
+
+
+def _matches(policy: Mapping[str, Any], name: str) -> bool:
+    try:
+        return re.search(str(policy.get("pattern", "")), name) is not None
+    except re.error:
+        return True  # a pattern that only the broker understands: rather a promise too small than one too large
+
+
+def read_policies(settings: Settings) -> Policies:
+    """Ask for all policies of the link's virtual host; never raises."""
+    if not settings.management_url:
+        return Policies()
+    try:
+        return Policies(_get(settings, "policies"), _get(settings, "operator-policies"), "")
+    except urllib.error.HTTPError as error:
+        with error:
+            reason = f"HTTP {error.code} {error.reason}"
+        if error.code in {401, 403}:
+            reason += f"; user {settings.username!r} needs the tag management"
+    except (OSError, HTTPException, ValueError) as error:
+        reason = str(getattr(error, "reason", None) or error) or type(error).__name__
+    return Policies(unseen=f"policies are not seen: {settings.management_url} (AMQP_ManagementURL) answers {reason}")
+
+
+def _get(settings: Settings, what: str) -> Sequence[Mapping[str, Any]]:
+    url = f"{settings.management_url.rstrip('/')}/api/{what}/{quote(settings.virtual_host, safe='')}"
+    login = base64.b64encode(f"{settings.username}:{settings.password}".encode()).decode()
+    request = urllib.request.Request(url, headers={"Authorization": f"Basic {login}"})  # noqa: S310 - http or https
+    context = settings.ssl_context() if url.startswith("https:") else None
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    with opener.open(request, timeout=_SECONDS) as answer:
+        found = json.loads(answer.read(_MOST))
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+        raise ValueError("something else than policies")
+    return found
