@@ -70,6 +70,14 @@ class BenchGateway:
         connection.close()
         return int(count)
 
+    def guarantee(self, job: str) -> str:
+        """What the job promises."""
+        with sqlite3.connect(f"file:{self._file}?mode=ro", uri=True, timeout=30) as connection:
+            query = "SELECT GUARANTEE FROM MGW_JOBS WHERE JOB_NAME = ?"
+            (found,) = connection.execute(query, (job.upper(),)).fetchone()
+        connection.close()
+        return str(found)
+
     def ready(self) -> bool:
         """Whether every job is connected."""
         with sqlite3.connect(f"file:{self._file}?mode=ro", uri=True, timeout=30) as connection:
