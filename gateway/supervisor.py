@@ -11,8 +11,10 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from sqlalchemy import Connection, make_url
 
@@ -33,9 +35,11 @@ _LOGGER = logging.getLogger("mgw.engine")
 
 POLL_SECONDS = 0.5  # how soon changed definitions and status requests are seen
 TIME_MANAGER_SECONDS = 1.0
+CLOCK_STEP_SECONDS = 1.0  # a wall clock put back by more than this has the chores planned anew
 EVENT_DAYS = 14
 KEY_DAYS = 7  # a message that its publisher sends again later than that is stored again
-PRUNE_ROWS = 2000  # per transaction, so that nobody waits long for it
+PRUNE_ROWS = 500  # per transaction: a few milliseconds in which nobody else writes
+PRUNE_SHARE = 0.2  # of the time at most; the rest is for those who carry messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,8 @@ class Supervisor:
         self._lost: LeaseLost | None = None
         self._starting = False
         self._complaint = ""
+        self._scheduler: Any = None
+        self._ahead = clock.now() - clock.monotonic()
         self.exit_code = 0
 
     def request_stop(self) -> None:
@@ -88,17 +94,18 @@ class Supervisor:
         agent = self._new_agent()
         agent.acquire()
         self._agent = agent
-        scheduler = self._start_chores()
+        end_chores = self._start_chores()
         try:
             agent.start()
             while not self._stop.is_set():
                 self._nudge.wait(POLL_SECONDS)
                 self._nudge.clear()
+                self._follow_clock()
                 self._round()
         except LeaseLost as lost:
             self._abandon(lost)
         finally:
-            scheduler()
+            end_chores()
             self._stop_agent(AgentStatus.NOT_STARTED)
         return self.exit_code
 
@@ -190,7 +197,18 @@ class Supervisor:
         scheduler.add_job(_guarded(self._renew), "interval", seconds=LEASE_SECONDS / 5, id="lease")
         scheduler.add_job(_guarded(self._prune), "interval", hours=1, id="prune")
         scheduler.start()
+        self._scheduler = scheduler
         return lambda: scheduler.shutdown(wait=True)
+
+    def _follow_clock(self) -> None:
+        """The scheduler plans by the wall clock: when that is put back, the chores must not wait until it is as late
+        again as it was."""
+        before, self._ahead = self._ahead, self._clock.now() - self._clock.monotonic()
+        if self._ahead > before - CLOCK_STEP_SECONDS:
+            return
+        _LOGGER.warning("the wall clock was put back by %.0f s", before - self._ahead)
+        for chore in self._scheduler.get_jobs():
+            chore.modify(next_run_time=datetime.fromtimestamp(self._clock.now(), UTC))
 
     def _renew(self) -> None:
         agent = self._agent
@@ -217,11 +235,17 @@ class Supervisor:
             self._in_pieces(lambda conn: ledger.prune(conn, key(agent.name), before=oldest, limit=PRUNE_ROWS))
 
     def _in_pieces(self, prune: Callable[[Connection], int]) -> None:
-        """Delete in transactions of their own until nothing is left to delete, or the agent is to stop."""
-        while not self._stop.is_set():
-            with self._hub.write() as conn:
+        """Delete in transactions of their own until nothing is left to delete, or the agent is to stop.
+
+        What a crash makes them forget is deleted again, so they do not wait for the disk.
+        """
+        clock, pause = self._clock, 0.0
+        while not self._stop.wait(pause):
+            with self._hub.write(durable=False) as conn:
+                begun = clock.monotonic()
                 if prune(conn) < PRUNE_ROWS:
                     return
+            pause = (clock.monotonic() - begun) * (1 / PRUNE_SHARE - 1)
 
 
 def _guarded(chore: Callable[[], None]) -> Callable[[], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -566,6 +567,33 @@ def test_old_records_and_keys_are_pruned_in_pieces_and_the_rest_still_proves(
         assert conn.execute(sa.text("SELECT count(*) FROM gw_received")).scalar() == 2
     assert reconciled(moved, "into").holds
     assert reconciled(moved, "out").holds
+
+
+def test_others_write_while_old_records_are_pruned(moved: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.supervisor.PRUNE_ROWS", 5)
+    with moved.hub.write() as conn:
+        found = moved.admin.get_job("into")
+        assert found is not None
+        for _ in range(2000):
+            ledger.record_break(conn, found.id, "old", now=1.0)
+    supervisor = Supervisor(moved.hub, Secrets.for_hub(moved.url), RunOptions(moved.url))
+    supervisor._agent = supervisor._new_agent()
+    pruning = threading.Thread(target=supervisor._prune)
+    pruning.start()
+    try:
+        eventually(lambda: _old(moved) < 2000, what="the first piece pruned")
+        with moved.hub.write() as conn:
+            conn.execute(sa.text("UPDATE gw_job_state SET sampled = 1"))
+        assert _old(moved) > 0, "everything was pruned before another could write"
+        eventually(lambda: not _old(moved), what="the rest pruned", deadline=120)
+    finally:
+        supervisor._stop.set()
+        pruning.join(20)
+
+
+def _old(gateway: Gateway) -> int:
+    with gateway.hub.read() as conn:
+        return int(conn.execute(sa.text("SELECT count(*) FROM gw_ledger WHERE finished < 2")).scalar_one())
 
 
 def test_an_agent_without_ledger_records_nothing_and_the_gap_explains_itself(
