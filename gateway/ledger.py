@@ -311,13 +311,27 @@ def waiting(conn: sa.Connection, job: JobDef) -> int | None:
 
 # ------------------------------------------------------------------------------------------------------------- pruning
 
+# Every job in the ledger, by one look-up each: the agent's, and those that are gone.
+_PRUNED = (
+    "WITH RECURSIVE known(id) AS (SELECT min(job_id) FROM gw_ledger UNION ALL"
+    " SELECT (SELECT min(job_id) FROM gw_ledger WHERE job_id > known.id) FROM known WHERE known.id IS NOT NULL)"
+    " SELECT known.id FROM known LEFT JOIN gw_job j ON j.id = known.id"
+    " WHERE known.id IS NOT NULL AND (j.agent_key IS NULL OR j.agent_key = :agent) ORDER BY known.id"
+)
 _PRUNE = (
-    "DELETE FROM gw_ledger WHERE (job_id, number) IN (SELECT l.job_id, l.number FROM gw_ledger l"
-    " LEFT JOIN gw_job j ON j.id = l.job_id WHERE l.finished < :before"
-    " AND (j.agent_key IS NULL OR j.agent_key = :agent) ORDER BY l.finished LIMIT :rows)"
+    "DELETE FROM gw_ledger WHERE job_id = :job AND number <= (SELECT max(number) FROM"
+    " (SELECT number, finished FROM gw_ledger WHERE job_id = :job ORDER BY number LIMIT :rows) AS oldest"
+    " WHERE finished < :before)"
 )
 
 
 def prune(conn: sa.Connection, agent_key: str, *, before: float, limit: int) -> int:
-    """Delete at most ``limit`` rows finished before ``before``: of the agent's jobs, and of jobs that are gone."""
-    return conn.execute(sa.text(_PRUNE), {"before": before, "agent": agent_key, "rows": limit}).rowcount
+    """Delete at most ``limit`` rows finished before ``before``, the oldest first: of the agent's jobs, and of jobs that
+    are gone. Returns how many. A row is as old as the oldest after it: where the clock was put back."""
+    deleted = 0
+    for (job_id,) in conn.execute(sa.text(_PRUNED), {"agent": agent_key}).all():
+        if deleted == limit:
+            break
+        values = {"job": job_id, "rows": limit - deleted, "before": before}
+        deleted += conn.execute(sa.text(_PRUNE), values).rowcount
+    return deleted
