@@ -14,7 +14,6 @@ Guards against kafka-python 3.0 (each has a test):
 from __future__ import annotations
 
 import contextlib
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -24,6 +23,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from links.contract import Direction, LinkConfig
 from links.kafka_network import DIRECT, HANDSHAKE_FAILED, HOPELESS, NetClient
+from links.kafka_tls import tls_context
 from transforms.errors import (
     ConfigInvalid,
     DeliveryRejected,
@@ -36,6 +36,7 @@ from transforms.errors import (
 )
 
 __all__ = [
+    "FENCED",
     "Producer",
     "Settings",
     "Topic",
@@ -49,6 +50,8 @@ __all__ = [
 
 _C = TypeVar("_C")
 
+#: Another producer with the same transactional id came later.
+FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
 _LOST = (errors.OffsetOutOfRangeError, errors.NoOffsetForPartitionError, errors.LogTruncationError)
 _MISSING = (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError, errors.InvalidTopicError)
 _TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
@@ -151,25 +154,6 @@ def settings_of(config: LinkConfig, attributes: Mapping[str, Any], options: Mapp
     )
 
 
-def tls_context(link: str, attributes: Mapping[str, Any]) -> ssl.SSLContext:
-    """The TLS set-up of a link: certificate and host name are always verified.
-
-    Raises:
-        ConfigInvalid: a file cannot be read or used.
-    """
-    try:
-        context = ssl.create_default_context(cafile=attributes["tls_ca_file"])
-        if attributes["tls_cert_file"]:
-            context.load_cert_chain(attributes["tls_cert_file"], attributes["tls_key_file"])
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigInvalid(
-            f"link {link}: the TLS files cannot be used",
-            cause=str(error),
-            cure="check tls_ca_file, tls_cert_file and tls_key_file",
-        ) from error
-    return context
-
-
 def _check_compression(link: str, compression: str) -> None:
     from kafka import codec
 
@@ -242,8 +226,9 @@ def translate(error: BaseException, link: str, operation: str, what: str) -> Lin
         text if type(error).__name__ in text else f"{type(error).__name__}: {text}" if text else type(error).__name__
     )
     number = {PositionLost: 415, QueueMissing: 434, DeliveryRejected: 805}.get(kind)
+    happened = "was shut out by another process of this job" if isinstance(error, FENCED) else "failed"
     return kind(
-        f"link {link}: {operation} of {what} failed",
+        f"link {link}: {operation} of {what} {happened}",
         link=link,
         operation=operation,
         cause=cause,
@@ -255,7 +240,7 @@ def translate(error: BaseException, link: str, operation: str, what: str) -> Lin
 def _classify(error: BaseException) -> tuple[type[LinkError], str]:
     table: Sequence[tuple[tuple[type[BaseException], ...], type[LinkError], str]] = (
         (
-            (errors.ProducerFencedError, errors.InvalidProducerEpochError),
+            FENCED,
             LinkError,
             "see that one process only runs this job; what was not committed is sent again",
         ),

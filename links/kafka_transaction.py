@@ -6,6 +6,8 @@
 * ``commit_transaction`` and ``flush`` may wait for ever. Here every wait has an end.
 * ``close`` leaves a transaction open, which holds readers back. Here it is aborted first.
 * After a failed batch the object cannot be used any more. Here it refuses to be: whoever owns it makes a new one.
+* When it was shut out in the middle of a transaction it asks for a new epoch, which, where the server grants one, would
+  shut out the producer that came after it. Here it ends.
 
 The transactional id is the job's own, so a new producer ends what an earlier one left open and shuts that one out.
 """
@@ -20,7 +22,7 @@ from typing import Any
 from kafka import errors
 
 from links.contract import JobUse
-from links.kafka_client import Producer, Settings, build, close_producer, translate
+from links.kafka_client import FENCED, Producer, Settings, build, close_producer, translate
 from transforms.clock import Clock
 from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 
@@ -81,6 +83,7 @@ class Transactions:
         self._clock = clock
         self._identity = identity
         self._manager: Any = producer._transaction_manager
+        self._manager._supports_epoch_bump = _never
         self._epoch = self._manager.producer_id_and_epoch
         self._stopped = threading.Event()
         self._broken = False
@@ -105,7 +108,7 @@ class Transactions:
             raise
         except Exception as error:
             self._abort()
-            raise translate(error, self._settings.link, "publish", what) from error
+            raise self._translated(error, "publish", what) from self._first(error)
         self._commit(result, what)
         self._broken = False
 
@@ -159,9 +162,17 @@ class Transactions:
         except LinkError:
             raise
         except Exception as error:
-            raise translate(error, self._settings.link, "commit", what) from error
+            raise self._translated(error, "commit", what) from self._first(error)
         if self._manager.producer_id_and_epoch is not self._epoch:
             raise self._timeout(what, "the producer's epoch changed during a commit; its outcome is unknown")
+
+    def _first(self, error: Exception) -> Exception:
+        """What the client failed on first, where that is why it fails now: it was shut out."""
+        last = self._manager.last_error
+        return last if isinstance(last, FENCED) else error
+
+    def _translated(self, error: Exception, operation: str, what: str) -> LinkError:
+        return translate(self._first(error), self._settings.link, operation, what)
 
     def _abort(self) -> None:
         with contextlib.suppress(Exception):
@@ -195,3 +206,7 @@ class Transactions:
         """Give the producer up; no transaction may be running in another thread."""
         self.stop()
         close_producer(self.producer)
+
+
+def _never() -> bool:
+    return False

@@ -323,6 +323,46 @@ class TestFencing:
             second.destination.close()
         assert committed(template.broker, pair.destination.provider_queue) == bodies(20)
 
+    def test_a_publisher_shut_out_in_the_middle_of_a_transaction_leaves_the_next_alone(
+        self, template: ExactTemplate, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its server tells it with the answer to a record, not to a transaction's request; the client would answer that
+        by a new epoch, which could shut the next publisher out in its turn."""
+        pair = template.pair()
+        link, use = template.exact(), use_of(pair.destination)
+        first, second = Sender(link, use), Sender(link, use)
+        try:
+            first.connect()
+            first.deliver(list(numbered(10)))
+            destination = first.destination
+            assert isinstance(destination, KafkaExactDestination)
+            assert destination._transactions is not None
+            producer = destination._transactions.producer
+            send, sent = producer.send, []
+
+            def slowly(*record: Any) -> Any:
+                if len(sent) == 5:
+                    sent[-1].get(timeout=SOON)  # the transaction is open at the server
+                    assert second.connect() == Recovered(1)
+                if len(sent) == 6:
+                    wait_until(lambda: sent[-1].is_done, "the server's answer to a record")
+                sent.append(send(*record))
+                return sent[-1]
+
+            monkeypatch.setattr(producer, "send", slowly)
+            first.plan(list(numbered(10, 10)))
+            with pytest.raises(LinkError, match=r"shut out by another"):
+                first.finish(2)
+            assert len(sent) >= 6
+            second.sequence, second.plans = 2, dict(first.plans)
+            second.finish(2)
+            second.deliver(list(numbered(5, 20)))
+            assert second.failures == 0
+        finally:
+            first.destination.close()
+            second.destination.close()
+        assert committed(template.broker, pair.destination.provider_queue) == bodies(25)
+
     def test_what_a_stalled_publisher_left_open_is_gone_when_the_next_has_read_the_log(
         self, template: ExactTemplate
     ) -> None:
