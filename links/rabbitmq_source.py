@@ -15,7 +15,7 @@ from links.rabbitmq_connection import Session
 from links.rabbitmq_errors import missing
 from links.rabbitmq_settings import Settings
 from transforms.amqp import HEADER_PREFIX, Rules, decode
-from transforms.amqp_identity import message_key
+from transforms.amqp_identity import content_digest, message_key
 from transforms.errors import LinkTimeout, LinkUnavailable, PositionLost, QueueMissing
 from transforms.message import Message
 
@@ -86,6 +86,7 @@ class RabbitSource:
         self._session: Session | None = None
         self._stream = False
         self._stored: int | None = None  # offset of the last message handed out, or the hub's position
+        self._position: str | None = None  # the same as the hub keeps it: the offset, and the digest of that message
         self._resuming = False  # the first message after connect proves that nothing in between is gone
         self._resume_until = 0.0
         self._warned = False
@@ -119,12 +120,13 @@ class RabbitSource:
         arguments: dict[str, Any] = {}
         if self._stream:
             known = positions.get(_PARTITION)
-            self._stored = int(known) if known is not None else None
+            self._position = known
+            self._stored = int(known.partition(":")[0]) if known is not None else None
             self._resuming = known is not None
             self._resume_until = self._use.clock.monotonic() + self._settings.answer_timeout
             # Attached at the stored message itself: seeing it again proves that the stream is still the same and whole.
             start = "first" if RESUME in positions else plan.stream_offset
-            arguments["x-stream-offset"] = start if known is None else int(known)
+            arguments["x-stream-offset"] = start if self._stored is None else self._stored
         session.channel._impl.add_on_cancel_callback(lambda _frame: session.fail(self._cancelled()))
         with session.calling("connect"):
             session.channel.basic_qos(prefetch_count=plan.prefetch)
@@ -170,7 +172,7 @@ class RabbitSource:
             deliveries.append(Delivery(message, failure, redelivered, f"{queue}#{tag}"))
         last: int = items[-1][0]
         if self._stream:
-            return self._stream_batch(deliveries, last)
+            return self._stream_batch(deliveries, items)
         if self._plan.unique_ids:
             return Batch(deliveries, (), last, ids=self._keys(items))
         return Batch(deliveries, (), last)
@@ -186,27 +188,15 @@ class RabbitSource:
             )
         return keys
 
-    def _stream_batch(self, deliveries: list[Delivery], last: int) -> Batch:
+    def _stream_batch(self, deliveries: list[Delivery], items: Sequence[Incoming]) -> Batch:
+        last: int = items[-1][0]
         if self._resuming:
-            offset = _offset(deliveries[0].message)
-            assert self._stored is not None  # noqa: S101 - set together
-            if offset > self._stored + 1:
-                raise PositionLost(
-                    f"foreign queue {self._use.endpoint.full_name}: messages after offset {self._stored} are gone",
-                    link=self._settings.link,
-                    operation="read",
-                    cause=f"the stream {self._plan.queue!r} now begins at offset {offset} (retention, or created anew)",
-                    cure="restore the stream; or, to go on with the first message that is there: "
-                    f"mgw agents cleanup RESET_SUB_MISSING_MESSAGE {self._use.job}",
-                    number=415,
-                )
+            self._check_resumed(_offset(deliveries[0].message), items[0])
             self._resuming = False
-            if offset <= self._stored:
-                deliveries = [found for found in deliveries if _offset(found.message) > (self._stored or 0)]
+            deliveries = [found for found in deliveries if _offset(found.message) > (self._stored or 0)]
         if not deliveries:
             return Batch((), (), last)
-        before = None if self._stored is None else str(self._stored)
-        self._stored = _offset(deliveries[-1].message)
+        before, self._stored = self._position, _offset(deliveries[-1].message)
         if self._stored < 0:
             raise LinkUnavailable(
                 f"foreign queue {self._use.endpoint.full_name}: {self._plan.queue!r} is not a stream",
@@ -215,9 +205,37 @@ class RabbitSource:
                 cause="its messages have no offset",
                 cure="set the option AMQP_QueueType of the foreign queue to classic or quorum",
             )
+        self._position = after = f"{self._stored}:{_digest(items[-1])}"
         queue = self._plan.queue
         named = [found._replace(origin=f"{queue}@{_offset(found.message)}") for found in deliveries]
-        return Batch(named, (Position(_PARTITION, before, str(self._stored)),), last)
+        return Batch(named, (Position(_PARTITION, before, after),), last)
+
+    def _check_resumed(self, offset: int, item: Incoming) -> None:
+        """Make sure that the message at the stored offset is the one that was stored last.
+
+        Raises:
+            PositionLost: it is gone, or another one.
+        """
+        stored, queue = self._stored, self._plan.queue
+        assert stored is not None  # noqa: S101  # set together
+        digest = (self._position or "").partition(":")[2]
+        what = f"foreign queue {self._use.endpoint.full_name}: messages after offset {stored} are gone"
+        if offset > stored + 1:
+            cause = f"the stream {queue!r} now begins at offset {offset} (retention, or created anew)"
+        elif offset == stored and digest and digest != _digest(item):
+            cause = f"the message at offset {stored} of stream {queue!r} is another one: the stream was created anew, "
+            cause += "or lost its end in a crash"
+        else:
+            return
+        raise PositionLost(
+            what,
+            link=self._settings.link,
+            operation="read",
+            cause=cause,
+            cure="restore the stream; or, to go on with the first message that is there: "
+            f"mgw agents cleanup RESET_SUB_MISSING_MESSAGE {self._use.job}",
+            number=415,
+        )
 
     def settle(self, batch: Batch) -> None:
         """See :meth:`links.contract.Source.settle`."""
@@ -260,6 +278,10 @@ class RabbitSource:
 
 def _never(*_arguments: object) -> None:
     """Deliveries pass by pika; see links.amqp_frames."""
+
+
+def _digest(item: Incoming) -> str:
+    return content_digest(item[4], item[5], item[2], item[3]).hex()
 
 
 def _offset(message: Message) -> int:
