@@ -27,6 +27,7 @@ from links.contract import Batch, Delivery
 from links.memory import MESSAGE_ID
 from links.memory_broker import MemoryBroker
 from links.placement import Placement
+from tests.support.brokers import PostgreSQL
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
 from transforms.errors import AdminError, GatewayError, LinkUnavailable
@@ -698,3 +699,36 @@ def test_the_administration_can_be_asked_without_the_command(moved: Gateway) -> 
     assert job is not None
     with moved.hub.read() as conn, pytest.raises(GatewayError, match="says nothing"):
         trace.trace(conn, job, moved.hub.hub_id, "nowhere@1")
+
+
+@pytest.mark.postgresql
+def test_a_hub_on_postgresql_proves_and_prunes_alike(postgresql: PostgreSQL, broker: MemoryBroker) -> None:
+    url = postgresql.create_database(f"ledger_{uuid.uuid4().hex}")
+    broker.log("LOG")
+    broker.queue("DST")
+    with gateway_on(url) as gateway:
+        gateway.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name})
+        gateway.admin.register_foreign_queue("LOG", "mem")
+        gateway.admin.register_foreign_queue("DST", "mem")
+        gateway.queue("M", multiple_consumers=True)
+        gateway.queues.add_subscriber("M", "other")
+        gateway.admin.create_job("into", "INBOUND", "LOG@mem", "M")
+        gateway.admin.create_job("out", "OUTBOUND", "M", "DST@mem")
+        broker.put("LOG", *messages(100))
+        carry(gateway, "into", "out", count=100)
+        received, completed = traced(gateway, "into", "LOG@41").sights
+        assert (received.outcome, completed.places) == (Outcome.STORED, ("DST@41",))
+        for job in ("into", "out"):
+            proof = reconciled(gateway, job)
+            assert (proof.offences, proof.messages) == ([], 100)
+        with gateway.hub.write() as conn:
+            assert ledger.prune(conn, "DEFAULT_AGENT", before=1e12, limit=3) == 3
+            assert ledger.prune(conn, "DEFAULT_AGENT", before=1.0, limit=3) == 0
+            while ledger.prune(conn, "DEFAULT_AGENT", before=1e12, limit=3):
+                pass
+        assert [reconciled(gateway, job).batches for job in ("into", "out")] == [0, 0]
+        gateway.enqueue("M", messages(1))
+        change(gateway, "UPDATE aq_entry SET state = 8 WHERE state = 0")
+        (offence,) = reconciled(gateway, "out").offences
+        assert "it has no outcome" in offence
+    postgresql.drop_database(url.rpartition("/")[2])
