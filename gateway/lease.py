@@ -18,6 +18,7 @@ from gateway.tables import agent
 from transforms.errors import GatewayError, LeaseLost
 
 __all__ = [
+    "STALLED_SECONDS",
     "AgentAlreadyRunning",
     "AgentRow",
     "Owner",
@@ -28,6 +29,8 @@ __all__ = [
     "renew_lease",
     "set_agent_status",
 ]
+
+STALLED_SECONDS = 15  # a job's transaction that PostgreSQL hears nothing of for so long is rolled back by it
 
 
 class AgentAlreadyRunning(GatewayError):
@@ -192,16 +195,25 @@ def _lost(name: str, token: int) -> LeaseLost:
 
 
 _TOKEN = sa.select(agent.c.token).where(agent.c.name_key == p("k"))
-_TOKEN_SHARED = _TOKEN.with_for_update(read=True)
+_TOKEN_SHARED = _TOKEN.add_columns(
+    sa.func.set_config("idle_in_transaction_session_timeout", p("stalled", type_=sa.String), True)
+).with_for_update(read=True)
 
 
 def check_owner(conn: sa.Connection, name_key: str, token: int) -> None:
     """Fence: fail the transaction of a process that lost its agent.
 
+    On PostgreSQL the row stays locked until the transaction ends, and whoever wants to take over waits for that. The
+    transaction gets a limit, so that nobody waits for ever for a process that stalls or a machine that vanished.
+
     Raises:
         LeaseLost: the stored token is another one.
     """
-    if conn.execute(_TOKEN_SHARED, {"k": name_key}).scalar() != token:
+    if conn.dialect.name == "postgresql":
+        stored = conn.execute(_TOKEN_SHARED, {"k": name_key, "stalled": f"{STALLED_SECONDS}s"}).scalar()
+    else:
+        stored = conn.execute(_TOKEN, {"k": name_key}).scalar()
+    if stored != token:
         raise _lost(name_key, token)
 
 

@@ -17,9 +17,10 @@ __all__ = ["shown_url", "translate", "translated"]
 _ENOSPC_MARGIN = 1 << 20  # bytes; a write that failed with less than this left failed for want of space
 _CONNECTION_STATES = (
     "08",
+    "25P03",
     "57P",
     "55P",
-)  # PostgreSQL classes: connection lost, operator intervention, lock not available
+)  # PostgreSQL: connection lost, transaction idle for too long, operator intervention, lock not available
 
 
 def shown_url(url: sa.URL) -> str:
