@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.faults.injuries import Fault, Injuries
-from tests.faults.oracle import Oracle, Verdict
-from tests.faults.stage import Brokers, Stage
-
-Trial = Callable[..., Verdict]
+from links.contract import Guarantee
+from tests.faults.scenes import Fault, Plot, Scene, keep_seed, kept_seeds
+from tests.faults.stage import Brokers
+from tests.faults.verdict import Verdict
+from tests.support.brokers import PostgreSQL
 
 _verdicts: list[Verdict] = []
 SEED = int(os.environ.get("MGW_FAULT_SEED") or random.SystemRandom().randrange(1_000_000))
@@ -28,46 +28,109 @@ def brokers() -> Iterator[Brokers]:
     made.close()
 
 
-@pytest.fixture
-def trial(request: pytest.FixtureRequest, brokers: Brokers, tmp_path: Path) -> Trial:
-    """Runs a scenario and returns its verdict: ``trial("classic", "hub", "kill_agent", times=3, messages=2000)``."""
+@pytest.fixture(scope="session")
+def postgresql_of_our_own() -> Iterator[PostgreSQL]:
+    """Restarted by the tests, so nobody else may use it."""
+    with PostgreSQL() as server:
+        yield server
 
-    def run(
+
+class Trial:
+    """Plays a scenario, with the seed of this run and with every seed kept for it, and judges each time.
+
+    ``trial("classic", "hub", "kill_agent", times=3, messages=2000)`` injects faults while messages move;
+    ``trial.play(source, target, act)`` leaves to ``act`` what happens.
+    """
+
+    def __init__(self, scenario: str, folder: Path, brokers: Brokers) -> None:
+        self._scenario = scenario
+        self._folder = folder
+        self._brokers = brokers
+
+    def __call__(
+        self,
         source: str,
         target: str,
         *faults: Fault,
         times: int = 1,
         messages: int = 2000,
-        url: str | None = None,
+        url: Callable[[], str] | None = None,
         rate: float = 2500,
+        launched: Callable[[Path], dict[str, object]] | None = None,
     ) -> Verdict:
-        scenario = request.node.name.partition("[")[2].rstrip("]") or request.node.name
-        rng = random.Random(f"{SEED}:{scenario}:faults")
-        address = url or f"sqlite:///{tmp_path}/hub.db"
-        with Stage(address, tmp_path / "stage", brokers, batch_size=rng.choice((10, 30, 200))) as stage:
-            way = stage.way(source, target)
-            stage.start()
-            oracle = Oracle(scenario, SEED, way.feed, way.outlet, stage.carried, rate=rate)
-            injuries = Injuries(stage, way, oracle.publisher, rng)
-            verdict = oracle.run(injuries.plan(*faults, times=times), stage.recover, messages=messages)
-            verdict = replace(verdict, levels=tuple(stage.guarantees()[job] for job in way.jobs))
-            _verdicts.append(verdict)
-            print(verdict)
-            assert verdict.good, f"{verdict.explain()}\n{stage.agent.tail()}"
-            broken = [line for line in stage.agent.text().splitlines() if "Traceback" in line or "internal" in line]
-            assert not broken, stage.agent.text()
-            _check_levels(stage.guarantees(), verdict)
-            return verdict
+        def act(scene: Scene) -> Verdict:
+            scene.stage.start()
+            return scene.oracle.run(scene.plan(*faults, times=times), scene.stage.recover, messages=messages)
 
-    return run
+        return self.play(source, target, act, url=url, rate=rate, launched=launched)
+
+    def play(
+        self,
+        source: str,
+        target: str,
+        act: Callable[[Scene], Verdict],
+        *,
+        url: Callable[[], str] | None = None,
+        rate: float = 2500,
+        batch_size: int | None = None,
+        launched: Callable[[Path], dict[str, object]] | None = None,
+    ) -> Verdict:
+        """Play it once for each seed. Returns the verdict on the seed of this run.
+
+        Args:
+            source, target: see :mod:`tests.faults.ways`.
+            act: what happens.
+            url: gives a new hub each time; default: a SQLite file.
+            rate: messages a second at most.
+            batch_size: of the jobs; default: drawn.
+            launched: given a folder, the faults inside every agent process (see :mod:`tests.faults.launched`).
+        """
+        verdicts = []
+        for number, seed in enumerate(dict.fromkeys((SEED, *kept_seeds(self._scenario)))):
+            folder = self._folder / f"run{number}"
+            folder.mkdir()
+            address = url() if url is not None else f"sqlite:///{folder}/hub.db"
+            inside = launched(folder) if launched is not None else {}
+            plot = Plot(self._scenario, seed, source, target, address, rate, batch_size, inside)
+            try:
+                verdicts.append(_play(plot, folder, self._brokers, act))
+            except Exception:
+                keep_seed(self._scenario, seed)
+                raise
+        return verdicts[0]
 
 
-def _check_levels(levels: Mapping[str, str], verdict: Verdict) -> None:
-    """Where every job on the way promises more than at least once, nothing may come twice."""
+def _play(plot: Plot, folder: Path, brokers: Brokers, act: Callable[[Scene], Verdict]) -> Verdict:
+    with Scene(plot, folder, brokers) as scene:
+        verdict = act(scene)
+        levels = scene.stage.guarantees()
+        verdict = replace(
+            verdict, levels=tuple(levels[job] for job in scene.way.jobs), suppressed=scene.stage.suppressed()
+        )
+        _verdicts.append(verdict)
+        print(verdict)
+        _check(verdict, scene)
+        return verdict
+
+
+def _check(verdict: Verdict, scene: Scene) -> None:
+    """Nothing lost, no internal error, the promised levels, and nothing twice where they exclude it."""
+    agent = scene.stage.agent
+    assert verdict.good, f"{verdict.explain()}\n{agent.tail()}"
+    said = scene.stage.said()
+    assert not [line for line in said.splitlines() if "Traceback" in line or "internal" in line], said
+    assert verdict.levels == tuple(scene.way.levels.values()), f"{verdict.explain()}\n{agent.tail()}"
     broker_hurt = any("broker" in name for name, _ in verdict.faults)
-    exact = {"exact"} if broker_hurt else {"exact", "exact-unless-broker-crash"}
-    if set(levels.values()) <= exact:
-        assert verdict.duplicated == 0, f"{levels}: {verdict.explain()}"
+    once = {Guarantee.EXACT} if broker_hurt else {Guarantee.EXACT, Guarantee.EXACT_UNLESS_BROKER_CRASH}
+    if set(scene.way.levels.values()) <= once:
+        assert verdict.duplicated == 0, f"{verdict.explain()}\n{agent.tail()}"
+
+
+@pytest.fixture
+def trial(request: pytest.FixtureRequest, brokers: Brokers, tmp_path: Path) -> Trial:
+    """Plays scenarios; the one of this test is named after its parameters."""
+    name = request.node.name
+    return Trial(name.partition("[")[2].rstrip("]") or name, tmp_path, brokers)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -89,7 +152,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(str(verdict))
     faults = sum(count for verdict in _verdicts for _, count in verdict.faults)
     acknowledged = sum(verdict.acknowledged for verdict in _verdicts)
-    lost = sum(len(verdict.missing) for verdict in _verdicts)
+    lost = sum(verdict.lost for verdict in _verdicts)
     duplicated = sum(verdict.duplicated for verdict in _verdicts)
     terminalreporter.write_line(
         f"total: {faults} faults, {acknowledged} messages, {lost} lost, {duplicated} duplicated"

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from tests.faults.oracle import Publisher
-from tests.faults.stage import Stage, Way
+from tests.faults.stage import Stage
+from tests.faults.ways import Way
 from tests.support.waiting import eventually
 
 __all__ = ["Fault", "Injuries"]
@@ -90,9 +91,20 @@ class Injuries:
 
     def stall_wire(self) -> None:
         """Nothing goes through and nobody says so, until every job has noticed."""
+        self._stall()
+
+    def half_open_wire(self) -> None:
+        """The brokers hear the gateway and it hears nothing from them, until every job has noticed."""
+        self._stall(requests=False)
+
+    def deaf_wire(self) -> None:
+        """The gateway hears the brokers and they hear nothing from it, until every job has noticed."""
+        self._stall(answers=False)
+
+    def _stall(self, *, requests: bool = True, answers: bool = True) -> None:
         self._at_random()
         for proxy in self._stage.proxies.values():
-            proxy.stall()
+            proxy.stall(requests=requests, answers=answers)
         try:
             eventually(
                 lambda: set(self._stage.failing()) >= set(self._way.jobs),

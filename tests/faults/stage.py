@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from gateway.model import DEFAULT_AGENT
+from links.contract import Guarantee
+from tests.faults.agents import AgentProcess
 from tests.faults.ends.hub import HubFeed, HubOutlet
 from tests.faults.ends.kafka import KafkaFeed, KafkaOutlet
 from tests.faults.ends.mqtt import MqttFeed, MqttOutlet
 from tests.faults.ends.rabbitmq import RabbitFeed, RabbitOutlet, declare
-from tests.faults.oracle import LANES, Feed, Outlet
+from tests.faults.oracle import Feed, Outlet
+from tests.faults.verdict import LANES
+from tests.faults.ways import ENDS, End, Way
 from tests.support.brokers import Kafka, Mosquitto, RabbitMQ, Server
-from tests.support.brokers.server import OwnedProcess
 from tests.support.gateways import Gateway
 from tests.support.proxy import TcpProxy
 from tests.support.waiting import eventually
 from transforms.errors import AdminError, HubError
 
-__all__ = ["AgentProcess", "Brokers", "Stage"]
+__all__ = ["Brokers", "Stage"]
 
 START_SECONDS = 60.0  # for a process on a busy machine
-_SYSTEMS = {"classic": "rabbitmq", "quorum": "rabbitmq", "stream": "rabbitmq", "kafka": "kafka", "mqtt": "mqtt"}
-_LOG_TAIL = 40
+_LOG_QUEUE = {"x-queue-type": "classic", "x-max-length": 2}
+_IMPATIENT: Mapping[str, Mapping[str, object]] = {  # a dead wire shows within seconds
+    "rabbitmq": {"AMQP_Heartbeat": 2, "AMQP_ConnectTimeout": 3, "AMQP_AnswerTimeout": 3, "AMQP_ConfirmTimeout": 4},
+    "kafka": {
+        "KAFKA_Request_timeout_ms": 2000,
+        "KAFKA_Delivery_timeout_ms": 4000,
+        "KAFKA_Bootstrap_timeout_ms": 4000,
+    },
+}
 
 
 class Brokers:
@@ -78,81 +86,41 @@ class Brokers:
             server.close()
 
 
-class AgentProcess:
-    """``mgw run`` as a process of its own."""
-
-    def __init__(self, url: str, folder: Path, *, environment: Mapping[str, str] | None = None) -> None:
-        self.log = folder / "agent.log"
-        self.starts = 0
-        self._folder = folder
-        self._environment = {**os.environ, "MGW_HUB": url, "PYTHONUNBUFFERED": "1"} | dict(environment or {})
-        self._process: OwnedProcess | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """Process id while it runs."""
-        return self._process.pid if self._process is not None and self._process.exit_code is None else None
-
-    @property
-    def exit_code(self) -> int | None:
-        """Exit code of the process started last, None while it runs."""
-        return self._process.exit_code if self._process is not None else None
-
-    def start(self) -> None:
-        """Start it; does not wait."""
-        self.starts += 1
-        command = [sys.executable, "-m", "gateway", "run"]
-        self._process = OwnedProcess(command, environment=self._environment, log=self.log, folder=self._folder)
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        if self._process is not None:
-            self._process.kill()
-
-    def terminate(self, deadline: float = 30.0) -> int | None:
-        """SIGTERM; returns the exit code."""
-        assert self._process is not None
-        in_time = self._process.terminate(signal.SIGTERM, deadline)
-        assert in_time, f"mgw run did not end within {deadline:g} s of SIGTERM:\n{self.tail()}"
-        return self._process.exit_code
-
-    def tail(self) -> str:
-        """The end of its log."""
-        return "\n".join(self.text().splitlines()[-_LOG_TAIL:])
-
-    def text(self) -> str:
-        """Everything it wrote, over all starts."""
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One way through the gateway: what is written to, what is read from, and the jobs between."""
-
-    feed: Feed
-    outlet: Outlet
-    jobs: tuple[str, ...]
-    systems: tuple[str, ...]
-
-
 class Stage:
     """A gateway on a hub of its own, and ways through it. A context manager."""
 
-    def __init__(self, url: str, folder: Path, brokers: Brokers, *, batch_size: int = 30) -> None:
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        brokers: Brokers,
+        *,
+        batch_size: int = 30,
+        faults: Mapping[str, object] | None = None,
+    ) -> None:
+        """``faults``: of every agent process, see :mod:`tests.faults.launched`."""
         folder.mkdir(parents=True, exist_ok=True)
         self.gateway = Gateway(url)
-        self.agent = AgentProcess(url, folder)
+        self.agent = AgentProcess(url, folder, faults=faults)
         self.brokers = brokers
+        self.folder = folder
         self.proxies: dict[str, TcpProxy] = {}
+        self._links: set[str] = set()
         self._batch_size = batch_size
         self._ways: list[Way] = []
+        self._others: list[AgentProcess] = []
 
     def __enter__(self) -> Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the agents, disconnect everything."""
         try:
-            self.agent.kill()
+            for agent in (self.agent, *self._others):
+                agent.kill()
         finally:
             for way in self._ways:
                 way.feed.close()
@@ -164,95 +132,121 @@ class Stage:
     # ---------------------------------------------------------------------------------------------------- definitions
 
     def way(self, source: str, target: str) -> Way:
-        """From ``source`` to ``target``, each of ``hub classic quorum stream kafka mqtt``, with a hub queue between."""
+        """From ``source`` to ``target``, ``hub`` or one of ENDS, with a hub queue between."""
         name = f"w{uuid.uuid4().hex[:8]}"
         hub = f"{name}_H"
         self.gateway.queue(hub)
-        jobs: list[str] = []
+        levels: dict[str, Guarantee] = {}
         options = {"MsgBatchSize": self._batch_size}
         admin = self.gateway.admin
+        ends = {end: ENDS[end] for end in (source, target) if end != "hub"}
         if source == "hub":
             feed: Feed = HubFeed(self.gateway, hub)
         else:
-            self._foreign(f"{name}_S", source, inbound=True)
-            link = self._link(source)
             job = f"{name}_IN"
-            admin.create_job(job, "INBOUND", f"{name}_S@{link}", hub, poll_interval=0.5, options=options)
-            jobs.append(job)
-            feed = self._feed(f"{name}_S", source)
+            self._foreign(f"{name}_S", ends[source], job, inbound=True)
+            place = f"{name}_S@{ends[source].link}"
+            admin.create_job(job, "INBOUND", place, hub, poll_interval=0.5, options=options)
+            levels[job] = ends[source].inbound
+            feed = self._feed(f"{name}_S", ends[source])
         if target == "hub":
             outlet: Outlet = HubOutlet(self.gateway, hub)
         else:
-            self._foreign(f"{name}_T", target, inbound=False)
-            link = self._link(target)
             job = f"{name}_OUT"
-            admin.create_job(job, "OUTBOUND", hub, f"{name}_T@{link}", poll_interval=0.5, options=options)
-            jobs.append(job)
-            outlet = self._outlet(f"{name}_T", target)
-        systems = tuple(dict.fromkeys(_SYSTEMS[end] for end in (source, target) if end != "hub"))
-        made = Way(feed, outlet, tuple(jobs), systems)
+            self._foreign(f"{name}_T", ends[target], job, inbound=False)
+            place = f"{name}_T@{ends[target].link}"
+            admin.create_job(job, "OUTBOUND", hub, place, poll_interval=0.5, options=options)
+            levels[job] = ends[target].outbound
+            outlet = self._outlet(f"{name}_T", ends[target])
+        made = Way(
+            feed,
+            outlet,
+            levels,
+            systems=tuple(dict.fromkeys(end.system for end in ends.values())),
+            twins=(source == "hub" or ends[source].twins) and (target == "hub" or ends[target].system != "mqtt"),
+            identified=all(end.identified for end in ends.values()),
+        )
         self._ways.append(made)
         return made
 
-    def _link(self, end: str) -> str:
-        """The link to a system, through a proxy, impatient so that a dead wire shows within seconds."""
-        system = _SYSTEMS[end]
-        if system in self.proxies:
-            return system
-        admin = self.gateway.admin
-        if system == "kafka":
-            kafka = self.brokers.kafka
-            self.proxies[system] = kafka.proxy().start()
-            options = {
-                "KAFKA_Request_timeout_ms": 2000,
-                "KAFKA_Delivery_timeout_ms": 4000,
-                "KAFKA_Bootstrap_timeout_ms": 4000,
-            }
-            admin.create_msgsystem_link(
-                system, "KAFKA", {"bootstrap_servers": kafka.proxied_bootstrap}, options=options
-            )
-            return system
-        server = self.brokers.rabbitmq if system == "rabbitmq" else self.brokers.mqtt
-        proxy = self.proxies[system] = TcpProxy(server.host, server.port).start()
-        where: dict[str, Any] = {"hostname": proxy.host, "port": proxy.port}
-        if system == "mqtt":
-            admin.create_msgsystem_link(system, "MQTT", where | {"keepalive": 2, "connect_timeout": 3})
-        else:
-            options = {"AMQP_Heartbeat": 2, "AMQP_ConnectTimeout": 3, "AMQP_AnswerTimeout": 3, "AMQP_ConfirmTimeout": 4}
-            rabbitmq = self.brokers.rabbitmq
-            admin.create_msgsystem_link(
-                system, "RABBITMQ", where, options=options, username=rabbitmq.username, password=rabbitmq.password
-            )
-        return system
+    def _proxy(self, system: str) -> TcpProxy:
+        if system not in self.proxies:
+            server = self.brokers.server(system)
+            if isinstance(server, Kafka):
+                self.proxies[system] = server.proxy().start()
+            else:
+                assert isinstance(server, RabbitMQ | Mosquitto)
+                self.proxies[system] = TcpProxy(server.host, server.port).start()
+        return self.proxies[system]
 
-    def _foreign(self, name: str, end: str, *, inbound: bool) -> None:
-        link = self._link(end)
-        provider, options = name, {}
-        if end == "kafka":
+    def _link(self, end: End) -> None:
+        """The link of that end, through a proxy, impatient so that a dead wire shows within seconds."""
+        if end.link in self._links:
+            return
+        self._links.add(end.link)
+        proxy = self._proxy(end.system)
+        where: dict[str, Any] = {"hostname": proxy.host, "port": proxy.port}
+        more: dict[str, Any] = {"options": dict(_IMPATIENT.get(end.system, {}))}
+        if end.system == "kafka":
+            where = {"bootstrap_servers": self.brokers.kafka.proxied_bootstrap}
+            if end.outbound is Guarantee.EXACT:
+                log = f"log{uuid.uuid4().hex[:8]}"
+                self.brokers.kafka.create_topic(log, LANES, {"cleanup.policy": "compact"})
+                more["outbound_log_queue"] = log
+        elif end.system == "mqtt":
+            where |= {"keepalive": 2, "connect_timeout": 3, "protocol_version": 5 if end.identified else 4}
+        else:
+            more |= {"username": self.brokers.rabbitmq.username, "password": self.brokers.rabbitmq.password}
+            if end.outbound is not Guarantee.AT_LEAST_ONCE:
+                more |= {"inbound_log_queue": "mgw.acks.{job}", "outbound_log_queue": "mgw.sent.{job}"}
+        self.gateway.admin.create_msgsystem_link(end.link, end.system.upper(), where, **more)
+
+    def _foreign(self, name: str, end: End, job: str, *, inbound: bool) -> None:
+        self._link(end)
+        provider = name
+        if end.system == "kafka":
             self.brokers.kafka.create_topic(name, partitions=LANES)
-            options |= {"KAFKA_StartAt": "earliest", "KAFKA_HeaderType": "TEXT"}
-        elif end == "mqtt":
+        elif end.system == "mqtt":
             provider = f"{name}/+" if inbound else name
         else:
-            declare(self.brokers.rabbitmq, name, end)
+            declare(self.brokers.rabbitmq, name, {"x-queue-type": end.kind})
+            if end.outbound is not Guarantee.AT_LEAST_ONCE:
+                declare(self.brokers.rabbitmq, f"mgw.{'acks' if inbound else 'sent'}.{job}", _LOG_QUEUE)
             self.brokers.rabbitmq.flush_declarations()
-        self.gateway.admin.register_foreign_queue(name, link, provider, options=options)
+        self.gateway.admin.register_foreign_queue(name, end.link, provider, options=dict(end.options))
 
-    def _feed(self, name: str, end: str) -> Feed:
-        if end == "kafka":
+    def _feed(self, name: str, end: End) -> Feed:
+        if end.system == "kafka":
             return KafkaFeed(self.brokers.kafka, name)
-        return MqttFeed(self.brokers.mqtt, name) if end == "mqtt" else RabbitFeed(self.brokers.rabbitmq, name)
+        return MqttFeed(self.brokers.mqtt, name) if end.system == "mqtt" else RabbitFeed(self.brokers.rabbitmq, name)
 
-    def _outlet(self, name: str, end: str) -> Outlet:
-        if end == "kafka":
+    def _outlet(self, name: str, end: End) -> Outlet:
+        if end.system == "kafka":
             return KafkaOutlet(self.brokers.kafka, name)
-        return MqttOutlet(self.brokers.mqtt, name) if end == "mqtt" else RabbitOutlet(self.brokers.rabbitmq, name)
+        if end.system == "mqtt":
+            return MqttOutlet(self.brokers.mqtt, name)
+        return RabbitOutlet(self.brokers.rabbitmq, name)
+
+    def replace_agent(self, **faults: object) -> AgentProcess:
+        """Another process runs the agent from now on; the one before is returned, and ended with the stage."""
+        before = self.agent
+        self._others.append(before)
+        self.agent = AgentProcess(self.gateway.url, self.folder, name=f"agent{len(self._others)}", faults=faults)
+        return before
+
+    def said(self) -> str:
+        """Everything that agents wrote."""
+        return "\n".join(agent.text() for agent in (*self._others, self.agent))
 
     # ---------------------------------------------------------------------------------------------------------- agent
 
     def start(self) -> None:
         """Start the agent and wait until every job is connected once (so that topic jobs are subscribed)."""
         self.agent.start()
+        self.await_activated()
+
+    def await_activated(self) -> None:
+        """Wait until the agent runs and every job was connected once."""
         self.await_running()
         eventually(self._all_activated, deadline=START_SECONDS, what=f"activation of all jobs;\n{self.agent.tail()}")
 
@@ -274,7 +268,6 @@ class Stage:
 
     def restart(self) -> None:
         """Kill the agent and start it anew at once."""
-        self.agent.kill()
         self.agent.start()
 
     def reset_retrying(self) -> None:
@@ -322,6 +315,11 @@ class Stage:
             " WHERE s.status <> 'READY' OR s.failures > 0"
         )
         return {name: error or "" for name, error in rows}
+
+    def suppressed(self) -> int:
+        """Messages that came again, or would have been sent again, and were recognised."""
+        row = self._row("SELECT sum(suppressed_total) FROM gw_job_state")
+        return 0 if row is None else int(row[0] or 0)
 
     def guarantees(self) -> Mapping[str, str]:
         """Level of each job as MGW_JOBS shows it."""

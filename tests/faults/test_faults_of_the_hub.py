@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from tests.faults.injuries import Injuries
 from tests.faults.stage import Brokers, Stage
 from tests.support.brokers import PostgreSQL
 from tests.support.waiting import eventually
+
+FILE_SIZE = 1 << 20  # bytes; the agent's own log stays shorter
 
 
 @pytest.fixture
@@ -31,42 +35,40 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@pytest.fixture(scope="module")
-def postgresql_of_our_own() -> Iterator[PostgreSQL]:
-    """Restarted by the tests, so nobody else may use it."""
-    with PostgreSQL() as server:
-        yield server
-
-
 @pytest.mark.parametrize(
     ("source", "target"),
     [
-        pytest.param("classic", "hub", id="postgresql-kill-agent-classic-to-hub"),
-        pytest.param("hub", "kafka", id="postgresql-kill-agent-hub-to-kafka"),
+        pytest.param("ids", "kafkalog", id="postgresql-kill-agent-ids-to-kafkalog"),
+        pytest.param("logged", "logged", id="postgresql-kill-agent-logged-to-logged"),
+        pytest.param("stream", "kafka", id="postgresql-kill-agent-stream-to-kafka"),
+        pytest.param("kafka", "kafkalog", id="postgresql-kill-agent-kafka-to-kafkalog"),
+        pytest.param("mqtt", "logged", id="postgresql-kill-agent-mqtt-to-logged"),
     ],
 )
 def test_killing_the_agent_of_a_postgresql_hub_loses_nothing(
     trial: Trial, postgresql_of_our_own: PostgreSQL, source: str, target: str
 ) -> None:
-    url = postgresql_of_our_own.create_database(f"kill_{source}_{target}")
-    trial(source, target, "kill_agent", times=3, messages=3000, url=url)
+    trial(source, target, "kill_agent", times=2, messages=2000, url=lambda: _database(postgresql_of_our_own))
 
 
-@pytest.mark.parametrize("end", ["restart", "kill"])
-def test_restarting_postgresql_under_the_agent_loses_nothing(
+@pytest.mark.parametrize("end", [pytest.param(end, id=f"{end}-postgresql") for end in ("restart", "kill")])
+def test_restarting_postgresql_under_the_agent_loses_and_doubles_nothing(
     trial: Trial, postgresql_of_our_own: PostgreSQL, end: str
 ) -> None:
     server = postgresql_of_our_own
 
-    def replace(_: Injuries) -> None:
+    def replace_database(_: Injuries) -> None:
         if end == "kill":
             server.kill()
             server.start()
         else:
             server.restart()
 
-    url = server.create_database(f"restart_{end}")
-    trial("classic", "kafka", replace, times=2, messages=3000, url=url)
+    trial("logged", "kafkalog", replace_database, times=2, messages=3000, url=lambda: _database(server))
+
+
+def _database(server: PostgreSQL) -> str:
+    return server.create_database(f"faults_{uuid.uuid4().hex[:12]}")
 
 
 def test_a_hub_locked_by_somebody_else_delays_and_loses_nothing(trial: Trial, tmp_path: Path) -> None:
@@ -143,4 +145,28 @@ def test_a_full_disk_is_reported_and_nothing_is_lost(trial: Trial, small_disk: P
         for job in stage.gateway.admin.list_jobs():  # a full disk does not even take the failure, so all look READY
             stage.gateway.admin.reset_job(job.name)
 
-    trial("classic", "hub", fill, messages=3000, url=f"sqlite:///{small_disk}/hub.db")
+    trial("classic", "hub", fill, messages=3000, url=lambda: f"sqlite:///{small_disk}/{uuid.uuid4().hex}.db")
+
+
+def test_a_hub_file_that_may_not_grow_is_reported_and_nothing_is_lost(trial: Trial) -> None:
+    """What needs no root: the agent's process may write files up to a size only, so neither data nor log get longer."""
+
+    def limit(injuries: Injuries) -> None:
+        stage = injuries.stage
+        pid = stage.agent.pid
+        assert pid is not None
+        _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (FILE_SIZE, most))
+        try:
+            eventually(
+                lambda: "next attempt" in stage.agent.text() and "cannot be read or written" in stage.agent.text(),
+                deadline=60,
+                what="the job saying that the hub cannot be written",
+            )
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, most))
+        for job in stage.gateway.admin.list_jobs():
+            stage.gateway.admin.reset_job(job.name)
+
+    verdict = trial("logged", "hub", limit, messages=6000)
+    assert verdict.duplicated == 0, verdict.explain()

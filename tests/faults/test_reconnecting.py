@@ -11,8 +11,8 @@ from itertools import pairwise
 from links import registry
 from links.contract import Direction, Domain, Endpoint, JobUse, LinkConfig, Source
 from tests.faults.ends.mqtt import MqttFeed
-from tests.faults.oracle import Numbered, number_of
 from tests.faults.stage import Brokers
+from tests.faults.verdict import Numbered, number_of
 from tests.support.waiting import eventually
 
 ROUNDS = 40
@@ -26,7 +26,7 @@ def published_all_the_time(feed: MqttFeed) -> Iterator[None]:
     def publish() -> None:
         number = 0
         while not end.is_set():
-            feed.publish([Numbered(number + n, 0, f"{number + n}|x".encode()) for n in range(20)])
+            feed.publish([Numbered(number + n, 0, f"{number + n}|x".encode(), None) for n in range(20)])
             number += 20
 
     thread = threading.Thread(target=publish, daemon=True)

@@ -39,9 +39,10 @@ class TcpProxy:
         self._delay = 0.0
         self._pairs: dict[asyncio.Task[None], tuple[socket.socket, ...]] = {}
         self._loop = asyncio.new_event_loop()
-        self._flowing = asyncio.Event()
-        self._flowing.set()
+        self._requests, self._answers = asyncio.Event(), asyncio.Event()  # set: that direction flows
         self._listener: socket.socket | None = None
+        self._requests.set()
+        self._answers.set()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy-{self.port}", daemon=True)
 
     def start(self) -> Self:
@@ -81,13 +82,28 @@ class TcpProxy:
         """Reset every open connection, on both ends; new ones are accepted."""
         self._call(self._cut)
 
-    def stall(self) -> None:
-        """Forward nothing more, neither way, and close nothing, as if the peer were dead; new connections stall too."""
-        self._call(self._flowing.clear)
+    def stall(self, *, requests: bool = True, answers: bool = True) -> None:
+        """Forward nothing more and close nothing, as if the peer were dead; new connections stall too.
+
+        ``requests`` False: what the clients send still goes through; ``answers`` False: what the target sends does.
+        """
+
+        def stop() -> None:
+            if requests:
+                self._requests.clear()
+            if answers:
+                self._answers.clear()
+
+        self._call(stop)
 
     def resume(self) -> None:
         """Forward again, beginning with what was held back."""
-        self._call(self._flowing.set)
+
+        def go_on() -> None:
+            self._requests.set()
+            self._answers.set()
+
+        self._call(go_on)
 
     def refuse(self) -> None:
         """Refuse new connections; open ones live on."""
@@ -163,8 +179,8 @@ class TcpProxy:
             for end in (client, server):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.TaskGroup() as both_ways:
-                both_ways.create_task(self._pump(client, server))
-                both_ways.create_task(self._pump(server, client))
+                both_ways.create_task(self._pump(client, server, self._requests))
+                both_ways.create_task(self._pump(server, client, self._answers))
         except* OSError:
             self._reset(client)
             self._reset(server)
@@ -175,13 +191,13 @@ class TcpProxy:
                     self._loop.remove_writer(end)
                     end.close()
 
-    async def _pump(self, source: socket.socket, target: socket.socket) -> None:
+    async def _pump(self, source: socket.socket, target: socket.socket, flowing: asyncio.Event) -> None:
         while True:
-            await self._flowing.wait()
+            await flowing.wait()
             chunk = await self._loop.sock_recv(source, _CHUNK)
             if self._delay:
                 await asyncio.sleep(self._delay)
-            await self._flowing.wait()
+            await flowing.wait()
             if not chunk:
                 target.shutdown(socket.SHUT_WR)
                 return

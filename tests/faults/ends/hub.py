@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.aq.model import DequeueOptions
-from tests.faults.oracle import IDENTITY, Copy, Numbered, identity_in
+from tests.faults.verdict import IDENTITY, Copy, Numbered, identity_in
 from tests.support.gateways import Gateway
 from transforms.errors import AqError, HubError
 from transforms.message import Header, Message, ValueType
@@ -42,6 +42,8 @@ class HubFeed:
 
 
 def _message(message: Numbered) -> Message:
+    if message.identity is None:
+        return Message(body=message.body)
     header = Header(IDENTITY, ValueType.TEXT, message.identity)
     return Message(body=message.body, headers=(header,), correlation=f"lane{message.lane}")
 

@@ -9,7 +9,7 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from tests.faults.oracle import IDENTITY, Copy, Numbered, identity_in
+from tests.faults.verdict import IDENTITY, Copy, Numbered, identity_in
 from tests.support.brokers import Kafka
 from tests.support.kafka_clients import KafkaConsumer, KafkaProducer
 
@@ -42,7 +42,7 @@ class KafkaFeed:
             self._topic,
             message.body,
             key=f"lane{message.lane}".encode(),
-            headers=[(IDENTITY, message.identity.encode())],
+            headers=[] if message.identity is None else [(IDENTITY, message.identity.encode())],
             partition=message.lane,
         )
 

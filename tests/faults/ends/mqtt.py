@@ -14,7 +14,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from tests.faults.oracle import IDENTITY, Copy, Numbered, identity_in
+from tests.faults.verdict import IDENTITY, Copy, Numbered, identity_in
 from tests.support.brokers import Mosquitto
 
 __all__ = ["MqttFeed", "MqttOutlet"]
@@ -73,7 +73,9 @@ class MqttFeed:
             self._client = None
 
 
-def _own(message: Numbered) -> Properties:
+def _own(message: Numbered) -> Properties | None:
+    if message.identity is None:
+        return None
     properties = Properties(PacketTypes.PUBLISH)
     properties.UserProperty = (IDENTITY, message.identity)
     return properties
@@ -106,7 +108,7 @@ class MqttOutlet:
 
     def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
         own = getattr(message.properties, "UserProperty", ())
-        self._copies.append(Copy(message.payload, identity_in(own), message.dup))
+        self._copies.append(Copy(bytes(message.payload), identity_in(own), message.dup))
 
     def collect(self) -> list[Copy]:
         end = time.monotonic() + 0.5

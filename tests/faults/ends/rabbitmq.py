@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pika
 import pika.exceptions
 
-from tests.faults.oracle import IDENTITY, Copy, Numbered, identity_in
+from tests.faults.verdict import IDENTITY, Copy, Numbered, identity_in
 from tests.support.brokers import RabbitMQ
 
 __all__ = ["RabbitFeed", "RabbitOutlet", "declare"]
@@ -24,11 +24,11 @@ def _connect(server: RabbitMQ) -> Any:
     )
 
 
-def declare(server: RabbitMQ, name: str, kind: str) -> None:
-    """A durable queue of a type: classic, quorum or stream."""
+def declare(server: RabbitMQ, name: str, arguments: Mapping[str, object]) -> None:
+    """A durable queue."""
     connection = _connect(server)
     try:
-        connection.channel().queue_declare(name, durable=True, arguments={"x-queue-type": kind})
+        connection.channel().queue_declare(name, durable=True, arguments=dict(arguments))
     finally:
         connection.close()
 
@@ -46,13 +46,7 @@ class RabbitFeed:
     def publish(self, messages: Sequence[Numbered]) -> set[int]:
         try:
             for message in messages:
-                properties = pika.BasicProperties(
-                    delivery_mode=2,
-                    message_id=message.identity,
-                    correlation_id=f"lane{message.lane}",
-                    headers={IDENTITY: message.identity},
-                )
-                self._channel.basic_publish("", self._queue, message.body, properties)
+                self._channel.basic_publish("", self._queue, message.body, _own(message))
             self._channel.tx_commit()
         except _FAILURES:
             return set()
@@ -71,6 +65,17 @@ class RabbitFeed:
     def close(self) -> None:
         _close(self._connection)
         self._connection = None
+
+
+def _own(message: Numbered) -> pika.BasicProperties:
+    if message.identity is None:  # nothing tells it from another with the same body
+        return pika.BasicProperties(delivery_mode=2)
+    return pika.BasicProperties(
+        delivery_mode=2,
+        message_id=message.identity,
+        correlation_id=f"lane{message.lane}",
+        headers={IDENTITY: message.identity},
+    )
 
 
 class RabbitOutlet:
