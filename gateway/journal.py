@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam as p
 from sqlalchemy.dialects import postgresql, sqlite
 
+from gateway.aq.statements import Db
 from gateway.model import Activity, JobStatus
 from gateway.tables import event, job_state, plan, position
 from links.contract import Backlog, GuaranteeReport, Mark, Position
@@ -90,32 +91,18 @@ class Counts:
 
 _COUNTERS = ("propagated", "exceptioned", "filtered", "discarded", "suppressed")
 _COUNT = (
-    sa.update(job_state)
-    .where(job_state.c.job_id == p("job"))
-    .values(
-        last_progress=p("now"),
-        log_sequence=sa.func.coalesce(p("log"), job_state.c.log_sequence),
-        **{name: job_state.c[name] + p(f"n_{name}") for name in _COUNTERS},
-        **{f"{name}_total": job_state.c[f"{name}_total"] + p(f"n_{name}") for name in _COUNTERS},
-    )
+    "UPDATE gw_job_state SET last_progress = ?, log_sequence = coalesce(CAST(? AS bigint), log_sequence), "
+    + ", ".join(f"{name} = {name} + ?, {name}_total = {name}_total + ?" for name in _COUNTERS)
+    + " WHERE job_id = ?"
 )
 
 
 def count(conn: sa.Connection, job_id: int, counts: Counts, *, now: float, log_sequence: int | None = None) -> None:
     """Add a batch to the counters and note the progress, and up to where the sending log must reach from now on."""
-    conn.execute(
-        _COUNT,
-        {
-            "job": job_id,
-            "now": now,
-            "log": log_sequence,
-            "n_propagated": counts.propagated,
-            "n_exceptioned": counts.exceptioned,
-            "n_filtered": counts.filtered,
-            "n_discarded": counts.discarded,
-            "n_suppressed": counts.suppressed,
-        },
-    )
+    done, exceptioned, filtered = counts.propagated, counts.exceptioned, counts.filtered
+    discarded, suppressed = counts.discarded, counts.suppressed
+    added = (done, done, exceptioned, exceptioned, filtered, filtered, discarded, discarded, suppressed, suppressed)
+    Db(conn).run(_COUNT, (now, log_sequence, *added, job_id))
 
 
 def record_failure(
@@ -203,11 +190,7 @@ LOG_RESET = -1
 
 # ----------------------------------------------------------------------------------------------------- receiving log
 
-_POSITION_SET = (
-    sa.update(position)
-    .where(position.c.job_id == p("job"), position.c.part == p("prt"), position.c.value == p("old"))
-    .values(value=p("new"), updated=p("now"))
-)
+_POSITION_SET = "UPDATE gw_position SET value = ?, updated = ? WHERE job_id = ? AND part = ? AND value = ?"
 
 
 def load_positions(conn: sa.Connection, job_id: int) -> dict[str, str]:
@@ -233,8 +216,7 @@ def advance_positions(conn: sa.Connection, job_id: int, moves: Sequence[Position
                     sa.insert(position).values(job_id=job_id, part=move.partition, value=move.after, updated=now)
                 )
         else:
-            values = {"job": job_id, "prt": move.partition, "old": move.before, "new": move.after, "now": now}
-            moved = conn.execute(_POSITION_SET, values).rowcount == 1
+            moved = Db(conn).run(_POSITION_SET, (move.after, now, job_id, move.partition, move.before)) == 1
         if not moved:
             raise HubError(
                 f"position of partition {move.partition} was moved by somebody else",
@@ -277,18 +259,19 @@ def new_keys(conn: sa.Connection, job_id: int, keys: Sequence[str], *, now: floa
     """
     if not keys:
         return set()
-    statement = _KEYS_POSTGRESQL if conn.dialect.name == "postgresql" else _KEYS_SQLITE
-    given = list(keys) if conn.dialect.name == "postgresql" else json.dumps(list(keys))
-    return {row[0] for row in conn.execute(statement, {"job": job_id, "now": now, "keys": given})}
+    db = Db(conn)
+    if db.postgresql:
+        return {key for (key,) in db.rows(_KEYS_POSTGRESQL, (job_id, now, list(keys)))}
+    return {key for (key,) in db.rows(_KEYS_SQLITE, (job_id, now, json.dumps(list(keys))))}
 
 
-_KEYS_SQLITE = sa.text(
-    "INSERT INTO gw_received (job_id, message_key, received) SELECT :job, value, :now FROM json_each(:keys) WHERE true "
+_KEYS_SQLITE = (
+    "INSERT INTO gw_received (job_id, message_key, received) SELECT ?, value, ? FROM json_each(?) WHERE true "
     "ON CONFLICT DO NOTHING RETURNING message_key"
 )
-_KEYS_POSTGRESQL = sa.text(
-    "INSERT INTO gw_received (job_id, message_key, received) SELECT :job, k, :now FROM unnest(CAST(:keys AS text[])) k "
-    "ON CONFLICT DO NOTHING RETURNING message_key"
+_KEYS_POSTGRESQL = (
+    "INSERT INTO gw_received (job_id, message_key, received) SELECT ?::bigint, k, ?::double precision "
+    "FROM unnest(?::text[]) k ON CONFLICT DO NOTHING RETURNING message_key"
 )
 
 
@@ -315,9 +298,9 @@ class Plan:
     created: float = 0.0  # epoch seconds
 
 
-_PLAN_ADD = sa.insert(plan)
-_PLAN_SEQUENCE = sa.update(job_state).where(job_state.c.job_id == p("job")).values(plan_sequence=p("seq"))
-_PLAN_DELETE = sa.delete(plan).where(plan.c.job_id == p("job"), plan.c.sequence == p("seq"))
+_PLAN_ADD = "INSERT INTO gw_plan (job_id, sequence, token, message_ids, created) VALUES (?, ?, ?, ?, ?)"
+_PLAN_SEQUENCE = "UPDATE gw_job_state SET plan_sequence = ? WHERE job_id = ?"
+_PLAN_DELETE = "DELETE FROM gw_plan WHERE job_id = ? AND sequence = ?"
 
 
 def load_plans(conn: sa.Connection, job_id: int) -> list[Plan]:
@@ -332,20 +315,10 @@ def load_plans(conn: sa.Connection, job_id: int) -> list[Plan]:
 
 def add_plans(conn: sa.Connection, job_id: int, plans: Sequence[Plan], *, token: int, now: float) -> None:
     """Make plans durable, before the first byte of them is sent."""
-    conn.execute(
-        _PLAN_ADD,
-        [
-            {
-                "job_id": job_id,
-                "sequence": entry.sequence,
-                "token": token,
-                "message_ids": pack(f">{len(entry.ids)}q", *entry.ids),
-                "created": now,
-            }
-            for entry in plans
-        ],
-    )
-    conn.execute(_PLAN_SEQUENCE, {"job": job_id, "seq": plans[-1].sequence})
+    db = Db(conn)
+    rows = [(job_id, entry.sequence, token, pack(f">{len(entry.ids)}q", *entry.ids), now) for entry in plans]
+    db.many(_PLAN_ADD, rows)
+    db.run(_PLAN_SEQUENCE, (plans[-1].sequence, job_id))
 
 
 def forget_log(conn: sa.Connection, job_id: int, *, reset: bool = False) -> None:
@@ -366,7 +339,7 @@ def alter_plan(conn: sa.Connection, job_id: int, changed: Plan) -> None:
 def delete_plans(conn: sa.Connection, job_id: int, sequences: Sequence[int]) -> None:
     """Forget plans that are completed or taken back."""
     if sequences:
-        conn.execute(_PLAN_DELETE, [{"job": job_id, "seq": sequence} for sequence in sequences])
+        Db(conn).many(_PLAN_DELETE, [(job_id, sequence) for sequence in sequences])
 
 
 # ------------------------------------------------------------------------------------------------------------ events

@@ -721,6 +721,11 @@ def test_a_hub_on_postgresql_proves_and_prunes_alike(postgresql: PostgreSQL, bro
         for job in ("into", "out"):
             proof = reconciled(gateway, job)
             assert (proof.offences, proof.messages) == ([], 100)
+        found = gateway.admin.get_job("into")
+        assert found is not None
+        with gateway.hub.write() as conn:
+            assert journal.new_keys(conn, found.id, ["a", "b", "a"], now=1.0) == {"a", "b"}
+            assert journal.new_keys(conn, found.id, ["b", "c"], now=2.0) == {"c"}
         with gateway.hub.write() as conn:
             assert ledger.prune(conn, "DEFAULT_AGENT", before=1e12, limit=3) == 3
             assert ledger.prune(conn, "DEFAULT_AGENT", before=1.0, limit=3) == 0
