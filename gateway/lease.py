@@ -30,7 +30,7 @@ __all__ = [
     "set_agent_status",
 ]
 
-STALLED_SECONDS = 15  # a job's transaction that PostgreSQL hears nothing of for so long is rolled back by it
+STALLED_SECONDS = 15  # PostgreSQL rolls back what locks an agent and does nothing for so long
 
 
 class AgentAlreadyRunning(GatewayError):
@@ -95,6 +95,8 @@ class AgentRow:
     last_error: str | None
 
 
+_LIMIT = sa.func.set_config("idle_in_transaction_session_timeout", p("stalled", type_=sa.String), True)
+_SET_LIMIT = sa.select(_LIMIT)
 _AGENT = sa.select(agent).where(agent.c.name_key == p("k"))
 _AGENT_LOCK = _AGENT.with_for_update()
 
@@ -112,6 +114,13 @@ def _agent_row(row: sa.Row[tuple[object, ...]]) -> AgentRow:
     )
 
 
+def _limit_stalls(conn: sa.Connection) -> None:
+    """On PostgreSQL a transaction keeps its locks until it ends: nobody shall wait for ever for a process that stalls
+    in it, or for a machine that vanished."""
+    if conn.dialect.name == "postgresql":
+        conn.execute(_SET_LIMIT, {"stalled": f"{STALLED_SECONDS}s"})
+
+
 def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now: float) -> tuple[int, float]:
     """Become the owner of the agent.
 
@@ -123,6 +132,7 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
         AgentAlreadyRunning: a living process owns the agent.
         GatewayError: no such agent, or its status is BROKEN.
     """
+    _limit_stalls(conn)
     row = conn.execute(_AGENT_LOCK, {"k": key(name)}).one_or_none()
     if row is None:
         raise GatewayError(
@@ -181,6 +191,7 @@ def renew_lease(conn: sa.Connection, name: str, token: int, *, ttl: float, now: 
     Raises:
         LeaseLost: another process took the agent over.
     """
+    _limit_stalls(conn)
     if conn.execute(_RENEW, {"k": key(name), "t": token, "now": now, "expires": now + ttl}).rowcount != 1:
         raise _lost(name, token)
 
@@ -195,16 +206,11 @@ def _lost(name: str, token: int) -> LeaseLost:
 
 
 _TOKEN = sa.select(agent.c.token).where(agent.c.name_key == p("k"))
-_TOKEN_SHARED = _TOKEN.add_columns(
-    sa.func.set_config("idle_in_transaction_session_timeout", p("stalled", type_=sa.String), True)
-).with_for_update(read=True)
+_TOKEN_SHARED = _TOKEN.add_columns(_LIMIT).with_for_update(read=True)
 
 
 def check_owner(conn: sa.Connection, name_key: str, token: int) -> None:
-    """Fence: fail the transaction of a process that lost its agent.
-
-    On PostgreSQL the row stays locked until the transaction ends, and whoever wants to take over waits for that. The
-    transaction gets a limit, so that nobody waits for ever for a process that stalls or a machine that vanished.
+    """Fence: fail the transaction of a process that lost its agent. On PostgreSQL the row stays locked until it ends.
 
     Raises:
         LeaseLost: the stored token is another one.
