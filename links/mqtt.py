@@ -16,6 +16,9 @@ crashes of the gateway and clean restarts of the broker. What this link cannot s
 * ``max_inflight_messages`` is not 0 under MQTT 3.1.1, and below 32,768;
 * messages are published at QoS 1 or 2.
 
+With an ``outbound_log_queue`` (MQTT 5) a destination keeps its sending log in an echo of what it publishes
+(:mod:`links.mqtt_echo`) and is exact over all crashes of the gateway.
+
 A destination is a topic, which may be chosen per message (:mod:`transforms.mqtt_topic`), published to at QoS 1. A
 message without body has a zero-length payload; published with retain it removes the retained message of its topic.
 """
@@ -38,19 +41,20 @@ from links.contract import (
     LinkConfig,
     Source,
 )
+from links.mqtt_checks import VERSION_TOPIC, check_logs, run_checks, version_of
 from links.mqtt_connect import Session, Settings, client_id_of, open_session
 from links.mqtt_destination import MqttDestination, check_publisher
-from links.mqtt_source import MqttSource, forget, losses, try_read
+from links.mqtt_echo import EchoDestination, overflow_of
+from links.mqtt_echo_checks import shortcoming
+from links.mqtt_echo_log import Echo
+from links.mqtt_source import MqttSource, forget, losses
 from links.mqtt_spec import SPEC
 from links.options import parse
-from transforms.errors import AdminError, ConfigInvalid, LinkError, LinkRefused
+from transforms.errors import AdminError, ConfigInvalid, LinkRefused
 from transforms.mqtt import Inbound, Outbound
 from transforms.mqtt_topic import TopicTemplate, check_filter, split_shared
 
 __all__ = ["SPEC", "MqttLink", "open_link"]
-
-_VERSION_TOPIC = "$SYS/broker/version"
-_VERSION_WAIT = 1.0  # seconds after the subscription; a broker that shows it does so at once
 
 
 def open_link(config: LinkConfig) -> MqttLink:
@@ -65,8 +69,12 @@ class MqttLink:
         self.config = config
         owner = f"link {config.name}"
         values = parse(SPEC.attributes, config.attributes, owner)
-        self._declared: bool = parse(SPEC.options, config.options, owner)["mqtt_cyclicpacketids"]
+        options = parse(SPEC.options, config.options, owner)
+        self._declared: bool = options["mqtt_cyclicpacketids"]
+        self._one_node: bool = options["mqtt_singlenode"]
         self._mosquitto: bool | None = None  # not known yet
+        self._echo_problems: dict[str, str] = {}  # echo client id -> what verify found
+        check_logs(config, owner)
         files = (values["tls_ca_file"], values["tls_cert_file"], values["tls_key_file"])
         if any(files) and not values["tls"]:
             raise ConfigInvalid(
@@ -184,7 +192,44 @@ class MqttLink:
     def destination(self, use: JobUse) -> Destination:
         """See :meth:`links.contract.Link.destination`."""
         identity, rules = self._client_id(use, "out"), self._outbound(use)
-        return MqttDestination(self._settings, identity, rules, use.clock, located=use.located)
+        echo = self._echo(use, rules)
+        if echo is None:
+            return MqttDestination(self._settings, identity, rules, use.clock, located=use.located)
+        return EchoDestination(
+            self._settings,
+            identity,
+            rules,
+            use.clock,
+            echo=echo,
+            shortcoming=lambda: self._known_problem(use, echo),
+            batch_size=use.batch_size,
+            located=use.located,
+        )
+
+    def _echo(self, use: JobUse, rules: Outbound) -> Echo | None:
+        """The names of the job's echo; None where it keeps no sending log."""
+        template = self.config.outbound_log_queue
+        if template is None or not use.logged or self._settings.version < 5 or not rules.qos:
+            return None
+        topic_filter = rules.topic.filter + ("/#" if rules.topic_from_header else "")
+        return Echo(self._client_id(use, "echo"), topic_filter, template.replace("{job}", use.job))
+
+    def _known_problem(self, use: JobUse, echo: Echo) -> str:
+        if echo.client_id not in self._echo_problems:
+            session = self._probe()
+            try:
+                self._find_problem(session, use, echo)
+            finally:
+                session.wire.close()
+        return self._echo_problems[echo.client_id]
+
+    def _find_problem(self, session: Session, use: JobUse, echo: Echo) -> str:
+        if not self._one_node and self._mosquitto is None:
+            self._ask_version(session)
+        one_node = self._one_node or bool(self._mosquitto)
+        problem = shortcoming(self._settings, session, echo, use.batch_size, one_node=one_node)
+        self._echo_problems[echo.client_id] = problem
+        return problem
 
     def _outbound(self, use: JobUse) -> Outbound:
         options = self._options(use.endpoint)
@@ -215,59 +260,25 @@ class MqttLink:
         return self._declared or bool(self._mosquitto)
 
     def _ask_version(self, session: Session) -> None:
-        version = try_read(session, self._settings, _VERSION_TOPIC, _VERSION_WAIT)
-        self._mosquitto = version is not None and "mosquitto" in version.lower()
+        self._mosquitto = "mosquitto" in (version_of(session, self._settings) or "").lower()
 
     def test(self) -> Sequence[Check]:
         """See :meth:`links.contract.Link.test`."""
-        settings = self._settings
-        name = "MQTT 5" if settings.version >= 5 else "MQTT 3.1.1"
-        secured = "with TLS, certificate verified" if settings.tls else "without TLS"
-        try:
-            session = self._probe()
-        except LinkError as error:
-            return (Check("connection", False, f"{error.what}: {error.cause}", error.cure),)
-        user = f"as {settings.username!r}" if settings.username else "without user name"
-        checks = [
-            Check("connection", True, f"{settings.place} {secured}"),
-            Check("login", True, f"{name} {user}"),
-        ]
-        try:
-            version = try_read(session, settings, _VERSION_TOPIC, _VERSION_WAIT)
-        except LinkError as error:
-            return (*checks, Check("broker", False, f"{error.what}: {error.cause}", error.cure))
-        finally:
-            session.wire.close()
-        told = [version or "version not shown"]
-        if settings.version >= 5:
-            told.append(f"highest QoS {session.maximum_qos}")
-            told.append(
-                f"packets up to {session.maximum_packet} bytes" if session.maximum_packet else "any packet size"
-            )
-            told.append(f"{session.receive_maximum} messages in flight")
-            told += [
-                f"no {what}"
-                for what, has in (
-                    ("retained messages", session.retain),
-                    ("wildcards", session.wildcards),
-                    ("shared subscriptions", session.shared),
-                )
-                if not has
-            ]
-        good = session.maximum_qos >= 1
-        cure = "" if good else "let the broker allow QoS 1"
-        return (*checks, Check("broker", good, ", ".join(told), cure))
+        return run_checks(self._settings, self._probe)
 
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`links.contract.Link.verify`. Topics always exist; what is checked is what the broker allows."""
         settings = self._settings
         options = self._options(use.endpoint)
         qos: int = options["mqtt_qos"]
+        notes: list[str] = []
+        level = Guarantee.AT_LEAST_ONCE
         session = self._probe()
         try:
             if direction is Direction.OUTBOUND:
-                self._template(use.endpoint, options)
+                rules = self._outbound(use)
                 check_publisher(session, settings, qos, options["mqtt_retain"])
+                level, notes = self._outbound_promise(session, use, rules)
             else:
                 self._check_subscriber(session, use.endpoint, qos)
             if direction is Direction.INBOUND and qos:
@@ -278,13 +289,31 @@ class MqttLink:
             return GuaranteeReport(Guarantee.AT_MOST_ONCE, "QoS 0 was chosen: messages may be lost (MQTT_Qos)")
         if direction is Direction.INBOUND:
             level, notes = self._inbound_promise(use, options)
-        else:
-            level, notes = Guarantee.AT_LEAST_ONCE, ["MQTT QoS 1: after a failure messages are published again"]
-            if settings.version < 5:
-                notes.append("an MQTT 3.1.1 broker confirms what its access rules drop")
         if settings.version < 5 and options["mqtt_envelope"] != "JSON":
             notes.append("headers, correlation and expiration do not travel (MQTT 3.1.1 without MQTT_Envelope = JSON)")
         return GuaranteeReport(level, "; ".join(notes))
+
+    def _outbound_promise(self, session: Session, use: JobUse, rules: Outbound) -> tuple[Guarantee, list[str]]:
+        """The level, and the first condition that failed."""
+        again = "MQTT QoS 1: after a failure messages are published again"
+        if self._settings.version < 5:
+            notes = [again, "an MQTT 3.1.1 broker confirms what its access rules drop"]
+            if self.config.outbound_log_queue is not None:
+                notes.insert(0, "a sending log (outbound_log_queue) needs MQTT 5 (protocol_version)")
+            return Guarantee.AT_LEAST_ONCE, notes
+        echo = self._echo(use, rules)
+        if echo is None:
+            return Guarantee.AT_LEAST_ONCE, [f"{again} (no outbound_log_queue)"]
+        problem = self._find_problem(session, use, echo)
+        if problem:
+            return Guarantee.AT_LEAST_ONCE, [f"no sending log: {problem}", again]
+        if overflow := overflow_of(echo.client_id):
+            return Guarantee.AT_LEAST_ONCE, [overflow]
+        return Guarantee.EXACT_UNLESS_BROKER_CRASH, [
+            "a crash of the broker loses what came after it last saved (Mosquitto: autosave_interval), and with it "
+            "records of the sending log, which ends the job",
+            "messages whose expiration passes while the agent is down may come twice",
+        ]
 
     def _inbound_promise(self, use: JobUse, options: dict[str, Any]) -> tuple[Guarantee, list[str]]:
         """The level, and what it depends on: first the failed condition, or what a crash of the broker costs."""
@@ -293,7 +322,7 @@ class MqttLink:
         failed = ""
         if not mosquitto and not self._declared:
             failed = (
-                f"{_VERSION_TOPIC} does not name a Mosquitto, and link option MQTT_CyclicPacketIds is not TRUE: a "
+                f"{VERSION_TOPIC} does not name a Mosquitto, and link option MQTT_CyclicPacketIds is not TRUE: a "
                 "message whose acknowledgement got lost is stored again"
             )
         elif not mosquitto and shared:
@@ -329,10 +358,12 @@ class MqttLink:
             )
 
     def forget(self, use: JobUse, direction: Direction) -> None:
-        """See :meth:`links.contract.Link.forget`: removes the persistent session of an inbound job."""
+        """See :meth:`links.contract.Link.forget`: removes the persistent sessions of the job."""
         if direction is Direction.INBOUND:
             for client_id in self._client_ids(use):
                 forget(self._settings, client_id)
+        elif (echo := self._echo(use, self._outbound(use))) is not None:
+            forget(self._settings, echo.client_id)
 
 
 def _refuse(endpoint: Endpoint, cause: str, cure: str) -> AdminError:

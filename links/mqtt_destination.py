@@ -14,9 +14,9 @@ from links.placement import NOWHERE, Placement, placed
 from transforms.clock import Clock
 from transforms.errors import ConversionFailure, DeliveryRejected, LinkRefused, LinkTimeout, LinkUnavailable
 from transforms.message import Message
-from transforms.mqtt import Outbound, outbound
+from transforms.mqtt import Outbound, Publish, outbound
 
-__all__ = ["MqttDestination"]
+__all__ = ["MqttDestination", "OpenBatch", "check_publisher"]
 
 WINDOW = 1000  # messages in flight at most; an MQTT 5 broker may ask for less (receive maximum)
 WAITING = 20_000  # messages not yet sent above which publish waits
@@ -25,7 +25,7 @@ UNSENT = 4 << 20  # bytes in our own send buffer above which nothing is added
 PATIENCE = 60.0  # seconds without any confirmation after which the broker is given up
 
 
-class _Open:
+class OpenBatch:
     """A published batch: how many of its messages are not confirmed yet, and the packet ids they have (in runs)."""
 
     __slots__ = ("following", "missing", "runs", "sequence", "topics")
@@ -67,12 +67,12 @@ class MqttDestination:
         self._reset()
 
     def _reset(self) -> None:
-        self._order: deque[_Open] = deque()
-        self._stored: dict[int, _Open] = {}  # confirmed, until their places are asked for
-        self._waiting: deque[tuple[Frame, _Open]] = deque()
+        self._order: deque[OpenBatch] = deque()
+        self._stored: dict[int, OpenBatch] = {}  # confirmed, until their places are asked for
+        self._waiting: deque[tuple[Frame, OpenBatch]] = deque()
         self._waiting_bytes = 0
-        self._in_flight: dict[int, _Open] = {}
-        self._written: list[_Open] = []  # QoS 0: done when the socket has taken everything
+        self._in_flight: dict[int, OpenBatch] = {}
+        self._written: list[OpenBatch] = []  # QoS 0: done when the socket has taken everything
         self._mid = 0
         self._confirmed: int | None = None
         self._progress_at = time.monotonic()
@@ -98,7 +98,10 @@ class MqttDestination:
 
     def encode(self, message: Message) -> Encoded:
         """See :meth:`links.contract.Destination.encode`."""
-        frame = encode_publish(outbound(message, self._rules, self._clock.now()), self._rules.version)
+        return self._frame(outbound(message, self._rules, self._clock.now()))
+
+    def _frame(self, publish: Publish) -> Frame:
+        frame = encode_publish(publish, self._rules.version)
         if self._largest and len(frame[0]) + len(frame[1]) + 2 > self._largest:
             raise ConversionFailure(
                 f"message makes an MQTT packet of {len(frame[0]) + len(frame[1]) + 2} bytes",
@@ -113,7 +116,7 @@ class MqttDestination:
         if not self._order:
             self._progress_at = time.monotonic()
         chosen = self._located and (self._rules.topic_from_header or self._rules.topic.fixed is None)
-        batch = _Open(sequence, len(messages), [frame[0] for frame in messages] if chosen else [])
+        batch = OpenBatch(sequence, len(messages), [frame[0] for frame in messages] if chosen else [])
         self._order.append(batch)
         self._waiting.extend((frame, batch) for frame in messages)
         self._waiting_bytes += sum(len(frame[0]) + len(frame[1]) for frame in messages)
@@ -153,8 +156,8 @@ class MqttDestination:
         for first, frame in frames:
             if first != 0x40:
                 continue
-            if len(frame) > 2 and frame[2] >= 0x80:
-                raise self._rejected(frame[2])
+            if len(frame) > 2 and frame[2]:
+                self._answered(frame[0] << 8 | frame[1], frame[2])
             batch = in_flight.pop(frame[0] << 8 | frame[1], None)
             if batch is not None:
                 batch.missing -= 1
@@ -212,9 +215,7 @@ class MqttDestination:
                 if located:
                     batch.note(NOWHERE)
             else:
-                mid = self._mid = self._mid % 65535 + 1
-                while mid in in_flight:
-                    mid = self._mid = self._mid % 65535 + 1
+                mid = self._next_id()
                 in_flight[mid] = batch
                 if located:
                     batch.note(mid)
@@ -225,6 +226,20 @@ class MqttDestination:
             data = b"".join(parts)
             self._waiting_bytes = max(0, self._waiting_bytes - len(data)) if waiting else 0
             wire.send(data)
+
+    def _next_id(self) -> int:
+        """A packet id that is not in flight."""
+        in_flight = self._in_flight
+        mid = self._mid % 65535 + 1
+        while mid in in_flight:
+            mid = mid % 65535 + 1
+        self._mid = mid
+        return mid
+
+    def _answered(self, packet_id: int, code: int) -> None:  # noqa: ARG002  for what is built on this
+        """The broker's answer to a message is not plain success."""
+        if code >= 0x80:
+            raise self._rejected(code)
 
     def _rejected(self, code: int) -> DeliveryRejected:
         return DeliveryRejected(

@@ -16,7 +16,10 @@ __all__ = ["SPEC"]
 SPEC = LinkSpec(
     type="MQTT",
     title="MQTT",
-    description="An MQTT 3.1.1 or 5 broker: topics with wildcards, shared subscriptions, retained messages.",
+    description="An MQTT 3.1.1 or 5 broker: topics with wildcards, shared subscriptions, retained messages. "
+    "outbound_log_queue (MQTT 5) names the topic of the records of a sending log, such as mgw/sent/{job}: jobs that "
+    "write to the link are then exactly once but for a crash of the broker. The link's user must be allowed to read "
+    "and write it, all topics below it, and the output topics. inbound_log_queue is refused: none is needed.",
     attributes=(
         Field("hostname", "Host name or address of the broker.", required=True),
         Field("port", "TCP port; by default 1883, with TLS 8883.", int, minimum=1, maximum=65535),
@@ -70,6 +73,14 @@ SPEC = LinkSpec(
             "TRUE declares that a broker other than Mosquitto gives packet ids in order, 1 to 65535 and again, keeps "
             "them over its restarts, and sends messages again only after a reconnect. Declared wrongly, messages are "
             "lost.",
+            bool,
+            False,
+        ),
+        Field(
+            "MQTT_SingleNode",
+            "TRUE declares that a broker other than Mosquitto is one node that hands a publisher's messages to a "
+            "session in their order, and ends a connection before it answers the next one of the same client id. For "
+            "the sending log (outbound_log_queue). Declared wrongly, messages may come twice.",
             bool,
             False,
         ),

@@ -57,6 +57,11 @@ class Wire:
         with contextlib.suppress(OSError):
             self._waker.send(b"!")
 
+    def watch(self, other: Wire) -> None:
+        """Let what comes on another wire of the same thread end a waiting :meth:`pump` too. Close both together."""
+        if other._sock is not None:
+            self._poll.register(other._sock, select.POLLIN)
+
     @property
     def unsent(self) -> int:
         """Bytes that the socket has not taken yet."""

@@ -72,9 +72,10 @@ class TopicTemplate:
         text: as registered.
         fixed: the topic, when there is nothing to fill in; None otherwise.
         prefix: the fixed text before the first placeholder.
+        filter: a topic filter that covers every topic it can become.
     """
 
-    __slots__ = ("_names", "_pieces", "fixed", "prefix", "text")
+    __slots__ = ("_names", "_pieces", "filter", "fixed", "prefix", "text")
 
     def __init__(self, text: str) -> None:
         """Parse ``text``; raises ValueError with the reason when it can never be a topic."""
@@ -101,6 +102,7 @@ class TopicTemplate:
         names = {piece for filled, piece in pieces if filled}
         self.fixed = None if names else "".join(piece for _, piece in pieces)
         self.prefix = "" if pieces[0][0] else pieces[0][1]
+        self.filter = _filter(pieces)
         ranks: dict[str, list[tuple[str, int]]] = {}
         for name in names - {"correlation"}:
             for rank, candidate in enumerate((name, *(prefix + name for prefix in _PREFIXES))):
@@ -162,3 +164,15 @@ class TopicTemplate:
 
     def _failure(self, what: str, cause: str) -> ConversionFailure:
         return ConversionFailure(what, cause=cause, cure="let the sender or a transformation set a usable value")
+
+
+def _filter(pieces: list[tuple[bool, str]]) -> str:
+    """A level with a placeholder may be anything; the last one may bring further levels where it ends the template."""
+    levels = "".join("\0" if filled else piece for filled, piece in pieces).split("/")
+    open_end = pieces[-1][0]
+    if open_end:
+        last = levels.pop()
+        if last != "\0":  # "a{x}": further levels come below any level that begins like this
+            levels.append("+")
+        levels.append("#")
+    return "/".join("+" if "\0" in level else level for level in levels)

@@ -81,6 +81,7 @@ class MqttTemplate(LinkTemplate):
     patience = 10.0
     version = 5
     options: Mapping[str, str] = MappingProxyType({})
+    log: str | None = None
 
     def __init__(self, broker: Mosquitto) -> None:
         self.broker = broker
@@ -92,7 +93,10 @@ class MqttTemplate(LinkTemplate):
 
     def _link(self, port: int, username: str | None = None, password: str | None = None, **settings: object) -> Link:
         attributes = {"hostname": "127.0.0.1", "port": port, "protocol_version": self.version, **settings}
-        return open_link(LinkConfig("plant", "mqtt", attributes, username=username, password=password))
+        config = LinkConfig(
+            "plant", "mqtt", attributes, username=username, password=password, outbound_log_queue=self.log
+        )
+        return open_link(config)
 
     def pair(self) -> Pair:
         topic = unique("suite") + "/t"
@@ -149,6 +153,10 @@ class MqttTemplate(LinkTemplate):
             broker.stop()
 
 
+class LoggedTemplate(MqttTemplate):
+    log = "mgw/sent/{job}"
+
+
 class Mqtt3Template(MqttTemplate):
     spec = dataclasses.replace(SPEC, capabilities=SPEC.capabilities - _FIVE_ONLY)
     version = 4
@@ -175,6 +183,14 @@ class TestMqtt5(LinkSuite):
     @pytest.fixture
     def template(self, broker: Mosquitto) -> Iterator[LinkTemplate]:
         template = MqttTemplate(broker)
+        yield template
+        template.close()
+
+
+class TestMqtt5WithASendingLog(LinkSuite):
+    @pytest.fixture
+    def template(self, broker: Mosquitto) -> Iterator[LinkTemplate]:
+        template = LoggedTemplate(broker)
         yield template
         template.close()
 

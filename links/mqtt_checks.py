@@ -1,0 +1,84 @@
+"""What can be said of an MQTT link and its broker: the lines of ``mgw links test``, and log queues that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from links.contract import Check, LinkConfig
+from links.mqtt_connect import Session, Settings
+from links.mqtt_source import try_read
+from transforms.errors import ConfigInvalid, LinkError
+from transforms.mqtt_topic import check_topic
+
+__all__ = ["VERSION_TOPIC", "check_logs", "run_checks", "version_of"]
+
+VERSION_TOPIC = "$SYS/broker/version"
+_VERSION_WAIT = 1.0  # seconds after the subscription; a broker that shows it does so at once
+
+
+def version_of(session: Session, settings: Settings) -> str | None:
+    """What the broker says it is; None: nothing.
+
+    Raises:
+        LinkError: the connection was lost.
+    """
+    return try_read(session, settings, VERSION_TOPIC, _VERSION_WAIT)
+
+
+def run_checks(settings: Settings, probe: Callable[[], Session]) -> Sequence[Check]:
+    """See :meth:`links.contract.Link.test`; ``probe`` opens a session."""
+    name = "MQTT 5" if settings.version >= 5 else "MQTT 3.1.1"
+    secured = "with TLS, certificate verified" if settings.tls else "without TLS"
+    try:
+        session = probe()
+    except LinkError as error:
+        return (Check("connection", False, f"{error.what}: {error.cause}", error.cure),)
+    user = f"as {settings.username!r}" if settings.username else "without user name"
+    checks = [
+        Check("connection", True, f"{settings.place} {secured}"),
+        Check("login", True, f"{name} {user}"),
+    ]
+    try:
+        version = version_of(session, settings)
+    except LinkError as error:
+        return (*checks, Check("broker", False, f"{error.what}: {error.cause}", error.cure))
+    finally:
+        session.wire.close()
+    told = [version or "version not shown"]
+    if settings.version >= 5:
+        told.append(f"highest QoS {session.maximum_qos}")
+        told.append(f"packets up to {session.maximum_packet} bytes" if session.maximum_packet else "any packet size")
+        told.append(f"{session.receive_maximum} messages in flight")
+        told += [
+            f"no {what}"
+            for what, has in (
+                ("retained messages", session.retain),
+                ("wildcards", session.wildcards),
+                ("shared subscriptions", session.shared),
+            )
+            if not has
+        ]
+    good = session.maximum_qos >= 1
+    cure = "" if good else "let the broker allow QoS 1"
+    return (*checks, Check("broker", good, ", ".join(told), cure))
+
+
+def check_logs(config: LinkConfig, owner: str) -> None:
+    """Refuse log queues that cannot be."""
+    if config.inbound_log_queue is not None:
+        raise ConfigInvalid(
+            f"{owner}: inbound_log_queue is refused",
+            cause="an MQTT link needs none: what jobs that read from it must remember is kept in the hub",
+            cure="leave inbound_log_queue out",
+        )
+    if config.outbound_log_queue is None:
+        return
+    reason = check_topic(config.outbound_log_queue)
+    if reason is None and "{job}" not in config.outbound_log_queue:
+        reason = "every job needs a topic of its own"
+    if reason:
+        raise ConfigInvalid(
+            f"{owner}: outbound_log_queue cannot be {config.outbound_log_queue!r}",
+            cause=reason,
+            cure="name a topic for the records of each job, for example mgw/sent/{job}",
+        )
