@@ -215,21 +215,24 @@ class Topic:
             bare.mqtt_publish(broker.host, broker.port, topic, bodies)
             return _moved(gateway, "into", len(bodies))
 
-    def outbound(self, batch: int, *, ledger: bool = True) -> Measured:
-        """The hub to a topic that nobody reads."""
+    def outbound(self, batch: int, *, logged: bool = False, ledger: bool = True) -> Measured:
+        """The hub to a topic that nobody reads but, with a log, the job itself."""
         bodies = self.stand.bodies(batch)
+        number = next(_numbers)
+        more = {"outbound_log_queue": f"log/{number}/{{job}}"} if logged else {}
         with self.stand.gateway(ledger=ledger) as gateway:
-            gateway.link("mqtt", "MQTT", {"hostname": self._open.host, "port": self._open.port})
+            gateway.link("mqtt", "MQTT", {"hostname": self._open.host, "port": self._open.port}, **more)
             gateway.fill("HUB", bodies)
-            gateway.job("out", "OUTBOUND", "HUB", gateway.foreign("OUT", "mqtt", "bench/out"), batch)
+            gateway.job("out", "OUTBOUND", "HUB", gateway.foreign("OUT", "mqtt", f"bench/out/{number}"), batch)
             return _moved(gateway, "out", len(bodies))
 
 
 def mqtt(stand: Stand) -> None:
-    """MQTT inbound: with and without the receiving log by packet id."""
+    """MQTT: with and without the receiving log by packet id, and with and without an echo of the output as log."""
     topic = Topic(stand)
     ways = {"at least once": partial(topic.inbound, exact=False), "receiving log by packet id": topic.inbound}
     stand.tell("MQTT to hub", ways)
+    stand.tell("Hub to MQTT", {"at least once": topic.outbound, "echo log": partial(topic.outbound, logged=True)})
 
 
 def ledger(stand: Stand) -> None:
