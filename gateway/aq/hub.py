@@ -31,6 +31,9 @@ __all__ = ["Durability", "Hub"]
 _BUSY_SECONDS = 30.0
 _POOL = 8
 
+#: In the ``info`` of a connection on which somebody listens to events: it is not kept for the next transaction.
+LISTENED = "mgw_listened"
+
 
 class Hub:
     """A hub database, opened with :meth:`open`; may be used by any number of threads.
@@ -40,7 +43,7 @@ class Hub:
         durability: ``full``: a commit survives power loss. ``fast``: the last commits may be lost then.
         notifier: wakes whoever waits for messages.
         clock: the clock behind every time the hub stores.
-        rolled_back: messages of rolled back application transactions whose failed attempt is still to be counted.
+        rolled_back: messages of rolled back transactions whose failed attempt is still to be counted.
         name: the database as shown to people, without password.
     """
 
@@ -53,7 +56,8 @@ class Hub:
         self.postgresql = engine.dialect.name == "postgresql"
         self.path = None if self.postgresql else os.path.abspath(engine.url.database or "")
         self._reader = engine.execution_options(ro=True)
-        self._relaxed = engine.execution_options(relaxed=True)
+        self._writers: deque[sa.Connection] = deque()
+        self._open = True
         self._lock: FairLock | None = None if self.path is None else writer_lock(os.path.realpath(self.path))
         self.notifier = Notifier(self._watch_target())
         self.rolled_back: RolledBack = deque()
@@ -120,6 +124,8 @@ class Hub:
         if registry is not None:
             registry.close()
         self.notifier.close()
+        self._open = False
+        self._drop_writers()
         self.engine.dispose()
 
     def __enter__(self) -> Hub:
@@ -146,7 +152,7 @@ class Hub:
         """
         lock = self._lock
         if lock is None:
-            with translated(self.name), self.engine.begin() as conn:
+            with translated(self.name), self._writer(durable) as conn:
                 yield conn
             return
         if lock.held_here():
@@ -162,11 +168,41 @@ class Hub:
                 cure="end transactions soon",
             )
         try:
-            engine = self.engine if durable else self._relaxed
-            with translated(self.name, self.path), engine.begin() as conn:
+            with translated(self.name, self.path), self._writer(durable) as conn:
                 yield conn
         finally:
             lock.release()
+
+    @contextmanager
+    def _writer(self, durable: bool) -> Iterator[sa.Connection]:
+        """A transaction on a connection that is kept for the next one: checking out and resetting cost too much here.
+
+        After any error the connections kept go back to the pool, which resets them, or replaces them if they are dead.
+        """
+        try:
+            conn = self._writers.pop()
+        except IndexError:
+            conn = self.engine.connect()
+        try:
+            if not durable:
+                conn.info["mgw_relaxed"] = True
+            with conn.begin():
+                yield conn
+        except BaseException:
+            self._drop_writers()
+            conn.close()
+            raise
+        if conn.info.pop(LISTENED, False):
+            conn.close()
+            return
+        self._writers.append(conn)
+        if not self._open or len(self._writers) > _POOL:
+            self._drop_writers()
+
+    def _drop_writers(self) -> None:
+        while self._writers:
+            with suppress(IndexError):  # another thread took the last one
+                self._writers.pop().close()
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -312,10 +348,11 @@ def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
         if conn.get_execution_options().get("ro"):
             driver.execute("BEGIN").close()
             return
-        level = "NORMAL" if conn.get_execution_options().get("relaxed") else synchronous
-        if conn.info["mgw_synchronous"] != level:
+        info = conn.info
+        level = "NORMAL" if info.pop("mgw_relaxed", False) else synchronous
+        if info["mgw_synchronous"] != level:
             driver.execute(f"PRAGMA synchronous={level}").close()
-            conn.info["mgw_synchronous"] = level
+            info["mgw_synchronous"] = level
         with gate.passing(_BUSY_SECONDS):
             driver.execute("BEGIN IMMEDIATE").close()
 

@@ -101,7 +101,7 @@ class TestSQLite(base.HubCase):
     def test_full_disk_is_named_and_loses_nothing(self) -> None:
         self.queue()
         self.send("orders", "kept")
-        with self.hub.engine.connect() as conn:
+        with self.hub.write() as conn:  # the limit is the connection's: the one that writes
             pages = conn.exec_driver_sql("PRAGMA page_count").scalar_one()
             conn.exec_driver_sql(f"PRAGMA max_page_count = {pages + 3}")
         with self.hub.session() as session:
@@ -109,7 +109,7 @@ class TestSQLite(base.HubCase):
             with pytest.raises(HubFull, match=r"is full.*nothing was stored"):
                 session.commit()
             session.rollback()
-        with self.hub.engine.connect() as conn:
+        with self.hub.write() as conn:
             conn.exec_driver_sql("PRAGMA max_page_count = 1000000")
         assert self.take("orders") == ["kept"]
 
