@@ -15,7 +15,7 @@ from gateway import __version__, catalog, journal, lease, ledger
 from gateway.admin import GatewayAdmin
 from gateway.admin.job_ends import ForeignEnd
 from gateway.aq.hub import Hub
-from gateway.engine import Engine, JobRunner, JobSetup, setup_of
+from gateway.engine import Engine, JobRunner
 from gateway.events import (
     AgentRunning,
     AgentStarting,
@@ -29,6 +29,7 @@ from gateway.events import (
     LinkAdded,
     QueueRegistered,
 )
+from gateway.jobsetup import JobSetup, setup_of
 from gateway.lease import Owner
 from gateway.logfile import set_level
 from gateway.model import Activity, AgentStatus, JobDef, JobStatus, Snapshot, key

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import sqlalchemy as sa
+
 from gateway import journal, lease
-from gateway.admin import link_config
 from gateway.aq import transfer
 from gateway.aq.hub import Hub
 from gateway.aq.rules import compile_rule
+from gateway.connections import Connections, NoConnectionFree
 from gateway.conversion import Conversion
 from gateway.events import GuaranteeChanged, JobActivated, JobFailed, JobRetrying, JobStopped, JobStuck, Journalist
 from gateway.exceptionqueue import ForeignExceptionQueue
 from gateway.inbound import InboundRoute
-from gateway.model import Activity, JobDef, JobStatus, Snapshot, key
+from gateway.jobsetup import JobSetup
+from gateway.model import Activity
 from gateway.outbound import OutboundRoute
 from gateway.retry import decide
 from gateway.route import Route, RouteContext
 from gateway.turns import Turns
-from gateway.watch import VERIFY_SECONDS, GuaranteeWatch
+from gateway.watch import VERIFY_SECONDS, GuaranteeWatch, weaken
 from links import registry
-from links.contract import Direction, Guarantee, GuaranteeReport, JobUse, Link, LinkConfig
+from links.contract import Direction, GuaranteeReport, Link
 from transforms.clock import Clock
 from transforms.convert import from_payload, to_payload
 from transforms.errors import ConversionFailure, GatewayError, HubError, LeaseLost, LinkTimeout
-from transforms.registry import TransformationDefinition, compile_transformation
+from transforms.registry import compile_transformation
 
-__all__ = ["Engine", "JobRunner", "JobSetup", "setup_of"]
+__all__ = ["Engine", "JobRunner"]
 
 _LOGGER = logging.getLogger("mgw.engine")
 
@@ -37,70 +42,6 @@ SAMPLE_SECONDS = 5.0  # how often a job's gauges are refreshed
 SETTLE_SECONDS = 0.5  # how soon the gauges are refreshed when the flow stops
 DRAIN_SECONDS = 5.0  # how long a stopping job waits for confirmations in flight
 VERIFIED_AT_ONCE = 2  # jobs of an agent whose guarantees are verified at the same time while they run
-
-
-@dataclass(frozen=True, slots=True)
-class JobSetup:
-    """All definitions that a running job depends on; it is restarted when one of them changes."""
-
-    job: JobDef
-    link: LinkConfig
-    use: JobUse
-    exception_use: JobUse | None
-    transformation: TransformationDefinition | None
-
-
-def setup_of(snapshot: Snapshot, job: JobDef, hub_id: bytes, clock: Clock) -> JobSetup:
-    """Collect what ``job`` needs from the definitions.
-
-    Raises:
-        GatewayError: a definition it refers to is missing.
-    """
-    link = snapshot.links[key(job.link)]
-    config = link_config(link)
-    foreign = job.source if job.propagation_type is Direction.INBOUND else job.destination
-    exception_use = None
-    if job.exception_queue and job.propagation_type is Direction.INBOUND:
-        exception_use = replace(_use(snapshot, job, job.exception_queue, hub_id, clock), logged=False)
-    transformation = None
-    if job.transformation is not None:
-        defined = snapshot.transformations.get(key(job.transformation))
-        if defined is None:
-            raise GatewayError(
-                f"job {job.name}: transformation {job.transformation} does not exist",
-                cause="it was dropped after the job was created",
-                cure="register it again, or alter the job",
-                number=703,
-            )
-        transformation = TransformationDefinition.from_mapping(defined.name, defined.definition)
-    return JobSetup(
-        replace(job, status=JobStatus.READY, resets=0),
-        config,
-        _use(snapshot, job, foreign, hub_id, clock),
-        exception_use,
-        transformation,
-    )
-
-
-def _use(snapshot: Snapshot, job: JobDef, foreign: str, hub_id: bytes, clock: Clock) -> JobUse:
-    registered = snapshot.foreign_queue(foreign)
-    if registered is None:
-        raise GatewayError(
-            f"job {job.name}: foreign queue {foreign} is not registered",
-            cause="it was unregistered after the job was created",
-            cure="register it again",
-            number=434,
-        )
-    return JobUse(
-        endpoint=registered.endpoint(),
-        job=job.name,
-        agent=job.agent,
-        options=job.options,
-        batch_size=job.batch_size,
-        rule=job.rule,
-        hub_id=hub_id.hex(),
-        clock=clock,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +57,7 @@ class Engine:
     transform_modules: tuple[str, ...] = ()
     ledger: bool = True
     verify_seconds: float = VERIFY_SECONDS
+    connections: Connections = field(default_factory=Connections)
     verify_turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(VERIFIED_AT_ONCE))
 
     def build(self, setup: JobSetup, link: Link, *, cautious: bool) -> Route:
@@ -154,13 +96,6 @@ class Engine:
         return OutboundRoute(context, destination, job.source, conversion, job.exception_queue)
 
 
-def weaken(report: GuaranteeReport, hub: Hub) -> GuaranteeReport:
-    """The level of a job when the hub itself is not run durably (its setting takes the label off)."""
-    if hub.durability != "full" and report.level.rank < Guarantee.AT_LEAST_ONCE.rank:
-        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, "the hub runs with a durability below full")
-    return report
-
-
 class JobRunner:
     """One job on its own thread, from activation until it is stopped, fails for good or the agent loses its lease."""
 
@@ -173,6 +108,7 @@ class JobRunner:
         self._wake = threading.Event()
         self._route: Route | None = None
         self._failures = 0
+        self._waits = 0  # for a connection, in a row
         self._cautious = False
         self._activity = Activity.STOPPED
         self._next_sample = 0.0
@@ -228,8 +164,12 @@ class JobRunner:
             self._failures = self._stored_failures()
             while not self._stop.is_set():
                 self._last_loop = self._engine.clock.monotonic()
+                setup = self.setup
+                link = setup.link.name
                 try:
-                    self._attempt()
+                    held = self._engine.connections.held(self.name, link, setup.connections, setup.max_connections)
+                    with held:
+                        self._attempt()
                 except LeaseLost as lost:
                     self.lost = lost
                     _LOGGER.error("%s", lost)
@@ -272,8 +212,15 @@ class JobRunner:
         report, job = ask(), setup.job
         self._check_required(report)
         route = engine.build(setup, link, cautious=self._cautious)
-        strict = job.require_guarantee is not None
-        watch = GuaranteeWatch(job.name, ask, engine.clock, engine.verify_turns, engine.verify_seconds, strict=strict)
+        watch = GuaranteeWatch(
+            job.name,
+            ask,
+            engine.clock,
+            engine.verify_turns,
+            engine.verify_seconds,
+            strict=job.require_guarantee is not None,
+            answered=self.interrupt,
+        )
         self._route = route
         try:
             route.open()
@@ -290,8 +237,15 @@ class JobRunner:
         if changed is not None:  # the next attempt begins at once, under the conditions of now
             engine.journalist.tell(GuaranteeChanged(job.name, report.level, changed.level, changed.note))
 
-    def _keep(self, report: GuaranteeReport) -> None:
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        """A hub transaction that a process which lost the agent cannot commit."""
         with self._engine.hub.write() as conn:
+            lease.check_owner(conn, self._engine.agent_key, self._engine.token)
+            yield conn
+
+    def _keep(self, report: GuaranteeReport) -> None:
+        with self._writing() as conn:
             journal.set_guarantee(conn, self.setup.job.id, report)
 
     def _check_required(self, report: GuaranteeReport) -> None:
@@ -332,7 +286,7 @@ class JobRunner:
     def _sample(self, route: Route, *, idle: bool) -> None:
         backlog = route.backlog()
         if backlog is not None:
-            with self._engine.hub.write() as conn:
+            with self._writing() as conn:
                 journal.set_backlog(conn, self.setup.job.id, backlog, now=self._engine.clock.now())
         route.check_stall(backlog)
         if idle:
@@ -341,7 +295,7 @@ class JobRunner:
     def _recovered(self) -> None:
         self._failures = 0
         self._cautious = False
-        with self._engine.hub.write() as conn:
+        with self._writing() as conn:
             journal.record_recovery(conn, self.setup.job.id)
 
     def _failed(self, error: Exception) -> bool:
@@ -349,14 +303,15 @@ class JobRunner:
         engine, job = self._engine, self.setup.job
         if self._stop.is_set():
             return False
-        self._failures += 1
+        waiting = isinstance(error, NoConnectionFree)  # counts as no failure: nothing was tried
+        self._waits = self._waits + 1 if waiting else 0
+        self._failures += not waiting
         self._cautious = isinstance(error, ConversionFailure)
-        decision = decide(self._failures, error, forever=job.flag("retry_forever"))
+        decision = decide(self._waits or self._failures, error, forever=job.flag("retry_forever"))
         text = str(error) if isinstance(error, GatewayError) else f"internal error, {type(error).__name__}: {error}"
         now = engine.clock.now()
         try:
-            with engine.hub.write() as conn:
-                lease.check_owner(conn, engine.agent_key, engine.token)
+            with self._writing() as conn:
                 journal.record_failure(
                     conn,
                     job.id,
@@ -388,7 +343,7 @@ class JobRunner:
         if activity is self._activity or (only_if_stopping and not self._stop.is_set()):
             return
         try:
-            with self._engine.hub.write() as conn:
+            with self._writing() as conn:
                 journal.set_activity(conn, self.setup.job.id, activity)
             self._activity = activity
         except HubError as error:

@@ -16,6 +16,7 @@ __all__ = ["MAX_DELAY", "MAX_FAILURES", "Decision", "decide"]
 MAX_FAILURES = 16
 MAX_DELAY = 1800.0  # seconds
 MAX_HUB_DELAY = 30.0  # seconds; a hub that is away or full stops every job at once, and none must stay behind
+WAITING = 421  # no connection of the link is free: the job's turn comes, so it neither gives up nor waits for long
 HOPELESS = frozenset({415, 416, 417})  # a log does not match its queue: a person must decide
 JITTER = 0.1  # share of the delay, both ways: jobs that failed together do not come back together
 
@@ -31,7 +32,8 @@ class Decision:
 def decide(failures: int, error: BaseException, *, forever: bool = False, jitter: float | None = None) -> Decision:
     """Decide after failure number ``failures`` (1 = the first since the last success).
 
-    A hub that is away or full is no fault of the job: it is tried again every half minute, for ever.
+    A hub that is away or full is no fault of the job, nor is a link without a free connection [421]: the job tries
+    again every half minute, for ever.
 
     Args:
         failures: failures in a row, this one included; at least 1.
@@ -40,9 +42,10 @@ def decide(failures: int, error: BaseException, *, forever: bool = False, jitter
         jitter: -1..1, for tests; drawn at random otherwise.
     """
     hopeless = isinstance(error, GatewayError) and error.number in HOPELESS
-    own_hub = isinstance(error, HubError) and error.retriable
-    if hopeless or (failures >= MAX_FAILURES and not forever and not own_hub):
+    waiting = isinstance(error, GatewayError) and error.number == WAITING
+    not_its_fault = waiting or (isinstance(error, HubError) and error.retriable)
+    if hopeless or (failures >= MAX_FAILURES and not forever and not not_its_fault):
         return Decision(JobStatus.FAILED, None)
-    delay = min(2.0 ** min(failures, 11), MAX_HUB_DELAY if own_hub else MAX_DELAY)
+    delay = min(2.0 ** min(failures, 11), MAX_HUB_DELAY if not_its_fault else MAX_DELAY)
     spread = random.uniform(-1, 1) if jitter is None else jitter  # noqa: S311  # not a secret
     return Decision(JobStatus.RETRY, delay * (1 + JITTER * spread))

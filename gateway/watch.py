@@ -6,16 +6,24 @@ import logging
 import threading
 from collections.abc import Callable
 
-from links.contract import GuaranteeReport
+from gateway.aq.hub import Hub
+from links.contract import Guarantee, GuaranteeReport
 from transforms.clock import Clock
 from transforms.errors import GatewayError, LinkRefused, QueueMissing
 
-__all__ = ["VERIFY_SECONDS", "GuaranteeWatch"]
+__all__ = ["VERIFY_SECONDS", "GuaranteeWatch", "weaken"]
 
 _LOGGER = logging.getLogger("mgw.engine")
 
 VERIFY_SECONDS = 60.0  # how long a lost condition may stay unnoticed while the connection holds
 _CLOSE_SECONDS = 2.0
+
+
+def weaken(report: GuaranteeReport, hub: Hub) -> GuaranteeReport:
+    """The level of a job when the hub itself is not run durably (its setting takes the label off)."""
+    if hub.durability != "full" and report.level.rank < Guarantee.AT_LEAST_ONCE.rank:
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, "the hub runs with a durability below full")
+    return report
 
 
 class GuaranteeWatch:
@@ -27,6 +35,7 @@ class GuaranteeWatch:
         turns: limits how many jobs of an agent ask at the same time.
         every: seconds from one answer to the next question.
         strict: the job requires a guarantee, so it must not run where the link refuses to tell.
+        answered: called, on the thread that asked, when there is an answer to look at.
     """
 
     def __init__(
@@ -38,6 +47,7 @@ class GuaranteeWatch:
         every: float = VERIFY_SECONDS,
         *,
         strict: bool = False,
+        answered: Callable[[], object] = lambda: None,
     ) -> None:
         self._name = name
         self._ask = ask
@@ -45,10 +55,12 @@ class GuaranteeWatch:
         self._turns = turns
         self._every = every
         self._strict = strict
+        self._answered = answered
         self._due = clock.monotonic() + every
         self._thread: threading.Thread | None = None
         self._answer: GuaranteeReport | Exception | None = None
         self._complaint = ""
+        self._done = False
 
     def answer(self) -> GuaranteeReport | None:
         """A new answer, once; asks the next question when it is due. Never waits.
@@ -60,10 +72,11 @@ class GuaranteeWatch:
         now = self._clock.monotonic()
         if self._thread is None:
             if now >= self._due:
+                self._done = False
                 self._thread = threading.Thread(target=self._run, name=f"verify-{self._name}", daemon=True)
                 self._thread.start()
             return None
-        if self._thread.is_alive():
+        if not self._done:
             return None
         self._thread = None
         self._due = now + self._every
@@ -80,6 +93,8 @@ class GuaranteeWatch:
                 self._answer = self._ask()
             except Exception as error:
                 self._answer = error
+        self._done = True
+        self._answered()
 
     def _judge(self, error: Exception) -> None:
         """A broker that is away is no lost condition: the flow has a connection of its own and notices by itself."""

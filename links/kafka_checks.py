@@ -153,7 +153,7 @@ def report_outbound(topic: Topic, log: Topic | None, state: Topic | None = None)
     for each in (log, topic):
         failed = failed or _unreadable(each) or _unsafe(each)
     if state is not None:
-        failed = failed or _unsafe(state)
+        failed = failed or _unreadable(state) or _unsafe(state)
         if not failed and state.replicas < min(topic.replicas, 2):
             failed = f"topic {state.name} has one replica: with its server the outcome of transactions is lost"
     if failed:

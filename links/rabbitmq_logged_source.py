@@ -26,6 +26,7 @@ from transforms.errors import LinkTimeout, PositionLost
 __all__ = ["LoggedSource"]
 
 _LOGGER = logging.getLogger("mgw.rabbitmq")
+_LOOK_SECONDS = 0.25  # how often a count is repeated that is too small
 
 
 class LoggedSource(RabbitSource):
@@ -75,6 +76,39 @@ class LoggedSource(RabbitSource):
             ) from error
         except ValueError as error:
             raise self._mismatch(417, f"the receiving log in the hub cannot be read ({error})") from error
+        if self._log.awaited:
+            self._check_awaited(session)
+
+    def _check_awaited(self, session: Session) -> None:
+        """Make sure that the messages that must come again can come: nobody else acknowledged them.
+
+        Their digests would else suppress equal messages that are new.
+
+        Raises:
+            PositionLost: the queue holds fewer.
+        """
+        clock, queue = self._use.clock, self._plan.queue
+        deadline = clock.monotonic() + self._settings.answer_timeout  # for what an earlier connection held
+        while True:
+            with session.calling("connect"):
+                ready = session.channel.queue_declare(queue, passive=True).method.message_count
+            held = ready + len(session.scanner.deliveries)
+            if held >= self._log.awaited:
+                return
+            if clock.monotonic() >= deadline:
+                break
+            session.pump(_LOOK_SECONDS, _not_yet, "connect")
+        raise PositionLost(
+            f"foreign queue {self._use.endpoint.full_name}: messages that the hub stored and did not acknowledge are "
+            f"gone from queue {queue!r}",
+            link=self._settings.link,
+            operation="connect",
+            cause=f"{self._log.awaited} must come again and it holds {held}: it was purged, created anew or read by "
+            "somebody else",
+            cure="find out who did; then, to go on with what is there: "
+            f"mgw agents cleanup RESET_SUB_MISSING_MESSAGE {self._use.job}",
+            number=415,
+        )
 
     def _mismatch(self, number: int, cause: str) -> PositionLost:
         return PositionLost(
@@ -146,6 +180,10 @@ class LoggedSource(RabbitSource):
 def _expires(properties: bytes) -> bool:
     """Whether the message may expire before it comes again; its digest would then suppress an equal one instead."""
     return bool(int.from_bytes(properties[:2]) & EXPIRATION)
+
+
+def _not_yet() -> bool:
+    return False
 
 
 def _at_once() -> Any:

@@ -203,6 +203,39 @@ def test_purged_acknowledgement_record_is_noticed(bench: Bench) -> None:
     assert fresh.rows == [b"next"]
 
 
+@pytest.mark.parametrize("what", ["purged", "created anew", "read by somebody else"])
+def test_messages_gone_behind_the_gateways_back_are_noticed(bench: Bench, what: str) -> None:
+    queue = bench.template.queue()
+    use, hub = bench.use(queue), Hub()
+    bench.fill(queue, *[b"m"] * 10)
+    with connected(bench.link.source(use), hub) as source:
+        carry(source, hub, 5, settle=False)
+    eventually(lambda: bench.count(queue) == 10, what="the messages back in the queue")
+    if what == "purged":
+        bench.channel.queue_purge(queue)
+    elif what == "created anew":
+        bench.channel.queue_delete(queue)
+        bench.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
+        bench.fill(queue, *[b"m"] * 4)
+    else:
+        for _ in range(6):
+            method, _, _ = bench.channel.basic_get(queue)
+            bench.channel.basic_ack(method.delivery_tag)
+    hasty = bench.template.link(**LOGS, options={"AMQP_AnswerTimeout": "3"})
+    stored = dict(hub.log)
+    with pytest.raises(PositionLost, match="are gone") as caught, connected(hasty.source(use), hub):
+        pass
+    assert caught.value.number == 415
+    assert hub.log == stored
+    assert len(hub.rows) == 5
+    hub.log = {RESUME: "earliest"}  # after RESET_SUB_MISSING_MESSAGE
+    bench.fill(queue, b"next")
+    left = bench.count(queue)
+    with connected(hasty.source(use), hub) as source:
+        carry(source, hub, left)
+    assert hub.rows[-1] == b"next"
+
+
 def test_missing_log_queue_is_named_with_its_declaration(bench: Bench) -> None:
     use = bench.use(bench.template.queue(), logs=False)
     for direction, name in ((Direction.INBOUND, "acks"), (Direction.OUTBOUND, "sent")):

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.model import JobStatus
 from gateway.retry import MAX_DELAY, MAX_FAILURES, MAX_HUB_DELAY, decide
-from transforms.errors import HubFull, HubVersionMismatch, LinkUnavailable, PositionLost
+from transforms.errors import GatewayError, HubFull, HubVersionMismatch, LinkUnavailable, PositionLost
 
 ERROR = LinkUnavailable("broker is away")
 
@@ -48,3 +48,8 @@ def test_a_hub_that_is_away_is_tried_again_every_half_minute_for_ever() -> None:
 def test_a_lost_position_fails_the_job_at_once_even_with_retry_forever() -> None:
     decision = decide(1, PositionLost("offset is gone", number=415), forever=True)
     assert decision.status is JobStatus.FAILED
+
+
+def test_a_job_without_a_free_connection_waits_its_turn_for_ever() -> None:
+    decision = decide(40, GatewayError("no connection", number=421), jitter=0)
+    assert (decision.status, decision.delay) == (JobStatus.RETRY, MAX_HUB_DELAY)
