@@ -31,6 +31,7 @@ from gateway.events import (
 )
 from gateway.jobsetup import JobSetup, setup_of
 from gateway.lease import Owner
+from gateway.logclean import clean_logs
 from gateway.logfile import set_level
 from gateway.model import Activity, AgentStatus, JobDef, JobStatus, Snapshot, key
 from gateway.secrets import Secrets
@@ -123,9 +124,19 @@ class Agent:
             verify_seconds=self.verify_seconds,
         )
         set_level(snapshot.log_level)
+        threading.Thread(target=self._clean_logs, name="clean-logs", daemon=True).start()
         self._adopt(snapshot)
         self._status(AgentStatus.RUNNING)
         self._journalist.tell(AgentRunning(self.name, len(self._runners)))
+
+    def _clean_logs(self) -> None:
+        """Records of jobs that do not exist any more; a job that needs their place tries again meanwhile."""
+        try:
+            problems = clean_logs(self._hub, self._secrets, self.name, self._clock, unreadable=False)
+        except HubError as error:
+            problems = [error]
+        for problem in problems:
+            _LOGGER.warning("log queues not cleaned: %s", problem)
 
     def renew(self) -> None:
         """Renew the lease and look after the threads; called every few seconds by the supervisor.

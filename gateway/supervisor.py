@@ -22,6 +22,7 @@ from gateway import journal, lease, ledger
 from gateway.agent import LEASE_SECONDS, Agent
 from gateway.aq import monitor
 from gateway.aq.hub import Durability, Hub
+from gateway.complaint import Complaint
 from gateway.hub import open_hub
 from gateway.logfile import configure
 from gateway.model import DEFAULT_AGENT, AgentStatus, key
@@ -71,6 +72,7 @@ class Supervisor:
         self._lost: LeaseLost | None = None
         self._starting = False
         self._complaint = ""
+        self._away = Complaint(clock, _LOGGER)  # of the hub
         self._scheduler: Any = None
         self._ahead = clock.now() - clock.monotonic()
         self.exit_code = 0
@@ -131,6 +133,7 @@ class Supervisor:
                 raise self._lost
             with self._hub.read() as conn:
                 row = lease.agent_row(conn, self._options.agent)
+            self._away.over()
             if row is not None and row.status is AgentStatus.SHUTTING_DOWN:
                 self._stop_agent(AgentStatus.NOT_STARTED)
                 return
@@ -139,7 +142,7 @@ class Supervisor:
         except LeaseLost:
             raise
         except HubError as error:
-            _LOGGER.warning("%s", error)
+            self._away.say(str(error))
         except GatewayError as error:
             if self._agent is None:
                 raise
@@ -193,12 +196,28 @@ class Supervisor:
         scheduler = BackgroundScheduler(
             timezone="UTC", job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
-        scheduler.add_job(_guarded(self._time_manager), "interval", seconds=TIME_MANAGER_SECONDS, id="time-manager")
-        scheduler.add_job(_guarded(self._renew), "interval", seconds=LEASE_SECONDS / 5, id="lease")
-        scheduler.add_job(_guarded(self._prune), "interval", hours=1, id="prune")
+        scheduler.add_job(
+            self._guarded(self._time_manager), "interval", seconds=TIME_MANAGER_SECONDS, id="time-manager"
+        )
+        scheduler.add_job(self._guarded(self._renew), "interval", seconds=LEASE_SECONDS / 5, id="lease")
+        scheduler.add_job(self._guarded(self._prune), "interval", hours=1, id="prune")
         scheduler.start()
         self._scheduler = scheduler
         return lambda: scheduler.shutdown(wait=True)
+
+    def _guarded(self, chore: Callable[[], None]) -> Callable[[], None]:
+        trouble = Complaint(self._clock, _LOGGER)
+
+        def run_chore() -> None:
+            try:
+                chore()
+                trouble.over()
+            except HubError as error:
+                trouble.say(str(error))
+            except Exception:
+                _LOGGER.exception("chore %s failed", chore.__name__)
+
+        return run_chore
 
     def _follow_clock(self) -> None:
         """The scheduler plans by the wall clock: when that is put back, the chores must not wait until it is as late
@@ -246,18 +265,6 @@ class Supervisor:
                 if prune(conn) < PRUNE_ROWS:
                     return
             pause = (clock.monotonic() - begun) * (1 / PRUNE_SHARE - 1)
-
-
-def _guarded(chore: Callable[[], None]) -> Callable[[], None]:
-    def run_chore() -> None:
-        try:
-            chore()
-        except HubError as error:
-            _LOGGER.warning("%s", error)
-        except Exception:
-            _LOGGER.exception("chore %s failed", chore.__name__)
-
-    return run_chore
 
 
 def default_log_directory(hub_url: str) -> Path | None:

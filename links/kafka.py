@@ -9,7 +9,8 @@ one topic. There is no queue domain: a topic keeps what was read.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from links import kafka_checks
@@ -300,6 +301,22 @@ class KafkaLink:
             return
         finally:
             transactions.close()
+
+    def clean_logs(
+        self, hub_id: str, uses: Sequence[tuple[JobUse, Direction]], broken: Collection[str]
+    ) -> Sequence[str]:
+        """See :class:`links.log_cleaning.KeepsLogs`."""
+        if self._settings.log_topic is None or not uses:
+            return []
+        jobs, any_use, removed = {use.job for use, _ in uses}, uses[0][0], []
+        for key, readable in SendingLog(self._settings, any_use).owners().items():
+            owner, _, job = key.decode(errors="replace").partition("/")
+            if owner != hub_id or (job in jobs and (readable or job not in broken)):
+                continue
+            self.forget(replace(any_use, job=job, hub_id=hub_id), Direction.OUTBOUND)
+            why = "which cannot be read" if job in jobs else "which does not exist any more"
+            removed.append(f"removed the record of job {job}, {why}, from log topic {self._settings.log_topic}")
+        return removed
 
 
 def _is_topic(name: str) -> bool:

@@ -123,8 +123,31 @@ class SendingLog:
         """Remove the record, wherever it is."""
         with self._consumer() as (consumer, admin):
             for partition in describe_log(self._settings, "forget").partitions:
-                if self._look(consumer, admin, partition).own is not None:
+                try:
+                    there = self._look(consumer, admin, partition).own is not None
+                except LinkRefused:  # there, and not to be read
+                    there = True
+                if there:
                     self._write(transactions, partition, None)
+
+    def owners(self) -> dict[bytes, bool]:
+        """The keys that live in the log, and whether the last record of each can be read."""
+        living: dict[bytes, bool] = {}
+        with self._consumer() as (consumer, admin):
+            for partition in describe_log(self._settings, "clean").partitions:
+                place = TopicPartition(self._topic, partition)
+                end = admin.list_partition_offsets({place: OffsetSpec.LATEST})[place].offset
+                begin = admin.list_partition_offsets({place: OffsetSpec.EARLIEST})[place].offset
+                consumer.assign([place])
+                # One job writes to a partition, so its record is among the last there.
+                for record in self._records(consumer, place, max(begin, end - _FIRST_LOOK), end):
+                    if record.key is None:
+                        continue
+                    if record.value is None:
+                        living.pop(record.key, None)
+                    else:
+                        living[record.key] = _readable(record.value)
+        return living
 
     def _write(self, transactions: Transactions, partition: int, value: bytes | None) -> None:
         def send() -> list[Any]:
@@ -172,27 +195,34 @@ class SendingLog:
         stop, size = end, _FIRST_LOOK
         while stop > begin:
             start = max(begin, stop - size)
-            earlier = self._read(consumer, place, start, stop)
+            earlier = self._read(consumer, place, start, stop, wanted=found.own is None)
             found = _merge(earlier, found)
             if found.own is not None and found.own[1] is not None and found.own[1] >= 0:
                 break
             stop, size = start, size * 10
         return _Found(found.own if found.own and found.own[1] != _REMOVED else None, _living(found.others))
 
-    def _read(self, consumer: KafkaConsumer, place: TopicPartition, start: int, stop: int) -> _Found:
+    def _read(self, consumer: KafkaConsumer, place: TopicPartition, start: int, stop: int, *, wanted: bool) -> _Found:
+        last: Any = None  # of ours; what came before it does not count, whatever it is
+        others: dict[bytes, int] = {}
+        for record in self._records(consumer, place, start, stop):
+            if record.key == self.key:
+                last = record
+            elif record.key is not None:
+                others[record.key] = record.offset if record.value is not None else _REMOVED
+        if last is None or not wanted:
+            return _Found(None, others)
+        return _Found((last.offset, self._sequence(last.value, place, last.offset)), others)
+
+    def _records(self, consumer: KafkaConsumer, place: TopicPartition, start: int, stop: int) -> Iterator[Any]:
         clock = self._use.clock
         moved_at, position = clock.monotonic(), start
-        own: tuple[int, int | None] | None = None
-        others: dict[bytes, int] = {}
         consumer.seek(place, start)
         while position < stop:
             for record in consumer.poll(timeout_ms=int(_SLICE * 1000)).get(place, ()):
                 if record.offset >= stop:
                     break
-                if record.key == self.key:
-                    own = record.offset, self._sequence(record.value, place, record.offset)
-                elif record.key is not None:
-                    others[record.key] = record.offset if record.value is not None else _REMOVED
+                yield record
             before, position = position, consumer.position(place)
             if position > before:
                 moved_at = clock.monotonic()
@@ -205,7 +235,6 @@ class SendingLog:
                     cause="the cluster is slow, or somebody else has an open transaction there",
                     cure="wait for that transaction's timeout; let nobody else write to the log topic",
                 )
-        return _Found(own, others)
 
     def _sequence(self, value: bytes | None, place: TopicPartition, offset: int) -> int | None:
         if value is None:
@@ -220,9 +249,18 @@ class SendingLog:
                 link=self._settings.link,
                 operation="connect",
                 cause="it is not what a gateway wrote: somebody else writes to the log topic",
-                cure="compare the job's queues, then write the right record or remove it (a record without value)",
-                number=421,
+                cure="compare both queues; then mgw agents cleanup CLEAN_LOG_QUEUES removes it, and "
+                f"mgw agents cleanup RESET_SUB_MISSING_LOG_REC {self._use.job} lets the job go on",
+                number=417,
             ) from error
+
+
+def _readable(value: bytes) -> bool:
+    try:
+        sequence = json.loads(value)["sequence"]
+        return sequence is None or int(sequence) >= 0
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _merge(earlier: _Found, later: _Found) -> _Found:

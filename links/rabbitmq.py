@@ -5,7 +5,7 @@ Streams cannot say how many messages wait. Queue names have no wildcards; the ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -232,6 +232,33 @@ class RabbitLink:
                 LogQueue(template, use, direction).forget(session)
         finally:
             session.close()
+
+    def clean_logs(
+        self, hub_id: str, uses: Sequence[tuple[JobUse, Direction]], broken: Collection[str]
+    ) -> Sequence[str]:
+        """See :class:`links.log_cleaning.KeepsLogs`. What a job left in a queue that no job has is not found."""
+        jobs, removed = {use.job for use, _ in uses}, []
+        for use, direction in uses:
+            config = self.config
+            template = config.inbound_log_queue if direction is Direction.INBOUND else config.outbound_log_queue
+            if template is None:
+                continue
+            queue = LogQueue(template, use, direction)
+            session = Session(self._settings, f"{use.agent} {use.job} clean")
+            try:
+                owner = queue.owner(session)
+                if owner is None:
+                    continue
+                obsolete = owner[0] == hub_id and owner[1] not in jobs
+                if obsolete or (owner == ("", "") and use.job in broken):
+                    queue.forget(session)
+                    what = f"of job {owner[1]}, which does not exist any more" if obsolete else "that cannot be read"
+                    removed.append(f"removed the record {what} from log queue {queue.name}")
+            except QueueMissing:
+                continue  # the job itself says so
+            finally:
+                session.close()
+        return removed
 
     # -- plans --------------------------------------------------------------------------------------------------------
 

@@ -161,8 +161,9 @@ class LogQueue:
             self.write(session, Record(0))
         return record
 
-    def _look(self, session: Session) -> Record | None:
-        with session.calling("connect"):
+    def _bodies(self, session: Session, operation: str) -> list[tuple[bytes, bool]]:
+        """What is in the queue, and whether it is persistent; all of it stays there."""
+        with session.calling(operation):
             channel = session.fresh_channel()
             bodies: list[tuple[bytes, bool]] = []
             tag = 0
@@ -174,6 +175,10 @@ class LogQueue:
             if tag:
                 channel.basic_nack(tag, multiple=True, requeue=True)
             channel.close()
+        return bodies
+
+    def _look(self, session: Session) -> Record | None:
+        bodies = self._bodies(session, "connect")
         records = [(self._parse(session, body), persistent) for body, persistent in bodies]
         written = [record for record, persistent in records if persistent]
         if not written:
@@ -187,19 +192,21 @@ class LogQueue:
             owner = (str(told["hub"]), str(told["job"]))
             record = Record(int(told["sequence"]), int(told.get("partial", 0)))
         except (ValueError, TypeError, KeyError) as error:
-            raise self._foreign(session, f"its record {body[:60]!r} is not one of a gateway") from error
+            raise self._foreign(session, f"its record {body[:60]!r} is not one of a gateway", 417) from error
         if owner != (self._use.hub_id, self._use.job):
             raise self._foreign(session, f"its record is of job {owner[1]} of hub {owner[0]}")
         return record
 
-    def _foreign(self, session: Session, cause: str) -> LinkError:
+    def _foreign(self, session: Session, cause: str, number: int | None = None) -> LinkError:
         return LinkRefused(
             f"job {self._use.job}: log queue {self.name!r} is used by somebody else",
             link=session.settings.link,
             operation="connect",
             cause=cause,
-            cure="give the job a log queue of its own ({job} in the name of the link's log queue), or purge this one "
-            "if its owner is gone",
+            cure="give the job a log queue of its own ({job} in the name of the link's log queue); or, if its owner is "
+            "gone or nobody can read it, mgw agents cleanup CLEAN_LOG_QUEUES and then mgw agents cleanup "
+            f"RESET_SUB_MISSING_LOG_REC {self._use.job}",
+            number=number,
         )
 
     def _value(self, record: Record) -> bytes:
@@ -223,6 +230,18 @@ class LogQueue:
             for mode in (2, 1):
                 channel.basic_publish("", self.name, self._value(record), BasicProperties(delivery_mode=mode))
             channel.close()
+
+    def owner(self, session: Session) -> tuple[str, str] | None:
+        """Hub and job that the record is of: None without a record, two empty texts where it cannot be read."""
+        owner = None
+        for body, _ in self._bodies(session, "clean"):
+            try:
+                told = json.loads(body)
+                int(told["sequence"])
+                owner = str(told["hub"]), str(told["job"])
+            except (ValueError, TypeError, KeyError):
+                return "", ""
+        return owner
 
     def forget(self, session: Session) -> None:
         """Remove the record; no queue is fine."""

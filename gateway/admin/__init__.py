@@ -93,14 +93,16 @@ class GatewayAdmin(AgentProcedures, LinkProcedures, QueueProcedures, Transformat
         """Clean up after trouble (AQ guide 12.2 §19.2.3).
 
         ``CLEAN_STARTUP_STATE`` sets an agent that left its status behind back to NOT_STARTED. ``CLEAN_LOG_QUEUES`` and
-        the two resets need a running agent. CLEAN_LOG_QUEUES has nothing to do: every agent cleans its logs when it
-        starts. ``RESET_SUB_MISSING_LOG_REC`` lets a job go on that ended with [416] or [417] (its last batches may
-        arrive twice), ``RESET_SUB_MISSING_MESSAGE`` one that ended with [415] (the missing messages are given up);
-        ``sarg`` names the job, and a job that is not FAILED is left alone.
+        the two resets need a running agent. CLEAN_LOG_QUEUES removes obsolete records from the log queues of the
+        agent's links, as every agent does when it starts, and unreadable ones of FAILED jobs.
+        ``RESET_SUB_MISSING_LOG_REC`` lets a job go on that ended with [416] or [417] (its last batches may arrive
+        twice), ``RESET_SUB_MISSING_MESSAGE`` one that ended with [415] (the missing messages are given up); ``sarg``
+        names the job, and a job that is not FAILED is left alone.
 
         Raises:
             AdminError: ORA-32802 unknown action; ORA-32850; ORA-32855; ORA-32828 not running; the startup state cannot
                 be cleaned.
+            LinkError: CLEAN_LOG_QUEUES did not reach a messaging system; the other links were cleaned.
         """
         name = action.upper()
         if name == CLEAN_STARTUP_STATE:
@@ -116,11 +118,15 @@ class GatewayAdmin(AgentProcedures, LinkProcedures, QueueProcedures, Transformat
             )
         with self.change() as conn:
             self._need_running(conn, agent_name)
-            if name == CLEAN_LOG_QUEUES:
+            if name != CLEAN_LOG_QUEUES:
+                job = self.need_job(conn, sarg or "")
+                reset = reset_log_records if name == RESET_SUB_MISSING_LOG_REC else reset_missing_messages
+                reset(conn, job, now=self.clock.now())
                 return
-            job = self.need_job(conn, sarg or "")
-            reset = reset_log_records if name == RESET_SUB_MISSING_LOG_REC else reset_missing_messages
-            reset(conn, job, now=self.clock.now())
+        from gateway.logclean import clean_logs  # it needs what this package offers
+
+        for problem in clean_logs(self.hub, self.secrets, agent_name, self.clock, unreadable=True):
+            raise problem
 
     def snapshot_version(self) -> int:
         """Version of the definitions; grows with every change."""

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -574,8 +575,32 @@ class TestLog:
         sender = Sender(link, use)
         with pytest.raises(LinkRefused) as refused:
             sender.connect()
+        assert refused.value.number == 417
+        assert "CLEAN_LOG_QUEUES" in refused.value.cure
+        uses = [(use, Direction.OUTBOUND)]
+        assert link.clean_logs(use.hub_id, uses, ()) == [], "nobody asked for it"
+        (removed,) = link.clean_logs(use.hub_id, uses, {use.job})
+        assert "cannot be read" in removed
+        assert sender.connect() == Recovered(None)
         sender.destination.close()
-        assert refused.value.number == 421
+
+    def test_what_is_left_of_jobs_that_do_not_exist_is_removed_and_nothing_else(self, template: ExactTemplate) -> None:
+        pair = template.pair()
+        link = template.exact(template.log_topic(3))
+        living, removed, other = (use_of(pair.destination) for _ in range(3))
+        other = replace(other, hub_id="0123456789abcdef")
+        for use in (living, removed, other):
+            sender = Sender(link, use)
+            sender.connect()
+            sender.deliver([Message(body=b"1")])
+            sender.destination.close()
+        (told,) = link.clean_logs(living.hub_id, [(living, Direction.OUTBOUND)], ())
+        assert removed.job in told
+        assert link.clean_logs(living.hub_id, [(living, Direction.OUTBOUND)], ()) == []
+        for use, recovered in ((living, 1), (removed, None), (other, 1)):
+            sender = Sender(link, use)
+            assert sender.connect() == Recovered(recovered)
+            sender.destination.close()
 
     def test_another_open_transaction_on_the_partition_is_named(self, template: ExactTemplate) -> None:
         pair = template.pair()

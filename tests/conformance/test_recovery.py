@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -208,3 +209,42 @@ def test_a_stream_that_was_made_anew_lacks_messages(rabbitmq: RabbitMQ, tmp_path
         stage.put(*bodies(30, 100))
         stage.refused(415)
         assert stage.arrived() == [*bodies(20), *bodies(30, 100), b"after"]
+
+
+def test_a_record_that_cannot_be_read_ends_the_job_until_it_is_cleaned(stage: Stage) -> None:
+    stage.carry(*bodies(20))
+    stage.channel.basic_publish("", stage.log, b"hello", pika.BasicProperties(delivery_mode=2))
+    stage.put(b"after")
+    with stage.gateway.run():
+        eventually(lambda: stage.gateway.job("J")["STATUS"] == "FAILED", deadline=_PATIENCE, what="a job that ended")
+        error = stage.gateway.job("J")["LAST_ERROR_MSG"]
+        assert "[417]" in error
+        assert "CLEAN_LOG_QUEUES" in error
+        stage.gateway.admin.cleanup_gateway("CLEAN_LOG_QUEUES")
+        assert stage.count(stage.log) == 0
+        stage.gateway.admin.cleanup_gateway("RESET_SUB_MISSING_LOG_REC", "J")
+        eventually(lambda: b"after" in stage.arrived(), deadline=_PATIENCE, what="a job that goes on")
+    assert stage.arrived() == [*bodies(20), b"after"]
+
+
+def test_the_record_of_a_job_that_does_not_exist_any_more_is_removed_at_the_start(stage: Stage) -> None:
+    """Removed by force while its broker was away, for example."""
+    hub = stage.gateway.hub.hub_id.hex()
+    record = json.dumps({"hub": hub, "job": "REMOVED", "sequence": 7, "time": 0}).encode()
+    for mode in (2, 1):
+        stage.channel.basic_publish("", stage.log, record, pika.BasicProperties(delivery_mode=mode))
+    with stage.gateway.run():
+        eventually(lambda: stage.count(stage.log) == 0 or not stage.gateway.job("J")["FAILURES"], deadline=_PATIENCE)
+        stage.put(b"first")
+        stage.gateway.admin.reset_job("J")
+        eventually(lambda: stage.arrived() == [b"first"], deadline=_PATIENCE, what="a job that has its log queue")
+
+
+def test_the_record_of_another_hub_is_left_alone(stage: Stage) -> None:
+    record = json.dumps({"hub": "0123456789abcdef", "job": "J", "sequence": 7, "time": 0}).encode()
+    for mode in (2, 1):
+        stage.channel.basic_publish("", stage.log, record, pika.BasicProperties(delivery_mode=mode))
+    with stage.gateway.run():
+        eventually(lambda: "of hub 0123456789abcdef" in (stage.gateway.job("J")["LAST_ERROR_MSG"] or ""))
+        stage.gateway.admin.cleanup_gateway("CLEAN_LOG_QUEUES")
+        assert stage.count(stage.log) == 2

@@ -1,0 +1,61 @@
+"""Obsolete and unreadable records of the links' log queues (AQ guide 12.2 §19.2.3, CLEAN_LOG_QUEUES)."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+
+from gateway import catalog, journal
+from gateway.aq.hub import Hub
+from gateway.jobsetup import setup_of
+from gateway.model import JobStatus
+from gateway.secrets import Secrets
+from links import registry
+from links.contract import Direction, JobUse, LinkConfig
+from links.log_cleaning import KeepsLogs
+from transforms.clock import Clock
+from transforms.errors import GatewayError
+
+__all__ = ["clean_logs"]
+
+_LOGGER = logging.getLogger("mgw.engine")
+
+
+def clean_logs(hub: Hub, secrets: Secrets, agent: str, clock: Clock, *, unreadable: bool) -> list[GatewayError]:
+    """Clean the log queues of all links of an agent; says in the log what was removed.
+
+    Connects: never call it in a transaction.
+
+    Args:
+        unreadable: also remove what cannot be read, where its job has ended with an error: an operator asked for it.
+
+    Returns:
+        Why a link's log could not be cleaned, one for each such link.
+    """
+    links: dict[str, LinkConfig] = {}
+    uses: dict[str, list[tuple[JobUse, Direction]]] = defaultdict(list)
+    broken: set[str] = set()
+    with hub.read() as conn:
+        snapshot = catalog.load_snapshot(conn, agent, secrets)
+        failed = {job.id for job in snapshot.jobs.values() if journal.job_row(conn, job.id).status is JobStatus.FAILED}
+    for job in snapshot.jobs.values():
+        try:
+            setup = setup_of(snapshot, job, hub.hub_id, clock)
+        except GatewayError:
+            return []  # definitions that do not hold together: what is obsolete cannot be told
+        links[setup.link.name] = setup.link
+        uses[setup.link.name].append((setup.use, job.propagation_type))
+        if unreadable and job.id in failed:
+            broken.add(job.name)
+    problems = []
+    for name, config in links.items():
+        if config.inbound_log_queue is None and config.outbound_log_queue is None:
+            continue
+        try:
+            link = registry.open_link(config)
+            if isinstance(link, KeepsLogs):
+                for removed in link.clean_logs(hub.hub_id.hex(), uses[name], broken):
+                    _LOGGER.warning("link %s: %s", name, removed)
+        except GatewayError as error:
+            problems.append(error)
+    return problems
