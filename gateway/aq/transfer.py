@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 MAX_RECIPIENTS = 1024
+MISSING = 415  # number of the error: messages of a batch are missing (AQ guide 12.2 §21.4)
 
 
 def resolve(conn: sa.Connection, name: str, schema: str = DEFAULT_SCHEMA) -> QueueRef:
@@ -279,7 +280,11 @@ def load(conn: sa.Connection, queue: QueueRef, consumer: str | None, ids: Sequen
 def complete(
     conn: sa.Connection, queue: QueueRef, consumer: str | None, ids: Sequence[int], *, now: float | None = None
 ) -> int:
-    """Claimed messages are consumed: gone, or PROCESSED where the queue retains them. Returns how many were claimed."""
+    """Claimed messages are consumed: gone, or PROCESSED where the queue retains them. Returns how many.
+
+    Raises:
+        GatewayError: [415] some are not claimed any more; roll the transaction back, and nothing happened.
+    """
     if not ids:
         return 0
     db = Db(conn)
@@ -287,7 +292,15 @@ def complete(
     by = Finisher(hub_clock(conn).now() if now is None else now)
     held = "state = 8 AND claim IS NULL"
     target = catalog.require_consumer(db, queue, consumer)
-    return messages_sql.finish(db, queue, target, ids, by, retention=settings.retention_time, held=held)
+    number = messages_sql.finish(db, queue, target, ids, by, retention=settings.retention_time, held=held)
+    if number != len(ids):
+        raise GatewayError(
+            f"{len(ids) - number} of {len(ids)} messages planned from queue {queue.full_name} are missing",
+            cause="somebody purged the queue, or took or released them while they were on their way",
+            cure="find out who did, then mgw agents cleanup RESET_SUB_MISSING_MESSAGE with the job's name",
+            number=MISSING,
+        )
+    return number
 
 
 def release(conn: sa.Connection, queue: QueueRef, consumer: str | None, ids: Sequence[int]) -> int:
@@ -316,6 +329,7 @@ def move(
     there, and ``original_msgid`` says what they were.
 
     Raises:
+        GatewayError: as :func:`complete`.
         AqError, MessageRefused: as :func:`put`.
     """
     taken = list(moved)
@@ -330,9 +344,8 @@ def move(
         )
         for number, message in taken
     ]
-    result = put(conn, exception_queue, stored, now=now)
     complete(conn, queue, consumer, [number for number, _ in taken], now=now)
-    return result
+    return put(conn, exception_queue, stored, now=now)
 
 
 def backlog(conn: sa.Connection, queue: QueueRef, consumer: str | None = None) -> Counts:

@@ -17,7 +17,7 @@ from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueOptions, MessageRefused, QueueRef
 from tests.conformance.hub_suite import HubCase, refused
 from tests.support.waiting import eventually
-from transforms.errors import AqError, HubError
+from transforms.errors import AqError, GatewayError, HubError
 from transforms.message import Header, Message, ValueType
 
 _SPAWN = multiprocessing.get_context("spawn")
@@ -49,7 +49,6 @@ class TransferSuite(HubCase):
             assert transfer.claim(conn, queue, consumer, 1000) == []
             assert [one.id for one in transfer.load(conn, queue, consumer, ids[::-1])] == ids[::-1]
             assert transfer.complete(conn, queue, consumer, ids) == count
-            assert transfer.complete(conn, queue, consumer, ids) == 0
         if not consumer:
             assert self.view("orders_t") == []
 
@@ -118,6 +117,34 @@ class TransferSuite(HubCase):
             found = session.dequeue("problems", DequeueOptions(wait=0)).message
         assert (found.body, found.headers, found.expires_at) == ("x", (reason,), None)
         assert found.original_msgid == claimed.message.msgid
+
+    @pytest.mark.parametrize("consumer", [None, "RED"])
+    @pytest.mark.parametrize("retention", [0, 100])
+    def test_messages_that_went_behind_the_back_of_a_plan_stop_its_completion(
+        self, consumer: str | None, retention: int
+    ) -> None:
+        name = self.topic("RED", retention_time=retention) if consumer else self.queue(retention_time=retention)
+        queue, table = self.ref(name), "aq_entry" if consumer else "aq_message"
+        problems = self.ref(self.queue("problems"))
+        self.put(queue, "a", "b", "c")
+        with self.hub.write() as conn:
+            claimed = transfer.claim(conn, queue, consumer, 3)
+        with self.hub.write() as conn:
+            transfer.complete(conn, queue, consumer, [claimed[1].id])
+        ids = [one.id for one in claimed]
+        what = r"1 of 3 messages .* missing.*RESET_SUB_MISSING"
+        with pytest.raises(GatewayError, match=what) as caught, self.hub.write() as conn:
+            transfer.complete(conn, queue, consumer, ids)
+        assert caught.value.number == 415
+        with pytest.raises(GatewayError, match="1 of 3 messages"), self.hub.write() as conn:
+            transfer.move(conn, queue, consumer, claimed, problems)
+        with pytest.raises(GatewayError, match="2 of 2 messages"), self.hub.write() as conn:  # noqa: PT012
+            conn.exec_driver_sql(f"UPDATE {table} SET state = 0 WHERE state = 8 AND queue_id = {queue.id}")
+            transfer.complete(conn, queue, consumer, [claimed[0].id, claimed[2].id])
+        with self.hub.write() as conn:
+            assert [one.message.body for one in transfer.load(conn, queue, consumer, ids)] == ["a", "c"]
+            assert transfer.backlog(conn, problems).ready == 0
+            assert transfer.complete(conn, queue, consumer, [claimed[0].id, claimed[2].id]) == 2
 
     def test_backlog_counts_by_state(self) -> None:
         queue = self.ref(self.topic("RED"))

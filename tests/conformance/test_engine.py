@@ -538,6 +538,25 @@ def test_planned_messages_that_somebody_took_end_the_job_until_they_are_given_up
         eventually(lambda: bodies(broker.queue("DST").messages) == ["message 0", "message 2"])
 
 
+def test_messages_that_somebody_took_while_they_were_sent_end_the_job_until_they_are_given_up(
+    logged: Gateway, broker: MemoryBroker
+) -> None:
+    logged.enqueue("H", [Message(body=text) for text in texts(3)])
+    broker.hold_confirms = True
+    with logged.run():
+        eventually(lambda: len(broker.queue("DST").messages) == 3)
+        (plan,) = logged.plans("outj")
+        with logged.hub.write() as conn:
+            conn.execute(sa.text("DELETE FROM aq_message WHERE id = :id"), {"id": plan.ids[1]})
+        broker.hold_confirms = False
+        failed(logged, "outj", "415")
+        assert (len(logged.plans("outj")), logged.job("outj")["PROPAGATED_TOTAL"]) == (1, 0)
+        logged.admin.cleanup_gateway("RESET_SUB_MISSING_MESSAGE", "outj")
+        logged.enqueue("H", [Message(body="fresh")])
+        eventually(lambda: bodies(broker.queue("DST").messages) == [*texts(3), "fresh"])
+        eventually(lambda: logged.plans("outj") == [])
+
+
 def test_resets_leave_a_healthy_job_alone(logged: Gateway, broker: MemoryBroker) -> None:
     with logged.run():
         logged.enqueue("H", [Message(body="one")])
