@@ -222,7 +222,7 @@ class Session:
     ) -> list[Dequeued]:
         """Take (or look at) up to ``array_size`` messages that are there; waits for the first only (§10.6)."""
         _check_options(options, array_size)
-        if self.hub.rolled_back and self._application is None:
+        if self.hub.rolled_back and self._may_count():
             count_rolled_back(self.hub)
         if options.navigation is Navigation.FIRST_MESSAGE:
             self._positions.clear()
@@ -248,6 +248,10 @@ class Session:
                 woken.wait(min(left, _LOOK_AGAIN))
         finally:
             unsubscribe()
+
+    def _may_count(self) -> bool:
+        """Whether a transaction beside this session's would not wait for it (SQLite's one writer)."""
+        return self._application is None or self.hub.postgresql or not self._application.in_transaction()
 
     def _nothing(self, queue_name: str, options: DequeueOptions) -> list[Dequeued]:
         who = f" for consumer {options.consumer_name}" if options.consumer_name else ""

@@ -18,6 +18,7 @@ __all__ = [
     "due",
     "expire_messages",
     "fail",
+    "in_other_hands",
     "make_entries_ready",
     "make_messages_ready",
     "remove_retained",
@@ -44,8 +45,8 @@ _OPEN = "(0, 1, 4)"  # states of an entry that is neither consumed nor in somebo
 def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float, *, claim: int | None) -> list[int]:
     """Count a failed attempt of each message (AQ guide 12.2 §1.7, §9.10) and put it back, or move it away.
 
-    ``claim``: the session that holds them; None: they are READY (their transaction was rolled back), and those that
-    somebody else took since are left alone. Returns the queues that have something to take now.
+    ``claim``: the session that holds them; None: their transaction was rolled back, so they are READY or WAITING, and
+    those in other hands are left alone (:func:`in_other_hands`). Returns the queues that have something to take now.
     """
     settings = catalog.queue_settings(db, queue)
     table, key, where = "aq_message", "id", "queue_id = ?"
@@ -54,7 +55,7 @@ def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float,
     owner = consumer or queue.id
     if claim is None:
         rows = db.rows(
-            f"SELECT {key}, attempts FROM {table} WHERE {where} AND {key} {{ids}} AND state = 0 {{lock}}",
+            f"SELECT {key}, attempts FROM {table} WHERE {where} AND {key} {{ids}} AND state IN (0, 1) {{lock}}",
             (owner, db.ids(ids)),
         )
     else:
@@ -84,6 +85,17 @@ def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float,
             messages_sql.log_consumption(db, over)
         touched += move_to_exception(db, queue, gone, MAX_RETRY_EXCEEDED)
     return touched
+
+
+def in_other_hands(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> list[int]:
+    """Those messages that somebody else has taken and not yet consumed: their attempts cannot be counted now."""
+    table, key, where = "aq_message", "id", "queue_id = ?"
+    if consumer:
+        table, key, where = "aq_entry", "message_id", "consumer_id = ?"
+    params = (consumer or queue.id, db.ids(ids))
+    chosen = f"SELECT {key} FROM {table} WHERE {where} AND {key} {{ids}}"
+    free = {row[0] for row in db.rows(f"{chosen} AND state IN (0, 1) {{lock}}", params)}
+    return [row[0] for row in db.rows(f"{chosen} AND state IN (0, 1, 8)", params) if row[0] not in free]
 
 
 def _blocked_for_all(db: Db, ids: Sequence[int]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import sqlalchemy as sa
@@ -12,12 +12,13 @@ import sqlalchemy as sa
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_messages as messages_sql
 from gateway.aq import statements_time as time_sql
+from gateway.aq.hub import LISTENED
 from gateway.aq.model import QueueRef, QueueType
 from gateway.aq.statements import Db
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
 from gateway.aq.transfer import Prepared, check_enqueue, store
-from transforms.errors import AqError, HubUnavailable, LeaseLost
+from transforms.errors import AqError, HubError, HubUnavailable, LeaseLost
 
 if TYPE_CHECKING:
     from gateway.aq.hub import Hub
@@ -77,26 +78,44 @@ def consume(  # noqa: PLR0917
 
 
 def count_rolled_back(hub: Hub) -> None:
-    """Count the failed attempts of application transactions that were rolled back (they could not do it themselves)."""
-    while hub.rolled_back:
+    """Count the failed attempts of rolled back transactions that could not be counted at once.
+
+    What is in other hands by now waits for the next call, and so does everything when the hub fails.
+
+    Raises:
+        HubError: the database refused; nothing is forgotten.
+    """
+    for _ in range(len(hub.rolled_back)):
         try:
             queue, consumer, ids = hub.rolled_back.popleft()
         except IndexError:
-            return
-        _count_failure(hub, {(queue, consumer): ids})
+            return  # another thread counts too
+        left = ids
+        try:
+            left = _count_failure(hub, queue, consumer, ids)
+        except AqError:
+            left = []  # the queue is gone, and its messages with it
+        finally:
+            if left:
+                hub.rolled_back.append((queue, consumer, left))
 
 
-def _count_failure(hub: Hub, taken: Held) -> None:
-    touched: list[int] = []
+def _count_failure(hub: Hub, queue: QueueRef, consumer: int, ids: Sequence[int]) -> list[int]:
+    """Count an attempt of messages that a rollback gave back; returns those that somebody else has taken since."""
+    touched, left = [queue.id], list[int]()
     with hub.write() as conn:
         db = Db(conn)
-        for (queue, consumer), ids in taken.items():
-            if queue.queue_type is QueueType.NORMAL:
-                touched += time_sql.fail(db, queue, consumer, ids, hub.clock.now(), claim=None)
-            else:
-                touched.append(queue.id)
+        if queue.queue_type is QueueType.NORMAL:
+            left = time_sql.in_other_hands(db, queue, consumer, ids)
+            free = [number for number in ids if number not in set(left)] if left else ids
+            touched = time_sql.fail(db, queue, consumer, free, hub.clock.now(), claim=None)
         db.notify(touched)
     hub.notifier.committed(touched)
+    return left
+
+
+def _count_later(hub: Hub, taken: Held) -> None:
+    hub.rolled_back.extend((queue, consumer, ids) for (queue, consumer), ids in taken.items() if ids)
 
 
 class TransactionWork:
@@ -127,10 +146,12 @@ class TransactionWork:
                 raise
 
     def _abort(self) -> None:
-        """The database gave the transaction up; what it did is undone there."""
+        """The database gave the transaction up; what it did is undone there, and its attempts count at the rollback."""
         conn, self._conn = self._conn, None
         self._undone = self._busy
+        taken = self._taken
         self._forget()
+        self._taken = taken
         if conn is not None:
             conn.invalidate()
             conn.close()
@@ -182,18 +203,19 @@ class TransactionWork:
 
     def rollback(self) -> None:
         self._undone = False
-        if self._conn is None:
-            return
-        taken = self._taken
         try:
-            with self._hub.translated():
-                self._conn.rollback()
+            if self._conn is not None:
+                with self._hub.translated():
+                    self._conn.rollback()
         except BaseException:
             self._abort()
             raise
+        taken = self._taken
         self._forget()
         if taken:
-            _count_failure(self._hub, taken)
+            _count_later(self._hub, taken)
+            with suppress(HubError):  # the rollback is done; what is not counted now, the next dequeue counts
+                count_rolled_back(self._hub)
 
     def close(self) -> None:
         try:
@@ -223,7 +245,6 @@ class ApplicationWork:
         self._hub = hub
         self._conn = conn
         self._taken: Held = {}
-        self._ready: set[int] = set()
         self._listening = False
 
     @contextmanager
@@ -239,15 +260,16 @@ class ApplicationWork:
         self._taken.setdefault((queue, consumer), []).extend(ids)
         if not self._listening:
             self._listening = True
+            self._conn.info[LISTENED] = True
             sa.event.listen(self._conn, "rollback", self._rolled_back)
             sa.event.listen(self._conn, "commit", self._committed)
 
     def _rolled_back(self, _: sa.Connection) -> None:
         taken, self._taken = self._taken, {}
-        self._hub.rolled_back.extend((queue, consumer, ids) for (queue, consumer), ids in taken.items())
+        _count_later(self._hub, taken)
 
     def _committed(self, _: sa.Connection) -> None:
-        self._taken = {}
+        self._taken = {}  # SQLAlchemy tells of no commit that fails: its attempts go uncounted
 
     def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:
         """The search locked the rows (PostgreSQL), or the transaction keeps writers out (SQLite)."""
@@ -390,12 +412,24 @@ class ClaimWork:
         self._hub.notifier.committed(touched)
 
     def close(self) -> None:
-        self.rollback()
+        try:
+            self.rollback()
+        except HubError:
+            self._abandon()
+            raise
         if self.claim is not None:
             number, self.claim = self.claim, None
             self._hub.registry.forget(number)
             with self._hub.write() as conn:
                 time_sql.delete_session(Db(conn), number)
+
+    def _abandon(self) -> None:
+        """The hub fails: the lease is left to run out, which ends the claims, and the attempts are counted after it."""
+        number, self.claim = self.claim, None
+        if number is not None:
+            self._hub.registry.forget(number)
+        _count_later(self._hub, self._taken)
+        self._forget()
 
 
 def _restore_exceptions(db: Db, ids: Sequence[int], claim: int | None) -> None:

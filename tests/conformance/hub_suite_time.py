@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+import sqlalchemy as sa
 
+from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueMode, DequeueOptions
 from gateway.aq.tables import State
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
+from transforms.errors import HubError
 from transforms.message import Message
 
 
@@ -76,6 +81,100 @@ class RetrySuite(HubCase):
         rows = {row["CONSUMER_NAME"]: row for row in self.view("events_t")}
         assert rows["GREEN"]["DEQ_TIMESTAMP"] is not None
         assert {row["EXPIRATION_REASON"] for row in rows.values()} == {"MAX_RETRY_EXCEEDED"}
+
+    def attempts(self, queue: str = "orders") -> int:
+        """Failed attempts of the only message of a queue, as whoever takes it next is told."""
+        with self.hub.session() as session:
+            attempts = session.dequeue(queue, now()).message.attempts
+            session.rollback()
+        return attempts
+
+    @contextmanager
+    def uncountable(self, table: str) -> Iterator[None]:
+        """The database refuses to count attempts."""
+        head = f"CREATE TRIGGER refuse BEFORE UPDATE ON {table}"
+        with self.hub.write() as conn:
+            if self.hub.postgresql:
+                body = "BEGIN RAISE EXCEPTION 'refused for a test'; END"
+                conn.exec_driver_sql(f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $${body}$$")
+                each = "FOR EACH ROW WHEN (NEW.attempts <> OLD.attempts)"
+                conn.exec_driver_sql(f"{head} {each} EXECUTE FUNCTION refuse()")
+            else:
+                body = "BEGIN SELECT RAISE(ABORT, 'refused for a test'); END"
+                conn.exec_driver_sql(f"{head} WHEN NEW.attempts <> OLD.attempts {body}")
+        yield
+        with self.hub.write() as conn:
+            conn.exec_driver_sql(f"DROP TRIGGER refuse ON {table}" if self.hub.postgresql else "DROP TRIGGER refuse")
+
+    @pytest.mark.parametrize("consumer", [None, "RED"])
+    def test_attempt_is_counted_when_the_hub_failed_at_the_rollback(self, consumer: str | None) -> None:
+        queue = self.topic("RED") if consumer else self.queue()
+        self.send(queue, "x")
+        session = self.hub.session()
+        with self.uncountable("aq_entry" if consumer else "aq_message"):
+            assert body_of(session.dequeue(queue, now(consumer_name=consumer))) == "x"
+            if self.hub.postgresql:
+                session.rollback()  # that is done; only the counting is not
+            else:
+                with pytest.raises(HubError, match="refused for a test"):
+                    session.rollback()
+        session.rollback()
+        with session:
+            assert session.dequeue(queue, now(consumer_name=consumer)).message.attempts == 1
+
+    def test_attempt_is_counted_when_a_session_ends_while_the_hub_fails(self) -> None:
+        self.queue()
+        self.send("orders", "x")
+        session = self.hub.session()
+        with self.uncountable("aq_message"):
+            session.dequeue("orders", now())
+            if self.hub.postgresql:
+                session.close()
+            else:
+                with pytest.raises(HubError, match="refused for a test"):
+                    session.close()
+        session.close()
+        self.run_time(31)  # on SQLite the claims end with the lease
+        self.run_time()
+        assert self.attempts() == 1
+
+    def test_attempt_is_counted_after_whoever_took_the_message_meanwhile(self) -> None:
+        self.queue()
+        self.send("orders", "x")
+        engine = sa.create_engine(self.url)
+        with engine.connect() as conn, Hub.open(self.url, clock=self.clock) as elsewhere:
+            self.hub.session(conn).dequeue("orders", now())
+            conn.rollback()
+            with elsewhere.session() as other:
+                assert other.dequeue("orders", now()).message.attempts == 0
+                self.run_time()
+                other.rollback()
+            self.run_time()
+            assert self.attempts() == 2
+        engine.dispose()
+
+    def test_nothing_is_counted_for_a_message_that_is_gone(self) -> None:
+        self.queue()
+        self.send("orders", "x")
+        engine = sa.create_engine(self.url)
+        with engine.connect() as conn, Hub.open(self.url, clock=self.clock) as elsewhere:
+            self.hub.session(conn).dequeue("orders", now())
+            conn.rollback()
+            with elsewhere.session() as other:
+                other.dequeue("orders", now())
+                self.run_time()
+                assert self.hub.rolled_back
+                other.commit()
+            self.run_time()
+            assert not self.hub.rolled_back
+            self.send("orders", "y")
+            self.hub.session(conn).dequeue("orders", now())
+            conn.rollback()
+        engine.dispose()
+        self.admin.stop_queue("orders")
+        self.admin.drop_queue("orders")
+        self.run_time()
+        assert not self.hub.rolled_back
 
 
 class TimeSuite(HubCase):

@@ -13,12 +13,13 @@ pytest.register_assert_rewrite(
 )
 
 from gateway.aq.hub import Hub
+from gateway.aq.model import DequeueOptions
 from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_time as timed
 from tests.conformance import hub_suite_transfer as moved
 from tests.support.brokers import PostgreSQL
 from tests.support.ports import free_port
-from transforms.errors import HubError, HubUnavailable
+from transforms.errors import AqError, HubError, HubUnavailable
 
 pytestmark = pytest.mark.postgresql
 
@@ -112,6 +113,25 @@ class TestPostgreSQL(base.HubCase):
 
         base.eventually(sent, tolerate=(HubUnavailable,))
         assert self.take("orders") == ["x"]
+
+    def test_attempt_is_counted_when_the_connection_was_lost_before_the_rollback(self) -> None:
+        self.queue()
+        self.send("orders", "x")
+        with self.hub.session() as session:
+            session.dequeue("orders", DequeueOptions(wait=0))
+            with self.hub.engine.connect() as conn:
+                conn.exec_driver_sql(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            with pytest.raises(HubUnavailable):
+                session.rollback()
+        with self.hub.session() as session:
+
+            def found() -> int:
+                return session.dequeue("orders", DequeueOptions(wait=0)).message.attempts
+
+            assert base.eventually(found, tolerate=(HubUnavailable, AqError)) == 1
 
     def test_foreign_database_is_refused(self, postgresql: PostgreSQL) -> None:
         name = f"foreign{next(_number)}"
