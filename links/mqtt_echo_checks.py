@@ -40,13 +40,15 @@ def shortcoming(settings: Settings, session: Session, echo: Echo, batch_size: in
         return gap
     if not session.wildcards and ("+" in echo.topic_filter or "#" in echo.topic_filter):
         return "the broker offers no wildcards, which the echo of topics chosen per message needs"
-    for topic_filter in (echo.topic_filter, echo.record_topic):
+    if lacking := _room(settings, echo.record_topic, room_for(batch_size)):
+        return lacking
+    for topic_filter in (echo.record_topic, echo.topic_filter):  # the last step: messages come from here on
         try:
             subscribe(session, topic_filter, 1, 2, settings.version)
             wait_for_suback(session, settings, topic_filter, 1)
         except (QueueMissing, LinkRefused) as error:
             return f"the echo cannot subscribe to {topic_filter!r}: {error.cause}"
-    return _room(settings, echo.record_topic, room_for(batch_size))
+    return ""
 
 
 def _room(settings: Settings, record_topic: str, wanted: int) -> str:

@@ -87,7 +87,8 @@ class EchoLog:
         self.released = 0
         self._own: deque[tuple[int, bytes]] = deque()  # packet ids and message ids found at the connect
         self._free = bytearray()  # acknowledgements of what is needed no more
-        self._needed_until: int | None = None  # the batch whose record settles what was found at the connect
+        self._needed_until = 0  # the batch whose record settles what was found at the connect
+        self._fresh = False
         self._keep = b""  # acknowledgement of the newest record
         self._held = bytearray()  # of what came after it
         self._arrived = 0
@@ -131,8 +132,9 @@ class EchoLog:
 
         The broker takes messages over in their order, so nothing that it has comes after the first that it has not.
         """
-        if known or (fresh and self._needed_until is None):
+        if known or (fresh and not self._fresh):
             self._needed_until = sequence
+        self._fresh = self._fresh or fresh
 
     def record_sent(self, sequence: int, latest: int, messages: int) -> None:
         """A record is on its way.
@@ -159,7 +161,7 @@ class EchoLog:
         self._keep = acknowledgement(packet_id)
         self._held.clear()
         self.sequence = self._newest = sequence
-        if self._needed_until is not None and sequence >= self._needed_until:
+        if self._fresh and sequence >= self._needed_until:
             self.settled = True
             self.seen.clear()
             while self._own:

@@ -23,6 +23,7 @@ from transforms.message import Message
 
 pytestmark = pytest.mark.mosquitto
 
+QUICK = "autosave_on_changes false"  # does not write its whole store at every change
 BEST = Guarantee.EXACT_UNLESS_BROKER_CRASH
 _ids = count(1)
 
@@ -30,7 +31,7 @@ _ids = count(1)
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Mosquitto]:
     """With Mosquitto's own limit of 1000 queued messages."""
-    config = ("max_queued_messages 1000", "max_inflight_messages 1000", "autosave_on_changes false")
+    config = ("max_queued_messages 1000", "max_inflight_messages 1000", QUICK)
     with Mosquitto(config=config) as server:
         yield server
 
@@ -231,7 +232,7 @@ def test_topics_chosen_per_message_are_echoed(broker: Mosquitto) -> None:
 
 
 def test_broker_that_keeps_too_few_messages_is_found_out() -> None:
-    with Mosquitto(config=("max_queued_messages 100",)) as own:
+    with Mosquitto(config=("max_queued_messages 100", QUICK)) as own:
         use = use_for("t")
         link = link_to(own.port)
         report = link.verify(use, Direction.OUTBOUND)
@@ -241,7 +242,7 @@ def test_broker_that_keeps_too_few_messages_is_found_out() -> None:
         assert writer.destination.recovered() is None
         writer.deliver(message(b"x"))
         writer.destination.close()
-    with Mosquitto(config=("max_queued_messages 1000",)) as own:
+    with Mosquitto(config=("max_queued_messages 1000", QUICK)) as own:
         link = link_to(own.port)
         assert link.verify(use_for("t"), Direction.OUTBOUND).level is BEST
         large = replace(use_for("t"), batch_size=2000)
@@ -249,7 +250,7 @@ def test_broker_that_keeps_too_few_messages_is_found_out() -> None:
 
 
 def test_unknown_broker_must_be_declared_to_be_one_node() -> None:
-    with Mosquitto(config=("sys_interval 0",)) as own:
+    with Mosquitto(config=("sys_interval 0", QUICK)) as own:
         use = use_for("t")
         report = link_to(own.port).verify(use, Direction.OUTBOUND)
         assert report.level is Guarantee.AT_LEAST_ONCE
@@ -293,7 +294,7 @@ def with_rules(*rules: str) -> tuple[Mosquitto, Mosquitto]:
     path = keeper.folder / "acl"
     path.write_text("\n".join(rules) + "\n")
     path.chmod(0o644)
-    return Mosquitto(config=(f"acl_file {path}",)).start(), keeper
+    return Mosquitto(config=(f"acl_file {path}", QUICK)).start(), keeper
 
 
 def test_echo_hidden_by_access_rules_is_found_out() -> None:
@@ -345,7 +346,7 @@ def test_removed_echo_is_noticed_while_the_job_runs(broker: Mosquitto) -> None:
 
 
 def test_log_survives_a_clean_restart_of_the_broker() -> None:
-    with Mosquitto() as own:
+    with Mosquitto(config=(QUICK,)) as own:
         use = use_for("t")
         link = link_to(own.port)
         writer = Publisher(link, use).connect()
