@@ -1,6 +1,7 @@
 """Statements on the run state: job state and counters, positions (receiving log), plans (sending log), events.
 
-Every function runs in the caller's transaction. The statements are built once; the hot ones run once per batch.
+Every function runs in the caller's transaction. What runs once per batch speaks to the driver directly
+(:class:`gateway.aq.statements.Db`): building and compiling expressions costs more than the statements themselves.
 """
 
 from __future__ import annotations
@@ -8,12 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from struct import pack, unpack
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam as p
-from sqlalchemy.dialects import postgresql, sqlite
 
 from gateway.aq.statements import Db
 from gateway.model import Activity, JobStatus
@@ -230,26 +228,21 @@ def clear_receiving_log(conn: sa.Connection, job_id: int) -> None:
     conn.execute(sa.delete(position).where(position.c.job_id == job_id))
 
 
+_MARK_SET = (
+    "INSERT INTO gw_position (job_id, part, value, updated) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (job_id, part) DO UPDATE SET value = excluded.value, updated = excluded.updated"
+)
+_MARK_REMOVE = "DELETE FROM gw_position WHERE job_id = ? AND part = ?"
+
+
 def write_marks(conn: sa.Connection, job_id: int, marks: Sequence[Mark], *, now: float) -> None:
     """Write the unconditional entries of the receiving log: one statement for those kept, one for those removed."""
-    kept = [
-        {"job_id": job_id, "part": m.partition, "value": m.value, "updated": now} for m in marks if m.value is not None
-    ]
+    kept = [(job_id, mark.partition, mark.value, now) for mark in marks if mark.value is not None]
     if kept:
-        conn.execute(_mark_set(conn.dialect.name), kept)
-    removed = [{"job": job_id, "prt": mark.partition} for mark in marks if mark.value is None]
+        Db(conn).many(_MARK_SET, kept)
+    removed = [(job_id, mark.partition) for mark in marks if mark.value is None]
     if removed:
-        conn.execute(_MARK_REMOVE, removed)
-
-
-_MARK_REMOVE = sa.delete(position).where(position.c.job_id == p("job"), position.c.part == p("prt"))
-
-
-@cache
-def _mark_set(dialect: str) -> sa.Insert:
-    added = postgresql.insert(position) if dialect == "postgresql" else sqlite.insert(position)
-    new = {"value": added.excluded.value, "updated": added.excluded.updated}
-    return added.on_conflict_do_update(index_elements=["job_id", "part"], set_=new)
+        Db(conn).many(_MARK_REMOVE, removed)
 
 
 def new_keys(conn: sa.Connection, job_id: int, keys: Sequence[str], *, now: float) -> set[str]:
@@ -300,7 +293,7 @@ class Plan:
 
 _PLAN_ADD = "INSERT INTO gw_plan (job_id, sequence, token, message_ids, created) VALUES (?, ?, ?, ?, ?)"
 _PLAN_SEQUENCE = "UPDATE gw_job_state SET plan_sequence = ? WHERE job_id = ?"
-_PLAN_DELETE = "DELETE FROM gw_plan WHERE job_id = ? AND sequence = ?"
+_PLAN_DELETE = "DELETE FROM gw_plan WHERE job_id = ? AND sequence {ids}"
 
 
 def load_plans(conn: sa.Connection, job_id: int) -> list[Plan]:
@@ -339,7 +332,8 @@ def alter_plan(conn: sa.Connection, job_id: int, changed: Plan) -> None:
 def delete_plans(conn: sa.Connection, job_id: int, sequences: Sequence[int]) -> None:
     """Forget plans that are completed or taken back."""
     if sequences:
-        Db(conn).many(_PLAN_DELETE, [(job_id, sequence) for sequence in sequences])
+        db = Db(conn)
+        db.run(_PLAN_DELETE, (job_id, db.ids(sequences)))
 
 
 # ------------------------------------------------------------------------------------------------------------ events

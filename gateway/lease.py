@@ -13,6 +13,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy import bindparam as p
 
+from gateway.aq.statements import Db
 from gateway.model import AgentStatus, key
 from gateway.tables import agent
 from transforms.errors import GatewayError, LeaseLost
@@ -205,8 +206,9 @@ def _lost(name: str, token: int) -> LeaseLost:
     )
 
 
-_TOKEN = sa.select(agent.c.token).where(agent.c.name_key == p("k"))
-_TOKEN_SHARED = _TOKEN.add_columns(_LIMIT).with_for_update(read=True)
+_HELD_BY = "SELECT token FROM gw_agent WHERE name_key = ?"
+_LIMITED = "set_config('idle_in_transaction_session_timeout', ?, true)"
+_HELD_BY_SHARED = f"SELECT token, {_LIMITED} FROM gw_agent WHERE name_key = ? FOR SHARE"
 
 
 def check_owner(conn: sa.Connection, name_key: str, token: int) -> None:
@@ -215,11 +217,12 @@ def check_owner(conn: sa.Connection, name_key: str, token: int) -> None:
     Raises:
         LeaseLost: the stored token is another one.
     """
-    if conn.dialect.name == "postgresql":
-        stored = conn.execute(_TOKEN_SHARED, {"k": name_key, "stalled": f"{STALLED_SECONDS}s"}).scalar()
+    db = Db(conn)
+    if db.postgresql:
+        found = db.row(_HELD_BY_SHARED, (f"{STALLED_SECONDS}s", name_key))
     else:
-        stored = conn.execute(_TOKEN, {"k": name_key}).scalar()
-    if stored != token:
+        found = db.row(_HELD_BY, (name_key,))
+    if found is None or found[0] != token:
         raise _lost(name_key, token)
 
 
