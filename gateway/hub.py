@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from gateway import catalog
+from gateway import catalog, lease
 from gateway.aq.hub import Durability, Hub
 from gateway.aq.model import SchemaPart
 from gateway.tables import GATEWAY_SCHEMA_VERSION, metadata
@@ -25,4 +25,7 @@ GATEWAY_PART = SchemaPart("gateway", GATEWAY_SCHEMA_VERSION, _create)
 
 def open_hub(url: str, *, create: bool = False, durability: Durability = "full", clock: Clock = SYSTEM_CLOCK) -> Hub:
     """Open the gateway's hub, or make it; arguments and errors as :meth:`gateway.aq.hub.Hub.open`."""
-    return Hub.open(url, create=create, durability=durability, clock=clock, schemas=[GATEWAY_PART])
+    hub = Hub.open(url, create=create, durability=durability, clock=clock, schemas=[GATEWAY_PART])
+    if hub.postgresql:
+        lease.sign_connections(hub.engine)
+    return hub

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam as p
@@ -29,6 +31,7 @@ __all__ = [
     "release_lease",
     "renew_lease",
     "set_agent_status",
+    "sign_connections",
 ]
 
 STALLED_SECONDS = 15  # PostgreSQL rolls back what locks an agent and does nothing for so long
@@ -50,6 +53,12 @@ class Owner:
     def this_process(cls) -> Owner:
         """The calling process."""
         return cls(socket.gethostname(), os.getpid(), _process_key(os.getpid()))
+
+    @property
+    def signature(self) -> str:
+        """What its connections to a PostgreSQL hub are called (application_name)."""
+        who = f"{self.host}|{self.pid}|{self.process_key}"
+        return f"mgw-{blake2b(who.encode(), digest_size=12).hexdigest()}"
 
     def is_alive_here(self) -> bool | None:
         """Whether it lives; None when it belongs to another host, or container, and this one cannot know.
@@ -122,6 +131,36 @@ def _limit_stalls(conn: sa.Connection) -> None:
         conn.execute(_SET_LIMIT, {"stalled": f"{STALLED_SECONDS}s"})
 
 
+def sign_connections(engine: sa.Engine) -> None:
+    """Connections of the engine to PostgreSQL bear the name of this process from now on."""
+    name = Owner.this_process().signature
+
+    @sa.event.listens_for(engine, "connect")
+    def _sign(connection: Any, _: object) -> None:
+        connection.execute("SELECT set_config('application_name', %s, false)", (name,))
+        connection.commit()
+
+    engine.dispose()
+
+
+_CUT_OFF = sa.text(
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+    " WHERE application_name = :name AND datname = current_database() AND usename = current_user"
+)
+
+
+def _cut_off(conn: sa.Connection, name: str, me: Owner, now: float) -> None:
+    """Let PostgreSQL end the transactions of an owner whose lease is over: in them the agent's row may be locked.
+
+    It would not notice by itself a process that stands still while it sends rows, or a machine that vanished.
+    """
+    held = agent_row(conn, name)
+    if held is None or held.owner is None or held.owner == me or (held.lease_expires or 0.0) > now:
+        return
+    if held.owner.is_alive_here() is None:
+        conn.execute(_CUT_OFF, {"name": held.owner.signature})
+
+
 def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now: float) -> tuple[int, float]:
     """Become the owner of the agent.
 
@@ -134,6 +173,8 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
         GatewayError: no such agent, or its status is BROKEN.
     """
     _limit_stalls(conn)
+    if conn.dialect.name == "postgresql":
+        _cut_off(conn, name, me, now)
     row = conn.execute(_AGENT_LOCK, {"k": key(name)}).one_or_none()
     if row is None:
         raise GatewayError(

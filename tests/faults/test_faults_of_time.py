@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 import uuid
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from gateway import lease
+from gateway.aq.hub import Hub
 from gateway.lease import Owner
 from gateway.model import DEFAULT_AGENT, key
 from tests.faults.conftest import Trial
@@ -20,7 +22,7 @@ from tests.faults.stage import Stage
 from tests.support.brokers import PostgreSQL
 from tests.support.gateways import gateway_on
 from tests.support.waiting import eventually
-from transforms.errors import HubUnavailable
+from transforms.errors import HubUnavailable, LeaseLost
 from transforms.message import Message
 
 LEASE = 3.0  # seconds
@@ -127,24 +129,32 @@ def heartbeat(stage: Stage) -> float:
 def test_a_transaction_that_stalls_on_postgresql_holds_nobody_up_for_ever(
     postgresql_of_our_own: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its process stands still, or the machine vanished: the locks of a job's transaction end by themselves."""
-    monkeypatch.setattr(lease, "STALLED_SECONDS", 1)
+    """The process stands still, or the machine vanished: a successor waits neither for PostgreSQL to notice, nor where
+    it cannot notice, in the middle of rows that are being sent."""
     url = postgresql_of_our_own.create_database(f"stalled_{uuid.uuid4().hex[:12]}")
-    west, east = (Owner(host, 4711, "another machine's") for host in ("west", "east"))
-    with gateway_on(url) as gateway:
-        hub, now = gateway.hub, time.time()
-        with hub.write() as conn:
-            token, _ = lease.acquire_lease(conn, DEFAULT_AGENT, west, ttl=LEASE, now=now)
+    name, now = key(DEFAULT_AGENT), time.time()
 
-        def stall() -> None:
-            with hub.write() as conn:
-                lease.check_owner(conn, key(DEFAULT_AGENT), token)
-                with hub.write() as other:  # waits for the lock of the transaction that stands still
-                    assert lease.acquire_lease(other, DEFAULT_AGENT, east, ttl=LEASE, now=now + HOUR) == (
-                        token + 1,
-                        0.0,
-                    )
-                lease.check_owner(conn, key(DEFAULT_AGENT), token)
+    def stall(west: Hub, east: Hub, token: int) -> None:
+        with west.write() as conn:
+            lease.check_owner(conn, name, token)
+            driver = conn.connection.driver_connection
+            copying = "COPY aq_hub FROM STDIN"  # PostgreSQL waits for rows from now on, and is busy
+            with driver.cursor() as cursor, cursor.copy(copying), east.write() as other:
+                owner = Owner.this_process()
+                successor, _ = lease.acquire_lease(other, DEFAULT_AGENT, owner, ttl=LEASE, now=now + HOUR)
+                assert successor == token + 1
 
-        with pytest.raises(HubUnavailable, match="idle-in-transaction"):
-            stall()
+    monkeypatch.setattr(socket, "gethostname", lambda: "west")
+    with gateway_on(url) as west:
+        with west.hub.write() as conn:
+            token, _ = lease.acquire_lease(conn, DEFAULT_AGENT, Owner.this_process(), ttl=LEASE, now=now)
+        monkeypatch.setattr(socket, "gethostname", lambda: "east")
+        with gateway_on(url) as east:
+            with pytest.raises(HubUnavailable, match="terminating connection"):
+                stall(west.hub, east.hub, token)
+            with east.hub.read() as conn:
+                row = lease.agent_row(conn, DEFAULT_AGENT)
+        assert row is not None
+        assert row.token == token + 1
+        with pytest.raises(LeaseLost), west.hub.write() as conn:
+            lease.check_owner(conn, name, token)
