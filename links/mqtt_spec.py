@@ -39,7 +39,7 @@ SPEC = LinkSpec(
         ),
         Field(
             "session_expiry",
-            "Seconds the broker keeps the session of an inbound job, and the echo of an outbound one with a sending log, "
+            "Seconds the broker keeps the session of an inbound job, and the echo of an outbound one with its log, "
             "while nobody is connected; 4294967295 is for ever. MQTT 3.1.1 has no such limit.",
             int,
             2_592_000,
