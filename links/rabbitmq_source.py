@@ -25,6 +25,8 @@ _LOGGER = logging.getLogger("mgw.rabbitmq")
 
 _OFFSET = HEADER_PREFIX + "x-stream-offset"
 _PARTITION = "0"  # a stream is one log
+_SILENCE = 60.0  # seconds without a message after which a stream is asked whether it has one
+_ANSWER_SECONDS = 2.0  # in which it hands it out
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class RabbitSource:
         self._resuming = False  # the first message after connect proves that nothing in between is gone
         self._resume_until = 0.0
         self._warned = False
+        self.silence = _SILENCE  # seconds
+        self._heard = 0.0  # when the last message of a stream came, or was asked for
 
     def connect(self, positions: Mapping[str, str]) -> None:
         """See :meth:`links.contract.Source.connect`."""
@@ -111,6 +115,7 @@ class RabbitSource:
                 raise missing(self._use, error) from error
             raise
         self._session = session
+        self._heard = self._use.clock.monotonic()
 
     def _new_session(self) -> Session:
         return Session(self._settings, f"{self._use.agent} {self._use.job} in")
@@ -190,6 +195,7 @@ class RabbitSource:
 
     def _stream_batch(self, deliveries: list[Delivery], items: Sequence[Incoming]) -> Batch:
         last: int = items[-1][0]
+        self._heard = self._use.clock.monotonic()
         if self._resuming:
             self._check_resumed(_offset(deliveries[0].message), items[0])
             self._resuming = False
@@ -245,13 +251,44 @@ class RabbitSource:
             session.write(ack_frame(session.number, batch.token, multiple=True))
 
     def backlog(self) -> Backlog | None:
-        """See :meth:`links.contract.Source.backlog`; streams cannot tell."""
+        """See :meth:`links.contract.Source.backlog`; streams cannot tell, so their silence is looked into instead."""
         session = self._connected("backlog")
         if self._stream:
+            self._check_silence(session)
             return None
         with session.calling("backlog"):
             answer = session.channel.queue_declare(self._plan.queue, passive=True)
         return Backlog(answer.method.message_count + len(session.scanner.deliveries))
+
+    def _check_silence(self, session: Session) -> None:
+        """After a minute without a message: ask the stream, on another channel, for the one after the last.
+
+        Raises:
+            LinkTimeout: it is there, and was not handed out.
+        """
+        now = self._use.clock.monotonic()
+        if self._stored is None or session.scanner.deliveries or now - self._heard < self.silence:
+            return
+        self._heard = now
+        came: list[bool] = []
+        with session.calling("backlog"):
+            channel = session.fresh_channel()
+            channel.basic_qos(prefetch_count=1)
+            channel._impl.basic_consume(
+                self._plan.queue, lambda *_: came.append(True), arguments={"x-stream-offset": self._stored + 1}
+            )
+        session.pump(_ANSWER_SECONDS, lambda: came or session.scanner.deliveries, "backlog")
+        with session.calling("backlog"):
+            channel._impl.close()
+        if came and not session.scanner.deliveries:
+            raise LinkTimeout(
+                f"foreign queue {self._use.endpoint.full_name}: messages wait after offset {self._stored} and none was "
+                f"delivered for {self.silence:.0f} s",
+                link=self._settings.link,
+                operation="read",
+                cause="the subscription is stuck",
+                cure="the connection is rebuilt now",
+            )
 
     def interrupt(self) -> None:
         """See :meth:`links.contract.Source.interrupt`."""

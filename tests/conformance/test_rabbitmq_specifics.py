@@ -11,6 +11,7 @@ import pytest
 from pika.exceptions import AMQPError
 
 from links.contract import Direction, Domain, Endpoint, Guarantee, Source
+from links.rabbitmq_source import RabbitSource
 from links.registry import spec
 from tests.conformance.link_suite import (
     Pair,
@@ -31,6 +32,7 @@ from tests.conformance.link_suite import (
 from tests.conformance.test_rabbitmq_link import RabbitTemplate
 from tests.support.brokers import RabbitMQ
 from tests.support.certificates import Certificates
+from tests.support.waiting import eventually
 from transforms.errors import (
     AdminError,
     ConversionFailure,
@@ -280,6 +282,32 @@ def test_stream_that_was_created_anew_and_filled_is_noticed(classic: RabbitTempl
         assert again.positions == positions
     finally:
         again.source.close()
+
+
+def test_stream_that_hands_out_no_more_is_noticed(classic: RabbitTemplate) -> None:
+    """Its reader settles nothing here, so the broker sends it nothing more."""
+    pair = classic.log_pair()
+    narrow = pair.source.__class__("src", "rmq", pair.source.provider_queue, None, {"AMQP_Prefetch": "1"})
+    pair = Pair(narrow, pair.destination)
+    with both(classic, pair) as (reader, writer):
+        assert isinstance(reader.source, RabbitSource)
+        writer.deliver(*numbered(3))
+        assert reader.bodies(3) == numbers(3)
+        reader.source.silence = 0.0
+        for _ in range(3):
+            assert reader.source.backlog() is None, "nothing waits"
+        writer.deliver(*numbered(1, 3))
+        reader.batches(1, size=1, settle=False)
+        writer.deliver(*numbered(1, 4))
+
+        def noticed() -> bool:
+            with pytest.raises(LinkTimeout, match="messages wait after offset 3"):
+                reader.source.backlog()
+            return True
+
+        eventually(noticed, tolerate=(AssertionError, pytest.fail.Exception), what="the silence noticed")
+        reader.reconnect()
+        assert reader.bodies(2) == numbers(2, 3)
 
 
 def test_stream_position_of_an_earlier_release_is_taken(classic: RabbitTemplate) -> None:
