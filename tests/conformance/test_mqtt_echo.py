@@ -201,6 +201,13 @@ def test_more_than_the_echo_takes_waits_until_there_is_room(broker: Mosquitto) -
             first.send(*plan)
         assert bodies(reader, 400) == [b"%d" % number for number in range(400)]
         first.destination.close()
+        proxy.resume()
+        second = Publisher(link_to(proxy.port), use).connect()
+        proxy.stall(requests=False)
+        for plan in plans:
+            second.send(*plan)
+        assert not reader.source.read(10, 0.3).deliveries, "the echo is full"
+        second.destination.close()
     writer.connect()
     for plan in plans:
         writer.send(*plan)
