@@ -183,14 +183,21 @@ class Hub:
             conn = self._writers.pop()
         except IndexError:
             conn = self.engine.connect()
+        failure: BaseException | None = None
         try:
             if not durable:
                 conn.info["mgw_relaxed"] = True
             with conn.begin():
-                yield conn
-        except BaseException:
+                try:
+                    yield conn
+                except BaseException as error:
+                    failure = error
+                    raise
+        except BaseException as error:
             self._drop_writers()
             conn.close()
+            if failure is not None and error is not failure:
+                raise failure from failure.__cause__  # the reason, not that a lost connection cannot be rolled back
             raise
         if conn.info.pop(LISTENED, False):
             conn.close()
