@@ -262,7 +262,7 @@ class JobRunner:
         """Carry until the job is stopped (None), or until what it promises is another level than ``report`` says."""
         poll, clock = self.setup.job.poll_seconds, self._engine.clock
         moved = False  # since the last sample
-        wait = 0.0  # the first look is quick, so that the state shows at once
+        wait, last = 0.0, float("-inf")  # the first look is quick, so that the state shows at once
         while not self._stop.is_set():
             now = self._last_loop = clock.monotonic()
             counts = route.carry(wait)
@@ -271,11 +271,13 @@ class JobRunner:
             if self._failures and (counts.total or not route.busy):
                 self._recovered()
             if counts.total:
+                last = clock.monotonic()
                 self._show(Activity.RUNNING)
-            if now >= self._next_sample or (moved and not counts.total):
+            quiet = clock.monotonic() - last >= SETTLE_SECONDS / 2  # a lull between two batches is no rest
+            if now >= self._next_sample or (moved and quiet):
                 self._next_sample = now + SAMPLE_SECONDS
-                self._sample(route, idle=not counts.total)
-                moved = bool(counts.total)
+                self._sample(route, idle=quiet)
+                moved = not quiet
             answer = watch.answer()
             if answer is not None and answer != report:
                 if answer.level is not report.level:
