@@ -126,15 +126,22 @@ def _check(verdict: Verdict, scene: Scene) -> None:
         assert verdict.duplicated == 0, f"{verdict.explain()}\n{agent.tail()}"
 
 
+def scenario_of(item: pytest.Item) -> str:
+    """The scenario of a test is named after its parameters."""
+    return item.name.partition("[")[2].rstrip("]") or item.name
+
+
 @pytest.fixture
 def trial(request: pytest.FixtureRequest, brokers: Brokers, tmp_path: Path) -> Trial:
-    """Plays scenarios; the one of this test is named after its parameters."""
-    name = request.node.name
-    return Trial(name.partition("[")[2].rstrip("]") or name, tmp_path, brokers)
+    """Plays the scenario of this test."""
+    return Trial(scenario_of(request.node), tmp_path, brokers)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The long form only on request."""
+    """The long form only on request; time in proportion where kept seeds are played, too."""
+    for item in items:
+        if "faults" in item.nodeid and (kept := kept_seeds(scenario_of(item))):
+            item.add_marker(pytest.mark.timeout(float(config.getini("timeout")) * (1 + len(kept))))
     if "long" in (config.option.markexpr or ""):
         return
     left_out = [item for item in items if item.get_closest_marker("long") and "faults" in item.nodeid]

@@ -26,6 +26,14 @@ RECOGNISING = {"ids", "logged", "mqtt", "mqtt311"}
 AFTER_THE_COMMIT = {"committed", "before-settle"}
 
 
+def _ends(direction: str, *, short: Sequence[str], long: Sequence[str]) -> pytest.MarkDecorator:
+    rare = [pytest.mark.long, pytest.mark.timeout(600)]
+    ends = [(end, ()) for end in short] + [(end, rare) for end in long]
+    return pytest.mark.parametrize(
+        "end", [pytest.param(end, id=f"steps-{end}-{direction}", marks=marks) for end, marks in ends]
+    )
+
+
 def _killed_at(steps: Sequence[str], scene: Scene, recognised: set[str]) -> Verdict:
     """Play it; at the steps in ``recognised`` something must come again, or be about to be sent again, and be known."""
     stage, publisher = scene.stage, scene.oracle.publisher
@@ -53,30 +61,18 @@ def _await_recognition(stage: Stage, known: int, step: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param(end, id=f"steps-{end}-in")
-        for end in ("classic", "stream", "ids", "logged", "kafka", "mqtt", "mqtt311")
-    ],
-)
-def test_killed_at_any_step_inbound_nothing_is_lost(trial: Trial, source: str) -> None:
-    recognised = AFTER_THE_COMMIT if source in RECOGNISING else set()
-    verdict = trial.play(source, "hub", lambda scene: _killed_at(INBOUND_STEPS, scene, recognised), batch_size=BATCH)
-    if source == "classic":
+@_ends("in", short=["stream", "ids", "logged", "kafka", "mqtt"], long=["classic", "mqtt311"])
+def test_killed_at_any_step_inbound_nothing_is_lost(trial: Trial, end: str) -> None:
+    recognised = AFTER_THE_COMMIT if end in RECOGNISING else set()
+    verdict = trial.play(end, "hub", lambda scene: _killed_at(INBOUND_STEPS, scene, recognised), batch_size=BATCH)
+    if end == "classic":
         assert verdict.duplicated >= BATCH, "the window of a job without a receiving log was not hit"
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        *(pytest.param(end, id=f"steps-{end}-out") for end in ("logged", "kafkalog", "mqtt")),
-        *(pytest.param(end, id=f"steps-{end}-out", marks=pytest.mark.long) for end in ("classic", "kafka")),
-    ],
-)
-def test_killed_at_any_step_outbound_nothing_is_lost(trial: Trial, target: str) -> None:
-    logged = target in {"logged", "kafkalog"}
+@_ends("out", short=["logged", "kafkalog", "mqtt"], long=["classic", "kafka", "mqtt311"])
+def test_killed_at_any_step_outbound_nothing_is_lost(trial: Trial, end: str) -> None:
+    logged = end in {"logged", "kafkalog"}
     recognised = {"confirmed", "before-commit"} if logged else set()
-    verdict = trial.play("hub", target, lambda scene: _killed_at(OUTBOUND_STEPS, scene, recognised), batch_size=BATCH)
+    verdict = trial.play("hub", end, lambda scene: _killed_at(OUTBOUND_STEPS, scene, recognised), batch_size=BATCH)
     if not logged:
         assert verdict.duplicated >= BATCH, "the window of a job without a sending log was not hit"
