@@ -50,6 +50,7 @@ def carry(stage: Stage, count: int) -> None:
     with stage.gateway.run():
         eventually(lambda: stage.carried() >= len(stage.sent), what="all carried")
         eventually(lambda: not stage.gateway.plans("J"), what="all completed")
+    eventually(lambda: len(stage.subscriber.found) >= len(stage.sent), what="all handed out")
 
 
 def link_and_use(stage: Stage) -> tuple[Link, JobUse]:
