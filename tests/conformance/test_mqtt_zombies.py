@@ -246,7 +246,7 @@ def test_messages_taken_behind_the_agents_back_are_told(broker: Mosquitto, tmp_p
         mosquitto_pub(broker.port, topic, b"2")
         eventually(lambda: b"2" in stored(gateway), what="the job going on")
         assert stored(gateway) == [b"1", b"2"]
-        assert taken == []
+        assert set(taken) <= {b"1"}, "stored, and perhaps not acknowledged yet when the other client came"
 
 
 def test_restored_hub_stores_again_what_comes_again(broker: Mosquitto) -> None:
