@@ -15,7 +15,6 @@ from links.memory_broker import MemoryBroker
 from tests.conformance.link_suite import unique
 from tests.support.brokers import Kafka, RabbitMQ
 from tests.support.gateways import Gateway, RunningAgent, gateway_on
-from tests.support.kafka_clients import KafkaAdminClient
 from tests.support.rabbitmq_kills import LOG_ARGUMENTS
 from tests.support.waiting import eventually
 from transforms.errors import LinkRefused, LinkUnavailable, QueueMissing
@@ -279,14 +278,7 @@ class KafkaJob:
         gateway.admin.create_job("J", direction, *ends, require_guarantee=required, poll_interval=0.2)
 
     def configure(self, topic: str, **config: str) -> None:
-        from kafka.admin import ConfigResource, ConfigResourceType
-
-        admin = KafkaAdminClient(bootstrap_servers=self.broker.bootstrap)
-        try:
-            values = {name.replace("_", "."): value for name, value in config.items()}
-            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=values)])
-        finally:
-            admin.close()
+        self.broker.configure_topic(topic, {name.replace("_", "."): value for name, value in config.items()})
 
 
 @pytest.mark.kafka

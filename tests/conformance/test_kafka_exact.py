@@ -7,9 +7,7 @@ frozen, killed and cut off while transactions run.
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -41,9 +39,9 @@ pytestmark = pytest.mark.kafka
 _COMPACT = {"cleanup.policy": "compact"}
 _CALM = {"KAFKA_Metadata_max_age_ms": "500"}
 _HASTY = {
-    "KAFKA_Bootstrap_timeout_ms": "1000",
-    "KAFKA_Request_timeout_ms": "1000",
-    "KAFKA_Delivery_timeout_ms": "2000",
+    "KAFKA_Bootstrap_timeout_ms": "3000",
+    "KAFKA_Request_timeout_ms": "3000",
+    "KAFKA_Delivery_timeout_ms": "3000",
     "KAFKA_Metadata_max_age_ms": "500",
 }
 
@@ -212,11 +210,11 @@ def sending(link: KafkaLink, pair: Pair, **settings: Any) -> Iterator[Sender]:
 
 @contextmanager
 def frozen(broker: Kafka) -> Iterator[None]:
-    os.kill(broker.pid, signal.SIGSTOP)
+    broker.freeze()
     try:
         yield
     finally:
-        os.kill(broker.pid, signal.SIGCONT)
+        broker.thaw()
 
 
 class TestTransactions:
@@ -239,7 +237,7 @@ class TestTransactions:
         link = template.exact()
         with sending(link, pair) as sender:
             sender.deliver(list(numbered(3)))
-            _configure(template, name, {"max.message.bytes": "20000"})
+            template.broker.configure_topic(name, {"max.message.bytes": "20000"})
             sender.plan([*numbered(5, 3), Message(body=b"x" * 50_000)])
             with pytest.raises(DeliveryRejected):
                 sender.finish(2)
@@ -254,7 +252,7 @@ class TestTransactions:
         pair = template.pair(partitions=2, config={"max.message.bytes": "100000"})
         name = pair.destination.provider_queue
         with sending(template.exact(), pair) as sender:
-            _configure(template, name, {"max.message.bytes": "20000"})
+            template.broker.configure_topic(name, {"max.message.bytes": "20000"})
             good = [_to_partition(0, message) for message in numbered(5)]
             sender.plan([*good, _to_partition(1, Message(body=b"x" * 50_000))])
             with pytest.raises(DeliveryRejected):
@@ -402,8 +400,8 @@ class TestFaults:
         pair = template.pair()
         with sending(template.link_to(template.broker.bootstrap), pair) as sender:
             for round_number in range(3):
-                with _later(random.uniform(0, 0.02), lambda: os.kill(template.broker.pid, signal.SIGSTOP)):
-                    thaw = threading.Timer(2.6, lambda: os.kill(template.broker.pid, signal.SIGCONT))
+                with _later(random.uniform(0, 0.02), template.broker.freeze):
+                    thaw = threading.Timer(6, template.broker.thaw)
                     thaw.start()
                     start = round_number * 2000
                     sender.deliver(*(list(numbered(100, n)) for n in range(start, start + 2000, 100)))
@@ -457,7 +455,7 @@ class TestFaults:
 
             def check_and_freeze() -> None:
                 check()
-                os.kill(template.broker.pid, signal.SIGSTOP)
+                template.broker.freeze()
 
             transactions._check_epoch = check_and_freeze  # type: ignore[method-assign]
             sender.plan(list(numbered(10)))
@@ -469,7 +467,7 @@ class TestFaults:
                 destination.close()
                 assert time.monotonic() - started < 8
             finally:
-                os.kill(template.broker.pid, signal.SIGCONT)
+                template.broker.thaw()
             recovered = eventually(lambda: _connected(sender), deadline=SOON, what="a connection")
             assert recovered is not None
             sender._complete(recovered.sequence or 0)
@@ -719,16 +717,6 @@ def _to_partition(number: int, message: Message) -> Message:
     from transforms.message import Header, ValueType
 
     return replace(message, headers=(Header("MGW_KAFKA_partition", ValueType.INTEGER, number),))
-
-
-def _configure(template: ExactTemplate, name: str, config: Mapping[str, str]) -> None:
-    from kafka.admin import ConfigResource, ConfigResourceType
-
-    admin = KafkaAdminClient(bootstrap_servers=template.broker.bootstrap)
-    try:
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, dict(config))])
-    finally:
-        admin.close()
 
 
 def _end(template: ExactTemplate, name: str) -> int:

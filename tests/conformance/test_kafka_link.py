@@ -7,7 +7,6 @@ import itertools
 import json
 import logging
 import os
-import signal
 import subprocess
 import threading
 import time
@@ -679,7 +678,7 @@ class TestPublishing:
         name = pair.source.provider_queue
         with writing(template.link(), pair) as writer:
             writer.deliver(Message(b"x"))
-            _configure(template, name, {"max.message.bytes": "1000"})
+            template.broker.configure_topic(name, {"max.message.bytes": "1000"})
 
             def until_refused() -> None:
                 deadline = time.monotonic() + SOON
@@ -921,11 +920,11 @@ class TestChecks:
 
 @contextmanager
 def _frozen(broker: Kafka) -> Iterator[None]:
-    os.kill(broker.pid, signal.SIGSTOP)
+    broker.freeze()
     try:
         yield
     finally:
-        os.kill(broker.pid, signal.SIGCONT)
+        broker.thaw()
 
 
 @contextmanager
@@ -958,13 +957,6 @@ def _delete_records(template: KafkaTemplate, name: str, before: int) -> None:
 
     with _admin(template) as admin:
         admin.delete_records({TopicPartition(name, 0): before})
-
-
-def _configure(template: KafkaTemplate, name: str, config: Mapping[str, str]) -> None:
-    from kafka.admin import ConfigResource, ConfigResourceType
-
-    with _admin(template) as admin:
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, dict(config))])
 
 
 def _publish_on(writer: Writer) -> None:

@@ -37,25 +37,33 @@ def _ends(direction: str, *, short: Sequence[str], long: Sequence[str]) -> pytes
 def _killed_at(steps: Sequence[str], scene: Scene, recognised: set[str]) -> Verdict:
     """Play it; at the steps in ``recognised`` something must come again, or be about to be sent again, and be known."""
     stage, publisher = scene.stage, scene.oracle.publisher
-    before = None  # the step at which the process before this one was killed
-    for step in steps:
+    owed = ""  # the step at which a batch was cut off that is still to be recognised
+    for number, step in enumerate(steps):
         known = stage.suppressed()
         stage.agent.start(kill=[step, scene.rng.randint(1, 2)])
-        if before is None:
+        if number == 0:
             stage.await_activated()  # a topic job must be subscribed before something is published
-        elif before in recognised:
-            _await_recognition(stage, known, before)
+        elif owed:
+            _await_recognition(stage, known, owed)
         publisher.some(EACH)
         eventually(lambda: stage.agent.exit_code is not None, deadline=60, what="an agent that is killed")
         assert stage.agent.exit_code == -signal.SIGKILL, stage.agent.tail()
-        before = step
+        if stage.suppressed() > known:
+            owed = ""
+        if step in recognised:
+            owed = step
+    known = stage.suppressed()
     stage.agent.start()
+    if owed:
+        _await_recognition(stage, known, owed)
+        assert stage.suppressed() > known, stage.agent.tail()
     return scene.oracle.conclude([(f"kill at {step}", 1) for step in steps], stage.recover)
 
 
 def _await_recognition(stage: Stage, known: int, step: str) -> None:
+    """Or the end of the process: it may be killed in the midst of the recovery, which the next one has to do then."""
     eventually(
-        lambda: stage.suppressed() > known or stage.reset_retrying(),
+        lambda: stage.suppressed() > known or stage.agent.exit_code is not None or stage.reset_retrying(),
         deadline=60,
         what=f"the batch that was cut off at step {step} coming again and being recognised",
     )

@@ -15,6 +15,7 @@ from tests.support.brokers.server import Server, ServerFailed, connect, receive_
 from tests.support.certificates import Certificates
 from tests.support.ports import LOOPBACK, free_port
 from tests.support.proxy import TcpProxy
+from tests.support.waiting import eventually
 
 __all__ = ["Kafka"]
 
@@ -91,6 +92,30 @@ class Kafka(Server):
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
         try:
             admin.create_topics([NewTopic(name, partitions, 1, topic_configs=dict(config or {}))])
+        finally:
+            admin.close()
+
+    def configure_topic(self, name: str, config: Mapping[str, str]) -> None:
+        """Set options of a topic and wait until the broker works by them, which it does a moment after it says so."""
+        from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+
+        from tests.support.kafka_clients import KafkaAdminClient
+
+        later = f"after-{uuid.uuid4().hex}"
+        resource = ConfigResource(ConfigResourceType.TOPIC, name, dict(config))
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+
+        def told() -> bool:
+            answer = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)], config_filter="all")
+            found = answer["topic"][name]
+            return all(str(found[option]["value"]) == value for option, value in config.items())
+
+        try:
+            admin.alter_configs([resource])
+            eventually(told, what=f"options {dict(config)} of topic {name}")
+            # A broker takes changes over one after the other, and this one comes after ours.
+            admin.create_topics([NewTopic(later, 1, 1)])
+            eventually(lambda: admin.describe_topics([later])[0]["error_code"] == 0, what=f"topic {later}")
         finally:
             admin.close()
 

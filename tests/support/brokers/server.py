@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import IO, ClassVar, Self
 
 from tests.support.ports import LOOPBACK
+from tests.support.waiting import eventually
 
 __all__ = ["OwnedProcess", "Server", "ServerFailed", "connect", "receive_exactly"]
 
@@ -45,6 +46,11 @@ def receive_exactly(connection: socket.socket, count: int) -> bytes:
             raise ConnectionError(f"connection closed after {len(received)} of {count} bytes")
         received += chunk
     return bytes(received)
+
+
+def _state(task: Path) -> str:
+    """State of a thread as in proc(5): R, S, D, T (stopped) ..."""
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 class OwnedProcess:
@@ -167,6 +173,20 @@ class Server:
         if self._process is None:
             raise ServerFailed(f"{self.name} is not running")
         return self._process.pid
+
+    def freeze(self) -> None:
+        """SIGSTOP; returns when every thread has stopped (on a busy machine some go on for a while)."""
+        os.kill(self.pid, signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.pid}/task")
+        eventually(
+            lambda: all(_state(task) in "Tt" for task in tasks.iterdir()),
+            what=f"{self.name} frozen",
+            tolerate=(OSError,),
+        )
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
 
     @property
     def running(self) -> bool:
