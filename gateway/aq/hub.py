@@ -195,12 +195,12 @@ class Hub:
                     raise
         except BaseException as error:
             self._drop_writers()
-            conn.close()
+            self._give_back(conn)
             if failure is not None and error is not failure:
                 raise failure from failure.__cause__  # the reason, not that a lost connection cannot be rolled back
             raise
         if conn.info.pop(LISTENED, False):
-            conn.close()
+            self._give_back(conn)
             return
         self._writers.append(conn)
         if not self._open or len(self._writers) > _POOL:
@@ -209,7 +209,13 @@ class Hub:
     def _drop_writers(self) -> None:
         while self._writers:
             with suppress(IndexError):  # another thread took the last one
-                self._writers.pop().close()
+                self._give_back(self._writers.pop())
+
+    def _give_back(self, conn: sa.Connection) -> None:
+        """To the pool; after :meth:`close` there is none any more that would ever close it."""
+        if not self._open and not conn.invalidated:
+            conn.detach()
+        conn.close()
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,7 @@ pytest.register_assert_rewrite(
 
 from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueOptions
+from gateway.aq.statements import Db
 from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_time as timed
 from tests.conformance import hub_suite_transfer as moved
@@ -101,11 +103,7 @@ class TestPostgreSQL(base.HubCase):
 
     def test_lost_connections_are_replaced(self) -> None:
         self.queue()
-        with self.hub.engine.connect() as conn:
-            conn.exec_driver_sql(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+        self.kill_connections()
 
         def sent() -> bool:
             self.send("orders", "x")
@@ -114,16 +112,78 @@ class TestPostgreSQL(base.HubCase):
         base.eventually(sent, tolerate=(HubUnavailable,))
         assert self.take("orders") == ["x"]
 
+    def kill_connections(self) -> None:
+        """All of this hub, whatever they do."""
+        with self.hub.engine.connect() as conn:
+            conn.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+    def test_one_write_fails_when_connections_kept_for_writing_were_killed_while_idle(self) -> None:
+        self.queue()
+        together = threading.Barrier(4)
+
+        def write() -> None:
+            with self.hub.write() as conn:
+                conn.exec_driver_sql("SELECT 1")
+                together.wait(30)
+
+        threads = [threading.Thread(target=write) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.kill_connections()
+        with pytest.raises(HubUnavailable), self.hub.write() as conn:
+            Db(conn).rows("SELECT 1")
+        for _ in range(8):
+            with self.hub.write() as conn:
+                assert Db(conn).rows("SELECT 1") == [(1,)]
+            with self.hub.read() as conn:
+                assert Db(conn).rows("SELECT 1") == [(1,)]
+
+    def test_connection_killed_at_the_commit_is_not_used_again(self) -> None:
+        def write() -> None:
+            with self.hub.write() as conn:
+                Db(conn).run("UPDATE aq_hub SET created = created + 1")
+                self.kill_connections()
+
+        with pytest.raises(HubUnavailable):
+            write()
+        with self.hub.write() as conn:
+            assert Db(conn).rows("SELECT 1") == [(1,)]
+
+    def test_hub_that_is_closed_while_a_thread_writes_leaves_no_connection_open(self) -> None:
+        hub = Hub.open(self.url)
+        inside, closed = threading.Event(), threading.Event()
+        served: list[int] = []
+
+        def write() -> None:
+            with hub.write() as conn:
+                served.append(Db(conn).rows("SELECT pg_backend_pid()")[0][0])
+                inside.set()
+                closed.wait(30)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        assert inside.wait(30)
+        hub.close()
+        closed.set()
+        thread.join()
+
+        def gone() -> bool:
+            with self.hub.read() as conn:
+                return not Db(conn).rows("SELECT 1 FROM pg_stat_activity WHERE pid = ?", (served[0],))
+
+        base.eventually(gone)
+
     def test_attempt_is_counted_when_the_connection_was_lost_before_the_rollback(self) -> None:
         self.queue()
         self.send("orders", "x")
         with self.hub.session() as session:
             session.dequeue("orders", DequeueOptions(wait=0))
-            with self.hub.engine.connect() as conn:
-                conn.exec_driver_sql(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-                )
+            self.kill_connections()
             with pytest.raises(HubUnavailable):
                 session.rollback()
         with self.hub.session() as session:
