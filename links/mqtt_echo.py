@@ -3,7 +3,7 @@
 A session of our own (fixed client id, never begun anew) subscribes to the output topic at QoS 1 and to a topic for
 records. A message that the broker took over is in that session, in the order of its arrival, until we acknowledge it:
 when the record of its batch is there too (:mod:`links.mqtt_echo_log`). Every message carries a mark, user property
-``MGW_log``: job and message id.
+``MGW_log``: job, message id and enqueue time.
 
 At a connect the publisher's client id is taken over first: that ends an older publisher of the job, and what it had not
 brought into the broker by then is gone for ever. Then a marker is published and the echo read up to it. The hub's plans
@@ -25,7 +25,7 @@ from links.contract import Encoded, Recovered
 from links.mqtt_codec import Frame, encode_publish, reason_text
 from links.mqtt_connect import Settings, open_session
 from links.mqtt_destination import MqttDestination, OpenBatch
-from links.mqtt_echo_log import Echo, EchoLog, Record, acknowledgement
+from links.mqtt_echo_log import KEY, Echo, EchoLog, Record
 from links.mqtt_echo_reading import parsed, read_echo, silent
 from links.mqtt_wire import Wire
 from links.placement import Placement
@@ -39,7 +39,6 @@ __all__ = ["EchoDestination", "gap_of", "overflow_of", "room_for"]
 ROOM = 500  # messages and records that may lie in the echo; Mosquitto keeps 1000 for an absent session by default
 _EVERYTHING = 65535  # receive maximum: the broker hands out all that it has without waiting for acknowledgements
 _NO_SUBSCRIBER = 0x10
-_KEY = 32  # hex digits of a message id
 _log = logging.getLogger("mgw.links.mqtt")
 _gaps: dict[str, str] = {}  # echo client id -> what this process saw missing in the echo while it ran; for good
 _overflows: dict[str, str] = {}  # echo client id -> the echo overflowed; until the batches of then are through
@@ -101,6 +100,7 @@ class EchoDestination(MqttDestination):
         self._sizes: deque[tuple[int, int]] = deque()  # batches in the echo: sequence, messages and record
         self._lying = 0
         self._kept = 0  # of the messages that lie there: those from before the connect
+        self._claimed = 0  # of those, how many belong to batches that have begun
         self._sent = 0
         self._sent_by: deque[tuple[int, int]] = deque()  # sequence, messages sent up to it
         self._begun = 0
@@ -191,7 +191,7 @@ class EchoDestination(MqttDestination):
         publish = outbound(message, self._rules, self._clock.now())
         if message.msgid is not None:
             properties = publish.properties
-            user = [self._names.mark(message.msgid), *properties.user]
+            user = [self._names.mark(message.msgid, message.enqueue_time), *properties.user]
             publish = publish._replace(properties=properties._replace(user=user))
         return self._frame(publish)
 
@@ -220,7 +220,7 @@ class EchoDestination(MqttDestination):
 
     def _key_in(self, frame: Frame) -> bytes:
         at = frame[1].find(self._needle)
-        return frame[1][at + 9 : at + 9 + _KEY] if at >= 0 else b""
+        return frame[1][at + 9 : at + 9 + KEY] if at >= 0 else b""
 
     def _admit(self) -> None:
         """Send the batches for which the echo has room, or one alone. Batches are sent whole."""
@@ -233,6 +233,7 @@ class EchoDestination(MqttDestination):
             queued.popleft()
             self._lying += size
             sizes.append((sequence, size))
+            self._claimed += count - len(frames)
             self._sent += len(frames)
             self._sent_by.append((sequence, self._sent))
             self._unrecorded.append((sequence, count))
@@ -261,7 +262,7 @@ class EchoDestination(MqttDestination):
                 messages = self._sent_by.popleft()[1]
             while self._unrecorded and self._unrecorded[0][0] <= due:
                 self._unrecorded.popleft()
-            beyond = sum(count for _, count in self._unrecorded)
+            beyond = sum(count for _, count in self._unrecorded) + max(0, self._log.kept - self._claimed)
             self._log.record_sent(due, self._begun, messages)
             self._record = self._tell(wire, self._names.payload(Record(due, beyond)), due)
 
@@ -318,7 +319,7 @@ class EchoDestination(MqttDestination):
                 continue
             record = self._names.record_of(parsed(settings, first, frame)[1].payload)
             if record is None:
-                echo.send(acknowledgement(mid))
+                echo.send(log.passed(mid))
             else:
                 self._check_gap(log.record_arrived(mid, record.sequence))
         self._release(echo)

@@ -16,7 +16,8 @@ from transforms.mqtt import Publish
 
 __all__ = ["shortcoming"]
 
-_REMEMBERED = 3600.0  # seconds for which the room of a broker is not asked for again
+_REMEMBERED = 3600.0  # seconds for which the room of a broker is not measured again
+_REMEMBERED_LACK = 600.0  # the same, of a broker that lacks it
 _PROBE_EXPIRY = 60  # seconds
 _rooms: dict[tuple[str, str | None, str, int], tuple[float, str]] = {}  # what was found, when
 
@@ -54,11 +55,9 @@ def shortcoming(settings: Settings, session: Session, echo: Echo, batch_size: in
 def _room(settings: Settings, record_topic: str, wanted: int) -> str:
     key = (settings.place, settings.username, record_topic, wanted)
     found = _rooms.get(key)
-    if found is None or time.monotonic() - found[0] > _REMEMBERED:
-        _rooms.pop(key, None)
-        found = (time.monotonic(), _measure(settings, f"{record_topic}/{secrets.token_hex(6)}", wanted))
-        if not found[1]:
-            _rooms[key] = found
+    if found is None or time.monotonic() - found[0] > (_REMEMBERED_LACK if found[1] else _REMEMBERED):
+        problem = _measure(settings, f"{record_topic}/{secrets.token_hex(6)}", wanted)
+        found = _rooms[key] = (time.monotonic(), problem)
     return found[1]
 
 

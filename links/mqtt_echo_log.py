@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 from transforms.mqtt import Publish
 
-__all__ = ["MARK", "Echo", "EchoLog", "Record", "acknowledgement"]
+__all__ = ["KEY", "MARK", "Echo", "EchoLog", "Record", "acknowledgement"]
 
-MARK = "MGW_log"  # user property of every message: "<digest of the job>:<message id>"
+MARK = "MGW_log"  # user property of every message: "<digest of the job>:<key>"
+KEY = 46  # characters of a key
 
 
 def acknowledgement(packet_id: int) -> bytes:
@@ -46,12 +47,15 @@ class Echo:
         """Tells the marks of this job from those of all others: 8 characters."""
         return self.client_id[-8:]
 
-    def mark(self, msgid: bytes) -> tuple[str, str]:
-        """The user property of a message."""
-        return MARK, f"{self.owner}:{msgid.hex()}"
+    def mark(self, msgid: bytes, enqueued: float | None) -> tuple[str, str]:
+        """The user property of a message: its id, and the time at which it was enqueued (epoch seconds).
+
+        A hub restored from a backup gives the ids once more that it gave after the backup, at other times.
+        """
+        return MARK, f"{self.owner}:{msgid.hex()}{round((enqueued or 0.0) * 1e6):014x}"
 
     def key_of(self, publish: Publish) -> bytes | None:
-        """Message id in the mark of a message of this job, in hex; None for one of somebody else."""
+        """Key in the mark of a message of this job; None for one of somebody else."""
         for name, value in publish.properties.user:
             if name == MARK and value.startswith(f"{self.owner}:"):
                 return value[len(self.owner) + 1 :].encode()
@@ -74,7 +78,7 @@ class EchoLog:
 
     Attributes:
         sequence: of the newest record; None: the session holds none.
-        seen: ids of the messages behind the newest record when the session was connected to: the broker has them.
+        seen: keys of the messages behind the newest record when the session was connected to: the broker has them.
             Emptied when the messages that were missing are there too.
         settled: what the session held at the connect is through.
         released: no batch up to this one has messages in the session any more.
@@ -85,7 +89,7 @@ class EchoLog:
         self.seen: set[bytes] = set()
         self.settled = False
         self.released = 0
-        self._own: deque[tuple[int, bytes]] = deque()  # packet ids and message ids found at the connect
+        self._own: deque[tuple[int, bytes]] = deque()  # packet ids and keys found at the connect
         self._free = bytearray()  # acknowledgements of what is needed no more
         self._needed_until = 0  # the batch whose record settles what was found at the connect
         self._fresh = False
@@ -178,4 +182,20 @@ class EchoLog:
             self._held.clear()
         acks = bytes(self._free)
         self._free.clear()
-        return acks
+        return self._sparing(acks)
+
+    def passed(self, packet_id: int) -> bytes:
+        """Acknowledgement to be sent now for what is neither a message nor a record of this job."""
+        return self._sparing(acknowledgement(packet_id))
+
+    def _sparing(self, acks: bytes) -> bytes:
+        """Acknowledgements without that of the newest record: they wait until it may go.
+
+        Mosquitto gives a packet id again after 65,535 messages, even if it is in use, and an acknowledgement ends the
+        older message: when others publish so much while the job is idle, that would be the record.
+        """
+        if self._keep not in acks or not self._keep:
+            return acks
+        parts = [acks[at : at + 4] for at in range(0, len(acks), 4)]
+        self._held += self._keep * parts.count(self._keep)
+        return b"".join(part for part in parts if part != self._keep)

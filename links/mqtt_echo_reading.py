@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from links.mqtt_codec import Malformed, parse_publish
 from links.mqtt_connect import Session, Settings
-from links.mqtt_echo_log import Echo, EchoLog, acknowledgement
+from links.mqtt_echo_log import Echo, EchoLog
 from links.mqtt_source import subscribe, wait_for_suback
 from transforms.errors import LinkTimeout, LinkUnavailable
 from transforms.mqtt import Publish
@@ -69,7 +69,7 @@ def read_echo(
                 log.found_record(mid, record)
             else:
                 marks.add(publish.payload)
-                session.wire.send(acknowledgement(mid))
+                session.wire.send(log.passed(mid))
         if last in marks:
             log.found_all()
             return marks

@@ -218,6 +218,53 @@ def test_more_than_the_echo_takes_waits_until_there_is_room(broker: Mosquitto) -
     reader.source.close()
 
 
+def test_what_the_broker_has_is_known_until_its_batch_is_recorded(broker: Mosquitto) -> None:
+    """Three batches are at the broker; a publisher gets to send the first again and dies, the next one has the rest."""
+    topic = unique("later")
+    use = use_for(topic)
+    reader = Reader(link_to(broker.port), use).connect()
+    plans = [[message(b"%d" % (10 * batch + number)) for number in range(6)] for batch in range(3)]
+    with TcpProxy(broker.host, broker.port) as proxy:
+        first = Publisher(link_to(proxy.port), use).connect()
+        proxy.stall(requests=False)
+        for plan in plans:
+            first.send(*plan)
+        reader.bodies(18)
+        second = Publisher(link_to(broker.port), use).connect()
+        second.deliver(*plans[0])
+        second.destination.close()
+        proxy.cut()
+        first.destination.close()
+    third = Publisher(link_to(broker.port), use).connect()
+    assert third.destination.recovered() == Recovered(1)
+    third.sequence = 1
+    third.deliver(*plans[1])
+    third.deliver(*plans[2], message(b"new"))
+    assert bodies(reader, 1) == [b"new"]
+    third.destination.close()
+    reader.source.close()
+
+
+def test_record_survives_as_many_messages_of_others_as_there_are_packet_ids(broker: Mosquitto) -> None:
+    """Mosquitto gives the packet id of the record to another message, too."""
+    topic = unique("ids")
+    link, use = link_to(broker.port), use_for(topic)
+    writer = Publisher(link, use).connect()
+    writer.deliver(message(b"x"))
+    other = Publisher(link_to(broker.port, log=None), use_of(Endpoint("q", "plant", topic), job="OTHER")).connect()
+    for _ in range(67):
+        other.deliver(*[message(b"y")] * 1000)
+        writer.destination.confirmed(0)
+    other.destination.close()
+    writer.reconnect()
+    assert writer.destination.recovered() == Recovered(1)
+    writer.deliver(message(b"x"))
+    writer.reconnect()
+    assert writer.destination.recovered() == Recovered(2)
+    writer.destination.close()
+    assert writer.echo_size(link, use) <= 2, "the record, and the marker of the last connect"
+
+
 def test_topics_chosen_per_message_are_echoed(broker: Mosquitto) -> None:
     root = unique("many")
     for place, options in ((root + "/{correlation}/x", {}), (root, {"MQTT_TopicFrom": "HEADER"})):
@@ -254,6 +301,16 @@ def test_broker_that_keeps_too_few_messages_is_found_out() -> None:
         assert link.verify(use_for("t"), Direction.OUTBOUND).level is BEST
         large = replace(use_for("t"), batch_size=2000)
         assert "the echo needs 4051" in link.verify(large, Direction.OUTBOUND).note
+
+
+def test_broker_that_lacks_room_is_not_measured_again_at_every_look() -> None:
+    with Mosquitto(config=("max_queued_messages 100", QUICK)) as own, TcpProxy(own.host, own.port) as proxy:
+        use = use_for("t")
+        first = link_to(proxy.port).verify(use, Direction.OUTBOUND)
+        assert "the broker keeps 100 messages" in first.note
+        measured = proxy.forwarded_bytes
+        assert link_to(proxy.port).verify(use, Direction.OUTBOUND) == first
+        assert proxy.forwarded_bytes - measured < 2000 < measured
 
 
 def test_unknown_broker_must_be_declared_to_be_one_node() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from links.mqtt_echo_log import Echo, EchoLog, Record, acknowledgement
+from links.mqtt_echo_log import KEY, Echo, EchoLog, Record, acknowledgement
 from transforms.mqtt import Properties, Publish
 from transforms.mqtt_topic import TopicTemplate
 
@@ -16,13 +16,15 @@ def acks(*packet_ids: int) -> bytes:
 
 
 def key(number: int) -> bytes:
-    return f"{number:032x}".encode()
+    return f"{number:032x}{1_800_000_000_000_000:014x}".encode()
 
 
 def test_mark_and_record_are_those_of_one_job() -> None:
-    mark = ECHO.mark((7).to_bytes(16, "big"))
+    mark = ECHO.mark((7).to_bytes(16, "big"), 1.8e9)
     publish = Publish("out", b"", properties=Properties(user=[("a", "b"), mark]))
     assert ECHO.key_of(publish) == key(7)
+    assert len(key(7)) == KEY
+    assert ECHO.mark((7).to_bytes(16, "big"), 1.8e9 + 0.001) != mark, "the id was given again by a restored hub"
     other = Echo("MGW_K_echo_87654321", "out", "mgw/sent/K")
     assert other.key_of(publish) is None
     record = Record(5, 30)
@@ -109,6 +111,24 @@ def test_messages_of_others_are_let_go_when_nothing_of_ours_is_on_its_way() -> N
     log.record_sent(1, 1, 0)
     log.arrived(2)
     assert log.due(idle=True) == b""
+
+
+def test_packet_id_of_the_record_is_not_acknowledged_for_another_message() -> None:
+    log = EchoLog()
+    log.found_record(5, Record(1, 0))
+    log.found(6, None)
+    log.found(5, None)
+    log.found_all()
+    assert log.due(idle=True) == acks(6)
+    log.arrived(4)
+    log.arrived(5)
+    assert log.due(idle=True) == acks(4)
+    assert log.passed(5) == b""
+    assert log.passed(7) == acks(7)
+    log.publishes(2, known=False, fresh=True)
+    log.record_sent(2, 2, 0)
+    log.record_arrived(8, 2)
+    assert log.due(idle=False) == acks(5, 5, 5, 5), "the record first, then the others with its packet id"
 
 
 @pytest.mark.parametrize(
