@@ -246,8 +246,10 @@ class MqttLink:
     # -- on the live system ---------------------------------------------------------------------------------------
 
     def _probe(self) -> Session:
-        prefix = "".join(c for c in self._settings.prefix if c.isascii() and c.isalnum())
-        return open_session(self._settings, f"{prefix[:8]}probe{secrets.token_hex(4)}", clean=True)
+        prefix = self._settings.prefix
+        if self._settings.version < 5:
+            prefix = "".join(c for c in prefix if c.isascii() and c.isalnum())[:8]
+        return open_session(self._settings, f"{prefix}probe{secrets.token_hex(4)}", clean=True)
 
     def _cyclic(self) -> bool:
         """Whether packet ids come in order; asks the broker unless :meth:`verify` just did."""

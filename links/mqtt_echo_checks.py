@@ -63,7 +63,7 @@ def _room(settings: Settings, record_topic: str, wanted: int) -> str:
 
 def _measure(settings: Settings, topic: str, wanted: int) -> str:
     """Let the broker keep ``wanted`` messages for a session that is absent, and count what it kept."""
-    name = f"mgwroom{secrets.token_hex(6)}"
+    name = f"{settings.prefix}room{secrets.token_hex(6)}"
     session = open_session(settings, name, clean=True, expiry=_PROBE_EXPIRY)
     try:
         if session.expiry == 0:

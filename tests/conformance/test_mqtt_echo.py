@@ -323,6 +323,18 @@ def test_unknown_broker_must_be_declared_to_be_one_node() -> None:
         assert declared.verify(use, Direction.OUTBOUND).level is BEST
 
 
+def test_every_client_id_begins_with_the_prefix() -> None:
+    with Mosquitto(config=("clientid_prefixes MGW_", QUICK)) as own:
+        use = use_for("t")
+        link = link_to(own.port)
+        assert [check.name for check in link.test() if not check.ok] == []
+        assert link.verify(use, Direction.OUTBOUND).level is BEST
+        writer = Publisher(link, use).connect()
+        writer.deliver(message(b"x"))
+        writer.destination.close()
+        link.forget(use, Direction.OUTBOUND)
+
+
 def test_echo_that_overflowed_lowers_the_promise_until_it_is_sure_again(
     broker: Mosquitto, caplog: pytest.LogCaptureFixture
 ) -> None:
