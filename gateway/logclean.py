@@ -47,6 +47,11 @@ def clean_logs(hub: Hub, secrets: Secrets, agent: str, clock: Clock, *, unreadab
         uses[setup.link.name].append((setup.use, job.propagation_type))
         if unreadable and job.id in failed:
             broken.add(job.name)
+
+    def lives(job: str) -> bool:
+        with hub.read() as conn:
+            return catalog.get_job(conn, job) is not None
+
     problems = []
     for name, config in links.items():
         if config.inbound_log_queue is None and config.outbound_log_queue is None:
@@ -54,7 +59,7 @@ def clean_logs(hub: Hub, secrets: Secrets, agent: str, clock: Clock, *, unreadab
         try:
             link = registry.open_link(config)
             if isinstance(link, KeepsLogs):
-                for removed in link.clean_logs(hub.hub_id.hex(), uses[name], broken):
+                for removed in link.clean_logs(hub.hub_id.hex(), uses[name], broken, lives):
                     _LOGGER.warning("link %s: %s", name, removed)
         except GatewayError as error:
             problems.append(error)

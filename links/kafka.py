@@ -9,7 +9,7 @@ one topic. There is no queue domain: a topic keeps what was read.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -303,7 +303,11 @@ class KafkaLink:
             transactions.close()
 
     def clean_logs(
-        self, hub_id: str, uses: Sequence[tuple[JobUse, Direction]], broken: Collection[str]
+        self,
+        hub_id: str,
+        uses: Sequence[tuple[JobUse, Direction]],
+        broken: Collection[str],
+        lives: Callable[[str], bool],
     ) -> Sequence[str]:
         """See :class:`links.log_cleaning.KeepsLogs`."""
         if self._settings.log_topic is None or not uses:
@@ -311,10 +315,11 @@ class KafkaLink:
         jobs, any_use, removed = {use.job for use, _ in uses}, uses[0][0], []
         for key, readable in SendingLog(self._settings, any_use).owners().items():
             owner, _, job = key.decode(errors="replace").partition("/")
-            if owner != hub_id or (job in jobs and (readable or job not in broken)):
+            unreadable = not readable and job in jobs and job in broken
+            if owner != hub_id or (not unreadable and lives(job)):
                 continue
             self.forget(replace(any_use, job=job, hub_id=hub_id), Direction.OUTBOUND)
-            why = "which cannot be read" if job in jobs else "which does not exist any more"
+            why = "which cannot be read" if unreadable else "which does not exist any more"
             removed.append(f"removed the record of job {job}, {why}, from log topic {self._settings.log_topic}")
         return removed
 

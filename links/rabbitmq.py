@@ -5,7 +5,7 @@ Streams cannot say how many messages wait. Queue names have no wildcards; the ro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -234,10 +234,14 @@ class RabbitLink:
             session.close()
 
     def clean_logs(
-        self, hub_id: str, uses: Sequence[tuple[JobUse, Direction]], broken: Collection[str]
+        self,
+        hub_id: str,
+        uses: Sequence[tuple[JobUse, Direction]],
+        broken: Collection[str],
+        lives: Callable[[str], bool],
     ) -> Sequence[str]:
         """See :class:`links.log_cleaning.KeepsLogs`. What a job left in a queue that no job has is not found."""
-        jobs, removed = {use.job for use, _ in uses}, []
+        removed = []
         for use, direction in uses:
             config = self.config
             template = config.inbound_log_queue if direction is Direction.INBOUND else config.outbound_log_queue
@@ -249,7 +253,7 @@ class RabbitLink:
                 owner = queue.owner(session)
                 if owner is None:
                     continue
-                obsolete = owner[0] == hub_id and owner[1] not in jobs
+                obsolete = owner[0] == hub_id and not lives(owner[1])
                 if obsolete or (owner == ("", "") and use.job in broken):
                     queue.forget(session)
                     what = f"of job {owner[1]}, which does not exist any more" if obsolete else "that cannot be read"

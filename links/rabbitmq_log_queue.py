@@ -13,6 +13,7 @@ queue soon after.
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any, NamedTuple
 
 from pika import BasicProperties, exceptions
@@ -29,6 +30,7 @@ ARGUMENTS = {"x-queue-type": "classic", "x-max-length": 2}
 ARGUMENTS_LENGTH = 2  # a record and its twin
 SETTLE_SECONDS = 0.5  # how soon the last transaction of a connection that has ended shows
 _REMOVING = ("message-ttl", "expires", "max-length-bytes")  # policies that take records away
+_looked_at: dict[tuple[str, str, str], threading.Lock] = {}  # queues: to look takes out what is there for a moment
 _PERSISTENT, _TRANSIENT = b"\x10\x00\x02", b"\x10\x00\x01"  # delivery-mode
 
 
@@ -163,7 +165,9 @@ class LogQueue:
 
     def _bodies(self, session: Session, operation: str) -> list[tuple[bytes, bool]]:
         """What is in the queue, and whether it is persistent; all of it stays there."""
-        with session.calling(operation):
+        settings = session.settings
+        alone = _looked_at.setdefault((settings.place, settings.virtual_host, self.name), threading.Lock())
+        with alone, session.calling(operation):
             channel = session.fresh_channel()
             bodies: list[tuple[bytes, bool]] = []
             tag = 0

@@ -576,26 +576,28 @@ class TestLog:
         assert refused.value.number == 417
         assert "CLEAN_LOG_QUEUES" in refused.value.cure
         uses = [(use, Direction.OUTBOUND)]
-        assert link.clean_logs(use.hub_id, uses, ()) == [], "nobody asked for it"
-        (removed,) = link.clean_logs(use.hub_id, uses, {use.job})
+        assert link.clean_logs(use.hub_id, uses, (), lambda _: True) == [], "nobody asked for it"
+        (removed,) = link.clean_logs(use.hub_id, uses, {use.job}, lambda _: True)
         assert "cannot be read" in removed
         assert sender.connect() == Recovered(None)
         sender.destination.close()
 
     def test_what_is_left_of_jobs_that_do_not_exist_is_removed_and_nothing_else(self, template: ExactTemplate) -> None:
+        """The log topic is that of another link of the hub, too."""
         pair = template.pair()
-        link = template.exact(template.log_topic(3))
-        living, removed, other = (use_of(pair.destination) for _ in range(3))
+        link = template.exact(template.log_topic(4))
+        living, elsewhere, removed, other = (use_of(pair.destination) for _ in range(4))
         other = replace(other, hub_id="0123456789abcdef")
-        for use in (living, removed, other):
+        for use in (living, elsewhere, removed, other):
             sender = Sender(link, use)
             sender.connect()
             sender.deliver([Message(body=b"1")])
             sender.destination.close()
-        (told,) = link.clean_logs(living.hub_id, [(living, Direction.OUTBOUND)], ())
+        uses, jobs = [(living, Direction.OUTBOUND)], {living.job, elsewhere.job}
+        (told,) = link.clean_logs(living.hub_id, uses, (), jobs.__contains__)
         assert removed.job in told
-        assert link.clean_logs(living.hub_id, [(living, Direction.OUTBOUND)], ()) == []
-        for use, recovered in ((living, 1), (removed, None), (other, 1)):
+        assert link.clean_logs(living.hub_id, uses, (), jobs.__contains__) == []
+        for use, recovered in ((living, 1), (elsewhere, 1), (removed, None), (other, 1)):
             sender = Sender(link, use)
             assert sender.connect() == Recovered(recovered)
             sender.destination.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 
 from links.contract import RESUME, Batch, Destination, Direction, Endpoint, Guarantee, JobUse, Recovered, Source
 from links.rabbitmq import RabbitLink
+from links.rabbitmq_connection import Session
+from links.rabbitmq_log_queue import LogQueue, Record
 from tests.conformance.link_suite import body_bytes, unique, use_of
 from tests.conformance.test_rabbitmq_link import RabbitTemplate
 from tests.support.brokers import RabbitMQ
@@ -171,6 +174,28 @@ def test_backlog_may_be_asked_while_the_broker_commits(bench: Bench) -> None:
             assert source.backlog() is not None
         eventually(lambda: source.backlog() == (0, None))
     assert len(hub.rows) == 100
+
+
+def test_record_is_whole_for_a_job_while_the_logs_are_cleaned(bench: Bench) -> None:
+    """Both look at it at the start of an agent, and looking takes it out of the queue for a moment."""
+    use = bench.use(bench.template.queue())
+    log = LogQueue("mgw.acks.{job}", use, Direction.INBOUND)
+    done = threading.Event()
+
+    def clean() -> None:
+        while not done.is_set():
+            assert bench.link.clean_logs(use.hub_id, [(use, Direction.INBOUND)], (), lambda _: True) == []
+
+    session = Session(bench.link._settings, "look")
+    cleaner = threading.Thread(target=clean)
+    try:
+        log.write(session, Record(5))
+        cleaner.start()
+        assert {log._look(session) for _ in range(300)} == {Record(5)}
+    finally:
+        done.set()
+        cleaner.join()
+        session.close()
 
 
 def test_hub_restored_from_a_backup_is_noticed(bench: Bench) -> None:
