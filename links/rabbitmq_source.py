@@ -280,6 +280,8 @@ class RabbitSource:
         session.pump(_ANSWER_SECONDS, lambda: came or session.scanner.deliveries, "backlog")
         with session.calling("backlog"):
             channel._impl.close()
+        if came:  # perhaps it was published just now, and is on its way to both
+            session.pump(_ANSWER_SECONDS, lambda: session.scanner.deliveries, "backlog")
         if came and not session.scanner.deliveries:
             raise LinkTimeout(
                 f"foreign queue {self._use.endpoint.full_name}: messages wait after offset {self._stored} and none was "

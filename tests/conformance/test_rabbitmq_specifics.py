@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -308,6 +309,21 @@ def test_stream_that_hands_out_no_more_is_noticed(classic: RabbitTemplate) -> No
         eventually(noticed, tolerate=(AssertionError, pytest.fail.Exception), what="the silence noticed")
         reader.reconnect()
         assert reader.bodies(2) == numbers(2, 3)
+
+
+def test_message_published_while_the_silence_is_looked_into_is_no_stuck_subscription(classic: RabbitTemplate) -> None:
+    pair = classic.log_pair()
+    with both(classic, pair) as (reader, writer):
+        assert isinstance(reader.source, RabbitSource)
+        writer.deliver(*numbered(1))
+        assert reader.bodies(1) == numbers(1)
+        reader.source.silence = 0.0
+        for number in range(1, 150):
+            publisher = threading.Thread(target=writer.deliver, args=numbered(1, number))
+            publisher.start()
+            assert reader.source.backlog() is None
+            assert reader.bodies(1) == numbers(1, number)
+            publisher.join()
 
 
 def test_stream_position_of_an_earlier_release_is_taken(classic: RabbitTemplate) -> None:
