@@ -22,6 +22,7 @@ from links.rabbitmq_management import Policies
 
 __all__ = ["ExchangeFacts", "QueueFacts", "look_at_exchange", "look_at_queue"]
 
+_TYPE = "x-queue-type"
 _IMPOSSIBLE = {"x-queue-leader-locator": "mgw-question"}
 _NO_EXCHANGE = {"alternate-exchange": 0}
 _QUESTIONS = 30  # a queue has fewer properties
@@ -123,24 +124,29 @@ def look_at_queue(session: Session, name: str, policies: Policies) -> QueueFacts
     """
     version = _version(session)
     durable, owner = True, {"auto_delete": False}
-    arguments: dict[str, Any] = {}
+    # Named from the start: where the virtual host has a default type, the broker would compare that one instead.
+    arguments: dict[str, Any] = {_TYPE: "classic"}
+    told: set[str] = set()
     for _ in range(_QUESTIONS):
         text = _question(session, "queue", name, durable=durable, arguments={**arguments, **_IMPOSSIBLE}, **owner)
         if text is None:
             return QueueFacts(name, known=False, policies=policies, version=version)
         found = _DIFFERS.search(text)
-        if found is None or found[1] in _IMPOSSIBLE or found[1] in arguments:
+        if found is None or found[1] in _IMPOSSIBLE or found[1] in told:
             break
         what = found[1]
+        told.add(what)
         if what == "durable":
             durable = not durable
         elif what in owner:
             owner[what] = not owner[what]
-        elif (value := _value(text)) is None:
+        elif (value := _value(text)) is None and what == _TYPE:
+            del arguments[_TYPE]
+        elif value is None:
             return QueueFacts(name, known=False, policies=policies, version=version)
         else:
             arguments[what] = value
-    type_ = str(arguments.get("x-queue-type", "classic"))
+    type_ = str(arguments.pop(_TYPE, "classic"))
     settings = {key.removeprefix("x-"): (str(value), "{setting}") for key, value in arguments.items()}
     return QueueFacts(name, True, type_, durable, _with_policies(settings, policies, name, type_), policies, version)
 

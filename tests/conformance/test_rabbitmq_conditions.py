@@ -9,6 +9,7 @@ import base64
 import json
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pika
@@ -262,6 +263,29 @@ def test_everything_about_a_queue_is_found_out(bench: ManagedBench) -> None:
     assert (facts.known, facts.type, facts.durable) == (True, "classic", False)
     found = {name: value for name, (value, _) in facts.settings.items()}
     assert found == {name.removeprefix("x-"): str(value) for name, value in arguments.items()}
+
+
+def test_the_type_is_found_out_where_the_virtual_host_has_a_default_type(bench: ManagedBench) -> None:
+    host, server = unique("host"), bench.server
+    server.ctl("add_vhost", host, "--default-queue-type", "quorum")
+    server.ctl("set_permissions", "-p", host, "guest", ".*", ".*", ".*")
+    connection = pika.BlockingConnection(pika.ConnectionParameters(server.host, server.port, host, heartbeat=0))
+    session = Session(replace(bench.template.link()._settings, virtual_host=host), "look")
+    try:
+        channel = connection.channel()
+        channel.queue_declare("by-default", durable=True)
+        channel.queue_declare("classic", durable=True, arguments={"x-queue-type": "classic"})
+        channel.queue_declare("quorum", durable=True, arguments={"x-queue-type": "quorum", "x-max-length": 9})
+        found = {name: look_at_queue(session, name, Policies()) for name in ("by-default", "classic", "quorum")}
+    finally:
+        session.close()
+        connection.close()
+    assert {name: facts.type for name, facts in found.items()} == {
+        "by-default": "quorum",
+        "classic": "classic",
+        "quorum": "quorum",
+    }
+    assert {name: set(facts.settings) for name, facts in found.items() if facts.settings} == {"quorum": {"max-length"}}
 
 
 def test_newer_brokers_drop_from_quorum_queues_after_20_deliveries() -> None:
