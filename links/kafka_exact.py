@@ -122,13 +122,13 @@ class KafkaExactDestination:
         """See :meth:`links.contract.Destination.confirmed`."""
         clock = self._use.clock
         deadline = clock.monotonic() + wait
+        self._feel_pulse()  # may ask the cluster and wait; whoever interrupts must not wait, too
         with self._condition:
             while True:
                 if self._confirmed != self._reported:
                     self._reported = self._confirmed
                     return self._confirmed
                 self._check()
-                self._feel_pulse()
                 left = deadline - clock.monotonic()
                 if left <= 0 or self._interrupted:
                     self._interrupted = False
