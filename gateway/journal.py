@@ -174,7 +174,7 @@ def reset_counters(conn: sa.Connection, job_ids: Sequence[int]) -> None:
     conn.execute(
         sa.update(job_state)
         .where(job_state.c.job_id.in_(job_ids))
-        .values(propagated=0, exceptioned=0, filtered=0, discarded=0, activity=Activity.STOPPED, next_attempt=None)
+        .values(**dict.fromkeys(_COUNTERS, 0), activity=Activity.STOPPED, next_attempt=None)
     )
     conn.execute(
         sa.update(job_state)

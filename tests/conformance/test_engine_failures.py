@@ -234,6 +234,20 @@ def test_a_definition_that_cannot_be_read_stops_no_running_job(
     assert caplog.text.count("not taken over") == 1
 
 
+def test_counters_since_agent_start_begin_at_zero(gateway: Gateway, broker: MemoryBroker) -> None:
+    inbound(gateway, broker)
+    job = gateway.admin.get_job("inj")
+    assert job is not None
+    with gateway.hub.write() as conn:
+        journal.count(conn, job.id, journal.Counts(1, 2, 3, 4, 5), now=0.0)
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["GUARANTEE"])
+    row = gateway.job("inj")
+    since_start = ("PROPAGATED_MSGS", "EXCEPTIONQ_MSGS", "FILTERED_MSGS", "DISCARDED_MSGS", "SUPPRESSED_MSGS")
+    assert [row[name] for name in since_start] == [0] * 5
+    assert row["SUPPRESSED_TOTAL"] == 5
+
+
 def test_a_start_that_a_failing_hub_interrupted_is_tried_again(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
