@@ -258,16 +258,21 @@ def decode(row: Any) -> Record:
     sums = (row.propagated, row.exceptioned, row.filtered, row.discarded, row.suppressed)
     ids, blob = bytes(row.message_ids or b""), bytes(row.detail or b"")
     entries: list[Entry] = []
-    detail: dict[str, Any] = {}
+    positions: list[tuple[str, str | None, str]] = []
+    note = ""
+    sent = confirmed = None
     faults = []
     if row.digest != digest((row.job_id, row.kind, row.sequence, row.messages), sums, ids, blob):
         faults.append("its checksum does not match: it was changed after it was written")
     try:
         detail = unpacked(blob) if blob else {}
+        note = str(detail.get("n", ""))
         if kind is Kind.RECEIVED:
             entries = _received(row.messages, detail)
         elif kind is not Kind.BREAK:
             entries = _planned(kind, unpack(f">{len(ids) // 8}q", ids), detail)
+        positions = [(part, before, after) for part, before, after in detail.get("p", ())]
+        sent, confirmed = detail.get("t", (None, None))
     except Exception as error:  # whatever was done to the row must not keep the others from being read
         faults.append(f"it cannot be read ({type(error).__name__}: {error})")
     else:
@@ -281,10 +286,11 @@ def decode(row: Any) -> Record:
         row.finished,
         row.messages,
         entries,
-        [(part, before, after) for part, before, after in detail.get("p", ())],
-        detail.get("n", ""),
+        positions,
+        note,
         faults,
-        *detail.get("t", ()),
+        sent,
+        confirmed,
     )
 
 

@@ -419,6 +419,8 @@ def change(gateway: Gateway, text: str, **values: Any) -> None:
     [
         "detail = x'00'",
         "detail = :empty",
+        "detail = :times",
+        "detail = :positions",
         "messages = messages + 1",
         "filtered = filtered + 1",
         "sequence = coalesce(sequence, 0) + 70",
@@ -429,7 +431,8 @@ def test_a_changed_record_is_noticed(moved: Gateway, job: str, damage: str) -> N
     assert reconciled(moved, job).holds
     found = moved.admin.get_job(job)
     assert found is not None
-    values = {"empty": packed({})} if ":empty" in damage else {}
+    strange = {"empty": packed({}), "times": packed({"t": [1]}), "positions": packed({"p": [[1]]})}
+    values = {name: value for name, value in strange.items() if f":{name}" in damage}
     change(moved, f"UPDATE gw_ledger SET {damage} WHERE job_id = {found.id} AND number = 2", **values)
     proof = reconciled(moved, job)
     assert not proof.holds
