@@ -320,7 +320,8 @@ def _never(*_arguments: object) -> None:
 
 
 def _digest(item: Incoming) -> str:
-    return content_digest(item[4], item[5], item[2], item[3]).hex()
+    """Of what a stream keeps as it is: a newer release of the broker may hand the same properties out differently."""
+    return content_digest(b"", item[5], item[2], item[3]).hex()
 
 
 def _offset(message: Message) -> int:
