@@ -25,6 +25,7 @@ from links.contract import (
 )
 from links.options import parse
 from links.rabbitmq_checks import run_checks
+from links.rabbitmq_conditions import Answers
 from links.rabbitmq_connection import Session
 from links.rabbitmq_destination import DestinationPlan, RabbitDestination
 from links.rabbitmq_errors import missing
@@ -166,6 +167,7 @@ class RabbitLink:
                 cure="write for example http://broker:15672",
             )
         self._settings = Settings.of(config, attributes, options)
+        self._answers = Answers()  # a job keeps its link while it runs, and asks again and again
 
     def test(self) -> Sequence[Check]:
         """See :meth:`links.contract.Link.test`."""
@@ -177,8 +179,8 @@ class RabbitLink:
         try:
             if direction is Direction.OUTBOUND:
                 plan, template = self._destination_plan(use), self.config.outbound_log_queue
-                return report_destination(session, use, plan, template)
-            return report_source(session, use, self._source_plan(use), self.config.inbound_log_queue)
+                return report_destination(session, use, plan, template, self._answers)
+            return report_source(session, use, self._source_plan(use), self.config.inbound_log_queue, self._answers)
         except QueueMissing as error:
             raise missing(use, error) from error
         finally:

@@ -20,7 +20,7 @@ from pika import exceptions
 from links.rabbitmq_connection import Session
 from links.rabbitmq_management import Policies
 
-__all__ = ["ExchangeFacts", "QueueFacts", "look_at_exchange", "look_at_queue"]
+__all__ = ["Answers", "ExchangeFacts", "QueueFacts", "look_at_exchange", "look_at_queue"]
 
 _TYPE = "x-queue-type"
 _IMPOSSIBLE = {"x-queue-leader-locator": "mgw-question"}
@@ -116,16 +116,25 @@ class ExchangeFacts:
     unseen: str = ""
 
 
-def look_at_queue(session: Session, name: str, policies: Policies) -> QueueFacts:
+class Answers:
+    """What was found out before. Questions begin with it, because the broker logs an error for each that it refuses."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, bool] = {}
+        self.queues: dict[str, tuple[bool, bool, dict[str, Any]]] = {}  # durable, auto-delete, arguments
+
+
+def look_at_queue(session: Session, name: str, policies: Policies, answers: Answers | None = None) -> QueueFacts:
     """Ask for a queue that exists.
 
     Raises:
         LinkError: the connection ended.
     """
     version = _version(session)
-    durable, owner = True, {"auto_delete": False}
-    # Named from the start: where the virtual host has a default type, the broker would compare that one instead.
-    arguments: dict[str, Any] = {_TYPE: "classic"}
+    answers = answers or Answers()
+    # The type is named from the start: where the virtual host has a default one, the broker would compare that instead.
+    durable, auto_delete, before = answers.queues.get(name, (True, False, {_TYPE: "classic"}))
+    owner, arguments = {"auto_delete": auto_delete}, dict(before)
     told: set[str] = set()
     for _ in range(_QUESTIONS):
         text = _question(session, "queue", name, durable=durable, arguments={**arguments, **_IMPOSSIBLE}, **owner)
@@ -136,16 +145,19 @@ def look_at_queue(session: Session, name: str, policies: Policies) -> QueueFacts
             break
         what = found[1]
         told.add(what)
+        if what == _TYPE and answers.queues.pop(name, None):  # another queue by now; other types have other arguments
+            return look_at_queue(session, name, policies, answers)
         if what == "durable":
             durable = not durable
         elif what in owner:
             owner[what] = not owner[what]
-        elif (value := _value(text)) is None and what == _TYPE:
-            del arguments[_TYPE]
-        elif value is None:
+        elif what in arguments and text.endswith(" is none"):
+            del arguments[what]
+        elif (value := _value(text)) is None:
             return QueueFacts(name, known=False, policies=policies, version=version)
         else:
             arguments[what] = value
+    answers.queues[name] = durable, owner["auto_delete"], dict(arguments)
     type_ = str(arguments.pop(_TYPE, "classic"))
     settings = {key.removeprefix("x-"): (str(value), "{setting}") for key, value in arguments.items()}
     return QueueFacts(name, True, type_, durable, _with_policies(settings, policies, name, type_), policies, version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from links.contract import Direction, Guarantee, GuaranteeReport, JobUse
-from links.rabbitmq_conditions import QueueFacts, look_at_exchange, look_at_queue
+from links.rabbitmq_conditions import Answers, QueueFacts, look_at_exchange, look_at_queue
 from links.rabbitmq_connection import Session
 from links.rabbitmq_destination import DestinationPlan
 from links.rabbitmq_log_queue import LogQueue
@@ -13,7 +13,9 @@ from links.rabbitmq_source import SourcePlan, declare_job_queue, is_stream
 __all__ = ["report_destination", "report_source"]
 
 
-def report_source(session: Session, use: JobUse, plan: SourcePlan, template: str | None) -> GuaranteeReport:
+def report_source(
+    session: Session, use: JobUse, plan: SourcePlan, template: str | None, answers: Answers
+) -> GuaranteeReport:
     """What a job that reads can promise; ``template`` names its log queue.
 
     Raises:
@@ -24,10 +26,13 @@ def report_source(session: Session, use: JobUse, plan: SourcePlan, template: str
     else:
         with session.calling("verify"):
             session.channel.queue_declare(plan.queue, passive=True)
-        if plan.queue_type == "stream" or (plan.queue_type == "auto" and is_stream(session, plan.queue)):
+        streams = answers.streams
+        if plan.queue_type == "auto" and plan.queue not in streams:
+            streams[plan.queue] = is_stream(session, plan.queue)
+        if plan.queue_type == "stream" or streams.get(plan.queue):
             return GuaranteeReport(Guarantee.EXACT)
     policies = read_policies(session.settings)
-    facts = look_at_queue(session, plan.queue, policies)
+    facts = look_at_queue(session, plan.queue, policies, answers)
     if facts.transient:
         return GuaranteeReport(Guarantee.AT_MOST_ONCE, facts.transient)
     if plan.unique_ids:
@@ -57,7 +62,9 @@ def report_source(session: Session, use: JobUse, plan: SourcePlan, template: str
     )
 
 
-def report_destination(session: Session, use: JobUse, plan: DestinationPlan, template: str | None) -> GuaranteeReport:
+def report_destination(
+    session: Session, use: JobUse, plan: DestinationPlan, template: str | None, answers: Answers
+) -> GuaranteeReport:
     """What a job that writes can promise; ``template`` names its log queue.
 
     Raises:
@@ -73,7 +80,7 @@ def report_destination(session: Session, use: JobUse, plan: DestinationPlan, tem
     policies = read_policies(session.settings)
     lost, weak, unseen = "", "", policies.unseen
     if plan.queue is not None:
-        facts: QueueFacts = look_at_queue(session, plan.queue, policies)
+        facts: QueueFacts = look_at_queue(session, plan.queue, policies, answers)
         lost, weak, unseen = facts.transient or facts.drops, facts.refuses, facts.unseen
     elif plan.exchange:
         exchange = look_at_exchange(session, plan.exchange, policies)

@@ -8,7 +8,7 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote
@@ -19,6 +19,7 @@ __all__ = ["Policies", "read_policies"]
 
 _SECONDS = 5.0  # for one answer
 _MOST = 4 * 1024 * 1024  # bytes of one answer
+_seen: dict[tuple[str, str, str], Policies] = {}  # address, virtual host and user -> what was told last
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,16 @@ def _matches(policy: Mapping[str, Any], name: str) -> bool:
 
 
 def read_policies(settings: Settings) -> Policies:
-    """Ask for all policies of the link's virtual host; never raises."""
+    """Ask for all policies of the link's virtual host; never raises.
+
+    While nobody answers, those told last to this process count: a job must not promise more because less is seen.
+    """
     if not settings.management_url:
         return Policies()
+    place = settings.management_url, settings.virtual_host, settings.username
     try:
-        return Policies(_get(settings, "policies"), _get(settings, "operator-policies"), "")
+        _seen[place] = told = Policies(_get(settings, "policies"), _get(settings, "operator-policies"), "")
+        return told
     except urllib.error.HTTPError as error:
         with error:
             reason = f"HTTP {error.code} {error.reason}"
@@ -74,7 +80,8 @@ def read_policies(settings: Settings) -> Policies:
             reason += f"; user {settings.username!r} needs the tag management"
     except (OSError, HTTPException, ValueError) as error:
         reason = str(getattr(error, "reason", None) or error) or type(error).__name__
-    return Policies(unseen=f"policies are not seen: {settings.management_url} (AMQP_ManagementURL) answers {reason}")
+    unseen = f"policies are not seen: {settings.management_url} (AMQP_ManagementURL) answers {reason}"
+    return replace(_seen.get(place, Policies()), unseen=unseen)
 
 
 def _get(settings: Settings, what: str) -> Sequence[Mapping[str, Any]]:

@@ -25,6 +25,7 @@ from tests.conformance.test_rabbitmq_link import RabbitTemplate
 from tests.conformance.test_rabbitmq_logs import LOGS, Bench, Hub, carry, connected
 from tests.support.brokers import RabbitMQ
 from tests.support.ports import free_port
+from tests.support.proxy import TcpProxy
 from tests.support.waiting import eventually
 from transforms.errors import ConfigInvalid, LinkRefused
 
@@ -182,6 +183,22 @@ def test_policies_that_cannot_be_seen_are_named(bench: ManagedBench) -> None:
         assert reason in report.note, report
 
 
+def test_policies_count_on_while_nobody_tells_them(bench: ManagedBench) -> None:
+    queue = bench.template.queue()
+    bench.policy(queue, message_ttl=60_000)
+    with TcpProxy(bench.server.host, bench.server.management_port or 0) as proxy:
+        link = bench.linked(f"http://{proxy.host}:{proxy.port}")
+        told = bench.report(queue, IN, link)
+        assert (told.level, "message-ttl" in told.note) == (TWICE, True)
+        proxy.refuse()
+        assert bench.report(queue, IN, link) == told, "what is not seen any more is not gone"
+        proxy.accept()
+        bench.manage("DELETE", queue)
+        assert bench.report(queue, IN, link).level is EXACT
+        proxy.refuse()
+        assert "are not seen" in bench.report(queue, IN, link).note
+
+
 def test_arguments_that_may_not_be_read_are_named(bench: ManagedBench) -> None:
     queue = bench.template.queue(**{"x-message-ttl": 60_000})
     bench.server.ctl("add_user", (user := unique("poor")), "secret")
@@ -286,6 +303,47 @@ def test_the_type_is_found_out_where_the_virtual_host_has_a_default_type(bench: 
         "quorum": "quorum",
     }
     assert {name: set(facts.settings) for name, facts in found.items() if facts.settings} == {"quorum": {"max-length"}}
+
+
+def test_a_link_that_asks_again_gives_the_broker_little_to_complain_about(bench: ManagedBench) -> None:
+    """The broker logs an error for each question that it refuses; running jobs ask every minute."""
+    names = [
+        bench.template.queue(**{"x-queue-type": "quorum", "x-delivery-limit": 5, "x-max-length": 9}),
+        unique("plain"),
+    ]
+    bench.channel.queue_declare(names[1], durable=True)
+    uses = [bench.use(name) for name in names]
+
+    def complaints() -> list[int]:
+        lines = bench.server.log.read_text(errors="replace").splitlines()
+        return [sum("channel exception" in line and f"'{name}'" in line for line in lines) for name in names]
+
+    def ask() -> list[GuaranteeReport]:
+        return [bench.link.verify(use, direction) for use in uses for direction in (IN, OUT)]
+
+    first = ask()
+    eventually(lambda: complaints() == [6, 1], what="is it a stream? and the quorum queue's three properties")
+    assert ask() == first
+    assert ask() == first
+    eventually(lambda: complaints() == [10, 1], what="one for each time the quorum queue is asked for")
+
+
+def test_a_queue_made_anew_is_looked_at_anew(bench: ManagedBench) -> None:
+    name = bench.template.queue(**{"x-queue-type": "quorum", "x-delivery-limit": 5, "x-max-length": 9})
+    use = bench.use(name)
+    assert bench.link.verify(use, OUT).level is LOST
+    assert bench.link.verify(use, IN).level is TWICE
+    bench.channel.queue_delete(name)
+    bench.channel.queue_declare(name, durable=True, arguments={"x-queue-type": "classic", "x-max-length": 9})
+    assert bench.link.verify(use, OUT).level is LOST
+    assert bench.link.verify(use, IN).level is TWICE
+    bench.channel.queue_delete(name)
+    bench.channel.queue_declare(name, durable=True, arguments={"x-queue-type": "classic"})
+    assert bench.link.verify(use, OUT).level is EXACT
+    assert bench.link.verify(use, IN).level is EXACT
+    bench.channel.queue_delete(name)
+    bench.channel.queue_declare(name, durable=False)
+    assert bench.link.verify(use, OUT).level is LOST
 
 
 def test_newer_brokers_drop_from_quorum_queues_after_20_deliveries() -> None:
