@@ -62,7 +62,8 @@ EVERYTHING = Range()
 
 def lasting(origin: str) -> bool:
     """Whether source coordinates name a message for ever (``log@4711``), not in one connection only (``queue#7``)."""
-    return origin.rfind("@") > origin.rfind("#")
+    place, _, number = origin.rpartition("@")  # a topic may hold an "@", too
+    return bool(place) and number.isdecimal()
 
 
 def sights(conn: sa.Connection, job: JobDef, hub_id: bytes, span: Range) -> Iterator[Sight]:

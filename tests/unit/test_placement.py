@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.trace import lasting
 from links.amqp_frames import publish_method, routing_key_of
 from links.mqtt_codec import encode_publish, topic_of
 from links.placement import NOWHERE, Placement, placed, runs_of
@@ -42,3 +44,16 @@ def test_a_routing_key_is_read_back_from_its_frame(exchange: str, key: str) -> N
 def test_a_topic_is_read_back_from_its_frame(topic: str, size: int, confirmed: bool) -> None:
     publish = Publish(topic, b"x" * size, int(confirmed), False, False, NO_PROPERTIES, "")
     assert topic_of(encode_publish(publish, 5)[0]) == topic
+
+
+@pytest.mark.parametrize(
+    ("origin", "names_it_for_ever"),
+    [("log/0@4711", True), ("a#b@7", True), ("queue#7", False), ("user@host#7", False), ("user@host", False)],
+)
+def test_only_a_position_names_a_message_for_ever(origin: str, names_it_for_ever: bool) -> None:
+    assert lasting(origin) is names_it_for_ever
+
+
+def test_topic_with_an_at_sign_is_no_position_where_messages_have_no_number() -> None:
+    """MQTT at QoS 0."""
+    assert not any(lasting(place) for place in Placement(["user@host#"], [[NOWHERE, 2]]).coordinates())
