@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from typing import Any
@@ -14,6 +15,8 @@ from links.rabbitmq_settings import Settings
 from transforms.errors import DeliveryRejected, LinkError, LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
 
 __all__ = ["missing", "translate"]
+
+_LIMIT = re.compile(r"(?:user )?connection limit \(\d+\) is reached")
 
 
 def missing(use: JobUse, error: QueueMissing) -> QueueMissing:
@@ -50,6 +53,9 @@ def translate(  # noqa: C901 - one branch per kind of failure
     elif isinstance(cause, exceptions.ProbableAccessDeniedError):
         kind, what = LinkRefused, _no_access(settings)
         reason, cure = "it does not exist, or the user has no permission there", "check virtual_host and permissions"
+        if (found := _LIMIT.search(str(cause))) is not None:
+            kind, what = LinkUnavailable, f"link {settings.link}: RabbitMQ at {settings.place} has no connection free"
+            reason, cure = found[0], "raise that limit; each running job needs a second connection now and then"
     elif isinstance(cause, exceptions.ConnectionBlockedTimeout):
         kind, what = LinkTimeout, f"link {settings.link}: RabbitMQ at {settings.place} accepts no messages"
         reason = f"blocked for {settings.blocked_timeout:g} s by an alarm ({blocked or 'memory or disk'})"

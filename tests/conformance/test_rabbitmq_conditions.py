@@ -27,7 +27,7 @@ from tests.support.brokers import RabbitMQ
 from tests.support.ports import free_port
 from tests.support.proxy import TcpProxy
 from tests.support.waiting import eventually
-from transforms.errors import ConfigInvalid, LinkRefused
+from transforms.errors import ConfigInvalid, LinkRefused, LinkUnavailable
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -206,6 +206,21 @@ def test_arguments_that_may_not_be_read_are_named(bench: ManagedBench) -> None:
     report = bench.report(queue, IN, bench.linked("", username=user, password="secret"))
     assert report.level is EXACT
     assert "configure permission" in report.note
+
+
+def test_a_limit_of_connections_is_no_refusal(bench: ManagedBench) -> None:
+    queue = bench.template.queue()
+    bench.server.ctl("add_user", (user := unique("narrow")), "secret")
+    bench.server.ctl("set_permissions", user, ".*", ".*", ".*")
+    bench.server.ctl("set_user_limits", user, '{"max-connections": 1}')
+    link = bench.linked("", username=user, password="secret")
+    use = bench.use(queue)
+    with (
+        connected(link.source(use), Hub()),
+        pytest.raises(LinkUnavailable, match="has no connection free") as caught,
+    ):
+        link.verify(use, IN)
+    assert caught.value.cause == "user connection limit (1) is reached"
 
 
 def test_an_address_that_is_none_is_refused(bench: ManagedBench) -> None:
