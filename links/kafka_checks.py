@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient
 from links.contract import Check, Guarantee, GuaranteeReport
 from links.kafka_client import Settings, Topic, build, describe, quietly, translate
 from links.kafka_log import describe_log
-from transforms.errors import LinkError
+from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 
 __all__ = ["report_inbound", "report_outbound", "test_link", "transaction_state"]
 
@@ -134,9 +134,15 @@ def _check_log(settings: Settings) -> list[Check]:
 
 
 def transaction_state(settings: Settings) -> Topic | None:
-    """The topic in which the cluster keeps transactions, or None where it cannot be seen or is not there yet."""
+    """The topic in which the cluster keeps transactions, or None where it may not be seen or is not there yet.
+
+    Raises:
+        LinkUnavailable, LinkTimeout: nobody answered, which says nothing of the topic.
+    """
     try:
         return describe(settings, _TRANSACTION_STATE, "verify", None)
+    except (LinkUnavailable, LinkTimeout):
+        raise
     except LinkError:
         return None
 

@@ -31,7 +31,15 @@ from tests.conformance.test_kafka_link import KafkaTemplate, create
 from tests.support.brokers import Kafka
 from tests.support.kafka_clients import KafkaAdminClient, KafkaConsumer
 from tests.support.waiting import eventually
-from transforms.errors import AdminError, ConfigInvalid, DeliveryRejected, LinkError, LinkRefused, QueueMissing
+from transforms.errors import (
+    AdminError,
+    ConfigInvalid,
+    DeliveryRejected,
+    LinkError,
+    LinkRefused,
+    LinkUnavailable,
+    QueueMissing,
+)
 from transforms.message import Message
 
 pytestmark = pytest.mark.kafka
@@ -680,6 +688,16 @@ class TestSettings:
         assert report.level is Guarantee.AT_LEAST_ONCE
         assert "__transaction_state" in report.note
         assert report_outbound(topic, log, replace(state, replicas=3)).note.startswith("min.insync.replicas")
+
+    def test_a_cluster_that_does_not_answer_says_nothing_of_its_transactions(self, template: ExactTemplate) -> None:
+        from links.kafka_checks import transaction_state
+        from links.kafka_client import describe
+
+        settings = template.link_to("127.0.0.1:1")._settings
+        with pytest.raises(LinkUnavailable):
+            describe(settings, "t", "verify", None)
+        with pytest.raises(LinkUnavailable):
+            transaction_state(settings)
 
     def test_a_test_of_the_link_looks_at_the_log_topic(self, template: ExactTemplate) -> None:
         good = template.exact().test()[-1]
