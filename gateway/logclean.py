@@ -42,7 +42,7 @@ def clean_logs(hub: Hub, secrets: Secrets, agent: str, clock: Clock, *, unreadab
         try:
             setup = setup_of(snapshot, job, hub.hub_id, clock)
         except GatewayError:
-            return []  # definitions that do not hold together: what is obsolete cannot be told
+            continue  # it cannot run before its definitions hold together; its records stay, because it lives
         links[setup.link.name] = setup.link
         uses[setup.link.name].append((setup.use, job.propagation_type))
         if unreadable and job.id in failed:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pika
 import pytest
+import sqlalchemy as sa
 
 from links.memory_broker import MemoryBroker
 from tests.conformance.link_suite import unique
@@ -238,6 +239,31 @@ def test_the_record_of_a_job_that_does_not_exist_any_more_is_removed_at_the_star
         stage.put(b"first")
         stage.gateway.admin.reset_job("J")
         eventually(lambda: stage.arrived() == [b"first"], deadline=_PATIENCE, what="a job that has its log queue")
+
+
+def test_a_job_that_lacks_a_definition_keeps_no_log_from_being_cleaned(rabbitmq: RabbitMQ, tmp_path: Path) -> None:
+    with staged(rabbitmq, tmp_path, "OUTBOUND") as stage:
+        stage.gateway.admin.create_job("A", "INBOUND", unregistered(stage), "H", enabled=False)
+        record = json.dumps(
+            {"hub": stage.gateway.hub.hub_id.hex(), "job": "REMOVED", "sequence": 7, "time": 0}
+        ).encode()
+        for mode in (2, 1):
+            stage.channel.basic_publish("", stage.log, record, pika.BasicProperties(delivery_mode=mode))
+        with stage.gateway.hub.write() as conn:
+            conn.execute(sa.text("DELETE FROM gw_foreign_queue WHERE name = 'GONE'"))
+        with stage.gateway.run():
+            stage.gateway.admin.cleanup_gateway("CLEAN_LOG_QUEUES")
+            stage.gateway.admin.reset_job("J")
+            stage.put(b"first")
+            eventually(lambda: stage.arrived() == [b"first"], deadline=_PATIENCE, what="a job that has its log queue")
+
+
+def unregistered(stage: Stage) -> str:
+    """A queue whose registration is about to vanish."""
+    name = unique("gone")
+    stage.channel.queue_declare(name, durable=True)
+    stage.gateway.admin.register_foreign_queue("GONE", "rmq", name)
+    return "GONE@rmq"
 
 
 def test_the_record_of_another_hub_is_left_alone(stage: Stage) -> None:
