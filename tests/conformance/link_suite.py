@@ -500,9 +500,7 @@ class LinkSuite:
 
     def test_read_does_not_wait_to_fill_the_batch(self, template: LinkTemplate) -> None:
         with both(template) as (reader, writer):
-            reader.settle(
-                reader.source.read(1, 0)
-            )  # the first batch of a new job may be empty: it fixes where it begins
+            reader.settle(reader.source.read(1, 0))  # a new job's first batch may be empty: it fixes where it begins
             writer.deliver(*numbered(3))
             started = time.monotonic()
             batch = reader.source.read(100, SOON)
@@ -527,6 +525,7 @@ class LinkSuite:
     @requires(Capability.PUSH)
     def test_waiting_read_returns_as_soon_as_a_message_arrives(self, template: LinkTemplate) -> None:
         with both(template) as (reader, writer):
+            reader.settle(reader.source.read(1, 0))
             waiting = in_thread(lambda: reader.source.read(10, 2 * SOON))
             writer.deliver(Message(b"now"))
             batch = waiting(SOON / 2)
