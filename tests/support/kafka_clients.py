@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 import kafka
@@ -14,9 +15,11 @@ _CLOSING = {"kafka_client": NetClient, "proxy_url": DIRECT}
 
 
 class KafkaConsumer(kafka.KafkaConsumer):  # type: ignore[misc]
-    """A consumer as tests need it; parameters as in the client."""
+    """A consumer as tests need it; parameters as in the client, of those for TLS ``ssl_cafile`` alone."""
 
     def __init__(self, *topics: str, **options: Any) -> None:
+        if "ssl_cafile" in options:  # the client would make the context where it connects, which is ours here
+            options["ssl_context"] = ssl.create_default_context(cafile=options.pop("ssl_cafile"))
         super().__init__(*topics, **_CLOSING, **options)
 
 
