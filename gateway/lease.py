@@ -149,16 +149,13 @@ _CUT_OFF = sa.text(
 )
 
 
-def _cut_off(conn: sa.Connection, name: str, me: Owner, now: float) -> None:
+def _cut_off(conn: sa.Connection, owner: Owner) -> None:
     """Let PostgreSQL end the transactions of an owner whose lease is over: in them the agent's row may be locked.
 
     It would not notice by itself a process that stands still while it sends rows, or a machine that vanished.
     """
-    held = agent_row(conn, name)
-    if held is None or held.owner is None or held.owner == me or (held.lease_expires or 0.0) > now:
-        return
-    if held.owner.is_alive_here() is None:
-        conn.execute(_CUT_OFF, {"name": held.owner.signature})
+    if conn.dialect.name == "postgresql":
+        conn.execute(_CUT_OFF, {"name": owner.signature})
 
 
 def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now: float) -> tuple[int, float]:
@@ -173,8 +170,13 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
         GatewayError: no such agent, or its status is BROKEN.
     """
     _limit_stalls(conn)
-    if conn.dialect.name == "postgresql":
-        _cut_off(conn, name, me, now)
+    seen = agent_row(conn, name)  # not locked: an owner that stands still may hold the row for ever
+    if seen is not None and seen.status is not AgentStatus.BROKEN and seen.owner is not None and seen.owner != me:
+        left = (seen.lease_expires or 0.0) - now
+        if seen.owner.is_alive_here() is None:
+            if left > 0:
+                return 0, left
+            _cut_off(conn, seen.owner)
     row = conn.execute(_AGENT_LOCK, {"k": key(name)}).one_or_none()
     if row is None:
         raise GatewayError(

@@ -141,6 +141,8 @@ def test_a_transaction_that_stalls_on_postgresql_holds_nobody_up_for_ever(
             copying = "COPY aq_hub FROM STDIN"  # PostgreSQL waits for rows from now on, and is busy
             with driver.cursor() as cursor, cursor.copy(copying), east.write() as other:
                 owner = Owner.this_process()
+                nobody, wait = lease.acquire_lease(other, DEFAULT_AGENT, owner, ttl=LEASE, now=now + LEASE - 1)
+                assert (nobody, wait) == (0, pytest.approx(1)), "who comes before the lease is over is told, at once"
                 successor, _ = lease.acquire_lease(other, DEFAULT_AGENT, owner, ttl=LEASE, now=now + HOUR)
                 assert successor == token + 1
 
