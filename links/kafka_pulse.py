@@ -38,11 +38,14 @@ class Pulse:
         now = self._clock.monotonic()
         if now < self._ask_at:
             return
-        if self._answer is not None and self._answer.is_done and self._answer.succeeded():
-            self.felt()
-            if producer._metadata.partitions_for_topic(self._name) is None:  # deleted, or without a leader by now
-                describe(self._settings, self._name, "publish", Direction.OUTBOUND)
-            return
+        if self._answer is not None and self._answer.is_done:
+            # What the client knows stays as it was where no server answered; an answer without the topic is no success.
+            gone = producer._metadata.partitions_for_topic(self._name) is None
+            if gone or self._answer.succeeded():
+                self.felt()
+                if gone:  # deleted, or without a leader for the moment
+                    describe(self._settings, self._name, "publish", Direction.OUTBOUND)
+                return
         if self._asked_at is None:
             self._asked_at = now
         elif now - self._asked_at >= self._settings.timeout:

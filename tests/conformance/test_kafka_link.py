@@ -665,6 +665,23 @@ class TestRecords:
 
 
 class TestPublishing:
+    def test_topic_deleted_while_nothing_is_sent_is_told(self, template: KafkaTemplate) -> None:
+        pair = template.pair()
+        name = pair.destination.provider_queue
+        with writing(template.link(), pair) as writer:
+            writer.deliver(Message(b"x"))
+            _delete(template, name)
+
+            def idle() -> None:
+                deadline = time.monotonic() + SOON
+                while time.monotonic() < deadline:
+                    writer.destination.confirmed(0.2)
+
+            with pytest.raises(QueueMissing, match=name):
+                idle()
+            with _admin(template) as admin:
+                assert name not in admin.list_topics(), "it was not made again by looking"
+
     def test_message_larger_than_the_topic_takes_fails_alone(self, template: KafkaTemplate) -> None:
         pair = template.pair(config={"max.message.bytes": "20000"})
         with reading(template.link(), pair) as reader, writing(template.link(), pair) as writer:
