@@ -133,7 +133,7 @@ class Agent:
         """Records of jobs that do not exist any more; a job that needs their place tries again meanwhile."""
         try:
             problems = clean_logs(self._hub, self._secrets, self.name, self._clock, unreadable=False)
-        except HubError as error:
+        except GatewayError as error:
             problems = [error]
         for problem in problems:
             _LOGGER.warning("log queues not cleaned: %s", problem)
