@@ -16,7 +16,6 @@ import sqlalchemy as sa
 from gateway.aq import transfer
 from gateway.aq.model import QueueRef
 from gateway.aq.statements import Db
-from gateway.aq.statements_catalog import require_consumer
 from gateway.journal import Counts
 from gateway.ledger_record import (
     Completed,
@@ -249,10 +248,6 @@ def message_state(conn: sa.Connection, number: int) -> str | None:
 
 # ----------------------------------------------------------------------------------------------------- a job's queue
 
-_SET_ASIDE = "SELECT id FROM aq_message WHERE queue_id = ? AND state = 8 AND claim IS NULL"
-_SET_ASIDE_FOR = "SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = 8 AND claim IS NULL"
-_THERE = "SELECT id FROM aq_message WHERE id {ids}"
-
 
 def _source(conn: sa.Connection, job: JobDef) -> tuple[QueueRef, str | None] | None:
     """The hub queue an outbound job reads and the name of its consumer; None when the queue is gone."""
@@ -271,13 +266,7 @@ def stranded(conn: sa.Connection, job: JobDef) -> set[int]:
     source = _source(conn, job)
     if source is None:
         return set()
-    queue, consumer = source
-    db = Db(conn)
-    if consumer is None:
-        rows = db.rows(_SET_ASIDE, (queue.id,))
-    else:
-        rows = db.rows(_SET_ASIDE_FOR, (require_consumer(db, queue, consumer),))
-    found = {number for (number,) in rows}
+    found = transfer.set_aside(conn, *source)
     for (ids,) in conn.execute(sa.select(plan.c.message_ids)) if found else ():
         found.difference_update(unpack(f">{len(ids) // 8}q", ids))
     return found
@@ -293,8 +282,7 @@ def planned_and_gone(conn: sa.Connection, job: JobDef) -> list[tuple[int, int]]:
     wanted = [number for ids in plans.values() for number in ids]
     if not wanted:
         return []
-    db = Db(conn)
-    there = {number for (number,) in db.rows(_THERE, (db.ids(wanted),))}
+    there = transfer.present(conn, wanted)
     gone = [(sequence, number) for sequence, ids in plans.items() for number in ids if number not in there]
     left = {sequence for sequence, _ in conn.execute(chosen)} if gone else set()
     return [(sequence, number) for sequence, number in gone if sequence in left]

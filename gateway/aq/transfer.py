@@ -42,6 +42,9 @@ __all__ = [
 ]
 
 MAX_RECIPIENTS = 1024
+_SET_ASIDE = "SELECT id FROM aq_message WHERE queue_id = ? AND state = 8 AND claim IS NULL"
+_SET_ASIDE_FOR = "SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = 8 AND claim IS NULL"
+_PRESENT = "SELECT id FROM aq_message WHERE id {ids}"
 MISSING = 415  # number of the error: messages of a batch are missing (AQ guide 12.2 §21.4)
 
 
@@ -353,3 +356,19 @@ def backlog(conn: sa.Connection, queue: QueueRef, consumer: str | None = None) -
     db = Db(conn)
     target = catalog.require_consumer(db, queue, consumer) if consumer is not None else 0
     return messages_sql.counts(db, queue, target)
+
+
+def set_aside(conn: sa.Connection, queue: QueueRef, consumer: str | None) -> set[int]:
+    """Internal numbers of the messages that :func:`claim` set aside and nobody has completed or released."""
+    db = Db(conn)
+    if consumer is None:
+        rows = db.rows(_SET_ASIDE, (queue.id,))
+    else:
+        rows = db.rows(_SET_ASIDE_FOR, (catalog.require_consumer(db, queue, consumer),))
+    return {number for (number,) in rows}
+
+
+def present(conn: sa.Connection, ids: Sequence[int]) -> set[int]:
+    """Those of the internal numbers whose messages are in the hub, in whatever state."""
+    db = Db(conn)
+    return {number for (number,) in db.rows(_PRESENT, (db.ids(ids),))}
