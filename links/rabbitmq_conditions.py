@@ -20,7 +20,7 @@ from pika import exceptions
 from links.rabbitmq_connection import Session
 from links.rabbitmq_management import Policies
 
-__all__ = ["Answers", "ExchangeFacts", "QueueFacts", "look_at_exchange", "look_at_queue"]
+__all__ = ["Answers", "ExchangeFacts", "QueueFacts", "difference_of_queue", "look_at_exchange", "look_at_queue"]
 
 _TYPE = "x-queue-type"
 _IMPOSSIBLE = {"x-queue-leader-locator": "mgw-question"}
@@ -161,6 +161,30 @@ def look_at_queue(session: Session, name: str, policies: Policies, answers: Answ
     type_ = str(arguments.pop(_TYPE, "classic"))
     settings = {key.removeprefix("x-"): (str(value), "{setting}") for key, value in arguments.items()}
     return QueueFacts(name, True, type_, durable, _with_policies(settings, policies, name, type_), policies, version)
+
+
+def difference_of_queue(session: Session, name: str, arguments: Mapping[str, Any]) -> str | None:
+    """What the broker finds different in a durable queue with ``arguments``, "" if nothing, None if there is no queue.
+
+    Never creates it, nor does it create again what somebody deletes meanwhile.
+
+    Raises:
+        LinkError: the user may not ask, or the connection ended.
+    """
+    with session.calling("connect"):
+        channel = session.fresh_channel()
+        try:
+            channel.queue_declare(name, durable=True, arguments={**arguments, **_IMPOSSIBLE})
+            channel.close()
+        except exceptions.ChannelClosedByBroker as error:
+            if error.reply_code != 406:
+                raise
+            text = error.reply_text or ""
+            found = _DIFFERS.search(text)
+            if found is None:
+                return None
+            return "" if found[1] in _IMPOSSIBLE else text
+        return ""
 
 
 def look_at_exchange(session: Session, name: str, policies: Policies) -> ExchangeFacts:

@@ -20,6 +20,7 @@ from pika import BasicProperties, exceptions
 
 from links.amqp_frames import message_frames, publish_method
 from links.contract import Direction, JobUse
+from links.rabbitmq_conditions import difference_of_queue
 from links.rabbitmq_connection import Session
 from links.rabbitmq_management import Policies
 from transforms.errors import LinkError, LinkRefused, LinkUnavailable, QueueMissing
@@ -67,27 +68,15 @@ class LogQueue:
             LogQueueMissing: it is not there.
             LinkRefused: it has other properties.
         """
-        try:
-            with session.calling("connect"):
-                session.channel.queue_declare(self.name, passive=True)
-        except QueueMissing as error:
+        difference = difference_of_queue(session, self.name, ARGUMENTS)
+        if difference is None:
             raise LogQueueMissing(
                 f"job {self._use.job}: its log queue {self.name!r} does not exist in RabbitMQ",
                 link=session.settings.link,
                 operation="connect",
                 cause="every job of a link with a log queue needs one of its own, and the gateway creates none",
                 cure=self._declaration(),
-            ) from error
-        difference = ""
-        with session.calling("connect"):
-            channel = session.fresh_channel()
-            try:
-                channel.queue_declare(self.name, durable=True, arguments=ARGUMENTS)  # it is there: compares only
-                channel.close()
-            except exceptions.ChannelClosedByBroker as error:
-                if error.reply_code != 406:
-                    raise
-                difference = error.reply_text or "its properties are others"
+            )
         if difference:
             raise LinkRefused(
                 f"job {self._use.job}: queue {self.name!r} cannot be its log queue",

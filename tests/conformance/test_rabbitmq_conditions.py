@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,8 +18,9 @@ import pytest
 
 from links.contract import Direction, Domain, Endpoint, Guarantee, GuaranteeReport
 from links.rabbitmq import RabbitLink
-from links.rabbitmq_conditions import QueueFacts, look_at_exchange, look_at_queue
+from links.rabbitmq_conditions import QueueFacts, difference_of_queue, look_at_exchange, look_at_queue
 from links.rabbitmq_connection import Session
+from links.rabbitmq_log_queue import LogQueue, LogQueueMissing
 from links.rabbitmq_management import Policies
 from tests.conformance.link_suite import unique, use_of
 from tests.conformance.test_rabbitmq_link import RabbitTemplate
@@ -265,12 +267,40 @@ def test_asking_creates_nothing(bench: ManagedBench) -> None:
         name = unique("nowhere")
         look_at_queue(session, name, Policies())
         look_at_exchange(session, name, Policies())
+        assert difference_of_queue(session, name, bench_log()) is None
     finally:
         session.close()
     for declare in ("queue_declare", "exchange_declare"):
         channel = bench.template.connection.channel()
         with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="NOT_FOUND"):
             getattr(channel, declare)(name, passive=True)
+
+
+def test_a_log_queue_deleted_while_it_is_looked_at_stays_deleted(bench: ManagedBench) -> None:
+    """A look that takes two questions may fall before and after the deletion: it must not create what was deleted."""
+    session = Session(bench.link._settings, "test")
+    try:
+        for _ in range(40):
+            name = unique("gone")
+            bench.channel.queue_declare(name, durable=True, arguments=bench_log())
+            log = LogQueue(name, use_of(Endpoint("f", "rmq", name, Domain.QUEUE)), OUT)
+            log.check(session)
+            deletion = threading.Thread(target=bench.channel.queue_delete, args=(name,))
+            deletion.start()
+
+            def gone(log: LogQueue = log) -> bool:
+                try:
+                    log.check(session)
+                except LogQueueMissing:
+                    return True
+                return False
+
+            eventually(gone, what="a log queue that is gone")
+            deletion.join()
+            with pytest.raises(LogQueueMissing):
+                log.check(session)
+    finally:
+        session.close()
 
 
 def test_everything_about_a_queue_is_found_out(bench: ManagedBench) -> None:
