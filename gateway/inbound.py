@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gateway import journal, lease, ledger
 from gateway.aq import transfer
-from gateway.aq.model import MessageRefused
+from gateway.aq.errors import MessageRefused
 from gateway.conversion import Conversion
 from gateway.events import Event, MessagesDiscarded, MessagesExceptioned
 from gateway.exceptionqueue import ForeignExceptionQueue, Refused

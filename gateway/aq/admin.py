@@ -9,6 +9,33 @@ from typing import Any
 import sqlalchemy as sa
 
 from gateway.aq import statements_catalog as catalog
+from gateway.aq.errors import (
+    AgentAddressInvalid,
+    CompatibleInvalid,
+    DefaultExceptionQueue,
+    DeliveryModeInvalid,
+    EnqueueOnExceptionQueue,
+    PayloadTypeUnknown,
+    QueueExists,
+    QueueMissing,
+    QueueNotStopped,
+    QueueTableExists,
+    QueueTableMissing,
+    QueueTableNotEmpty,
+    QueueTypeInvalid,
+    RetentionInvalid,
+    RetentionOnExceptionQueue,
+    RetryInvalid,
+    RetryOnExceptionQueue,
+    RuleInvalid,
+    SchemaDiffers,
+    SingleConsumerQueue,
+    SortListInvalid,
+    SubscriberExists,
+    SubscriberMissing,
+    SubscriberOfExceptionQueue,
+    TooManySubscribers,
+)
 from gateway.aq.hub import Hub
 from gateway.aq.model import (
     INFINITE,
@@ -91,9 +118,14 @@ class QueueAdmin:
             AqError: 24001 exists, 24019 name too long, 24015 payload type, 24036 sort list, 24059 compatible.
         """
         name = qualified(queue_table, self._schema, what="queue table", system=False)
-        payload = _choice(PayloadType, queue_payload_type, f"payload type of queue table {name.shown}", 24015)
+        payload = _choice(
+            PayloadType, queue_payload_type, f"payload type of queue table {name.shown}", PayloadTypeUnknown
+        )
         order = _choice(
-            SortList, (sort_list or "ENQ_TIME").replace(" ", ""), f"sort list of queue table {name.shown}", 24036
+            SortList,
+            (sort_list or "ENQ_TIME").replace(" ", ""),
+            f"sort list of queue table {name.shown}",
+            SortListInvalid,
         )
         version = compatible or "10.0"
         _check_table(name, order, message_grouping, version, secure)
@@ -101,8 +133,8 @@ class QueueAdmin:
         with self._write() as conn:
             db = Db(conn)
             if catalog.find_queue_table(db, name.key) is not None:
-                raise AqError(
-                    f"queue table {name.shown} exists", cause="a queue table of that name is in the hub", number=24001
+                raise QueueTableExists(
+                    f"queue table {name.shown} exists", cause="a queue table of that name is in the hub"
                 )
             now = self._hub.clock.now()
             table_id = catalog.insert_queue_table(
@@ -141,11 +173,10 @@ class QueueAdmin:
             queues = catalog.list_queues(db, "WHERE q.queue_table_id = ?", (found.id,))
             own = [queue for queue in queues if not queue.name.upper().startswith("AQ$_")]
             if own and not force:
-                raise AqError(
+                raise QueueTableNotEmpty(
                     f"queue table {name.shown} has queues",
                     cause=", ".join(queue.full_name for queue in own[:5]),
                     cure="stop and drop them first, or use force",
-                    number=24012,
                 )
             drop_message_view(conn, found)
             for queue in queues:
@@ -186,26 +217,24 @@ class QueueAdmin:
         kind = (
             QueueType.EXCEPTION if queue_type == "EXCEPTION" else QueueType.NORMAL if queue_type == "NORMAL" else None
         )
-        kind = kind or _choice(QueueType, queue_type, f"type of queue {name.shown}", 24003)
+        kind = kind or _choice(QueueType, queue_type, f"type of queue {name.shown}", QueueTypeInvalid)
         if kind is QueueType.EXCEPTION and (max_retries is not None or retry_delay or retention_time):
-            raise AqError(
+            raise (RetentionOnExceptionQueue if retention_time else RetryOnExceptionQueue)(
                 f"exception queue {name.shown} cannot have retries or retention",
                 cause="messages leave an exception queue at the first dequeue",
                 cure="leave max_retries, retry_delay and retention_time out",
-                number=24073 if retention_time else 24074,
             )
         _check_retry(name.shown, max_retries, retry_delay, retention_time)
         if name.schema.upper() != table.schema.upper():
-            raise AqError(
+            raise SchemaDiffers(
                 f"queue {name.shown} is in another schema than queue table {table.shown}",
                 cure="name both in one schema",
-                number=24037,
             )
         with self._write() as conn:
             db = Db(conn)
             found = _table(db, table)
             if catalog.find_queue(db, f'"{name.schema}"."{name.name}"') is not None:
-                raise AqError(f"queue {name.shown} exists", cause="a queue of that name is in the hub", number=24006)
+                raise QueueExists(f"queue {name.shown} exists", cause="a queue of that name is in the hub")
             values = _queue_values(
                 name, found.id, kind, max_retries, retry_delay, retention_time, comment, self._hub.clock.now()
             )
@@ -236,10 +265,9 @@ class QueueAdmin:
             }
             values = {key: value for key, value in changes.items() if value is not None}
             if queue.queue_type is QueueType.EXCEPTION and values.keys() - {"comment"}:
-                raise AqError(
+                raise (RetryOnExceptionQueue if retention_time is None else RetentionOnExceptionQueue)(
                     f"exception queue {queue.full_name} cannot have retries or retention",
                     cause="messages leave an exception queue at the first dequeue",
-                    number=24074 if retention_time is None else 24073,
                 )
             _check_retry(queue.full_name, max_retries, retry_delay or 0, retention_time or 0)
             if values:
@@ -256,11 +284,10 @@ class QueueAdmin:
             db = Db(conn)
             queue = self._require(db, queue_name)
             if enqueue and queue.queue_type is QueueType.EXCEPTION:
-                raise AqError(
+                raise EnqueueOnExceptionQueue(
                     f"enqueue cannot be enabled on exception queue {queue.full_name}",
                     cause="only the hub moves messages into an exception queue",
                     cure="start it with enqueue false",
-                    number=24017,
                 )
             self._switch(db, queue, 1, enqueue, dequeue)
 
@@ -296,19 +323,17 @@ class QueueAdmin:
             db = Db(conn)
             queue = self._require(db, queue_name)
             if queue.name.upper().startswith("AQ$_"):
-                raise AqError(
+                raise DefaultExceptionQueue(
                     f"queue {queue.full_name} cannot be dropped",
                     cause=f"it is the default exception queue of queue table {queue.queue_table}",
                     cure="drop the queue table",
-                    number=24026,
                 )
             settings = catalog.queue_settings(db, queue)
             if settings.enqueue_enabled or settings.dequeue_enabled:
-                raise AqError(
+                raise QueueNotStopped(
                     f"queue {queue.full_name} cannot be dropped",
                     cause="it is started",
                     cure="stop it first",
-                    number=24011,
                 )
             catalog.delete_queue(db, queue.id)
 
@@ -344,28 +369,24 @@ class QueueAdmin:
         agent = Agent(subscriber) if isinstance(subscriber, str) else subscriber
         name = agent_name(agent.name, what="subscriber")
         _check_rule(rule)
-        mode = _choice(DeliveryMode, delivery_mode, f"delivery mode of subscriber {name}", 25299)
+        mode = _choice(DeliveryMode, delivery_mode, f"delivery mode of subscriber {name}", DeliveryModeInvalid)
         with self._write() as conn:
             db = Db(conn)
             queue = self._require(db, queue_name)
             _check_subscribable(queue)
             if agent.address or name is None or queue_to_queue:
-                raise AqError(
+                raise AgentAddressInvalid(
                     f"subscriber {name or agent.address!r} of queue {queue.full_name} cannot be served",
                     cause="propagation to other queues is not part of this release",
                     cure="subscribe a local agent by name, or use a gateway job",
-                    number=24045,
                 )
             taken = catalog.consumer_id(db, queue, name, "", agent.protocol)
             if taken is not None and catalog.is_subscriber(db, taken):
-                raise AqError(
-                    f"subscriber {name} of queue {queue.full_name} exists", cure="alter_subscriber", number=24034
-                )
+                raise SubscriberExists(f"subscriber {name} of queue {queue.full_name} exists", cure="alter_subscriber")
             if len(catalog.count_subscribers(db, queue)) >= MAX_SUBSCRIBERS:
-                raise AqError(
+                raise TooManySubscribers(
                     f"queue {queue.full_name} has too many subscribers",
                     cause=f"at most {MAX_SUBSCRIBERS} are allowed",
-                    number=24067,
                 )
             catalog.upsert_subscriber(
                 db,
@@ -419,17 +440,16 @@ class QueueAdmin:
     # -- look-ups --------------------------------------------------------------------------------------------------
 
     def _require(self, db: Db, queue_name: str) -> QueueRef:
-        return catalog.require_queue(db, queue_name, self._schema, number=24010)
+        return catalog.require_queue(db, queue_name, self._schema, error=QueueMissing)
 
     def _subscriber(self, db: Db, queue_name: str, subscriber: Agent | str) -> int:
         agent = Agent(subscriber) if isinstance(subscriber, str) else subscriber
         queue = self._require(db, queue_name)
         found = catalog.consumer_id(db, queue, agent.name or "", agent.address or "", agent.protocol)
         if found is None or not catalog.is_subscriber(db, found):
-            raise AqError(
+            raise SubscriberMissing(
                 f"subscriber {agent.name} of queue {queue.full_name} does not exist",
                 cure="add_subscriber",
-                number=24035,
             )
         return found
 
@@ -437,11 +457,10 @@ class QueueAdmin:
 def _table(db: Db, name: QualifiedName) -> QueueTableInfo:
     found = catalog.find_queue_table(db, name.key)
     if found is None:
-        raise AqError(
+        raise QueueTableMissing(
             f"queue table {name.shown} does not exist",
             cause="no queue table of that name is in the hub",
             cure="create it: create_queue_table",
-            number=24002,
         )
     return found
 
@@ -476,31 +495,29 @@ def _queue_values(  # noqa: PLR0917
     }
 
 
-def _choice(kind: Any, value: str, what: str, number: int) -> Any:
+def _choice(kind: Any, value: str, what: str, error: type[AqError]) -> Any:
     try:
         return kind(str(value).upper())
     except ValueError:
         allowed = ", ".join(member.value for member in kind)
-        raise AqError(f"{what} is {value!r}", cause=f"allowed are {allowed}", number=number) from None
+        raise error(f"{what} is {value!r}", cause=f"allowed are {allowed}") from None
 
 
 def _check_table(name: QualifiedName, order: SortList, grouping: str, version: str, secure: bool) -> None:
     if version not in _COMPATIBLE:
-        raise AqError(
+        raise CompatibleInvalid(
             f"compatible of queue table {name.shown} is {version!r}",
             cause=f"allowed are {', '.join(_COMPATIBLE)}",
-            number=24059,
         )
     if str(grouping).upper() not in ("NONE", "TRANSACTIONAL"):
         raise AqError(
             f"message grouping of queue table {name.shown} is {grouping!r}", cause="allowed are NONE, TRANSACTIONAL"
         )
     if "COMMIT_TIME" in order.value or str(grouping).upper() == "TRANSACTIONAL":
-        raise AqError(
+        raise SortListInvalid(
             f"queue table {name.shown} cannot be made",
             cause="commit-time order and transactional grouping are not part of this release",
             cure="use another sort list, and message_grouping NONE",
-            number=24036,
         )
     if secure:
         raise AqError(
@@ -523,34 +540,27 @@ def _max_payload(name: QualifiedName, payload: PayloadType, version: str, given:
 
 def _check_retry(queue: str, max_retries: int | None, retry_delay: float, retention_time: float) -> None:
     if max_retries is not None and not 0 <= max_retries <= MAX_RETRIES:
-        raise AqError(
-            f"max_retries of queue {queue} is {max_retries}", cause=f"allowed are 0 to {MAX_RETRIES}", number=24013
-        )
+        raise RetryInvalid(f"max_retries of queue {queue} is {max_retries}", cause=f"allowed are 0 to {MAX_RETRIES}")
     if retry_delay < 0:
-        raise AqError(
-            f"retry_delay of queue {queue} is {retry_delay}", cause="allowed are 0 and more seconds", number=24013
-        )
+        raise RetryInvalid(f"retry_delay of queue {queue} is {retry_delay}", cause="allowed are 0 and more seconds")
     if retention_time < 0 and retention_time != INFINITE:
-        raise AqError(
+        raise RetentionInvalid(
             f"retention_time of queue {queue} is {retention_time}",
             cause="allowed are 0 and more seconds, or -1 for ever",
-            number=24014,
         )
 
 
 def _check_subscribable(queue: QueueRef) -> None:
     if queue.queue_type is QueueType.EXCEPTION:
-        raise AqError(
+        raise SubscriberOfExceptionQueue(
             f"exception queue {queue.full_name} cannot have subscribers",
             cause="its messages are taken once, without a consumer name",
-            number=24050,
         )
     if not queue.multiple_consumers:
-        raise AqError(
+        raise SingleConsumerQueue(
             f"queue {queue.full_name} cannot have subscribers",
             cause="it is a single-consumer queue",
             cure="make its queue table with multiple_consumers",
-            number=24039,
         )
 
 
@@ -558,7 +568,7 @@ def _check_rule(rule: str | None) -> None:
     if rule is None:
         return
     if len(rule) > MAX_RULE:
-        raise AqError(f"rule has {len(rule)} characters", cause=f"at most {MAX_RULE} are allowed", number=25448)
+        raise RuleInvalid(f"rule has {len(rule)} characters", cause=f"at most {MAX_RULE} are allowed")
     from gateway.aq.rules import compile_rule
 
     compile_rule(rule)

@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.aq.model import MessageRefused, PayloadType, QueueRef, SortList
+from gateway.aq.errors import DelayInvalid, ExpirationInvalid, MessageRefused, PayloadRefused
+from gateway.aq.model import PayloadType, QueueRef, SortList
 from gateway.aq.statements import Row
 from gateway.aq.tables import BodyType, State
 from transforms.message import MAX_CORRELATION, Message, PayloadKind, decode_headers, encode_headers, new_message
@@ -154,9 +155,9 @@ def encode(  # noqa: C901, PLR0917  (one loop for speed)
 
 
 def _refused(
-    index: int, what: str, cause: str, cure: str = "correct the message", number: int | None = None
+    index: int, what: str, cause: str, cure: str = "correct the message", error: type[MessageRefused] = MessageRefused
 ) -> MessageRefused:
-    return MessageRefused(what, index=index, cause=cause, cure=cure, number=number)
+    return error(what, index=index, cause=cause, cure=cure)
 
 
 def _wrong_type(queue: QueueRef, message: Message, index: int) -> MessageRefused:
@@ -167,7 +168,7 @@ def _wrong_type(queue: QueueRef, message: Message, index: int) -> MessageRefused
         f"message {index} does not fit queue {queue.full_name}",
         f"its body is {kind}, the queue holds {queue.payload_type.value}",
         "convert the message, or use a queue table with another payload type",
-        25215,
+        PayloadRefused,
     )
 
 
@@ -177,7 +178,7 @@ def _too_large(queue: QueueRef, size: int, index: int) -> MessageRefused:
         f"message {index} is too large for queue {queue.full_name}",
         f"its body has {size} bytes, the queue takes at most {queue.max_payload}",
         "send less, or make the queue table with a larger max_payload",
-        25215,
+        PayloadRefused,
     )
 
 
@@ -204,11 +205,14 @@ def _check_texts(message: Message, index: int) -> None:
 def _check_times(message: Message, index: int) -> None:
     if not 0 <= message.delay < 2**40:
         raise _refused(
-            index, f"delay {message.delay} of message {index} is not valid", "0 or more seconds", number=25203
+            index, f"delay {message.delay} of message {index} is not valid", "0 or more seconds", error=DelayInvalid
         )
     if message.expiration is not None and not 0 <= message.expiration < 2**40:
         raise _refused(
-            index, f"expiration {message.expiration} of message {index} is not valid", "0 or more seconds", number=25209
+            index,
+            f"expiration {message.expiration} of message {index} is not valid",
+            "0 or more seconds",
+            error=ExpirationInvalid,
         )
 
 

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 
 from gateway.aq.names import QualifiedName
 from gateway.aq.tables import State
-from transforms.errors import AqError
 from transforms.message import Message
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "Dequeued",
     "Durability",
     "EnqueueOptions",
-    "MessageRefused",
     "Navigation",
     "PayloadType",
     "PutResult",
@@ -169,14 +167,6 @@ class PutResult(NamedTuple):
 
     msgids: list[bytes | None]
     discarded: list[int]
-
-
-class MessageRefused(AqError):
-    """The hub refuses one message of a batch; nothing of the batch was stored. ``index`` says which."""
-
-    def __init__(self, what: str, *, index: int, cause: str = "", cure: str = "", number: int | None = None) -> None:
-        super().__init__(what, cause=cause, cure=cure, number=number)
-        self.index = index
 
 
 @dataclass(frozen=True, slots=True)

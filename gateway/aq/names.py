@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from transforms.errors import AqError
+from gateway.aq.errors import AgentNameInvalid, NameInvalid, NameReserved, NameTooLong
 
 __all__ = ["DEFAULT_SCHEMA", "MAX_AGENT_NAME", "MAX_QUEUE_NAME", "QualifiedName", "agent_name", "qualified"]
 
@@ -47,27 +47,24 @@ def qualified(text: str, schema: str = DEFAULT_SCHEMA, *, what: str = "queue", s
     """
     parts = _split(text)
     if not 1 <= len(parts) <= 2:
-        raise AqError(
+        raise NameInvalid(
             f"{what} name {text!r} is not valid",
             cause="a name is [schema.]name: letters, digits and _ $ # - / +, beginning with a letter or a digit",
             cure="put any other name in double quotes",
-            number=25200,
         )
     name = QualifiedName(parts[0] if len(parts) == 2 else schema, parts[-1])
     for part, limit in ((name.schema, MAX_SCHEMA_NAME), (name.name, MAX_QUEUE_NAME if system is False else 128)):
         if len(part.encode("utf-8", "replace")) > limit:
-            raise AqError(
+            raise NameTooLong(
                 f"{what} name {part[:40]!r}... is too long",
                 cause=f"{len(part.encode('utf-8', 'replace'))} bytes, at most {limit} are allowed",
                 cure="use a shorter name",
-                number=24019,
             )
     if not system and name.name.upper().startswith("AQ$_"):
-        raise AqError(
+        raise NameReserved(
             f"{what} name {name.name!r} is reserved",
             cause="names that begin with AQ$_ belong to the hub",
             cure="use another name",
-            number=24049,
         )
     return name
 
@@ -106,17 +103,15 @@ def agent_name(text: str | None, *, what: str = "agent") -> str | None:
     if name.startswith('"') and name.endswith('"') and len(name) > 2:
         name = name[1:-1]
     if not name or len(name) > MAX_AGENT_NAME or not name.isprintable():
-        raise AqError(
+        raise AgentNameInvalid(
             f"{what} name {text[:40]!r} is not valid",
             cause=f"a name has 1 to {MAX_AGENT_NAME} printable characters",
             cure="use another name",
-            number=24047,
         )
     if name.upper().startswith("AQ$_"):
-        raise AqError(
+        raise NameReserved(
             f"{what} name {name!r} is reserved",
             cause="names that begin with AQ$_ belong to the hub",
             cure="use another name",
-            number=24049,
         )
     return name

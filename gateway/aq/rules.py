@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from transforms.errors import AqError, ExpressionFailed, ExpressionInvalid
+from gateway.aq.errors import RuleFailed, RuleInvalid
+from transforms.errors import ExpressionFailed, ExpressionInvalid
 from transforms.expression import Expression, Row, compile_condition
 from transforms.message import Message
 
@@ -33,11 +34,10 @@ class Rule:
         try:
             return self._condition.holds(row) is True
         except ExpressionFailed as error:
-            raise AqError(
+            raise RuleFailed(
                 f"rule {self.text!r} failed",
                 cause=error.cause,
                 cure="correct the message, or alter the rule of the subscriber",
-                number=25449,
             ) from error
 
     def __repr__(self) -> str:
@@ -55,4 +55,4 @@ def compile_rule(text: str) -> Rule:
     try:
         return Rule(compile_condition(text))
     except ExpressionInvalid as error:
-        raise AqError(error.what, cause=error.cause, cure=error.cure, number=25448) from error
+        raise RuleInvalid(error.what, cause=error.cause, cure=error.cure) from error

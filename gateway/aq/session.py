@@ -13,6 +13,18 @@ import sqlalchemy as sa
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_messages as messages_sql
 from gateway.aq.codec import decode, message_number
+from gateway.aq.errors import (
+    ArraySizeInvalid,
+    ConsumerNotAllowed,
+    MessageIdMissing,
+    MessageIdNotAlone,
+    MessageMissing,
+    MessageRefused,
+    NoMessage,
+    RuleInvalid,
+    VisibilityInvalid,
+    WaitInvalid,
+)
 from gateway.aq.hub import require_own_thread
 from gateway.aq.model import (
     Agent,
@@ -20,7 +32,6 @@ from gateway.aq.model import (
     DequeueMode,
     DequeueOptions,
     EnqueueOptions,
-    MessageRefused,
     Navigation,
     QueueRef,
     QueueType,
@@ -197,11 +208,10 @@ class Session:
         require_own_thread(self.hub)
         conn = self._application
         if conn is not None and not self.hub.postgresql and conn.in_transaction():
-            raise AqError(
+            raise VisibilityInvalid(
                 "visibility IMMEDIATE cannot be used here",
                 cause="the application's transaction may hold SQLite's one write lock",
                 cure="end the application's transaction first, or use ON_COMMIT",
-                number=25201,
             )
 
     # -- dequeue ---------------------------------------------------------------------------------------------------
@@ -255,11 +265,10 @@ class Session:
 
     def _nothing(self, queue_name: str, options: DequeueOptions) -> list[Dequeued]:
         who = f" for consumer {options.consumer_name}" if options.consumer_name else ""
-        raise AqError(
+        raise NoMessage(
             f"no message in queue {queue_name}{who}",
             cause="the wait ended" if options.wait > 0 else "nothing matches, or the rest is in other sessions' hands",
             cure="try again later, or wait longer",
-            number=25228,
         )
 
     def _attempt(self, queue_name: str, options: DequeueOptions, limit: int) -> list[Dequeued]:
@@ -303,18 +312,16 @@ class Session:
                 raise _no_such_message(queue, options.msgid)
         if exceptions:
             if options.consumer_name is not None:
-                raise AqError(
+                raise ConsumerNotAllowed(
                     f"consumer {options.consumer_name!r} given for exception queue {queue.full_name}",
                     cause="the messages of an exception queue are taken once, for everybody",
                     cure="leave the consumer name out",
-                    number=25256,
                 )
             if number is None and not queue.multiple_consumers and options.dequeue_mode is not DequeueMode.BROWSE:
-                raise AqError(
+                raise MessageIdMissing(
                     f"no message id given for exception queue {queue.full_name}",
                     cause="its messages are taken by message id only",
                     cure="browse it, then dequeue by msgid",
-                    number=25239,
                 )
             return _Request(queue, 0, options, number, limit)
         return _Request(queue, catalog.require_consumer(db, queue, options.consumer_name), options, number, limit)
@@ -411,28 +418,26 @@ def _check_application(hub: Hub, connection: sa.Connection) -> None:
 
 
 def _no_such_message(queue: QueueRef, identity: bytes) -> AqError:
-    return AqError(
+    return MessageMissing(
         f"message {identity.hex().upper()} is not in queue {queue.full_name}",
         cause="it was taken, is in another session's hands, or never was in this queue",
         cure="browse the queue for the messages that are there",
-        number=25263,
     )
 
 
 def _check_options(options: DequeueOptions, array_size: int) -> None:
     if not options.wait >= 0:
-        raise AqError(f"wait is {options.wait}", cause="allowed are 0 and more seconds, or FOREVER", number=25230)
+        raise WaitInvalid(f"wait is {options.wait}", cause="allowed are 0 and more seconds, or FOREVER")
     if array_size < 1:
-        raise AqError(f"array size is {array_size}", cause="it must be at least 1", number=25286)
+        raise ArraySizeInvalid(f"array size is {array_size}", cause="it must be at least 1")
     if options.msgid is not None and (options.correlation is not None or options.deq_condition is not None):
-        raise AqError(
+        raise MessageIdNotAlone(
             "msgid given together with a correlation or a condition",
             cause="a message id is already exact",
             cure="leave the other out",
-            number=25240,
         )
     if options.deq_condition is not None and len(options.deq_condition) > 4000:
-        raise AqError("deq_condition is too long", cause="at most 4000 characters are allowed", number=25448)
+        raise RuleInvalid("deq_condition is too long", cause="at most 4000 characters are allowed")
 
 
 def _check_headers(messages: Sequence[Message]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from gateway.aq.errors import ConsumerMissing, ConsumerNotAllowed, SubscriberMissing, UnknownQueue
 from gateway.aq.model import (
     DEFAULT_MAX_RETRIES,
     DeliveryMode,
@@ -82,19 +83,18 @@ def find_queue_by_id(db: Db, queue_id: int) -> QueueRef | None:
     return _ref(row) if row else None
 
 
-def require_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA, *, number: int = 25205) -> QueueRef:
+def require_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA, *, error: type[AqError] = UnknownQueue) -> QueueRef:
     """The queue called ``name``.
 
     Raises:
-        AqError: ``number`` (25205 for operations, 24010 for administration) when there is none.
+        UnknownQueue: there is none. Administration has another error, ``error``, for that.
     """
     found = find_queue(db, name, schema)
     if found is None:
-        raise AqError(
+        raise error(
             f"queue {name!r} does not exist",
             cause="no queue of that name is in the hub",
             cure="create it (create_queue), or list those that exist: mgw aq queues",
-            number=number,
         )
     return found
 
@@ -124,11 +124,10 @@ def queue_settings(db: Db, queue: QueueRef) -> QueueSettings:
         (queue.id,),
     )
     if row is None:
-        raise AqError(
+        raise UnknownQueue(
             f"queue {queue.full_name} does not exist",
             cause="it was dropped meanwhile",
             cure="create it again or use another queue",
-            number=25205,
         )
     return QueueSettings(
         bool(row[0]), bool(row[1]), DEFAULT_MAX_RETRIES if row[2] is None else row[2], float(row[3]), float(row[4])
@@ -252,27 +251,24 @@ def require_consumer(db: Db, queue: QueueRef, consumer: str | None) -> int:
     """
     if not queue.multiple_consumers:
         if consumer is not None:
-            raise AqError(
+            raise ConsumerNotAllowed(
                 f"consumer {consumer!r} given for queue {queue.full_name}",
                 cause="the queue is a single-consumer queue",
                 cure="leave the consumer name out",
-                number=25256,
             )
         return 0
     if consumer is None:
-        raise AqError(
+        raise ConsumerMissing(
             f"no consumer given for queue {queue.full_name}",
             cause="the queue is a multi-consumer queue",
             cure="name one of its subscribers as consumer",
-            number=25231,
         )
     found = consumer_id(db, queue, consumer)
     if found is None:
-        raise AqError(
+        raise SubscriberMissing(
             f"consumer {consumer!r} of queue {queue.full_name} does not exist",
             cause="it is neither a subscriber nor was it ever named as a recipient",
             cure="add it with add_subscriber",
-            number=24035,
         )
     return found
 
@@ -290,7 +286,7 @@ def ensure_consumer(db: Db, queue: QueueRef, name: str | None, *, address: str, 
     db.run(insert, (queue.id, name, (name or "").upper(), address, protocol, now))
     found = consumer_id(db, queue, name or "", address, protocol)
     if found is None:
-        raise AqError(f"consumer {name!r} of queue {queue.full_name} could not be stored", number=24035)
+        raise SubscriberMissing(f"consumer {name!r} of queue {queue.full_name} could not be stored")
     return found
 
 

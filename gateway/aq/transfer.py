@@ -15,13 +15,24 @@ import sqlalchemy as sa
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_messages as messages_sql
 from gateway.aq.codec import decode, encode, msgid
+from gateway.aq.errors import (
+    DuplicateRecipient,
+    ExceptionQueueEnqueue,
+    MessageRefused,
+    NoRecipients,
+    NotEnabledForDequeue,
+    NotEnabledForEnqueue,
+    RecipientInvalid,
+    SingleConsumerQueue,
+    TooManyRecipients,
+)
 from gateway.aq.hub import hub_clock
-from gateway.aq.model import Agent, Claimed, Counts, MessageRefused, PutResult, QueueRef, QueueType
+from gateway.aq.model import Agent, Claimed, Counts, PutResult, QueueRef, QueueType
 from gateway.aq.names import DEFAULT_SCHEMA, agent_name
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
-from transforms.errors import AqError, GatewayError
+from transforms.errors import GatewayError
 from transforms.message import Message
 
 __all__ = [
@@ -135,11 +146,10 @@ def prepare(
             entries += [(number, c, queue_id, state, k1, k2, k3, ready_at, expires_at, 0) for c in consumers]
         rows = kept
     elif recipients:
-        raise AqError(
+        raise RecipientInvalid(
             f"recipients given for queue {queue.full_name}",
             cause="the queue is a single-consumer queue",
             cure="leave the recipient list out",
-            number=25216,
         )
     hub_id = queue.hub_id
     identities: list[bytes | None] = [msgid(hub_id, number) for number in ids]
@@ -159,52 +169,46 @@ def store(db: Db, prepared: Prepared) -> None:
 def check_enqueue(db: Db, queue: QueueRef) -> None:
     """Refuse an enqueue to a queue that does not take any (25206, 25207, 25205)."""
     if queue.queue_type is QueueType.EXCEPTION:
-        raise AqError(
+        raise ExceptionQueueEnqueue(
             f"enqueue to exception queue {queue.full_name}",
             cause="only the hub moves messages into an exception queue",
             cure="enqueue to a normal queue",
-            number=25206,
         )
     if not catalog.queue_settings(db, queue).enqueue_enabled:
-        raise AqError(
+        raise NotEnabledForEnqueue(
             f"queue {queue.full_name} is not enabled for enqueue",
             cause="it was not started, or stopped",
             cure="start it: start_queue",
-            number=25207,
         )
 
 
 def _no_recipient(queue: QueueRef, index: int) -> MessageRefused:
-    return MessageRefused(
+    return NoRecipients(
         f"message {index} for queue {queue.full_name} has no recipient",
         index=index,
         cause="the queue has no subscriber whose rule is true for it",
         cure="add a subscriber, or name recipients",
-        number=24033,
     )
 
 
 def _recipients(db: Db, queue: QueueRef, recipients: Sequence[Agent], now: float) -> list[int]:
     """Consumers of an explicit recipient list; it replaces the subscribers (AQ guide 12.2 §1.3.2)."""
     if len(recipients) > MAX_RECIPIENTS:
-        raise AqError(
-            f"{len(recipients)} recipients given", cause=f"at most {MAX_RECIPIENTS} are allowed", number=25251
-        )
+        raise TooManyRecipients(f"{len(recipients)} recipients given", cause=f"at most {MAX_RECIPIENTS} are allowed")
     found: dict[int, None] = {}
     for agent in recipients:
         name = agent_name(agent.name, what="recipient")
         if agent.address:
-            raise AqError(
+            raise SingleConsumerQueue(
                 f"recipient at {agent.address!r} of queue {queue.full_name} cannot be served",
                 cause="propagation to other queues is not part of this release",
                 cure="name local consumers only, or use a gateway job",
-                number=24039,
             )
         if name is None:
-            raise AqError("a recipient has neither name nor address", cure="name the recipient", number=25216)
+            raise RecipientInvalid("a recipient has neither name nor address", cure="name the recipient")
         consumer = catalog.ensure_consumer(db, queue, name, address="", protocol=agent.protocol, now=now)
         if consumer in found:
-            raise AqError(f"recipient {name!r} is listed twice", cure="list every recipient once", number=25232)
+            raise DuplicateRecipient(f"recipient {name!r} is listed twice", cure="list every recipient once")
         found[consumer] = None
     return list(found)
 
@@ -246,11 +250,10 @@ def check_dequeue(db: Db, queue: QueueRef) -> catalog.QueueSettings:
     """The settings of a queue that is enabled for dequeue (25226, 25205)."""
     settings = catalog.queue_settings(db, queue)
     if not settings.dequeue_enabled:
-        raise AqError(
+        raise NotEnabledForDequeue(
             f"queue {queue.full_name} is not enabled for dequeue",
             cause="it was not started, or stopped",
             cure="start it: start_queue",
-            number=25226,
         )
     return settings
 

@@ -101,7 +101,19 @@ def errors_page() -> str:
     parts += [table(("Class", "Kind of", "Trying again can help", "Meaning"), rows), "## Numbers of administration\n"]
     parts.append("A refused administration call shows its number as `ORA-32801` and so on.\n")
     parts.append(table(("Number", "Name"), [(f"ORA-{each.value:05d}", f"`{each.name}`") for each in Ora]))
+    parts += ["## Numbers of the queues\n", "Each is a class of `gateway.aq.errors`; `ora` is its number.\n"]
+    parts.append(table(("Number", "Class", "Meaning", "Action"), sorted(_queue_errors())))
     return page(parts)
+
+
+def _queue_errors() -> Iterable[tuple[str, str, str, str]]:
+    from gateway.aq import errors
+
+    for name in errors.__all__:
+        kind = getattr(errors, name)
+        if kind.ora is not None:
+            meaning, _, action = " ".join((inspect.getdoc(kind) or "").split()).partition(" Action: ")
+            yield f"ORA-{kind.ora:05d}", f"`{name}`", cell(meaning), cell(action)
 
 
 def views_page() -> str:

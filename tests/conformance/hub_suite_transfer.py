@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from gateway.aq import monitor, transfer
+from gateway.aq.errors import MessageRefused
 from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions, MessageRefused, QueueRef
+from gateway.aq.model import DequeueOptions, QueueRef
 from tests.conformance.hub_suite import HubCase, refused
 from tests.support.waiting import eventually
 from transforms.errors import AqError, GatewayError, HubError
