@@ -95,7 +95,15 @@ class AdminError(GatewayError):
 
 
 class AqError(GatewayError):
-    """A queue operation was refused (``number`` is the ORA number of the documentation)."""
+    """A queue operation was refused (``number`` is the ORA number of the documentation).
+
+    Every documented error has a class of its own in :mod:`gateway.aq.errors`, with its number in ``ora``.
+    """
+
+    ora: ClassVar[int | None] = None
+
+    def __init__(self, what: str = "", *, cause: str = "", cure: str = "", number: int | None = None) -> None:
+        super().__init__(what, cause=cause, cure=cure, number=self.ora if number is None else number)
 
     def __str__(self) -> str:
         return (f"ORA-{self.number:05d}: " if self.number else "") + self.text()
