@@ -129,6 +129,13 @@ def check_exception_queue(admin: Administration, conn: sa.Connection, job: JobDe
                 "register a queue of the source's link",
             )
         check_endpoint(job, ends.foreign.link, registered, Direction.OUTBOUND)
+        if ends.foreign.link.max_connections == 1:
+            raise _bad_exception_queue(
+                job,
+                Ora.INVALID_VALUE,
+                f"the job needs a second connection for it, and link {registered.link} may hold one (max_connections)",
+                "raise max_connections of the link to 2 or more",
+            )
         same = registered.provider_queue == ends.foreign.queue.provider_queue
         if same:
             exception_key = ends.source_key

@@ -19,7 +19,7 @@ from gateway.admin.base import (
     merge_options,
     refused,
 )
-from gateway.model import DEFAULT_AGENT, LinkDef
+from gateway.model import DEFAULT_AGENT, LinkDef, key
 from links import registry
 from links.contract import Direction, Field, LinkConfig, LinkSpec
 from links.options import parse, parse_value
@@ -151,6 +151,7 @@ class LinkProcedures(Administration):
             altered = replace(link, attributes=attributes, options=merged, **changes)
             _check(altered)
             self._check_log_queues(conn, link, altered)
+            _check_connections(conn, altered)
             catalog.update_link(conn, altered, self.secrets, _secret_names(spec))
 
     def remove_msgsystem_link(self, linkname: str) -> None:
@@ -260,6 +261,20 @@ def _check_alterable(
                 number=number,
                 cause="it is fixed when the link is created",
                 cure="remove the link and create it again",
+            )
+
+
+def _check_connections(conn: sa.Connection, link: LinkDef) -> None:
+    """One connection is too few for a job that reads and also writes to an exception queue of the link."""
+    if link.max_connections != 1:
+        return
+    for job in catalog.list_jobs(conn):
+        if key(job.link) == key(link.name) and job.exception_queue and job.propagation_type is Direction.INBOUND:
+            raise AdminError(
+                f"link {link.name}: max_connections cannot be 1",
+                number=Ora.INVALID_VALUE,
+                cause=f"job {job.name} reads from it and writes to exception queue {job.exception_queue}: that is two",
+                cure="leave it at 2 or more, or take the exception queue off the job first",
             )
 
 

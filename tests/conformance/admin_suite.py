@@ -639,6 +639,23 @@ def test_removal_of_a_topic_job_waits_while_its_system_is_down(
     assert admin.list_jobs() == []
 
 
+def test_one_connection_is_too_few_for_a_job_with_an_exception_queue(admin: GatewayAdmin) -> None:
+    admin.alter_msgsystem_link("plant", {"max_connections": 1})
+    with refused(32801):
+        admin.create_job("j", "INBOUND", "q1@plant", "orders", exception_queue="q2@plant")
+    admin.create_job("j", "INBOUND", "q1@plant", "orders")
+    with refused(32801):
+        admin.alter_job("j", exception_queue="q2@plant")
+    admin.alter_msgsystem_link("plant", {"max_connections": 2})
+    admin.alter_job("j", exception_queue="q2@plant")
+    with refused(32801):
+        admin.alter_msgsystem_link("plant", {"max_connections": 1})
+    admin.alter_msgsystem_link("plant", {"max_connections": 2})
+    admin.create_job("back", "OUTBOUND", "bad", "q2@plant", exception_queue="orders")
+    admin.alter_job("j", exception_queue=None)
+    admin.alter_msgsystem_link("plant", {"max_connections": 1})
+
+
 def test_forced_removal_asks_nobody(admin: GatewayAdmin, request: pytest.FixtureRequest) -> None:
     admin.create_job("j", "INBOUND", "news@plant", "orders")
     MemoryBroker.get(request.node.nodeid).refuse_connections = True
