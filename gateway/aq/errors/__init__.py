@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from gateway.aq.errors.administration import (
     AgentAddressInvalid,
-    AgentExists,
-    AgentMissing,
     AgentNameInvalid,
-    AgentNameReserved,
-    AgentNotMapped,
-    AgentWithoutProtocol,
     CannotMigrate,
     CompatibleInvalid,
     DefaultExceptionQueue,
@@ -21,11 +16,6 @@ from gateway.aq.errors.administration import (
     NameReserved,
     NameTooLong,
     NotOnSingleConsumerQueue,
-    NotTheOwner,
-    PayloadTypeForbidden,
-    PayloadTypeUnknown,
-    PrivilegeInvalid,
-    PrivilegeMissing,
     PurgeConflict,
     QueueExists,
     QueueInUse,
@@ -48,14 +38,26 @@ from gateway.aq.errors.administration import (
     SubscriberOfExceptionQueue,
     SubscribesToItself,
     TooManySubscribers,
+)
+from gateway.aq.errors.base import (
+    MessageRefused,
+)
+from gateway.aq.errors.definitions import (
+    AgentExists,
+    AgentMissing,
+    AgentNameReserved,
+    AgentNotMapped,
+    AgentWithoutProtocol,
+    NotTheOwner,
+    PayloadTypeForbidden,
+    PayloadTypeUnknown,
+    PrivilegeInvalid,
+    PrivilegeMissing,
     TransformationInvalid,
     TransformationMissing,
     TypeExists,
     TypeInUse,
     TypeMissing,
-)
-from gateway.aq.errors.base import (
-    MessageRefused,
 )
 from gateway.aq.errors.dequeue import (
     ConsumerChanged,

@@ -1,0 +1,228 @@
+"""Procedures on queues (AQ guide 12.2 §8.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.aq import statements_catalog as catalog
+from gateway.aq.admin.base import Administration, choice, need_queue_table, queue_info
+from gateway.aq.errors import (
+    DefaultExceptionQueue,
+    EnqueueOnExceptionQueue,
+    QueueExists,
+    QueueNotStopped,
+    QueueTypeInvalid,
+    RetentionInvalid,
+    RetentionOnExceptionQueue,
+    RetryInvalid,
+    RetryOnExceptionQueue,
+    SchemaDiffers,
+)
+from gateway.aq.model import INFINITE, QueueInfo, QueueRef, QueueType
+from gateway.aq.names import QualifiedName, qualified
+from gateway.aq.statements import Db
+
+__all__ = ["QueueProcedures", "queue_values"]
+
+MAX_RETRIES = 2**31 - 1
+
+
+class QueueProcedures(Administration):
+    """Make, change, start, stop, drop and list queues."""
+
+    def create_queue(
+        self,
+        queue_name: str,
+        queue_table: str,
+        *,
+        queue_type: str = QueueType.NORMAL,
+        max_retries: int | None = None,
+        retry_delay: float = 0,
+        retention_time: float = 0,
+        comment: str | None = None,
+    ) -> QueueInfo:
+        """Make a queue; it is stopped (AQ guide 12.2 §8.2.1).
+
+        Args:
+            max_retries: failed attempts a message survives; None = 5. One more moves it to its exception queue.
+            retry_delay: seconds a message waits after a failed attempt.
+            retention_time: seconds consumed messages are kept, -1 for ever.
+
+        Raises:
+            AqError: 24002 no such queue table, 24006 exists, 24019 name, 24013, 24014 negative times, 24073, 24074 not
+                on an exception queue, 24037 schema differs from the table's.
+        """
+        name = qualified(queue_name, self.schema, system=False)
+        table = qualified(queue_table, self.schema, what="queue table")
+        kind = (
+            QueueType.EXCEPTION if queue_type == "EXCEPTION" else QueueType.NORMAL if queue_type == "NORMAL" else None
+        )
+        kind = kind or choice(QueueType, queue_type, f"type of queue {name.shown}", QueueTypeInvalid)
+        if kind is QueueType.EXCEPTION and (max_retries is not None or retry_delay or retention_time):
+            raise (RetentionOnExceptionQueue if retention_time else RetryOnExceptionQueue)(
+                f"exception queue {name.shown} cannot have retries or retention",
+                cause="messages leave an exception queue at the first dequeue",
+                cure="leave max_retries, retry_delay and retention_time out",
+            )
+        _check_retry(name.shown, max_retries, retry_delay, retention_time)
+        if name.schema.upper() != table.schema.upper():
+            raise SchemaDiffers(
+                f"queue {name.shown} is in another schema than queue table {table.shown}",
+                cure="name both in one schema",
+            )
+        with self.change() as conn:
+            db = Db(conn)
+            found = need_queue_table(db, table)
+            if catalog.find_queue(db, f'"{name.schema}"."{name.name}"') is not None:
+                raise QueueExists(f"queue {name.shown} exists", cause="a queue of that name is in the hub")
+            values = queue_values(
+                name, found.id, kind, max_retries, retry_delay, retention_time, comment, self.hub.clock.now()
+            )
+            return queue_info(db, catalog.insert_queue(db, values))
+
+    def alter_queue(
+        self,
+        queue_name: str,
+        *,
+        max_retries: int | None = None,
+        retry_delay: float | None = None,
+        retention_time: float | None = None,
+        comment: str | None = None,
+    ) -> QueueInfo:
+        """Change a queue; None keeps a value (AQ guide 12.2 §8.2.2).
+
+        Raises:
+            AqError: 24010 unknown, 24013, 24014 negative times, 24073, 24074 not on an exception queue.
+        """
+        with self.change() as conn:
+            db = Db(conn)
+            queue = self.need_queue(db, queue_name)
+            changes = {
+                "max_retries": max_retries,
+                "retry_delay": retry_delay,
+                "retention_time": retention_time,
+                "comment": comment,
+            }
+            values = {key: value for key, value in changes.items() if value is not None}
+            if queue.queue_type is QueueType.EXCEPTION and values.keys() - {"comment"}:
+                raise (RetryOnExceptionQueue if retention_time is None else RetentionOnExceptionQueue)(
+                    f"exception queue {queue.full_name} cannot have retries or retention",
+                    cause="messages leave an exception queue at the first dequeue",
+                )
+            _check_retry(queue.full_name, max_retries, retry_delay or 0, retention_time or 0)
+            if values:
+                catalog.update_queue(db, queue.id, values)
+            return queue_info(db, queue.id)
+
+    def start_queue(self, queue_name: str, *, enqueue: bool = True, dequeue: bool = True) -> None:
+        """Enable a queue; False leaves a direction as it is (AQ guide 12.2 §8.2.3).
+
+        Raises:
+            AqError: 24010 unknown, 24017 enqueue on an exception queue.
+        """
+        with self.change() as conn:
+            db = Db(conn)
+            queue = self.need_queue(db, queue_name)
+            if enqueue and queue.queue_type is QueueType.EXCEPTION:
+                raise EnqueueOnExceptionQueue(
+                    f"enqueue cannot be enabled on exception queue {queue.full_name}",
+                    cause="only the hub moves messages into an exception queue",
+                    cure="start it with enqueue false",
+                )
+            self._switch(db, queue, 1, enqueue, dequeue)
+
+    def stop_queue(self, queue_name: str, *, enqueue: bool = True, dequeue: bool = True, wait: bool = True) -> None:
+        """Disable a queue; False leaves a direction as it is (AQ guide 12.2 §8.2.4).
+
+        Calls that are running are waited for by the database's own locks; ``wait`` changes nothing so far.
+
+        Raises:
+            AqError: 24010 unknown.
+        """
+        del wait
+        with self.change() as conn:
+            db = Db(conn)
+            self._switch(db, self.need_queue(db, queue_name), 0, enqueue, dequeue)
+
+    def _switch(self, db: Db, queue: QueueRef, value: int, enqueue: bool, dequeue: bool) -> None:
+        values = {}
+        if enqueue:
+            values["enqueue_enabled"] = value
+        if dequeue:
+            values["dequeue_enabled"] = value
+        if values:
+            catalog.update_queue(db, queue.id, values)
+
+    def drop_queue(self, queue_name: str) -> None:
+        """Drop a stopped queue with its messages and subscribers (AQ guide 12.2 §8.2.5).
+
+        Raises:
+            AqError: 24010 unknown, 24011 it is started, 24026 it is the default exception queue of its table.
+        """
+        with self.change() as conn:
+            db = Db(conn)
+            queue = self.need_queue(db, queue_name)
+            if queue.name.upper().startswith("AQ$_"):
+                raise DefaultExceptionQueue(
+                    f"queue {queue.full_name} cannot be dropped",
+                    cause=f"it is the default exception queue of queue table {queue.queue_table}",
+                    cure="drop the queue table",
+                )
+            settings = catalog.queue_settings(db, queue)
+            if settings.enqueue_enabled or settings.dequeue_enabled:
+                raise QueueNotStopped(
+                    f"queue {queue.full_name} cannot be dropped",
+                    cause="it is started",
+                    cure="stop it first",
+                )
+            catalog.delete_queue(db, queue.id)
+
+    def queues(self) -> list[QueueInfo]:
+        """Every queue, by name, exception queues included."""
+        with self.look() as db:
+            return catalog.list_queues(db)
+
+    def queue(self, queue_name: str) -> QueueInfo | None:
+        """One queue, or None."""
+        with self.look() as db:
+            found = catalog.find_queue(db, queue_name, self.schema)
+            return queue_info(db, found.id) if found else None
+
+
+def queue_values(  # noqa: PLR0917
+    name: QualifiedName,
+    table_id: int,
+    kind: QueueType,
+    max_retries: int | None,
+    retry_delay: float,
+    retention_time: float,
+    comment: str | None,
+    now: float,
+) -> dict[str, Any]:
+    """The row of a new, stopped queue."""
+    return {
+        "schema": name.schema,
+        "name": name.name,
+        "name_key": name.key,
+        "queue_table_id": table_id,
+        "queue_type": kind.value,
+        "max_retries": max_retries,
+        "retry_delay": retry_delay,
+        "retention_time": retention_time,
+        "enqueue_enabled": 0,
+        "dequeue_enabled": 0,
+        "comment": comment,
+        "created": now,
+    }
+
+
+def _check_retry(queue: str, max_retries: int | None, retry_delay: float, retention_time: float) -> None:
+    if max_retries is not None and not 0 <= max_retries <= MAX_RETRIES:
+        raise RetryInvalid(f"max_retries of queue {queue} is {max_retries}", cause=f"allowed are 0 to {MAX_RETRIES}")
+    if retry_delay < 0:
+        raise RetryInvalid(f"retry_delay of queue {queue} is {retry_delay}", cause="allowed are 0 and more seconds")
+    if retention_time < 0 and retention_time != INFINITE:
+        raise RetentionInvalid(
+            f"retention_time of queue {queue} is {retention_time}",
+            cause="allowed are 0 and more seconds, or -1 for ever",
+        )
