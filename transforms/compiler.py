@@ -14,17 +14,25 @@ from typing import Any
 from sqlglot import exp
 
 from transforms import values
-from transforms.expression import FUNCTIONS, PROPERTIES, Row
-from transforms.expression_conditions import CONDITIONS, compared
+from transforms.expression import RULES, Language, Row
+from transforms.expression_conditions import CONDITIONS, comparable, compared
+from transforms.expression_functions import call
 from transforms.expression_parser import NUMBERS, Build, Code, Compiler, Run, constant_code
 from transforms.values import NoValue, Value, to_text
 
-__all__ = ["compile_text"]
+__all__ = ["analyse", "compile_text"]
 
 
-def compile_text(text: str, *, condition: bool) -> Run:
+def compile_text(text: str, *, condition: bool, language: Language = RULES) -> Run:
     """Parse, check and compile. Raises ExpressionInvalid."""
-    return Compiler(text, "condition" if condition else "expression", _BUILDERS).compile(condition)
+    return Compiler(text, "condition" if condition else "expression", _BUILDERS, language).compile(condition)
+
+
+def analyse(text: str, language: Language = RULES) -> Compiler:
+    """A condition with the tree and what is known of its nodes, for other back ends. Raises ExpressionInvalid."""
+    compiler = Compiler(text, "condition", _BUILDERS, language)
+    compiler.compile(condition=True)
+    return compiler
 
 
 def _arithmetic(function: Callable[[Value, Value], Value]) -> Callable[[Compiler, Any], Code]:
@@ -58,20 +66,26 @@ def _negative(compiler: Compiler, node: Any) -> Code:
 
 
 def _joined(compiler: Compiler, node: Any) -> Code:
-    runs = tuple(compiler.node(operand).run for operand in compiler.chain(node, exp.DPipe))
+    codes = [compiler.node(operand) for operand in compiler.chain(node, exp.DPipe)]
+    runs = tuple(code.run for code in codes)
 
     def run(row: Row) -> str | None:
         parts = [part(row) for part in runs]
         return None if None in parts else values.concat(parts)
 
-    return Code(run, "text")
+    return Code(run, "text", total=all(code.plain for code in codes))
 
 
 def _concat(compiler: Compiler, node: Any) -> Code:
     if node.args.get("safe") is None:  # 'a' 'b': the parser joins texts that stand side by side
         raise compiler.refuse(node, "two texts stand side by side", "put a comma or || between them")
-    runs = tuple(compiler.node(operand).run for operand in node.expressions)
-    return Code(lambda row: values.concat([part for run in runs if (part := run(row)) is not None]), "text")
+    codes = [compiler.node(operand) for operand in node.expressions]
+    runs = tuple(code.run for code in codes)
+    return Code(
+        lambda row: values.concat([part for run in runs if (part := run(row)) is not None]),
+        "text",
+        total=all(code.plain for code in codes),
+    )
 
 
 def _paren(compiler: Compiler, node: Any) -> Code:
@@ -93,14 +107,19 @@ def _case(compiler: Compiler, node: Any) -> Code:
     subject = compiler.node(node.this) if node.this else None
     branches: list[tuple[Run, Run]] = []
     kinds = set()
+    total = True
     for branch in node.args["ifs"]:
         if subject is None:
-            test = compiler.boolean(branch.this)
+            condition = compiler.condition(branch.this)
+            test, total = condition.run, total and condition.total
         else:
-            test = compared(operator.eq, subject, compiler.node(branch.this))
+            other = compiler.node(branch.this)
+            test, total = compared(operator.eq, subject, other), total and comparable(subject, other)
         result = compiler.node(branch.args["true"])
         branches.append((test, result.run))
-        kinds.add(result.kind)
+        total = total and result.total
+        if result.constant != (None,):
+            kinds.add(result.kind)
     default = compiler.node(node.args["default"]) if node.args.get("default") else constant_code(None, "any")
     default_run = default.run
     if default.constant != (None,):
@@ -112,7 +131,7 @@ def _case(compiler: Compiler, node: Any) -> Code:
                 return result(row)
         return default_run(row)
 
-    return Code(run, kinds.pop() if len(kinds) == 1 else "any")
+    return Code(run, kinds.pop() if len(kinds) == 1 else "any", total=total and default.total)
 
 
 def _coalesce(compiler: Compiler, node: Any) -> Code:
@@ -128,17 +147,20 @@ def _coalesce(compiler: Compiler, node: Any) -> Code:
         return None
 
     kinds = {code.kind for code in codes if code.constant != (None,)}
-    return Code(run, kinds.pop() if len(kinds) == 1 else "any")
+    return Code(run, kinds.pop() if len(kinds) == 1 else "any", total=all(code.total for code in codes))
 
 
 def _nullif(compiler: Compiler, node: Any) -> Code:
     compiler.only(node, "this", "expression")
     subject = compiler.node(node.this)
-    same, run_subject = compared(operator.eq, subject, compiler.node(node.args["expression"])), subject.run
-    return Code(lambda row: None if same(row) is True else run_subject(row), subject.kind)
+    other = compiler.node(node.args["expression"])
+    same, run_subject = compared(operator.eq, subject, other), subject.run
+    return Code(
+        lambda row: None if same(row) is True else run_subject(row), subject.kind, total=comparable(subject, other)
+    )
 
 
-def _call(function: Callable[..., Value], arguments: tuple[Run, ...], kind: str) -> Code:
+def _call(function: Callable[..., Value], arguments: tuple[Run, ...], kind: str, *, total: bool = False) -> Code:
     """A function that is NULL when one of its arguments is."""
     if len(arguments) == 1:
         argument = arguments[0]
@@ -147,17 +169,17 @@ def _call(function: Callable[..., Value], arguments: tuple[Run, ...], kind: str)
             value = argument(row)
             return None if value is None else function(value)
 
-        return Code(run_one, kind)
+        return Code(run_one, kind, total=total)
 
     def run(row: Row) -> Value:
         given = [argument(row) for argument in arguments]
         return None if None in given else function(*given)
 
-    return Code(run, kind)
+    return Code(run, kind, total=total)
 
 
 def _function(
-    function: Callable[..., Value], kind: str, *names: str, needed: int = 1
+    function: Callable[..., Value], kind: str, *names: str, needed: int = 1, total: bool = False
 ) -> Callable[[Compiler, Any], Code]:
     def build(compiler: Compiler, node: Any) -> Code:
         compiler.only(node, *names)
@@ -166,27 +188,36 @@ def _function(
             given.pop()
         if None in given or len(given) < needed:
             raise compiler.refuse(node, "an argument is missing", f"give it at least {needed}")
-        return _call(function, tuple(compiler.node(argument).run for argument in given), kind)
+        codes = [compiler.node(argument) for argument in given]
+        return _call(function, tuple(c.run for c in codes), kind, total=total and all(map(_certain, codes)))
 
     return build
+
+
+def _certain(code: Code) -> bool:
+    """Text that every message has or has not, or a number that stands in the expression."""
+    return code.plain and (code.kind == "text" or bool(code.constant))
 
 
 def _trim(compiler: Compiler, node: Any) -> Code:
     position = str(node.args.get("position") or "BOTH").upper()
     compiler.only(node, "this", "expression", "position")
     given = [part for part in (node.this, node.args.get("expression")) if part is not None]
-    return _call(values.trim(position), tuple(compiler.node(part).run for part in given), "text")
+    codes = [compiler.node(part) for part in given]
+    return _call(values.trim(position), tuple(c.run for c in codes), "text", total=all(map(_certain, codes)))
 
 
 def _anonymous(compiler: Compiler, node: Any) -> Code:
     if str(node.this).upper() != "HEADER":
-        raise compiler.refuse(node, f"there is no function {node.this}", f"the functions are {', '.join(FUNCTIONS)}")
+        found = call(compiler, node)
+        assert found is not None  # noqa: S101  (it is a call)
+        return found
     if len(node.expressions) != 1:
         raise compiler.refuse(node, "HEADER takes one argument, a name", "write HEADER('MGW_KAFKA_key')")
     code = compiler.node(node.expressions[0])
     if code.constant and isinstance(code.constant[0], str):
         name = code.constant[0]
-        return Code(lambda row: row.message.header(name))
+        return Code(lambda row: row.message.header(name), total=True)
     return _call_with_row(lambda row, value: row.message.header(to_text(value)), code.run)
 
 
@@ -199,6 +230,9 @@ def _call_with_row(function: Callable[[Row, Value], Value], argument: Run) -> Co
 
 
 def _name(compiler: Compiler, node: Any) -> Code:
+    called = call(compiler, node)
+    if called is not None:
+        return called
     parts: list[Any] = []
     rest = node
     while isinstance(rest, exp.Dot):
@@ -213,33 +247,35 @@ def _name(compiler: Compiler, node: Any) -> Code:
     if not all(isinstance(part, exp.Identifier) for part in parts):
         raise compiler.refuse(node, "names of message properties and payload attributes only can be joined by dots")
     lower = [str(part.this) if part.args.get("quoted") else str(part.this).lower() for part in parts]
-    if lower[0] in ("tab", "source") and len(parts) > 1:
+    language = compiler.language
+    if lower[0] in language.prefixes and len(parts) > 1:
         parts, lower = parts[1:], lower[1:]
     if lower[0] in ("user_data", "userdata"):
         return _payload(compiler, node, parts[1:], lower[1:])
-    if len(parts) == 1 and lower[0] in PROPERTIES:
-        get = PROPERTIES[lower[0]]
-        return Code(lambda row: get(row.message))
+    if len(parts) == 1 and lower[0] in language.properties:
+        found = language.properties[lower[0]]
+        return Code(found.get, found.kind, total=True)
     raise compiler.refuse(
         node,
         f"there is no message property {'.'.join(str(part.this) for part in parts)}",
-        f"the properties are {', '.join(PROPERTIES)}; attributes of the payload are written tab.user_data.<name>",
+        f"the properties are {', '.join(language.properties)}; attributes of the payload are written "
+        f"{language.prefixes[0]}.user_data.<name>",
     )
 
 
 def _payload(compiler: Compiler, node: Any, parts: list[Any], lower: list[str]) -> Code:
     if not parts:
-        return Code(lambda row: row.body)
+        return Code(lambda row: row.body, total=True)
     if lower[0] == "header" and not parts[0].args.get("quoted"):
         if len(parts) != 2:
             raise compiler.refuse(
                 node, "the header array has names, not a structure", "write user_data.header.NAME, or HEADER('a.b')"
             )
         header = str(parts[1].this)
-        return Code(lambda row: row.message.header(header))
+        return Code(lambda row: row.message.header(header), total=True)
     first, *deeper = (str(part.this) for part in parts)
     if not deeper:
-        return Code(lambda row: row.attributes.get(first))
+        return Code(lambda row: row.attributes.get(first), total=True)
     path = tuple(deeper)
 
     def run(row: Row) -> Value:
@@ -250,7 +286,7 @@ def _payload(compiler: Compiler, node: Any, parts: list[Any], lower: list[str]) 
             value = value.get(name)
         return value
 
-    return Code(run)
+    return Code(run, total=True)
 
 
 _BUILDERS: dict[type[Any], Build] = {
@@ -273,10 +309,10 @@ _BUILDERS: dict[type[Any], Build] = {
     exp.Anonymous: _anonymous,
     exp.Column: _name,
     exp.Dot: _name,
-    exp.Upper: _function(lambda value: to_text(value).upper(), "text", "this"),
-    exp.Lower: _function(lambda value: to_text(value).lower(), "text", "this"),
-    exp.Length: _function(lambda value: len(to_text(value)), "number", "this"),
-    exp.Substring: _function(values.substr, "text", "this", "start", "length", needed=2),
+    exp.Upper: _function(lambda value: to_text(value).upper(), "text", "this", total=True),
+    exp.Lower: _function(lambda value: to_text(value).lower(), "text", "this", total=True),
+    exp.Length: _function(lambda value: len(to_text(value)), "number", "this", total=True),
+    exp.Substring: _function(values.substr, "text", "this", "start", "length", needed=2, total=True),
     exp.StrPosition: _function(values.instr, "number", "this", "substr", "position", "occurrence", needed=2),
     exp.Replace: _function(values.replace, "text", "this", "expression", "replacement", needed=2),
     exp.Trim: _trim,
@@ -285,5 +321,5 @@ _BUILDERS: dict[type[Any], Build] = {
     exp.Floor: _function(values.floor, "number", "this"),
     exp.Ceil: _function(values.ceil, "number", "this"),
     exp.ToNumber: _function(values.to_number, "number", "this"),
-    exp.ToChar: _function(to_text, "text", "this"),
+    exp.ToChar: _function(to_text, "text", "this", total=True),
 }

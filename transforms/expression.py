@@ -20,13 +20,25 @@ NULL and UNKNOWN). It knows:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from transforms.convert import parse_json
 from transforms.errors import ExpressionFailed
 from transforms.message import Message
 from transforms.values import NoValue, Value, show
 
-__all__ = ["FUNCTIONS", "MAX_EXPRESSION", "PROPERTIES", "Expression", "Row", "compile_condition", "compile_expression"]
+__all__ = [
+    "FUNCTIONS",
+    "MAX_EXPRESSION",
+    "PROPERTIES",
+    "RULES",
+    "Expression",
+    "Language",
+    "Property",
+    "Row",
+    "compile_condition",
+    "compile_expression",
+]
 
 MAX_EXPRESSION = 4000  # characters, AQ guide 12.2 §8.4 and §10.5
 
@@ -41,22 +53,12 @@ def _hex(value: bytes | None) -> str | None:
     return None if value is None else value.hex().upper()
 
 
-#: Message properties by name. Times are epoch seconds, durations seconds, message ids hexadecimal text.
-PROPERTIES: Mapping[str, Callable[[Message], Value]] = {
-    "priority": lambda m: m.priority,
-    "corrid": lambda m: m.correlation,
-    "correlation": lambda m: m.correlation,
-    "msgid": lambda m: _hex(m.msgid),
-    "enq_time": lambda m: m.enqueue_time,
-    "expiration": lambda m: m.expiration,
-    "delay": lambda m: m.delay,
-    "retry_count": lambda m: m.attempts,
-    "attempts": lambda m: m.attempts,
-    "exception_queue": lambda m: m.exception_queue,
-    "sender_name": lambda m: m.sender_name,
-    "sender_address": lambda m: m.sender_address,
-    "original_msgid": lambda m: _hex(m.original_msgid),
-}
+class Property(NamedTuple):
+    """A name that stands for one value of a row."""
+
+    kind: str  # "number" or "text": what it is wherever it is not NULL
+    get: Callable[[Row], Value]
+    meaning: str
 
 
 class Row:
@@ -110,13 +112,47 @@ class Row:
         return {}
 
 
+#: Message properties by name. Times are epoch seconds, durations seconds, message ids hexadecimal text.
+PROPERTIES: Mapping[str, Property] = {
+    "priority": Property("number", lambda r: r.message.priority, "priority, smaller is more important"),
+    "corrid": Property("text", lambda r: r.message.correlation, "correlation"),
+    "correlation": Property("text", lambda r: r.message.correlation, "correlation, too"),
+    "msgid": Property(
+        "text", lambda r: _hex(r.message.msgid), "message id, 32 hexadecimal digits; NULL before enqueue"
+    ),
+    "enq_time": Property(
+        "number", lambda r: r.message.enqueue_time, "enqueue time, epoch seconds; NULL before enqueue"
+    ),
+    "expiration": Property("number", lambda r: r.message.expiration, "seconds it may be taken; NULL: for ever"),
+    "delay": Property("number", lambda r: r.message.delay, "seconds from enqueue to READY; 0 in a stored message"),
+    "retry_count": Property("number", lambda r: r.message.attempts, "failed attempts"),
+    "attempts": Property("number", lambda r: r.message.attempts, "failed attempts, too"),
+    "exception_queue": Property("text", lambda r: r.message.exception_queue, "exception queue asked for"),
+    "sender_name": Property("text", lambda r: r.message.sender_name, "agent that sent it"),
+    "sender_address": Property("text", lambda r: r.message.sender_address, "queue it was last propagated from"),
+    "original_msgid": Property("text", lambda r: _hex(r.message.original_msgid), "id in the queue it came from"),
+}
+
+
+class Language(NamedTuple):
+    """The names that a text may use: properties, alone or after one of the prefixes."""
+
+    prefixes: tuple[str, ...]
+    properties: Mapping[str, Property]
+
+
+#: The language of rules, dequeue conditions and transformations.
+RULES = Language(("tab", "source"), PROPERTIES)
+
+
 class Expression:
     """A compiled expression; make one with :func:`compile_expression` or :func:`compile_condition`."""
 
-    __slots__ = ("_run", "text")
+    __slots__ = ("_run", "language", "text")
 
-    def __init__(self, text: str, run: Callable[[Row], Value]) -> None:
+    def __init__(self, text: str, run: Callable[[Row], Value], language: Language = RULES) -> None:
         self.text = text
+        self.language = language
         self._run = run
 
     def value(self, row: Row) -> Value:
@@ -164,7 +200,7 @@ def compile_expression(text: str) -> Expression:
     return Expression(text, compile_text(text, condition=False))
 
 
-def compile_condition(text: str) -> Expression:
+def compile_condition(text: str, language: Language = RULES) -> Expression:
     """An expression that is true, false or unknown.
 
     Raises:
@@ -172,4 +208,4 @@ def compile_condition(text: str) -> Expression:
     """
     from transforms.compiler import compile_text
 
-    return Expression(text, compile_text(text, condition=True))
+    return Expression(text, compile_text(text, condition=True, language=language), language)

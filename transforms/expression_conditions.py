@@ -12,12 +12,16 @@ from transforms.expression import Row
 from transforms.expression_parser import NUMBERS, Build, Code, Compiler, Run
 from transforms.values import NoValue, Value, align, like_matcher, to_text
 
-__all__ = ["CONDITIONS", "compared"]
+__all__ = ["CONDITIONS", "comparable", "compared"]
 
 
 def _logic(kind: type[exp.Expr], decisive: bool) -> Callable[[Compiler, Any], Code]:
     def build(compiler: Compiler, node: Any) -> Code:
-        runs = tuple(compiler.boolean(operand) for operand in compiler.chain(node, kind))
+        # What cannot fail comes first: it may decide, and then what could fail is never asked.
+        codes = sorted(
+            (compiler.condition(each) for each in compiler.chain(node, kind)), key=lambda code: not code.total
+        )
+        runs = tuple(code.run for code in codes)
         neutral = not decisive
 
         def run(row: Row) -> bool | None:
@@ -30,30 +34,40 @@ def _logic(kind: type[exp.Expr], decisive: bool) -> Callable[[Compiler, Any], Co
                     result = None
             return result
 
-        return Code(run, "boolean")
+        return Code(run, "boolean", total=codes[-1].total)
 
     return build
 
 
 def _not(compiler: Compiler, node: Any) -> Code:
     compiler.only(node, "this")
-    return _negated(compiler.boolean(node.this))
+    return _negated(compiler.condition(node.this))
 
 
-def _negated(operand: Run) -> Code:
+def _negated(code: Code) -> Code:
+    operand = code.run
+
     def run(row: Row) -> bool | None:
         value = operand(row)
         return None if value is None else not value
 
-    return Code(run, "boolean")
+    return Code(run, "boolean", total=code.total)
 
 
 def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Compiler, Any], Code]:
     def build(compiler: Compiler, node: Any) -> Code:
         compiler.only(node, "this", "expression")
-        return Code(compared(compare, compiler.node(node.this), compiler.node(node.args["expression"])), "boolean")
+        left, right = compiler.node(node.this), compiler.node(node.args["expression"])
+        return Code(compared(compare, left, right), "boolean", total=comparable(left, right))
 
     return build
+
+
+def comparable(left: Code, right: Code) -> bool:
+    """Whether two codes can be compared, whatever the message."""
+    if not (left.total and right.total):
+        return False
+    return (left.plain and left.kind == right.kind) or (None,) in (left.constant, right.constant)
 
 
 def compared(compare: Callable[[Any, Any], bool], left: Code, right: Code) -> Run:
@@ -104,11 +118,12 @@ def _in(compiler: Compiler, node: Any) -> Code:
                 result = None
         return result
 
+    total = all(comparable(subject, choice) for choice in choices)
     constants = [choice.constant[0] for choice in choices if choice.constant]
     for kinds in ((str,), NUMBERS):
         if len(constants) == len(choices) and all(type(constant) in kinds for constant in constants):
-            return Code(_in_set(subject.run, frozenset(constants), kinds, run), "boolean")
-    return Code(run, "boolean")
+            return Code(_in_set(subject.run, frozenset(constants), kinds, run), "boolean", total=total)
+    return Code(run, "boolean", total=total)
 
 
 def _in_set(subject: Run, choices: frozenset[Value], kinds: tuple[type, ...], otherwise: Run) -> Run:
@@ -122,8 +137,8 @@ def _in_set(subject: Run, choices: frozenset[Value], kinds: tuple[type, ...], ot
 def _between(compiler: Compiler, node: Any) -> Code:
     compiler.only(node, "this", "low", "high")
     subject = compiler.node(node.this)
-    above = compared(operator.ge, subject, compiler.node(node.args["low"]))
-    below = compared(operator.le, subject, compiler.node(node.args["high"]))
+    low, high = compiler.node(node.args["low"]), compiler.node(node.args["high"])
+    above, below = compared(operator.ge, subject, low), compared(operator.le, subject, high)
 
     def run(row: Row) -> bool | None:
         first, second = above(row), below(row)
@@ -131,7 +146,7 @@ def _between(compiler: Compiler, node: Any) -> Code:
             return False
         return None if first is None or second is None else True
 
-    return Code(run, "boolean")
+    return Code(run, "boolean", total=comparable(subject, low) and comparable(subject, high))
 
 
 def _is(compiler: Compiler, node: Any) -> Code:
@@ -140,10 +155,12 @@ def _is(compiler: Compiler, node: Any) -> Code:
     if not isinstance(wanted, (exp.Null, exp.Boolean)):
         raise compiler.refuse(node, "IS is followed by NULL, TRUE or FALSE only", "use = to compare values")
     if isinstance(wanted, exp.Null):
-        subject = compiler.node(node.this).run
-        return Code(lambda row: subject(row) is None, "boolean")
-    truth, value = compiler.boolean(node.this), bool(wanted.this)
-    return Code(lambda row: truth(row) is value, "boolean")
+        subject = compiler.node(node.this)
+        run = subject.run
+        return Code(lambda row: run(row) is None, "boolean", total=subject.total)
+    code, value = compiler.condition(node.this), bool(wanted.this)
+    truth = code.run
+    return Code(lambda row: truth(row) is value, "boolean", total=code.total)
 
 
 def _like(compiler: Compiler, node: Any) -> Code:
@@ -161,6 +178,7 @@ def _like(compiler: Compiler, node: Any) -> Code:
     subject, pattern = compiler.node(node.this), compiler.node(node.args["expression"])
     character = escape.constant[0] if escape else None
     subject_run, pattern_run = subject.run, pattern.run
+    total = subject.plain and bool(pattern.constant)
     if pattern.constant and pattern.constant[0] is not None:
         try:
             matches = like_matcher(to_text(pattern.constant[0]), character)
@@ -181,7 +199,8 @@ def _like(compiler: Compiler, node: Any) -> Code:
                 return None
             return like_matcher(to_text(wanted), character)(to_text(value))
 
-    return _negated(run) if node.args.get("negate") else Code(run, "boolean")
+    code = Code(run, "boolean", total=total)
+    return _negated(code) if node.args.get("negate") else code
 
 
 CONDITIONS: Mapping[type[Any], Build] = {

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from transforms.errors import ExpressionInvalid
-from transforms.expression import MAX_EXPRESSION, Row
+from transforms.expression import MAX_EXPRESSION, RULES, Language, Row
 from transforms.values import NoValue, Value, show
 
 __all__ = ["MAX_DEPTH", "MAX_NESTING", "NUMBERS", "Build", "Code", "Compiler", "Run", "constant_code"]
@@ -28,6 +28,12 @@ class Code(NamedTuple):
     run: Run
     kind: str = "any"  # boolean, number, text or any: what is known before a message is seen
     constant: tuple[Value, ...] = ()  # its value in a tuple, when it has the same for every message
+    total: bool = False  # it has a value, be it NULL, for every message: it cannot fail
+
+    @property
+    def plain(self) -> bool:
+        """Whether every message gives it a value of a kind that is known beforehand."""
+        return self.total and (self.kind != "any" or self.constant == (None,))
 
 
 Build = Callable[["Compiler", Any], Code]
@@ -36,17 +42,20 @@ NUMBERS = (int, float)
 
 def constant_code(value: Value, kind: str) -> Code:
     """The code of a literal."""
-    return Code(lambda _row: value, kind, (value,))
+    return Code(lambda _row: value, kind, (value,), True)
 
 
 class Compiler:
     """Compiles one text; ``builders`` say what each accepted node type becomes."""
 
-    def __init__(self, text: str, role: str, builders: Mapping[type[Any], Build]) -> None:
+    def __init__(self, text: str, role: str, builders: Mapping[type[Any], Build], language: Language = RULES) -> None:
         self.text = text
         self.role = role
         self.builders = builders
+        self.language = language
         self.depth = 0
+        self.tree: Any = None
+        self.codes: dict[int, Code] = {}  # by id() of the nodes of the tree
 
     def compile(self, condition: bool) -> Run:
         """The closure of the whole text. Raises ExpressionInvalid."""
@@ -60,8 +69,8 @@ class Compiler:
         except UnicodeEncodeError as error:
             raise self.error(error.start, "", "half of a surrogate pair is no character", "write it whole") from None
         try:
-            tree = sqlglot.parse_one(self.text, dialect="oracle", into=exp.Condition)
-            code = self.node(tree)
+            self.tree = sqlglot.parse_one(self.text, dialect="oracle", into=exp.Condition)
+            code = self.node(self.tree)
         except ParseError as error:
             raise self.parse_error(error) from None
         except TokenError:
@@ -148,7 +157,8 @@ class Compiler:
         if self.depth > MAX_DEPTH:
             raise self.error(0, "", f"it has more than {MAX_DEPTH} levels", "split it into simpler conditions")
         try:
-            return build(self, node)
+            code = self.codes[id(node)] = build(self, node)
+            return code
         finally:
             self.depth -= 1
 
@@ -160,11 +170,15 @@ class Compiler:
 
     def boolean(self, node: Any) -> Run:
         """The closure of a node that has to be true, false or unknown."""
+        return self.condition(node).run
+
+    def condition(self, node: Any) -> Code:
+        """The code of a node that has to be true, false or unknown."""
         code = self.node(node)
         if code.kind in ("number", "text"):
             raise self.refuse(node, f"a condition is needed here, this is a {code.kind}")
         if code.kind == "boolean":
-            return code.run
+            return code
         run = code.run
 
         def checked(row: Row) -> Value:
@@ -173,7 +187,7 @@ class Compiler:
                 return value
             raise NoValue(f"{show(value)} is neither true nor false")
 
-        return checked
+        return Code(checked, "boolean", code.constant, code.constant == (None,))
 
     def chain(self, node: Any, kind: type[exp.Expr]) -> list[Any]:
         """The operands of a chain of one operator, left to right, without recursion."""

@@ -15,7 +15,18 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-__all__ = ["MAX_TEXT", "NoValue", "Value", "align", "concat", "like_matcher", "show", "to_number", "to_text"]
+__all__ = [
+    "MAX_TEXT",
+    "NoValue",
+    "Value",
+    "align",
+    "concat",
+    "like_items",
+    "like_matcher",
+    "show",
+    "to_number",
+    "to_text",
+]
 
 #: What an expression computes: None, str, int, float, bool, bytes, or a JSON object or array.
 Value = Any
@@ -101,30 +112,35 @@ def concat(parts: list[Value]) -> str:
     return "".join(texts)
 
 
-def like_matcher(pattern: str, escape: str | None) -> Callable[[str], bool]:
-    """The test ``LIKE pattern [ESCAPE escape]``: ``%`` is any text, ``_`` any one character, case counts.
-
-    The work grows with text times pattern at worst: what ``%`` has skipped is never tried again (atomic groups).
-    """
-    parts: list[str] = [""]  # regular expressions of the pieces between the % signs
-    plain = True
+def like_items(pattern: str, escape: str | None) -> list[tuple[str, str]]:
+    """A LIKE pattern character by character: ``any`` for ``%``, ``one`` for ``_``, ``is`` for a character itself."""
+    items: list[tuple[str, str]] = []
     characters = iter(pattern)
     for character in characters:
         if character == escape:
             following = next(characters, "")
             if not following or following not in ("%", "_", escape):
                 raise NoValue(f"in LIKE pattern {show(pattern)} the escape character stands before no %, _ or itself")
-            parts[-1] += re.escape(following)
-        elif character == "%":
-            parts.append("")
-        elif character == "_":
-            plain = False
-            parts[-1] += "."
+            items.append(("is", following))
         else:
-            parts[-1] += re.escape(character)
-    if len(parts) == 1 and plain:
-        exact = pattern if escape is None else re.sub(r"\\(.)", r"\1", parts[0], flags=re.DOTALL)
-        return exact.__eq__
+            items.append(({"%": "any", "_": "one"}.get(character, "is"), character))
+    return items
+
+
+def like_matcher(pattern: str, escape: str | None) -> Callable[[str], bool]:
+    """The test ``LIKE pattern [ESCAPE escape]``: ``%`` is any text, ``_`` any one character, case counts.
+
+    The work grows with text times pattern at worst: what ``%`` has skipped is never tried again (atomic groups).
+    """
+    items = like_items(pattern, escape)
+    if all(kind == "is" for kind, _ in items):
+        return "".join(character for _, character in items).__eq__
+    parts: list[str] = [""]  # regular expressions of the pieces between the % signs
+    for kind, character in items:
+        if kind == "any":
+            parts.append("")
+        else:
+            parts[-1] += "." if kind == "one" else re.escape(character)
     first, *middle = parts
     regex = first
     if middle:

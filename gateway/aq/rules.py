@@ -7,9 +7,10 @@ from functools import lru_cache
 from gateway.aq.errors import RuleFailed, RuleInvalid
 from transforms.errors import ExpressionFailed, ExpressionInvalid
 from transforms.expression import Expression, Row, compile_condition
+from transforms.expression_functions import on_change, register_function, unregister_function
 from transforms.message import Message
 
-__all__ = ["Rule", "compile_rule"]
+__all__ = ["Rule", "compile_rule", "register_function", "unregister_function"]
 
 
 class Rule:
@@ -56,3 +57,6 @@ def compile_rule(text: str) -> Rule:
         return Rule(compile_condition(text))
     except ExpressionInvalid as error:
         raise RuleInvalid(error.what, cause=error.cause, cure=error.cure) from error
+
+
+on_change(compile_rule.cache_clear)

@@ -26,6 +26,7 @@ from gateway.aq.errors import (
     WaitInvalid,
 )
 from gateway.aq.hub import require_own_thread
+from gateway.aq.matching import find_matching
 from gateway.aq.model import (
     Agent,
     Dequeued,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
-_CONDITION_PAGE = 200  # messages looked at together for a deq_condition
 _LOOK_AGAIN = 1.0  # seconds; a waiting call looks by itself that often, should a wake-up get lost
 _serial = itertools.count(1)
 _ENQUEUE = EnqueueOptions()
@@ -368,7 +368,8 @@ class Session:
     def _find_next(self, db: Db, request: _Request, position: _Position) -> list[Row]:
         what = self._search(request, position)
         if request.options.deq_condition is not None:
-            return self._find_matching(db, request, what)
+            browse = self._browse if request.browse else None
+            return find_matching(db, what, request.options.deq_condition, request.limit, browse=browse)
         if not request.browse:
             return messages_sql.search(db, what, request.limit, lock=True)
         return self._browse(db, what, request.limit)
@@ -382,29 +383,6 @@ class Session:
             )
             rows.sort(key=lambda row: row[16:19])
         return rows[:limit]
-
-    def _find_matching(self, db: Db, request: _Request, what: Search) -> list[Row]:
-        from gateway.aq.rules import compile_rule
-
-        rule = compile_rule(request.options.deq_condition or "")
-        chosen: list[Row] = []
-        while len(chosen) < request.limit:
-            page = self._browse(db, what, _CONDITION_PAGE)
-            if not page:
-                break
-            for row, message in zip(page, decode(page, request.queue.hub_id), strict=True):
-                if not rule.matches(message):
-                    continue
-                if request.browse:
-                    chosen.append(row)
-                else:
-                    only = Search(request.queue, request.consumer, what.states, number=row[0])
-                    chosen += messages_sql.search(db, only, 1, lock=True)
-                if len(chosen) == request.limit:
-                    break
-            last = page[-1]
-            what = what._replace(after=(last[16], last[17], last[18]))
-        return chosen
 
 
 def _check_application(hub: Hub, connection: sa.Connection) -> None:

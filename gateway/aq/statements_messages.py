@@ -191,6 +191,9 @@ class Search(NamedTuple):
     correlation: str | None = None
     after: tuple[float, float, float] | None = None
     upto: int | None = None
+    numbers: tuple[int, ...] = ()  # only these message ids
+    where: str = ""  # of a deq_condition: SQL over m and e, and its parameters
+    where_params: tuple[Any, ...] = ()
 
 
 def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
@@ -223,6 +226,12 @@ def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
     if what.upto is not None:
         where.append("m.id <= ?")
         params.append(what.upto)
+    if what.numbers:
+        where.append("e.message_id {ids}" if what.consumer else "m.id {ids}")
+        params.append(db.ids(what.numbers))
+    if what.where:
+        where.append(what.where)
+        params.extend(what.where_params)
     locking = ("{lock_e}" if what.consumer else "{lock}") if lock else ""
     columns = _E if what.consumer else _M
     sql = (

@@ -44,6 +44,8 @@ class BodyType(IntEnum):
 MESSAGE_COUNTER = "message"
 SESSION_COUNTER = "session"
 
+MAX_BRACKETS = 400  # of a JSON payload that a database may read; one with more may be too deep for somebody
+
 metadata = sa.MetaData()
 
 _ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
@@ -230,7 +232,33 @@ _partial("aq_entry_claimed", "state = 8", _e.consumer_id, _e.claim, _e.state)
 message_ids = sa.Sequence("aq_message_id", metadata=metadata, data_type=sa.BigInteger)
 
 
+# What PostgreSQL makes of a payload: NULL where it can make nothing of it, never an error.
+FUNCTIONS = (
+    """CREATE FUNCTION aq_text(body bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    RETURN convert_from(body, 'UTF8');
+EXCEPTION WHEN others THEN
+    RETURN NULL;
+END $$""",
+    f"""CREATE FUNCTION aq_json(body bytea) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    content text;
+BEGIN
+    content := convert_from(body, 'UTF8');
+    IF length(content) - length(translate(content, '[{{', '')) > {MAX_BRACKETS} THEN
+        RETURN NULL;
+    END IF;
+    RETURN content::jsonb;
+EXCEPTION WHEN others THEN
+    RETURN NULL;
+END $$""",
+)
+
+
 def create(conn: sa.Connection) -> None:
     """Create every table of the hub in the transaction of ``conn``."""
     metadata.create_all(conn, checkfirst=False)
+    if conn.dialect.name == "postgresql":
+        for function in FUNCTIONS:
+            conn.exec_driver_sql(function.replace("%", "%%"))
     conn.execute(counter.insert(), [{"name": MESSAGE_COUNTER, "value": 0}, {"name": SESSION_COUNTER, "value": 0}])

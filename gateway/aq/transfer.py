@@ -219,27 +219,17 @@ def _route(db: Db, queue: QueueRef, messages: Sequence[Message]) -> list[list[in
     everything = [consumer for consumer, _, rule in subscribers if rule is None]
     if len(everything) == len(subscribers):
         return [everything] * len(messages)
-    from gateway.aq.rules import compile_rule
-    from transforms.expression import Row as Parsed
+    from gateway.aq.matching import matches_of
 
+    rules: dict[str, list[tuple[int, str]]] = {}  # equal rules are evaluated once
+    for consumer, name, rule in subscribers:
+        if rule is not None:
+            rules.setdefault(rule, []).append((consumer, name))
     chosen = [list(everything) for _ in messages]
-    parsed = [Parsed(message) for message in messages]  # bodies are parsed at most once for all rules
-    for consumer, name, text in subscribers:
-        if text is None:
-            continue
-        rule = compile_rule(text)
-        index = 0
-        try:
-            for index, message in enumerate(parsed):
-                if rule.matches(message):
-                    chosen[index].append(consumer)
-        except Exception as error:
-            raise MessageRefused(
-                f"the rule of subscriber {name} of queue {queue.full_name} failed on message {index}",
-                index=index,
-                cause=error.what if isinstance(error, GatewayError) else f"{type(error).__name__}: {error}",
-                cure="correct the rule (alter_subscriber) or the message",
-            ) from error
+    for rule, matching in matches_of(list(rules), messages, lambda rule: rules[rule][0][1], queue.full_name):
+        consumers = [consumer for consumer, _ in rules[rule]]
+        for index in matching:
+            chosen[index] += consumers
     return chosen
 
 

@@ -10,13 +10,17 @@ from collections.abc import Iterator
 import pytest
 
 pytest.register_assert_rewrite(
-    "tests.conformance.hub_suite", "tests.conformance.hub_suite_time", "tests.conformance.hub_suite_transfer"
+    "tests.conformance.hub_suite",
+    "tests.conformance.hub_suite_rules",
+    "tests.conformance.hub_suite_time",
+    "tests.conformance.hub_suite_transfer",
 )
 
 from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueOptions
 from gateway.aq.statements import Db
 from tests.conformance import hub_suite as base
+from tests.conformance import hub_suite_rules as ruled
 from tests.conformance import hub_suite_time as timed
 from tests.conformance import hub_suite_transfer as moved
 from tests.support.brokers import PostgreSQL
@@ -75,6 +79,18 @@ class TestRetry(timed.RetrySuite):
 
 
 class TestTime(timed.TimeSuite):
+    pass
+
+
+class TestConditions(ruled.ConditionSuite):
+    pass
+
+
+class TestRules(ruled.RuleSuite):
+    pass
+
+
+class TestPurgeConditions(ruled.PurgeConditionSuite):
     pass
 
 

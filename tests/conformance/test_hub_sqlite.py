@@ -11,13 +11,17 @@ from pathlib import Path
 import pytest
 
 pytest.register_assert_rewrite(
-    "tests.conformance.hub_suite", "tests.conformance.hub_suite_time", "tests.conformance.hub_suite_transfer"
+    "tests.conformance.hub_suite",
+    "tests.conformance.hub_suite_rules",
+    "tests.conformance.hub_suite_time",
+    "tests.conformance.hub_suite_transfer",
 )
 
 from gateway.aq import transfer
 from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueOptions
 from tests.conformance import hub_suite as base
+from tests.conformance import hub_suite_rules as ruled
 from tests.conformance import hub_suite_time as timed
 from tests.conformance import hub_suite_transfer as moved
 from transforms.errors import HubError, HubFull, HubVersionMismatch
@@ -58,6 +62,18 @@ class TestRetry(timed.RetrySuite):
 
 
 class TestTime(timed.TimeSuite):
+    pass
+
+
+class TestConditions(ruled.ConditionSuite):
+    pass
+
+
+class TestRules(ruled.RuleSuite):
+    pass
+
+
+class TestPurgeConditions(ruled.PurgeConditionSuite):
     pass
 
 

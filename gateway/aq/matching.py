@@ -1,0 +1,148 @@
+"""Dequeue by condition: the database chooses where it can, Python where it must (AQ guide 12.2 §10.5).
+
+A condition that the database can evaluate as a whole is part of the one statement that finds and locks a batch. Of any
+other, what the database can decide narrows the pages that Python reads; what matches is then locked, a batch at a time.
+Either way the same messages are found, in the same order, and the same errors raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+
+from gateway.aq import statements_messages as messages_sql
+from gateway.aq.codec import decode
+from gateway.aq.errors import MessageRefused
+from gateway.aq.model import PayloadType, QueueRef
+from gateway.aq.rules import Rule, compile_rule
+from gateway.aq.statements import Db, Row
+from gateway.aq.statements_messages import Search
+from gateway.aq.statements_rules import Filter, translate
+from gateway.aq.statements_rules_columns import message_columns
+from gateway.aq.statements_rules_payload import Payload
+from transforms.compiler import analyse
+from transforms.errors import GatewayError
+from transforms.expression import Row as Parsed
+from transforms.expression_functions import on_change
+from transforms.message import Message
+
+__all__ = ["find_matching", "matches_of", "pushed"]
+
+_FIRST_PAGE = 50  # messages looked at together by Python, at first
+_LARGEST_PAGE = 800
+_ATTEMPTS = 9  # place of the failed attempts in a row: the one property that may change before the row is locked
+
+Browse = Callable[[Db, Search, int], list[Row]]
+
+
+@lru_cache(maxsize=1024)
+def pushed(text: str, hub_id: bytes, *, postgresql: bool, entries: bool, fields: bool) -> Filter | None:
+    """What a database can do for a condition that :func:`gateway.aq.rules.compile_rule` accepts.
+
+    Args:
+        entries: the queue has several consumers.
+        fields: its payloads are FIELDS.
+    """
+    columns = message_columns(hub_id, postgresql=postgresql, entries=entries)
+    return translate(analyse(text), columns, Payload(postgresql=postgresql, fields=fields))
+
+
+on_change(pushed.cache_clear)
+
+
+def _filter(db: Db, queue: QueueRef, consumer: int, text: str) -> Filter | None:
+    fields = queue.payload_type is PayloadType.FIELDS
+    return pushed(text, queue.hub_id, postgresql=db.postgresql, entries=bool(consumer), fields=fields)
+
+
+def find_matching(db: Db, what: Search, text: str, limit: int, *, browse: Browse | None) -> list[Row]:
+    """Rows of messages for which the condition in ``text`` is true, in order; locked unless they are browsed.
+
+    Args:
+        what: where to look.
+        browse: how a browser searches; None: the rows are to be taken.
+
+    Raises:
+        RuleInvalid: ORA-25448, the condition is invalid.
+        RuleFailed: ORA-25449, it has no value for a message.
+    """
+    rule = compile_rule(text)
+    found = _filter(db, what.queue, what.consumer, text)
+    if found is not None:
+        what = what._replace(where=found.sql, where_params=found.params)
+        if found.exact:
+            return browse(db, what, limit) if browse else messages_sql.search(db, what, limit, lock=True)
+    matching = _matching(db, what, rule, limit, browse or _look)
+    if browse:
+        return list(islice(matching, limit))
+    chosen: list[Row] = []
+    while len(chosen) < limit:
+        wanted = list(islice(matching, limit - len(chosen)))
+        if not wanted:
+            break
+        chosen += _lock(db, what, rule, wanted)
+    return chosen
+
+
+def _look(db: Db, what: Search, limit: int) -> list[Row]:
+    return messages_sql.search(db, what, limit, lock=False)
+
+
+def _matching(db: Db, what: Search, rule: Rule, limit: int, look: Browse) -> Iterator[Row]:
+    """Rows for which the rule is true, read page by page; no message is judged before it is asked for."""
+    size = max(_FIRST_PAGE, min(limit, _LARGEST_PAGE))
+    while page := look(db, what, size):
+        for row, message in zip(page, decode(page, what.queue.hub_id), strict=True):
+            if rule.matches(message):
+                yield row
+        last = page[-1]
+        what = what._replace(after=(last[16], last[17], last[18]))
+        size = min(2 * size, _LARGEST_PAGE)
+
+
+def _lock(db: Db, what: Search, rule: Rule, wanted: list[Row]) -> list[Row]:
+    """Those that nobody has in hand, locked by one statement."""
+    numbers = tuple(row[0] for row in wanted)
+    exactly = Search(what.queue, what.consumer, what.states, numbers=numbers)
+    locked = messages_sql.search(db, exactly, len(numbers), lock=True)
+    seen = {row[0]: row[_ATTEMPTS] for row in wanted}
+    changed = {row[0] for row in locked if row[_ATTEMPTS] != seen[row[0]]}
+    if not changed:
+        return locked
+    messages = decode(locked, what.queue.hub_id)
+    return [
+        row for row, message in zip(locked, messages, strict=True) if row[0] not in changed or rule.matches(message)
+    ]
+
+
+def matches_of(
+    rules: Sequence[str], messages: Sequence[Message], owner: Callable[[str], str], queue: str
+) -> Iterator[tuple[str, list[int]]]:
+    """Each rule with the indexes of the messages for which it is true; bodies are parsed at most once for all rules.
+
+    Args:
+        owner: names the subscriber that a rule belongs to, for errors.
+        queue: the name of the queue, for errors.
+
+    Raises:
+        MessageRefused: a rule has no value for a message (its ``index``).
+        RuleInvalid: ORA-25448, a rule cannot be compiled here: it calls a function that is not registered.
+    """
+    parsed = [Parsed(message) for message in messages]
+    for text in rules:
+        holds = compile_rule(text).matches
+        index = 0
+        matching = []
+        try:
+            for index, row in enumerate(parsed):
+                if holds(row):
+                    matching.append(index)
+        except Exception as error:
+            raise MessageRefused(
+                f"the rule of subscriber {owner(text)} of queue {queue} failed on message {index}",
+                index=index,
+                cause=error.what if isinstance(error, GatewayError) else f"{type(error).__name__}: {error}",
+                cure="correct the rule (alter_subscriber) or the message",
+            ) from error
+        yield text, matching

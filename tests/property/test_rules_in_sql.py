@@ -1,0 +1,374 @@
+"""The rule language in both databases against Python: the same answer, or the row is left to Python.
+
+``MGW_RULE_EXAMPLES`` raises the number of examples of each test (default 100).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from gateway.aq import statements_messages
+from gateway.aq.admin import QueueAdmin
+from gateway.aq.codec import decode, encode
+from gateway.aq.hub import Hub
+from gateway.aq.model import QueueRef
+from gateway.aq.statements import Db
+from gateway.aq.statements_rules import answer, translate
+from gateway.aq.statements_rules_columns import message_columns
+from gateway.aq.statements_rules_payload import Payload
+from gateway.aq.transfer import resolve
+from tests.support.brokers import PostgreSQL
+from transforms.compiler import analyse
+from transforms.errors import ExpressionFailed
+from transforms.expression import Row, compile_condition
+from transforms.message import Header, Message, PayloadKind, ValueType
+
+EXAMPLES = int(os.environ.get("MGW_RULE_EXAMPLES", "100"))
+
+# -- messages
+
+WORDS = [
+    "",
+    "a",
+    "A",
+    "ab",
+    "a%",
+    "_",
+    "EU",
+    "eu",
+    "7",
+    "-1",
+    "7.5",
+    "1e3",
+    " 7 ",
+    "ß",
+    "ﬁ",
+    "é",
+    "İ",
+    "\U0001f40d",
+    "a\\b",
+]
+WORDS += ["true", "FALSE", "[x]", "*?", "it's", '"', "a\nb", "\ud7ff", "\ue000", "NULL", "(", "x!y"]
+TEXTS = st.one_of(st.sampled_from(WORDS), st.text(max_size=5).filter(lambda t: "\x00" not in t and _valid(t)))
+INTEGERS = st.one_of(
+    st.integers(-3, 9),
+    st.sampled_from([2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)]),
+    st.integers(-(2**63), 2**63 - 1),
+)
+FLOATS = st.one_of(
+    st.sampled_from(
+        [0.1, 0.3, 0.1 + 0.2, 1.5, 2.0, 1e-7, 1e22, 123456789.123, 9007199254740993.0, 1e300, 5e-324, -0.0]
+    ),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+def _valid(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+SCALARS = st.one_of(st.none(), st.booleans(), INTEGERS, FLOATS, TEXTS, st.integers(-(10**40), 10**40))
+NAMES = ("n", "t", "b", "x")
+OBJECTS = st.dictionaries(
+    st.sampled_from([*NAMES, "o", "N", 'q"', "a\\"]),
+    st.one_of(SCALARS, st.lists(SCALARS, max_size=2), st.dictionaries(st.sampled_from(NAMES), SCALARS, max_size=2)),
+    max_size=4,
+)
+# fmt: off
+LITERALS = st.sampled_from([
+    "1.0", "1e2", "1E400", "-0", "-0.0", "0.1", "0.30000000000000004", "0.3", "100000000000000000000000", "1e-400",
+    "9007199254740993", "9007199254740993.0", "123e-2", '"\\u0041"', '"\\ud83d\\udc0d"', '"\\ud800"', '"\\u0000"',
+    '"a"', "null", "true", "[]", "{}", '{"n": 1}', '"[1]"', '"{}"', '"\\"x"', "1" * 400, '"ü"',
+])
+ODD = st.sampled_from([
+    "", " ", "{", "[]", "[1]", "5", '"n"', "null", "{'n': 1}", '{"n":1,}', '{"n":01}', '{"n":NaN}', '{"n":Infinity}',
+    '{"n":1e}', '\ufeff{"n":1}', '{"n":1} x', '{"t":"a\nb"}', "plain", '{"n":+1}', "{n:1}", '{"n":1/*c*/}',
+    '\u00a0{"n":1}', '{"n":.5}', '{"n":1.}', '{"n":0x10}', "[" * 390 + "]" * 390, '{"n":' + "[" * 500 + "]" * 500 + "}",
+])
+# fmt: on
+RAW_JSON = st.lists(st.tuples(st.sampled_from([*NAMES, "o"]), LITERALS), min_size=1, max_size=3).map(
+    lambda pairs: "{" + ",".join(f'"{name}": {literal}' for name, literal in pairs) + "}"
+)
+BODIES = st.one_of(
+    OBJECTS.map(json.dumps),
+    OBJECTS.map(lambda value: json.dumps(value, ensure_ascii=False).encode()),
+    RAW_JSON,
+    RAW_JSON.map(str.encode),
+    ODD,
+    ODD.map(str.encode),
+    TEXTS,
+    st.none(),
+    st.binary(max_size=6),
+    st.sampled_from(["\x00", '{"n":1}\x00', '{"t":"\x00"}', b'{"t":"\x80"}', b"\x80", b'{"t":"\xc3\xa9"}']),
+)
+
+
+def _header(pair: tuple[str, Any]) -> Header:
+    name, value = pair
+    kinds: dict[type, ValueType] = {
+        str: ValueType.TEXT,
+        bytes: ValueType.RAW,
+        bool: ValueType.BOOLEAN,
+        int: ValueType.LONG,
+    }
+    return Header(name, kinds.get(type(value), ValueType.DOUBLE), value)
+
+
+HEADER_VALUES = st.one_of(TEXTS, st.binary(max_size=3), st.booleans(), INTEGERS, st.floats(allow_nan=True))
+HEADERS = st.lists(
+    st.tuples(st.sampled_from(["K", "k", "ü", 'q"', "n", "t", "b"]), HEADER_VALUES).map(_header), max_size=3
+)
+OPTIONAL = st.one_of(st.none(), TEXTS)
+MESSAGES = st.builds(
+    Message,
+    body=BODIES,
+    headers=HEADERS.map(tuple),
+    priority=INTEGERS,
+    correlation=OPTIONAL,
+    expiration=st.one_of(st.none(), st.integers(0, 9), st.floats(0, 1e6)),
+    exception_queue=OPTIONAL,
+    sender_name=OPTIONAL,
+    sender_address=OPTIONAL,
+    original_msgid=st.one_of(st.none(), st.just(b"\x00" * 16), st.binary(min_size=16, max_size=16)),
+)
+FIELD_MESSAGES = st.builds(Message, body=HEADERS.map(tuple), kind=st.just(PayloadKind.FIELDS), priority=INTEGERS)
+
+# -- conditions
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+NUMBER_NAMES = ["priority", "tab.enq_time", "expiration", "DELAY", "retry_count", "attempts"]
+TEXT_NAMES = [
+    "corrid",
+    "tab.correlation",
+    "msgid",
+    "exception_queue",
+    "sender_name",
+    "sender_address",
+    "original_msgid",
+]
+PATHS = [
+    "tab.user_data.n",
+    "tab.user_data.t",
+    "user_data.b",
+    "tab.userdata.o.n",
+    "tab.user_data.x",
+    "user_data.o",
+    "tab.user_data.o.t",
+]
+PATHS += [
+    "HEADER('K')",
+    "tab.user_data.header.n",
+    "HEADER('ü')",
+    'tab.user_data."q"""',
+    "tab.user_data",
+    "HEADER('t')",
+    "HEADER('b')",
+]
+NUMBER_TEXTS = ["0", "1", "7", "2.5", "0.1", "0.30000000000000004", "(-1)", "9007199254740993", "9223372036854775807"]
+NUMBER_TEXTS += ["1e3", "1e22", "1e300", "NULL", "123456789012345678901234567890", "'7'", "' 7.5 '", "1800000000", "4"]
+
+
+def _grow(depth: int) -> tuple[Any, Any, Any]:
+    """Numbers, texts and conditions, at most ``depth`` operators deep."""
+    if depth == 0:
+        numbers = st.one_of(st.sampled_from(NUMBER_NAMES), st.sampled_from(NUMBER_TEXTS), st.sampled_from(PATHS))
+        texts = st.one_of(st.sampled_from(TEXT_NAMES), TEXTS.map(_quoted), st.sampled_from(PATHS), st.just("NULL"))
+        truths = st.sampled_from(
+            ["1=1", "1=0", "NULL = 1", "tab.user_data.b", "user_data.o.b", "TRUE", "tab.user_data.x"]
+        )
+        return numbers, texts, truths
+    n, t, c = _grow(depth - 1)
+    f = str.format
+    numbers = st.one_of(
+        n,
+        st.builds(f, st.just("({} {} {})"), n, st.sampled_from("+-*/%"), n),
+        st.builds(
+            f,
+            st.sampled_from(["(-{})", "ABS({})", "FLOOR({})", "CEIL({})", "ROUND({})", "LENGTH({})", "TO_NUMBER({})"]),
+            n,
+        ),
+        st.builds(f, st.just("LENGTH({})"), t),
+        st.builds(f, st.sampled_from(["INSTR({}, {})", "INSTR({}, {}, 2)", "INSTR({}, {}, -1)"]), t, t),
+        st.builds(f, st.sampled_from(["COALESCE({}, {})", "NVL({}, {})", "NULLIF({}, {})", "MOD({}, {})"]), n, n),
+        st.builds(f, st.just("CASE WHEN {} THEN {} ELSE {} END"), c, n, n),
+        st.builds(f, st.just("CASE {} WHEN {} THEN {} END"), t, t, n),
+    )
+    texts = st.one_of(
+        t,
+        st.builds(f, st.just("({} || {})"), t, st.one_of(t, n)),
+        st.builds(
+            f, st.sampled_from(["UPPER({})", "LOWER({})", "TRIM({})", "RTRIM({})", "TO_CHAR({})"]), st.one_of(t, n)
+        ),
+        st.builds(f, st.sampled_from(["LTRIM({}, {})", "TRIM(BOTH {1} FROM {0})"]), t, TEXTS.map(_quoted)),
+        st.builds(
+            f,
+            st.sampled_from(["SUBSTR({}, {})", "SUBSTR({}, {}, 2)"]),
+            t,
+            st.sampled_from(["0", "1", "2", "-1", "1.9", "99"]),
+        ),
+        st.builds(f, st.sampled_from(["REPLACE({}, {}, {})", "COALESCE({}, {}, {})", "CONCAT({}, {}, {})"]), t, t, t),
+        st.builds(f, st.just("NULLIF({}, {})"), t, t),
+        st.builds(f, st.just("CASE WHEN {} THEN {} ELSE {} END"), c, t, t),
+    )
+    compare = st.sampled_from(["=", "<>", "!=", "<", "<=", ">", ">="])
+    negation = st.sampled_from(["", "NOT "])
+    either = st.one_of(st.tuples(n, n), st.tuples(t, t), st.tuples(n, t))
+    patterns = st.one_of(
+        t, st.sampled_from(["'a%'", "'%'", "'_'", "'%b'", "'a!%%' ESCAPE '!'", "'%[x]%'", "'*?'", "'_\\%' ESCAPE '\\'"])
+    )
+    conditions = st.one_of(
+        c,
+        st.builds(lambda pair, op: f"({pair[0]} {op} {pair[1]})", either, compare),
+        st.builds(f, st.just("({} {}LIKE {})"), st.one_of(t, n), negation, patterns),
+        st.builds(f, st.just("({} {}BETWEEN {} AND {})"), n, negation, n, n),
+        st.builds(f, st.just("({} {}BETWEEN {} AND {})"), t, negation, t, t),
+        st.builds(f, st.just("({} {}IN ({}, {}))"), n, negation, n, n),
+        st.builds(f, st.just("({} {}IN ({}, {}, NULL))"), t, negation, t, t),
+        st.builds(f, st.just("({} {}IN ({}, {}))"), t, negation, TEXTS.map(_quoted), TEXTS.map(_quoted)),
+        st.builds(f, st.just("({} IS {}NULL)"), st.one_of(n, t, c), negation),
+        st.builds(f, st.just("({} IS {}{})"), c, negation, st.sampled_from(["TRUE", "FALSE"])),
+        st.builds(f, st.just("({} {} {})"), c, st.sampled_from(["AND", "OR", "="]), c),
+        st.builds(f, st.just("(NOT {})"), c),
+    )
+    return numbers, texts, conditions
+
+
+CONDITIONS = st.one_of(
+    *(_grow(depth)[2] for depth in (1, 2, 3)), st.lists(_grow(1)[2], min_size=2, max_size=4).map(" AND ".join)
+)
+
+# -- the databases
+
+
+class Database:
+    """A hub with a queue of each kind, in a transaction that is rolled back after every example."""
+
+    def __init__(self, url: str) -> None:
+        self.hub = Hub.open(url, create=True)
+        admin = QueueAdmin(self.hub)
+        for name, kind in (("plain", "BASIC"), ("fields", "FIELDS")):
+            admin.create_queue_table(f"{name}_t", kind)
+            admin.create_queue(name, f"{name}_t")
+        with self.hub.read() as conn:
+            self.queues: dict[str, QueueRef] = {name: resolve(conn, name) for name in ("plain", "fields")}
+        self.connection = self.hub.engine.connect()
+
+    def close(self) -> None:
+        self.connection.close()
+        self.hub.close()
+
+    def stored(self, queue: str, messages: list[Message]) -> tuple[Db, list[int]]:
+        """The messages in the tables, numbered from 1."""
+        db = Db(self.connection)
+        ids = list(range(1, len(messages) + 1))
+        statements_messages.store(db, encode(self.queues[queue], messages, ids, 1_800_000_000.25, None, None), [])
+        return db, ids
+
+
+@pytest.fixture(scope="module")
+def databases(tmp_path_factory: pytest.TempPathFactory, postgresql: PostgreSQL) -> Iterator[list[Database]]:
+    path: Path = tmp_path_factory.mktemp("rules") / "hub.db"
+    made = [Database(f"sqlite:///{path}"), Database(postgresql.create_database("rules"))]
+    yield made
+    for database in made:
+        database.close()
+    postgresql.drop_database("rules")
+
+
+Answer = bool | None | Literal["error"]
+
+
+def python(text: str, message: Message) -> Answer:
+    try:
+        return compile_condition(text).holds(Row(message))
+    except ExpressionFailed:
+        return "error"
+
+
+def check(database: Database, queue: str, texts: list[str], messages: list[Message]) -> int:
+    """Compare; the number of answers that a database gave."""
+    answered = 0
+    try:
+        db, ids = database.stored(queue, messages)
+        hub = database.hub
+        rows = statements_messages.search(
+            db, statements_messages.Search(database.queues[queue], 0, (0,)), len(ids), lock=False
+        )
+        kept = decode(rows, hub.hub_id)
+        columns = message_columns(hub.hub_id, postgresql=hub.postgresql, entries=False)
+        payload = Payload(postgresql=hub.postgresql, fields=queue == "fields")
+        for text in texts:
+            analysis = analyse(text)
+            expected = {row[0]: python(text, message) for row, message in zip(rows, kept, strict=True)}
+            found = answer(analysis, columns, payload)
+            if found is not None:
+                sql = f"SELECT m.id, {found.known}, {found.sql} FROM aq_message m WHERE m.id {{ids}}"
+                for number, known, value in db.rows(sql, (*found.known_params, *found.params, db.ids(ids))):
+                    assert known in (True, False), (text, found)
+                    if known:
+                        answered += 1
+                        given = None if value is None else bool(value)
+                        assert given is expected[number], (text, messages[number - 1], hub.name)
+            chosen = translate(analysis, columns, payload)
+            if chosen is not None:
+                sql = f"SELECT m.id FROM aq_message m WHERE m.id {{ids}} AND {chosen.sql}"
+                passed = {row[0] for row in db.rows(sql, (db.ids(ids), *chosen.params))}
+                for number, value in expected.items():
+                    if chosen.exact:
+                        assert (number in passed) is (value is True), (text, messages[number - 1], hub.name)
+                    else:
+                        assert number in passed or value in (False, None), (text, messages[number - 1], hub.name)
+    finally:
+        database.connection.rollback()
+    return answered
+
+
+SLOW = settings(
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+@SLOW
+@given(texts=st.lists(CONDITIONS, min_size=2, max_size=4), messages=st.lists(MESSAGES, min_size=2, max_size=5))
+def test_databases_answer_as_python_does(databases: list[Database], texts: list[str], messages: list[Message]) -> None:
+    texts = [text for text in texts if _compiles(text)]
+    assume(texts)
+    for database in databases:
+        check(database, "plain", texts, messages)
+
+
+@SLOW
+@given(texts=st.lists(CONDITIONS, min_size=2, max_size=4), messages=st.lists(FIELD_MESSAGES, min_size=2, max_size=5))
+def test_databases_answer_for_fields_as_python_does(
+    databases: list[Database], texts: list[str], messages: list[Message]
+) -> None:
+    texts = [text for text in texts if _compiles(text)]
+    assume(texts)
+    for database in databases:
+        check(database, "fields", texts, messages)
+
+
+def _compiles(text: str) -> bool:
+    from transforms.errors import ExpressionInvalid
+
+    try:
+        compile_condition(text)
+    except ExpressionInvalid:
+        return False
+    return True
