@@ -110,6 +110,8 @@ class Hub:
                     if address.get_backend_name() == "sqlite":
                         _make_private(address.database or "")
                     found = schema.create(engine, durability, clock, schemas, where)
+                if address.get_backend_name() == "postgresql":
+                    schema.refresh_functions(engine, found, where)
             if found.hub_id is None:
                 raise HubVersionMismatch(f"hub {where} has no identity", cause="table aq_hub is empty")
             return cls(engine, found.hub_id, durability, clock)

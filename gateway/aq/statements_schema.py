@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import sqlite3
@@ -10,15 +11,18 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from gateway.aq import statements_functions as functions
 from gateway.aq import tables
 from gateway.aq.failures import translated
 from gateway.aq.model import Durability, SchemaPart
+from gateway.aq.statements import Db
 from transforms.clock import Clock
 from transforms.errors import HubError, HubVersionMismatch
 
-__all__ = ["Found", "create", "inspect", "inspect_sqlite", "judge"]
+__all__ = ["Found", "create", "inspect", "inspect_sqlite", "judge", "refresh_functions"]
 
 _BUSY_SECONDS = 30.0
+_log = logging.getLogger(__name__)
 
 
 class Found(NamedTuple):
@@ -119,20 +123,41 @@ def create(engine: sa.Engine, durability: Durability, clock: Clock, schemas: Seq
     """Make what is missing, in one transaction; another process may have been faster."""
     with engine.begin() as conn:
         if engine.dialect.name == "postgresql":
-            conn.exec_driver_sql("SELECT pg_advisory_xact_lock(7164114)")
+            _lock(conn)
         found = inspect(conn)
         judge(found, where, create=True, schemas=schemas)
         if found.hub_id is None:
             tables.create(conn)
+            hub_id = secrets.token_bytes(8)
             row = {
-                "hub_id": secrets.token_bytes(8),
+                "hub_id": hub_id,
                 "schema_version": tables.SCHEMA_VERSION,
                 "durability": durability,
                 "created": clock.now(),
             }
             conn.execute(tables.hub.insert(), row)
+            if engine.dialect.name == "postgresql":
+                functions.install(Db(conn), hub_id, where)
         for part in schemas:
             if part.name not in found.parts:
                 part.create(conn)
                 conn.execute(tables.part.insert(), {"name": part.name, "version": part.version})
         return inspect(conn)
+
+
+def _lock(conn: sa.Connection) -> None:
+    """One process makes things at a time."""
+    conn.exec_driver_sql("SELECT pg_advisory_xact_lock(7164114)")
+
+
+def refresh_functions(engine: sa.Engine, found: Found, where: str) -> None:
+    """Replace SQL functions that an older release made; where that is refused they stay, and the log says so."""
+    if found.hub_id is None or not functions.stale(found.parts):
+        return
+    try:
+        with engine.begin() as conn:
+            _lock(conn)
+            if functions.stale(inspect(conn).parts):
+                functions.install(Db(conn), found.hub_id, where)
+    except HubError as error:
+        _log.warning("%s", error.text())

@@ -21,7 +21,7 @@ from gateway.cli.main import app
 from gateway.config.lint import lint
 from gateway.views import COLUMNS
 from tests.cli.conftest import Mgw
-from tests.support.brokers import Mosquitto, RabbitMQ
+from tests.support.brokers import Mosquitto, PostgreSQL, RabbitMQ
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
@@ -217,13 +217,18 @@ def _walk_through(page: Path, folder: Path, environ: dict[str, str]) -> None:
         elif block.language == "sh" and "skip" not in block.words:
             script.append(f"echo '=== {block.line}'\n{block.text}")
             expected.append((block, ""))
+        elif block.language == "sql" and "PGPORT" in environ:
+            script.append(
+                f"echo '=== {block.line}'\npsql -X -q -A -t -F ' | ' -v ON_ERROR_STOP=1 <<'SQL'\n{block.text}SQL"
+            )
+            expected.append((block, ""))
         elif block.language == "text" and expected:
             expected[-1] = (expected[-1][0], block.text)
     path = f"{Path(sys.executable).parent}:{mgw.environment()['PATH']}"
     shell = subprocess.Popen(
         ["bash", "-c", "\n".join(script)],
         cwd=folder,
-        env=mgw.environment() | {"PATH": path, "MGW_HUB": "sqlite:///mgw-hub.db"},
+        env=mgw.environment() | {"PATH": path} | ({} if "PGPORT" in environ else {"MGW_HUB": "sqlite:///mgw-hub.db"}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -247,6 +252,18 @@ def test_quickstart_does_what_it_says(tmp_path: Path, rabbitmq: RabbitMQ) -> Non
     environ = {"RABBIT_PORT": str(rabbitmq.port), "RABBIT_PASSWORD": rabbitmq.password, "PYTHONWARNINGS": "default"}
     with Mosquitto() as mosquitto:
         _walk_through(ROOT / "docs/quickstart.md", tmp_path, environ | {"MQTT_PORT": str(mosquitto.port)})
+
+
+def test_hub_is_used_from_sql_as_the_page_says(tmp_path: Path, postgresql: PostgreSQL) -> None:
+    environ = {"PGHOST": postgresql.host, "PGPORT": str(postgresql.port), "PGUSER": postgresql.username}
+    try:
+        with Mosquitto() as mosquitto:
+            more = {"MQTT_PORT": str(mosquitto.port), "PYTHONWARNINGS": "default"}
+            _walk_through(ROOT / "docs/how-to/use-the-hub-from-sql.md", tmp_path, environ | more)
+    finally:
+        postgresql.drop_database("shop")
+        psql = ["psql", "-X", "-d", "mgw", "-c", "DROP ROLE IF EXISTS shop_app"]
+        subprocess.run(psql, env=os.environ | environ, check=True, capture_output=True, timeout=60)
 
 
 def test_backup_of_a_hub_in_use_is_whole(tmp_path: Path) -> None:

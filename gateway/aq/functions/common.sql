@@ -1,0 +1,249 @@
+-- The hub from SQL, PostgreSQL: the functions of schema aq (docs/how-to/use-the-hub-from-sql.md).
+--
+-- gateway.aq.statements_functions puts the names in for the words between @ and runs this text.
+-- Functions that begin with _ are internal: they run with the rights of their caller, and callers have none on the
+-- hub's tables. The others are SECURITY DEFINER with a fixed search_path and check what they are given.
+-- What they do is what session.py, transfer.py, codec.py and statements_time.py do in an application's transaction.
+
+CREATE OR REPLACE FUNCTION @aq@.version() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT @version@';
+
+-- ------------------------------------------------------------------------------------------------------------ errors
+
+CREATE OR REPLACE FUNCTION @aq@._refuse(p_number integer, p_what text, p_cause text, p_cure text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING
+        ERRCODE = 'MG' || lpad((p_number % 1000)::text, 3, '0'),
+        MESSAGE = CASE WHEN p_number > 0 THEN format('ORA-%s: %s', lpad(p_number::text, 5, '0'), p_what) ELSE p_what END,
+        DETAIL = 'cause: ' || p_cause,
+        HINT = p_cure;
+END $$;
+
+-- ------------------------------------------------------------------------------------------------------------- names
+
+-- Key of [schema.]name, or NULL if its form is wrong.
+CREATE OR REPLACE FUNCTION @aq@._key(p_name text, p_schema text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    parts text[] := regexp_match(p_name, '^\s*(?:(?:"([^"]+)"|([[:alnum:]][[:alnum:]_$#/+-]*))\.)?'
+                                         '(?:"([^"]+)"|([[:alnum:]][[:alnum:]_$#/+-]*))\s*$');
+BEGIN
+    RETURN upper(coalesce(parts[1], parts[2], p_schema) || '.' || coalesce(parts[3], parts[4]));
+END $$;
+
+-- A queue, as it is now. p_hold, enqueue or dequeue, is what the transaction is going to do if the queue is enabled for
+-- it: the queue cannot be stopped then before the transaction ends (a shared lock).
+CREATE OR REPLACE FUNCTION @aq@._queue(
+    p_name text, p_hold text,
+    OUT id bigint, OUT shown text, OUT schema text, OUT queue_type text, OUT payload_type text, OUT sort_list text,
+    OUT multiple boolean, OUT max_payload bigint, OUT message_grouping text, OUT secure boolean,
+    OUT enqueue_enabled boolean, OUT dequeue_enabled boolean, OUT max_retries bigint, OUT retry_delay double precision,
+    OUT retention double precision, OUT exceptions_key text, OUT table_id bigint, OUT hub_id bytea)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_key text := @aq@._key(p_name, 'MGW');
+    v_held boolean;
+    v_class integer;
+BEGIN
+    IF v_key IS NULL THEN
+        PERFORM @aq@._refuse(25200, format('queue name %L is not valid', p_name),
+            'a name is [schema.]name: letters, digits and _ $ # - / +, beginning with a letter or a digit',
+            'put any other name in double quotes');
+    ELSIF octet_length(split_part(v_key, '.', 1)) > 128 OR octet_length(v_key) - strpos(v_key, '.') > 128 THEN
+        PERFORM @aq@._refuse(24019, format('queue name %L... is too long', left(p_name, 40)),
+            'at most 128 bytes are allowed', 'use a shorter name');
+    END IF;
+    LOOP
+        SELECT q.id, CASE WHEN upper(q.schema) = 'MGW' THEN q.name ELSE q.schema || '.' || q.name END, q.schema,
+               q.queue_type, t.payload_type, t.sort_list, t.multiple_consumers <> 0, t.max_payload, t.message_grouping,
+               t.secure <> 0, q.enqueue_enabled = 1, q.dequeue_enabled = 1, coalesce(q.max_retries, 5), q.retry_delay,
+               q.retention_time, upper(t.schema || '.AQ$_' || t.name || '_E'), t.id, h.hub_id, q.tableoid::integer,
+               CASE WHEN CASE p_hold WHEN 'enqueue' THEN q.enqueue_enabled WHEN 'dequeue' THEN q.dequeue_enabled END = 1
+                    THEN pg_try_advisory_xact_lock_shared(q.tableoid::integer, (q.id % 2147483647)::integer) END
+          INTO id, shown, schema, queue_type, payload_type, sort_list, multiple, max_payload, message_grouping,
+               secure, enqueue_enabled, dequeue_enabled, max_retries, retry_delay, retention, exceptions_key, table_id,
+               hub_id, v_class, v_held
+          FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id CROSS JOIN aq_hub h
+         WHERE q.name_key = v_key;
+        IF NOT FOUND THEN
+            PERFORM @aq@._refuse(25205, format('queue %L does not exist', p_name),
+                'no queue of that name is in the hub',
+                'create it (create_queue), or list those that exist: mgw aq queues');
+        END IF;
+        EXIT WHEN v_held IS NOT FALSE;
+        PERFORM pg_advisory_xact_lock_shared(v_class, (id % 2147483647)::integer);  -- it is being stopped or purged
+    END LOOP;
+    IF message_grouping <> 'NONE' OR sort_list LIKE '%COMMIT_TIME%' OR secure THEN
+        PERFORM @aq@._refuse(0, format('queue %s cannot be used from SQL', shown),
+            'it groups messages by transaction, orders them by commit time, or is secure', 'use a session in Python');
+    END IF;
+END $$;
+
+-- ----------------------------------------------------------------------------------------------------------- headers
+
+-- The stored form of a header array, [[name, type, value], ...], or NULL for none. An object gives types by its values.
+CREATE OR REPLACE FUNCTION @aq@._headers(p_given jsonb, p_limits boolean) RETURNS text
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_given jsonb := p_given;
+    v_header jsonb;
+    v_name text;
+    v_code integer;
+    v_type text;
+    v_value jsonb;
+    v_parts text[] := '{}';
+BEGIN
+    IF jsonb_typeof(v_given) = 'object' THEN
+        SELECT jsonb_agg(jsonb_build_array(o.key, CASE jsonb_typeof(o.value)
+                   WHEN 'string' THEN 1 WHEN 'boolean' THEN 3 WHEN 'number' THEN
+                   CASE WHEN (o.value)::numeric % 1 <> 0 OR abs((o.value)::numeric) > 9223372036854775807 THEN 9
+                        WHEN abs((o.value)::numeric) <= 2147483647 THEN 6 ELSE 7 END
+                   ELSE 0 END, o.value))
+          INTO v_given FROM jsonb_each(v_given) o;
+    END IF;
+    IF v_given IS NULL OR jsonb_typeof(v_given) = 'null' THEN
+        RETURN NULL;
+    ELSIF jsonb_typeof(v_given) <> 'array' THEN
+        PERFORM @aq@._refuse(0, 'headers cannot be stored', 'they are neither a JSON object nor an array',
+            'give {"name": value, ...} or [["name", type, value], ...]');
+    ELSIF p_limits AND jsonb_array_length(v_given) > 1024 THEN
+        PERFORM @aq@._refuse(0, format('message has %s headers', jsonb_array_length(v_given)),
+            'a header array holds at most 1024', 'put fewer headers on the message');
+    END IF;
+    FOR v_header IN SELECT e.value FROM jsonb_array_elements(v_given) WITH ORDINALITY e ORDER BY e.ordinality LOOP
+        v_name := v_header ->> 0;
+        v_value := v_header -> 2;
+        v_type := jsonb_typeof(v_value);
+        v_code := CASE jsonb_typeof(v_header -> 1)
+            WHEN 'number' THEN array_position('{1,2,3,4,5,6,7,8,9,10}'::numeric[], (v_header -> 1)::numeric)
+            ELSE array_position('{TEXT,RAW,BOOLEAN,BYTE,SHORT,INTEGER,LONG,FLOAT,DOUBLE,DATE}'::text[],
+                                upper(v_header ->> 1)) END;
+        IF jsonb_typeof(v_header) <> 'array' OR jsonb_array_length(v_header) <> 3
+           OR jsonb_typeof(v_header -> 0) <> 'string' OR v_code IS NULL THEN
+            PERFORM @aq@._refuse(0, format('header %s cannot be stored', left(v_header::text, 100)),
+                'it is not [name, type, value], with a type of 1 to 10 or TEXT, RAW, BOOLEAN, BYTE, SHORT, INTEGER, '
+                'LONG, FLOAT, DOUBLE, DATE', 'correct the header');
+        ELSIF p_limits AND length(v_name) > 250 THEN
+            PERFORM @aq@._refuse(0, format('header name %L... has %s characters', left(v_name, 40), length(v_name)),
+                'a header name holds at most 250', 'shorten the name');
+        ELSIF p_limits AND ((v_code = 1 AND length(v_value #>> '{}') > 4000)
+                            OR (v_code = 2 AND length(v_value #>> '{}') > 4 * 2000)) THEN
+            PERFORM @aq@._refuse(0, format('value of header %L is %s long', v_name, length(v_value #>> '{}')),
+                'a header value holds at most 4000 characters or 2000 bytes', 'carry large values in the body');
+        END IF;
+        IF v_code = 1 AND v_type = 'string' OR v_code = 3 AND v_type = 'boolean' THEN
+            NULL;
+        ELSIF v_code = 2 AND v_type = 'string' THEN
+            BEGIN
+                v_value := to_jsonb(translate(encode(decode(v_value #>> '{}', 'base64'), 'base64'), E'\n', ''));
+            EXCEPTION WHEN invalid_parameter_value THEN
+                PERFORM @aq@._refuse(0, format('header %L cannot be stored', v_name), 'its raw value is no base64 text',
+                    'give encode(value, ''base64'')');
+            END;
+            IF p_limits AND octet_length(decode(v_value #>> '{}', 'base64')) > 2000 THEN
+                PERFORM @aq@._refuse(0, format('value of header %L is too long', v_name),
+                    'a header value holds at most 2000 bytes', 'carry large values in the body');
+            END IF;
+        ELSIF v_code BETWEEN 4 AND 7 AND v_type = 'number' AND v_value::numeric % 1 = 0
+              AND v_value::numeric BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
+            v_value := to_jsonb(trunc(v_value::numeric));
+        ELSIF v_code >= 8 AND v_type = 'number' AND abs(v_value::numeric) <= 1.7976931348623157e308::numeric THEN
+            NULL;
+        ELSIF v_code >= 8 AND v_type = 'string' AND v_value #>> '{}' IN ('nan', 'inf', '-inf') THEN
+            NULL;
+        ELSE
+            PERFORM @aq@._refuse(0, format('header %L cannot be stored', v_name),
+                format('its value %s does not have its type, %s', left(v_value::text, 100), v_header ->> 1),
+                'correct type or value');
+        END IF;
+        v_parts := v_parts || jsonb_build_array(v_name, v_code, v_value)::text;
+    END LOOP;
+    RETURN CASE WHEN cardinality(v_parts) > 0 THEN '[' || array_to_string(v_parts, ',') || ']' END;
+END $$;
+
+-- Value of the first header of that name, as text; raw values in base64. One with a NUL character does not exist for SQL.
+CREATE OR REPLACE FUNCTION @aq@.header(headers json, name text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT h.value ->> 2 FROM json_array_elements(headers) WITH ORDINALITY h
+     WHERE CASE WHEN h.value::text !~ '(^|[^\\])(\\\\)*\\u0000' THEN h.value ->> 0 END = name
+     ORDER BY h.ordinality LIMIT 1
+$$;
+
+-- ------------------------------------------------------------------------------------------------------------ agents
+
+-- The consumers of a recipient list; names that are new are stored as mere recipients.
+CREATE OR REPLACE FUNCTION @aq@._recipients(p_queue bigint, p_shown text, p_names text[], p_now double precision)
+RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_given text;
+    v_name text;
+    v_id bigint;
+    v_found bigint[] := '{}';
+BEGIN
+    IF cardinality(p_names) > 1024 THEN
+        PERFORM @aq@._refuse(25251, format('%s recipients given', cardinality(p_names)), 'at most 1024 are allowed',
+            'name fewer, or subscribe them');
+    END IF;
+    FOREACH v_given IN ARRAY p_names LOOP
+        v_name := regexp_replace(btrim(v_given, E' \t\n\r'), '^"(.+)"$', '\1');
+        IF v_name IS NULL THEN
+            PERFORM @aq@._refuse(25216, 'a recipient has neither name nor address', 'its name is NULL',
+                'name the recipient');
+        ELSIF v_name = '' OR length(v_name) > 128 OR v_name ~ '[[:cntrl:]]' THEN
+            PERFORM @aq@._refuse(24047, format('recipient name %L is not valid', left(v_given, 40)),
+                'a name has 1 to 128 printable characters', 'use another name');
+        ELSIF upper(v_name) LIKE 'AQ$\_%' THEN
+            PERFORM @aq@._refuse(24049, format('recipient name %L is reserved', v_name),
+                'names that begin with AQ$_ belong to the hub', 'use another name');
+        END IF;
+        SELECT c.id INTO v_id FROM aq_consumer c
+         WHERE c.queue_id = p_queue AND c.name_key = upper(v_name) AND c.address = '' AND c.protocol = 0;
+        IF NOT FOUND THEN
+            INSERT INTO aq_consumer (queue_id, name, name_key, address, protocol, is_subscriber, delivery_mode,
+                                     queue_to_queue, created)
+            VALUES (p_queue, v_name, upper(v_name), '', 0, 0, 'PERSISTENT', 0, p_now) ON CONFLICT DO NOTHING;
+            SELECT c.id INTO v_id FROM aq_consumer c
+             WHERE c.queue_id = p_queue AND c.name_key = upper(v_name) AND c.address = '' AND c.protocol = 0;
+            IF NOT FOUND THEN
+                PERFORM @aq@._refuse(24035, format('consumer %L of queue %s could not be stored', v_name, p_shown),
+                    'another transaction stored it meanwhile, and this one must not see it', 'repeat the transaction');
+            END IF;
+        END IF;
+        IF v_id = ANY (v_found) THEN
+            PERFORM @aq@._refuse(25232, format('recipient %L is listed twice', v_name), 'each gets a message once',
+                'list every recipient once');
+        END IF;
+        v_found := v_found || v_id;
+    END LOOP;
+    RETURN v_found;
+END $$;
+
+-- The consumer that dequeues; 0 on a single-consumer queue.
+CREATE OR REPLACE FUNCTION @aq@._consumer(p_queue bigint, p_shown text, p_multiple boolean, p_name text) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_id bigint;
+    v_transformation text;
+BEGIN
+    IF NOT p_multiple AND p_name IS NOT NULL THEN
+        PERFORM @aq@._refuse(25256, format('consumer %L given for queue %s', p_name, p_shown),
+            'the queue is a single-consumer queue', 'leave the consumer name out');
+    ELSIF NOT p_multiple THEN
+        RETURN 0;
+    ELSIF p_name IS NULL THEN
+        PERFORM @aq@._refuse(25231, format('no consumer given for queue %s', p_shown),
+            'the queue is a multi-consumer queue', 'name one of its subscribers as consumer');
+    END IF;
+    SELECT c.id, c.transformation INTO v_id, v_transformation FROM aq_consumer c
+     WHERE c.queue_id = p_queue AND c.name_key = upper(p_name) AND c.address = '' AND c.protocol = 0;
+    IF NOT FOUND THEN
+        PERFORM @aq@._refuse(24035, format('consumer %L of queue %s does not exist', p_name, p_shown),
+            'it is neither a subscriber nor was it ever named as a recipient', 'add it with add_subscriber');
+    ELSIF v_transformation IS NOT NULL THEN
+        PERFORM @aq@._refuse(25229, format('consumer %L of queue %s cannot be served by SQL', p_name, p_shown),
+            format('its messages go through transformation %s, which runs in Python', v_transformation),
+            'dequeue with a session in Python');
+    END IF;
+    RETURN v_id;
+END $$;

@@ -1,0 +1,225 @@
+-- What puts messages into the hub: prepare and store of transfer.py, encode of codec.py.
+
+CREATE OR REPLACE FUNCTION @aq@._is_json(p_body bytea) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    PERFORM convert_from(p_body, 'UTF8')::json;
+    RETURN true;
+EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
+    RETURN false;
+END $$;
+
+-- Bodies as bytes; p_given says what they are: raw bytes, text, or JSON. NULL arrays of properties: their defaults.
+CREATE OR REPLACE FUNCTION @aq@._enqueue(
+    p_queue text, p_given text, p_bodies bytea[], p_priorities bigint[], p_delays double precision[],
+    p_expirations double precision[], p_correlations text[], p_headers jsonb[], p_recipients text[],
+    p_exception_queue text, p_sender_name text, p_sender_address text, p_original_msgid bytea, p_kind text)
+RETURNS bytea[] LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    q record;
+    r record;
+    v_now double precision := extract(epoch FROM clock_timestamp());
+    v_count integer := cardinality(p_bodies);
+    v_body_type smallint := CASE p_given WHEN 'raw bytes' THEN 1 ELSE 2 END;
+    v_bodies bytea[] := p_bodies;
+    v_kind text := upper(p_kind);
+    v_by_priority boolean;
+    v_by_second boolean;
+    v_ids bigint[];
+    v_consumers bigint[];
+    v_ruled text;
+    v_ready boolean := false;
+BEGIN
+    q := @aq@._queue(p_queue, 'enqueue');
+    IF q.queue_type <> 'NORMAL_QUEUE' THEN
+        PERFORM @aq@._refuse(25206, format('enqueue to exception queue %s', q.shown),
+            'only the hub moves messages into an exception queue', 'enqueue to a normal queue');
+    ELSIF NOT q.enqueue_enabled THEN
+        PERFORM @aq@._refuse(25207, format('queue %s is not enabled for enqueue', q.shown),
+            'it was not started, or stopped', 'start it: start_queue');
+    ELSIF coalesce(v_count, 0) = 0 THEN
+        RETURN '{}';
+    END IF;
+
+    -- what belongs to all messages
+    IF q.payload_type NOT IN ('RAW', 'BASIC', 'FIELDS', 'TEXT', 'JSON') THEN
+        PERFORM @aq@._refuse(25215, format('queue %s cannot be written by SQL', q.shown),
+            format('its payload type is %s, which is checked in Python', q.payload_type), 'use a session in Python');
+    ELSIF array_remove(p_bodies, NULL) <> '{}' AND NOT (CASE q.payload_type
+            WHEN 'RAW' THEN p_given = 'raw bytes'
+            WHEN 'BASIC' THEN true
+            WHEN 'FIELDS' THEN p_given = 'JSON'
+            ELSE p_given <> 'raw bytes' END) THEN
+        PERFORM @aq@._refuse(25215, format('the message does not fit queue %s', q.shown),
+            format('its body is %s, the queue holds %s', p_given, q.payload_type),
+            'convert it: payload => convert_to(text, ''UTF8'') for RAW, convert_from(bytes, ''UTF8'') for text, '
+            'jsonb for FIELDS');
+    ELSIF v_kind NOT IN ('RAW', 'BASIC', 'FIELDS') THEN
+        PERFORM @aq@._refuse(0, format('kind %L is not known', p_kind), 'the kinds are RAW, BASIC and FIELDS',
+            'leave it out');
+    ELSIF length(p_exception_queue) > 259 OR length(p_sender_name) > 128 OR length(p_sender_address) > 1024 THEN
+        PERFORM @aq@._refuse(0, 'exception queue, sender name or sender address is too long',
+            'at most 259, 128 and 1024 characters are allowed', 'correct the message');
+    ELSIF octet_length(p_original_msgid) <> 16 THEN
+        PERFORM @aq@._refuse(0, format('original_msgid has %s bytes', octet_length(p_original_msgid)),
+            'a message id has 16', 'correct the message');
+    END IF;
+    IF coalesce(cardinality(p_priorities), v_count) <> v_count OR coalesce(cardinality(p_delays), v_count) <> v_count
+       OR coalesce(cardinality(p_expirations), v_count) <> v_count
+       OR coalesce(cardinality(p_correlations), v_count) <> v_count
+       OR coalesce(cardinality(p_headers), v_count) <> v_count THEN
+        PERFORM @aq@._refuse(25287, format('%s payloads given, and another number of properties', v_count),
+            'arrays of properties have one element for each payload', 'give one of each for every message, or no array');
+    END IF;
+
+    -- what belongs to each
+    FOR r IN SELECT u.body, u.delay, u.expiration, u.correlation, u.number - 1 AS number
+               FROM unnest(p_bodies, p_delays, p_expirations, p_correlations)
+                    WITH ORDINALITY u(body, delay, expiration, correlation, number) LOOP
+        IF q.payload_type = 'JSON' AND p_given = 'text' AND NOT @aq@._is_json(r.body) THEN
+            PERFORM @aq@._refuse(25215, format('message %s for queue %s cannot be stored', r.number, q.shown),
+                'its body is no JSON text', 'correct the message');
+        ELSIF q.payload_type = 'FIELDS' AND r.body IS NOT NULL THEN
+            v_body_type := 3;
+            r.body := convert_to(coalesce(@aq@._headers(convert_from(r.body, 'UTF8')::jsonb, false), '[]'), 'UTF8');
+            v_bodies[array_lower(v_bodies, 1) + r.number::integer] := r.body;
+        END IF;
+        IF octet_length(r.body) > q.max_payload THEN
+            PERFORM @aq@._refuse(25215, format('message %s is too large for queue %s', r.number, q.shown),
+                format('its body has %s bytes, the queue takes at most %s', octet_length(r.body), q.max_payload),
+                'send less, or make the queue table with a larger max_payload');
+        ELSIF NOT coalesce(r.delay >= 0 AND r.delay < 1099511627776, true) THEN
+            PERFORM @aq@._refuse(25203, format('delay %s of message %s is not valid', r.delay, r.number),
+                '0 or more seconds', 'correct the message');
+        ELSIF NOT coalesce(r.expiration >= 0 AND r.expiration < 1099511627776, true) THEN
+            PERFORM @aq@._refuse(25209, format('expiration %s of message %s is not valid', r.expiration, r.number),
+                '0 or more seconds', 'correct the message');
+        ELSIF length(r.correlation) > 128 THEN
+            PERFORM @aq@._refuse(0, format('correlation of message %s has %s characters', r.number,
+                length(r.correlation)), 'at most 128 are allowed', 'correct the message');
+        END IF;
+        v_ready := v_ready OR coalesce(r.delay, 0) = 0;
+    END LOOP;
+
+    IF NOT q.multiple AND cardinality(p_recipients) > 0 THEN
+        PERFORM @aq@._refuse(25216, format('recipients given for queue %s', q.shown),
+            'the queue is a single-consumer queue', 'leave the recipient list out');
+    ELSIF q.multiple THEN
+        IF cardinality(p_recipients) > 0 THEN
+            v_consumers := @aq@._recipients(q.id, q.shown, p_recipients, v_now);
+        ELSE
+            SELECT array_agg(c.id), min(coalesce(c.name, c.address)) FILTER (WHERE c.rule IS NOT NULL)
+              INTO v_consumers, v_ruled FROM aq_consumer c
+             WHERE c.queue_id = q.id AND c.is_subscriber = 1 AND c.delivery_mode <> 'BUFFERED';
+            IF v_ruled IS NOT NULL THEN
+                PERFORM @aq@._refuse(25449, format('queue %s cannot be written by SQL', q.shown),
+                    format('the rule of subscriber %s is evaluated in Python', v_ruled),
+                    'use a session in Python, or name recipients');
+            ELSIF v_consumers IS NULL THEN
+                PERFORM @aq@._refuse(24033, format('message 0 for queue %s has no recipient', q.shown),
+                    'the queue has no subscriber whose rule is true for it', 'add a subscriber, or name recipients');
+            END IF;
+        END IF;
+    END IF;
+
+    v_by_priority := q.sort_list LIKE 'PRIORITY%';
+    v_by_second := q.sort_list = 'ENQ_TIME,PRIORITY';
+    SELECT array_agg(nextval('aq_message_id')) INTO v_ids FROM generate_series(1, v_count);
+    INSERT INTO aq_message (
+           id, queue_id, state, k1, k2, k3, priority, ready_at, expires_at, expiration, correlation, enq_time, enq_user,
+           enq_txn, attempts, exception_queue, sender_name, sender_address, original_msgid, kind, headers, body_type,
+           body)
+    SELECT n.id, q.id, CASE WHEN q.multiple THEN 9 WHEN n.delay > 0 THEN 1 ELSE 0 END,
+           CASE WHEN v_by_priority THEN n.priority WHEN v_by_second THEN floor(v_now) ELSE 0 END,
+           CASE WHEN v_by_second THEN n.priority ELSE 0 END, n.id,
+           n.priority, v_now + n.delay, v_now + n.delay + n.expiration, n.expiration, n.correlation, v_now,
+           session_user, 'pg.' || pg_current_xact_id()::text, 0, p_exception_queue, p_sender_name, p_sender_address,
+           p_original_msgid,
+           coalesce(v_kind, CASE WHEN q.payload_type IN ('RAW', 'FIELDS') THEN q.payload_type ELSE 'BASIC' END),
+           @aq@._headers(n.headers, true), CASE WHEN n.body IS NULL THEN 0 ELSE v_body_type END, n.body
+      FROM (SELECT u.id, u.body, coalesce(u.priority, 1) AS priority, coalesce(u.delay, 0) AS delay, u.expiration,
+                   u.correlation, u.headers
+              FROM unnest(v_ids, v_bodies, p_priorities, p_delays, p_expirations, p_correlations, p_headers)
+                   u(id, body, priority, delay, expiration, correlation, headers)) n;
+    IF q.multiple THEN
+        INSERT INTO aq_entry (message_id, consumer_id, queue_id, state, k1, k2, k3, ready_at, expires_at, attempts)
+        SELECT m.id, c.id, q.id, CASE WHEN u.delay > 0 THEN 1 ELSE 0 END, m.k1, m.k2, m.k3, m.ready_at, m.expires_at, 0
+          FROM unnest(v_ids, p_delays) u(id, delay) JOIN aq_message m ON m.id = u.id CROSS JOIN unnest(v_consumers) c(id);
+    END IF;
+    IF v_ready THEN
+        PERFORM pg_notify('mgw_hub', q.id::text);
+    END IF;
+    RETURN (SELECT array_agg(q.hub_id || int8send(u.id) ORDER BY u.number) FROM unnest(v_ids) WITH ORDINALITY u(id, number));
+END $$;
+
+CREATE OR REPLACE FUNCTION @aq@.enqueue(
+    queue text, payload text DEFAULT NULL, priority bigint DEFAULT 1, delay double precision DEFAULT 0,
+    expiration double precision DEFAULT NULL, correlation text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
+    sender_address text DEFAULT NULL, original_msgid bytea DEFAULT NULL, kind text DEFAULT NULL)
+RETURNS bytea LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+BEGIN
+    RETURN (@aq@._enqueue(queue, 'text', ARRAY[convert_to(payload, 'UTF8')], ARRAY[priority], ARRAY[delay],
+        ARRAY[expiration], ARRAY[correlation], ARRAY[headers], recipients, exception_queue, sender_name, sender_address,
+        original_msgid, kind))[1];
+END $$;
+
+CREATE OR REPLACE FUNCTION @aq@.enqueue(
+    queue text, payload bytea, priority bigint DEFAULT 1, delay double precision DEFAULT 0,
+    expiration double precision DEFAULT NULL, correlation text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
+    sender_address text DEFAULT NULL, original_msgid bytea DEFAULT NULL, kind text DEFAULT NULL)
+RETURNS bytea LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+BEGIN
+    RETURN (@aq@._enqueue(queue, 'raw bytes', ARRAY[payload], ARRAY[priority], ARRAY[delay], ARRAY[expiration],
+        ARRAY[correlation], ARRAY[headers], recipients, exception_queue, sender_name, sender_address, original_msgid,
+        kind))[1];
+END $$;
+
+CREATE OR REPLACE FUNCTION @aq@.enqueue(
+    queue text, payload jsonb, priority bigint DEFAULT 1, delay double precision DEFAULT 0,
+    expiration double precision DEFAULT NULL, correlation text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
+    sender_address text DEFAULT NULL, original_msgid bytea DEFAULT NULL, kind text DEFAULT NULL)
+RETURNS bytea LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+BEGIN
+    RETURN (@aq@._enqueue(queue, 'JSON', ARRAY[convert_to(payload::text, 'UTF8')], ARRAY[priority], ARRAY[delay],
+        ARRAY[expiration], ARRAY[correlation], ARRAY[headers], recipients, exception_queue, sender_name, sender_address,
+        original_msgid, kind))[1];
+END $$;
+
+CREATE OR REPLACE FUNCTION @aq@.enqueue_array(
+    queue text, payloads text[], priorities bigint[] DEFAULT NULL, delays double precision[] DEFAULT NULL,
+    expirations double precision[] DEFAULT NULL, correlations text[] DEFAULT NULL, headers jsonb[] DEFAULT NULL,
+    recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
+    sender_address text DEFAULT NULL, kind text DEFAULT NULL)
+RETURNS bytea[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+BEGIN
+    RETURN @aq@._enqueue(queue, 'text', (SELECT array_agg(convert_to(u.body, 'UTF8') ORDER BY u.ordinality)
+        FROM unnest(payloads) WITH ORDINALITY u(body)), priorities, delays, expirations, correlations, headers,
+        recipients, exception_queue, sender_name, sender_address, NULL, kind);
+END $$;
+
+CREATE OR REPLACE FUNCTION @aq@.enqueue_array(
+    queue text, payloads bytea[], priorities bigint[] DEFAULT NULL, delays double precision[] DEFAULT NULL,
+    expirations double precision[] DEFAULT NULL, correlations text[] DEFAULT NULL, headers jsonb[] DEFAULT NULL,
+    recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
+    sender_address text DEFAULT NULL, kind text DEFAULT NULL)
+RETURNS bytea[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+BEGIN
+    RETURN @aq@._enqueue(queue, 'raw bytes', payloads, priorities, delays, expirations, correlations, headers,
+        recipients, exception_queue, sender_name, sender_address, NULL, kind);
+END $$;
+
+CREATE OR REPLACE FUNCTION @aq@.enqueue_array(
+    queue text, payloads jsonb[], priorities bigint[] DEFAULT NULL, delays double precision[] DEFAULT NULL,
+    expirations double precision[] DEFAULT NULL, correlations text[] DEFAULT NULL, headers jsonb[] DEFAULT NULL,
+    recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
+    sender_address text DEFAULT NULL, kind text DEFAULT NULL)
+RETURNS bytea[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+BEGIN
+    RETURN @aq@._enqueue(queue, 'JSON', (SELECT array_agg(convert_to(u.body::text, 'UTF8') ORDER BY u.ordinality)
+        FROM unnest(payloads) WITH ORDINALITY u(body)), priorities, delays, expirations, correlations, headers,
+        recipients, exception_queue, sender_name, sender_address, NULL, kind);
+END $$;

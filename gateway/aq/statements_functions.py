@@ -1,0 +1,207 @@
+"""The hub from SQL (PostgreSQL): puts the functions of ``functions/*.sql`` into the database and keeps them current.
+
+They live in schema ``aq``. Where that name is taken, by another hub of the same database or by somebody else, they live
+in ``aq_<schema of the hub's tables>``. A comment on the schema says whose it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+
+from gateway.aq.statements import Db
+from transforms.errors import HubError
+
+__all__ = ["FUNCTIONS_VERSION", "install", "remove", "schema_name", "stale"]
+
+FUNCTIONS_VERSION = 1  # raised by every release that changes functions/*.sql; an older release leaves newer ones alone
+_FILES = ("common", "enqueue", "dequeue")
+_PART, _TEXT = "functions", "functions_text"  # rows of aq_part: the version, and a checksum of the text
+_FORMER: tuple[str, ...] = ()  # functions that an earlier release had and this one does not
+_LENGTH = 63  # bytes of a name in PostgreSQL
+
+_log = logging.getLogger(__name__)
+
+#: Type aq.message: what a dequeue hands out.
+_MESSAGE = (
+    ("msgid", "bytea"),
+    ("payload", "bytea"),
+    ("payload_text", "text"),
+    ("body_type", "text"),
+    ("headers", "json"),
+    ("kind", "text"),
+    ("priority", "bigint"),
+    ("correlation", "text"),
+    ("enqueue_time", "timestamp with time zone"),
+    ("expiration", "double precision"),
+    ("expires_at", "timestamp with time zone"),
+    ("attempts", "integer"),
+    ("state", "text"),
+    ("exception_queue", "text"),
+    ("sender_name", "text"),
+    ("sender_address", "text"),
+    ("original_msgid", "bytea"),
+)
+
+_TABLES = """
+    SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = 'aq_hub'::regclass"""
+_OWN = "SELECT n.nspname FROM pg_namespace n WHERE obj_description(n.oid, 'pg_namespace') LIKE ?"
+_SCHEMA = """
+    SELECT obj_description(n.oid, 'pg_namespace'),
+           EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid)
+           OR EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid)
+           OR EXISTS (SELECT FROM pg_type t WHERE t.typnamespace = n.oid)
+      FROM pg_namespace n WHERE n.nspname = ?"""
+_ATTRIBUTES = """
+    SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
+     WHERE a.attrelid = to_regclass(?) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+_GRANTS = """
+    SELECT DISTINCT p.proname, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
+      FROM pg_proc p CROSS JOIN aclexplode(p.proacl) a
+     WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = ?) AND a.grantee <> p.proowner"""
+_FUNCTIONS = """
+    SELECT p.proname, p.oid::regprocedure::text, age(p.xmin) <= age(pg_current_xact_id()::xid)
+      FROM pg_proc p
+     WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = ?) AND p.proname = ANY(?)"""
+
+
+@cache
+def _text() -> str:
+    folder = resources.files(__package__).joinpath("functions")
+    return "\n".join(folder.joinpath(f"{name}.sql").read_text("utf-8") for name in _FILES)
+
+
+@cache
+def _checksum() -> int:
+    return zlib.crc32(_text().encode()) & 0x7FFFFFFF
+
+
+def stale(parts: Mapping[str, int]) -> bool:
+    """Whether the functions in a database with these parts are missing, or older than this release's."""
+    version = parts.get(_PART, 0)
+    return version < FUNCTIONS_VERSION or (version == FUNCTIONS_VERSION and parts.get(_TEXT) != _checksum())
+
+
+def schema_name(db: Db, hub_id: bytes) -> str | None:
+    """The schema that has the functions of this hub, or None."""
+    row = db.row(_OWN, (f"{_mark(hub_id)}%",))
+    return str(row[0]) if row else None
+
+
+def install(db: Db, hub_id: bytes, where: str) -> None:
+    """Make the functions, or replace those there are; who was granted EXECUTE keeps it. Waits for who does the same.
+
+    Raises:
+        HubError: the hub's user has no right to do it, or views of others need the functions as they are.
+    """
+    try:
+        _install(db, hub_id)
+    except Exception as error:
+        state = getattr(error, "sqlstate", None)
+        if state not in ("42501", "2BP01"):
+            raise
+        raise HubError(
+            f"the functions of schema aq cannot be made in hub {where}",
+            cause=str(error).strip().splitlines()[0],
+            cure="GRANT CREATE ON DATABASE ... TO the hub's user, or CREATE SCHEMA aq AUTHORIZATION that user"
+            if state == "42501"
+            else "drop the views that use them, and make them again afterwards",
+        ) from error
+
+
+def _install(db: Db, hub_id: bytes) -> None:
+    tables = str((db.row(_TABLES) or ("public",))[0])
+    name = schema_name(db, hub_id) or _new_schema(db, tables)
+    schema = _quoted(name)
+    names = sorted(set(re.findall(r"FUNCTION @aq@\.(\w+)", _text())) | set(_FORMER))
+    grants = db.rows(_GRANTS, (name,))
+    words = {"aq": schema, "path": f"pg_catalog, {_quoted(tables)}, pg_temp", "version": str(FUNCTIONS_VERSION)}
+    text = re.sub(r"@(\w+)@", lambda found: words[found[1]], _text())
+    if tuple(db.rows(_ATTRIBUTES, (f"{schema}.message",))) != _MESSAGE:
+        _drop(db, name, names)
+        attributes = ", ".join(f"{attribute} {kind}" for attribute, kind in _MESSAGE)
+        db.raw.execute(f"DROP TYPE IF EXISTS {schema}.message")
+        db.raw.execute(f"CREATE TYPE {schema}.message AS ({attributes})")
+    db.raw.execute("SAVEPOINT functions")
+    try:
+        db.raw.execute(text)  # without parameters: many statements in one round trip, and a percent sign is one
+    except Exception as error:
+        if getattr(error, "sqlstate", None) != "42P13":  # invalid_function_definition: cannot be replaced as it is
+            raise
+        db.raw.execute("ROLLBACK TO functions")
+        _drop(db, name, names)
+        db.raw.execute(text)
+    found = db.rows(_FUNCTIONS, (name, names))
+    for _, signature, current in found:
+        if not current:  # of an earlier release, with other parameters
+            db.raw.execute(f"DROP FUNCTION {signature}")
+    own = [(function, signature) for function, signature, current in found if current]
+    db.raw.execute(f"REVOKE ALL ON FUNCTION {', '.join(signature for _, signature in own)} FROM PUBLIC")
+    for granted, role in grants:
+        for signature in [signature for function, signature in own if function == granted]:
+            db.raw.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO {role}")
+    comment = f"{_mark(hub_id)}, tables in {tables}"
+    db.raw.execute(f"COMMENT ON SCHEMA {schema} IS '{comment.replace(chr(39), chr(39) * 2)}'")
+    db.run(f"DELETE FROM aq_part WHERE name IN ('{_PART}', '{_TEXT}')")
+    values = ((_PART, FUNCTIONS_VERSION), (_TEXT, _checksum()))
+    db.many("INSERT INTO aq_part (name, version) VALUES (?, ?)", values)
+
+
+def _drop(db: Db, schema: str, names: Sequence[str]) -> None:
+    for _, signature, _ in db.rows(_FUNCTIONS, (schema, names)):
+        db.raw.execute(f"DROP FUNCTION {signature}")
+
+
+def remove(db: Db, hub_id: bytes) -> None:
+    """Drop the functions of a hub with their schema."""
+    name = schema_name(db, hub_id)
+    if name is not None:
+        db.raw.execute(f"DROP SCHEMA {_quoted(name)} CASCADE")
+        db.run(f"DELETE FROM aq_part WHERE name IN ('{_PART}', '{_TEXT}')")
+
+
+def _new_schema(db: Db, tables: str) -> str:
+    """A schema for the functions: new, empty, or left behind by a hub that is gone."""
+    other = f"aq_{tables}".encode()[:_LENGTH].decode("utf-8", "ignore")
+    for name in ("aq", other):
+        found = db.row(_SCHEMA, (name,))
+        if found is None:
+            db.raw.execute(f"CREATE SCHEMA {_quoted(name)}")
+            return name
+        comment, used = found
+        if not used:
+            return name
+        if _orphaned(db, comment or ""):
+            db.raw.execute(f"DROP SCHEMA {_quoted(name)} CASCADE")
+            db.raw.execute(f"CREATE SCHEMA {_quoted(name)}")
+            return name
+    raise HubError(
+        "there is no place for the functions of schema aq",
+        cause=f"the schemas aq and {other} of this database belong to somebody else",
+        cure="keep the hub in a database of its own, or rename one of them",
+    )
+
+
+def _orphaned(db: Db, comment: str) -> bool:
+    """Whether a schema has the functions of a hub that is gone."""
+    found = re.fullmatch(r"Functions of hub ([0-9a-f]{16}), tables in (.*)", comment, re.DOTALL)
+    if found is None:
+        return False
+    table = f"{_quoted(found[2])}.aq_hub"
+    row = db.row("SELECT to_regclass(?) IS NOT NULL", (table,))
+    if not row or not row[0]:
+        return True
+    row = db.row(f"SELECT encode(hub_id, 'hex') FROM {table}")
+    return row is None or row[0] != found[1]
+
+
+def _mark(hub_id: bytes) -> str:
+    return f"Functions of hub {hub_id.hex()}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

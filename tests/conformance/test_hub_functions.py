@@ -1,0 +1,980 @@
+"""The hub from SQL: functions of schema aq on PostgreSQL, and that they do what sessions in Python do."""
+# ruff: noqa: E402  (the suite is registered for assertion rewriting before it is imported)
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+pytest.register_assert_rewrite("tests.conformance.hub_suite")
+
+from gateway.aq import statements_functions as functions
+from gateway.aq.admin import QueueAdmin
+from gateway.aq.hub import Hub
+from gateway.aq.model import DequeueOptions
+from gateway.aq.statements import Db
+from tests.conformance import hub_suite as base
+from tests.support.brokers import PostgreSQL
+from tests.support.waiting import eventually
+from transforms.errors import HubError
+from transforms.message import Header, Message, PayloadKind, ValueType
+
+pytestmark = pytest.mark.postgresql
+
+_number = itertools.count(1)
+
+Row = dict[str, Any]
+
+ALL_HEADERS = (
+    Header("text", ValueType.TEXT, 'ä "quoted" \\ \n'),
+    Header("raw", ValueType.RAW, bytes(range(256))),
+    Header("flag", ValueType.BOOLEAN, True),
+    Header("byte", ValueType.BYTE, -128),
+    Header("short", ValueType.SHORT, 32767),
+    Header("integer", ValueType.INTEGER, -(2**31)),
+    Header("long", ValueType.LONG, 2**63 - 1),
+    Header("float", ValueType.FLOAT, 0.1),
+    Header("double", ValueType.DOUBLE, -1.5e300),
+    Header("inf", ValueType.DOUBLE, math.inf),
+    Header("date", ValueType.DATE, 1_800_000_000.25),
+    Header("text", ValueType.TEXT, "again"),
+)
+
+
+PAYLOADS: list[tuple[str, str, Any, PayloadKind]] = [
+    ("RAW", "'\\x00ff'::bytea", b"\x00\xff", PayloadKind.RAW),
+    ("RAW", "''::bytea", b"", PayloadKind.RAW),
+    ("RAW", "NULL", None, PayloadKind.RAW),
+    ("BASIC", "'ü'", "ü", PayloadKind.BASIC),
+    ("BASIC", "''", "", PayloadKind.BASIC),
+    ("BASIC", "'\\xff'::bytea", b"\xff", PayloadKind.BASIC),
+    ("BASIC", "'{\"a\": 1}'::jsonb", '{"a": 1}', PayloadKind.BASIC),
+    ("BASIC", "NULL", None, PayloadKind.BASIC),
+    ("TEXT", "'x'", "x", PayloadKind.BASIC),
+    ("TEXT", "'[]'::jsonb", "[]", PayloadKind.BASIC),
+    ("JSON", "'[1, null]'", "[1, null]", PayloadKind.BASIC),
+    ("JSON", "'[1]'::jsonb", "[1]", PayloadKind.BASIC),
+    (
+        "FIELDS",
+        """'[["a", 6, 1], ["a", "raw", "AA=="]]'::jsonb""",
+        (Header("a", ValueType.INTEGER, 1), Header("a", ValueType.RAW, b"\x00")),
+        PayloadKind.FIELDS,
+    ),
+    ("FIELDS", "'[]'::jsonb", (), PayloadKind.FIELDS),
+]
+BAD_PAYLOADS = [
+    ("RAW", "'text'"),
+    ("RAW", "'{}'::jsonb"),
+    ("TEXT", "'\\x00'::bytea"),
+    ("JSON", "'{}'::bytea"),
+    ("JSON", "'{'"),
+    ("FIELDS", "'[]'"),
+    ("BASIC", "repeat('ü', 51)"),
+]
+SHOWN: list[tuple[str, Any, tuple[Any, ...]]] = [
+    ("BASIC", None, (None, None, None)),
+    ("BASIC", "", (b"", "", "TEXT")),
+    ("BASIC", b"\xff\x00", (b"\xff\x00", None, "RAW")),
+    ("BASIC", "nul \x00", (b"nul \x00", None, "TEXT")),  # text of PostgreSQL cannot hold it; payload does
+    ("RAW", b"", (b"", None, "RAW")),
+    ("JSON", '{"a": 1}', (b'{"a": 1}', '{"a": 1}', "TEXT")),
+    ("FIELDS", (Header("a", ValueType.LONG, 1),), (b'[["a",7,1]]', '[["a",7,1]]', "FIELDS")),
+]
+BAD_ENQUEUES = [
+    (25205, "'missing', 'x'"),
+    (25205, "'public.orders', 'x'"),
+    (25200, "'a b', 'x'"),
+    (25200, "NULL, 'x'"),
+    (24019, "repeat('x', 200), 'x'"),
+    (25206, "'AQ$_orders_t_E', 'x'"),
+    (25207, "'stopped', 'x'"),
+    (25203, "'orders', 'x', delay => -1"),
+    (25203, "'orders', 'x', delay => 'NaN'"),
+    (25203, "'orders', 'x', delay => 'Infinity'"),
+    (25209, "'orders', 'x', expiration => -1"),
+    (25216, "'orders', 'x', recipients => '{a}'"),
+    (0, "'orders', 'x', correlation => repeat('x', 129)"),
+    (0, "'orders', 'x', exception_queue => repeat('x', 260)"),
+    (0, "'orders', 'x', sender_name => repeat('x', 129)"),
+    (0, "'orders', 'x', sender_address => repeat('x', 1025)"),
+    (0, "'orders', 'x', kind => 'JMS'"),
+    (0, "'orders', 'x', original_msgid => 'x'"),
+    (0, "'orders', 'x', headers => '7'"),
+    (0, "'orders', 'x', headers => '[7]'"),
+    (0, "'orders', 'x', headers => '{\"a\": null}'"),
+    (0, "'orders', 'x', headers => '[[\"a\", 11, 1]]'"),
+    (0, "'orders', 'x', headers => '[[\"a\", \"CLOB\", \"x\"]]'"),
+    (0, "'orders', 'x', headers => '[[\"a\", 6, 1.5]]'"),
+    (0, "'orders', 'x', headers => '[[\"a\", 2, \"#\"]]'"),
+    (0, "'orders', 'x', headers => '[[\"a\", 9, 1e400]]'"),
+    (0, "'orders', 'x', headers => '[[\"a\", 9, \"many\"]]'"),
+    (0, "'orders', 'x', headers => jsonb_build_object(repeat('x', 251), 1)"),
+    (0, "'orders', 'x', headers => jsonb_build_object('a', repeat('x', 4001))"),
+    (0, "'orders', 'x', headers => (SELECT jsonb_object_agg(i, i) FROM generate_series(1, 1025) i)"),
+    (
+        0,
+        "'orders', 'x', headers => jsonb_build_array(jsonb_build_array('a', 2, encode(repeat('x', 2001)::bytea,"
+        " 'base64')))",
+    ),
+]
+BAD_RECIPIENTS = [
+    (25232, "ARRAY['red', 'RED']"),
+    (25216, "ARRAY['red', NULL]"),
+    (24047, "ARRAY['']"),
+    (24047, "ARRAY[repeat('x', 129)]"),
+    (24047, "ARRAY[E'a\\nb']"),
+    (24049, "ARRAY['aq$_x']"),
+    (25251, "(SELECT array_agg('r' || i) FROM generate_series(1, 1025) i)"),
+]
+BAD_DEQUEUES = [
+    (25205, "'missing'"),
+    (25226, "'stopped'"),
+    (25256, "'orders', 'red'"),
+    (25231, "'events'"),
+    (24035, "'events', 'nobody'"),
+    (25225, "'orders', dequeue_mode => 'KEEP'"),
+    (25230, "'orders', wait => -1"),
+    (25230, "'orders', wait => 61"),
+    (25230, "'orders', wait => 'NaN'"),
+    (25240, "'orders', msgid => 'x', correlation => 'x'"),
+    (25263, "'orders', msgid => 'x'"),
+    (25263, "'orders', msgid => decode(repeat('ff', 16), 'hex')"),
+]
+
+
+@pytest.fixture(scope="module")
+def database(postgresql: PostgreSQL) -> Iterator[str]:
+    yield postgresql.create_database("hub_functions")
+    postgresql.drop_database("hub_functions")
+
+
+@pytest.fixture
+def hub_url(database: str) -> Iterator[str]:
+    """A schema of its own; functions are called by clients that do not have it on their search path."""
+    name = f"hub{next(_number)}"
+    with psycopg.connect(_plain(database), autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+        yield f"{database}?options=-csearch_path%3D{name}"
+        connection.execute(f"DROP SCHEMA {name} CASCADE")
+
+
+def _plain(url: str) -> str:
+    return url.partition("?")[0].replace("postgresql+psycopg://", "postgresql://")
+
+
+def stored(headers: tuple[Header, ...]) -> list[list[Any]]:
+    """Headers as the functions take and give them."""
+    from transforms.message import encode_headers
+
+    return json.loads(encode_headers(headers) or "[]")  # type: ignore[no-any-return]
+
+
+@contextmanager
+def refused(number: int, text: str = "") -> Iterator[None]:
+    """The call fails with this ORA number, in message and SQLSTATE, and says why and what to do."""
+    with pytest.raises(psycopg.Error) as caught:
+        yield
+    error = caught.value
+    assert error.sqlstate == f"MG{number % 1000:03}", error
+    assert error.diag.message_primary
+    if number:
+        assert error.diag.message_primary.startswith(f"ORA-{number:05}: ")
+    assert re.search(text, f"{error.diag.message_primary} {error.diag.message_detail}"), error
+    assert (error.diag.message_detail or "").startswith("cause: ")
+    assert error.diag.message_hint
+
+
+class SqlCase(base.HubCase):
+    """A client that knows nothing but SQL."""
+
+    sql: psycopg.Connection[Row]
+
+    @pytest.fixture(autouse=True)
+    def _client(self, _hub: None) -> Iterator[None]:
+        with self.client() as self.sql:
+            yield
+
+    def client(self, user: str | None = None) -> psycopg.Connection[Row]:
+        more = {"user": user} if user else {}
+        return psycopg.connect(_plain(self.url), row_factory=dict_row, autocommit=True, **more)
+
+    def call(self, sql: str, *parameters: Any) -> Any:
+        """The one value of a query, in a transaction of its own."""
+        row = self.sql.execute(sql, parameters or None).fetchone()
+        assert row is not None
+        return next(iter(row.values()))
+
+    def rows(self, sql: str, *parameters: Any) -> list[Row]:
+        return self.sql.execute(sql, parameters or None).fetchall()
+
+    def queue_of(self, payload_type: str) -> str:
+        """A started queue of this payload type whose bodies have at most 100 bytes."""
+        if self.admin.queue(payload_type) is None:
+            self.queue(payload_type, table={"queue_payload_type": payload_type, "max_payload": 100})
+        return payload_type
+
+    def taken(self, queue: str = "orders", consumer: str | None = None) -> list[str]:
+        """Texts of everything SQL can take now."""
+        rows = self.rows("SELECT payload_text FROM aq.dequeue_array(%s, %s, 1000)", queue, consumer)
+        return [row["payload_text"] for row in rows]
+
+
+class TestEnqueue(SqlCase):
+    """What SQL enqueues."""
+
+    def test_message_of_sql_is_a_message_like_any_other(self) -> None:
+        self.queue()
+        before = time.time()
+        msgid = self.call("SELECT aq.enqueue('orders', 'two pumps')")
+        with self.hub.session() as session:
+            found = session.dequeue("orders", base.now())
+            session.commit()
+        expected = Message("two pumps", msgid=msgid, enqueue_time=found.message.enqueue_time)
+        assert found.message == expected
+        assert before <= (found.message.enqueue_time or 0) <= time.time()
+        assert msgid[:8] == self.hub.hub_id
+
+    def test_every_property_of_sql_arrives(self) -> None:
+        self.queue()
+        msgid = self.call(
+            """SELECT aq.enqueue('orders', %s::bytea, priority => -3, expiration => 60, correlation => 'c%%_1',
+                      headers => %s, exception_queue => 'other', sender_name => 'me', sender_address => 'there',
+                      original_msgid => %s, kind => 'raw')""",
+            b"\x00\xff",
+            json.dumps(stored(ALL_HEADERS)),
+            bytes(16),
+        )
+        with self.hub.session() as session:
+            found = session.dequeue("orders", base.now()).message
+        sent = Message(
+            b"\x00\xff",
+            ALL_HEADERS,
+            PayloadKind.RAW,
+            priority=-3,
+            correlation="c%_1",
+            expiration=60,
+            expires_at=found.expires_at,
+            msgid=msgid,
+            enqueue_time=found.enqueue_time,
+            exception_queue="other",
+            sender_name="me",
+            sender_address="there",
+            original_msgid=bytes(16),
+        )
+        assert found == sent
+        assert found.expires_at == pytest.approx((found.enqueue_time or 0) + 60)
+        assert [type(header.value) for header in found.headers] == [type(header.value) for header in ALL_HEADERS]
+
+    def test_headers_may_be_an_object(self) -> None:
+        self.queue()
+        self.call(
+            "SELECT aq.enqueue('orders', 'x', headers => %s)", '{"a": "x", "b": true, "c": 7, "d": 1.5, "e": 3e9}'
+        )
+        with self.hub.session() as session:
+            found = session.dequeue("orders", base.now()).message.headers
+        assert set(found) == {
+            Header("a", ValueType.TEXT, "x"),
+            Header("b", ValueType.BOOLEAN, True),
+            Header("c", ValueType.INTEGER, 7),
+            Header("d", ValueType.DOUBLE, 1.5),
+            Header("e", ValueType.LONG, 3_000_000_000),
+        }
+
+    @pytest.mark.parametrize("order", ["ENQ_TIME", "ENQ_TIME,PRIORITY", "PRIORITY", "PRIORITY,ENQ_TIME"])
+    def test_order_is_one_whoever_enqueues(self, order: str) -> None:
+        self.queue(table={"sort_list": order})
+        self.clock.time = 1_000_000.9
+        self.send("orders", "early 9", priority=9)
+        self.clock.time = time.time()
+        sent = ["early 9"]
+        with self.sql.transaction(), self.hub.session() as session:
+            for number, priority in enumerate((5, 1, 3, 1, 5, -2)):
+                sent.append(f"{number} {priority}")
+                if number % 2:
+                    self.call("SELECT aq.enqueue('orders', %s, priority => %s)", sent[-1], priority)
+                else:
+                    session.enqueue("orders", Message(sent[-1], priority=priority))
+            session.commit()
+        found = self.rows("SELECT payload_text, enqueue_time FROM aq.browse('orders')")
+
+        def key(text: str) -> Any:
+            return 0 if order == "ENQ_TIME" else int(text.rpartition(" ")[2])
+
+        if order != "ENQ_TIME,PRIORITY":
+            assert [row["payload_text"] for row in found] == sorted(sent, key=key)
+        else:
+            expected = sorted(
+                found, key=lambda row: (int(row["enqueue_time"].timestamp()), int(row["payload_text"].split()[-1]))
+            )
+            assert [row["payload_text"] for row in found] == [row["payload_text"] for row in expected]
+            assert found[0]["payload_text"] == "early 9"
+        assert self.take("orders") == [row["payload_text"] for row in found]
+
+    def test_payloads_arrive(self) -> None:
+        for payload_type, value, body, kind in PAYLOADS:
+            queue = self.queue_of(payload_type)
+            self.call(f"SELECT aq.enqueue('{queue}', {value})")
+            with self.hub.session() as session:
+                found = session.dequeue(queue, base.now()).message
+                session.commit()
+            assert (found.body, found.kind) == (body, kind)
+
+    def test_payload_that_does_not_fit_is_refused(self) -> None:
+        for payload_type, value in BAD_PAYLOADS:
+            queue = self.queue_of(payload_type)
+            with refused(25215):
+                self.call(f"SELECT aq.enqueue('{queue}', {value})")
+            assert self.take(queue) == []
+
+    def test_bad_calls_are_refused_and_named(self) -> None:
+        self.queue()
+        self.queue("stopped")
+        self.admin.stop_queue("stopped")
+        for number, arguments in BAD_ENQUEUES:
+            with refused(number):
+                self.call(f"SELECT aq.enqueue({arguments})")
+        assert self.take("orders") == []
+
+    def test_names_are_read_as_everywhere(self) -> None:
+        self.admin.create_queue_table("other.t")
+        self.admin.create_queue('other."with space"', "other.t")
+        self.admin.start_queue('other."with space"')
+        self.queue()
+        for name in ("orders", "ORDERS", " Orders ", '"orders"', "mgw.orders", 'MGW."ORDERS"'):
+            self.call("SELECT aq.enqueue(%s, 'x')", name)
+        assert self.take("orders") == ["x"] * 6
+        self.call("""SELECT aq.enqueue('OTHER."With Space"', 'y')""")
+        assert self.take('other."with space"') == ["y"]
+
+    def test_rollback_leaves_nothing_and_commit_brings_all(self) -> None:
+        self.queue()
+        with self.sql.transaction(force_rollback=True):
+            self.call("SELECT aq.enqueue('orders', 'never')")
+        with self.sql.transaction():
+            self.call("SELECT aq.enqueue('orders', 'kept')")
+            with self.sql.transaction(force_rollback=True):
+                self.call("SELECT aq.enqueue('orders', 'not kept')")
+            assert self.take("orders") == []
+        assert self.take("orders") == ["kept"]
+
+    def test_trigger_makes_a_table_an_outbox(self) -> None:
+        self.queue(table={"queue_payload_type": "JSON"})
+        self.sql.execute("""
+            CREATE TABLE purchase (id integer PRIMARY KEY, item text);
+            CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                PERFORM aq.enqueue('orders', to_jsonb(NEW), correlation => NEW.id::text);
+                RETURN NULL;
+            END $$;
+            CREATE TRIGGER tell AFTER INSERT ON purchase FOR EACH ROW EXECUTE FUNCTION tell()""")
+        try:
+            with pytest.raises(psycopg.errors.UniqueViolation):
+                self.sql.execute("INSERT INTO purchase VALUES (1, 'pump'), (1, 'pump')")
+            with self.sql.transaction(force_rollback=True):
+                self.sql.execute("INSERT INTO purchase VALUES (1, 'pump')")
+            self.sql.execute("INSERT INTO purchase SELECT i, 'pump' FROM generate_series(1, 3) i")
+            assert [json.loads(body)["id"] for body in self.take("orders")] == [1, 2, 3]
+        finally:
+            self.sql.execute("DROP TABLE purchase; DROP FUNCTION tell()")
+
+    def test_other_processes_hear_of_the_commit_and_of_nothing_else(self) -> None:
+        self.queue()
+        number = self.call("SELECT aq.enqueue('orders', 'first')")
+        with self.client() as listener, self.hub.read() as conn:
+            queue_id = Db(conn).rows("SELECT id FROM aq_queue WHERE name = 'orders'")[0][0]
+            listener.execute("LISTEN mgw_hub")
+            with self.sql.transaction(force_rollback=True):
+                self.call("SELECT aq.enqueue('orders', 'x')")
+            self.call("SELECT aq.enqueue('orders', 'x', delay => 60)")
+            with self.sql.transaction():
+                self.call("SELECT aq.enqueue('orders', 'x')")
+                self.call("SELECT aq.enqueue('orders', 'x')")
+            self.sql.execute("NOTIFY mgw_hub, 'end'")
+            heard = []
+            for notice in listener.notifies(timeout=20):
+                heard.append(notice.payload)
+                if notice.payload == "end":
+                    break
+        assert number
+        assert heard == [str(queue_id), "end"]
+
+    def test_session_that_waits_in_python_gets_what_sql_commits(self) -> None:
+        self.queue()
+        found: list[Any] = []
+
+        def wait() -> None:
+            with self.hub.session() as session:
+                found.append(session.dequeue("orders", DequeueOptions(wait=20)).message.body)
+                session.commit()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        self.call("SELECT aq.enqueue('orders', 'woken')")
+        thread.join(30)
+        assert found == ["woken"]
+
+    def test_delayed_message_waits_for_the_time_manager(self) -> None:
+        self.queue()
+        self.call("SELECT aq.enqueue('orders', 'later', delay => 60)")
+        assert self.states("orders_t") == ["WAIT"]
+        assert self.take("orders") == []
+        self.clock.time = time.time() + 61
+        self.run_time()
+        assert self.take("orders") == ["later"]
+
+    def test_who_enqueued_is_recorded(self) -> None:
+        self.queue()
+        with self.sql.transaction():
+            self.call("SELECT aq.enqueue('orders', 'a')")
+            self.call("SELECT aq.enqueue('orders', 'b')")
+        self.call("SELECT aq.enqueue('orders', 'c')")
+        rows = self.view("orders_t")
+        assert {row["ENQ_USER_ID"] for row in rows} == {"mgw"}
+        first, second, third = (row["ENQ_TXN_ID"] for row in rows)
+        assert first == second != third
+
+
+class TestEnqueueArray(SqlCase):
+    """Many messages with one call."""
+
+    def test_array_keeps_its_order_and_each_its_properties(self) -> None:
+        self.queue()
+        ids = self.call(
+            """SELECT aq.enqueue_array('orders', ARRAY['a', NULL, 'c'], priorities => '{1, 2, 3}',
+                      delays => '{0, 0, 60}', expirations => '{NULL, 5, NULL}', correlations => '{x, y, NULL}',
+                      headers => ARRAY['{"n": 1}', NULL, '[]']::jsonb[], sender_name => 'me')"""
+        )
+        with self.hub.session() as session:
+            found = [each.message for each in session.dequeue_array("orders", base.now(), 10)]
+        assert [(m.msgid, m.body, m.priority, m.expiration, m.correlation) for m in found] == [
+            (ids[0], "a", 1, None, "x"),
+            (ids[1], None, 2, 5, "y"),
+        ]
+        assert [m.headers for m in found] == [(Header("n", ValueType.INTEGER, 1),), ()]
+        assert {m.sender_name for m in found} == {"me"}
+        assert len(set(ids)) == 3
+        with self.hub.session() as session:
+            late = session.dequeue("orders", base.now(msgid=ids[2]))
+        assert (late.message.body, late.message.priority) == ("c", 3)
+
+    def test_array_of_each_kind_and_of_nothing(self) -> None:
+        self.queue()
+        self.call("SELECT aq.enqueue_array('orders', ARRAY['\\x00', NULL]::bytea[])")
+        self.call("SELECT aq.enqueue_array('orders', ARRAY['{}', NULL]::jsonb[])")
+        assert self.call("SELECT aq.enqueue_array('orders', '{}'::text[])") == []
+        assert self.call("SELECT aq.enqueue_array('orders', NULL::text[])") == []
+        assert self.take("orders") == [b"\x00", None, "{}", None]
+
+    def test_arrays_of_different_lengths_are_refused(self) -> None:
+        self.queue()
+        with refused(25287):
+            self.call("SELECT aq.enqueue_array('orders', ARRAY['a', 'b'], priorities => '{1}')")
+
+    def test_one_bad_message_refuses_all(self) -> None:
+        self.queue(table={"queue_payload_type": "JSON"})
+        with refused(25215, "message 1 "):
+            self.call("SELECT aq.enqueue_array('orders', ARRAY['{}', '{', '{}'])")
+        with refused(25203, "message 2"):
+            self.call("SELECT aq.enqueue_array('orders', ARRAY['{}', '{}', '{}'], delays => '{0, 0, -1}')")
+        assert self.take("orders") == []
+
+
+class TestRecipients(SqlCase):
+    """Multi-consumer queues."""
+
+    def test_subscribers_get_it_once_each(self) -> None:
+        self.topic("red", "green")
+        self.call("SELECT aq.enqueue('events', 'x')")
+        assert (self.take("events", "red"), self.taken("events", "green")) == (["x"], ["x"])
+        assert (self.taken("events", "red"), self.take("events", "green")) == ([], [])
+        self.run_time()
+        assert self.view("events_t") == []
+
+    def test_recipients_replace_the_subscribers(self) -> None:
+        self.topic("red", "green")
+        self.call("""SELECT aq.enqueue('events', 'x', recipients => ARRAY['RED', ' "blue" '])""")
+        assert [self.take("events", name) for name in ("red", "green", "blue")] == [["x"], [], ["x"]]
+        self.call("SELECT aq.enqueue('events', 'y')")
+        assert [self.take("events", name) for name in ("red", "green", "blue")] == [["y"], ["y"], []]
+
+    def test_bad_recipients_are_refused(self) -> None:
+        self.topic("red")
+        for number, recipients in BAD_RECIPIENTS:
+            with refused(number):
+                self.call(f"SELECT aq.enqueue('events', 'x', recipients => {recipients})")
+        assert self.view("events_t") == []
+
+    def test_message_without_recipient_is_refused(self) -> None:
+        self.topic()
+        with refused(24033):
+            self.call("SELECT aq.enqueue('events', 'x')")
+
+    def test_delay_holds_for_every_recipient(self) -> None:
+        self.topic("red", "green")
+        ids = self.call("SELECT aq.enqueue_array('events', ARRAY['a', 'b'], delays => '{60, 0}')")
+        assert self.taken("events", "red") == ["b"]
+        found = self.rows("SELECT * FROM aq.dequeue('events', 'green', msgid => %s)", ids[0])
+        assert [(row["payload_text"], row["state"]) for row in found] == [("a", "WAITING")]
+
+
+class TestDequeue(SqlCase):
+    """What SQL takes."""
+
+    def test_every_property_of_python_is_shown(self) -> None:
+        self.queue()
+        sent = Message(
+            "body ✓",
+            ALL_HEADERS,
+            priority=7,
+            correlation="c",
+            expiration=60,
+            exception_queue="other",
+            sender_name="me",
+            sender_address="there",
+            original_msgid=bytes(16),
+        )
+        with self.hub.session() as session:
+            msgid = session.enqueue("orders", sent)
+            session.commit()
+        (row,) = self.rows("SELECT * FROM aq.dequeue('orders')")
+        times = row.pop("enqueue_time").timestamp(), row.pop("expires_at").timestamp()
+        assert times == (base.NOW, base.NOW + 60)
+        assert row == {
+            "msgid": msgid,
+            "payload": "body ✓".encode(),
+            "payload_text": "body ✓",
+            "body_type": "TEXT",
+            "headers": stored(ALL_HEADERS),
+            "kind": "BASIC",
+            "priority": 7,
+            "correlation": "c",
+            "expiration": 60,
+            "attempts": 0,
+            "state": "READY",
+            "exception_queue": "other",
+            "sender_name": "me",
+            "sender_address": "there",
+            "original_msgid": bytes(16),
+        }
+        assert self.taken() == []
+
+    def test_payloads_are_shown(self) -> None:
+        for payload_type, body, shown in SHOWN:
+            queue = self.queue_of(payload_type)
+            self.send(queue, body)
+            (row,) = self.rows("SELECT payload, payload_text, body_type FROM aq.dequeue(%s)", queue)
+            assert tuple(row.values()) == shown
+
+    def test_header_whose_text_sql_cannot_hold_does_not_block_the_queue(self) -> None:
+        self.queue()
+        self.send("orders", "x", headers=(Header("a", ValueType.TEXT, "\x00"), Header("b", ValueType.TEXT, "fine")))
+        with self.sql.transaction():
+            (row,) = self.rows(
+                "SELECT headers, aq.header(headers, 'b') b, aq.header(headers, 'a') a FROM aq.dequeue('orders')"
+            )
+        assert (row["headers"][0], row["b"], row["a"]) == (["a", 1, "\x00"], "fine", None)
+
+    def test_empty_queue_gives_no_row_and_the_transaction_goes_on(self) -> None:
+        self.queue()
+        with self.sql.transaction():
+            assert self.rows("SELECT * FROM aq.dequeue('orders')") == []
+            self.call("SELECT aq.enqueue('orders', 'x')")
+            assert self.taken() == ["x"]
+
+    def test_rollback_gives_it_back_and_is_no_failed_attempt(self) -> None:
+        self.queue()
+        self.send("orders", "x")
+        with self.sql.transaction(force_rollback=True):
+            assert self.taken() == ["x"]
+        (row,) = self.rows("SELECT payload_text, attempts FROM aq.dequeue('orders')")
+        assert row == {"payload_text": "x", "attempts": 0}
+
+    def test_sql_and_python_skip_what_the_other_has_in_hand(self) -> None:
+        self.queue()
+        self.send("orders", "a", "b", "c")
+        with self.sql.transaction(), self.hub.session() as session:
+            assert self.rows("SELECT payload_text t FROM aq.dequeue('orders')") == [{"t": "a"}]
+            assert session.dequeue("orders", base.now()).message.body == "b"
+            assert self.rows("SELECT payload_text t FROM aq.dequeue('orders')") == [{"t": "c"}]
+            assert self.rows("SELECT payload_text t FROM aq.browse('orders')") == [{"t": "b"}]
+            session.commit()
+        assert self.take("orders") == []
+
+    def test_modes(self) -> None:
+        self.queue()
+        self.send("orders", "a", "b")
+        assert [row["payload_text"] for row in self.rows("SELECT * FROM aq.browse('orders')")] == ["a", "b"]
+        assert len(self.rows("SELECT * FROM aq.dequeue('orders', dequeue_mode => 'browse')")) == 1
+        with self.sql.transaction():
+            (row,) = self.rows("SELECT * FROM aq.dequeue('orders', dequeue_mode => 'LOCKED')")
+            assert row["payload_text"] == "a"
+            assert self.take("orders") == ["b"]
+        (row,) = self.rows("SELECT * FROM aq.dequeue('orders', dequeue_mode => 'REMOVE_NODATA')")
+        assert (row["payload"], row["payload_text"], row["body_type"]) == (None, None, None)
+        assert self.take("orders") == []
+
+    def test_choice_by_correlation_and_by_message_id(self) -> None:
+        self.queue()
+        with self.hub.session() as session:
+            ids = [session.enqueue("orders", Message(c, correlation=c)) for c in ("a1", "b_", "bx", "a2")]
+            session.commit()
+        browse = "SELECT payload_text t FROM aq.browse('orders', correlation => %s)"
+        assert [row["t"] for row in self.rows(browse, "a%")] == ["a1", "a2"]
+        assert [row["t"] for row in self.rows(browse, "A%")] == []
+        assert [row["t"] for row in self.rows(browse, "a1")] == ["a1"]
+        assert [row["t"] for row in self.rows(browse, "b_")] == ["b_", "bx"]
+        assert self.call("SELECT payload_text FROM aq.dequeue('orders', msgid => %s)", ids[2]) == "bx"
+        assert self.call("SELECT payload_text FROM aq.dequeue('orders', correlation => 'a2')") == "a2"
+        assert self.take("orders") == ["a1", "b_"]
+
+    def test_retained_messages_stay_and_are_found_by_their_id(self) -> None:
+        self.queue(retention_time=100)
+        (msgid,) = self.send("orders", "x")
+        assert self.taken() == ["x"]
+        (row,) = self.rows("SELECT * FROM aq.browse('orders', msgid => %s)", msgid)
+        assert (row["payload_text"], row["state"]) == ("x", "PROCESSED")
+        with refused(25263):
+            self.rows("SELECT * FROM aq.dequeue('orders', msgid => %s)", msgid)
+        (shown,) = self.view("orders_t")
+        assert (shown["DEQ_USER_ID"], shown["MSG_STATE"]) == ("mgw", "PROCESSED")
+
+    def test_exception_queues(self) -> None:
+        self.queue(max_retries=0)
+        (msgid,) = self.send("orders", "x")
+        self.fail("orders")
+        exceptions = "AQ$_orders_t_E"
+        self.admin.start_queue(exceptions, enqueue=False)
+        assert [row["state"] for row in self.rows("SELECT * FROM aq.browse(%s)", exceptions)] == ["EXPIRED"]
+        with refused(25239):
+            self.rows("SELECT * FROM aq.dequeue(%s)", exceptions)
+        with refused(25256):
+            self.rows("SELECT * FROM aq.dequeue(%s, 'red')", exceptions)
+        (row,) = self.rows("SELECT * FROM aq.dequeue(%s, msgid => %s)", exceptions, msgid)
+        assert (row["payload_text"], row["attempts"]) == ("x", 1)
+        assert self.view("orders_t") == []
+
+    def test_exceptions_of_topics_are_taken_once_for_all(self) -> None:
+        self.topic("red", "green", max_retries=0)
+        self.send("events", "x")
+        self.fail("events", "red")
+        self.fail("events", "green")
+        exceptions = "AQ$_events_t_E"
+        self.admin.start_queue(exceptions, enqueue=False)
+        assert self.taken(exceptions) == ["x"]
+        assert self.view("events_t") == []
+
+    def test_bad_calls_are_refused_and_named(self) -> None:
+        self.queue()
+        self.queue("stopped")
+        self.admin.stop_queue("stopped")
+        self.topic("red")
+        for number, arguments in BAD_DEQUEUES:
+            with refused(number):
+                self.rows(f"SELECT * FROM aq.dequeue({arguments})")
+        with refused(25286):
+            self.rows("SELECT * FROM aq.dequeue_array('orders', array_size => 0)")
+
+    def test_wait_sees_what_others_commit_meanwhile(self) -> None:
+        self.queue()
+        found: list[Any] = []
+
+        def wait() -> None:
+            with self.client() as client, client.transaction():
+                client.execute("SELECT 1")
+                row = client.execute("SELECT payload_text FROM aq.dequeue('orders', wait => 30)").fetchone()
+                found.append(row)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%aq.dequeue%wait%'"
+        eventually(lambda: self.rows(waiting))
+        self.send("orders", "x")
+        thread.join(30)
+        assert found == [{"payload_text": "x"}]
+
+    def test_wait_ends_without_a_row(self) -> None:
+        self.queue()
+        assert self.rows("SELECT * FROM aq.dequeue('orders', wait => 0.05)") == []
+
+    def test_wait_is_refused_where_it_could_not_see_anything(self) -> None:
+        self.queue()
+        self.sql.execute("SET default_transaction_isolation = 'repeatable read'")
+        with refused(25230, "repeatable read"):
+            self.rows("SELECT * FROM aq.dequeue('orders', wait => 1)")
+        assert self.rows("SELECT * FROM aq.dequeue('orders')") == []
+
+
+class TestFailedAttempts(SqlCase):
+    """aq.fail counts what a rollback cannot."""
+
+    def test_attempts_count_up_to_the_exception_queue(self) -> None:
+        self.queue(max_retries=2)
+        (msgid,) = self.send("orders", "x")
+        states = [self.call("SELECT aq.fail('orders', %s)", msgid) for _ in range(3)]
+        assert states == ["READY", "READY", "EXPIRED"]
+        (row,) = self.view("orders_t")
+        assert (row["QUEUE"], row["RETRY_COUNT"], row["EXPIRATION_REASON"]) == (
+            "AQ$_orders_t_E",
+            3,
+            "MAX_RETRY_EXCEEDED",
+        )
+        assert (row["ORIGINAL_QUEUE_NAME"], row["MSG_STATE"]) == ("orders", "EXPIRED")
+
+    def test_sql_counts_as_python_does(self) -> None:
+        for name in ("sql", "python"):
+            self.queue(name, max_retries=1, retry_delay=60)
+            self.admin.create_queue(f"{name}_exceptions", f"{name}_t", queue_type="EXCEPTION_QUEUE")
+        for named in ("exceptions", "missing"):
+            self.clock.time = time.time()
+            (in_sql,) = self.send("sql", "x", exception_queue=f"sql_{named}", expiration=1000)
+            self.send("python", "x", exception_queue=f"python_{named}", expiration=1000)
+            assert self.call("SELECT aq.fail('sql', %s)", in_sql) == "WAITING"
+            self.fail("python")
+            self.compare()
+            self.clock.time = time.time() + 61
+            self.run_time()
+            self.compare()
+            assert self.call("SELECT aq.fail('sql', %s)", in_sql) == "EXPIRED"
+            self.fail("python")
+            self.compare()
+
+    def compare(self) -> None:
+        """Both queue tables look the same, up to names, ids and half a minute."""
+        shown = []
+        for name in ("sql", "python"):
+            rows = []
+            for row in self.view(f"{name}_t"):
+                delay = row.pop("DELAY_TIMESTAMP").timestamp()
+                kept = {
+                    key: value for key, value in row.items() if key not in ("MSG_ID", "ENQ_TIMESTAMP", "ENQ_TXN_ID")
+                }
+                rows.append(
+                    json.loads(json.dumps(kept, default=str).replace(name, "-")) | {"late": delay > time.time() + 30}
+                )
+            shown.append(rows)
+        assert shown[0] == shown[1]
+
+    def test_every_recipient_has_its_own_attempts(self) -> None:
+        self.topic("red", "green", max_retries=0)
+        (msgid,) = self.send("events", "x")
+        assert self.call("SELECT aq.fail('events', %s, 'red')", msgid) == "UNDELIVERABLE"
+        assert self.taken("events", "red") == []
+        self.run_time()
+        assert [row["payload_text"] for row in self.rows("SELECT * FROM aq.browse('events', 'green')")] == ["x"]
+        assert self.call("SELECT aq.fail('events', %s, 'green')", msgid) == "EXPIRED"
+        self.run_time()
+        assert {row["QUEUE"] for row in self.view("events_t")} == {"AQ$_events_t_E"}
+        assert {row["MSG_STATE"] for row in self.view("events_t")} == {"EXPIRED"}
+
+    def test_block_that_fails_counts_in_the_same_transaction(self) -> None:
+        self.queue(max_retries=1)
+        self.send("orders", "bad")
+        work = """
+            DO $$
+            DECLARE
+                message aq.message;
+            BEGIN
+                BEGIN
+                    SELECT * INTO message FROM aq.dequeue('orders');
+                    PERFORM message.payload_text::integer;
+                EXCEPTION WHEN invalid_text_representation THEN
+                    PERFORM aq.fail('orders', message.msgid);
+                END;
+            END $$"""
+        self.sql.execute(work)
+        assert [(row["payload_text"], row["attempts"]) for row in self.rows("SELECT * FROM aq.browse('orders')")] == [
+            ("bad", 1)
+        ]
+        self.sql.execute(work)
+        assert self.states("orders_t") == ["EXPIRED"]
+
+    def test_what_is_not_there_cannot_fail(self) -> None:
+        self.queue()
+        (msgid,) = self.send("orders", "x")
+        with self.sql.transaction(), self.client() as other:
+            assert self.taken() == ["x"]
+            with refused(25263):
+                other.execute("SELECT aq.fail('orders', %s)", (msgid,))
+        with refused(25263):
+            self.call("SELECT aq.fail('orders', %s)", msgid)
+        with refused(25263):
+            self.call("SELECT aq.fail('AQ$_orders_t_E', %s)", msgid)
+
+
+class TestRights(SqlCase):
+    """Who may call, and that nobody gets further."""
+
+    @pytest.fixture
+    def stranger(self) -> Iterator[psycopg.Connection[Row]]:
+        self.sql.execute("CREATE ROLE stranger LOGIN")
+        try:
+            with self.client("stranger") as client:
+                yield client
+        finally:
+            self.sql.execute("DROP OWNED BY stranger; DROP ROLE stranger")
+
+    def test_nobody_may_call_before_he_is_granted(self, stranger: psycopg.Connection[Row]) -> None:
+        self.queue()
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            stranger.execute("SELECT aq.enqueue('orders', 'x')")
+        self.sql.execute("GRANT USAGE ON SCHEMA aq TO stranger")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            stranger.execute("SELECT aq.enqueue('orders', 'x')")
+        owned = "SELECT proname FROM pg_proc WHERE pronamespace = 'aq'::regnamespace"
+        assert len(self.rows(owned)) > 20
+        assert self.rows(f"{owned} AND has_function_privilege('stranger', oid, 'EXECUTE')") == []
+
+    def test_right_to_call_is_no_right_on_the_tables(self, stranger: psycopg.Connection[Row]) -> None:
+        self.queue()
+        self.sql.execute("GRANT USAGE ON SCHEMA aq TO stranger")
+        self.sql.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aq TO stranger")
+        stranger.execute("SELECT aq.enqueue('orders', 'x')")
+        assert self.view("orders_t")[0]["ENQ_USER_ID"] == "stranger"
+        schema = self.call("SELECT relnamespace::regnamespace::text FROM pg_class WHERE relname = 'aq_message'")
+        for forbidden in (
+            f"SELECT * FROM {schema}.aq_message",
+            "SELECT * FROM aq._take('orders', NULL, 'REMOVE', NULL, NULL, 1)",
+            f"SELECT aq._enqueue('orders', 'text', '{{x}}'{', NULL' * 11})",
+        ):
+            with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable)):
+                stranger.execute(forbidden)
+        assert [row["payload_text"] for row in stranger.execute("SELECT * FROM aq.dequeue('orders')")] == ["x"]
+
+    def test_objects_of_the_caller_do_not_get_in_between(self) -> None:
+        self.queue()
+        self.send("orders", "x")
+        self.sql.execute("CREATE TEMP TABLE aq_message (id bigint); CREATE TEMP TABLE aq_queue (id bigint)")
+        self.sql.execute("CREATE FUNCTION pg_temp.upper(text) RETURNS text LANGUAGE sql AS $$ SELECT 'WRONG' $$")
+        self.sql.execute("SET search_path = pg_temp, public")
+        self.call("SELECT aq.enqueue('orders', 'y')")
+        assert self.taken() == ["x", "y"]
+
+
+class TestInstallation(SqlCase):
+    """Made with the hub, refreshed by a newer release."""
+
+    def parts(self) -> dict[str, int]:
+        with self.hub.read() as conn:
+            return dict(Db(conn).rows("SELECT name, version FROM aq_part"))
+
+    def set_part(self, name: str, version: int) -> None:
+        with self.hub.write() as conn:
+            Db(conn).run("UPDATE aq_part SET version = ? WHERE name = ?", (version, name))
+
+    def damage(self) -> None:
+        """What an older release could have left."""
+        self.sql.execute("CREATE OR REPLACE FUNCTION aq.version() RETURNS integer LANGUAGE sql AS 'SELECT -1'")
+        self.sql.execute("CREATE FUNCTION aq.fail(integer) RETURNS integer LANGUAGE sql AS 'SELECT -1'")
+
+    def test_version_is_shown(self) -> None:
+        assert self.call("SELECT aq.version()") == functions.FUNCTIONS_VERSION
+
+    @pytest.mark.parametrize("part", ["functions", "functions_text"])
+    def test_opening_replaces_what_is_older(self, part: str) -> None:
+        self.damage()
+        Hub.open(self.url).close()
+        assert self.call("SELECT aq.version()") == -1  # nothing says that it is older
+        self.set_part(part, 0)
+        Hub.open(self.url).close()
+        assert self.call("SELECT aq.version()") == functions.FUNCTIONS_VERSION
+        with pytest.raises(psycopg.errors.UndefinedFunction):
+            self.call("SELECT aq.fail(1)")
+        assert not functions.stale(self.parts())
+
+    def test_opening_leaves_what_is_newer(self) -> None:
+        self.damage()
+        self.set_part("functions", functions.FUNCTIONS_VERSION + 1)
+        self.set_part("functions_text", 0)
+        Hub.open(self.url).close()
+        assert self.call("SELECT aq.version()") == -1
+
+    def test_functions_of_another_shape_are_replaced_and_grants_stay(self) -> None:
+        self.sql.execute("CREATE ROLE guest")
+        try:
+            self.sql.execute("GRANT EXECUTE ON FUNCTION aq.version() TO guest")
+            self.sql.execute("DROP FUNCTION aq.version()")
+            self.sql.execute("CREATE FUNCTION aq.version() RETURNS text LANGUAGE sql AS 'SELECT 1::text'")
+            self.sql.execute("GRANT EXECUTE ON FUNCTION aq.version() TO guest")
+            self.set_part("functions", 0)
+            Hub.open(self.url).close()
+            assert self.call("SELECT aq.version()") == functions.FUNCTIONS_VERSION
+            may = "SELECT has_function_privilege('guest', 'aq.%s', 'EXECUTE')"
+            assert self.call(may % "version()")
+            assert not self.call(may % "header(json, text)")
+        finally:
+            self.sql.execute("DROP OWNED BY guest; DROP ROLE guest")
+
+    def test_message_type_of_another_shape_is_replaced(self) -> None:
+        self.queue()
+        self.send("orders", "x")
+        self.sql.execute("ALTER TYPE aq.message DROP ATTRIBUTE kind")
+        self.set_part("functions", 0)
+        Hub.open(self.url).close()
+        with self.client() as client:
+            rows = client.execute("SELECT kind FROM aq.dequeue('orders')").fetchall()
+        assert rows == [{"kind": "BASIC"}]
+
+    def test_what_cannot_be_replaced_stays_and_the_log_says_so(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.queue()
+        self.sql.execute("CREATE VIEW waiting AS SELECT kind FROM aq.browse('orders')")
+        try:
+            self.sql.execute("ALTER TYPE aq.message ADD ATTRIBUTE more text")
+            self.set_part("functions", 0)
+            Hub.open(self.url).close()
+            assert "drop the views that use them" in caplog.text
+        finally:
+            self.sql.execute("DROP VIEW waiting")
+
+    def test_second_hub_of_a_database_has_functions_of_its_own(self, database: str) -> None:
+        self.queue()
+        self.send("orders", "first hub")
+        self.sql.execute('CREATE SCHEMA "Second"')
+        url = f"{database}?options=-csearch_path%3DSecond"
+        try:
+            with Hub.open(url.replace("Second", "%22Second%22"), create=True) as second:
+                QueueAdmin(second).create_queue_table("t")
+                QueueAdmin(second).create_queue("orders", "t")
+                QueueAdmin(second).start_queue("orders")
+                self.call("""SELECT "aq_Second".enqueue('orders', 'second hub')""")
+                with second.session() as session:
+                    assert session.dequeue("orders", base.now()).message.body == "second hub"
+            assert self.taken() == ["first hub"]
+            with self.hub.write() as conn:
+                assert functions.schema_name(Db(conn), self.hub.hub_id) == "aq"
+        finally:
+            self.sql.execute('DROP SCHEMA "Second" CASCADE; DROP SCHEMA IF EXISTS "aq_Second" CASCADE')
+
+    def test_functions_can_be_removed(self) -> None:
+        with self.hub.write() as conn:
+            functions.remove(Db(conn), self.hub.hub_id)
+        assert self.call("SELECT to_regnamespace('aq') IS NULL")
+        Hub.open(self.url).close()
+        assert self.call("SELECT aq.version()") == functions.FUNCTIONS_VERSION
+
+    def test_user_without_the_right_is_told_what_to_grant(self, postgresql: PostgreSQL) -> None:
+        name = f"limited{next(_number)}"
+        url = postgresql.create_database(name)
+        with psycopg.connect(_plain(url), autocommit=True) as connection:
+            connection.execute("CREATE ROLE limited LOGIN")
+            connection.execute("GRANT CREATE ON SCHEMA public TO limited")
+            try:
+                limited = url.replace("mgw@", "limited@")
+                with pytest.raises(HubError, match=r"CREATE SCHEMA aq AUTHORIZATION"):
+                    Hub.open(limited, create=True)
+                connection.execute("CREATE SCHEMA aq AUTHORIZATION limited")
+                Hub.open(limited, create=True).close()
+                assert connection.execute("SELECT aq.version()").fetchone()
+            finally:
+                connection.execute("DROP OWNED BY limited CASCADE; DROP ROLE limited")
+        postgresql.drop_database(name)
