@@ -12,7 +12,7 @@ from gateway.aq.statements import Row
 from gateway.aq.tables import BodyType, State
 from transforms.message import MAX_CORRELATION, Message, PayloadKind, decode_headers, encode_headers, new_message
 
-__all__ = ["COLUMNS", "MESSAGE_COLUMNS", "MESSAGE_TYPES", "decode", "encode", "message_number", "msgid"]
+__all__ = ["COLUMNS", "ENQ_TIME", "MESSAGE_COLUMNS", "MESSAGE_TYPES", "decode", "encode", "message_number", "msgid"]
 
 #: Columns and PostgreSQL types of the rows that :func:`encode` makes.
 MESSAGE_COLUMNS, MESSAGE_TYPES = zip(
@@ -46,6 +46,8 @@ MESSAGE_COLUMNS, MESSAGE_TYPES = zip(
 COLUMNS = """m.id, m.body, m.headers, m.kind, m.priority, m.correlation, m.expiration, m.expires_at, m.enq_time,
              {a}.attempts, m.exception_queue, m.sender_name, m.sender_address, m.original_msgid, m.body_type,
              {a}.state, {a}.k1, {a}.k2, {a}.k3"""
+
+ENQ_TIME = 8  # where the enqueue time is in a row of COLUMNS
 
 _NONE, _RAW, _TEXT, _FIELDS = (int(t) for t in BodyType)
 _READY, _WAITING, _SPLIT = int(State.READY), int(State.WAITING), int(State.SPLIT)

@@ -17,6 +17,8 @@ from gateway.aq.lock import FairLock, Gate, writer_lock
 from gateway.aq.model import Durability, SchemaPart
 from gateway.aq.names import DEFAULT_SCHEMA
 from gateway.aq.notify import Notifier
+from gateway.aq.statements import TALLY
+from gateway.aq.statistics import Statistics
 from transforms.clock import SYSTEM_CLOCK, Clock
 from transforms.errors import AqError, HubError, HubUnavailable, HubVersionMismatch
 
@@ -43,6 +45,7 @@ class Hub:
         durability: ``full``: a commit survives power loss. ``fast``: the last commits may be lost then.
         notifier: wakes whoever waits for messages.
         clock: the clock behind every time the hub stores.
+        statistics: what this process did with the queues.
         rolled_back: messages of rolled back transactions whose failed attempt is still to be counted.
         name: the database as shown to people, without password.
     """
@@ -60,6 +63,7 @@ class Hub:
         self._open = True
         self._lock: FairLock | None = None if self.path is None else writer_lock(os.path.realpath(self.path))
         self.notifier = Notifier(self._watch_target())
+        self.statistics = Statistics(clock)
         self.rolled_back: RolledBack = deque()
         self._registry: SessionRegistry | None = None
         self._registry_mutex = threading.Lock()
@@ -125,6 +129,7 @@ class Hub:
             registry, self._registry = self._registry, None
         if registry is not None:
             registry.close()
+        self.statistics.forget(self)
         self.notifier.close()
         self._open = False
         self._drop_writers()
@@ -186,9 +191,10 @@ class Hub:
         except IndexError:
             conn = self.engine.connect()
         failure: BaseException | None = None
+        info = conn.info
         try:
             if not durable:
-                conn.info["mgw_relaxed"] = True
+                info["mgw_relaxed"] = True
             with conn.begin():
                 try:
                     yield conn
@@ -196,12 +202,16 @@ class Hub:
                     failure = error
                     raise
         except BaseException as error:
+            info[TALLY] = []
             self._drop_writers()
             self._give_back(conn)
             if failure is not None and error is not failure:
                 raise failure from failure.__cause__  # the reason, not that a lost connection cannot be rolled back
             raise
-        if conn.info.pop(LISTENED, False):
+        if tally := info[TALLY]:
+            info[TALLY] = []
+            self.statistics.add(tally)
+        if info.pop(LISTENED, False):
             self._give_back(conn)
             return
         self._writers.append(conn)
@@ -327,7 +337,7 @@ def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
         def _settings(connection: Any, record: Any) -> None:
             connection.execute(f"SET synchronous_commit TO {commit}")
             connection.commit()
-            record.info["mgw_clock"] = clock
+            record.info.update({"mgw_clock": clock, TALLY: []})
 
         return engine
     engine = sa.create_engine(
@@ -354,8 +364,7 @@ def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
             "cache_size=-16000",  # KiB
         ):
             connection.execute(f"PRAGMA {pragma}").close()
-        record.info["mgw_clock"] = clock
-        record.info["mgw_synchronous"] = synchronous
+        record.info.update({"mgw_clock": clock, "mgw_synchronous": synchronous, TALLY: []})
 
     @sa.event.listens_for(engine, "begin")
     def _begin(conn: sa.Connection) -> None:

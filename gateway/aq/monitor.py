@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gateway.aq import statements_time as time_sql
 from gateway.aq.claims import is_dead
 from gateway.aq.statements import Db
+from gateway.aq.statistics import forget_ended
 from gateway.aq.work import count_rolled_back
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ def run_once(hub: Hub, now: float | None = None) -> TimeManagerReport:
     Raises:
         HubError: the database refused; what was done in earlier transactions of the pass stays done.
     """
+    started = perf_counter()
     moment = hub.clock.now() if now is None else now
     count_rolled_back(hub)
     with hub.read() as conn:
@@ -62,6 +65,10 @@ def run_once(hub: Hub, now: float | None = None) -> TimeManagerReport:
         removed += _sweep(hub)
     if due.retained or removed:
         removed += _repeat(hub, lambda db: (time_sql.remove_retained(db, moment, _BATCH), set()))
+    hub.statistics.passed(perf_counter() - started)
+    hub.statistics.flush(hub)
+    if due.processes:
+        forget_ended(hub, moment)
     return TimeManagerReport(made_ready, expired, removed, returned)
 
 

@@ -6,13 +6,14 @@ import itertools
 import os
 import threading
 from collections.abc import Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_messages as messages_sql
-from gateway.aq.codec import decode, message_number
+from gateway.aq.codec import ENQ_TIME, decode, message_number
 from gateway.aq.errors import (
     ArraySizeInvalid,
     ConsumerNotAllowed,
@@ -42,6 +43,7 @@ from gateway.aq.names import DEFAULT_SCHEMA
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher, Search
 from gateway.aq.tables import State
+from gateway.aq.tally import HandedOut
 from gateway.aq.transfer import check_dequeue, prepare, store
 from gateway.aq.work import ApplicationWork, ClaimWork, TransactionWork, Work, consume, count_rolled_back
 from transforms.errors import AqError, ConversionFailure
@@ -136,6 +138,7 @@ class Session:
         """
         self._work.commit()
         self._transaction += 1
+        self.hub.statistics.flush_sometimes(self.hub)
 
     def rollback(self) -> None:
         """Undo everything since the last commit; a message that was removed counts a failed attempt.
@@ -151,6 +154,8 @@ class Session:
     def close(self) -> None:
         """Roll back and let go of everything. Idempotent."""
         self._work.close()
+        if self._application is None:  # the application's transaction might be what a flush would wait for
+            self.hub.statistics.flush_sometimes(self.hub)
 
     # -- enqueue ---------------------------------------------------------------------------------------------------
 
@@ -272,6 +277,7 @@ class Session:
         )
 
     def _attempt(self, queue_name: str, options: DequeueOptions, limit: int) -> list[Dequeued]:
+        started = perf_counter()
         if options.visibility is Visibility.IMMEDIATE and options.dequeue_mode is not DequeueMode.BROWSE:
             self._require_autonomous()
             with self.hub.write() as conn:
@@ -291,12 +297,19 @@ class Session:
                         self._work.hold(db, request.queue, request.consumer, ids)
                     else:
                         self._work.take(db, request.queue, request.consumer, ids, self._finisher())
+        self._count(request, rows, perf_counter() - started)
         with_body = options.dequeue_mode is not DequeueMode.REMOVE_NODATA
         messages = decode(rows, request.queue.hub_id, with_body=with_body)
         return [
             Dequeued(message.msgid or b"", message, State(0 if row[15] == State.CLAIMED else row[15]))
             for message, row in zip(messages, rows, strict=True)
         ]
+
+    def _count(self, request: _Request, rows: Sequence[Row], seconds: float) -> None:
+        now = self.hub.clock.now()
+        latency = max(now - rows[-1][ENQ_TIME], 0.0) if rows else 0.0
+        event = HandedOut(request.queue.id, request.consumer, now, len(rows), request.browse, seconds, latency)
+        self.hub.statistics.add((event,))
 
     def _finisher(self) -> Finisher:
         return Finisher(self.hub.clock.now(), self.user, self.transaction_id)

@@ -25,9 +25,12 @@ import sqlalchemy as sa
 
 from gateway.aq.tables import MESSAGE_COUNTER
 
-__all__ = ["Db", "Row"]
+__all__ = ["TALLY", "Db", "Row"]
 
 Row = tuple[Any, ...]
+#: In the ``info`` of a hub's connection: the list behind :attr:`Db.tally`.
+TALLY = "mgw_tally"
+
 _COPY_FROM = 20  # rows; below that COPY costs PostgreSQL more than it saves
 
 
@@ -60,15 +63,21 @@ def _postgresql(template: str) -> str:
 
 
 class Db:
-    """The driver's connection under a SQLAlchemy connection, inside its transaction (begun here if need be)."""
+    """The driver's connection under a SQLAlchemy connection, inside its transaction (begun here if need be).
 
-    __slots__ = ("postgresql", "raw")
+    Attributes:
+        tally: what the transaction does, to be counted when it has committed; None on a connection of other people.
+    """
+
+    __slots__ = ("postgresql", "raw", "tally")
 
     def __init__(self, conn: sa.Connection) -> None:
         if not conn.in_transaction():
             conn.begin()
         self.postgresql = conn.dialect.name == "postgresql"
-        self.raw: _Connection = conn.connection.driver_connection  # type: ignore[assignment]
+        pooled = conn.connection
+        self.raw: _Connection = pooled.driver_connection  # type: ignore[assignment]
+        self.tally: list[Any] | None = pooled.info.get(TALLY)
 
     def rows(self, template: str, params: Sequence[Any] = ()) -> list[Row]:
         """Every row of a query."""

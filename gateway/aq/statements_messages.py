@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from gateway.aq.codec import COLUMNS, MESSAGE_COLUMNS, MESSAGE_TYPES
 from gateway.aq.model import Counts, QueueRef
 from gateway.aq.statements import Db, Row
+from gateway.aq.tally import Dequeued
 
 __all__ = [
     "ENTRY_COLUMNS",
@@ -148,14 +149,17 @@ def finish(
                    WHERE consumer_id = ? AND message_id {{ids}} AND {held}"""
         number = db.run(sql, (by.time, by.user, by.txn, consumer, db.ids(ids), *params))
         log_consumption(db, ids)
-        return number
-    if retention:
+    elif retention:
         sql = f"""UPDATE aq_message SET state = 2, claim = NULL, deq_time = ?, deq_user = ?, deq_txn = ?
                    WHERE queue_id = ? AND id {{ids}} AND {held}"""
-        return db.run(sql, (by.time, by.user, by.txn, queue.id, db.ids(ids), *params))
-    return db.run(
-        f"DELETE FROM aq_message WHERE queue_id = ? AND id {{ids}} AND {held}", (queue.id, db.ids(ids), *params)
-    )
+        number = db.run(sql, (by.time, by.user, by.txn, queue.id, db.ids(ids), *params))
+    else:
+        sql = f"DELETE FROM aq_message WHERE queue_id = ? AND id {{ids}} AND {held}"
+        number = db.run(sql, (queue.id, db.ids(ids), *params))
+    if db.tally is not None:
+        gone = 0 if consumer or retention else number
+        db.tally.append(Dequeued(queue.id, consumer, by.time, number, gone))
+    return number
 
 
 def log_consumption(db: Db, ids: Sequence[int]) -> None:

@@ -16,6 +16,7 @@ from gateway.aq import tables
 from gateway.aq.failures import translated
 from gateway.aq.model import Durability, SchemaPart
 from gateway.aq.statements import Db
+from gateway.aq.views import create_views
 from transforms.clock import Clock
 from transforms.errors import HubError, HubVersionMismatch
 
@@ -129,6 +130,7 @@ def create(engine: sa.Engine, durability: Durability, clock: Clock, schemas: Seq
         if found.hub_id is None:
             tables.create(conn)
             hub_id = secrets.token_bytes(8)
+            create_views(conn)
             row = {
                 "hub_id": hub_id,
                 "schema_version": tables.SCHEMA_VERSION,

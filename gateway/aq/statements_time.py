@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
+from time import perf_counter
 from typing import NamedTuple
 
 from gateway.aq import statements_catalog as catalog
@@ -11,6 +13,7 @@ from gateway.aq import statements_messages as messages_sql
 from gateway.aq.model import QueueRef
 from gateway.aq.statements import Db
 from gateway.aq.tables import State
+from gateway.aq.tally import Managed
 
 __all__ = [
     "HAS_MESSAGES",
@@ -166,6 +169,7 @@ class Due(NamedTuple):
     log: bool  # consumed multi-consumer messages
     retained: bool
     sessions: bool  # sessions hold claims; some may be dead
+    processes: bool  # processes have counted what they did; some may have ended
 
 
 def due(db: Db, now: float) -> Due:
@@ -178,25 +182,28 @@ def due(db: Db, now: float) -> Due:
                   EXISTS (SELECT 1 FROM aq_queue q WHERE q.retention_time >= 0 AND EXISTS
                           (SELECT 1 FROM aq_message m
                             WHERE m.queue_id = q.id AND m.state = 2 AND m.deq_time <= ? - q.retention_time)),
-                  EXISTS (SELECT 1 FROM aq_session)""",
+                  EXISTS (SELECT 1 FROM aq_session), EXISTS (SELECT 1 FROM aq_process)""",
         (now, now, now, now),
     )
-    return Due(*map(bool, row or (False,) * 6))
+    return Due(*map(bool, row or (False,) * 7))
 
 
 def make_messages_ready(db: Db, now: float, limit: int) -> tuple[int, set[int]]:
     """Delays that are over, single-consumer queues: number of messages and their queues."""
+    started = perf_counter()
     rows = db.rows(
         "SELECT id, queue_id FROM aq_message WHERE state = 1 AND ready_at <= ? ORDER BY ready_at LIMIT ? {lock}",
         (now, limit),
     )
     if rows:
         db.run("UPDATE aq_message SET state = 0 WHERE id {ids}", (db.ids(row[0] for row in rows),))
+        _note(db, Managed(perf_counter() - started, ready=Counter(row[1] for row in rows)))
     return len(rows), {row[1] for row in rows}
 
 
 def make_entries_ready(db: Db, now: float, limit: int) -> tuple[int, set[int]]:
     """Delays that are over, multi-consumer queues: number of entries and their queues."""
+    started = perf_counter()
     rows = db.rows(
         """SELECT message_id, consumer_id, queue_id FROM aq_entry WHERE state = 1 AND ready_at <= ?
             ORDER BY ready_at LIMIT ? {lock}""",
@@ -205,6 +212,7 @@ def make_entries_ready(db: Db, now: float, limit: int) -> tuple[int, set[int]]:
     if rows:
         pairs = [(row[0], row[1]) for row in rows]
         db.many("UPDATE aq_entry SET state = 0 WHERE message_id = ? AND consumer_id = ?", pairs)
+        _note(db, Managed(perf_counter() - started, ready=Counter(row[2] for row in rows)))
     return len(rows), {row[2] for row in rows}
 
 
@@ -215,6 +223,7 @@ def expire_messages(
 
     Returns the number moved, the exception queues, and where to go on (None at the end).
     """
+    started = perf_counter()
     rows = db.rows(
         """SELECT id, queue_id, state, expires_at FROM aq_message
             WHERE expires_at IS NOT NULL AND expires_at <= ? AND (expires_at, id) > (?, ?)
@@ -228,18 +237,26 @@ def expire_messages(
             split.setdefault(queue_id, []).append(number)
         elif state in (State.READY, State.WAITING):
             single.setdefault(queue_id, []).append(number)
-    moved, targets = 0, set()
-    for queue_id, ids in [*single.items(), *((q, _missed(db, numbers)) for q, numbers in split.items())]:
+    moved, targets = Counter[int](), set()
+    consumers = Counter[int]()
+    for queue_id, numbers in split.items():
+        missed = _missed(db, numbers)
+        single[queue_id] = list(missed)
+        for each in missed.values():
+            consumers.update(each)
+    for queue_id, ids in single.items():
         queue = catalog.find_queue_by_id(db, queue_id)
         if queue is not None and ids:
             targets |= set(move_to_exception(db, queue, ids, TIME_EXPIRATION))
-            moved += len(ids)
+            moved[queue_id] += len(ids)
+    if moved:
+        _note(db, Managed(perf_counter() - started, expired=moved, consumers=consumers))
     last = (rows[-1][3], rows[-1][0]) if len(rows) == limit else None
-    return moved, targets, last
+    return moved.total(), targets, last
 
 
-def _missed(db: Db, ids: Sequence[int]) -> list[int]:
-    """Messages that a recipient has not taken and that nobody holds (AQ guide 12.2 §1.7)."""
+def _missed(db: Db, ids: Sequence[int]) -> dict[int, list[int]]:
+    """Messages that nobody holds, with the recipients that have not taken them (AQ guide 12.2 §1.7)."""
     total: dict[int, int] = dict(
         db.rows(
             f"""SELECT message_id, COUNT(*) FROM aq_entry WHERE message_id {{ids}} AND state IN {_OPEN[:-1]}, 8)
@@ -247,12 +264,13 @@ def _missed(db: Db, ids: Sequence[int]) -> list[int]:
             (db.ids(ids),),
         )
     )
-    free: dict[int, int] = {}
-    for (number,) in db.rows(
-        f"SELECT message_id FROM aq_entry WHERE message_id {{ids}} AND state IN {_OPEN} {{lock}}", (db.ids(ids),)
+    free: dict[int, list[int]] = {}
+    for number, consumer in db.rows(
+        f"SELECT message_id, consumer_id FROM aq_entry WHERE message_id {{ids}} AND state IN {_OPEN} {{lock}}",
+        (db.ids(ids),),
     ):
-        free[number] = free.get(number, 0) + 1
-    return [number for number in ids if free.get(number, 0) and free[number] == total.get(number)]
+        free.setdefault(number, []).append(consumer)
+    return {number: free[number] for number in ids if number in free and len(free[number]) == total.get(number)}
 
 
 def sweep_log(db: Db, limit: int) -> tuple[int, int, set[int]]:
@@ -260,10 +278,12 @@ def sweep_log(db: Db, limit: int) -> tuple[int, int, set[int]]:
 
     Returns log rows read, messages finished, and exception queues that got messages.
     """
+    started = perf_counter()
     rows = db.rows("SELECT id, message_id FROM aq_dequeue_log ORDER BY id LIMIT ? {lock}", (limit,))
     if not rows:
         return 0, 0, set()
-    ids = list({row[1] for row in rows})
+    times = Counter[int](row[1] for row in rows)
+    ids = list(times)
     db.run("DELETE FROM aq_dequeue_log WHERE id {ids}", (db.ids(row[0] for row in rows),))
     found = db.rows(
         """SELECT m.id, m.queue_id, q.retention_time, MAX(e.deq_time),
@@ -276,7 +296,9 @@ def sweep_log(db: Db, limit: int) -> tuple[int, int, set[int]]:
     gone: list[int] = []
     kept: list[tuple[float, int]] = []
     blocked: dict[int, list[int]] = {}
+    removed, logged = Counter[int](), Counter[int]()
     for number, queue_id, retention, last, pending, stuck in found:
+        logged[queue_id] += times[number]
         if pending:
             continue
         if stuck:
@@ -285,6 +307,7 @@ def sweep_log(db: Db, limit: int) -> tuple[int, int, set[int]]:
             kept.append((last, number))
         else:
             gone.append(number)
+            removed[queue_id] += 1
     if gone:
         db.run("DELETE FROM aq_entry WHERE message_id {ids}", (db.ids(gone),))
         db.run("DELETE FROM aq_message WHERE id {ids}", (db.ids(gone),))
@@ -295,12 +318,14 @@ def sweep_log(db: Db, limit: int) -> tuple[int, int, set[int]]:
         queue = catalog.find_queue_by_id(db, queue_id)
         if queue is not None:
             targets |= set(move_to_exception(db, queue, numbers, MAX_RETRY_EXCEEDED))
+    _note(db, Managed(perf_counter() - started, logged=logged, removed=removed))
     return len(rows), len(gone) + len(kept), targets
 
 
 def remove_retained(db: Db, now: float, limit: int) -> int:
     """PROCESSED messages whose retention is over go for good; returns how many."""
-    number = 0
+    started = perf_counter()
+    number, removed = 0, Counter[int]()
     for queue_id, retention, split in db.rows(
         """SELECT q.id, q.retention_time, t.multiple_consumers FROM aq_queue q
              JOIN aq_queue_table t ON t.id = q.queue_table_id WHERE q.retention_time >= 0"""
@@ -315,8 +340,16 @@ def remove_retained(db: Db, now: float, limit: int) -> int:
             continue
         if split:
             db.run("DELETE FROM aq_entry WHERE message_id {ids}", (db.ids(ids),))
-        number += db.run("DELETE FROM aq_message WHERE id {ids}", (db.ids(ids),))
+        removed[queue_id] = db.run("DELETE FROM aq_message WHERE id {ids}", (db.ids(ids),))
+        number += removed[queue_id]
+    if removed:
+        _note(db, Managed(perf_counter() - started, removed=removed))
     return number
+
+
+def _note(db: Db, event: Managed) -> None:
+    if db.tally is not None:
+        db.tally.append(event)
 
 
 # -- sessions and their claims ---------------------------------------------------------------------------------------

@@ -211,6 +211,65 @@ session = sa.Table(
     _required("created", _TIME),
 )
 
+# Names of the views made with queue tables and queues: some had to be called otherwise.
+view = sa.Table(
+    "aq_view",
+    metadata,
+    _required("name", sa.Text, primary_key=True),
+    _required("kind", sa.Text),  # MESSAGES, _S, _R
+    _column("queue_table_id", _ID, index=True),
+    _column("queue_id", _ID, index=True),
+)
+
+# A process that has counted something; its numbers are in aq_activity, and go with it.
+process = sa.Table(
+    "aq_process",
+    metadata,
+    _required("id", _ID, primary_key=True, autoincrement=False),
+    _required("host", sa.Text),
+    _required("pid", sa.Integer),
+    _required("started", _TIME),
+    _required("lease_until", _TIME),
+    _required("passes", _ID),  # of the time manager
+    _required("pass_seconds", _TIME),
+)
+
+# One row per process and queue, consumer or publisher: nobody waits for another's row. Since the process's start.
+activity = sa.Table(
+    "aq_activity",
+    metadata,
+    _required("process_id", _ID, primary_key=True, autoincrement=False),
+    _required("kind", sa.Text, primary_key=True),  # QUEUE, CONSUMER, PUBLISHER
+    _required("object_id", _ID, primary_key=True, autoincrement=False),  # queue, consumer, queue
+    _required("name", sa.Text, primary_key=True),  # of the publisher, or empty
+    _required("address", sa.Text, primary_key=True),
+    _required("first_time", _TIME),
+    _required("enqueued", _ID),
+    _required("dequeued", _ID),
+    _required("browsed", _ID),
+    _required("expired", _ID),
+    _required("made_ready", _ID),
+    _required("delayed", _ID),  # enqueued with a delay
+    _required("expiring", _ID),  # enqueued with an expiration
+    _required("enqueue_transactions", _ID),
+    _required("dequeue_transactions", _ID),
+    _required("enqueue_seconds", _TIME),
+    _required("dequeue_seconds", _TIME),
+    _required("rule_seconds", _TIME),
+    _column("latency", _TIME),  # of the message handed out last
+    _column("last_enqueue", _TIME),
+    _column("last_dequeue", _TIME),
+    _column("last_expired", _TIME),
+    _column("last_ready", _TIME),
+    _required("managed", _ID),  # messages the time manager changed
+    _required("managed_seconds", _TIME),
+    _column("last_managed", _TIME),
+    _required("logged", _ID),  # rows of the dequeue log it worked off
+    _required("logged_seconds", _TIME),
+    _column("last_logged", _TIME),
+    sqlite_with_rowid=False,
+)
+
 
 def _partial(name: str, where: str, *columns: sa.Column[Any]) -> None:
     sa.Index(name, *columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where))

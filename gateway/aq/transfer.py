@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_messages as messages_sql
-from gateway.aq.codec import decode, encode, msgid
+from gateway.aq.codec import ENQ_TIME, decode, encode, msgid
 from gateway.aq.errors import (
     DuplicateRecipient,
     ExceptionQueueEnqueue,
@@ -32,6 +33,7 @@ from gateway.aq.names import DEFAULT_SCHEMA, agent_name
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
+from gateway.aq.tally import Enqueued, HandedOut
 from transforms.errors import GatewayError
 from transforms.message import Message
 
@@ -80,6 +82,8 @@ class Prepared(NamedTuple):
     msgids: list[bytes | None]
     discarded: list[int]
     ready: bool  # some can be taken at once: waiters are to be woken
+    seconds: float = 0  # what it took to prepare them
+    rule_seconds: float = 0  # of that: the subscribers' rules
 
 
 def put(
@@ -125,6 +129,8 @@ def prepare(
     txn: str | None = None,
 ) -> Prepared:
     """Everything of :func:`put` but the storing of messages; takes fresh message ids."""
+    started = perf_counter()
+    rule_seconds = 0.0
     check_enqueue(db, queue)
     ids = db.message_ids(len(messages))
     rows = encode(queue, messages, ids, now, user, txn)
@@ -132,7 +138,9 @@ def prepare(
     discarded: list[int] = []
     if queue.multiple_consumers:
         listed = [_recipients(db, queue, recipients, now)] * len(rows) if recipients else None
+        began = perf_counter()
         chosen = listed or _route(db, queue, messages)
+        rule_seconds = perf_counter() - began
         kept = []
         for index, (row, consumers) in enumerate(zip(rows, chosen, strict=True)):
             if not consumers:
@@ -156,12 +164,17 @@ def prepare(
     for index in discarded:
         identities[index] = None
     ready = any(not message.delay for message in messages) and bool(rows)
-    return Prepared(queue, rows, entries, identities, discarded, ready)
+    return Prepared(queue, rows, entries, identities, discarded, ready, perf_counter() - started, rule_seconds)
 
 
 def store(db: Db, prepared: Prepared) -> None:
     """Store what :func:`prepare` made, and tell other processes at commit."""
+    started = perf_counter()
     messages_sql.store(db, prepared.rows, prepared.entries)
+    if db.tally is not None and prepared.rows:
+        seconds = prepared.seconds + perf_counter() - started
+        queue_id, rows, entries = prepared.queue.id, prepared.rows, prepared.entries
+        db.tally.append(Enqueued.of(queue_id, rows, entries, seconds, prepared.rule_seconds))
     if prepared.ready:
         db.notify((prepared.queue.id,))
 
@@ -256,9 +269,15 @@ def claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int
     Raises:
         AqError: 25226 not enabled for dequeue, 25231 and 25256 consumer missing or not allowed, 24035 unknown.
     """
+    started = perf_counter()
     db = Db(conn)
     check_dequeue(db, queue)
-    rows = messages_sql.claim_ready(db, queue, catalog.require_consumer(db, queue, consumer), limit)
+    target = catalog.require_consumer(db, queue, consumer)
+    rows = messages_sql.claim_ready(db, queue, target, limit)
+    if rows and db.tally is not None:
+        now = hub_clock(conn).now()
+        seconds, latency = perf_counter() - started, max(now - rows[-1][ENQ_TIME], 0.0)
+        db.tally.append(HandedOut(queue.id, target, now, len(rows), False, seconds, latency))
     return _claimed(rows, queue)
 
 

@@ -14,9 +14,10 @@ from gateway.aq import statements_messages as messages_sql
 from gateway.aq import statements_time as time_sql
 from gateway.aq.hub import LISTENED
 from gateway.aq.model import QueueRef, QueueType
-from gateway.aq.statements import Db
+from gateway.aq.statements import TALLY, Db
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
+from gateway.aq.tally import Dequeued, Tally
 from gateway.aq.transfer import Prepared, check_enqueue, store
 from transforms.errors import AqError, HubError, HubUnavailable, LeaseLost
 
@@ -72,7 +73,10 @@ def consume(  # noqa: PLR0917
 ) -> int:
     """Messages leave the queue for good; returns how many met the condition ``held``."""
     if queue.queue_type is QueueType.EXCEPTION:
-        return messages_sql.finish_exceptions(db, queue, ids, held, params)
+        number = messages_sql.finish_exceptions(db, queue, ids, held, params)
+        if db.tally is not None:
+            db.tally.append(Dequeued(queue.id, 0, by.time, number, number))
+        return number
     retention = catalog.queue_settings(db, queue).retention_time
     return messages_sql.finish(db, queue, consumer, ids, by, retention=retention, held=held, params=params)
 
@@ -198,6 +202,9 @@ class TransactionWork:
             raise
         ready = self._ready
         self._forget()
+        if tally := self._conn.info[TALLY]:
+            self._conn.info[TALLY] = []
+            self._hub.statistics.add(tally)
         if ready:
             self._hub.notifier.committed(ready)
 
@@ -206,6 +213,7 @@ class TransactionWork:
         try:
             if self._conn is not None:
                 with self._hub.translated():
+                    self._conn.info[TALLY] = []
                     self._conn.rollback()
         except BaseException:
             self._abort()
@@ -245,12 +253,20 @@ class ApplicationWork:
         self._hub = hub
         self._conn = conn
         self._taken: Held = {}
+        self._tally: Tally = []
         self._listening = False
 
     @contextmanager
     def transaction(self) -> Iterator[Db]:
         with self._hub.translated():
-            yield Db(self._conn)
+            db = Db(self._conn)
+            tally: Tally = []
+            db.tally = tally
+            yield db
+        if self._listening:
+            self._tally += tally
+        elif tally:  # to learn of the commit would cost more than the call: it counts now
+            self._hub.statistics.add(tally)
 
     def store(self, db: Db, prepared: Prepared) -> None:
         store(db, prepared)
@@ -265,10 +281,13 @@ class ApplicationWork:
             sa.event.listen(self._conn, "commit", self._committed)
 
     def _rolled_back(self, _: sa.Connection) -> None:
-        taken, self._taken = self._taken, {}
+        taken, self._taken, self._tally = self._taken, {}, []
         _count_later(self._hub, taken)
 
     def _committed(self, _: sa.Connection) -> None:
+        tally, self._tally = self._tally, []
+        if tally:
+            self._hub.statistics.add(tally)
         self._taken = {}  # SQLAlchemy tells of no commit that fails: its attempts go uncounted
 
     def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:

@@ -6,12 +6,13 @@ Every page has a function that returns its text; a test holds the files in ``doc
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pydantic.fields import FieldInfo
 
 from gateway.admin.job_checks import JOB_OPTIONS
+from gateway.config.hub_view_columns import HUB_COLUMN_TEXTS, HUB_TEXT, HUB_VIEW_TEXTS
 from gateway.config.models import NOUNS, SECTIONS, Document, LogModel, SettingsModel, Strict
 from gateway.config.view_columns import COLUMN_TEXTS, VIEW_TEXTS
 from links import registry
@@ -118,18 +119,27 @@ def _queue_errors() -> Iterable[tuple[str, str, str, str]]:
 
 def views_page() -> str:
     """views.md: the columns of the SQL views."""
+    from gateway.aq.views import COLUMNS as HUB_COLUMNS
     from gateway.views import COLUMNS
 
     parts = [
         "# Views\n",
-        "Real views in the hub database: `sqlite3` and `psql` read them, `mgw status` shows the same. Names are in "
-        "upper case, moments are UTC text, ages and intervals are seconds. No view shows a password.\n",
+        "Real views in the hub database: `sqlite3` and `psql` read them; how, [read the queues with SQL]"
+        "(../how-to/read-the-queues-with-sql.md) shows. Names of objects are in upper case. No view shows a "
+        "password.\n",
+        "Views of the gateway: moments are UTC text, ages and intervals are seconds; `mgw status` shows the same.\n",
     ]
     for view, columns in COLUMNS.items():
-        texts = [COLUMN_TEXTS.get(f"{view}.{column}") or COLUMN_TEXTS[column] for column in columns]
-        rows = [(f"`{column}`", cell(text)) for column, text in zip(columns, texts, strict=True)]
-        parts += [f"## {view}\n", f"{VIEW_TEXTS[view]}\n", table(("Column", "Meaning"), rows)]
+        parts += _view(view, columns, COLUMN_TEXTS, VIEW_TEXTS[view])
+    parts.append(HUB_TEXT)
+    for view, columns in HUB_COLUMNS.items():
+        parts += _view(view, columns, HUB_COLUMN_TEXTS, HUB_VIEW_TEXTS[view])
     return page(parts)
+
+
+def _view(view: str, columns: Iterable[str], texts: Mapping[str, str], text: str) -> list[str]:
+    rows = [(f"`{column}`", cell(texts.get(f"{view}.{column}") or texts[column])) for column in columns]
+    return [f"## {view}\n", f"{text}\n", table(("Column", "Meaning"), rows)]
 
 
 def _model_table(model: type[Strict], hidden: Iterable[str] = ()) -> str:

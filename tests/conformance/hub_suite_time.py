@@ -28,7 +28,7 @@ class RetrySuite(HubCase):
         self.fail("orders")
         (row,) = self.view("orders_t")
         assert (row["MSG_STATE"], row["EXPIRATION_REASON"]) == ("EXPIRED", "MAX_RETRY_EXCEEDED")
-        assert (row["QUEUE"], row["ORIGINAL_QUEUE_NAME"], row["RETRY_COUNT"]) == ("AQ$_orders_t_E", "orders", 3)
+        assert (row["QUEUE"], row["ORIGINAL_QUEUE_NAME"], row["RETRY_COUNT"]) == ("AQ$_ORDERS_T_E", "ORDERS", 3)
 
     def test_default_is_five_retries(self) -> None:
         self.queue()
@@ -267,7 +267,7 @@ class TimeSuite(HubCase):
         self.admin.create_queue("broken", "orders_t", queue_type="EXCEPTION_QUEUE")
         self.send("orders", "x", expiration=1, exception_queue="Broken")
         self.run_time(2)
-        assert [row["QUEUE"] for row in self.view("orders_t")] == ["broken"]
+        assert [row["QUEUE"] for row in self.view("orders_t")] == ["BROKEN"]
 
     def test_missing_exception_queue_falls_back_to_the_default_with_a_warning(
         self, caplog: pytest.LogCaptureFixture
@@ -278,7 +278,7 @@ class TimeSuite(HubCase):
             self.run_time(2)
         assert "exception queue gone" in caplog.text
         (row,) = self.view("orders_t")
-        assert (row["QUEUE"], row["EXCEPTION_QUEUE"], row["MSG_STATE"]) == ("AQ$_orders_t_E", None, "EXPIRED")
+        assert (row["QUEUE"], row["EXCEPTION_QUEUE"], row["MSG_STATE"]) == ("AQ$_ORDERS_T_E", None, "EXPIRED")
 
     def test_consumed_topic_messages_go_at_the_next_sweep(self) -> None:
         self.topic("RED", "GREEN")

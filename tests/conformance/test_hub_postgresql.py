@@ -14,6 +14,7 @@ pytest.register_assert_rewrite(
     "tests.conformance.hub_suite_rules",
     "tests.conformance.hub_suite_time",
     "tests.conformance.hub_suite_transfer",
+    "tests.conformance.hub_suite_views",
 )
 
 from gateway.aq.hub import Hub
@@ -23,6 +24,7 @@ from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_rules as ruled
 from tests.conformance import hub_suite_time as timed
 from tests.conformance import hub_suite_transfer as moved
+from tests.conformance import hub_suite_views as views
 from tests.support.brokers import PostgreSQL
 from tests.support.ports import free_port
 from transforms.errors import AqError, HubError, HubUnavailable
@@ -99,6 +101,22 @@ class TestTransfer(moved.TransferSuite):
 
 
 class TestProcesses(moved.ProcessSuite):
+    pass
+
+
+class TestCatalogueViews(views.CatalogueViewSuite):
+    pass
+
+
+class TestSubscriberViews(views.SubscriberViewSuite):
+    pass
+
+
+class TestMessageViews(views.MessageViewSuite):
+    pass
+
+
+class TestActivityViews(views.ActivityViewSuite):
     pass
 
 

@@ -15,6 +15,7 @@ pytest.register_assert_rewrite(
     "tests.conformance.hub_suite_rules",
     "tests.conformance.hub_suite_time",
     "tests.conformance.hub_suite_transfer",
+    "tests.conformance.hub_suite_views",
 )
 
 from gateway.aq import transfer
@@ -24,6 +25,7 @@ from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_rules as ruled
 from tests.conformance import hub_suite_time as timed
 from tests.conformance import hub_suite_transfer as moved
+from tests.conformance import hub_suite_views as views
 from transforms.errors import HubError, HubFull, HubVersionMismatch
 from transforms.message import Message
 
@@ -82,6 +84,22 @@ class TestTransfer(moved.TransferSuite):
 
 
 class TestProcesses(moved.ProcessSuite):
+    pass
+
+
+class TestCatalogueViews(views.CatalogueViewSuite):
+    pass
+
+
+class TestSubscriberViews(views.SubscriberViewSuite):
+    pass
+
+
+class TestMessageViews(views.MessageViewSuite):
+    pass
+
+
+class TestActivityViews(views.ActivityViewSuite):
     pass
 
 
@@ -175,7 +193,7 @@ class TestSQLite(base.HubCase):
         connection = sqlite3.connect(self.hub.path or "")
         rows = connection.execute('SELECT "QUEUE", "CORR_ID", "MSG_STATE", "USER_DATA" FROM "AQ$ORDERS_T"').fetchall()
         connection.close()
-        assert rows == [("Orders", "c", "READY", "hello")]
+        assert rows == [("ORDERS", "c", "READY", "hello")]
 
     def test_put_and_claim_cost_statements_per_batch(self) -> None:
         self.queue()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from ruamel.yaml import YAML
 
+from gateway.aq.views import COLUMNS as HUB_COLUMNS
 from gateway.cli.reference import PAGES
+from gateway.config.hub_view_columns import HUB_COLUMN_TEXTS, HUB_VIEW_TEXTS
 from gateway.config.schema import json_schema
 from gateway.config.view_columns import COLUMN_TEXTS, VIEW_TEXTS
 from gateway.views import COLUMNS
@@ -22,6 +24,15 @@ def test_every_view_and_column_is_explained_and_nothing_else() -> None:
     assert set(VIEW_TEXTS) == set(COLUMNS)
     columns = {column for columns in COLUMNS.values() for column in columns}
     assert {name.rpartition(".")[2] for name in COLUMN_TEXTS} == columns
+
+
+def test_every_view_of_the_hub_and_every_column_is_explained_and_nothing_else() -> None:
+    assert set(HUB_VIEW_TEXTS) == set(HUB_COLUMNS)
+    named = {(view, column) for view, columns in HUB_COLUMNS.items() for column in columns}
+    general = {name for name in HUB_COLUMN_TEXTS if "." not in name}
+    particular = {tuple(name.rsplit(".", 1)) for name in HUB_COLUMN_TEXTS if "." in name}
+    assert particular <= named
+    assert general == {column for _, column in named - particular}
 
 
 def test_every_command_and_option_has_help() -> None:

@@ -15,7 +15,7 @@ PACKAGES = ("transforms", "links", "gateway")
 FACES = ("gateway.__main__", "gateway.cli", "gateway.http", "gateway.jms")
 CLIENTS = {"pika": "links/rabbitmq", "kafka": "links/kafka", "paho": "links/mqtt"}
 HOMES_OF_SQL = re.compile(
-    r"gateway/aq/(tables|statements\w*|transfer|views)\.py|gateway/catalog(\w*\.py|/\w+\.py)"
+    r"gateway/aq/(tables|statements\w*|transfer|views/\w+)\.py|gateway/catalog(\w*\.py|/\w+\.py)"
     r"|gateway/(journal|ledger|lease|views|status|tables)\.py"
 )
 SQL_TEXT = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|DROP|ALTER)\s")

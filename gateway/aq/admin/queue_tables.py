@@ -15,7 +15,7 @@ from gateway.aq.errors import (
 from gateway.aq.model import PayloadType, QueueTableInfo, QueueType, SortList
 from gateway.aq.names import QualifiedName, qualified
 from gateway.aq.statements import Db
-from gateway.aq.views import create_message_view, drop_message_view
+from gateway.aq.views import create_table_views, drop_queue_views, drop_table_views
 from transforms.errors import AqError
 
 __all__ = ["MAX_PAYLOAD", "QueueTableProcedures"]
@@ -93,7 +93,7 @@ class QueueTableProcedures(Administration):
             exceptions = QualifiedName(name.schema, f"AQ$_{name.name}_E")
             catalog.insert_queue(db, queue_values(exceptions, table_id, QueueType.EXCEPTION, None, 0, 0, None, now))
             found = need_queue_table(db, name)
-            create_message_view(conn, found)
+            create_table_views(conn, found)
             return found
 
     def drop_queue_table(self, queue_table: str, *, force: bool = False) -> None:
@@ -114,8 +114,9 @@ class QueueTableProcedures(Administration):
                     cause=", ".join(queue.full_name for queue in own[:5]),
                     cure="stop and drop them first, or use force",
                 )
-            drop_message_view(conn, found)
+            drop_table_views(conn, found)
             for queue in queues:
+                drop_queue_views(conn, queue.id)
                 catalog.delete_queue(db, queue.id)
             catalog.delete_queue_table(db, found.id)
 

@@ -21,6 +21,7 @@ from gateway.aq.errors import (
 from gateway.aq.model import INFINITE, QueueInfo, QueueRef, QueueType
 from gateway.aq.names import QualifiedName, qualified
 from gateway.aq.statements import Db
+from gateway.aq.views import create_queue_views, drop_queue_views
 
 __all__ = ["QueueProcedures", "queue_values"]
 
@@ -78,7 +79,9 @@ class QueueProcedures(Administration):
             values = queue_values(
                 name, found.id, kind, max_retries, retry_delay, retention_time, comment, self.hub.clock.now()
             )
-            return queue_info(db, catalog.insert_queue(db, values))
+            made = queue_info(db, catalog.insert_queue(db, values))
+            create_queue_views(conn, made)
+            return made
 
     def alter_queue(
         self,
@@ -175,6 +178,7 @@ class QueueProcedures(Administration):
                     cause="it is started",
                     cure="stop it first",
                 )
+            drop_queue_views(conn, queue.id)
             catalog.delete_queue(db, queue.id)
 
     def queues(self) -> list[QueueInfo]:

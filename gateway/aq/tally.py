@@ -1,0 +1,103 @@
+"""What a transaction does with the queues, noted on its way, to be counted when it has committed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from gateway.aq.codec import MESSAGE_COLUMNS
+from gateway.aq.statements import Row
+
+__all__ = ["Dequeued", "Enqueued", "Event", "HandedOut", "Managed", "Tally"]
+
+_NOTHING: Mapping[int, int] = MappingProxyType({})
+_READY_AT, _EXPIRES_AT, _ENQ_TIME, _ENQ_USER, _SENDER, _ADDRESS = (
+    MESSAGE_COLUMNS.index(name)
+    for name in ("ready_at", "expires_at", "enq_time", "enq_user", "sender_name", "sender_address")
+)
+
+
+class Enqueued(NamedTuple):
+    """A call that stored messages."""
+
+    queue_id: int
+    time: float
+    number: int
+    delayed: int
+    expiring: int
+    seconds: float
+    rule_seconds: float
+    publishers: Mapping[tuple[str, str], int]  # name and address, empty where the message tells none
+    consumers: Mapping[int, int]
+
+    @classmethod
+    def of(cls, queue_id: int, rows: Sequence[Row], entries: Sequence[Row], seconds: float, rules: float) -> Enqueued:
+        """From the rows as they are stored; there is at least one."""
+        first = rows[0]
+        count = len(rows)
+        now = first[_ENQ_TIME]
+        publishers: Mapping[tuple[str, str], int]
+        if count == 1:
+            delayed, expiring = int(first[_READY_AT] > now), int(first[_EXPIRES_AT] is not None)
+            publishers = {(first[_SENDER] or first[_ENQ_USER] or "", first[_ADDRESS] or ""): 1}
+        else:
+            delayed = len([1 for row in rows if row[_READY_AT] > now])
+            expiring = len([1 for row in rows if row[_EXPIRES_AT] is not None])
+            if len({row[_SENDER] for row in rows}) == 1 and len({row[_ADDRESS] for row in rows}) == 1:
+                publishers = {(first[_SENDER] or first[_ENQ_USER] or "", first[_ADDRESS] or ""): count}
+            else:
+                user = first[_ENQ_USER] or ""
+                publishers = Counter([(row[_SENDER] or user, row[_ADDRESS] or "") for row in rows])
+        consumers = Counter([entry[1] for entry in entries]) if entries else {}
+        return cls(queue_id, now, count, delayed, expiring, seconds, rules, publishers, consumers)
+
+
+class Dequeued(NamedTuple):
+    """Messages that were consumed. ``gone``: so many of them are out of the queue; the others are retained, or wait for
+    other consumers."""
+
+    queue_id: int
+    consumer: int  # 0: of a single-consumer queue
+    time: float
+    number: int
+    gone: int
+
+
+class HandedOut(NamedTuple):
+    """A dequeue call that found messages, or none; counts whatever becomes of its transaction.
+
+    ``seconds``: what the call took, waiting excluded. ``latency``: seconds since the last of the messages was enqueued.
+    """
+
+    queue_id: int
+    consumer: int
+    time: float
+    number: int
+    browse: bool
+    seconds: float
+    latency: float
+
+
+class Managed(NamedTuple):
+    """A step of the time manager, in messages (entries, on multi-consumer queues) per queue.
+
+    Attributes:
+        seconds: what the step took; shared out to the queues by their messages.
+        ready: delays that ended.
+        expired: messages nobody took in time; ``consumers``: their entries per consumer.
+        removed: messages consumed by everybody and not retained any more; they count as dequeued now.
+        logged: rows of the dequeue log worked off.
+    """
+
+    seconds: float
+    ready: Mapping[int, int] = _NOTHING
+    expired: Mapping[int, int] = _NOTHING
+    removed: Mapping[int, int] = _NOTHING
+    logged: Mapping[int, int] = _NOTHING
+    consumers: Mapping[int, int] = _NOTHING
+
+
+Event = Enqueued | Dequeued | HandedOut | Managed
+Tally = list[Event]

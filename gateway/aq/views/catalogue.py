@@ -1,0 +1,111 @@
+"""The views of definitions: queue tables, queues, subscribers (AQ guide 12.2 §9.1-9.6, 9.15-9.17).
+
+DBA_ shows everything. USER_ shows what is in the schema called like the user, without the column OWNER. ALL_ shows what
+the user may use. Who the user is, :attr:`gateway.aq.views.dialect.Dialect.user` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gateway.aq.views.dialect import Dialect, name_of, owner_of, truth
+
+__all__ = ["VIEWS", "Maker", "View"]
+
+View = tuple[Mapping[str, str], str]
+Maker = Callable[[Dialect], View]
+_NO_NUMBER = "CAST(NULL AS INTEGER)"
+_NO_TEXT = "CAST(NULL AS TEXT)"
+
+
+def _queue_tables(_: Dialect) -> View:
+    return {
+        "OWNER": owner_of("t"),
+        "QUEUE_TABLE": name_of("t"),
+        "TYPE": "CASE WHEN t.payload_type = 'RAW' THEN 'RAW' WHEN t.payload_type IN ('ANYDATA', 'SYS.ANYDATA')"
+        " THEN 'VARIANT' ELSE 'OBJECT' END",
+        "OBJECT_TYPE": "CASE WHEN t.payload_type <> 'RAW' THEN t.payload_type END",
+        "SORT_ORDER": "replace(replace(t.sort_list, 'ENQ_TIME', 'ENQUEUE_TIME'), ',', ', ')",
+        "RECIPIENTS": "CASE WHEN t.multiple_consumers = 1 THEN 'MULTIPLE' ELSE 'SINGLE' END",
+        "MESSAGE_GROUPING": "t.message_grouping",
+        "COMPATIBLE": "t.compatible",
+        "PRIMARY_INSTANCE": "coalesce(t.primary_instance, 0)",
+        "SECONDARY_INSTANCE": "coalesce(t.secondary_instance, 0)",
+        "OWNER_INSTANCE": "1",
+        "USER_COMMENT": "t.comment",
+        "SECURE": "CASE WHEN t.secure = 1 THEN 'YES' ELSE 'NO' END",
+        "REPLICATION_MODE": "'NONE'",
+        "MAX_PAYLOAD": "t.max_payload",
+        "MESSAGE_VIEW": "(SELECT v.name FROM aq_view v WHERE v.queue_table_id = t.id AND v.kind = 'MESSAGES')",
+    }, "aq_queue_table t"
+
+
+def _queues(d: Dialect) -> View:
+    whole = "CAST(q.retention_time AS BIGINT)"
+    return {
+        "OWNER": owner_of("q"),
+        "NAME": name_of("q"),
+        "QUEUE_TABLE": name_of("t"),
+        "QID": "q.id",
+        "QUEUE_TYPE": "q.queue_type",
+        "MAX_RETRIES": "CASE WHEN q.queue_type = 'EXCEPTION_QUEUE' THEN 0 ELSE coalesce(q.max_retries, 5) END",
+        "RETRY_DELAY": "q.retry_delay",
+        "ENQUEUE_ENABLED": _yes("q.enqueue_enabled = 1"),
+        "DEQUEUE_ENABLED": _yes("q.dequeue_enabled = 1"),
+        "RETENTION": f"CASE WHEN q.retention_time < 0 THEN 'FOREVER' WHEN q.retention_time = {whole}"
+        f" THEN CAST({whole} AS TEXT) ELSE CAST(q.retention_time AS TEXT) END",
+        "USER_COMMENT": "q.comment",
+        "NETWORK_NAME": _NO_TEXT,
+        "SHARDED": "'FALSE'",
+        "CREATED": d.date.format("q.created"),
+    }, "aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id"
+
+
+def _subscribers(_: Dialect) -> View:
+    return {
+        "OWNER": owner_of("q"),
+        "QUEUE_NAME": name_of("q"),
+        "QUEUE_TABLE": name_of("t"),
+        "CONSUMER_NAME": "nullif(c.name_key, '')",
+        "ADDRESS": "nullif(c.address, '')",
+        "PROTOCOL": "c.protocol",
+        "TRANSFORMATION": "upper(c.transformation)",
+        "RULE": "c.rule",
+        "DELIVERY_MODE": "c.delivery_mode",
+        "IF_NONDURABLE_SUBSCRIBER": "'NO'",
+        "QUEUE_TO_QUEUE": truth("c.queue_to_queue = 1"),
+        "SUBSCRIBER_ID": "c.id",
+        "POS_BITMAP": _NO_NUMBER,
+    }, (
+        "aq_consumer c JOIN aq_queue q ON q.id = c.queue_id JOIN aq_queue_table t ON t.id = q.queue_table_id"
+        " WHERE c.is_subscriber = 1"
+    )
+
+
+def _yes(condition: str) -> str:
+    return f"CASE WHEN {condition} THEN 'YES' ELSE 'NO' END"
+
+
+def _family(name: str, view: Maker, allowed: Callable[[Dialect], str]) -> dict[str, Maker]:
+    """The views DBA_, USER_ and ALL_ of one kind of object; ``allowed``: what ALL_ shows, as a condition."""
+
+    def narrowed(d: Dialect, condition: str) -> View:
+        columns, source = view(d)
+        return columns, f"{source} {'AND' if ' WHERE ' in source else 'WHERE'} {condition}"
+
+    def own(d: Dialect) -> View:
+        columns, source = narrowed(d, f"{view(d)[0]['OWNER']} = {d.user}")
+        return {column: expression for column, expression in columns.items() if column != "OWNER"}, source
+
+    return {f"DBA_{name}": view, f"USER_{name}": own, f"ALL_{name}": lambda d: narrowed(d, allowed(d))}
+
+
+def _everything(_: Dialect) -> str:
+    return "1 = 1"
+
+
+VIEWS: Mapping[str, Maker] = {
+    **_family("QUEUE_TABLES", _queue_tables, _everything),
+    **_family("QUEUES", _queues, _everything),
+    **_family("QUEUE_SUBSCRIBERS", _subscribers, _everything),
+}

@@ -1,0 +1,86 @@
+"""How the two databases say what the views need; expressions that several views share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from gateway.aq.names import DEFAULT_SCHEMA
+
+__all__ = ["POSTGRESQL", "SQLITE", "Dialect", "dialect_of", "name_of", "owner_of", "quoted", "run", "truth"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One database's words. ``{0}`` is the operand.
+
+    Attributes:
+        now: epoch seconds.
+        moment: epoch seconds as a timestamp (PostgreSQL), as ISO text in UTC with milliseconds (SQLite).
+        date: the same in whole seconds.
+        hexadecimal: bytes as hexadecimal text.
+        integer: a sum as an integer again.
+        user: the user in whose name a view answers, as SQL.
+    """
+
+    postgresql: bool
+    now: str
+    moment: str
+    date: str
+    hexadecimal: str
+    integer: str
+    user: str
+    position: str  # of {1} in {0}, from 1; 0 = not there
+
+
+SQLITE = Dialect(
+    postgresql=False,
+    now="((julianday('now') - 2440587.5) * 86400.0)",
+    moment="strftime('%Y-%m-%dT%H:%M:%fZ', {0}, 'unixepoch')",
+    date="strftime('%Y-%m-%dT%H:%M:%SZ', {0}, 'unixepoch')",
+    hexadecimal="CASE WHEN {0} IS NOT NULL THEN hex({0}) END",
+    integer="{0}",
+    user=f"'{DEFAULT_SCHEMA}'",  # a file knows no users
+    position="instr({0}, {1})",
+)
+POSTGRESQL = Dialect(
+    postgresql=True,
+    now="extract(epoch FROM clock_timestamp())::double precision",
+    moment="to_timestamp({0})",
+    date="date_trunc('second', to_timestamp({0}))",
+    hexadecimal="upper(encode({0}, 'hex'))",
+    integer="({0})::bigint",
+    user="upper(coalesce(nullif(current_setting('aq.username', true), ''), current_user))",
+    position="strpos({0}, {1})",
+)
+
+
+def dialect_of(conn: sa.Connection) -> Dialect:
+    """The dialect of a connection."""
+    return POSTGRESQL if conn.dialect.name == "postgresql" else SQLITE
+
+
+def run(conn: sa.Connection, sql: str) -> None:
+    """Run a statement without parameters; the PostgreSQL driver would take ``%`` for one."""
+    conn.exec_driver_sql(sql.replace("%", "%%") if conn.dialect.name == "postgresql" else sql)
+
+
+def quoted(name: str) -> str:
+    """An identifier in double quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def owner_of(alias: str) -> str:
+    """Schema of a queue or queue table in upper case; ``upper()`` of a database knows ASCII only, or its locale."""
+    return f"substr({alias}.name_key, 1, length({alias}.schema))"
+
+
+def name_of(alias: str) -> str:
+    """Name of a queue or queue table in upper case."""
+    return f"substr({alias}.name_key, length({alias}.schema) + 2)"
+
+
+def truth(condition: str) -> str:
+    """A condition as the text TRUE or FALSE."""
+    return f"CASE WHEN {condition} THEN 'TRUE' ELSE 'FALSE' END"

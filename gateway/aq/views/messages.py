@@ -1,0 +1,101 @@
+"""The view ``AQ$<queue table>``: one row per message, or per message and consumer (AQ guide 12.2 §9.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway.aq.model import PayloadType, QueueTableInfo
+from gateway.aq.views.dialect import SQLITE, Dialect, name_of, owner_of
+
+__all__ = ["COLUMNS", "message_view"]
+
+_STATES = (
+    "WHEN 0 THEN 'READY' WHEN 1 THEN 'WAIT' WHEN 2 THEN 'PROCESSED' WHEN 3 THEN 'EXPIRED' WHEN 4 THEN 'UNDELIVERABLE'"
+    " WHEN 8 THEN 'READY'"
+)
+#: Payload types of which every message is text.
+_TEXTS = frozenset({PayloadType.TEXT, PayloadType.JSON, PayloadType.FIELDS})
+_IS_TEXT = "m.body_type IN (2, 3)"
+
+
+def _exception_queue(d: Dialect) -> tuple[str, str]:
+    """Owner and name of ``m.exception_queue``, which is ``[schema.]queue`` and may be quoted."""
+    given = "m.exception_queue"
+    closing = d.position.format(f"substr({given}, 2)", "'\"'")
+    dot = d.position.format(given, "'.'")
+    quoted = f"{given} LIKE '\"%'"
+    first = f"CASE WHEN {quoted} THEN substr({given}, 2, {closing} - 1) WHEN {dot} > 0 " \
+            f"THEN substr({given}, 1, {dot} - 1) ELSE {given} END"  # fmt: skip
+    rest = f"CASE WHEN {quoted} THEN substr({given}, {closing} + 3) WHEN {dot} > 0 " \
+           f"THEN substr({given}, {dot} + 1) ELSE '' END"  # fmt: skip
+    owner = f"CASE WHEN {given} IS NULL THEN NULL WHEN {rest} = '' THEN {owner_of('q')} ELSE upper({first}) END"
+    name = f"upper(CASE WHEN {rest} = '' THEN {first} ELSE trim({rest}, '\"') END)"
+    return owner, name
+
+
+def _columns(d: Dialect, *, split: bool, payload: PayloadType) -> dict[str, str]:
+    a = "e" if split else "m"
+    state = f"CASE {a}.state {_STATES} END"
+    if split:  # nobody waits any more for a message without entries; the time manager has not yet removed it
+        state = f"CASE WHEN e.message_id IS NULL THEN 'PROCESSED' ELSE {state} END"
+    text = "convert_from(m.body, 'UTF8')" if d.postgresql else "CAST(m.body AS TEXT)"
+    as_text = f"CASE WHEN {_IS_TEXT} THEN {text} END"
+    if d.postgresql:
+        data = as_text if payload in _TEXTS else "m.body"
+    else:
+        data = f"CASE WHEN {_IS_TEXT} THEN CAST(m.body AS TEXT) ELSE m.body END"
+    number = "int8send(m.id)" if d.postgresql else "printf('%016X', m.id)"
+    retained = "coalesce(m.deq_time, e.deq_time)" if split else "m.deq_time"
+    owner, name = _exception_queue(d)
+    return {
+        "QUEUE": name_of("q"),
+        "MSG_ID": f"upper(encode(h.hub_id || {number}, 'hex'))" if d.postgresql else f"hex(h.hub_id) || {number}",
+        "CORR_ID": "m.correlation",
+        "MSG_PRIORITY": "m.priority",
+        "MSG_STATE": f"CASE WHEN m.expiration_reason IS NOT NULL THEN 'EXPIRED' ELSE {state} END",
+        "DELAY": d.date.format(f"coalesce({a}.ready_at, m.ready_at)"),
+        "DELAY_TIMESTAMP": d.moment.format(f"coalesce({a}.ready_at, m.ready_at)"),
+        "EXPIRATION": "m.expiration",
+        "RETENTION_TIMESTAMP": f"CASE WHEN q.retention_time > 0 AND {retained} IS NOT NULL"
+        f" THEN {d.moment.format(f'{retained} + q.retention_time')} END",
+        "ENQ_TIME": d.date.format("m.enq_time"),
+        "ENQ_TIMESTAMP": d.moment.format("m.enq_time"),
+        "ENQ_USER_ID": "m.enq_user",
+        "ENQ_TXN_ID": "m.enq_txn",
+        "DEQ_TIME": d.date.format(f"{a}.deq_time"),
+        "DEQ_TIMESTAMP": d.moment.format(f"{a}.deq_time"),
+        "DEQ_USER_ID": f"{a}.deq_user",
+        "DEQ_TXN_ID": f"{a}.deq_txn",
+        "RETRY_COUNT": f"coalesce({a}.attempts, m.attempts)",
+        "EXCEPTION_QUEUE_OWNER": owner,
+        "EXCEPTION_QUEUE": name,
+        "USER_DATA": data,
+        "SENDER_NAME": "m.sender_name",
+        "SENDER_ADDRESS": "m.sender_address",
+        "SENDER_PROTOCOL": "m.sender_protocol",
+        "ORIGINAL_MSGID": d.hexadecimal.format("m.original_msgid"),
+        "CONSUMER_NAME": "nullif(c.name_key, '')" if split else "CAST(NULL AS TEXT)",
+        "ADDRESS": "nullif(c.address, '')" if split else "CAST(NULL AS TEXT)",
+        "PROTOCOL": "c.protocol" if split else "CAST(NULL AS INTEGER)",
+        "PROPAGATED_MSGID": d.hexadecimal.format("e.propagated_msgid") if split else "CAST(NULL AS TEXT)",
+        "ORIGINAL_QUEUE_NAME": name_of("o"),
+        "ORIGINAL_QUEUE_OWNER": owner_of("o"),
+        "EXPIRATION_REASON": "m.expiration_reason",
+        "IN_TRANSACTION": f"({a}.state = 8 OR m.state = 8)" if split else "m.state = 8",
+        "HEADERS": "m.headers",
+        "USER_DATA_TEXT": as_text,
+    }
+
+
+#: Columns of every ``AQ$<queue table>``, in order; what follows EXPIRATION_REASON is ours.
+COLUMNS: tuple[str, ...] = tuple(_columns(SQLITE, split=True, payload=PayloadType.BASIC))
+
+
+def message_view(d: Dialect, table: QueueTableInfo) -> tuple[Mapping[str, str], str]:
+    """Columns and source of the view of a queue table."""
+    split = table.multiple_consumers
+    entries = "LEFT JOIN aq_entry e ON e.message_id = m.id LEFT JOIN aq_consumer c ON c.id = e.consumer_id"
+    source = f"""aq_hub h CROSS JOIN aq_queue q JOIN aq_message m ON m.queue_id = q.id
+       {entries if split else ""} LEFT JOIN aq_queue o ON o.id = m.original_queue_id
+ WHERE q.queue_table_id = {int(table.id)}"""
+    return _columns(d, split=split, payload=table.payload_type), source
