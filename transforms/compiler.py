@@ -28,10 +28,10 @@ def compile_text(text: str, *, condition: bool, language: Language = RULES) -> R
     return Compiler(text, "condition" if condition else "expression", _BUILDERS, language).compile(condition)
 
 
-def analyse(text: str, language: Language = RULES) -> Compiler:
-    """A condition with the tree and what is known of its nodes, for other back ends. Raises ExpressionInvalid."""
-    compiler = Compiler(text, "condition", _BUILDERS, language)
-    compiler.compile(condition=True)
+def analyse(text: str, language: Language = RULES, *, condition: bool = True) -> Compiler:
+    """An expression with its tree and what is known of its nodes, for other back ends. Raises ExpressionInvalid."""
+    compiler = Compiler(text, "condition" if condition else "expression", _BUILDERS, language)
+    compiler.compile(condition)
     return compiler
 
 

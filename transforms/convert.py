@@ -65,19 +65,32 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
+def _integer(digits: str) -> int | float:
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)  # infinite: Python makes no integer of more than 4300 digits
+
+
 _decode = json.JSONDecoder(parse_constant=_no_constant).decode
+_decode_long = json.JSONDecoder(parse_constant=_no_constant, parse_int=_integer).decode
 
 
 def parse_json(body: bytes | str) -> Any:
-    """The JSON value in a body.
+    """The JSON value in a body; an integer of more than 4300 digits is infinite.
 
     Raises:
         ValueError: it is no UTF-8 text, no JSON (NaN and Infinity are not), or nested too deeply; the text says where.
     """
+    text = body if isinstance(body, str) else body.decode()
     try:
-        return _decode(body if isinstance(body, str) else body.decode())
+        return _decode(text)
     except RecursionError:
         raise ValueError("the JSON text is nested too deeply") from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        return _decode_long(text)
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode

@@ -33,6 +33,7 @@ __all__ = [
     "PROPERTIES",
     "RULES",
     "Expression",
+    "Function",
     "Language",
     "Property",
     "Row",
@@ -42,11 +43,40 @@ __all__ = [
 
 MAX_EXPRESSION = 4000  # characters, AQ guide 12.2 §8.4 and §10.5
 
-#: What an expression may call, beside operators; ``mgw`` lists it in the documentation.
-FUNCTIONS = (
-    "ABS", "CEIL", "COALESCE", "CONCAT", "FLOOR", "HEADER", "INSTR", "LENGTH", "LOWER", "LTRIM", "MOD", "NULLIF", "NVL",
-    "REPLACE", "ROUND", "RTRIM", "SUBSTR", "TO_CHAR", "TO_NUMBER", "TRIM", "UPPER",
-)  # fmt: skip
+
+class Function(NamedTuple):
+    """A function of the language: how it is used, in a condition, and what it gives."""
+
+    example: str
+    meaning: str
+
+
+#: What an expression may call, beside operators. All are NULL where an argument is, but for COALESCE, CONCAT and NVL.
+FUNCTIONS: Mapping[str, Function] = {
+    "ABS": Function("ABS(priority) = 3", "the number without its sign"),
+    "CEIL": Function("CEIL(tab.user_data.price) = 10", "smallest integer that is not smaller"),
+    "COALESCE": Function("COALESCE(sender_name, corrid) = 'SHOP'", "the first argument that is not NULL"),
+    "CONCAT": Function("CONCAT(corrid, sender_name) = 'aSHOP'", "texts joined, NULL left out"),
+    "FLOOR": Function("FLOOR(tab.user_data.price) = 9", "largest integer that is not larger"),
+    "HEADER": Function("HEADER('MGW_AMQP_routingKey') = 'eu'", "value of the first header of that name"),
+    "INSTR": Function(
+        "INSTR(corrid, '-') > 0", "position of a text in a text, from 1, 0: not there [, from [, which]]"
+    ),
+    "LENGTH": Function("LENGTH(corrid) <= 20", "characters of a text"),
+    "LOWER": Function("LOWER(corrid) = 'a'", "the text in lower case"),
+    "LTRIM": Function("LTRIM(corrid, '0') = '7'", "the text without spaces, or the given characters, at its beginning"),
+    "MOD": Function("MOD(priority, 2) = 1", "remainder, with the sign of the dividend"),
+    "NULLIF": Function("NULLIF(corrid, '-') IS NULL", "NULL where both are equal, else the first"),
+    "NVL": Function("NVL(corrid, '-') = '-'", "the second where the first is NULL"),
+    "REPLACE": Function("REPLACE(corrid, '-', '') = 'ab'", "the text with every occurrence of a text replaced"),
+    "ROUND": Function("ROUND(tab.user_data.price, 1) = 9.5", "rounded half away from zero [, to decimals]"),
+    "RTRIM": Function("RTRIM(corrid) = 'a'", "the text without spaces, or the given characters, at its end"),
+    "SUBSTR": Function("SUBSTR(corrid, 1, 2) = 'EU'", "part of a text from a position, from 1, negative: from the end"),
+    "TO_CHAR": Function("TO_CHAR(priority) LIKE '1%'", "the value as text"),
+    "TO_NUMBER": Function("TO_NUMBER(corrid) = 7", "the number that a text spells; an error where it spells none"),
+    "TRIM": Function("TRIM(corrid) = 'a'", "the text without spaces at both ends; also TRIM(BOTH 'x' FROM corrid)"),
+    "UPPER": Function("UPPER(corrid) = 'A'", "the text in upper case"),
+}
 
 
 def _hex(value: bytes | None) -> str | None:

@@ -36,7 +36,7 @@ from transforms.expression import Expression, Row, compile_condition
 from transforms.message import MAX_CORRELATION, Header, Message, ValueType, check_headers
 from transforms.values import NoValue
 
-__all__ = ["BUILTIN_MODULE", "Transform", "TransformationDefinition", "compile_transformation"]
+__all__ = ["BUILTIN_MODULE", "Transform", "TransformationDefinition", "compile_transformation", "load_rule_function"]
 
 BUILTIN_MODULE = "transforms.builtin"
 
@@ -280,6 +280,23 @@ def _load(definition: TransformationDefinition, modules: Collection[str]) -> Cal
             number=703,
         )
     return typing.cast("Callable[..., Any]", function)
+
+
+def load_rule_function(name: str, path: str, modules: Collection[str] = ()) -> Callable[..., Any]:
+    """The function at ``package.module:function`` that rules may call as ``name``.
+
+    Args:
+        modules: modules (with everything below them) that functions may come from.
+
+    Raises:
+        ConfigInvalid: the module is not allowed or cannot be imported, or has no such function [703].
+    """
+    try:
+        return _load(TransformationDefinition(name, path), modules)
+    except ConfigInvalid as error:
+        raise ConfigInvalid(
+            f"function {name} of rules is invalid", cause=error.cause, cure=error.cure, number=error.number
+        ) from error
 
 
 def _checked_options(definition: TransformationDefinition, function: Callable[..., Any]) -> dict[str, Any]:

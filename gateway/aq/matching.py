@@ -25,9 +25,8 @@ from transforms.compiler import analyse
 from transforms.errors import GatewayError
 from transforms.expression import Row as Parsed
 from transforms.expression_functions import on_change
-from transforms.message import Message
 
-__all__ = ["find_matching", "matches_of", "pushed"]
+__all__ = ["find_matching", "matching", "pushed"]
 
 _FIRST_PAGE = 50  # messages looked at together by Python, at first
 _LARGEST_PAGE = 800
@@ -116,33 +115,25 @@ def _lock(db: Db, what: Search, rule: Rule, wanted: list[Row]) -> list[Row]:
     ]
 
 
-def matches_of(
-    rules: Sequence[str], messages: Sequence[Message], owner: Callable[[str], str], queue: str
-) -> Iterator[tuple[str, list[int]]]:
-    """Each rule with the indexes of the messages for which it is true; bodies are parsed at most once for all rules.
-
-    Args:
-        owner: names the subscriber that a rule belongs to, for errors.
-        queue: the name of the queue, for errors.
+def matching(rule: str, messages: Sequence[Parsed], owner: str) -> list[int]:
+    """Indexes of the messages for which a subscriber's rule is true; ``owner`` names the subscriber, for errors.
 
     Raises:
-        MessageRefused: a rule has no value for a message (its ``index``).
-        RuleInvalid: ORA-25448, a rule cannot be compiled here: it calls a function that is not registered.
+        MessageRefused: the rule has no value for a message (its ``index``).
+        RuleInvalid: ORA-25448, the rule cannot be compiled here: it calls a function that is not registered.
     """
-    parsed = [Parsed(message) for message in messages]
-    for text in rules:
-        holds = compile_rule(text).matches
-        index = 0
-        matching = []
-        try:
-            for index, row in enumerate(parsed):
-                if holds(row):
-                    matching.append(index)
-        except Exception as error:
-            raise MessageRefused(
-                f"the rule of subscriber {owner(text)} of queue {queue} failed on message {index}",
-                index=index,
-                cause=error.what if isinstance(error, GatewayError) else f"{type(error).__name__}: {error}",
-                cure="correct the rule (alter_subscriber) or the message",
-            ) from error
-        yield text, matching
+    holds = compile_rule(rule).matches
+    index = 0
+    found = []
+    try:
+        for index, message in enumerate(messages):
+            if holds(message):
+                found.append(index)
+    except Exception as error:
+        raise MessageRefused(
+            f"the rule of {owner} failed on message {index}",
+            index=index,
+            cause=error.what if isinstance(error, GatewayError) else f"{type(error).__name__}: {error}",
+            cure="correct the rule (alter_subscriber) or the message",
+        ) from error
+    return found

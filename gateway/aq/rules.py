@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 from gateway.aq.errors import RuleFailed, RuleInvalid
+from transforms.compiler import analyse
 from transforms.errors import ExpressionFailed, ExpressionInvalid
 from transforms.expression import Expression, Row, compile_condition
 from transforms.expression_functions import on_change, register_function, unregister_function
+from transforms.expression_text import canonical_text
 from transforms.message import Message
 
 __all__ = ["Rule", "compile_rule", "register_function", "unregister_function"]
@@ -16,11 +18,19 @@ __all__ = ["Rule", "compile_rule", "register_function", "unregister_function"]
 class Rule:
     """A compiled rule; make one with :func:`compile_rule`. ``text`` is the rule as written."""
 
-    __slots__ = ("_condition", "text")
+    __slots__ = ("_canonical", "_condition", "text")
 
     def __init__(self, condition: Expression) -> None:
         self._condition = condition
+        self._canonical: str | None = None
         self.text = condition.text
+
+    @property
+    def canonical(self) -> str:
+        """The rule in one way of writing: equal rules are equal here, whatever their spaces and letter case."""
+        if self._canonical is None:
+            self._canonical = canonical_text(analyse(self.text))
+        return self._canonical
 
     def matches(self, message: Message | Row) -> bool:
         """Whether the rule is true for the message; unknown counts as no.

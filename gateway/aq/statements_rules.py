@@ -398,6 +398,19 @@ class _Translator:
             guards=sum((piece.guards for piece in pieces), ()),
         ).bounded()
 
+    def _joined_texts(self, node: Any, _want: str) -> Piece:
+        """CONCAT leaves NULLs out."""
+        pieces = [self._text(each) for each in node.expressions if self._kind(each) != "null"]
+        if not pieces:
+            raise NotInSql
+        return Piece(
+            "(" + " || ".join(f"coalesce({piece.sql}, '')" for piece in pieces) + ")",
+            sum((piece.params for piece in pieces), ()),
+            "text",
+            length=sum(piece.length for piece in pieces),
+            guards=sum((piece.guards for piece in pieces), ()),
+        ).bounded()
+
     def _cased(self, node: Any, _want: str) -> Piece:
         piece = self._text(node.this)
         if self._postgresql:
@@ -632,6 +645,7 @@ _VALUES: Mapping[Any, Callable[[_Translator, Any, str], Piece]] = {
     exp.Neg: _Translator._negative,
     exp.Abs: _Translator._absolute,
     exp.DPipe: _Translator._concatenated,
+    exp.Concat: _Translator._joined_texts,
     exp.Upper: _Translator._cased,
     exp.Lower: _Translator._cased,
     exp.Length: _Translator._length,

@@ -232,16 +232,20 @@ def _route(db: Db, queue: QueueRef, messages: Sequence[Message]) -> list[list[in
     everything = [consumer for consumer, _, rule in subscribers if rule is None]
     if len(everything) == len(subscribers):
         return [everything] * len(messages)
-    from gateway.aq.matching import matches_of
+    from gateway.aq.matching import matching
+    from gateway.aq.rules import compile_rule
+    from transforms.expression import Row as Parsed
 
-    rules: dict[str, list[tuple[int, str]]] = {}  # equal rules are evaluated once
-    for consumer, name, rule in subscribers:
-        if rule is not None:
-            rules.setdefault(rule, []).append((consumer, name))
+    parsed = [Parsed(message) for message in messages]  # bodies are parsed at most once for all rules
+    rules: dict[str, list[tuple[int, str, str]]] = {}  # equal rules are evaluated once
+    for consumer, name, text in subscribers:
+        if text is not None:
+            rules.setdefault(compile_rule(text).canonical, []).append((consumer, name, text))
     chosen = [list(everything) for _ in messages]
-    for rule, matching in matches_of(list(rules), messages, lambda rule: rules[rule][0][1], queue.full_name):
-        consumers = [consumer for consumer, _ in rules[rule]]
-        for index in matching:
+    for same in rules.values():
+        _, name, text = same[0]
+        consumers = [consumer for consumer, _, _ in same]
+        for index in matching(text, parsed, f"subscriber {name} of queue {queue.full_name}"):
             chosen[index] += consumers
     return chosen
 

@@ -18,7 +18,6 @@ from gateway.config.models import (
     NOUNS,
     Document,
     ForeignQueueModel,
-    GrantModel,
     JobModel,
     LinkModel,
     QueueModel,
@@ -89,6 +88,8 @@ class _Checks:
         self.transformations = folded(old.transformations) | folded(new.transformations)
 
     def run(self) -> None:
+        for name, path in self.document.settings.rule_functions.items():
+            self._function(name, path)
         for name, link in self.document.links.items():
             self._link(name, link)
         for name, queue in self.document.foreign_queues.items():
@@ -101,8 +102,6 @@ class _Checks:
             self._transformation(name, transformation)
         for name, job in self.document.jobs.items():
             self._job(name, job)
-        for name, grants in self.document.grants.items():
-            self._grants(name, grants)
         self._sources()
         for name, agent in self.document.agents.items():
             self._plain_password(("agents", name, "password"), agent.password)
@@ -215,12 +214,6 @@ class _Checks:
         except GatewayError as error:
             self._refused("bad-name", path, error)
 
-    def _grants(self, name: str, grants: GrantModel) -> None:
-        for queue in grants.queues:
-            made_by_hub = hub_name(queue).partition(".")[2].startswith("AQ$_")
-            if hub_name(queue) not in self.queues and not made_by_hub:
-                self._unknown("undefined-queue", ("grants", name, "queues", queue), "queues", queue)
-
     def _foreign_queue(self, name: str, queue: ForeignQueueModel) -> None:
         path: Path = ("foreign_queues", name)
         parts = split_foreign(name)
@@ -296,6 +289,19 @@ class _Checks:
         if queue.queue_table and key(queue.queue_table) in self.tables:
             return self.tables[key(queue.queue_table)]
         return inline_table(queue)
+
+    def _function(self, name: str, function: str) -> None:
+        """Rules are checked with the functions that the file registers, and run with them in this process."""
+        from gateway.aq.rules import register_function
+        from transforms.registry import load_rule_function
+
+        path: Path = ("settings", "rule_functions", name)
+        if path in self.source.unresolved:
+            return
+        try:
+            register_function(name, load_rule_function(name, function, self.document.settings.transform_modules))
+        except GatewayError as error:
+            self._refused("bad-function", path, error)
 
     def _transformation(self, name: str, transformation: TransformationModel) -> None:
         from transforms.registry import TransformationDefinition, compile_transformation

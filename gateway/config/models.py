@@ -15,19 +15,15 @@ __all__ = [
     "NOUNS",
     "SECTIONS",
     "AgentModel",
-    "AqAgentModel",
     "Document",
     "ForeignQueueModel",
-    "GrantModel",
     "JobModel",
     "LinkModel",
     "LogModel",
-    "QueueGrant",
     "QueueModel",
     "QueueTableModel",
     "SettingsModel",
     "Strict",
-    "SystemGrant",
     "TransformationModel",
 ]
 
@@ -38,14 +34,6 @@ def _upper(value: object) -> object:
 
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
-
-
-def _words(value: object) -> object:
-    return " ".join(value.upper().split()) if isinstance(value, str) else value
-
-
-def _one_or_many(value: object) -> object:
-    return [value] if isinstance(value, str) else value
 
 
 def _option_text(value: object) -> object:
@@ -62,28 +50,6 @@ SortList = Annotated[
     BeforeValidator(_upper),
 ]
 Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
-QueueGrant = Annotated[
-    Literal[
-        "ENQUEUE",
-        "DEQUEUE",
-        "ALL",
-        "ENQUEUE WITH GRANT OPTION",
-        "DEQUEUE WITH GRANT OPTION",
-        "ALL WITH GRANT OPTION",
-    ],
-    BeforeValidator(_words),
-]
-SystemGrant = Annotated[
-    Literal[
-        "ENQUEUE_ANY",
-        "DEQUEUE_ANY",
-        "MANAGE_ANY",
-        "ENQUEUE_ANY WITH ADMIN OPTION",
-        "DEQUEUE_ANY WITH ADMIN OPTION",
-        "MANAGE_ANY WITH ADMIN OPTION",
-    ],
-    BeforeValidator(_words),
-]
 
 
 class Strict(BaseModel):
@@ -117,7 +83,12 @@ class SettingsModel(Strict):
         "configuration file find it by `MGW_SECRET_KEY_FILE`, which wins.",
     )
     transform_modules: list[str] = Field(
-        default_factory=list, description="Python modules whose functions transformations may call."
+        default_factory=list, description="Python modules whose functions transformations and rules may call."
+    )
+    rule_functions: dict[str, str] = Field(
+        default_factory=dict,
+        description="Functions that rules may call: `name` or `schema.name` as rules write it, and "
+        "`package.module:function`, of a module in transform_modules.",
     )
     log: LogModel = Field(default=LogModel(), description="Logging.")
 
@@ -190,7 +161,7 @@ class QueueTableModel(Strict):
         default="NONE", description="TRANSACTIONAL: messages of one transaction stay together."
     )
     compatible: Text | None = Field(default=None, description="8.1, 10.0 or 12.2 (limits RAW to 32,512 bytes).")
-    secure: bool = Field(default=False, description="Users other than the owner need AQ agents.")
+    secure: bool = Field(default=False, description="Secure queue table.")
     max_payload: int | None = Field(default=None, ge=1, description="Largest message, bytes.")
     comment: str | None = Field(default=None, description="Free text.")
 
@@ -267,35 +238,6 @@ class JobModel(Strict):
     comment: str | None = Field(default=None, description="Free text.")
 
 
-class AqAgentModel(Strict):
-    """An AQ agent: the identity under which users work with secure queues."""
-
-    users: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
-        default_factory=list, description="Database users whose privileges it has."
-    )
-    certificate_location: str | None = Field(
-        default=None, description="Where its certificate is; needs `enable_http` or `enable_anyp`."
-    )
-    enable_http: bool = Field(default=False, description="It may use HTTP.")
-    enable_anyp: bool = Field(default=False, description="It may use any protocol.")
-
-
-class GrantModel(Strict):
-    """All that a user or role was granted; what is left out is revoked. What users passed on themselves is theirs."""
-
-    roles: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
-        default_factory=list, description="Roles it holds; `AQ_ADMINISTRATOR_ROLE` may do everything."
-    )
-    system_privileges: Annotated[list[SystemGrant], BeforeValidator(_one_or_many)] = Field(
-        default_factory=list,
-        description="`ENQUEUE_ANY`, `DEQUEUE_ANY`, `MANAGE_ANY`; each may be followed by `with admin option`.",
-    )
-    queues: dict[str, Annotated[list[QueueGrant], BeforeValidator(_one_or_many)]] = Field(
-        default_factory=dict,
-        description="By queue: `ENQUEUE`, `DEQUEUE`, `ALL`; each may be followed by `with grant option`.",
-    )
-
-
 class Document(Strict):
     """A whole configuration: every file of one call merged. Sections map names to objects; names ignore case."""
 
@@ -308,10 +250,6 @@ class Document(Strict):
     queues: dict[str, QueueModel] = Field(default_factory=dict, description="Queues of the hub.")
     transformations: dict[str, TransformationModel] = Field(default_factory=dict, description="Transformations.")
     jobs: dict[str, JobModel] = Field(default_factory=dict, description="Propagation jobs.")
-    aq_agents: dict[str, AqAgentModel] = Field(default_factory=dict, description="AQ agents of secure queues.")
-    grants: dict[str, GrantModel] = Field(
-        default_factory=dict, description="What users and roles may do; `PUBLIC` is everybody."
-    )
 
 
 #: Section to the word for one of its objects.
@@ -323,8 +261,6 @@ NOUNS = {
     "queues": "queue",
     "transformations": "transformation",
     "jobs": "job",
-    "aq_agents": "AQ agent",
-    "grants": "grantee",
 }
 
 #: Section name to the model of its objects, in the order in which objects depend on each other.
@@ -336,6 +272,4 @@ SECTIONS: dict[str, type[Strict]] = {
     "queues": QueueModel,
     "transformations": TransformationModel,
     "jobs": JobModel,
-    "aq_agents": AqAgentModel,
-    "grants": GrantModel,
 }

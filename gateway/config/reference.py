@@ -218,10 +218,90 @@ def page(parts: list[str]) -> str:
     return _MADE + "\n".join(parts).rstrip() + "\n"
 
 
+def expressions_page() -> str:
+    """expressions.md: names, functions and operators of rules, conditions and transformations."""
+    from gateway.aq.purge_conditions import PURGES
+    from transforms.expression import FUNCTIONS, PROPERTIES
+
+    parts = [
+        "# Expressions\n",
+        "The language of subscriber rules, dequeue conditions, job rules, transformations and purge conditions; see "
+        "[rules and conditions](../how-to/rules.md). At most 4000 characters.\n",
+        "*In the database* says who evaluates a dequeue condition with it: `yes`, the database as part of the one "
+        "statement that finds and locks the messages; `where exact`, the database for messages that it reads exactly "
+        "as Python does, and Python for the others; `no`, always Python. Subscriber rules are evaluated in Python.\n",
+        "## Operators\n",
+        table(
+            ("Operator", "Example", "In the database"),
+            [(f"`{cell(name)}`", f"`{cell(each)}`", _place(each)) for name, each in OPERATORS],
+        ),
+        "## Properties of messages\n",
+        "Alone or as `tab.<property>`; letter case does not matter.\n",
+        table(
+            ("Property", "Kind", "Meaning", "In the database"),
+            [
+                (f"`{name}`", each.kind, each.meaning, _place(f"{name} IS NOT NULL"))
+                for name, each in PROPERTIES.items()
+            ],
+        ),
+        "## Payload\n",
+        table(
+            ("Written", "Meaning", "In the database"),
+            [(f"`{cell(name)}`", text, _place(each)) for name, text, each in PAYLOAD],
+        ),
+        "## Functions\n",
+        table(
+            ("Function", "Example", "Gives", "In the database"),
+            [
+                (f"`{name}`", f"`{cell(each.example)}`", cell(each.meaning), _place(each.example))
+                for name, each in FUNCTIONS.items()
+            ],
+        ),
+        "Python functions of your own are registered by name: [functions](../how-to/rules.md#functions).\n",
+        "## Columns of purge conditions\n",
+        "Written `qtview.<column>`; times are ISO 8601 texts in UTC. `qtview.user_data` and its attributes as above.\n",
+        table(("Column", "Kind"), [(f"`{name}`", each.kind) for name, each in PURGES.properties.items()]),
+    ]
+    return page(parts)
+
+
+OPERATORS = (
+    ("= <> != < <= > >=", "priority <= 3"),
+    ("AND OR NOT", "priority = 1 AND NOT corrid = 'a'"),
+    ("[NOT] BETWEEN", "priority BETWEEN 1 AND 3"),
+    ("[NOT] IN", "corrid IN ('a', 'b')"),
+    ("[NOT] LIKE [ESCAPE]", "corrid LIKE 'order!_%' ESCAPE '!'"),
+    ("IS [NOT] NULL, TRUE, FALSE", "corrid IS NOT NULL"),
+    ("+ -", "priority + 1 > 3"),
+    ("*", "priority * 2 > 3"),
+    ("/", "priority / 2 > 1.5"),
+    ("%", "priority % 2 = 1"),
+    ("||", "corrid || '-' || sender_name = 'a-b'"),
+    ("CASE WHEN THEN ELSE END", "CASE WHEN priority > 3 THEN corrid ELSE sender_name END = 'a'"),
+)
+PAYLOAD = (
+    ("tab.user_data.a.b", "attribute of the JSON object, of the fields, or of the object", "tab.user_data.a.b = 'x'"),
+    ('tab.user_data."strange name"', "a name that is no plain word", 'tab.user_data."strange name" > 5'),
+    ("tab.user_data", "the whole body: text, or bytes that are no text; NULL for fields", "tab.user_data LIKE 'a%'"),
+    ("tab.user_data.header.NAME", "first header of that name", "tab.user_data.header.K = 'x'"),
+)
+
+
+def _place(condition: str) -> str:
+    """Who evaluates a condition."""
+    from gateway.aq.matching import pushed
+
+    found = [pushed(condition, b"", postgresql=each, entries=False, fields=False) for each in (False, True)]
+    if None in found:
+        return "no"
+    return "yes" if all(each is not None and each.exact for each in found) else "where exact"
+
+
 #: File name to the function that makes it.
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration_page,
     "links.md": links_page,
     "errors.md": errors_page,
     "views.md": views_page,
+    "expressions.md": expressions_page,
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.aq.rules import unregister_function
 from gateway.config.lint import lint
 from tests.cli.conftest import COMPLETE, ROOT, Mgw
 
@@ -198,6 +199,26 @@ jobs:
 def test_transformation_that_cannot_be_compiled_is_a_finding(definition: str, tmp_path: Path) -> None:
     found = names(f"transformations:\n  t: {definition}\n", tmp_path)
     assert [name for name, _, _ in found] == ["bad-transformation"]
+
+
+def test_functions_of_rules_are_registered_and_rules_checked_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lint_rules.py").write_text("def kind(payload):\n    return 'a'\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    job = "  j: {type: inbound, source: in@mem, destination: Q, rule: \"lint.kind(tab.user_data) = 'a'\"}\n"
+    rest = BASE + "jobs:\n" + job
+    assert names(rest, tmp_path) == [("bad-rule", 15, 54)]
+    settings = "settings:\n  transform_modules: [lint_rules]\n  rule_functions:\n"
+    try:
+        assert names(settings + "    lint.kind: lint_rules:kind\n" + rest, tmp_path) == []
+    finally:
+        unregister_function("lint.kind")
+    for function in ("os:system", "lint_rules:nothing", "lint_rules"):
+        found = names(f"{settings}    lint.kind: {function}\n", tmp_path)
+        assert [name for name, _, _ in found] == ["bad-function"], function
+    found = names(f"{settings}    UPPER: lint_rules:kind\n", tmp_path)
+    assert [name for name, _, _ in found] == ["bad-function"]
 
 
 def test_what_only_creation_would_refuse_is_found_too(tmp_path: Path) -> None:

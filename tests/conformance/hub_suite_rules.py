@@ -273,6 +273,7 @@ PURGES = [
     "qtview.retry_count = 0 AND qtview.expiration > 100",
     "qtview.consumer_name = 'RED' AND qtview.protocol = 0",
     "qtview.enq_timestamp < '2027-01-16' AND qtview.enq_timestamp > '2027-01-15T07'",
+    "qtview.enq_time = '2027-01-15T08:00:00Z' AND qtview.delay LIKE '2027-01-15T08:00:00%'",
     "qtview.user_data.region = 'EU'",
     "LENGTH(qtview.msg_id) = 32 AND qtview.original_msgid IS NULL AND qtview.deq_timestamp IS NULL",
     "",

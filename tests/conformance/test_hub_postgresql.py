@@ -12,7 +12,6 @@ import pytest
 pytest.register_assert_rewrite(
     "tests.conformance.hub_suite",
     "tests.conformance.hub_suite_rules",
-    "tests.conformance.hub_suite_security",
     "tests.conformance.hub_suite_time",
     "tests.conformance.hub_suite_transfer",
     "tests.conformance.hub_suite_views",
@@ -20,10 +19,10 @@ pytest.register_assert_rewrite(
 
 from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueOptions
+from gateway.aq.rules import register_function, unregister_function
 from gateway.aq.statements import Db
 from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_rules as ruled
-from tests.conformance import hub_suite_security as secured
 from tests.conformance import hub_suite_time as timed
 from tests.conformance import hub_suite_transfer as moved
 from tests.conformance import hub_suite_views as views
@@ -102,22 +101,6 @@ class TestTransfer(moved.TransferSuite):
     pass
 
 
-class TestPrivileges(secured.PrivilegeSuite):
-    pass
-
-
-class TestAdministration(secured.AdministrationSuite):
-    pass
-
-
-class TestAgents(secured.AgentSuite):
-    pass
-
-
-class TestSecureQueues(secured.SecureQueueSuite):
-    pass
-
-
 class TestProcesses(moved.ProcessSuite):
     pass
 
@@ -140,6 +123,27 @@ class TestActivityViews(views.ActivityViewSuite):
 
 class TestPostgreSQL(base.HubCase):
     """What only a server can do."""
+
+    def test_message_that_failed_between_search_and_lock_is_judged_again(self) -> None:
+        self.queue()
+        self.send("orders", "a", "b")
+        failed: list[str] = []
+
+        def watch(payload: str) -> bool:
+            if not failed:
+                failed.append(payload)
+                self.fail("orders")
+            return True
+
+        register_function("watch", watch)
+        try:
+            with self.hub.session() as session:
+                options = DequeueOptions(deq_condition="watch(tab.user_data) AND retry_count = 0", wait=0)
+                found = session.dequeue_array("orders", options, 10)
+                assert [each.message.body for each in found] == ["b"]
+        finally:
+            unregister_function("watch")
+        assert failed == ["a"]
 
     def test_full_commits_are_durable(self) -> None:
         with self.hub.read() as conn:

@@ -14,9 +14,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from sqlglot import exp
 
+from transforms.compiler import analyse
 from transforms.errors import ExpressionFailed, ExpressionInvalid
 from transforms.expression import Expression, Row, compile_condition, compile_expression
+from transforms.expression_parser import Compiler
+from transforms.expression_text import canonical_text
 from transforms.message import Message
 from transforms.values import like_matcher
 
@@ -276,3 +280,41 @@ def test_whatever_is_written_either_compiles_or_is_refused_with_a_position(text:
     elif expression is not None:
         with contextlib.suppress(ExpressionFailed):  # a value or a named failure, nothing else
             expression.value(Row(Message(body='{"a": 1}', correlation="c")))
+
+
+# -- text -> tree -> text
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=EXPRESSIONS)
+def test_an_expression_written_out_again_is_the_same_expression(text: str) -> None:
+    assume(len(text) <= 2000)
+    first = _analysed(text)
+    written = canonical_text(first)
+    second = _analysed(written)
+    assert canonical_text(second) == written
+    assert _shape(second) == _shape(first)
+
+
+@given(text=st.lists(SCRAPS, max_size=8).map(" ".join))
+def test_whatever_compiles_can_be_written_out_again(text: str) -> None:
+    try:
+        first = _analysed(text)
+    except ExpressionInvalid:
+        return
+    assert canonical_text(_analysed(canonical_text(first))) == canonical_text(first)
+
+
+def _analysed(text: str) -> Compiler:
+    compiler = analyse(text, condition=False)
+    assert compiler.tree is not None
+    return compiler
+
+
+def _shape(analysis: Compiler) -> list[str]:
+    """The nodes of a tree, names apart: these are written in one way only."""
+    return [
+        type(node).__name__
+        for node in analysis.tree.walk()
+        if not isinstance(node, (exp.Column, exp.Dot, exp.Identifier))
+    ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from gateway.aq.rules import compile_rule
-from transforms.errors import AqError, ExpressionInvalid
+from gateway.aq.rules import compile_rule, register_function, unregister_function
+from transforms.errors import AqError, ConfigInvalid, ExpressionInvalid
 from transforms.expression import Row
 from transforms.message import Header, Message, ValueType
 
@@ -54,3 +56,82 @@ def test_a_rule_that_has_no_value_for_a_message_fails_by_name() -> None:
 
 def test_the_same_text_is_compiled_once() -> None:
     assert compile_rule("priority < 4") is compile_rule("priority < 4")
+
+
+@pytest.fixture
+def doubled() -> Iterator[list[object]]:
+    """A function ``hr.doubled``; what it was called with."""
+    seen: list[object] = []
+
+    def function(value: object) -> object:
+        seen.append(value)
+        return value * 2  # type: ignore[operator]
+
+    register_function("hr.Doubled", function)
+    yield seen
+    unregister_function("HR.DOUBLED")
+
+
+def test_a_registered_function_is_called_with_values(doubled: list[object]) -> None:
+    rule = compile_rule("HR.doubled(priority) = 6 AND hr.doubled(tab.user_data) LIKE '%ab'")
+    assert rule.matches(Message(body="ab", priority=3))
+    fields = (Header("n", ValueType.INTEGER, 1), Header("n", ValueType.INTEGER, 2))
+    with pytest.raises(AqError, match=r"function hr\.doubled failed: TypeError") as caught:
+        compile_rule("hr.doubled(tab.user_data) IS NULL").matches(Message(body=fields))
+    assert caught.value.number == 25449
+    assert doubled == [3, "ab", {"n": 1}]
+
+
+def test_a_null_argument_reaches_the_function() -> None:
+    register_function("given", lambda value: value is None)
+    try:
+        assert compile_rule("given(corrid)").matches(Message())
+        assert not compile_rule("given(corrid)").matches(Message(correlation="c"))
+    finally:
+        unregister_function("given")
+
+
+def test_a_function_that_returns_no_value_of_the_language_fails() -> None:
+    for result in ([1], {"a": 1}, float("nan"), object()):
+        register_function("odd", lambda result=result: result)
+        try:
+            with pytest.raises(AqError, match="no text, number or truth value"):
+                compile_rule("odd() = 1").matches(Message())
+        finally:
+            unregister_function("odd")
+
+
+def test_a_rule_knows_the_functions_of_the_moment(doubled: list[object]) -> None:
+    text = "hr.doubled(priority) = 6"
+    assert compile_rule(text).matches(Message(priority=3))
+    register_function("hr.doubled", lambda value: value + 3)
+    assert not compile_rule(text).matches(Message(priority=4))
+    unregister_function("hr.doubled")
+    with pytest.raises(AqError, match=r"line 1, column 1.*there is no function hr\.doubled"):
+        compile_rule(text)
+    assert doubled == [3]
+
+
+@pytest.mark.parametrize("name", ["", "1a", "a b", "a.b.c.d", "UPPER", "nvl", "tab.f", "a;b", "x'"])
+def test_a_function_needs_a_name_of_its_own(name: str) -> None:
+    with pytest.raises(ConfigInvalid, match="cannot be registered"):
+        register_function(name, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("tab.userdata.a = 1 and PRIORITY<3", "user_data.a = 1 AND source.priority < 3"),
+        ("corrid  not like 'a%'", "NOT correlation LIKE 'a%'".replace("correlation", "corrid")),
+        ("nvl(corrid, 'x') != 'y'", "COALESCE(corrid, 'x') <> 'y'"),
+    ],
+)
+def test_equal_rules_are_equal_in_canonical_form(left: str, right: str) -> None:
+    assert compile_rule(left).canonical == compile_rule(right).canonical
+
+
+def test_rules_that_differ_are_not_equal_in_canonical_form() -> None:
+    texts = ["tab.user_data.a = 1", "tab.user_data.A = 1", "tab.user_data.a = '1'", "tab.user_data.a = 1.0"]
+    texts += ["(priority = 1 OR priority = 2) AND corrid = 'a'", "priority = 1 OR priority = 2 AND corrid = 'a'"]
+    texts += ["HEADER('a') = 1", 'user_data."header".a = 1', "user_data.header.a = 1", "corrid = 'A'", "corrid = 'a'"]
+    assert len({compile_rule(text).canonical for text in texts}) == len(texts)
