@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from gateway.aq import statements_schema as schema
+from gateway.aq.errors import PrivilegeMissing
 from gateway.aq.failures import shown_url, translate, translated
+from gateway.aq.grants import OWNERS
 from gateway.aq.lock import FairLock, Gate, writer_lock
 from gateway.aq.model import Durability, SchemaPart
 from gateway.aq.names import DEFAULT_SCHEMA
@@ -48,13 +50,18 @@ class Hub:
         statistics: what this process did with the queues.
         rolled_back: messages of rolled back transactions whose failed attempt is still to be counted.
         name: the database as shown to people, without password.
+        login: PostgreSQL login of this program, if it has not the rights of the owner of the hub's tables; None if it
+            has, and on SQLite.
     """
 
-    def __init__(self, engine: sa.Engine, hub_id: bytes, durability: Durability, clock: Clock) -> None:
+    def __init__(
+        self, engine: sa.Engine, hub_id: bytes, durability: Durability, clock: Clock, login: str | None = None
+    ) -> None:
         self.engine = engine
         self.hub_id = hub_id
         self.durability: Durability = durability
         self.clock = clock
+        self.login = login
         self.name = shown_url(engine.url)
         self.postgresql = engine.dialect.name == "postgresql"
         self.path = None if self.postgresql else os.path.abspath(engine.url.database or "")
@@ -118,7 +125,11 @@ class Hub:
                     schema.refresh_functions(engine, found, where)
             if found.hub_id is None:
                 raise HubVersionMismatch(f"hub {where} has no identity", cause="table aq_hub is empty")
-            return cls(engine, found.hub_id, durability, clock)
+            login = None
+            if address.get_backend_name() == "postgresql":
+                with translated(where), engine.connect() as conn:
+                    login = schema.strange_login(conn)
+            return cls(engine, found.hub_id, durability, clock, login)
         except BaseException:
             engine.dispose()
             raise
@@ -247,12 +258,33 @@ class Hub:
         Args:
             connection: the application's own connection to the same database: every call becomes part of its
                 transaction, which the application commits. None: a session with transactions of its own.
-            user: database user recorded as the one who enqueued or dequeued.
+            user: the user who works: recorded with every message, and allowed what was granted (AQ guide 12.2 §8.5).
+                None, SYS and SYSTEM: the owner of the hub, who may do everything; see :meth:`user_for`.
             schema: schema of plain queue names.
+
+        Raises:
+            AqError: 25200 not the name of a user, 1031 another user than the login.
         """
         from gateway.aq.session import Session
 
         return Session(self, connection, user=user, schema=schema)
+
+    def user_for(self, user: str | None) -> str | None:
+        """The user as whom work is done: the one named, or the login of a program that is not the owner of the hub.
+
+        Raises:
+            AqError: 1031 a program that has not the rights of the hub's owner works as its own login only.
+        """
+        login = self.login
+        if login is None:
+            return user
+        if login.upper() not in OWNERS and (user is None or user.strip().upper() == login.upper()):
+            return login
+        raise PrivilegeMissing(
+            f"login {login} may not work as {user or 'the owner'} of hub {self.name}",
+            cause="it has not the rights of the owner of the hub's tables",
+            cure="leave the user out, or log in as the owner",
+        )
 
     @property
     def registry(self) -> SessionRegistry:

@@ -182,6 +182,7 @@ class QueueRef:
     payload_type: PayloadType
     sort_list: SortList
     multiple_consumers: bool
+    secure: bool
     max_payload: int
     hub_id: bytes
 

@@ -6,7 +6,15 @@ from typing import NamedTuple
 
 from gateway.aq.errors import AgentNameInvalid, NameInvalid, NameReserved, NameTooLong
 
-__all__ = ["DEFAULT_SCHEMA", "MAX_AGENT_NAME", "MAX_QUEUE_NAME", "QualifiedName", "agent_name", "qualified"]
+__all__ = [
+    "DEFAULT_SCHEMA",
+    "MAX_AGENT_NAME",
+    "MAX_QUEUE_NAME",
+    "QualifiedName",
+    "agent_name",
+    "qualified",
+    "user_name",
+]
 
 DEFAULT_SCHEMA = "MGW"
 MAX_QUEUE_NAME = 122  # bytes, AQ guide 12.2 §2.1
@@ -112,6 +120,24 @@ def agent_name(text: str | None, *, what: str = "agent") -> str | None:
         raise NameReserved(
             f"{what} name {name!r} is reserved",
             cause="names that begin with AQ$_ belong to the hub",
+            cure="use another name",
+        )
+    return name
+
+
+def user_name(text: str, *, what: str = "user") -> str:
+    """Check the name of a user or role; two names are one if they differ in case only.
+
+    Raises:
+        AqError: 25200 empty, over 128 bytes or not printable.
+    """
+    name = text.strip()
+    if name.startswith('"') and name.endswith('"') and len(name) > 2:
+        name = name[1:-1]
+    if not name or len(name.encode("utf-8", "replace")) > MAX_SCHEMA_NAME or not name.isprintable():
+        raise NameInvalid(
+            f"{what} name {text[:40]!r} is not valid",
+            cause=f"a name has 1 to {MAX_SCHEMA_NAME} bytes of printable characters",
             cure="use another name",
         )
     return name

@@ -40,6 +40,7 @@ from gateway.aq.model import (
     Visibility,
 )
 from gateway.aq.names import DEFAULT_SCHEMA
+from gateway.aq.privileges import rights_of
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher, Search
 from gateway.aq.tables import State
@@ -101,8 +102,9 @@ class Session:
         schema: str = DEFAULT_SCHEMA,
     ) -> None:
         self.hub = hub
-        self.user = user
+        self.user = hub.user_for(user)
         self.schema = schema
+        self._rights = rights_of(self.user)
         self._application = connection
         self._work: Work
         if connection is not None:
@@ -197,17 +199,27 @@ class Session:
             self._require_autonomous()
             with self.hub.write() as conn:
                 db = Db(conn)
-                queue = catalog.require_queue(db, queue_name, self.schema)
+                queue = self._enqueue_target(db, queue_name, messages)
                 prepared = prepare(db, queue, messages, now, recipients=agents, user=self.user, txn=self.transaction_id)
                 store(db, prepared)
             if prepared.ready:
                 self.hub.notifier.committed((queue.id,))
         else:
             with self._work.transaction() as db:
-                queue = catalog.require_queue(db, queue_name, self.schema)
+                queue = self._enqueue_target(db, queue_name, messages)
                 prepared = prepare(db, queue, messages, now, recipients=agents, user=self.user, txn=self.transaction_id)
                 self._work.store(db, prepared)
         return [identity for identity in prepared.msgids if identity is not None]
+
+    def _enqueue_target(self, db: Db, queue_name: str, messages: Sequence[Message]) -> QueueRef:
+        if self._rights is None:
+            return catalog.require_queue(db, queue_name, self.schema)
+        return self._rights.enqueue_target(db, queue_name, lambda: [each.sender_name for each in messages], self.schema)
+
+    def _dequeue_target(self, db: Db, queue_name: str, consumer: str | None) -> QueueRef:
+        if self._rights is None:
+            return catalog.require_queue(db, queue_name, self.schema)
+        return self._rights.dequeue_target(db, queue_name, consumer, self.schema)
 
     def _require_autonomous(self) -> None:
         require_own_thread(self.hub)
@@ -247,7 +259,7 @@ class Session:
         deadline = self.hub.clock.monotonic() + options.wait
         woken = threading.Event()
         with self._work.transaction() as db:
-            queue_id = catalog.require_queue(db, queue_name, self.schema).id
+            queue_id = self._dequeue_target(db, queue_name, options.consumer_name).id
         unsubscribe = self.hub.notifier.subscribe((queue_id,), woken.set)
         try:
             while True:
@@ -315,7 +327,7 @@ class Session:
         return Finisher(self.hub.clock.now(), self.user, self.transaction_id)
 
     def _request(self, db: Db, queue_name: str, options: DequeueOptions, limit: int) -> _Request:
-        queue = catalog.require_queue(db, queue_name, self.schema)
+        queue = self._dequeue_target(db, queue_name, options.consumer_name)
         check_dequeue(db, queue)
         exceptions = queue.queue_type is QueueType.EXCEPTION
         number = None

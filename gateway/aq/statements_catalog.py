@@ -37,7 +37,7 @@ __all__ = [
 
 _REF = """
     SELECT q.id, q.name, q.schema, q.queue_type, t.schema, t.name, t.id, t.payload_type, t.sort_list,
-           t.multiple_consumers, t.max_payload, h.hub_id
+           t.multiple_consumers, t.max_payload, h.hub_id, t.secure
       FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id CROSS JOIN aq_hub h
 """
 _BY_KEY = _REF + " WHERE q.name_key = ?"
@@ -68,6 +68,7 @@ def _ref(row: Row) -> QueueRef:
         multiple_consumers=bool(row[9]),
         max_payload=row[10],
         hub_id=bytes(row[11]),
+        secure=bool(row[12]),
     )
 
 
@@ -223,6 +224,7 @@ def delete_queue(db: Db, queue_id: int) -> None:
     db.run("DELETE FROM aq_entry WHERE message_id IN (SELECT id FROM aq_message WHERE queue_id = ?)", (queue_id,))
     db.run("DELETE FROM aq_message WHERE queue_id = ?", (queue_id,))
     db.run("DELETE FROM aq_consumer WHERE queue_id = ?", (queue_id,))
+    db.run("DELETE FROM aq_privilege WHERE queue_id = ?", (queue_id,))
     db.run("DELETE FROM aq_queue WHERE id = ?", (queue_id,))
 
 

@@ -20,7 +20,7 @@ from gateway.aq.views import create_views
 from transforms.clock import Clock
 from transforms.errors import HubError, HubVersionMismatch
 
-__all__ = ["Found", "create", "inspect", "inspect_sqlite", "judge", "refresh_functions"]
+__all__ = ["Found", "create", "inspect", "inspect_sqlite", "judge", "refresh_functions", "strange_login"]
 
 _BUSY_SECONDS = 30.0
 _log = logging.getLogger(__name__)
@@ -163,3 +163,11 @@ def refresh_functions(engine: sa.Engine, found: Found, where: str) -> None:
                 functions.install(Db(conn), found.hub_id, where)
     except HubError as error:
         _log.warning("%s", error.text())
+
+
+def strange_login(conn: sa.Connection) -> str | None:
+    """Name of a PostgreSQL login that is not that of the owner of the hub's tables, nor has the owner's rights."""
+    row = conn.exec_driver_sql(
+        "SELECT session_user, pg_has_role(session_user, relowner, 'USAGE') FROM pg_class WHERE oid = 'aq_hub'::regclass"
+    ).first()
+    return str(row[0]) if row is not None and not row[1] else None

@@ -10,7 +10,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = ["MESSAGE_COUNTER", "SCHEMA_VERSION", "SESSION_COUNTER", "BodyType", "State", "metadata"]
+__all__ = [
+    "MESSAGE_COUNTER",
+    "PRIVILEGE_COUNTER",
+    "SCHEMA_VERSION",
+    "SESSION_COUNTER",
+    "BodyType",
+    "State",
+    "metadata",
+]
 
 SCHEMA_VERSION = 1  # raised by every change of this module; an older release refuses the database
 
@@ -43,6 +51,7 @@ class BodyType(IntEnum):
 
 MESSAGE_COUNTER = "message"
 SESSION_COUNTER = "session"
+PRIVILEGE_COUNTER = "privilege"  # no count: another number after every change of who may do what
 
 MAX_BRACKETS = 400  # of a JSON payload that a database may read; one with more may be too deep for somebody
 
@@ -270,6 +279,54 @@ activity = sa.Table(
     sqlite_with_rowid=False,
 )
 
+# One row per grant: a privilege on a queue may come from several grantors, a system privilege (queue_id 0) from one.
+privilege = sa.Table(
+    "aq_privilege",
+    metadata,
+    _required("id", _ID, primary_key=True),
+    _required("queue_id", _ID),
+    _required("privilege", sa.Text),  # ENQUEUE, DEQUEUE; ENQUEUE_ANY, DEQUEUE_ANY, MANAGE_ANY
+    _required("grantee", sa.Text),
+    _required("grantee_key", sa.Text, index=True),
+    _required("grantor", sa.Text),
+    _required("grantor_key", sa.Text),
+    _required("grantable", sa.Integer),  # with grant option, with admin option
+    _required("created", _TIME),
+    sa.UniqueConstraint("queue_id", "privilege", "grantee_key", "grantor_key"),
+    sqlite_autoincrement=True,
+)
+
+role = sa.Table(
+    "aq_role",
+    metadata,
+    _required("role_key", sa.Text, primary_key=True),
+    _required("grantee_key", sa.Text, primary_key=True),
+    _required("role", sa.Text),
+    _required("grantee", sa.Text),
+    _required("grantor", sa.Text),
+    _required("created", _TIME),
+)
+
+agent = sa.Table(
+    "aq_agent",
+    metadata,
+    _required("name_key", sa.Text, primary_key=True),
+    _required("name", sa.Text),
+    _column("certificate_location", sa.Text),
+    _required("enable_http", sa.Integer),
+    _required("enable_anyp", sa.Integer),
+    _required("automatic", sa.Integer),  # made by add_subscriber
+    _required("created", _TIME),
+)
+
+agent_user = sa.Table(
+    "aq_agent_user",
+    metadata,
+    _required("agent_key", sa.Text, primary_key=True),
+    _required("user_key", sa.Text, primary_key=True, index=True),
+    _required("db_username", sa.Text),
+)
+
 
 def _partial(name: str, where: str, *columns: sa.Column[Any]) -> None:
     sa.Index(name, *columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
@@ -320,4 +377,5 @@ def create(conn: sa.Connection) -> None:
     if conn.dialect.name == "postgresql":
         for function in FUNCTIONS:
             conn.exec_driver_sql(function.replace("%", "%%"))
-    conn.execute(counter.insert(), [{"name": MESSAGE_COUNTER, "value": 0}, {"name": SESSION_COUNTER, "value": 0}])
+    names = (MESSAGE_COUNTER, SESSION_COUNTER, PRIVILEGE_COUNTER)
+    conn.execute(counter.insert(), [{"name": name, "value": 0} for name in names])

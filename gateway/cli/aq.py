@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gateway.cli import aq_security
 from gateway.cli.common import (
     EXIT_FAILED,
     EXIT_USAGE,
@@ -35,6 +36,7 @@ __all__ = ["app"]
 app = typer.Typer(help="The hub's own queues and their messages.", no_args_is_help=True, rich_markup_mode=None)
 subscribers = typer.Typer(help="Subscribers of multi-consumer queues.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(subscribers, name="subscribers")
+aq_security.register(app)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one message or object at a time.")]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", autocompletion=completer("queues"))]

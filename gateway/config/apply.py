@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from gateway.admin import NO_CHANGE, GatewayAdmin, Ora
+from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
-from gateway.config import hub_queues
+from gateway.config import hub_queues, security
 from gateway.config.checks import hub_name
 from gateway.config.lint import check
-from gateway.config.models import AgentModel, Document, JobModel, LinkModel
+from gateway.config.models import AgentModel, Document, GrantModel, JobModel, LinkModel
 from gateway.config.plan import Action, Verb, compare
 from gateway.config.running import read_running
 from gateway.hub import open_hub
@@ -225,6 +226,8 @@ def _remove(admin: GatewayAdmin, action: Action) -> None:
         "jobs": admin.remove_job,
         "queues": lambda queue: hub_queues.drop_queue(admin.hub, queue),
         "queue_tables": lambda table: hub_queues.drop_queue_table(admin.hub, table),
+        "aq_agents": QueueAdmin(admin.hub).drop_aq_agent,
+        "grants": lambda grantee: security.set_grants(admin.hub, grantee, GrantModel()),
     }
     removals[action.section](name)
 
@@ -241,6 +244,14 @@ def _queue_table(admin: GatewayAdmin, _: Document, name: str, table: Any, change
     hub_queues.create_queue_table(admin.hub, name, table)
 
 
+def _aq_agent(admin: GatewayAdmin, _: Document, name: str, agent: Any, __: Action | None) -> None:
+    security.set_agent(admin.hub, name, agent)
+
+
+def _grants(admin: GatewayAdmin, _: Document, name: str, grants: Any, __: Action | None) -> None:
+    security.set_grants(admin.hub, name, grants)
+
+
 _STEPS: dict[str, Callable[[GatewayAdmin, Document, str, Any, Action | None], None]] = {
     "agents": _agent,
     "links": _link,
@@ -249,6 +260,8 @@ _STEPS: dict[str, Callable[[GatewayAdmin, Document, str, Any, Action | None], No
     "queues": _queue,
     "transformations": _transformation,
     "jobs": _job,
+    "aq_agents": _aq_agent,
+    "grants": _grants,
 }
 
 

@@ -18,6 +18,7 @@ from gateway.config.models import (
     NOUNS,
     Document,
     ForeignQueueModel,
+    GrantModel,
     JobModel,
     LinkModel,
     QueueModel,
@@ -102,6 +103,8 @@ class _Checks:
             self._transformation(name, transformation)
         for name, job in self.document.jobs.items():
             self._job(name, job)
+        for name, grants in self.document.grants.items():
+            self._grants(name, grants)
         self._sources()
         for name, agent in self.document.agents.items():
             self._plain_password(("agents", name, "password"), agent.password)
@@ -213,6 +216,12 @@ class _Checks:
                 check_identifier(NOUNS[str(path[0])], name)
         except GatewayError as error:
             self._refused("bad-name", path, error)
+
+    def _grants(self, name: str, grants: GrantModel) -> None:
+        for queue in grants.queues:
+            made_by_hub = hub_name(queue).partition(".")[2].startswith("AQ$_")
+            if hub_name(queue) not in self.queues and not made_by_hub:
+                self._unknown("undefined-queue", ("grants", name, "queues", queue), "queues", queue)
 
     def _foreign_queue(self, name: str, queue: ForeignQueueModel) -> None:
         path: Path = ("foreign_queues", name)

@@ -9,8 +9,10 @@ from typing import Any
 from gateway.admin.job_checks import JOB_OPTIONS
 from gateway.config.checks import folded, hub_name, inline_table
 from gateway.config.models import (
+    AqAgentModel,
     Document,
     ForeignQueueModel,
+    GrantModel,
     JobModel,
     LinkModel,
     QueueModel,
@@ -18,6 +20,7 @@ from gateway.config.models import (
     Strict,
     TransformationModel,
 )
+from gateway.config.security import agent_settings, grant_settings
 from gateway.model import key
 from links import options as settings
 from links import registry
@@ -64,6 +67,10 @@ class Comparable:
             found = self._job(model)
         elif isinstance(model, TransformationModel):
             found = _transformation(name, model)
+        elif isinstance(model, GrantModel):
+            found = Settings(dict(grant_settings(model)))
+        elif isinstance(model, AqAgentModel):
+            found = Settings(agent_settings(model))
         else:
             values = model.model_dump(exclude={"options", "password_file"}) | _options(getattr(model, "options", {}))
             found = Settings(values, secret=frozenset(("password",)))

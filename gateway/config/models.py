@@ -15,15 +15,19 @@ __all__ = [
     "NOUNS",
     "SECTIONS",
     "AgentModel",
+    "AqAgentModel",
     "Document",
     "ForeignQueueModel",
+    "GrantModel",
     "JobModel",
     "LinkModel",
     "LogModel",
+    "QueueGrant",
     "QueueModel",
     "QueueTableModel",
     "SettingsModel",
     "Strict",
+    "SystemGrant",
     "TransformationModel",
 ]
 
@@ -34,6 +38,14 @@ def _upper(value: object) -> object:
 
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
+
+
+def _words(value: object) -> object:
+    return " ".join(value.upper().split()) if isinstance(value, str) else value
+
+
+def _one_or_many(value: object) -> object:
+    return [value] if isinstance(value, str) else value
 
 
 def _option_text(value: object) -> object:
@@ -50,6 +62,28 @@ SortList = Annotated[
     BeforeValidator(_upper),
 ]
 Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
+QueueGrant = Annotated[
+    Literal[
+        "ENQUEUE",
+        "DEQUEUE",
+        "ALL",
+        "ENQUEUE WITH GRANT OPTION",
+        "DEQUEUE WITH GRANT OPTION",
+        "ALL WITH GRANT OPTION",
+    ],
+    BeforeValidator(_words),
+]
+SystemGrant = Annotated[
+    Literal[
+        "ENQUEUE_ANY",
+        "DEQUEUE_ANY",
+        "MANAGE_ANY",
+        "ENQUEUE_ANY WITH ADMIN OPTION",
+        "DEQUEUE_ANY WITH ADMIN OPTION",
+        "MANAGE_ANY WITH ADMIN OPTION",
+    ],
+    BeforeValidator(_words),
+]
 
 
 class Strict(BaseModel):
@@ -161,7 +195,7 @@ class QueueTableModel(Strict):
         default="NONE", description="TRANSACTIONAL: messages of one transaction stay together."
     )
     compatible: Text | None = Field(default=None, description="8.1, 10.0 or 12.2 (limits RAW to 32,512 bytes).")
-    secure: bool = Field(default=False, description="Secure queue table.")
+    secure: bool = Field(default=False, description="Users other than the owner need AQ agents.")
     max_payload: int | None = Field(default=None, ge=1, description="Largest message, bytes.")
     comment: str | None = Field(default=None, description="Free text.")
 
@@ -238,6 +272,35 @@ class JobModel(Strict):
     comment: str | None = Field(default=None, description="Free text.")
 
 
+class AqAgentModel(Strict):
+    """An AQ agent: the identity under which users work with secure queues."""
+
+    users: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
+        default_factory=list, description="Database users whose privileges it has."
+    )
+    certificate_location: str | None = Field(
+        default=None, description="Where its certificate is; needs `enable_http` or `enable_anyp`."
+    )
+    enable_http: bool = Field(default=False, description="It may use HTTP.")
+    enable_anyp: bool = Field(default=False, description="It may use any protocol.")
+
+
+class GrantModel(Strict):
+    """All that a user or role was granted; what is left out is revoked. What users passed on themselves is theirs."""
+
+    roles: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
+        default_factory=list, description="Roles it holds; `AQ_ADMINISTRATOR_ROLE` may do everything."
+    )
+    system_privileges: Annotated[list[SystemGrant], BeforeValidator(_one_or_many)] = Field(
+        default_factory=list,
+        description="`ENQUEUE_ANY`, `DEQUEUE_ANY`, `MANAGE_ANY`; each may be followed by `with admin option`.",
+    )
+    queues: dict[str, Annotated[list[QueueGrant], BeforeValidator(_one_or_many)]] = Field(
+        default_factory=dict,
+        description="By queue: `ENQUEUE`, `DEQUEUE`, `ALL`; each may be followed by `with grant option`.",
+    )
+
+
 class Document(Strict):
     """A whole configuration: every file of one call merged. Sections map names to objects; names ignore case."""
 
@@ -250,6 +313,10 @@ class Document(Strict):
     queues: dict[str, QueueModel] = Field(default_factory=dict, description="Queues of the hub.")
     transformations: dict[str, TransformationModel] = Field(default_factory=dict, description="Transformations.")
     jobs: dict[str, JobModel] = Field(default_factory=dict, description="Propagation jobs.")
+    aq_agents: dict[str, AqAgentModel] = Field(default_factory=dict, description="AQ agents of secure queues.")
+    grants: dict[str, GrantModel] = Field(
+        default_factory=dict, description="What users and roles may do; `PUBLIC` is everybody."
+    )
 
 
 #: Section to the word for one of its objects.
@@ -261,6 +328,8 @@ NOUNS = {
     "queues": "queue",
     "transformations": "transformation",
     "jobs": "job",
+    "aq_agents": "AQ agent",
+    "grants": "grantee",
 }
 
 #: Section name to the model of its objects, in the order in which objects depend on each other.
@@ -272,4 +341,6 @@ SECTIONS: dict[str, type[Strict]] = {
     "queues": QueueModel,
     "transformations": TransformationModel,
     "jobs": JobModel,
+    "aq_agents": AqAgentModel,
+    "grants": GrantModel,
 }

@@ -20,6 +20,7 @@ from gateway.config.models import (
     QueueTableModel,
     TransformationModel,
 )
+from gateway.config.security import read_agents, read_grants
 from gateway.model import DEFAULT_AGENT, AgentDef, JobDef, JobStatus, LinkDef
 
 __all__ = ["read_running"]
@@ -35,7 +36,8 @@ def read_running(hub: Hub) -> Document:
         HubError: the database refused.
     """
     admin = GatewayAdmin(hub)
-    tables, queues = _queues(QueueAdmin(hub))
+    queue_admin = QueueAdmin(hub)
+    tables, queues = _queues(queue_admin)
     agents = {agent.name: _agent(admin, agent) for agent in admin.list_agents()}
     return Document(
         agents={name: agent for name, agent in agents.items() if name != DEFAULT_AGENT or agent != AgentModel()},
@@ -63,6 +65,8 @@ def read_running(hub: Hub) -> Document:
             for each in admin.list_transformations()
         },
         jobs={job.name: _job(job) for job in admin.list_jobs() if job.status is not JobStatus.DELETE_PENDING},
+        aq_agents=read_agents(queue_admin),
+        grants=read_grants(queue_admin),
     )
 
 

@@ -42,6 +42,11 @@ jobs:
   news_out: {type: outbound, source: NEWS, destination: news@other, rule: "tab.priority < 3",
              options: {retry_forever: true}}
   all_news: {type: outbound, source: NEWS, destination: orders@mem, enabled: false, comment: later}
+aq_agents:
+  till: {users: [mary, scott], enable_http: true}
+grants:
+  scott: {queues: {ORDERS: all with grant option, NEWS: dequeue}, system_privileges: [enqueue_any]}
+  mary: {roles: [AQ_ADMINISTRATOR_ROLE]}
 """
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import COMPLETE, Mgw
 
-OBJECTS = 16  # in COMPLETE
+OBJECTS = 19  # in COMPLETE
 SECRET = "sesame-open-42"
 
 
@@ -172,7 +172,7 @@ jobs:
   orders_back: {type: outbound, source: ORDERS, destination: orders@mem}
 """
     out = applied.ok("apply", "--prune", applied.file(keep, "keep.yaml"))
-    assert out.splitlines()[-1] == "1 created, 13 removed, 3 unchanged"
+    assert out.splitlines()[-1] == "1 created, 16 removed, 3 unchanged"
     assert applied.ok("apply", "--prune", "keep.yaml") == "nothing to do: 4 objects are as the files say\n"
 
 

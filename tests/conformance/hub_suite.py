@@ -363,6 +363,7 @@ class SessionSuite(HubCase):
             sender_address="there",
             original_msgid=bytes(16),
         )
+        self.admin.grant_queue_privilege("ALL", "orders", "scott")
         with self.hub.session(user="scott") as session:
             msgid = session.enqueue("orders", sent)
             session.commit()

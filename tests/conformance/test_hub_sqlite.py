@@ -13,6 +13,7 @@ import pytest
 pytest.register_assert_rewrite(
     "tests.conformance.hub_suite",
     "tests.conformance.hub_suite_rules",
+    "tests.conformance.hub_suite_security",
     "tests.conformance.hub_suite_time",
     "tests.conformance.hub_suite_transfer",
     "tests.conformance.hub_suite_views",
@@ -23,6 +24,7 @@ from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueOptions
 from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_rules as ruled
+from tests.conformance import hub_suite_security as secured
 from tests.conformance import hub_suite_time as timed
 from tests.conformance import hub_suite_transfer as moved
 from tests.conformance import hub_suite_views as views
@@ -80,6 +82,22 @@ class TestPurgeConditions(ruled.PurgeConditionSuite):
 
 
 class TestTransfer(moved.TransferSuite):
+    pass
+
+
+class TestPrivileges(secured.PrivilegeSuite):
+    pass
+
+
+class TestAdministration(secured.AdministrationSuite):
+    pass
+
+
+class TestAgents(secured.AgentSuite):
+    pass
+
+
+class TestSecureQueues(secured.SecureQueueSuite):
     pass
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gateway.aq.admin.agents import AgentProcedures
+from gateway.aq.admin.privileges import PrivilegeProcedures
 from gateway.aq.admin.queue_tables import MAX_PAYLOAD, QueueTableProcedures
 from gateway.aq.admin.queues import QueueProcedures
 from gateway.aq.admin.subscribers import SubscriberProcedures
@@ -9,5 +11,5 @@ from gateway.aq.admin.subscribers import SubscriberProcedures
 __all__ = ["MAX_PAYLOAD", "QueueAdmin"]
 
 
-class QueueAdmin(QueueTableProcedures, QueueProcedures, SubscriberProcedures):
+class QueueAdmin(QueueTableProcedures, QueueProcedures, SubscriberProcedures, PrivilegeProcedures, AgentProcedures):
     """Every call is a transaction of its own, or part of the one of ``connection`` when that is given."""

@@ -14,10 +14,11 @@ from gateway.aq.errors import QueueMissing, QueueTableMissing
 from gateway.aq.hub import Hub
 from gateway.aq.model import QueueInfo, QueueRef, QueueTableInfo
 from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName
+from gateway.aq.privileges import rights_of
 from gateway.aq.statements import Db
 from transforms.errors import AqError
 
-__all__ = ["Administration", "choice", "need_queue_table", "queue_info"]
+__all__ = ["Administration", "choice", "queue_info"]
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -29,12 +30,25 @@ class Administration:
         hub: the open hub.
         connection: the application's connection to the hub's database, whose transaction the calls belong to.
         schema: schema of plain names.
+        user: the user who administers; None, SYS and SYSTEM: the hub's owner. A user may administer the schema of that
+            name, and every schema with MANAGE_ANY or AQ_ADMINISTRATOR_ROLE (AQ guide 12.2 §4.2).
+
+    Raises:
+        AqError: 25200 not the name of a user.
     """
 
-    def __init__(self, hub: Hub, connection: sa.Connection | None = None, *, schema: str = DEFAULT_SCHEMA) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        connection: sa.Connection | None = None,
+        *,
+        schema: str = DEFAULT_SCHEMA,
+        user: str | None = None,
+    ) -> None:
         self.hub = hub
         self.connection = connection
         self.schema = schema
+        self.rights = rights_of(hub.user_for(user))
 
     @contextmanager
     def change(self) -> Iterator[sa.Connection]:
@@ -57,20 +71,35 @@ class Administration:
                 yield Db(conn)
 
     def need_queue(self, db: Db, queue_name: str) -> QueueRef:
-        """The queue, or 24010."""
+        """The queue to administer: 24010 there is none, 1031 the user may not."""
+        if self.rights is not None:
+            return self.rights.manage_target(db, queue_name, self.schema)
         return catalog.require_queue(db, queue_name, self.schema, error=QueueMissing)
 
+    def visible(self, db: Db, queues: list[QueueInfo]) -> list[QueueInfo]:
+        """Those of the queues that the user may know of, as in ALL_QUEUES (AQ guide 12.2 §9.2)."""
+        rights = self.rights
+        if rights is None:
+            return queues
+        held = rights.held(db)
+        return [queue for queue in queues if rights.sees(held, queue.id, queue.schema)]
 
-def need_queue_table(db: Db, name: QualifiedName) -> QueueTableInfo:
-    """The queue table, or 24002."""
-    found = catalog.find_queue_table(db, name.key)
-    if found is None:
-        raise QueueTableMissing(
-            f"queue table {name.shown} does not exist",
-            cause="no queue table of that name is in the hub",
-            cure="create it: create_queue_table",
-        )
-    return found
+    def need_queue_table(self, db: Db, name: QualifiedName) -> QueueTableInfo:
+        """The queue table to administer, or 24002; the user is not told of those of others."""
+        found = catalog.find_queue_table(db, name.key)
+        if self.rights is not None and not self.rights.manages(db, name.schema):
+            raise QueueTableMissing(
+                f"queue table {name.shown} does not exist for user {self.rights.user}",
+                cause="no queue table of that name is in the hub, or the user may not administer it",
+                cure=f"correct the name, or have an administrator grant MANAGE_ANY to {self.rights.user}",
+            )
+        if found is None:
+            raise QueueTableMissing(
+                f"queue table {name.shown} does not exist",
+                cause="no queue table of that name is in the hub",
+                cure="create it: create_queue_table",
+            )
+        return found
 
 
 def queue_info(db: Db, queue_id: int) -> QueueInfo:

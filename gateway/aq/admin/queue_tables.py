@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.aq import statements_catalog as catalog
-from gateway.aq.admin.base import Administration, choice, need_queue_table
+from gateway.aq.admin.base import Administration, choice
 from gateway.aq.admin.queues import queue_values
 from gateway.aq.errors import (
     CompatibleInvalid,
@@ -48,10 +48,12 @@ class QueueTableProcedures(Administration):
             queue_payload_type: RAW, BASIC, FIELDS, TEXT or JSON.
             sort_list: ENQ_TIME (default), ``ENQ_TIME,PRIORITY``, PRIORITY or ``PRIORITY,ENQ_TIME``; fixed for ever.
             compatible: ``8.1``, ``10.0`` (default) or ``12.2``.
+            secure: users other than the owner need AQ agents to work with its queues (AQ guide 12.2 §10.1).
             max_payload: bytes of a body, 1 to 128 MiB; default 128 MiB, 32512 for RAW tables with compatible 12.2.
 
         Raises:
-            AqError: 24001 exists, 24019 name too long, 24015 payload type, 24036 sort list, 24059 compatible.
+            AqError: 24001 exists, 24019 name too long, 24015 payload type, 24036 sort list, 24059 compatible;
+                1031 the schema is neither the user's nor does the user hold MANAGE_ANY.
         """
         name = qualified(queue_table, self.schema, what="queue table", system=False)
         payload = choice(
@@ -64,10 +66,12 @@ class QueueTableProcedures(Administration):
             SortListInvalid,
         )
         version = compatible or "10.0"
-        _check_table(name, order, message_grouping, version, secure)
+        _check_table(name, order, message_grouping, version)
         limit = _max_payload(name, payload, version, max_payload)
         with self.change() as conn:
             db = Db(conn)
+            if self.rights is not None:
+                self.rights.require_schema(db, name, "queue table")
             if catalog.find_queue_table(db, name.key) is not None:
                 raise QueueTableExists(
                     f"queue table {name.shown} exists", cause="a queue table of that name is in the hub"
@@ -92,7 +96,7 @@ class QueueTableProcedures(Administration):
             )
             exceptions = QualifiedName(name.schema, f"AQ$_{name.name}_E")
             catalog.insert_queue(db, queue_values(exceptions, table_id, QueueType.EXCEPTION, None, 0, 0, None, now))
-            found = need_queue_table(db, name)
+            found = self.need_queue_table(db, name)
             create_table_views(conn, found)
             return found
 
@@ -105,7 +109,7 @@ class QueueTableProcedures(Administration):
         name = qualified(queue_table, self.schema, what="queue table")
         with self.change() as conn:
             db = Db(conn)
-            found = need_queue_table(db, name)
+            found = self.need_queue_table(db, name)
             queues = catalog.list_queues(db, "WHERE q.queue_table_id = ?", (found.id,))
             own = [queue for queue in queues if not queue.name.upper().startswith("AQ$_")]
             if own and not force:
@@ -121,12 +125,16 @@ class QueueTableProcedures(Administration):
             catalog.delete_queue_table(db, found.id)
 
     def queue_tables(self) -> list[QueueTableInfo]:
-        """Every queue table, by name."""
+        """Every queue table, by name; a user sees the own ones and those of queues the user sees."""
         with self.look() as db:
-            return catalog.list_queue_tables(db)
+            found = catalog.list_queue_tables(db)
+            if self.rights is None:
+                return found
+            seen = {queue.queue_table for queue in self.visible(db, catalog.list_queues(db))}
+            return [each for each in found if each.full_name in seen or self.rights.manages(db, each.schema)]
 
 
-def _check_table(name: QualifiedName, order: SortList, grouping: str, version: str, secure: bool) -> None:
+def _check_table(name: QualifiedName, order: SortList, grouping: str, version: str) -> None:
     if version not in _COMPATIBLE:
         raise CompatibleInvalid(
             f"compatible of queue table {name.shown} is {version!r}",
@@ -141,12 +149,6 @@ def _check_table(name: QualifiedName, order: SortList, grouping: str, version: s
             f"queue table {name.shown} cannot be made",
             cause="commit-time order and transactional grouping are not part of this release",
             cure="use another sort list, and message_grouping NONE",
-        )
-    if secure:
-        raise AqError(
-            f"queue table {name.shown} cannot be made",
-            cause="secure queues are not part of this release",
-            cure="leave secure false",
         )
 
 

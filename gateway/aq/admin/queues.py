@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.aq import statements_catalog as catalog
-from gateway.aq.admin.base import Administration, choice, need_queue_table, queue_info
+from gateway.aq.admin.base import Administration, choice, queue_info
 from gateway.aq.errors import (
     DefaultExceptionQueue,
     EnqueueOnExceptionQueue,
@@ -73,7 +73,7 @@ class QueueProcedures(Administration):
             )
         with self.change() as conn:
             db = Db(conn)
-            found = need_queue_table(db, table)
+            found = self.need_queue_table(db, table)
             if catalog.find_queue(db, f'"{name.schema}"."{name.name}"') is not None:
                 raise QueueExists(f"queue {name.shown} exists", cause="a queue of that name is in the hub")
             values = queue_values(
@@ -182,15 +182,15 @@ class QueueProcedures(Administration):
             catalog.delete_queue(db, queue.id)
 
     def queues(self) -> list[QueueInfo]:
-        """Every queue, by name, exception queues included."""
+        """Every queue, by name, exception queues included; a user sees those the user has any privilege on."""
         with self.look() as db:
-            return catalog.list_queues(db)
+            return self.visible(db, catalog.list_queues(db))
 
     def queue(self, queue_name: str) -> QueueInfo | None:
-        """One queue, or None."""
+        """One queue, or None if there is none or the user has no privilege on it."""
         with self.look() as db:
             found = catalog.find_queue(db, queue_name, self.schema)
-            return queue_info(db, found.id) if found else None
+            return next(iter(self.visible(db, [queue_info(db, found.id)])), None) if found else None
 
 
 def queue_values(  # noqa: PLR0917

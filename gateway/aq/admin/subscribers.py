@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_security as security_sql
 from gateway.aq.admin.base import Administration, choice
 from gateway.aq.errors import (
     AgentAddressInvalid,
@@ -39,6 +40,8 @@ class SubscriberProcedures(Administration):
     ) -> None:
         """Subscribe an agent; it gets what is enqueued from now on and meets its rule (AQ guide 12.2 §8.6.1).
 
+        If there is no AQ agent of that name, one is made (AQ guide 12.2 §22.3).
+
         Raises:
             AqError: 24010 unknown queue, 24034 subscribed already, 24039 single-consumer queue, 24050 exception queue,
                 24047 name, 24067 too many, 25448 the rule is invalid (with line and column).
@@ -65,6 +68,7 @@ class SubscriberProcedures(Administration):
                     f"queue {queue.full_name} has too many subscribers",
                     cause=f"at most {MAX_SUBSCRIBERS} are allowed",
                 )
+            security_sql.add_automatic_agent(db, name, self.hub.clock.now())
             catalog.upsert_subscriber(
                 db,
                 {
@@ -106,13 +110,19 @@ class SubscriberProcedures(Administration):
             catalog.remove_subscriber(db, self._subscriber(db, queue_name, subscriber))
 
     def queue_subscribers(self, queue_name: str | None = None) -> list[SubscriberInfo]:
-        """Subscribers of one queue, or of all (AQ guide 12.2 §9.11).
+        """Subscribers of one queue, or of all; a user sees those of queues to dequeue from (AQ guide 12.2 §9.11).
 
         Raises:
-            AqError: 24010 unknown queue.
+            AqError: 24010 unknown queue, 1031 the user may neither dequeue from it nor administer it.
         """
         with self.look() as db:
-            return catalog.list_subscribers(db, None if queue_name is None else self.need_queue(db, queue_name))
+            rights = self.rights
+            if rights is None:
+                return catalog.list_subscribers(db, None if queue_name is None else self.need_queue(db, queue_name))
+            if queue_name is not None:
+                return catalog.list_subscribers(db, rights.reading_target(db, queue_name, self.schema))
+            open_to_user = rights.readable(db, catalog.list_queues(db))
+            return [each for each in catalog.list_subscribers(db) if each.queue in open_to_user]
 
     def _subscriber(self, db: Db, queue_name: str, subscriber: Agent | str) -> int:
         agent = Agent(subscriber) if isinstance(subscriber, str) else subscriber

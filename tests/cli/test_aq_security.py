@@ -1,0 +1,160 @@
+"""``mgw aq grant``, ``revoke``, ``privileges``, ``roles``, ``agents``; sections ``grants`` and ``aq_agents``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Mgw
+
+FILE = """\
+queues:
+  ORDERS: {}
+  VAULT: {multiple_consumers: true, secure: true}
+aq_agents:
+  till: {users: [scott, mary]}
+grants:
+  scott: {queues: {ORDERS: [enqueue, dequeue with grant option]}, system_privileges: dequeue_any with admin option}
+  mary: {roles: [CLERKS]}
+"""
+
+
+@pytest.fixture
+def shop(mgw: Mgw) -> Mgw:
+    mgw.ok("apply", mgw.file(FILE))
+    return mgw
+
+
+def held(mgw: Mgw) -> Any:
+    return json.loads(mgw.ok("aq", "privileges", "--json"))
+
+
+def queues(mgw: Mgw) -> list[tuple[Any, ...]]:
+    return [(each["grantor"], each["grantee"], each["enqueue"], each["dequeue"]) for each in held(mgw)["queues"]]
+
+
+def test_what_a_file_grants_is_granted(shop: Mgw) -> None:
+    assert queues(shop) == [("MGW", "scott", 1, 2)]
+    assert [(each["privilege"], each["admin_option"]) for each in held(shop)["system"]] == [("DEQUEUE_ANY", True)]
+    assert [(each["role"], each["grantee"]) for each in held(shop)["roles"]] == [("CLERKS", "mary")]
+    (agent,) = json.loads(shop.ok("aq", "agents", "list", "--json"))
+    assert (agent["name"], agent["users"]) == ("till", ["mary", "scott"])
+    assert shop.ok("apply", "gateway.yaml") == "nothing to do: 5 objects are as the files say\n"
+
+
+def test_what_a_file_no_longer_grants_is_revoked(shop: Mgw) -> None:
+    changed = FILE.replace("[enqueue, dequeue with grant option]", "dequeue").replace("[scott, mary]", "scott")
+    changed = changed.replace("dequeue_any with admin option", "[enqueue_any]")
+    lines = shop.ok("apply", shop.file(changed, "changed.yaml")).splitlines()
+    assert "alter  AQ agent till (users: ['MARY', 'SCOTT'] -> ['SCOTT'])" in lines
+    (grants,) = [line for line in lines if line.startswith("alter  grantee scott")]
+    for part in ("ENQUEUE on ORDERS: granted -> none", "DEQUEUE on ORDERS: 'with option' -> granted"):
+        assert part in grants
+    assert queues(shop) == [("MGW", "scott", 0, 1)]
+    assert [(each["privilege"], each["admin_option"]) for each in held(shop)["system"]] == [("ENQUEUE_ANY", False)]
+    assert shop.ok("apply", "changed.yaml") == "nothing to do: 5 objects are as the files say\n"
+    shop.ok("apply", "--prune", shop.file("queues: {ORDERS: {}}\n", "less.yaml"))
+    assert held(shop) == {"queues": [], "system": [], "roles": []}
+    assert json.loads(shop.ok("aq", "agents", "list", "--json")) == []
+
+
+def test_a_grant_that_was_passed_on_is_not_the_files(shop: Mgw) -> None:
+    shop.ok("aq", "grant", "dequeue", "tiger", "--queue", "ORDERS", "--user", "scott")
+    exported = shop.ok("export")
+    assert "tiger" not in exported
+    assert shop.ok("plan", "gateway.yaml").splitlines()[-1].startswith("nothing to do")
+    shop.file(exported, "export.yaml")
+    assert shop.ok("lint", "export.yaml") == "export.yaml: nothing to complain about\n"
+    assert shop.ok("apply", "export.yaml").startswith("nothing to do")
+    assert ("scott", "tiger", 0, 1) in queues(shop)
+    shop.ok("apply", shop.file(FILE.replace("dequeue with grant option", "dequeue"), "less.yaml"))
+    assert queues(shop) == [("MGW", "scott", 1, 1)]
+
+
+def test_file_takes_over_the_agent_of_a_subscriber(mgw: Mgw) -> None:
+    mgw.ok("apply", mgw.file("queues: {NEWS: {multiple_consumers: true, secure: true}}\n"))
+    mgw.ok("aq", "subscribers", "add", "NEWS", "press")
+    assert "aq_agents" not in mgw.ok("export")
+    assert "subscriber" in mgw.ok("aq", "agents", "list")
+    mgw.ok("apply", mgw.file("aq_agents: {Press: {users: mary}}\n", "agents.yaml"))
+    assert "users:\n      - mary" in mgw.ok("export")
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        ("grants: {scott: {queues: {ORDRES: all}}}", "undefined-queue"),
+        ("grants: {scott: {queues: {ORDERS: select}}}", "bad-value"),
+        ("grants: {scott: {system_privileges: [enqueue]}}", "bad-value"),
+        ("grants: {scott: {system: [enqueue_any]}}", "unknown-key"),
+        ("grants: {PUBLIC: {queues: {ORDERS: all with grant option}}}", "refused"),
+        ("grants: {scott: {roles: [PUBLIC]}}", "refused"),
+        ("aq_agents: {till: {certificate_location: cn=till}}", "refused"),
+        ("aq_agents: {till: {user: scott}}", "unknown-key"),
+    ],
+)
+def test_lint_finds_what_would_be_refused(mgw: Mgw, text: str, finding: str) -> None:
+    found = mgw("lint", mgw.file(f"queues: {{ORDERS: {{}}}}\n{text}\n"))
+    assert found.code == 78
+    assert f": error {finding}: " in found.out
+
+
+def test_a_default_exception_queue_may_be_granted(mgw: Mgw) -> None:
+    mgw.ok("apply", mgw.file("queues: {Q: {}}\ngrants: {scott: {queues: {AQ$_Q_TAB_E: dequeue}}}\n"))
+    assert mgw.ok("apply", "gateway.yaml").startswith("nothing to do")
+
+
+def test_commands_grant_and_revoke(shop: Mgw) -> None:
+    assert shop.ok("aq", "grant", "all", "tiger", "-q", "orders", "--with-option") == (
+        "tiger holds ALL on orders, and may pass it on\n"
+    )
+    shop.ok("aq", "grant", "manage_any", "tiger")
+    shop.ok("aq", "roles", "grant", "AQ_ADMINISTRATOR_ROLE", "tiger")
+    table = shop.ok("aq", "privileges")
+    for word in ("tiger", "ENQUEUE +option", "MANAGE_ANY", "role AQ_ADMINISTRATOR_ROLE", "ORDERS"):
+        assert word in table
+    shop.ok("aq", "revoke", "enqueue", "tiger", "--queue", "ORDERS")
+    assert ("MGW", "tiger", 0, 2) in queues(shop)
+    shop.ok("aq", "revoke", "MANAGE_ANY", "tiger")
+    shop.ok("aq", "roles", "revoke", "aq_administrator_role", "TIGER")
+    assert "AQ_ADMINISTRATOR_ROLE" not in shop.ok("aq", "privileges")
+
+
+def test_agents_are_managed(shop: Mgw) -> None:
+    shop.ok("aq", "agents", "create", "web", "--http", "--certificate", "cn=web")
+    shop.ok("aq", "agents", "enable", "web", "scott")
+    agents = {each["name"]: each for each in json.loads(shop.ok("aq", "agents", "list", "--json"))}
+    assert (agents["web"]["users"], agents["web"]["enable_http"]) == (["scott"], True)
+    shop.ok("aq", "agents", "alter", "web")
+    shop.ok("aq", "agents", "disable", "web", "scott")
+    agents = {each["name"]: each for each in json.loads(shop.ok("aq", "agents", "list", "--json"))}
+    assert (agents["web"]["users"], agents["web"]["enable_http"]) == ([], False)
+    shop.ok("aq", "agents", "drop", "WEB")
+    assert "web" not in shop.ok("aq", "agents", "list")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        ("grant enqueue scott", 2, "add --queue"),
+        ("grant enqueue_any scott --queue ORDERS", 2, "leave --queue out"),
+        ("grant enqeue scott", 1, "ORA-24066"),
+        ("grant enqueue scott --queue NONE", 1, "ORA-24010"),
+        ("revoke enqueue nobody --queue ORDERS", 1, "ORA-24066"),
+        ("grant dequeue tiger --queue ORDERS --user mary", 1, "ORA-24010"),
+        ("grant enqueue tiger --queue ORDERS --user scott", 1, "ORA-01031"),
+        ("agents enable nobody scott", 1, "ORA-24088"),
+        ("agents disable till tiger", 1, "ORA-24093"),
+        ("agents create till", 1, "ORA-24089"),
+        ("roles revoke CLERKS scott", 1, "ORA-24066"),
+        ("privileges --queue NONE", 1, "ORA-24010"),
+        ("privileges --user PUBLIC", 1, "ORA-25200"),
+    ],
+)
+def test_refusals_are_one_line(shop: Mgw, words: str, code: int, text: str) -> None:
+    result = shop("aq", *words.split())
+    assert (result.code, result.out) == (code, "")
+    assert text in result.err
+    assert len(result.err.splitlines()) == 1
