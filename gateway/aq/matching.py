@@ -17,7 +17,7 @@ from gateway.aq.errors import MessageRefused
 from gateway.aq.model import PayloadType, QueueRef
 from gateway.aq.rules import Rule, compile_rule
 from gateway.aq.statements import Db, Row
-from gateway.aq.statements_messages import Search
+from gateway.aq.statements_messages import Search, keys_of
 from gateway.aq.statements_rules import Filter, translate
 from gateway.aq.statements_rules_columns import message_columns
 from gateway.aq.statements_rules_payload import Payload
@@ -95,8 +95,7 @@ def _matching(db: Db, what: Search, rule: Rule, limit: int, look: Browse) -> Ite
         for row, message in zip(page, decode(page, what.queue.hub_id), strict=True):
             if rule.matches(message):
                 yield row
-        last = page[-1]
-        what = what._replace(after=(last[16], last[17], last[18]))
+        what = what._replace(after=keys_of(page[-1], what.queue))
         size = min(2 * size, _LARGEST_PAGE)
 
 

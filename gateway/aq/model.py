@@ -97,10 +97,18 @@ class DequeueMode(StrEnum):
 
 
 class Navigation(StrEnum):
-    """AQ guide 12.2 §1.7, §10.5."""
+    """Where a dequeue looks (AQ guide 12.2 §1.7, §10.5, §10.6).
+
+    NEXT_TRANSACTION, and the four with GROUP in their names (arrays only), are for queues with transaction groups.
+    """
 
     NEXT_MESSAGE = "NEXT_MESSAGE"
     FIRST_MESSAGE = "FIRST_MESSAGE"
+    NEXT_TRANSACTION = "NEXT_TRANSACTION"
+    NEXT_MESSAGE_ONE_GROUP = "NEXT_MESSAGE_ONE_GROUP"
+    FIRST_MESSAGE_ONE_GROUP = "FIRST_MESSAGE_ONE_GROUP"
+    NEXT_MESSAGE_MULTI_GROUP = "NEXT_MESSAGE_MULTI_GROUP"
+    FIRST_MESSAGE_MULTI_GROUP = "FIRST_MESSAGE_MULTI_GROUP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +152,16 @@ class Agent(NamedTuple):
 
 
 class Dequeued(NamedTuple):
-    """A message handed out by a session; ``state`` is the one it had (AQ guide 12.2 §10.5)."""
+    """A message handed out by a session (AQ guide 12.2 §10.5, §10.2).
+
+    ``state`` is the one it had; ``transaction_group`` tells which messages of an array were enqueued together (None:
+    the queue has no transaction groups, or one message was asked for).
+    """
 
     msgid: bytes
     message: Message
     state: State
+    transaction_group: str | None = None
 
 
 class Claimed(NamedTuple):
@@ -185,6 +198,12 @@ class QueueRef:
     secure: bool
     max_payload: int
     hub_id: bytes
+    grouped: bool = False  # the messages of a transaction are one group
+
+    @property
+    def by_commit(self) -> bool:
+        """Whether messages are ordered by the commit of the transaction that enqueued them."""
+        return self.sort_list in (SortList.COMMIT_TIME, SortList.PRIORITY_COMMIT_TIME)
 
     @property
     def full_name(self) -> str:

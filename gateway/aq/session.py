@@ -7,42 +7,39 @@ import os
 import threading
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from gateway.aq import statements_catalog as catalog
-from gateway.aq import statements_messages as messages_sql
 from gateway.aq.codec import ENQ_TIME, decode, message_number
 from gateway.aq.errors import (
-    ArraySizeInvalid,
     ConsumerNotAllowed,
     MessageIdMissing,
-    MessageIdNotAlone,
-    MessageMissing,
     MessageRefused,
     NoMessage,
-    RuleInvalid,
     VisibilityInvalid,
-    WaitInvalid,
 )
 from gateway.aq.hub import require_own_thread
-from gateway.aq.matching import find_matching
+from gateway.aq.listen import listen
 from gateway.aq.model import (
+    FOREVER,
     Agent,
+    DeliveryMode,
     Dequeued,
     DequeueMode,
     DequeueOptions,
     EnqueueOptions,
-    Navigation,
     QueueRef,
     QueueType,
     Visibility,
 )
 from gateway.aq.names import DEFAULT_SCHEMA
+from gateway.aq.navigation import Finder, check_options
 from gateway.aq.privileges import rights_of
+from gateway.aq.search import Request, no_such_message
 from gateway.aq.statements import Db, Row
-from gateway.aq.statements_messages import Finisher, Search
+from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
 from gateway.aq.tally import HandedOut
 from gateway.aq.transfer import check_dequeue, prepare, store
@@ -59,31 +56,6 @@ _LOOK_AGAIN = 1.0  # seconds; a waiting call looks by itself that often, should 
 _serial = itertools.count(1)
 _ENQUEUE = EnqueueOptions()
 _DEQUEUE = DequeueOptions()
-
-
-class _Request(NamedTuple):
-    """A dequeue, resolved."""
-
-    queue: QueueRef
-    consumer: int
-    options: DequeueOptions
-    number: int | None
-    limit: int
-
-    @property
-    def browse(self) -> bool:
-        return self.options.dequeue_mode is DequeueMode.BROWSE
-
-    @property
-    def cursor(self) -> tuple[object, ...]:
-        return (self.queue.id, self.consumer, self.options.correlation, self.options.deq_condition)
-
-
-class _Position(NamedTuple):
-    """Where NEXT_MESSAGE goes on in a snapshot: after this sort key, up to this message id."""
-
-    after: tuple[float, float, float] | None
-    upto: int
 
 
 class Session:
@@ -116,7 +88,7 @@ class Session:
             self._work = ClaimWork(hub)
         self._number = next(_serial)
         self._transaction = 1
-        self._positions: dict[tuple[object, ...], _Position] = {}
+        self._finder = Finder(self._work)
 
     def __enter__(self) -> Session:
         return self
@@ -140,6 +112,7 @@ class Session:
         """
         self._work.commit()
         self._transaction += 1
+        self._finder.committed()
         self.hub.statistics.flush_sometimes(self.hub)
 
     def rollback(self) -> None:
@@ -151,7 +124,7 @@ class Session:
         """
         self._work.rollback()
         self._transaction += 1
-        self._positions.clear()
+        self._finder.rolled_back()
 
     def close(self) -> None:
         """Roll back and let go of everything. Idempotent."""
@@ -239,20 +212,29 @@ class Session:
         Raises:
             AqError: 25228 nothing there within ``wait`` seconds, 25263 no such msgid, 25205 no such queue, 25226 not
                 enabled for dequeue, 25231, 25256 consumer missing or not allowed, 25239 msgid needed, 25240 msgid with
-                a condition, 25230 bad wait.
+                a condition, 25230 bad wait, 25225 mode, 25233 navigation, 25234 the queue has no transaction groups,
+                25235 the group is used up, 25241, 25242 correlation, condition or consumer changed without
+                FIRST_MESSAGE, 25237 NEXT_MESSAGE after the end.
             HubError: the database refused.
         """
-        return self.dequeue_array(queue_name, options, 1)[0]
+        return self._dequeue(queue_name, check_options(options, 1, array=False), 1)[0]._replace(transaction_group=None)
 
     def dequeue_array(
         self, queue_name: str, options: DequeueOptions = _DEQUEUE, array_size: int = 100
     ) -> list[Dequeued]:
-        """Take (or look at) up to ``array_size`` messages that are there; waits for the first only (§10.6)."""
-        _check_options(options, array_size)
+        """Take (or look at) up to ``array_size`` messages that are there; waits for the first only (§10.6).
+
+        Where messages are grouped by transaction, the messages are of one group (an array smaller than the group gets
+        the rest by the next calls), unless the navigation is one of those with MULTI_GROUP.
+
+        Raises:
+            AqError: as :meth:`dequeue`; 25286 array size.
+        """
+        return self._dequeue(queue_name, check_options(options, array_size, array=True), array_size)
+
+    def _dequeue(self, queue_name: str, options: DequeueOptions, array_size: int) -> list[Dequeued]:
         if self.hub.rolled_back and self._may_count():
             count_rolled_back(self.hub)
-        if options.navigation is Navigation.FIRST_MESSAGE:
-            self._positions.clear()
         found = self._attempt(queue_name, options, array_size)
         if found or options.wait <= 0:
             return found or self._nothing(queue_name, options)
@@ -264,7 +246,7 @@ class Session:
         try:
             while True:
                 woken.clear()
-                self._positions.clear()
+                self._finder.restart(queue_id)
                 found = self._attempt(queue_name, options, array_size)
                 if found:
                     return found
@@ -275,6 +257,31 @@ class Session:
                 woken.wait(min(left, _LOOK_AGAIN))
         finally:
             unsubscribe()
+
+    def listen(
+        self,
+        agents: Sequence[Agent],
+        wait: float = FOREVER,
+        listen_delivery_mode: str = DeliveryMode.PERSISTENT,
+    ) -> Agent:
+        """Wait until one of the agents has a READY message, and return that agent (AQ guide 12.2 §1.7, §10.4).
+
+        Nothing is taken and nothing is locked, so another session may be faster than the dequeue that follows. Where
+        several have one, the first in the list is returned: change the order of the list to let nobody starve.
+
+        Args:
+            agents: ``address`` is the queue, ``name`` the consumer of a multi-consumer queue and None on others.
+                A message of an exception queue counts when it is there (EXPIRED).
+            wait: seconds, :data:`FOREVER` or :data:`NO_WAIT`.
+            listen_delivery_mode: PERSISTENT, or PERSISTENT_OR_BUFFERED, which finds the persistent ones.
+
+        Raises:
+            AqError: 25254 no message within ``wait`` seconds, 25245 name given on a single-consumer or exception queue,
+                25262 name missing on a multi-consumer queue, 24035 unknown consumer, 25248 an agent is listed twice,
+                25253 a queue is not enabled for dequeue, 25205 no such queue, 25230 bad wait, 25299 delivery mode.
+            HubError: the database refused.
+        """
+        return listen(self.hub, agents, wait, listen_delivery_mode, target=self._dequeue_target, pause=self._work.pause)
 
     def _may_count(self) -> bool:
         """Whether a transaction beside this session's would not wait for it (SQLite's one writer)."""
@@ -295,14 +302,18 @@ class Session:
             with self.hub.write() as conn:
                 db = Db(conn)
                 request = self._request(db, queue_name, options, limit)
-                rows = self._find(db, request)
+                found = self._finder.find(db, request, autonomous=True)
+                rows = found.rows
                 if rows and options.dequeue_mode is not DequeueMode.LOCKED:
                     ids = [row[0] for row in rows]
                     consume(db, request.queue, request.consumer, ids, self._finisher(), "state IN (0, 1, 3)")
         else:
             with self._work.transaction() as db:
                 request = self._request(db, queue_name, options, limit)
-                rows = self._find(db, request)
+                found = self._finder.find(db, request)
+                rows = found.rows
+                if found.held:
+                    self._work.hold(db, request.queue, request.consumer, found.held)
                 if rows and not request.browse:
                     ids = [row[0] for row in rows]
                     if options.dequeue_mode is DequeueMode.LOCKED:
@@ -310,14 +321,21 @@ class Session:
                     else:
                         self._work.take(db, request.queue, request.consumer, ids, self._finisher())
         self._count(request, rows, perf_counter() - started)
+        self._finder.keep(request.queue.id, found)
         with_body = options.dequeue_mode is not DequeueMode.REMOVE_NODATA
         messages = decode(rows, request.queue.hub_id, with_body=with_body)
+        grouped = request.queue.grouped and not request.exceptions
         return [
-            Dequeued(message.msgid or b"", message, State(0 if row[15] == State.CLAIMED else row[15]))
+            Dequeued(
+                message.msgid or b"",
+                message,
+                State(0 if row[15] == State.CLAIMED else row[15]),
+                str(row[-1]) if grouped else None,
+            )
             for message, row in zip(messages, rows, strict=True)
         ]
 
-    def _count(self, request: _Request, rows: Sequence[Row], seconds: float) -> None:
+    def _count(self, request: Request, rows: Sequence[Row], seconds: float) -> None:
         now = self.hub.clock.now()
         latency = max(now - rows[-1][ENQ_TIME], 0.0) if rows else 0.0
         event = HandedOut(request.queue.id, request.consumer, now, len(rows), request.browse, seconds, latency)
@@ -326,7 +344,7 @@ class Session:
     def _finisher(self) -> Finisher:
         return Finisher(self.hub.clock.now(), self.user, self.transaction_id)
 
-    def _request(self, db: Db, queue_name: str, options: DequeueOptions, limit: int) -> _Request:
+    def _request(self, db: Db, queue_name: str, options: DequeueOptions, limit: int) -> Request:
         queue = self._dequeue_target(db, queue_name, options.consumer_name)
         check_dequeue(db, queue)
         exceptions = queue.queue_type is QueueType.EXCEPTION
@@ -334,7 +352,7 @@ class Session:
         if options.msgid is not None:
             number = message_number(queue.hub_id, options.msgid)
             if number is None:
-                raise _no_such_message(queue, options.msgid)
+                raise no_such_message(queue, options.msgid)
         if exceptions:
             if options.consumer_name is not None:
                 raise ConsumerNotAllowed(
@@ -348,66 +366,8 @@ class Session:
                     cause="its messages are taken by message id only",
                     cure="browse it, then dequeue by msgid",
                 )
-            return _Request(queue, 0, options, number, limit)
-        return _Request(queue, catalog.require_consumer(db, queue, options.consumer_name), options, number, limit)
-
-    def _find(self, db: Db, request: _Request) -> list[Row]:
-        """Rows to hand out, locked unless they are only browsed."""
-        if request.number is not None:
-            return self._find_one(db, request, request.number)
-        position = self._positions.get(request.cursor) or _Position(None, db.last_message_id())
-        rows = self._find_next(db, request, position)
-        if not rows and position.after is not None:
-            self._positions.pop(request.cursor, None)  # the snapshot is used up
-            if not request.browse and request.options.dequeue_mode is not DequeueMode.LOCKED:
-                position = _Position(None, db.last_message_id())
-                rows = self._find_next(db, request, position)
-        if rows:
-            _, *keys = rows[-1][15:19]
-            self._positions[request.cursor] = _Position((keys[0], keys[1], keys[2]), position.upto)
-        return rows
-
-    def _search(self, request: _Request, position: _Position) -> Search:
-        state = State.EXPIRED if request.queue.queue_type is QueueType.EXCEPTION else State.READY
-        return Search(
-            request.queue,
-            request.consumer,
-            (int(state),),
-            correlation=request.options.correlation,
-            after=position.after,
-            upto=position.upto,
-        )
-
-    def _find_one(self, db: Db, request: _Request, number: int) -> list[Row]:
-        exceptions = request.queue.queue_type is QueueType.EXCEPTION
-        states: tuple[int, ...] = (int(State.EXPIRED),) if exceptions else (int(State.READY), int(State.WAITING))
-        if request.browse:
-            states = (*states, int(State.PROCESSED), int(State.CLAIMED))
-        claim = None if request.browse else self._work.claim
-        what = Search(request.queue, request.consumer, states, number=number, claim=claim)
-        rows = messages_sql.search(db, what, 1, lock=not request.browse)
-        if not rows:
-            raise _no_such_message(request.queue, request.options.msgid or b"")
-        return rows
-
-    def _find_next(self, db: Db, request: _Request, position: _Position) -> list[Row]:
-        what = self._search(request, position)
-        if request.options.deq_condition is not None:
-            browse = self._browse if request.browse else None
-            return find_matching(db, what, request.options.deq_condition, request.limit, browse=browse)
-        if not request.browse:
-            return messages_sql.search(db, what, request.limit, lock=True)
-        return self._browse(db, what, request.limit)
-
-    def _browse(self, db: Db, what: Search, limit: int) -> list[Row]:
-        """A browser also sees what other sessions have in hand (AQ guide 12.2 §11.3)."""
-        rows = messages_sql.search(db, what, limit, lock=False)
-        if not db.postgresql:
-            rows += messages_sql.search(
-                db, what._replace(states=(int(State.CLAIMED),), claimed=True), limit, lock=False
-            )
-            rows.sort(key=lambda row: row[16:19])
-        return rows[:limit]
+            return Request(queue, 0, options, number, limit)
+        return Request(queue, catalog.require_consumer(db, queue, options.consumer_name), options, number, limit)
 
 
 def _check_application(hub: Hub, connection: sa.Connection) -> None:
@@ -418,29 +378,6 @@ def _check_application(hub: Hub, connection: sa.Connection) -> None:
             cause=f"it goes through {used.name}+{used.driver}",
             cure=f"connect through {'postgresql' if hub.postgresql else 'sqlite'}+{needed} to the hub's database",
         )
-
-
-def _no_such_message(queue: QueueRef, identity: bytes) -> AqError:
-    return MessageMissing(
-        f"message {identity.hex().upper()} is not in queue {queue.full_name}",
-        cause="it was taken, is in another session's hands, or never was in this queue",
-        cure="browse the queue for the messages that are there",
-    )
-
-
-def _check_options(options: DequeueOptions, array_size: int) -> None:
-    if not options.wait >= 0:
-        raise WaitInvalid(f"wait is {options.wait}", cause="allowed are 0 and more seconds, or FOREVER")
-    if array_size < 1:
-        raise ArraySizeInvalid(f"array size is {array_size}", cause="it must be at least 1")
-    if options.msgid is not None and (options.correlation is not None or options.deq_condition is not None):
-        raise MessageIdNotAlone(
-            "msgid given together with a correlation or a condition",
-            cause="a message id is already exact",
-            cure="leave the other out",
-        )
-    if options.deq_condition is not None and len(options.deq_condition) > 4000:
-        raise RuleInvalid("deq_condition is too long", cause="at most 4000 characters are allowed")
 
 
 def _check_headers(messages: Sequence[Message]) -> None:

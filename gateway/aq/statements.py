@@ -69,11 +69,12 @@ class Db:
         tally: what the transaction does, to be counted when it has committed; None on a connection of other people.
     """
 
-    __slots__ = ("postgresql", "raw", "tally")
+    __slots__ = ("connection", "postgresql", "raw", "tally")
 
     def __init__(self, conn: sa.Connection) -> None:
         if not conn.in_transaction():
             conn.begin()
+        self.connection = conn
         self.postgresql = conn.dialect.name == "postgresql"
         pooled = conn.connection
         self.raw: _Connection = pooled.driver_connection  # type: ignore[assignment]

@@ -37,7 +37,7 @@ __all__ = [
 
 _REF = """
     SELECT q.id, q.name, q.schema, q.queue_type, t.schema, t.name, t.id, t.payload_type, t.sort_list,
-           t.multiple_consumers, t.max_payload, h.hub_id, t.secure
+           t.multiple_consumers, t.max_payload, h.hub_id, t.secure, t.message_grouping
       FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id CROSS JOIN aq_hub h
 """
 _BY_KEY = _REF + " WHERE q.name_key = ?"
@@ -69,6 +69,7 @@ def _ref(row: Row) -> QueueRef:
         max_payload=row[10],
         hub_id=bytes(row[11]),
         secure=bool(row[12]),
+        grouped=row[13] == "TRANSACTIONAL",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gateway.aq.codec import COLUMNS, MESSAGE_COLUMNS, MESSAGE_TYPES
@@ -13,10 +13,12 @@ from gateway.aq.tally import Dequeued
 __all__ = [
     "ENTRY_COLUMNS",
     "ENTRY_TYPES",
+    "UNPLACED",
     "Search",
     "claim_ready",
     "counts",
     "finish",
+    "keys_of",
     "load_claimed",
     "mark_claimed",
     "release",
@@ -38,16 +40,19 @@ ENTRY_COLUMNS, ENTRY_TYPES = zip(
     strict=True,
 )
 
+UNPLACED = 1e300  # a second key above it: the message has no place before its transaction commits
+
 _M, _E = COLUMNS.replace("{a}", "m"), COLUMNS.replace("{a}", "e")
 _JOIN = "aq_entry e JOIN aq_message m ON m.id = e.message_id"
 
 
-def store(db: Db, messages: Sequence[Row], entries: Sequence[Row]) -> None:
-    """Insert message rows and, for multi-consumer queues, their entries."""
+def store(db: Db, messages: Sequence[Row], entries: Sequence[Row], *, grouped: bool = False) -> None:
+    """Insert message rows and, for multi-consumer queues, their entries; ``grouped``: the last column is the group."""
+    more, types = (("group_id",), ("int8",)) if grouped else ((), ())
     if messages:
-        db.insert("aq_message", MESSAGE_COLUMNS, MESSAGE_TYPES, messages)
+        db.insert("aq_message", (*MESSAGE_COLUMNS, *more), (*MESSAGE_TYPES, *types), messages)
     if entries:
-        db.insert("aq_entry", ENTRY_COLUMNS, ENTRY_TYPES, entries)
+        db.insert("aq_entry", (*ENTRY_COLUMNS, *more), (*ENTRY_TYPES, *types), entries)
 
 
 # -- claims of plans (no session) ------------------------------------------------------------------------------------
@@ -193,11 +198,18 @@ class Search(NamedTuple):
     claim: int | None = None  # claims of this session count as available (by message id only)
     claimed: bool = False  # only what sessions have in hand
     correlation: str | None = None
-    after: tuple[float, float, float] | None = None
+    after: tuple[float, ...] | None = None  # four keys where messages are grouped: the last one is the id
     upto: int | None = None
     numbers: tuple[int, ...] = ()  # only these message ids
     where: str = ""  # of a deq_condition: SQL over m and e, and its parameters
     where_params: tuple[Any, ...] = ()
+    group: int | None = None  # only this transaction group
+
+
+def keys_of(row: Row, queue: QueueRef) -> tuple[float, ...]:
+    """The sort keys of a row; those of a transaction group are equal, and the message id decides."""
+    keys: tuple[float, ...] = row[16:19]
+    return (*keys, row[0]) if queue.grouped else keys
 
 
 def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
@@ -224,24 +236,32 @@ def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
         else:
             where.append("m.correlation = ?")
             params.append(what.correlation)
-    if what.after is not None:
-        where.append(f"({a}.k1, {a}.k2, {a}.k3) > (?, ?, ?)")
-        params.extend(what.after)
-    if what.upto is not None:
-        where.append("m.id <= ?")
-        params.append(what.upto)
-    if what.numbers:
-        where.append("e.message_id {ids}" if what.consumer else "m.id {ids}")
-        params.append(db.ids(what.numbers))
-    if what.where:
-        where.append(what.where)
-        params.extend(what.where_params)
-    locking = ("{lock_e}" if what.consumer else "{lock}") if lock else ""
     columns = _E if what.consumer else _M
-    sql = (
-        f"SELECT {columns} FROM {source} WHERE {' AND '.join(where)} ORDER BY {a}.k1, {a}.k2, {a}.k3 LIMIT ? {locking}"
-    )
+    order = f"{a}.k1, {a}.k2, {a}.k3"
+    if what.queue.grouped:
+        order += ", e.message_id" if what.consumer else ", m.id"
+        columns += f", {a}.group_id"
+        where.append(f"{a}.k2 < {UNPLACED}")
+    for condition, values in _bounds(db, what, a, order):
+        where.append(condition)
+        params.extend(values)
+    locking = ("{lock_e}" if what.consumer else "{lock}") if lock else ""
+    sql = f"SELECT {columns} FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ? {locking}"
     return db.rows(sql, (*params, limit))
+
+
+def _bounds(db: Db, what: Search, a: str, order: str) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Conditions of a search, each with its parameters."""
+    if what.group is not None:
+        yield f"{a}.group_id = ?", (what.group,)
+    if what.after is not None:
+        yield f"({order}) > ({', '.join('?' * len(what.after))})", what.after
+    if what.upto is not None:
+        yield "m.id <= ?", (what.upto,)
+    if what.numbers:
+        yield "e.message_id {ids}" if what.consumer else "m.id {ids}", (db.ids(what.numbers),)
+    if what.where:
+        yield what.where, what.where_params
 
 
 def counts(db: Db, queue: QueueRef, consumer: int) -> Counts:

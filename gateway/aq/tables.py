@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 __all__ = [
+    "COMMIT_COUNTER",
     "MESSAGE_COUNTER",
     "PRIVILEGE_COUNTER",
     "SCHEMA_VERSION",
@@ -49,6 +50,7 @@ class BodyType(IntEnum):
     FIELDS = 3
 
 
+COMMIT_COUNTER = "commit"
 MESSAGE_COUNTER = "message"
 SESSION_COUNTER = "session"
 PRIVILEGE_COUNTER = "privilege"  # no count: another number after every change of who may do what
@@ -197,8 +199,13 @@ entry = sa.Table(
     _column("deq_user", sa.Text),
     _column("deq_txn", sa.Text),
     _column("propagated_msgid", sa.LargeBinary(16)),
+    _column("group_id", _ID),
     sqlite_with_rowid=False,
 )
+
+# What a transaction put into commit-time queues and what therefore has no place yet. No other transaction ever sees a
+# row of it: the last act of a transaction on PostgreSQL is to give its messages their places and to empty it.
+unplaced = sa.Table("aq_unplaced", metadata, _required("queue_id", _ID), _required("group_id", _ID))
 
 # One row per consumption of a multi-consumer message (AQ$_<queue table>_L): the time manager reads it in order and
 # never has to look through messages that nobody touched.
@@ -344,7 +351,43 @@ _partial("aq_message_split", "state = 9", _m.queue_id, _m.state)
 _partial("aq_entry_ready", "state = 0", _e.consumer_id, _e.k1, _e.k2, _e.k3, _e.state)
 _partial("aq_entry_waiting", "state = 1", _e.ready_at, _e.consumer_id, _e.state)
 _partial("aq_entry_claimed", "state = 8", _e.consumer_id, _e.claim, _e.state)
+_partial("aq_message_group", "group_id IS NOT NULL", _m.group_id, _m.queue_id, _m.state, _m.id)
+_partial("aq_entry_group", "group_id IS NOT NULL", _e.group_id, _e.consumer_id, _e.state, _e.message_id)
 
+#: Places of transactions in commit-time queues. The locks are taken in one order, so that no two transactions wait for
+#: each other; they end after the commit is visible, so whoever is placed later is seen later.
+_PLACE = """
+CREATE FUNCTION aq_place() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    hub text;
+    waiting record;
+    place float8;
+BEGIN
+    IF NOT EXISTS (SELECT FROM aq_unplaced) THEN
+        RETURN NULL;
+    END IF;
+    SELECT encode(hub_id, 'hex') INTO hub FROM aq_hub;
+    FOR waiting IN SELECT DISTINCT queue_id FROM aq_unplaced ORDER BY queue_id LOOP
+        PERFORM pg_advisory_xact_lock(hashtextextended('mgw commit ' || hub || ' ' || waiting.queue_id, 0));
+    END LOOP;
+    FOR waiting IN SELECT DISTINCT group_id FROM aq_unplaced ORDER BY group_id LOOP
+        SELECT min(k2) INTO place FROM aq_message WHERE group_id = waiting.group_id;
+        IF place = 'Infinity' THEN
+            place := nextval('aq_commit_number');
+        END IF;
+        UPDATE aq_message SET k2 = place WHERE group_id = waiting.group_id AND k2 = 'Infinity';
+        UPDATE aq_entry SET k2 = place WHERE group_id = waiting.group_id AND k2 = 'Infinity';
+    END LOOP;
+    DELETE FROM aq_unplaced;
+    RETURN NULL;
+END $$"""
+_PLACE_AT_COMMIT = """
+CREATE CONSTRAINT TRIGGER aq_place AFTER INSERT ON aq_unplaced DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION aq_place()"""
+for _statement in (_PLACE, _PLACE_AT_COMMIT):
+    sa.event.listen(unplaced, "after_create", sa.DDL(_statement).execute_if(dialect="postgresql"))  # type: ignore[no-untyped-call]
+
+commit_numbers = sa.Sequence("aq_commit_number", metadata=metadata, data_type=sa.BigInteger)
 message_ids = sa.Sequence("aq_message_id", metadata=metadata, data_type=sa.BigInteger)
 
 
@@ -377,5 +420,5 @@ def create(conn: sa.Connection) -> None:
     if conn.dialect.name == "postgresql":
         for function in FUNCTIONS:
             conn.exec_driver_sql(function.replace("%", "%%"))
-    names = (MESSAGE_COUNTER, SESSION_COUNTER, PRIVILEGE_COUNTER)
+    names = (COMMIT_COUNTER, MESSAGE_COUNTER, SESSION_COUNTER, PRIVILEGE_COUNTER)
     conn.execute(counter.insert(), [{"name": name, "value": 0} for name in names])

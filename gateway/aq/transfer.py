@@ -27,6 +27,8 @@ from gateway.aq.errors import (
     SingleConsumerQueue,
     TooManyRecipients,
 )
+from gateway.aq.group_search import claim_groups
+from gateway.aq.grouping import in_group, place
 from gateway.aq.hub import hub_clock
 from gateway.aq.model import Agent, Claimed, Counts, PutResult, QueueRef, QueueType
 from gateway.aq.names import DEFAULT_SCHEMA, agent_name
@@ -170,7 +172,11 @@ def prepare(
 def store(db: Db, prepared: Prepared) -> None:
     """Store what :func:`prepare` made, and tell other processes at commit."""
     started = perf_counter()
-    messages_sql.store(db, prepared.rows, prepared.entries)
+    if prepared.queue.grouped:
+        prepared = in_group(db, prepared)
+    messages_sql.store(db, prepared.rows, prepared.entries, grouped=prepared.queue.grouped)
+    if prepared.queue.grouped:
+        place(db, prepared)
     if db.tally is not None and prepared.rows:
         seconds = prepared.seconds + perf_counter() - started
         queue_id, rows, entries = prepared.queue.id, prepared.rows, prepared.entries
@@ -268,7 +274,8 @@ def check_dequeue(db: Db, queue: QueueRef) -> catalog.QueueSettings:
 def claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int) -> list[Claimed]:
     """Take up to ``limit`` READY messages for a durable plan, in dequeue order; never waits for another consumer.
 
-    ``consumer`` is None on a single-consumer queue. The messages stay CLAIMED until complete or release.
+    ``consumer`` is None on a single-consumer queue. The messages stay CLAIMED until complete or release. Transaction
+    groups are taken whole, so the last one may bring more than ``limit``.
 
     Raises:
         AqError: 25226 not enabled for dequeue, 25231 and 25256 consumer missing or not allowed, 24035 unknown.
@@ -277,7 +284,8 @@ def claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int
     db = Db(conn)
     check_dequeue(db, queue)
     target = catalog.require_consumer(db, queue, consumer)
-    rows = messages_sql.claim_ready(db, queue, target, limit)
+    take = claim_groups if queue.grouped and queue.queue_type is QueueType.NORMAL else messages_sql.claim_ready
+    rows = take(db, queue, target, limit)
     if rows and db.tally is not None:
         now = hub_clock(conn).now()
         seconds, latency = perf_counter() - started, max(now - rows[-1][ENQ_TIME], 0.0)

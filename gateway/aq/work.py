@@ -34,6 +34,8 @@ class Work(Protocol):
     """What a session did since its last commit."""
 
     claim: int | None
+    within: sa.Connection | None  #: the application's connection, where the transaction is its own
+    undone: int  #: how many of the application's transactions were rolled back after a dequeue
 
     def transaction(self) -> Any:
         """Context manager giving a :class:`Db` to search and take in."""
@@ -49,6 +51,10 @@ class Work(Protocol):
 
     def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:
         """Nobody else takes these messages until commit or rollback (dequeue mode LOCKED)."""
+        ...
+
+    def taken(self, queue: QueueRef, consumer: int) -> Sequence[int]:
+        """What was taken from a queue and still lies in it, claimed (SQLite)."""
         ...
 
     def pause(self) -> None:
@@ -126,6 +132,8 @@ class TransactionWork:
     """A transaction of the session's own on PostgreSQL: locked rows are skipped by others, deleted rows come back."""
 
     claim: int | None = None
+    within: sa.Connection | None = None
+    undone = 0
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -184,6 +192,9 @@ class TransactionWork:
 
     def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:  # noqa: ARG002
         self._busy = True  # the search locked the rows
+
+    def taken(self, queue: QueueRef, consumer: int) -> Sequence[int]:  # noqa: ARG002
+        return ()
 
     def pause(self) -> None:
         if not self._busy and self._conn is not None:
@@ -252,6 +263,8 @@ class ApplicationWork:
     def __init__(self, hub: Hub, conn: sa.Connection) -> None:
         self._hub = hub
         self._conn = conn
+        self.within: sa.Connection | None = conn
+        self.undone = 0
         self._taken: Held = {}
         self._tally: Tally = []
         self._listening = False
@@ -282,6 +295,7 @@ class ApplicationWork:
 
     def _rolled_back(self, _: sa.Connection) -> None:
         taken, self._taken, self._tally = self._taken, {}, []
+        self.undone += 1
         _count_later(self._hub, taken)
 
     def _committed(self, _: sa.Connection) -> None:
@@ -292,6 +306,9 @@ class ApplicationWork:
 
     def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:
         """The search locked the rows (PostgreSQL), or the transaction keeps writers out (SQLite)."""
+
+    def taken(self, queue: QueueRef, consumer: int) -> Sequence[int]:  # noqa: ARG002
+        return ()
 
     def pause(self) -> None:
         """The transaction is the application's."""
@@ -320,6 +337,9 @@ class ClaimWork:
     Taken messages are CLAIMED under its id; enqueued ones stay in memory (checked, numbered, addressed) and are stored
     at commit, together with the end of the claims, in one transaction.
     """
+
+    within: sa.Connection | None = None
+    undone = 0
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -356,19 +376,24 @@ class ClaimWork:
     def take(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
         key = (queue, consumer)
         locked = self._locked.get(key, [])
-        fresh = [number for number in ids if number not in locked]
+        known, taken = set(locked), set(ids)
+        fresh = [number for number in ids if number not in known]
         if fresh:
             self._mark(db, consumer, fresh)
-        self._locked[key] = [number for number in locked if number not in ids]
+        self._locked[key] = [number for number in locked if number not in taken]
         self._taken.setdefault(key, []).extend(ids)
         self._by[key] = by
 
     def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:
         locked = self._locked.setdefault((queue, consumer), [])
-        fresh = [number for number in ids if number not in locked]
+        known = {*locked, *self.taken(queue, consumer)}
+        fresh = [number for number in ids if number not in known]
         if fresh:
             self._mark(db, consumer, fresh)
             locked.extend(fresh)
+
+    def taken(self, queue: QueueRef, consumer: int) -> Sequence[int]:
+        return self._taken.get((queue, consumer), ())
 
     def pause(self) -> None:
         """No transaction is open."""

@@ -673,7 +673,7 @@ class RecipientSuite(HubCase):
             assert body_of(red.dequeue("events", now(consumer_name="RED"))) == "x"
             assert body_of(green.dequeue("events", now(consumer_name="green"))) == "x"
             with refused(25228):
-                green.dequeue("events", now(consumer_name="RED"))
+                green.dequeue("events", now(consumer_name="RED", navigation=Navigation.FIRST_MESSAGE))
             red.commit()
             green.rollback()
         assert self.take("events", "RED") == []

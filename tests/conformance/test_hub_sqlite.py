@@ -14,6 +14,9 @@ pytest.register_assert_rewrite(
     "tests.conformance.hub_suite",
     "tests.conformance.hub_suite_rules",
     "tests.conformance.hub_suite_security",
+    "tests.conformance.hub_suite_commit",
+    "tests.conformance.hub_suite_groups",
+    "tests.conformance.hub_suite_navigation",
     "tests.conformance.hub_suite_time",
     "tests.conformance.hub_suite_transfer",
     "tests.conformance.hub_suite_views",
@@ -23,6 +26,9 @@ from gateway.aq import transfer
 from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueOptions
 from tests.conformance import hub_suite as base
+from tests.conformance import hub_suite_commit as committed
+from tests.conformance import hub_suite_groups as groups
+from tests.conformance import hub_suite_navigation as navigation
 from tests.conformance import hub_suite_rules as ruled
 from tests.conformance import hub_suite_security as secured
 from tests.conformance import hub_suite_time as timed
@@ -118,6 +124,34 @@ class TestMessageViews(views.MessageViewSuite):
 
 
 class TestActivityViews(views.ActivityViewSuite):
+    pass
+
+
+class TestNavigation(navigation.NavigationSuite):
+    pass
+
+
+class TestListen(navigation.ListenSuite):
+    pass
+
+
+class TestGroups(groups.GroupSuite):
+    pass
+
+
+class TestGroupTransfer(groups.GroupTransferSuite):
+    pass
+
+
+class TestGroupConcurrency(groups.GroupConcurrencySuite):
+    pass
+
+
+class TestCommitTime(committed.CommitTimeSuite):
+    pass
+
+
+class TestCommitConcurrency(committed.CommitConcurrencySuite):
     pass
 
 

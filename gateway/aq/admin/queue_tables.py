@@ -47,6 +47,8 @@ class QueueTableProcedures(Administration):
             queue_table: at most 122 bytes.
             queue_payload_type: RAW, BASIC, FIELDS, TEXT or JSON.
             sort_list: ENQ_TIME (default), ``ENQ_TIME,PRIORITY``, PRIORITY or ``PRIORITY,ENQ_TIME``; fixed for ever.
+                COMMIT_TIME and ``PRIORITY,COMMIT_TIME`` need multiple_consumers and message_grouping TRANSACTIONAL.
+            message_grouping: NONE, or TRANSACTIONAL: the messages of one transaction are taken by one consumer.
             compatible: ``8.1``, ``10.0`` (default) or ``12.2``.
             secure: users other than the owner need AQ agents to work with its queues (AQ guide 12.2 §10.1).
             max_payload: bytes of a body, 1 to 128 MiB; default 128 MiB, 32512 for RAW tables with compatible 12.2.
@@ -66,7 +68,7 @@ class QueueTableProcedures(Administration):
             SortListInvalid,
         )
         version = compatible or "10.0"
-        _check_table(name, order, message_grouping, version)
+        _check_table(name, order, message_grouping, version, multiple_consumers)
         limit = _max_payload(name, payload, version, max_payload)
         with self.change() as conn:
             db = Db(conn)
@@ -86,7 +88,7 @@ class QueueTableProcedures(Administration):
                     "payload_type": payload.value,
                     "sort_list": order.value,
                     "multiple_consumers": int(multiple_consumers),
-                    "message_grouping": "NONE",
+                    "message_grouping": message_grouping.upper(),
                     "compatible": version,
                     "secure": int(secure),
                     "max_payload": limit,
@@ -134,7 +136,7 @@ class QueueTableProcedures(Administration):
             return [each for each in found if each.full_name in seen or self.rights.manages(db, each.schema)]
 
 
-def _check_table(name: QualifiedName, order: SortList, grouping: str, version: str) -> None:
+def _check_table(name: QualifiedName, order: SortList, grouping: str, version: str, multiple_consumers: bool) -> None:
     if version not in _COMPATIBLE:
         raise CompatibleInvalid(
             f"compatible of queue table {name.shown} is {version!r}",
@@ -144,11 +146,11 @@ def _check_table(name: QualifiedName, order: SortList, grouping: str, version: s
         raise AqError(
             f"message grouping of queue table {name.shown} is {grouping!r}", cause="allowed are NONE, TRANSACTIONAL"
         )
-    if "COMMIT_TIME" in order.value or str(grouping).upper() == "TRANSACTIONAL":
+    if "COMMIT_TIME" in order.value and not (multiple_consumers and str(grouping).upper() == "TRANSACTIONAL"):
         raise SortListInvalid(
-            f"queue table {name.shown} cannot be made",
-            cause="commit-time order and transactional grouping are not part of this release",
-            cure="use another sort list, and message_grouping NONE",
+            f"queue table {name.shown} cannot be sorted by {order.value}",
+            cause="commit-time order needs multiple consumers and transactional grouping",
+            cure="give multiple_consumers true and message_grouping TRANSACTIONAL, or another sort list",
         )
 
 

@@ -1,0 +1,203 @@
+"""Where a session is in each queue, and the rules about going on from there (AQ guide 12.2 §1.7, §10.5, §10.6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gateway.aq import group_search
+from gateway.aq.errors import (
+    ArraySizeInvalid,
+    ConsumerChanged,
+    CorrelationChanged,
+    DequeueModeInvalid,
+    MessageIdNotAlone,
+    NavigationInvalid,
+    NavigationOutOfSequence,
+    NoTransactionGroups,
+    RuleInvalid,
+    WaitInvalid,
+)
+from gateway.aq.model import DequeueMode, DequeueOptions, Navigation
+from gateway.aq.search import Found, Place, Request, at_the_end, find_next, find_one, head
+from gateway.aq.statements import Db
+from gateway.aq.statements_messages import keys_of
+from transforms.errors import AqError
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from gateway.aq.work import Work
+
+__all__ = ["Finder", "check_options", "check_wait"]
+
+_SINGLE = (Navigation.NEXT_MESSAGE, Navigation.FIRST_MESSAGE, Navigation.NEXT_TRANSACTION)
+_FROM_THE_HEAD = (
+    Navigation.FIRST_MESSAGE,
+    Navigation.FIRST_MESSAGE_ONE_GROUP,
+    Navigation.FIRST_MESSAGE_MULTI_GROUP,
+)
+_ONLY_GROUPED = (
+    Navigation.NEXT_TRANSACTION,
+    Navigation.NEXT_MESSAGE_ONE_GROUP,
+    Navigation.FIRST_MESSAGE_ONE_GROUP,
+)
+_MAX_CONDITION = 4000
+
+
+class Finder:
+    """The positions of one session, one per queue.
+
+    A position is there from the first call that finds something, which behaves as FIRST_MESSAGE, to the next
+    FIRST_MESSAGE, the end of the queue or a rollback. It belongs to one consumer and one search; a dequeue by message
+    id neither uses nor moves it.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._places: dict[int, Place] = {}
+        self._turn = 0
+        self._undone = 0
+        self._transaction: object = None
+
+    def committed(self) -> None:
+        """The session's transaction ended well: positions stay, the locks of groups are gone."""
+        self._turn += 1
+
+    def rolled_back(self) -> None:
+        """The session's transaction was undone, and its positions with it."""
+        self._turn += 1
+        self._places.clear()
+
+    def restart(self, queue_id: int) -> None:
+        """The next call looks from the head, at what is there then."""
+        self._places.pop(queue_id, None)
+
+    def find(self, db: Db, request: Request, *, autonomous: bool = False) -> Found:
+        """What the request asks for; nothing is remembered before :meth:`keep`.
+
+        Args:
+            autonomous: the call is a transaction of its own, so what this session holds is in other hands.
+
+        Raises:
+            AqError: 25234, 25235, 25237, 25241, 25242, 25263.
+        """
+        queue_id = request.queue.id
+        if self._work.within is not None:
+            self._follow(self._work.within)
+        claim = None if autonomous else self._work.claim
+        if request.number is not None:
+            return Found(find_one(db, request, request.number, claim), self._places.get(queue_id), [])
+        place = self._start(db, request)
+        if request.queue.grouped and not request.exceptions:
+            if request.criteria == (None, None):
+                turn = -1 if autonomous else self._turn
+                taken = [] if claim is None else self._work.taken(request.queue, request.consumer)
+                hand = group_search.Hand(claim, taken, turn)
+                return group_search.find(db, request, place, hand)
+            if request.options.navigation is Navigation.NEXT_TRANSACTION and place.after is not None:
+                place = place._replace(after=group_search.beyond(place.after))
+        rows = find_next(db, request, place)
+        if not rows and place.after is not None and request.takes:  # the snapshot is used up: a new one
+            place = head(db, request)
+            rows = find_next(db, request, place)
+        if rows:
+            return Found(rows, place._replace(after=keys_of(rows[-1], request.queue)), [])
+        return Found([], at_the_end(request, place), [])
+
+    def _follow(self, application: sa.Connection) -> None:
+        """The application ends its transactions itself, and tells nobody."""
+        if self._undone != self._work.undone:
+            self._undone = self._work.undone
+            self._places.clear()
+        transaction = application.get_transaction()
+        if transaction is not self._transaction:
+            self._transaction = transaction
+            self._turn += 1
+
+    def keep(self, queue_id: int, found: Found) -> None:
+        """The call succeeded: remember where it ended."""
+        if found.place is None:
+            self._places.pop(queue_id, None)
+        else:
+            self._places[queue_id] = found.place
+
+    def _start(self, db: Db, request: Request) -> Place:
+        options = request.options
+        if options.navigation in _ONLY_GROUPED and (not request.queue.grouped or request.exceptions):
+            raise NoTransactionGroups(
+                f"{options.navigation} cannot be used on queue {request.queue.full_name}",
+                cause="its messages are not grouped by transaction",
+                cure="use NEXT_MESSAGE, or a queue table with message_grouping TRANSACTIONAL",
+            )
+        place = self._places.get(request.queue.id)
+        if place is None or options.navigation in _FROM_THE_HEAD:
+            return head(db, request)
+        if place.ended:
+            if request.takes or options.wait > 0:
+                return head(db, request)
+            raise NavigationOutOfSequence(
+                f"there is nothing to go on from in queue {request.queue.full_name}",
+                cause="the call before this one reached the end of the queue",
+                cure="use FIRST_MESSAGE",
+            )
+        if place.consumer != request.consumer:
+            raise ConsumerChanged(
+                f"the consumer of queue {request.queue.full_name} changed between two calls",
+                cause="a position in a queue belongs to one consumer",
+                cure="use FIRST_MESSAGE for the first call of another consumer",
+            )
+        if place.criteria != request.criteria:
+            raise CorrelationChanged(
+                f"the search in queue {request.queue.full_name} changed between two calls",
+                cause="correlation and deq_condition hold from FIRST_MESSAGE to the next FIRST_MESSAGE",
+                cure="use FIRST_MESSAGE for the first call with other ones",
+            )
+        return place
+
+
+def check_options(options: DequeueOptions, array_size: int, *, array: bool) -> DequeueOptions:
+    """The options with their enumerations read, whatever case they were written in.
+
+    Raises:
+        AqError: 25225 mode, 25233 navigation, 25230 wait, 25286 array size, 25240 a message id is not alone, 25448 the
+            condition is too long.
+    """
+    if type(options.dequeue_mode) is not DequeueMode:
+        mode: Any = _read(DequeueMode, options.dequeue_mode, "dequeue mode", DequeueModeInvalid)
+        options = replace(options, dequeue_mode=mode)
+    if type(options.navigation) is not Navigation:
+        navigation: Any = _read(Navigation, options.navigation, "navigation", NavigationInvalid)
+        options = replace(options, navigation=navigation)
+    if not array and options.navigation not in _SINGLE:
+        raise NavigationInvalid(
+            f"{options.navigation} cannot be used for one message",
+            cause="it asks for an array of messages",
+            cure="use dequeue_array, or FIRST_MESSAGE, NEXT_MESSAGE or NEXT_TRANSACTION",
+        )
+    check_wait(options.wait)
+    if array_size < 1:
+        raise ArraySizeInvalid(f"array size is {array_size}", cause="it must be at least 1")
+    if options.msgid is not None and (options.correlation is not None or options.deq_condition is not None):
+        raise MessageIdNotAlone(
+            "msgid given together with a correlation or a condition",
+            cause="a message id is already exact",
+            cure="leave the other out",
+        )
+    if options.deq_condition is not None and len(options.deq_condition) > _MAX_CONDITION:
+        raise RuleInvalid("deq_condition is too long", cause=f"at most {_MAX_CONDITION} characters are allowed")
+    return options
+
+
+def check_wait(wait: object) -> None:
+    """Refuse a wait that is no number of seconds (25230)."""
+    if not isinstance(wait, int | float) or not wait >= 0:
+        raise WaitInvalid(f"wait is {wait!r}", cause="allowed are 0 and more seconds, or FOREVER")
+
+
+def _read(kind: Any, value: object, what: str, error: type[AqError]) -> Any:
+    try:
+        return kind(str(value).upper())
+    except ValueError:
+        allowed = ", ".join(member.value for member in kind)
+        raise error(f"{what} is {value!r}", cause=f"allowed are {allowed}") from None

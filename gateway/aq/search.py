@@ -1,0 +1,150 @@
+"""What a dequeue looks for, and the search itself: by message id, by correlation, by condition, or simply the next."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gateway.aq import statements_messages as messages_sql
+from gateway.aq.errors import MessageMissing
+from gateway.aq.matching import find_matching
+from gateway.aq.model import DequeueMode, DequeueOptions, QueueRef, QueueType
+from gateway.aq.statements import Db, Row
+from gateway.aq.statements_messages import Search, keys_of
+from gateway.aq.tables import State
+from transforms.errors import AqError
+
+__all__ = [
+    "Found",
+    "Place",
+    "Request",
+    "at_the_end",
+    "browse",
+    "find_next",
+    "find_one",
+    "head",
+    "no_such_message",
+]
+
+
+class Request(NamedTuple):
+    """A dequeue, resolved."""
+
+    queue: QueueRef
+    consumer: int
+    options: DequeueOptions
+    number: int | None
+    limit: int
+
+    @property
+    def browse(self) -> bool:
+        """Whether it only looks."""
+        return self.options.dequeue_mode is DequeueMode.BROWSE
+
+    @property
+    def takes(self) -> bool:
+        """Whether what it finds is consumed, so that a second look does not find it again."""
+        return self.options.dequeue_mode in (DequeueMode.REMOVE, DequeueMode.REMOVE_NODATA)
+
+    @property
+    def exceptions(self) -> bool:
+        """Whether it looks into an exception queue."""
+        return self.queue.queue_type is QueueType.EXCEPTION
+
+    @property
+    def criteria(self) -> tuple[str | None, str | None]:
+        """What may not change between two calls without FIRST_MESSAGE."""
+        return (self.options.correlation, self.options.deq_condition)
+
+
+class Place(NamedTuple):
+    """Where NEXT_MESSAGE goes on: after these sort keys, among the messages of a snapshot (those up to an id).
+
+    Attributes:
+        consumer: whose position it is.
+        criteria: what was searched for.
+        after: sort keys of the last message, None at the head.
+        upto: highest message id of the snapshot.
+        group: transaction group of the last message.
+        turn: in which of the session's transactions the group was locked.
+        ended: the end of the snapshot was reported, and nobody took what is before it.
+    """
+
+    consumer: int
+    criteria: tuple[str | None, str | None]
+    after: tuple[float, ...] | None
+    upto: int
+    group: int | None = None
+    turn: int = -1
+    ended: bool = False
+
+
+class Found(NamedTuple):
+    """Rows to hand out, the place to go on from, and the messages to keep from others beside the rows."""
+
+    rows: list[Row]
+    place: Place | None
+    held: list[int]
+
+
+def head(db: Db, request: Request) -> Place:
+    """The head of the queue, and a snapshot of what is there now."""
+    return Place(request.consumer, request.criteria, None, db.last_message_id())
+
+
+def at_the_end(request: Request, place: Place) -> Place | None:
+    """The place after a call that found nothing: who only looks must begin again himself."""
+    return place._replace(ended=True) if place.after is not None and not request.takes else None
+
+
+def find_one(db: Db, request: Request, number: int, claim: int | None) -> list[Row]:
+    """The one message with this number, locked unless it is only browsed.
+
+    Raises:
+        MessageMissing: it is not there, or in other hands.
+    """
+    states: tuple[int, ...] = (int(State.EXPIRED),) if request.exceptions else (int(State.READY), int(State.WAITING))
+    if request.browse:
+        states = (*states, int(State.PROCESSED), int(State.CLAIMED))
+    what = Search(request.queue, request.consumer, states, number=number, claim=None if request.browse else claim)
+    rows = messages_sql.search(db, what, 1, lock=not request.browse)
+    if not rows:
+        raise no_such_message(request.queue, request.options.msgid or b"")
+    return rows
+
+
+def find_next(db: Db, request: Request, place: Place) -> list[Row]:
+    """Up to ``limit`` messages that match, after a place, locked unless they are only browsed."""
+    state = State.EXPIRED if request.exceptions else State.READY
+    what = Search(
+        request.queue,
+        request.consumer,
+        (int(state),),
+        correlation=request.options.correlation,
+        after=place.after,
+        upto=place.upto,
+    )
+    if request.options.deq_condition is not None:
+        return find_matching(
+            db, what, request.options.deq_condition, request.limit, browse=browse if request.browse else None
+        )
+    if not request.browse:
+        return messages_sql.search(db, what, request.limit, lock=True)
+    return browse(db, what, request.limit)
+
+
+def browse(db: Db, what: Search, limit: int) -> list[Row]:
+    """A browser also sees what other sessions have in hand (AQ guide 12.2 §11.3)."""
+    rows = messages_sql.search(db, what, limit, lock=False)
+    if not db.postgresql:
+        rows += messages_sql.search(db, what._replace(states=(int(State.CLAIMED),), claimed=True), limit, lock=False)
+        rows.sort(key=lambda row: keys_of(row, what.queue))
+    return rows[:limit]
+
+
+def no_such_message(queue: QueueRef, identity: bytes) -> AqError:
+    """The refusal of a message id."""
+    return MessageMissing(
+        f"message {identity.hex().upper()} is not in queue {queue.full_name}",
+        cause="it was taken, is in another session's hands, or never was in this queue",
+        cure="browse the queue for the messages that are there",
+    )

@@ -1,0 +1,238 @@
+"""Statements on transaction groups: which are free, what is in them, who locks them. For grouped queues only.
+
+All messages of a group have equal sort keys, and the message id decides among them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import NamedTuple
+
+from gateway.aq.codec import COLUMNS
+from gateway.aq.model import QueueRef
+from gateway.aq.statements import Db, Row
+from gateway.aq.statements_messages import UNPLACED
+from gateway.aq.tables import COMMIT_COUNTER
+
+__all__ = [
+    "Attempt",
+    "Member",
+    "attempt",
+    "free_heads",
+    "group_exists",
+    "load",
+    "members",
+    "next_commit_number",
+    "own_members",
+    "place_at_commit",
+    "remember_head",
+    "rest_of_group",
+]
+
+
+class Member(NamedTuple):
+    """A message of a group; ``free``: it can be had, and is locked now (PostgreSQL)."""
+
+    number: int
+    group: int
+    free: bool
+    keys: tuple[float, ...]
+
+
+class Attempt:
+    """Locks that may be given back before the transaction ends (PostgreSQL; SQLite has none)."""
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+        self._undone = False
+
+    def undo(self) -> None:
+        """Give back every lock taken since the attempt began."""
+        if self._db.postgresql and not self._undone:
+            self._db.run("ROLLBACK TO SAVEPOINT mgw_groups")
+        self._undone = True
+
+
+@contextmanager
+def attempt(db: Db) -> Iterator[Attempt]:
+    """Begin to lock; what is not undone stays locked to the end of the transaction."""
+    if db.postgresql:
+        db.run("SAVEPOINT mgw_groups")
+    yield Attempt(db)
+    if db.postgresql:
+        db.run("RELEASE SAVEPOINT mgw_groups")
+
+
+class _Side(NamedTuple):
+    """Where the state of a message is: in its own row, or in the one of a consumer."""
+
+    table: str
+    alias: str
+    number: str
+    owner: str
+    source: str
+
+
+_MESSAGE = _Side("aq_message", "m", "id", "queue_id", "aq_message m")
+_ENTRY = _Side("aq_entry", "e", "message_id", "consumer_id", "aq_entry e JOIN aq_message m ON m.id = e.message_id")
+
+
+def _side(consumer: int) -> _Side:
+    return _ENTRY if consumer else _MESSAGE
+
+
+def _order(side: _Side) -> str:
+    a = side.alias
+    return f"{a}.k1, {a}.k2, {a}.k3, {a}.{side.number}"
+
+
+@cache
+def _free(side: _Side) -> str:
+    """A READY message that is the first of its group, of which nothing waits and nothing is claimed."""
+    a, number, owner = side.alias, side.number, side.owner
+    same = f"SELECT 1 FROM {side.table} h WHERE h.group_id = {a}.group_id AND h.{owner} = {a}.{owner}"
+    return f"""{a}.{owner} = ? AND {a}.state = 0 AND {a}.k2 < {UNPLACED}
+               AND NOT EXISTS ({same} AND h.state = 0 AND h.{number} < {a}.{number})
+               AND NOT EXISTS ({same} AND h.state IN (1, 8))"""
+
+
+def free_heads(
+    db: Db,
+    queue: QueueRef,
+    consumer: int,
+    limit: int,
+    *,
+    after: tuple[float, ...] | None,
+    upto: int | None,
+    only: int | None,
+    without: Sequence[int],
+) -> list[int]:
+    """Up to ``limit`` groups in order whose first message can be had; PostgreSQL locks those first messages."""
+    side = _side(consumer)
+    where, params = [_free(side)], [consumer or queue.id]
+    if only is not None:
+        where.append(f"{side.alias}.group_id = ?")
+        params.append(only)
+    if after is not None:
+        where.append(f"({_order(side)}) > (?, ?, ?, ?)")
+        params.extend(after)  # type: ignore[arg-type]
+    if upto is not None:
+        where.append(f"{side.alias}.{side.number} <= ?")
+        params.append(upto)
+    if without:
+        where.append(f"NOT ({side.alias}.group_id {{ids}})")
+        params.append(db.ids(without))
+    sql = f"""SELECT {side.alias}.group_id FROM {side.table} {side.alias} WHERE {" AND ".join(where)}
+               ORDER BY {_order(side)} LIMIT ? {{lock}}"""
+    return [row[0] for row in db.rows(sql, (*params, limit))]
+
+
+@cache
+def _members(side: _Side, postgresql: bool) -> str:
+    a, number = side.alias, side.number
+    columns = f"{a}.{number}, {a}.group_id, {{free}}, {a}.k1, {a}.k2, {a}.k3"
+    where = f"{a}.{side.owner} = ? AND {a}.group_id {{ids}} AND {a}.state"
+    if not postgresql:
+        found = columns.replace("{free}", f"{a}.state = 0")
+        return f"SELECT {found} FROM {side.table} {a} WHERE {where} IN (0, 1, 8) ORDER BY {_order(side)}"
+    found = columns.replace("{free}", "locked.number IS NOT NULL")
+    return f"""
+        WITH locked AS MATERIALIZED (SELECT {a}.{number} AS number FROM {side.table} {a} WHERE {where} = 0 {{lock}})
+        SELECT {found} FROM {side.table} {a} LEFT JOIN locked ON locked.number = {a}.{number}
+         WHERE {where} IN (0, 1, 8) ORDER BY {_order(side)}"""
+
+
+def members(db: Db, queue: QueueRef, consumer: int, groups: Sequence[int]) -> list[Member]:
+    """What is left of some groups, in order; PostgreSQL locks what is free."""
+    chosen = (consumer or queue.id, db.ids(groups))
+    rows = db.rows(_members(_side(consumer), db.postgresql), chosen * 2 if db.postgresql else chosen)
+    return [Member(row[0], row[1], bool(row[2]), (*row[3:6], row[0])) for row in rows]
+
+
+def own_members(
+    db: Db, queue: QueueRef, consumer: int, claim: int, taken: Sequence[int], *, after: tuple[float, ...] | None
+) -> list[Member]:
+    """What a session has locked and not yet taken, in order (SQLite)."""
+    side = _side(consumer)
+    a, number = side.alias, side.number
+    params: list[object] = [consumer or queue.id, claim, db.ids(taken)]
+    later = ""
+    if after is not None:
+        later = f"AND ({_order(side)}) > (?, ?, ?, ?)"
+        params.extend(after)
+    sql = f"""SELECT {a}.{number}, {a}.group_id, 1, {a}.k1, {a}.k2, {a}.k3 FROM {side.table} {a}
+               WHERE {a}.{side.owner} = ? AND {a}.state = 8 AND {a}.claim = ? AND NOT ({a}.{number} {{ids}}) {later}
+               ORDER BY {_order(side)}"""
+    return [Member(row[0], row[1], True, (*row[3:6], row[0])) for row in db.rows(sql, params)]
+
+
+def _columns(side: _Side) -> str:
+    return COLUMNS.replace("{a}", side.alias) + f", {side.alias}.group_id"
+
+
+def rest_of_group(
+    db: Db,
+    queue: QueueRef,
+    consumer: int,
+    *,
+    group: int,
+    after: int,
+    claim: int | None,
+    taken: Sequence[int],
+    limit: int,
+) -> list[Row]:
+    """The next messages of a group that this session has locked."""
+    side = _side(consumer)
+    a, number = side.alias, side.number
+    available, mine = f"{a}.state = 0", list[object]()
+    if claim is not None:
+        available = f"({a}.state = 0 OR ({a}.state = 8 AND {a}.claim = ?)) AND NOT ({a}.{number} {{ids}})"
+        mine = [claim, db.ids(taken)]
+    sql = f"""SELECT {_columns(side)} FROM {side.source}
+               WHERE {a}.{side.owner} = ? AND {a}.group_id = ? AND {a}.{number} > ? AND {available}
+               ORDER BY {_order(side)} LIMIT ? {"{lock_e}" if consumer else "{lock}"}"""
+    return db.rows(sql, (consumer or queue.id, group, after, *mine, limit))
+
+
+def load(db: Db, queue: QueueRef, consumer: int, numbers: Sequence[int]) -> list[Row]:
+    """Messages by number, in order of dequeue."""
+    if not numbers:
+        return []
+    side = _side(consumer)
+    sql = f"""SELECT {_columns(side)} FROM {side.source}
+               WHERE {side.alias}.{side.owner} = ? AND {side.alias}.{side.number} {{ids}} ORDER BY {_order(side)}"""
+    return db.rows(sql, (consumer or queue.id, db.ids(numbers)))
+
+
+# -- the groups of a transaction that enqueues -----------------------------------------------------------------------
+
+
+def remember_head(db: Db, queue: QueueRef, head: Sequence[object]) -> list[object]:
+    """The head of the transaction's group in a queue: the one remembered, else ``head``, remembered now (PostgreSQL).
+
+    A setting that is local to the transaction: it goes with it, and a rollback to a savepoint undoes it.
+    """
+    name = f"mgw.group_{queue.hub_id.hex()}_{queue.id}"
+    found = db.rows(
+        "SELECT set_config(?, COALESCE(NULLIF(current_setting(?, true), ''), ?), true)", (name, name, json.dumps(head))
+    )
+    remembered: list[object] = json.loads(found[0][0])
+    return remembered
+
+
+def group_exists(db: Db, group: int) -> bool:
+    """Whether a message of the group is there."""
+    return bool(db.rows("SELECT 1 FROM aq_message WHERE group_id = ? LIMIT 1", (group,)))
+
+
+def next_commit_number(db: Db) -> float:
+    """The place of the transaction among all (SQLite: it has the one write lock, so it is the next to commit)."""
+    return float(db.next_value(COMMIT_COUNTER))
+
+
+def place_at_commit(db: Db, queue: QueueRef, group: int) -> None:
+    """Have the database give the group its place when the transaction commits (PostgreSQL)."""
+    db.run("INSERT INTO aq_unplaced (queue_id, group_id) VALUES (?, ?)", (queue.id, group))

@@ -1,0 +1,54 @@
+"""The one statement of LISTEN: which of many agents has a message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gateway.aq.statements import Db
+
+__all__ = ["Watched", "first_with_a_message"]
+
+
+class Watched(NamedTuple):
+    """An agent to look for: its queue and consumer (0: the queue has no consumers)."""
+
+    queue: int
+    consumer: int
+    exceptions: bool
+
+
+_HAS = """
+    CASE WHEN w.consumer > 0 THEN EXISTS (SELECT 1 FROM aq_entry e WHERE e.consumer_id = w.consumer AND e.state = 0)
+         WHEN w.exceptions = 1 THEN EXISTS (SELECT 1 FROM aq_message m WHERE m.queue_id = w.queue AND m.state = 3)
+         ELSE EXISTS (SELECT 1 FROM aq_message m WHERE m.queue_id = w.queue AND m.state = 0) END"""
+_ENABLED = "EXISTS (SELECT 1 FROM aq_queue q WHERE q.id = w.queue AND q.dequeue_enabled = 1)"
+
+# The first that has a message; if none has, the first whose queue cannot be dequeued from any more.
+_FIRST = f"""
+    SELECT w.place, w.has AND w.enabled FROM (SELECT w.place, {_ENABLED} AS enabled, {_HAS} AS has FROM {{watched}}) w
+     WHERE w.has OR NOT w.enabled ORDER BY CASE WHEN w.has AND w.enabled THEN 0 ELSE 1 END, w.place LIMIT 1"""
+_SQLITE = _FIRST.replace(
+    "{watched}",
+    """(SELECT key AS place, json_extract(value, '$[0]') AS queue, json_extract(value, '$[1]') AS consumer,
+               json_extract(value, '$[2]') AS exceptions FROM json_each(?)) w""",
+)
+_POSTGRESQL = _FIRST.replace(
+    "{watched}",
+    """(SELECT place - 1 AS place, queue, consumer, exceptions FROM
+        unnest(?::bigint[], ?::bigint[], ?::int[]) WITH ORDINALITY AS t(queue, consumer, exceptions, place)) w""",
+)
+
+
+def first_with_a_message(db: Db, watched: Sequence[Watched]) -> tuple[int, bool] | None:
+    """Place in the list of the first agent with a message, and True; or of one whose queue was stopped, and False.
+
+    None: there is no message. Only what is committed counts, and nothing is locked.
+    """
+    if db.postgresql:
+        queues, consumers, exceptions = zip(*watched, strict=True)
+        row = db.row(_POSTGRESQL, (list(queues), list(consumers), [int(each) for each in exceptions]))
+    else:
+        row = db.row(_SQLITE, (json.dumps([(each.queue, each.consumer, int(each.exceptions)) for each in watched]),))
+    return (int(row[0]), bool(row[1])) if row else None
