@@ -19,6 +19,8 @@ _CHANGED = {
     "aq_entry": "SELECT, INSERT, UPDATE, DELETE",
     "aq_dequeue_log": "SELECT, INSERT, DELETE",
     "aq_consumer": "SELECT, INSERT",
+    "aq_process": "SELECT, INSERT, UPDATE, DELETE",
+    "aq_activity": "SELECT, INSERT, UPDATE, DELETE",
 }
 _SEQUENCES = ("aq_message_id", "aq_dequeue_log_id_seq", "aq_consumer_id_seq")
 _SCHEMA = """

@@ -839,6 +839,7 @@ class TestRights(SqlCase):
         self.queue()
         self.sql.execute("GRANT USAGE ON SCHEMA aq TO stranger")
         self.sql.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aq TO stranger")
+        self.admin.grant_queue_privilege("ALL", "orders", "stranger")
         stranger.execute("SELECT aq.enqueue('orders', 'x')")
         assert self.view("orders_t")[0]["ENQ_USER_ID"] == "stranger"
         schema = self.call("SELECT relnamespace::regnamespace::text FROM pg_class WHERE relname = 'aq_message'")
@@ -850,6 +851,63 @@ class TestRights(SqlCase):
             with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable)):
                 stranger.execute(forbidden)
         assert [row["payload_text"] for row in stranger.execute("SELECT * FROM aq.dequeue('orders')")] == ["x"]
+
+    def test_right_to_call_is_no_right_on_a_queue(self, stranger: psycopg.Connection[Row]) -> None:
+        for queue in ("orders", "others"):
+            self.queue(queue)
+        (msgid,) = self.send("orders", "secret")
+        self.sql.execute("GRANT USAGE ON SCHEMA aq TO stranger")
+        self.sql.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aq TO stranger")
+        enqueues = ("SELECT aq.enqueue({}, 'x')", "SELECT aq.enqueue_array({}, ARRAY['x'])")
+        dequeues = (
+            "SELECT * FROM aq.dequeue({})",
+            "SELECT * FROM aq.dequeue_array({})",
+            "SELECT * FROM aq.browse({})",
+            "SELECT * FROM aq.dequeue({}, dequeue_mode => 'LOCKED')",
+            f"SELECT * FROM aq.dequeue({{}}, msgid => '\\x{msgid.hex()}')",
+            f"SELECT aq.fail({{}}, '\\x{msgid.hex()}')",
+        )
+
+        def answers(calls: tuple[str, ...], queue: str) -> set[str]:
+            """What the calls say, without the names of queues."""
+            found = set()
+            for call in calls:
+                try:
+                    stranger.execute(call.format(f"'{queue}'"))
+                    found.add("done")
+                except psycopg.Error as error:
+                    found.add(str(error.diag.sqlstate) + str(error.diag.message_primary).replace(queue, "Q"))
+            return found
+
+        hidden = {"MG205ORA-25205: queue 'Q' does not exist for user stranger"}
+        for queue in ("orders", "nowhere"):
+            assert answers(enqueues, queue) == answers(dequeues, queue) == hidden
+        self.admin.grant_queue_privilege("ENQUEUE", "orders", "Stranger")
+        assert answers(enqueues, "orders") == {"done"}
+        assert answers(dequeues, "orders") == {"MG031ORA-01031: user stranger may not dequeue on queue Q"}
+        assert answers(enqueues + dequeues, "others") == hidden
+        assert self.taken() == ["secret", "x", "x"]
+        self.admin.revoke_queue_privilege("ENQUEUE", "orders", "stranger")
+        self.send("orders", "secret")
+        self.admin.grant_role("clerks", "stranger")
+        self.admin.grant_queue_privilege("DEQUEUE", "orders", "clerks")
+        assert answers(dequeues[2:3], "orders") == {"done"}
+        assert answers(enqueues, "orders") == {"MG031ORA-01031: user stranger may not enqueue on queue Q"}
+        self.admin.revoke_role("clerks", "stranger")
+        assert answers(enqueues, "orders") == hidden
+        for grant, revoke in (
+            (self.admin.grant_system_privilege, self.admin.revoke_system_privilege),
+            (self.admin.grant_role, self.admin.revoke_role),
+        ):
+            word = "ENQUEUE_ANY" if grant == self.admin.grant_system_privilege else "AQ_ADMINISTRATOR_ROLE"
+            grant(word, "stranger")
+            assert answers(enqueues, "others") == {"done"}
+            revoke(word, "stranger")
+            assert answers(enqueues, "others") == hidden
+        self.admin.create_queue_table("stranger.t")
+        self.admin.create_queue("stranger.q", "stranger.t")
+        self.admin.start_queue("stranger.q")
+        assert answers(enqueues + dequeues[:3], "stranger.q") == {"done"}
 
     def test_objects_of_the_caller_do_not_get_in_between(self) -> None:
         self.queue()

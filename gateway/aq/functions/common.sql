@@ -31,10 +31,50 @@ BEGIN
     RETURN upper(coalesce(parts[1], parts[2], p_schema) || '.' || coalesce(parts[3], parts[4]));
 END $$;
 
--- A queue, as it is now. p_hold, enqueue or dequeue, is what the transaction is going to do if the queue is enabled for
+-- Refuse what the login may not do (gateway/aq/privileges.py does the same): p_need is ENQUEUE or DEQUEUE. The owner of
+-- the hub's tables, and who has its rights, may do everything. A queue that does not exist (p_id is NULL) and one on which
+-- the login has no privilege are the same refusal.
+CREATE OR REPLACE FUNCTION @aq@._allow(p_id bigint, p_schema text, p_shown text, p_name text, p_need text) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_user text := upper(session_user);
+    v_held text[];
+BEGIN
+    IF pg_has_role(session_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = 'aq_hub'::regclass), 'USAGE') THEN
+        IF p_id IS NULL THEN
+            PERFORM @aq@._refuse(25205, format('queue %L does not exist', p_name),
+                'no queue of that name is in the hub',
+                'create it (create_queue), or list those that exist: mgw aq queues');
+        END IF;
+        RETURN;
+    ELSIF upper(p_schema) = v_user THEN
+        RETURN;
+    END IF;
+    WITH RECURSIVE known(name) AS (
+        SELECT v_user UNION SELECT 'PUBLIC'
+         UNION SELECT r.role_key FROM aq_role r JOIN known k ON k.name = r.grantee_key)
+    SELECT array_agg(h.word) INTO v_held FROM (
+        SELECT p.privilege AS word FROM aq_privilege p JOIN known k ON k.name = p.grantee_key
+         WHERE p.queue_id IN (0, p_id)
+         UNION ALL
+        SELECT k.name FROM known k WHERE k.name = 'AQ_ADMINISTRATOR_ROLE' AND v_user <> k.name) h;
+    IF p_id IS NULL OR v_held IS NULL THEN
+        PERFORM @aq@._refuse(25205, format('queue %L does not exist for user %s', p_name, session_user),
+            'no queue of that name is in the hub, or the user has no privilege on it',
+            format('correct the name, or have the owner of the queue or an administrator grant %s privilege %s',
+                   session_user, p_need));
+    ELSIF NOT v_held && ARRAY[p_need, p_need || '_ANY', 'AQ_ADMINISTRATOR_ROLE'] THEN
+        PERFORM @aq@._refuse(1031, format('user %s may not %s on queue %s', session_user, lower(p_need), p_shown),
+            format('the user holds neither %s on it nor %s_ANY', p_need, p_need),
+            format('have %s or an administrator do: grant_queue_privilege(''%s'', ''%s'', ''%s'')', p_schema, p_need,
+                   p_shown, session_user));
+    END IF;
+END $$;
+
+-- A queue, as it is now, which the login may use for p_need (ENQUEUE, DEQUEUE, NULL for the hub's own look). p_hold, enqueue or dequeue, is what the transaction is going to do if the queue is enabled for
 -- it: the queue cannot be stopped then before the transaction ends (a shared lock).
 CREATE OR REPLACE FUNCTION @aq@._queue(
-    p_name text, p_hold text,
+    p_name text, p_need text, p_hold text,
     OUT id bigint, OUT shown text, OUT schema text, OUT queue_type text, OUT payload_type text, OUT sort_list text,
     OUT multiple boolean, OUT max_payload bigint, OUT message_grouping text, OUT secure boolean,
     OUT enqueue_enabled boolean, OUT dequeue_enabled boolean, OUT max_retries bigint, OUT retry_delay double precision,
@@ -66,10 +106,8 @@ BEGIN
                hub_id, v_class, v_held
           FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id CROSS JOIN aq_hub h
          WHERE q.name_key = v_key;
-        IF NOT FOUND THEN
-            PERFORM @aq@._refuse(25205, format('queue %L does not exist', p_name),
-                'no queue of that name is in the hub',
-                'create it (create_queue), or list those that exist: mgw aq queues');
+        IF p_need IS NOT NULL THEN
+            PERFORM @aq@._allow(id, schema, shown, p_name, p_need);
         END IF;
         EXIT WHEN v_held IS NOT FALSE;
         PERFORM pg_advisory_xact_lock_shared(v_class, (id % 2147483647)::integer);  -- it is being stopped or purged

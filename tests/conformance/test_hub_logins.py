@@ -1,0 +1,158 @@
+"""Programs that use the hub with a PostgreSQL login of their own: what they may do, and what they may not."""
+# ruff: noqa: E402  (the suite is registered for assertion rewriting before it is imported)
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+pytest.register_assert_rewrite("tests.conformance.hub_suite", "tests.conformance.hub_suite_security")
+
+from gateway.aq.admin import QueueAdmin
+from gateway.aq.hub import Hub
+from gateway.aq.model import DequeueMode, DequeueOptions, EnqueueOptions, Visibility
+from gateway.aq.statements import Db
+from gateway.aq.statements_roles import role_statements
+from gateway.hub import open_hub
+from tests.conformance.hub_suite import ManualClock, now, refused
+from tests.conformance.hub_suite_security import SecurityCase
+from tests.support.brokers import PostgreSQL
+from transforms.errors import AqError, HubError
+from transforms.message import Message
+
+pytestmark = pytest.mark.postgresql
+
+_number = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def database(postgresql: PostgreSQL) -> Iterator[str]:
+    yield postgresql.create_database("hub_logins")
+    postgresql.drop_database("hub_logins")
+
+
+@pytest.fixture
+def hub_url(database: str) -> Iterator[str]:
+    name = f"hub{next(_number)}"
+    engine = sa.create_engine(database, poolclass=sa.NullPool)
+    with engine.begin() as conn:
+        conn.exec_driver_sql(f"CREATE SCHEMA {name}")
+        conn.exec_driver_sql("CREATE ROLE teller LOGIN")
+    try:
+        yield f"{database}?options=-csearch_path%3D{name}"
+    finally:
+        with engine.begin() as conn:
+            conn.exec_driver_sql(f"DROP SCHEMA {name} CASCADE")
+            conn.exec_driver_sql("DROP SCHEMA IF EXISTS aq CASCADE")
+            conn.exec_driver_sql("DROP OWNED BY teller; DROP ROLE teller; DROP ROLE IF EXISTS queue_clients")
+
+
+class TestLogins(SecurityCase):
+    """``teller`` is a member of a role made by the statements of ``mgw aq database-role``."""
+
+    clock: ManualClock
+
+    @pytest.fixture(autouse=True)
+    def _teller(self, _hub: None) -> Iterator[None]:
+        with open_hub(self.url, create=True):  # the gateway's tables beside the hub's
+            pass
+        with self.hub.write() as conn:
+            for _ in range(2):  # it may be run again
+                for statement in role_statements(Db(conn), "queue_clients"):
+                    conn.exec_driver_sql(statement)
+            conn.exec_driver_sql("GRANT queue_clients TO teller")
+        url = sa.make_url(self.url).set(username="teller").render_as_string(hide_password=False)
+        self.queue(max_retries=1)
+        with Hub.open(url, clock=self.clock) as self.foreign:
+            yield
+
+    def test_a_login_is_its_own_user(self) -> None:
+        assert (self.hub.login, self.foreign.login) == (None, "teller")
+        for user in (None, "TELLER"):
+            with self.foreign.session(user=user) as session, refused(25205) as caught:
+                session.enqueue("orders", Message("x"))
+            assert "teller" in str(caught.value)
+        for user in ("mgw", "SYS", "scott", ""):
+            with refused(1031):
+                self.foreign.session(user=user)
+            with refused(1031):
+                QueueAdmin(self.foreign, user=user)
+
+    def test_sessions_work_with_what_is_granted(self) -> None:
+        self.topic("reader", name="events")
+        self.queue("vault", table={"secure": True})
+        for queue in ("orders", "events", "vault"):
+            self.admin.grant_queue_privilege("ALL", queue, "teller")
+        self.admin.create_aq_agent("till")
+        self.admin.enable_db_access("till", "teller")
+        self.admin.start_queue("AQ$_orders_t_E", enqueue=False)
+        with self.foreign.session() as session:
+            session.enqueue_array("orders", [Message(str(n)) for n in range(30)])
+            session.enqueue("events", Message("a"))
+            session.enqueue("events", Message("b"), recipients=["somebody"])
+            session.enqueue("orders", Message("i"), EnqueueOptions(Visibility.IMMEDIATE))
+            session.enqueue("vault", Message("v", sender_name="till"))
+            session.commit()
+            assert session.dequeue("vault", now()).message.body == "v"
+            for consumer, body in (("reader", "a"), ("somebody", "b")):
+                assert session.dequeue("events", DequeueOptions(consumer, wait=5)).message.body == body
+            session.commit()
+            look = now(dequeue_mode=DequeueMode.BROWSE, deq_condition="tab.priority = 1")
+            assert len(session.dequeue_array("orders", look, 100)) == 31
+            for _ in range(2):  # over the retry limit: the message moves
+                first = session.dequeue("orders", now()).msgid
+                session.rollback()
+            assert len(session.dequeue_array("orders", now(), 100)) == 30
+            session.commit()
+        with self.hub.session() as session:
+            assert session.dequeue("AQ$_orders_t_E", now(msgid=first)).message.attempts == 2
+        self.run_time()
+        self.foreign.statistics.flush(self.foreign)
+        with self.hub.read() as conn:
+            assert Db(conn).rows("SELECT count(*) FROM aq_activity") != [(0,)]
+
+    def test_the_applications_transaction_may_be_that_of_the_login(self) -> None:
+        self.admin.grant_queue_privilege("ENQUEUE", "orders", "teller")
+        with self.foreign.engine.connect() as conn:
+            session = self.foreign.session(conn)
+            session.enqueue("orders", Message("x"))
+            with refused(1031):
+                session.dequeue("orders", now())
+            conn.commit()
+        assert self.view("orders_t")[0]["ENQ_USER_ID"].upper() == "TELLER"
+
+    def test_the_database_refuses_what_the_hub_would_not_be_asked_for(self) -> None:
+        with self.foreign.read() as conn:
+            readable = {row[0] for row in Db(conn).rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")}
+        assert readable == set()
+        for statement in (
+            "INSERT INTO aq_privilege (queue_id, privilege, grantee, grantee_key, grantor, grantor_key, grantable, created)"
+            " VALUES (0, 'MANAGE_ANY', 'teller', 'TELLER', 'SYS', 'SYS', 1, 0)",
+            "INSERT INTO aq_role VALUES ('AQ_ADMINISTRATOR_ROLE', 'TELLER', 'x', 'teller', 'SYS', 0)",
+            "INSERT INTO aq_agent_user VALUES ('TILL', 'TELLER', 'teller')",
+            "UPDATE aq_counter SET value = 0",
+            "UPDATE aq_queue SET enqueue_enabled = 1",
+            "DELETE FROM aq_consumer",
+            "SELECT * FROM gw_link",
+            "UPDATE gw_job SET enabled = 1",
+            "DROP TABLE aq_message",
+        ):
+            with pytest.raises(HubError, match="permission denied|must be owner"), self.foreign.write() as conn:
+                conn.exec_driver_sql(statement)
+        self.admin.grant_role("AQ_ADMINISTRATOR_ROLE", "teller")  # an administrator of the hub is no owner of its tables
+        with pytest.raises(HubError, match="permission denied"):
+            QueueAdmin(self.foreign).stop_queue("orders")
+
+    def test_a_login_without_the_role_gets_nowhere(self) -> None:
+        with self.hub.write() as conn:
+            conn.exec_driver_sql("REVOKE queue_clients FROM teller")
+        with pytest.raises(HubError, match="permission denied"), self.foreign.session() as session:
+            session.enqueue("orders", Message("x"))
+
+    @pytest.mark.parametrize("name", ["", "pg_all", "a b", 'a"b', "a$$b", "x" * 64])
+    def test_bad_role_names_are_refused(self, name: str) -> None:
+        with self.hub.read() as conn, pytest.raises(AqError, match="cannot be made"):
+            role_statements(Db(conn), name)
