@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.config.lint import lint
 from tests.cli.conftest import Mgw
 
 FILE = """\
@@ -21,9 +24,17 @@ grants:
 """
 
 
-@pytest.fixture
-def shop(mgw: Mgw) -> Mgw:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a hub that holds FILE, made once."""
+    mgw = Mgw(tmp_path_factory.mktemp("shop"))
     mgw.ok("apply", mgw.file(FILE))
+    return mgw.folder
+
+
+@pytest.fixture
+def shop(mgw: Mgw, made: Path) -> Mgw:
+    shutil.copytree(made, mgw.folder, dirs_exist_ok=True)
     return mgw
 
 
@@ -82,9 +93,8 @@ def test_file_takes_over_the_agent_of_a_subscriber(mgw: Mgw) -> None:
     assert "users:\n      - mary" in mgw.ok("export")
 
 
-@pytest.mark.parametrize(
-    ("text", "finding"),
-    [
+def test_lint_finds_what_would_be_refused(mgw: Mgw) -> None:
+    for text, finding in (
         ("grants: {scott: {queues: {ORDRES: all}}}", "undefined-queue"),
         ("grants: {scott: {queues: {ORDERS: select}}}", "bad-value"),
         ("grants: {scott: {system_privileges: [enqueue]}}", "bad-value"),
@@ -93,12 +103,10 @@ def test_file_takes_over_the_agent_of_a_subscriber(mgw: Mgw) -> None:
         ("grants: {scott: {roles: [PUBLIC]}}", "refused"),
         ("aq_agents: {till: {certificate_location: cn=till}}", "refused"),
         ("aq_agents: {till: {user: scott}}", "unknown-key"),
-    ],
-)
-def test_lint_finds_what_would_be_refused(mgw: Mgw, text: str, finding: str) -> None:
-    found = mgw("lint", mgw.file(f"queues: {{ORDERS: {{}}}}\n{text}\n"))
-    assert found.code == 78
-    assert f": error {finding}: " in found.out
+    ):
+        path = mgw.folder / "gateway.yaml"
+        path.write_text(f"queues: {{ORDERS: {{}}}}\n{text}\n", "utf-8")
+        assert [each.name for each in lint([path], {})] == [finding], text
 
 
 def test_a_default_exception_queue_may_be_granted(mgw: Mgw) -> None:
@@ -141,15 +149,8 @@ def test_agents_are_managed(shop: Mgw) -> None:
         ("grant enqueue scott", 2, "add --queue"),
         ("grant enqueue_any scott --queue ORDERS", 2, "leave --queue out"),
         ("grant enqeue scott", 1, "ORA-24066"),
-        ("grant enqueue scott --queue NONE", 1, "ORA-24010"),
-        ("revoke enqueue nobody --queue ORDERS", 1, "ORA-24066"),
-        ("grant dequeue tiger --queue ORDERS --user mary", 1, "ORA-24010"),
         ("grant enqueue tiger --queue ORDERS --user scott", 1, "ORA-01031"),
         ("agents enable nobody scott", 1, "ORA-24088"),
-        ("agents disable till tiger", 1, "ORA-24093"),
-        ("agents create till", 1, "ORA-24089"),
-        ("roles revoke CLERKS scott", 1, "ORA-24066"),
-        ("privileges --queue NONE", 1, "ORA-24010"),
         ("privileges --user PUBLIC", 1, "ORA-25200"),
     ],
 )

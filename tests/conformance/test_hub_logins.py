@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from gateway.aq.model import DequeueMode, DequeueOptions, EnqueueOptions, Visibi
 from gateway.aq.statements import Db
 from gateway.aq.statements_roles import role_statements
 from gateway.hub import open_hub
+from tests.cli.conftest import Mgw
 from tests.conformance.hub_suite import ManualClock, now, refused
 from tests.conformance.hub_suite_security import SecurityCase
 from tests.support.brokers import PostgreSQL
@@ -125,24 +127,23 @@ class TestLogins(SecurityCase):
         assert self.view("orders_t")[0]["ENQ_USER_ID"].upper() == "TELLER"
 
     def test_the_database_refuses_what_the_hub_would_not_be_asked_for(self) -> None:
-        with self.foreign.read() as conn:
-            readable = {row[0] for row in Db(conn).rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")}
-        assert readable == set()
         for statement in (
-            "INSERT INTO aq_privilege (queue_id, privilege, grantee, grantee_key, grantor, grantor_key, grantable, created)"
-            " VALUES (0, 'MANAGE_ANY', 'teller', 'TELLER', 'SYS', 'SYS', 1, 0)",
+            "INSERT INTO aq_privilege (queue_id, privilege, grantee, grantee_key, grantor, grantor_key, grantable,"
+            " created) VALUES (0, 'MANAGE_ANY', 'teller', 'TELLER', 'SYS', 'SYS', 1, 0)",
             "INSERT INTO aq_role VALUES ('AQ_ADMINISTRATOR_ROLE', 'TELLER', 'x', 'teller', 'SYS', 0)",
             "INSERT INTO aq_agent_user VALUES ('TILL', 'TELLER', 'teller')",
             "UPDATE aq_counter SET value = 0",
             "UPDATE aq_queue SET enqueue_enabled = 1",
             "DELETE FROM aq_consumer",
             "SELECT * FROM gw_link",
-            "UPDATE gw_job SET enabled = 1",
+            "UPDATE gw_job SET enabled = true",
             "DROP TABLE aq_message",
         ):
-            with pytest.raises(HubError, match="permission denied|must be owner"), self.foreign.write() as conn:
+            with pytest.raises(HubError, match=r"permission denied|must be owner"), self.foreign.write() as conn:
                 conn.exec_driver_sql(statement)
-        self.admin.grant_role("AQ_ADMINISTRATOR_ROLE", "teller")  # an administrator of the hub is no owner of its tables
+        self.admin.grant_role(
+            "AQ_ADMINISTRATOR_ROLE", "teller"
+        )  # an administrator of the hub is no owner of its tables
         with pytest.raises(HubError, match="permission denied"):
             QueueAdmin(self.foreign).stop_queue("orders")
 
@@ -152,7 +153,30 @@ class TestLogins(SecurityCase):
         with pytest.raises(HubError, match="permission denied"), self.foreign.session() as session:
             session.enqueue("orders", Message("x"))
 
-    @pytest.mark.parametrize("name", ["", "pg_all", "a b", 'a"b', "a$$b", "x" * 64])
-    def test_bad_role_names_are_refused(self, name: str) -> None:
-        with self.hub.read() as conn, pytest.raises(AqError, match="cannot be made"):
-            role_statements(Db(conn), name)
+    def test_the_command_prints_the_statements_or_runs_them(self, tmp_path: Path) -> None:
+        mgw = Mgw(tmp_path)
+        url = f"--hub={self.url}"
+        printed = mgw.ok("aq", "database-role", "queue_clients", url)
+        with self.hub.read() as conn:
+            assert printed.splitlines() == role_statements(Db(conn), "queue_clients")
+        self.admin.grant_queue_privilege("ENQUEUE", "orders", "teller")
+        with self.hub.write() as conn:
+            conn.exec_driver_sql("DROP OWNED BY queue_clients; DROP ROLE queue_clients")
+        with pytest.raises(HubError), self.foreign.session() as session:
+            session.enqueue("orders", Message("x"))
+        mgw.ok("aq", "database-role", "queue_clients", "--apply", url)
+        with self.hub.write() as conn:
+            conn.exec_driver_sql("GRANT queue_clients TO teller")
+        with self.foreign.session() as session:
+            session.enqueue("orders", Message("x"))
+            session.commit()
+        result = mgw("aq", "database-role", "queue clients", url)
+        assert (result.code, "cannot be made" in result.err) == (1, True)
+        mgw.ok("apply", mgw.file("queues: {Q: {}}\n"))
+        result = mgw("aq", "database-role", "queue_clients")
+        assert (result.code, "SQLite" in result.err) == (1, True)
+
+    def test_bad_role_names_are_refused(self) -> None:
+        for name in ("", "pg_all", "a b", 'a"b', "a$$b", "x" * 64):
+            with self.hub.read() as conn, pytest.raises(AqError, match="cannot be made"):
+                role_statements(Db(conn), name)
