@@ -41,7 +41,6 @@ from gateway.aq.search import Request, no_such_message
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
-from gateway.aq.tally import HandedOut
 from gateway.aq.transfer import check_dequeue, prepare, store
 from gateway.aq.work import ApplicationWork, ClaimWork, TransactionWork, Work, consume, count_rolled_back
 from transforms.errors import AqError, ConversionFailure
@@ -338,8 +337,8 @@ class Session:
     def _count(self, request: Request, rows: Sequence[Row], seconds: float) -> None:
         now = self.hub.clock.now()
         latency = max(now - rows[-1][ENQ_TIME], 0.0) if rows else 0.0
-        event = HandedOut(request.queue.id, request.consumer, now, len(rows), request.browse, seconds, latency)
-        self.hub.statistics.add((event,))
+        count = self.hub.statistics.handed_out
+        count(request.queue.id, request.consumer, now, len(rows), request.browse, seconds, latency)
 
     def _finisher(self) -> Finisher:
         return Finisher(self.hub.clock.now(), self.user, self.transaction_id)

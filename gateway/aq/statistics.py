@@ -13,7 +13,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from gateway.aq import statements_statistics as statistics_sql
 from gateway.aq.claims import host_name, is_dead
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_statistics import Key, Kind
-from gateway.aq.tally import Dequeued, Enqueued, Event, HandedOut, Managed
+from gateway.aq.tally import Dequeued, Enqueued, Event, HandedOut, Managed, Publisher
 from transforms.clock import Clock
 from transforms.errors import HubError
 
@@ -82,7 +82,7 @@ class Statistics:
         self._mutex = threading.Lock()
         self._queues: dict[int, Activity] = {}
         self._consumers: dict[int, Activity] = {}
-        self._publishers: dict[tuple[int, str, str], Activity] = {}
+        self._publishers: dict[tuple[int, Publisher], Activity] = {}
         self._passes = 0
         self._pass_seconds = 0.0
         self._storing = threading.Lock()
@@ -93,46 +93,58 @@ class Statistics:
 
     # -- counting --------------------------------------------------------------------------------------------------
 
-    def add(self, events: Iterable[Event]) -> None:
+    def add(self, events: Sequence[Event]) -> None:
         """Count what one committed transaction did."""
         with self._mutex:
+            if len(events) == 1:
+                self._count(events[0], 1)
+                return
             seen = set[tuple[int, bool]]()
             for event in events:
                 before = len(seen)
-                if isinstance(event, Enqueued):
-                    seen.add((event.queue_id, True))
-                    self._enqueued(event, len(seen) - before)
-                elif isinstance(event, Dequeued):
-                    seen.add((event.queue_id, False))
-                    self._dequeued(event, len(seen) - before)
-                elif isinstance(event, HandedOut):
-                    self._handed_out(event)
-                else:
-                    self._managed(event)
+                if isinstance(event, Enqueued | Dequeued):
+                    seen.add((event.queue_id, isinstance(event, Enqueued)))
+                self._count(event, len(seen) - before)
+
+    def _count(self, event: Event, transaction: int) -> None:
+        if isinstance(event, Enqueued):
+            self._enqueued(event, transaction)
+        elif isinstance(event, Dequeued):
+            self._dequeued(event, transaction)
+        elif isinstance(event, HandedOut):
+            self._handed_out(*event)
+        else:
+            self._managed(event)
+
+    def handed_out(  # noqa: PLR0917  (on the path of every message)
+        self, queue_id: int, consumer: int, now: float, number: int, browse: bool, seconds: float, latency: float
+    ) -> None:
+        """Count a :class:`~gateway.aq.tally.HandedOut` at once."""
+        with self._mutex:
+            self._handed_out(queue_id, consumer, now, number, browse, seconds, latency)
 
     def _enqueued(self, event: Enqueued, transaction: int) -> None:
-        now, count = event.time, event.number
-        queue = self._queues.get(event.queue_id) or self._queue(event.queue_id, now)
-        queue.enqueued += count
-        queue.delayed += event.delayed
-        queue.expiring += event.expiring
-        queue.enqueue_seconds += event.seconds
-        queue.rule_seconds += event.rule_seconds
+        queue_id, now, number, delayed, expiring, seconds, rule_seconds, one, publishers, consumers = event
+        queue = self._queues.get(queue_id) or self._queue(queue_id, now)
+        queue.enqueued += number
+        queue.enqueue_seconds += seconds
         queue.enqueue_transactions += transaction
         queue.last_enqueue = now
         queue.changed = True
-        for (name, address), number in event.publishers.items():
-            publisher = self._publishers.get((event.queue_id, name, address))
-            if publisher is None:
-                publisher = self._publisher(event.queue_id, name, address, now)
-            publisher.enqueued += number
-            publisher.enqueue_seconds += event.seconds * number / count
+        if delayed or expiring or rule_seconds:
+            queue.delayed += delayed
+            queue.expiring += expiring
+            queue.rule_seconds += rule_seconds
+        for name, count in ((one, number),) if one is not None else publishers.items():
+            publisher = self._publishers.get((queue_id, name)) or self._publisher(queue_id, name, now)
+            publisher.enqueued += count
+            publisher.enqueue_seconds += seconds * count / number
             publisher.enqueue_transactions += transaction
             publisher.last_enqueue = now
             publisher.changed = True
-        for consumer, number in event.consumers.items():
+        for consumer, count in consumers.items():
             reader = self._consumers.get(consumer) or self._consumer(consumer, now)
-            reader.enqueued += number
+            reader.enqueued += count
             reader.last_enqueue = now
             reader.changed = True
 
@@ -149,25 +161,29 @@ class Statistics:
             reader.last_dequeue = event.time
             reader.changed = True
 
-    def _handed_out(self, event: HandedOut) -> None:
-        queue = self._queues.get(event.queue_id)
+    def _handed_out(  # noqa: PLR0917
+        self, queue_id: int, consumer: int, now: float, number: int, browse: bool, seconds: float, latency: float
+    ) -> None:
+        queue = self._queues.get(queue_id)
         if queue is None:
-            if not event.number:
+            if not number:
                 return  # looking in vain is no activity
-            queue = self._queue(event.queue_id, event.time)
-        queue.dequeue_seconds += event.seconds
-        if not event.number:
+            queue = self._queue(queue_id, now)
+        queue.dequeue_seconds += seconds
+        if not number:
             return
         queue.changed = True
-        reader = None
-        if event.consumer:
-            reader = self._consumers.get(event.consumer) or self._consumer(event.consumer, event.time)
+        if browse:
+            queue.browsed += number
+        else:
+            queue.latency = latency
+        if consumer:
+            reader = self._consumers.get(consumer) or self._consumer(consumer, now)
             reader.changed = True
-        for each in (queue, reader) if reader is not None else (queue,):
-            if event.browse:
-                each.browsed += event.number
+            if browse:
+                reader.browsed += number
             else:
-                each.latency = event.latency
+                reader.latency = latency
 
     def _managed(self, event: Managed) -> None:
         now = self._clock.now()
@@ -216,10 +232,10 @@ class Statistics:
     def _consumer(self, consumer: int, now: float) -> Activity:
         return self._consumers.setdefault(consumer, Activity(now))
 
-    def _publisher(self, queue_id: int, name: str, address: str, now: float) -> Activity:
+    def _publisher(self, queue_id: int, name: Publisher, now: float) -> Activity:
         if len(self._publishers) >= MAX_PUBLISHERS:
-            name, address = OTHERS, ""
-        return self._publishers.setdefault((queue_id, name, address), Activity(now))
+            name = (OTHERS, "")
+        return self._publishers.setdefault((queue_id, name), Activity(now))
 
     # -- storing ---------------------------------------------------------------------------------------------------
 
@@ -274,8 +290,8 @@ class Statistics:
             yield Key(Kind.QUEUE, queue_id), activity
         for consumer, activity in self._consumers.items():
             yield Key(Kind.CONSUMER, consumer), activity
-        for (queue_id, name, address), activity in self._publishers.items():
-            yield Key(Kind.PUBLISHER, queue_id, name, address), activity
+        for (queue_id, publisher), activity in self._publishers.items():
+            yield Key(Kind.PUBLISHER, queue_id, *publisher), activity
 
     def _rows(self, *, changed: bool = False) -> Iterator[Row]:
         for key, activity in self._activities():

@@ -10,8 +10,11 @@ from typing import NamedTuple
 from gateway.aq.codec import MESSAGE_COLUMNS
 from gateway.aq.statements import Row
 
-__all__ = ["Dequeued", "Enqueued", "Event", "HandedOut", "Managed", "Tally"]
+__all__ = ["Dequeued", "Enqueued", "Event", "HandedOut", "Managed", "Publisher", "Tally", "enqueued"]
 
+Publisher = tuple[str, str]  # name and address, empty where the message tells none
+
+_NO_PUBLISHERS: Mapping[Publisher, int] = MappingProxyType({})
 _NOTHING: Mapping[int, int] = MappingProxyType({})
 _READY_AT, _EXPIRES_AT, _ENQ_TIME, _ENQ_USER, _SENDER, _ADDRESS = (
     MESSAGE_COLUMNS.index(name)
@@ -29,29 +32,31 @@ class Enqueued(NamedTuple):
     expiring: int
     seconds: float
     rule_seconds: float
-    publishers: Mapping[tuple[str, str], int]  # name and address, empty where the message tells none
+    publisher: Publisher | None  # None: several, in ``publishers``
+    publishers: Mapping[Publisher, int]
     consumers: Mapping[int, int]
 
-    @classmethod
-    def of(cls, queue_id: int, rows: Sequence[Row], entries: Sequence[Row], seconds: float, rules: float) -> Enqueued:
-        """From the rows as they are stored; there is at least one."""
-        first = rows[0]
-        count = len(rows)
-        now = first[_ENQ_TIME]
-        publishers: Mapping[tuple[str, str], int]
-        if count == 1:
-            delayed, expiring = int(first[_READY_AT] > now), int(first[_EXPIRES_AT] is not None)
-            publishers = {(first[_SENDER] or first[_ENQ_USER] or "", first[_ADDRESS] or ""): 1}
-        else:
-            delayed = len([1 for row in rows if row[_READY_AT] > now])
-            expiring = len([1 for row in rows if row[_EXPIRES_AT] is not None])
-            if len({row[_SENDER] for row in rows}) == 1 and len({row[_ADDRESS] for row in rows}) == 1:
-                publishers = {(first[_SENDER] or first[_ENQ_USER] or "", first[_ADDRESS] or ""): count}
-            else:
-                user = first[_ENQ_USER] or ""
-                publishers = Counter([(row[_SENDER] or user, row[_ADDRESS] or "") for row in rows])
-        consumers = Counter([entry[1] for entry in entries]) if entries else {}
-        return cls(queue_id, now, count, delayed, expiring, seconds, rules, publishers, consumers)
+
+def enqueued(
+    queue_id: int, rows: Sequence[Row], entries: Sequence[Row], seconds: float, rule_seconds: float
+) -> Enqueued:
+    """What the rows of messages and entries tell, as they are stored; there is at least one."""
+    first = rows[0]
+    now = first[_ENQ_TIME]
+    publisher: Publisher | None = (first[_SENDER] or first[_ENQ_USER] or "", first[_ADDRESS] or "")
+    publishers: Mapping[Publisher, int] = _NO_PUBLISHERS
+    number = len(rows)
+    if number == 1:
+        delayed, expiring = int(first[_READY_AT] > now), int(first[_EXPIRES_AT] is not None)
+    else:
+        delayed = len([1 for row in rows if row[_READY_AT] > now])
+        expiring = len([1 for row in rows if row[_EXPIRES_AT] is not None])
+        if len({row[_SENDER] for row in rows}) > 1 or len({row[_ADDRESS] for row in rows}) > 1:
+            user = first[_ENQ_USER] or ""
+            publisher = None
+            publishers = Counter([(row[_SENDER] or user, row[_ADDRESS] or "") for row in rows])
+    consumers: Mapping[int, int] = Counter([entry[1] for entry in entries]) if entries else _NOTHING
+    return Enqueued(queue_id, now, number, delayed, expiring, seconds, rule_seconds, publisher, publishers, consumers)
 
 
 class Dequeued(NamedTuple):

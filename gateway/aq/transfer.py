@@ -35,7 +35,7 @@ from gateway.aq.names import DEFAULT_SCHEMA, agent_name
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
-from gateway.aq.tally import Enqueued, HandedOut
+from gateway.aq.tally import HandedOut, enqueued
 from transforms.errors import GatewayError
 from transforms.message import Message
 
@@ -180,7 +180,7 @@ def store(db: Db, prepared: Prepared) -> None:
     if db.tally is not None and prepared.rows:
         seconds = prepared.seconds + perf_counter() - started
         queue_id, rows, entries = prepared.queue.id, prepared.rows, prepared.entries
-        db.tally.append(Enqueued.of(queue_id, rows, entries, seconds, prepared.rule_seconds))
+        db.tally.append(enqueued(queue_id, rows, entries, seconds, prepared.rule_seconds))
     if prepared.ready:
         db.notify((prepared.queue.id,))
 
