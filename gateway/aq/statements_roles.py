@@ -9,6 +9,7 @@ import re
 
 from gateway.aq.statements import Db
 from gateway.aq.tables import metadata
+from gateway.aq.views import VIEWS_OF_THE_USER
 from transforms.errors import AqError
 
 __all__ = ["role_statements"]
@@ -32,7 +33,8 @@ def role_statements(db: Db, role: str) -> list[str]:
     """Statements that make a role for sessions with a login of their own, or complete it.
 
     Members read and change messages of every queue as far as PostgreSQL is concerned; what they are granted is checked
-    by this package. They can change nothing else of the hub, and see nothing of the gateway.
+    by this package. They can change nothing else of the hub, and see nothing of the gateway. Of the views they read
+    those that answer the user: ALL_, USER_ and QUEUE_PRIVILEGES.
 
     Raises:
         AqError: the hub is not on PostgreSQL, or the name cannot be that of a role.
@@ -58,6 +60,7 @@ def role_statements(db: Db, role: str) -> list[str]:
     ]
     read = [table for table in sorted(metadata.tables) if table not in _CHANGED]
     lines.append(f"GRANT SELECT ON {', '.join(f'{schema}.{table}' for table in read)} TO {name};")
+    lines.append(f"GRANT SELECT ON {', '.join(f'{schema}.{view}' for view in VIEWS_OF_THE_USER)} TO {name};")
     lines += [f"GRANT {rights} ON {schema}.{table} TO {name};" for table, rights in _CHANGED.items()]
     lines.append(f"GRANT USAGE, SELECT ON SEQUENCE {', '.join(f'{schema}.{each}' for each in _SEQUENCES)} TO {name};")
     return lines

@@ -7,10 +7,10 @@ __all__ = ["HUB_COLUMN_TEXTS", "HUB_TEXT", "HUB_VIEW_TEXTS"]
 HUB_TEXT = (
     "Views of the hub: moments are timestamps on PostgreSQL, and ISO text in UTC on SQLite; a DATE has whole "
     "seconds. Elapsed times are hundredths of a second. DBA_ views show everything. USER_ views show what is in the "
-    "schema called like the user. ALL_ views show what the user may use. On PostgreSQL the user is who is logged "
-    "in, or whom `SET aq.username` names; a file of SQLite knows no users: its reader sees everything in ALL_ "
-    "views, and the default schema MGW in USER_ views. The columns of the views `AQ$<...>` need double quotes on "
-    "PostgreSQL, and so do their names.\n"
+    "schema called like the user. ALL_ views show what the user may use. On PostgreSQL the user is the login; the "
+    "owner of the hub sees everything in ALL_ views and the default schema MGW in USER_ views, and may ask in the "
+    "name of a user: `SET aq.username = 'MILL'`. A file of SQLite knows no users: who reads it is the owner. The "
+    "columns of the views `AQ$<...>` need double quotes on PostgreSQL, and so do their names.\n"
 )
 
 HUB_VIEW_TEXTS = {
@@ -32,6 +32,9 @@ HUB_VIEW_TEXTS = {
     "DBA_QUEUE_SUBSCRIBERS": "Subscribers.",
     "USER_QUEUE_SUBSCRIBERS": "Subscribers of queues in the user's schema.",
     "ALL_QUEUE_SUBSCRIBERS": "Subscribers of queues the user may dequeue from.",
+    "QUEUE_PRIVILEGES": "Privileges on queues that the user owns, or gave or got, directly, through a role or as "
+    "everybody.",
+    "AQ$INTERNET_USERS": "AQ agents with the users whose privileges they have, a row per pair.",
     "V$AQ": "Messages per queue and state, now. The numbers are counted from indexes (a million READY messages in "
     "about a tenth of a second); TOTAL_WAIT and AVERAGE_WAIT read every READY message of the queue, and nothing "
     "where they are not selected.",
@@ -52,6 +55,15 @@ _NOT_MEASURED = "Always null: not measured."
 
 #: By column, or by ``VIEW.COLUMN`` where a column means something else there.
 HUB_COLUMN_TEXTS = {
+    "AGENT_NAME": "Agent.",
+    "DB_USERNAME": "User; null: the agent has nobody's privileges.",
+    "HTTP_ENABLED": "YES or NO.",
+    "FTP_ENABLED": "Always NO.",
+    "GRANTEE": "User, role or PUBLIC.",
+    "GRANTOR": "Who granted it.",
+    "ENQUEUE_PRIVILEGE": "0 no, 1 yes, 2 with grant option.",
+    "DEQUEUE_PRIVILEGE": "0 no, 1 yes, 2 with grant option.",
+    "QUEUE_PRIVILEGES.NAME": "Queue.",
     "ADDRESS": "Queue of the consumer; null: it reads from this queue.",
     "AVERAGE_WAIT": "Seconds READY messages have waited on average.",
     "AVG_MSG_AGE": "Average seconds since the enqueue of the messages that lie in the queue; reads them all where "

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gateway.aq import monitor, statistics, transfer
+from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueMode, DequeueOptions
 from gateway.aq.views import COLUMNS
@@ -205,6 +206,78 @@ class CatalogueViewSuite(ViewCase):
         }
 
 
+class SecurityViewSuite(ViewCase):
+    """Privileges and agents, and what they let one see."""
+
+    def seen(self, user: str, sql: str) -> set[Any]:
+        """First column of what a user is shown. PostgreSQL only: SQLite knows no users."""
+        with self.reader() as run:
+            run(f"SET aq.username = '{user}'")
+            return {next(iter(row.values())) for row in run(sql)}
+
+    def grants(self) -> None:
+        """Three queues: MGW's orders and bills, and the mill's own."""
+        self.queue("orders")
+        self.topic("RED", name="bills")
+        self.admin.create_queue_table("mill.corn_t")
+        self.admin.create_queue("mill.corn", "mill.corn_t")
+        self.admin.grant_queue_privilege("ALL", "orders", "Mill", grant_option=True)
+        self.admin.grant_queue_privilege("DEQUEUE", "bills", "clerk")
+        self.admin.grant_role("clerk", "carla")
+
+    def test_privileges_are_shown_with_their_option(self) -> None:
+        self.grants()
+        QueueAdmin(self.hub, user="mill").grant_queue_privilege("ENQUEUE", "orders", "PUBLIC")
+        rows = self.rows("SELECT * FROM QUEUE_PRIVILEGES ORDER BY NAME, GRANTEE")
+        assert [tuple(row) for row in rows] == [COLUMNS["QUEUE_PRIVILEGES"]] * 3
+        assert [tuple(row.values()) for row in rows] == [
+            ("CLERK", "MGW", "BILLS", "MGW", 0, 1),
+            ("MILL", "MGW", "ORDERS", "MGW", 2, 2),
+            ("PUBLIC", "MGW", "ORDERS", "MILL", 1, 0),
+        ]
+        if self.hub.postgresql:
+            sql = "SELECT name || ' ' || grantee FROM QUEUE_PRIVILEGES"
+            assert self.seen("mill", sql) == {"ORDERS MILL", "ORDERS PUBLIC"}
+            assert self.seen("Carla", sql) == {"BILLS CLERK", "ORDERS PUBLIC"}
+            assert self.seen("otto", sql) == {"ORDERS PUBLIC"}
+            assert self.seen("mgw", sql) == {"BILLS CLERK", "ORDERS MILL", "ORDERS PUBLIC"}
+            assert self.seen("system", sql) == {"BILLS CLERK", "ORDERS MILL", "ORDERS PUBLIC"}
+
+    def test_all_views_show_what_the_user_may_use(self) -> None:
+        self.grants()
+        normal = "SELECT name FROM ALL_QUEUES WHERE queue_type = 'NORMAL_QUEUE'"
+        tables = "SELECT queue_table FROM ALL_QUEUE_TABLES"
+        readers = "SELECT queue_name FROM ALL_QUEUE_SUBSCRIBERS"
+        everything = {"ORDERS", "BILLS", "CORN"}
+        assert {row["NAME"] for row in self.rows(normal)} == everything
+        assert {row["QUEUE_TABLE"] for row in self.rows(tables)} == {"ORDERS_T", "BILLS_T", "CORN_T"}
+        assert {row["QUEUE_NAME"] for row in self.rows(readers)} == {"BILLS"}
+        if not self.hub.postgresql:
+            return
+        assert (self.seen("mill", normal), self.seen("mill", tables)) == ({"ORDERS", "CORN"}, {"ORDERS_T", "CORN_T"})
+        assert (self.seen("carla", normal), self.seen("carla", readers)) == ({"BILLS"}, {"BILLS"})
+        assert self.seen("mill", readers) == set()
+        assert self.seen("otto", normal) == self.seen("otto", tables) == set()
+        self.admin.grant_system_privilege("ENQUEUE_ANY", "otto")
+        assert (self.seen("otto", normal), self.seen("otto", readers)) == (everything, set())
+        self.admin.grant_system_privilege("DEQUEUE_ANY", "otto")
+        assert self.seen("otto", readers) == {"BILLS"}
+        self.admin.grant_role("AQ_ADMINISTRATOR_ROLE", "boss")
+        assert (self.seen("boss", normal), self.seen("boss", readers)) == (everything, {"BILLS"})
+
+    def test_agents_are_shown_with_their_users(self) -> None:
+        self.admin.create_aq_agent("Web", enable_http=True)
+        self.admin.create_aq_agent("idle")
+        self.admin.enable_db_access("web", "carla")
+        self.admin.enable_db_access("web", "otto")
+        rows = self.rows("SELECT * FROM AQ$INTERNET_USERS ORDER BY AGENT_NAME, DB_USERNAME")
+        assert [tuple(row.values()) for row in rows] == [
+            ("IDLE", None, "NO", "NO"),
+            ("WEB", "CARLA", "YES", "NO"),
+            ("WEB", "OTTO", "YES", "NO"),
+        ]
+
+
 class SubscriberViewSuite(ViewCase):
     """``AQ$<queue table>_S``, ``_R`` and those of queues."""
 
@@ -330,6 +403,7 @@ class MessageViewSuite(ViewCase):
         self.queue("Orders")
         self.admin.create_queue("broken", "orders_t", queue_type="EXCEPTION_QUEUE")
         self.clock.time = NOW + 0.25
+        self.admin.grant_queue_privilege("ENQUEUE", "orders", "maya")
         with self.hub.session(user="maya") as session:
             message = Message(
                 "two pumps",
@@ -395,6 +469,7 @@ class MessageViewSuite(ViewCase):
         self.send("orders", "x")
         assert self.moments(self.only(), "RETENTION_TIMESTAMP", "DEQ_TIMESTAMP") == [None, None]
         self.clock.time += 7
+        self.admin.grant_queue_privilege("DEQUEUE", "orders", "paul")
         with self.hub.session(user="paul") as session:
             session.dequeue("orders", now())
             transaction = session.transaction_id
@@ -435,6 +510,7 @@ class MessageViewSuite(ViewCase):
     def test_every_consumer_has_a_row_and_a_state(self) -> None:
         self.topic("RED", "GREEN", "BLUE", max_retries=0, retention_time=50)
         (msgid,) = self.send("events", "x", expiration=40)
+        self.admin.grant_queue_privilege("DEQUEUE", "events", "rita")
         with self.hub.session(user="rita") as session:
             session.dequeue("events", now(consumer_name="RED"))
             session.commit()
@@ -690,6 +766,7 @@ class ActivityViewSuite(ViewCase):
 
     def test_activity_of_publishers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.queue()
+        self.admin.grant_queue_privilege("ENQUEUE", "orders", "maya")
         with self.hub.session(user="maya") as session:
             session.enqueue_array("orders", [Message("a", sender_name="shop"), Message("b"), Message("c")])
             session.enqueue("orders", Message("d", sender_name="shop"))

@@ -119,6 +119,10 @@ class TestSubscriberViews(views.SubscriberViewSuite):
     pass
 
 
+class TestSecurityViews(views.SecurityViewSuite):
+    pass
+
+
 class TestMessageViews(views.MessageViewSuite):
     pass
 

@@ -13,12 +13,12 @@ import sqlalchemy as sa
 
 from gateway.aq.model import QueueInfo, QueueTableInfo
 from gateway.aq.statements import Db
-from gateway.aq.views import activity, catalogue, messages, subscribers
-from gateway.aq.views.catalogue import Maker, View
-from gateway.aq.views.dialect import SQLITE, dialect_of, quoted, run
+from gateway.aq.views import activity, catalogue, messages, security, subscribers
+from gateway.aq.views.dialect import SQLITE, Maker, View, dialect_of, quoted, run
 
 __all__ = [
     "COLUMNS",
+    "VIEWS_OF_THE_USER",
     "create_queue_views",
     "create_table_views",
     "create_views",
@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 _MAX_POSTGRESQL_NAME = 63  # bytes; PostgreSQL would cut a longer one off
-_FIXED: Mapping[str, Maker] = {**catalogue.VIEWS, **activity.VIEWS}
-_RESERVED = {"INTERNET_USERS"}
+_FIXED: Mapping[str, Maker] = {**catalogue.VIEWS, **security.VIEWS, **activity.VIEWS}
+_RESERVED = {name.removeprefix("AQ$") for name in _FIXED if name.startswith("AQ$")}
 _MESSAGES = "MESSAGES"
 _SUBSCRIBER_VIEWS = {"_S": subscribers.subscriber_view, "_R": subscribers.rule_view}
 
@@ -42,6 +42,9 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "AQ$<queue>_R": subscribers.RULE_COLUMNS,
     **{name: tuple(view(SQLITE)[0]) for name, view in _FIXED.items()},
 }
+
+#: The views that show each user what is the user's.
+VIEWS_OF_THE_USER = tuple(name for name in _FIXED if name.startswith(("ALL_", "USER_", "QUEUE_PRIVILEGES")))
 
 
 def create_views(conn: sa.Connection) -> None:

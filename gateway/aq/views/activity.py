@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.aq.views.catalogue import Maker, View
-from gateway.aq.views.dialect import Dialect, name_of, owner_of
+from gateway.aq.views.dialect import Dialect, Maker, View, name_of, owner_of
 
 __all__ = ["VIEWS"]
 

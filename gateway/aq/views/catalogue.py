@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gateway.aq.views.dialect import Dialect, name_of, owner_of, truth
+from gateway.aq.views.dialect import Dialect, Maker, View, name_of, owner_of, truth, yes
+from gateway.aq.views.security import may_dequeue, may_see, may_see_table
 
-__all__ = ["VIEWS", "Maker", "View"]
+__all__ = ["VIEWS"]
 
-View = tuple[Mapping[str, str], str]
-Maker = Callable[[Dialect], View]
 _NO_NUMBER = "CAST(NULL AS INTEGER)"
 _NO_TEXT = "CAST(NULL AS TEXT)"
 
@@ -50,8 +49,8 @@ def _queues(d: Dialect) -> View:
         "QUEUE_TYPE": "q.queue_type",
         "MAX_RETRIES": "CASE WHEN q.queue_type = 'EXCEPTION_QUEUE' THEN 0 ELSE coalesce(q.max_retries, 5) END",
         "RETRY_DELAY": "q.retry_delay",
-        "ENQUEUE_ENABLED": _yes("q.enqueue_enabled = 1"),
-        "DEQUEUE_ENABLED": _yes("q.dequeue_enabled = 1"),
+        "ENQUEUE_ENABLED": yes("q.enqueue_enabled = 1"),
+        "DEQUEUE_ENABLED": yes("q.dequeue_enabled = 1"),
         "RETENTION": f"CASE WHEN q.retention_time < 0 THEN 'FOREVER' WHEN q.retention_time = {whole}"
         f" THEN CAST({whole} AS TEXT) ELSE CAST(q.retention_time AS TEXT) END",
         "USER_COMMENT": "q.comment",
@@ -82,10 +81,6 @@ def _subscribers(_: Dialect) -> View:
     )
 
 
-def _yes(condition: str) -> str:
-    return f"CASE WHEN {condition} THEN 'YES' ELSE 'NO' END"
-
-
 def _family(name: str, view: Maker, allowed: Callable[[Dialect], str]) -> dict[str, Maker]:
     """The views DBA_, USER_ and ALL_ of one kind of object; ``allowed``: what ALL_ shows, as a condition."""
 
@@ -100,12 +95,8 @@ def _family(name: str, view: Maker, allowed: Callable[[Dialect], str]) -> dict[s
     return {f"DBA_{name}": view, f"USER_{name}": own, f"ALL_{name}": lambda d: narrowed(d, allowed(d))}
 
 
-def _everything(_: Dialect) -> str:
-    return "1 = 1"
-
-
 VIEWS: Mapping[str, Maker] = {
-    **_family("QUEUE_TABLES", _queue_tables, _everything),
-    **_family("QUEUES", _queues, _everything),
-    **_family("QUEUE_SUBSCRIBERS", _subscribers, _everything),
+    **_family("QUEUE_TABLES", _queue_tables, may_see_table),
+    **_family("QUEUES", _queues, may_see),
+    **_family("QUEUE_SUBSCRIBERS", _subscribers, may_dequeue),
 }

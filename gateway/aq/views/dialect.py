@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -21,7 +22,8 @@ class Dialect:
         date: the same in whole seconds.
         hexadecimal: bytes as hexadecimal text.
         integer: a sum as an integer again.
-        user: the user in whose name a view answers, as SQL.
+        owner: whether a view answers the hub's owner, who may do everything.
+        user: otherwise the user, in upper case; for the owner the default schema.
     """
 
     postgresql: bool
@@ -30,6 +32,7 @@ class Dialect:
     date: str
     hexadecimal: str
     integer: str
+    owner: str
     user: str
     position: str  # of {1} in {0}, from 1; 0 = not there
 
@@ -41,9 +44,14 @@ SQLITE = Dialect(
     date="strftime('%Y-%m-%dT%H:%M:%SZ', {0}, 'unixepoch')",
     hexadecimal="CASE WHEN {0} IS NOT NULL THEN hex({0}) END",
     integer="{0}",
-    user=f"'{DEFAULT_SCHEMA}'",  # a file knows no users
+    owner="1 = 1",  # a file knows no users
+    user=f"'{DEFAULT_SCHEMA}'",
     position="instr({0}, {1})",
 )
+# Whoever has the rights of the tables' owner may ask in another's name; everybody else is who is logged in.
+_OWNS = "(SELECT pg_has_role(session_user, h.relowner, 'USAGE') FROM pg_class h WHERE h.oid = 'aq_hub'::regclass)"
+_NAMED = "upper(nullif(current_setting('aq.username', true), ''))"
+
 POSTGRESQL = Dialect(
     postgresql=True,
     now="extract(epoch FROM clock_timestamp())::double precision",
@@ -51,7 +59,8 @@ POSTGRESQL = Dialect(
     date="date_trunc('second', to_timestamp({0}))",
     hexadecimal="upper(encode({0}, 'hex'))",
     integer="({0})::bigint",
-    user="upper(coalesce(nullif(current_setting('aq.username', true), ''), current_user))",
+    owner=f"({_OWNS} AND coalesce({_NAMED}, 'SYS') IN ('SYS', 'SYSTEM'))",
+    user=f"CASE WHEN {_OWNS} THEN coalesce({_NAMED}, '{DEFAULT_SCHEMA}') ELSE upper(session_user) END",
     position="strpos({0}, {1})",
 )
 
@@ -84,3 +93,13 @@ def name_of(alias: str) -> str:
 def truth(condition: str) -> str:
     """A condition as the text TRUE or FALSE."""
     return f"CASE WHEN {condition} THEN 'TRUE' ELSE 'FALSE' END"
+
+
+def yes(condition: str) -> str:
+    """A condition as the text YES or NO."""
+    return f"CASE WHEN {condition} THEN 'YES' ELSE 'NO' END"
+
+
+#: Columns with their expressions, and what stands behind FROM.
+View = tuple[Mapping[str, str], str]
+Maker = Callable[[Dialect], View]
