@@ -147,6 +147,22 @@ class TestLogins(SecurityCase):
         with pytest.raises(HubError, match="permission denied"):
             QueueAdmin(self.foreign).stop_queue("orders")
 
+    def test_a_login_reads_what_is_its_own_in_whatever_name_it_asks(self) -> None:
+        self.queue("bills")
+        self.admin.create_queue_table("teller.till_t")
+        self.admin.grant_queue_privilege("DEQUEUE", "bills", "teller")
+        self.admin.grant_queue_privilege("DEQUEUE", "orders", "scott")
+        for name in ("", "scott", "SYS", "MGW"):
+            with self.foreign.read() as conn:
+                conn.exec_driver_sql(f"SET LOCAL aq.username = '{name}'")
+                rows = Db(conn).rows("SELECT name FROM ALL_QUEUES WHERE queue_type = 'NORMAL_QUEUE'")
+                assert rows == [("BILLS",)]
+                assert Db(conn).rows("SELECT queue_table FROM USER_QUEUE_TABLES") == [("TILL_T",)]
+                assert Db(conn).rows("SELECT name, grantee FROM QUEUE_PRIVILEGES") == [("BILLS", "TELLER")]
+        for view in ("DBA_QUEUES", "V$AQ", '"AQ$ORDERS_T"'):
+            with pytest.raises(HubError, match="permission denied"), self.foreign.read() as conn:
+                conn.exec_driver_sql(f"SELECT * FROM {view}")
+
     def test_a_login_without_the_role_gets_nowhere(self) -> None:
         with self.hub.write() as conn:
             conn.exec_driver_sql("REVOKE queue_clients FROM teller")
