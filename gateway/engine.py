@@ -12,7 +12,7 @@ from functools import partial
 import sqlalchemy as sa
 
 from gateway import journal, lease
-from gateway.aq import transfer
+from gateway.aq import payloads, transfer
 from gateway.aq.hub import Hub
 from gateway.aq.rules import compile_rule
 from gateway.connections import Connections, NoConnectionFree
@@ -80,8 +80,9 @@ class Engine:
         inbound = job.propagation_type is Direction.INBOUND
         with self.hub.read() as conn:
             queue = transfer.resolve(conn, job.destination if inbound else job.source)
+            declared = payloads.object_type_of(conn, queue)
         if inbound:
-            fit = partial(to_payload, payload_type=queue.payload_type, max_payload=queue.max_payload)
+            fit = partial(to_payload, payload_type=queue.payload_type, max_payload=queue.max_payload, declared=declared)
             rule = compile_rule(job.rule) if job.rule else None
             exceptions = None
             if setup.exception_use is not None and job.exception_queue:

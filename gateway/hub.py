@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 
 from gateway import catalog, lease
@@ -23,9 +25,23 @@ def _create(conn: sa.Connection) -> None:
 GATEWAY_PART = SchemaPart("gateway", GATEWAY_SCHEMA_VERSION, _create)
 
 
-def open_hub(url: str, *, create: bool = False, durability: Durability = "full", clock: Clock = SYSTEM_CLOCK) -> Hub:
+def open_hub(
+    url: str,
+    *,
+    create: bool = False,
+    durability: Durability = "full",
+    clock: Clock = SYSTEM_CLOCK,
+    transform_modules: Sequence[str] = (),
+) -> Hub:
     """Open the gateway's hub, or make it; arguments and errors as :meth:`gateway.aq.hub.Hub.open`."""
-    hub = Hub.open(url, create=create, durability=durability, clock=clock, schemas=[GATEWAY_PART])
+    hub = Hub.open(
+        url,
+        create=create,
+        durability=durability,
+        clock=clock,
+        schemas=[GATEWAY_PART],
+        transform_modules=transform_modules,
+    )
     if hub.postgresql:
         lease.sign_connections(hub.engine)
     return hub

@@ -36,6 +36,7 @@ from transforms.amqp_common import (
 )
 from transforms.errors import ConversionFailure
 from transforms.message import Header, Message, ValueType, check_headers
+from transforms.objects import AnyData, ObjectValue, plain_body
 
 __all__ = ["encode"]
 
@@ -194,11 +195,9 @@ def _body(message: Message, fields: dict[int, Any], flags: int) -> tuple[bytes, 
         if type(body) is str:
             return _charset_bytes(body, "utf-8"), flags | CONTENT_TYPE | CONTENT_ENCODING, _PLAIN_UTF8
     pieces = b""
-    if isinstance(body, tuple):
-        from transforms.convert import fields_to_json  # rare: only messages made of fields
-
-        body = fields_to_json(body)[0]
-        kind = kind or "application/json"
+    if isinstance(body, (tuple, ObjectValue, AnyData)):
+        body, json_kind = _structured(body)
+        kind = kind or json_kind
     if kind is None and body is not None:
         kind = "text/plain" if isinstance(body, str) else "application/octet-stream"
     if isinstance(body, str):
@@ -213,6 +212,15 @@ def _body(message: Message, fields: dict[int, Any], flags: int) -> tuple[bytes, 
         flags |= CONTENT_ENCODING
         pieces += _short(coding, CONTENT_ENCODING)
     return data, flags, pieces
+
+
+def _structured(body: tuple[Header, ...] | ObjectValue | AnyData) -> tuple[str | bytes | None, str | None]:
+    """Fields and objects as JSON text, with its content type; ANYDATA as what it wraps."""
+    if isinstance(body, tuple):
+        from transforms.convert import fields_to_json  # rare: only messages made of fields
+
+        return fields_to_json(body)[0], "application/json"
+    return plain_body(body), "application/json" if isinstance(body, ObjectValue) else None
 
 
 def _charset_bytes(text: str, charset: str) -> bytes:

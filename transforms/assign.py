@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from transforms.convert import dump_json, header_of
 from transforms.errors import ConfigInvalid, ExpressionInvalid
 from transforms.expression import Row, compile_expression
 from transforms.message import MAX_HEADER_NAME, Body, Header, Message, PayloadKind
+from transforms.objects import AnyData, ObjectValue, object_json
 from transforms.values import NoValue, Value, show, to_number, to_text
 
 __all__ = ["Assignment"]
@@ -34,9 +37,9 @@ def _seconds(value: Value) -> float | None:
 
 
 def _body(value: Value) -> Body:
-    if value is None or isinstance(value, (str, bytes)):
+    if value is None or isinstance(value, (str, bytes, ObjectValue, AnyData)):
         return value
-    return dump_json(value)
+    return object_json(value) if isinstance(value, (tuple, Decimal, datetime)) else dump_json(value)
 
 
 #: Message property (as a target) to the properties that its value changes.
@@ -147,12 +150,24 @@ class Assignment:
             return body
         if isinstance(body, tuple):
             return self._new_fields(body, values)
+        if isinstance(row.attributes, ObjectValue):
+            return self._new_object(row.attributes, values)
         object_ = dict(row.attributes)
         for path in self._removed:
             _remove(object_, path)
         for path, value in values:
+            if isinstance(value, bytes):
+                raise NoValue(f"body.{'.'.join(path)} would be raw bytes, which JSON does not have")
             _assign(object_, path, value)
         return dump_json(object_)
+
+    def _new_object(self, given: ObjectValue, values: list[tuple[tuple[str, ...], Value]]) -> Body:
+        members = dict(given)
+        for path in self._removed:
+            _assign_attribute(members, path, None)
+        for path, value in values:
+            _assign_attribute(members, path, value)
+        return ObjectValue(given.type_name, members)
 
     def _new_fields(self, fields: tuple[Header, ...], values: list[tuple[tuple[str, ...], Value]]) -> Body:
         for path in (*self._removed, *(path for path, _ in values)):
@@ -183,8 +198,6 @@ def _header(name: str, value: Value) -> Header:
 
 def _assign(object_: dict[str, Any], path: tuple[str, ...], value: Value) -> None:
     """Set a member; objects on the way are copied, since expressions and other messages may share them."""
-    if isinstance(value, bytes):
-        raise NoValue(f"body.{'.'.join(path)} would be raw bytes, which JSON does not have")
     for name in path[:-1]:
         inner = object_.get(name)
         if inner is not None and not isinstance(inner, dict):
@@ -193,6 +206,23 @@ def _assign(object_: dict[str, Any], path: tuple[str, ...], value: Value) -> Non
         object_[name] = copy
         object_ = copy
     object_[path[-1]] = value
+
+
+def _assign_attribute(members: dict[str, Any], path: tuple[str, ...], value: Value) -> None:
+    """As :func:`_assign`, in an object, whose attributes are found in any letter case."""
+    for name in path[:-1]:
+        known = _known_name(members, name)
+        inner = members.get(known)
+        if inner is not None and not isinstance(inner, (dict, ObjectValue)):
+            raise NoValue(f"body.{'.'.join(path)} cannot be set: {name} is {show(inner)}")
+        copy = dict(inner or {})
+        members[known] = copy
+        members = copy
+    members[_known_name(members, path[-1])] = value
+
+
+def _known_name(members: dict[str, Any], name: str) -> str:
+    return next((known for known in members if known.upper() == name.upper()), name)
 
 
 def _remove(object_: dict[str, Any], path: tuple[str, ...]) -> None:

@@ -18,6 +18,7 @@ from transforms.expression import RULES, Language, Row
 from transforms.expression_conditions import CONDITIONS, comparable, compared
 from transforms.expression_functions import call
 from transforms.expression_parser import NUMBERS, Build, Code, Compiler, Run, constant_code
+from transforms.objects import ObjectValue
 from transforms.values import NoValue, Value, to_text
 
 __all__ = ["analyse", "compile_text"]
@@ -281,7 +282,7 @@ def _payload(compiler: Compiler, node: Any, parts: list[Any], lower: list[str]) 
     def run(row: Row) -> Value:
         value = row.attributes.get(first)
         for name in path:
-            if type(value) is not dict:
+            if type(value) is not dict and type(value) is not ObjectValue:
                 return None
             value = value.get(name)
         return value

@@ -24,7 +24,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from transforms.errors import ConversionFailure
 from transforms.message import (
@@ -40,6 +41,10 @@ from transforms.message import (
     ValueType,
     find_header,
 )
+from transforms.objects import AnyData, ObjectValue, plain_body
+
+if TYPE_CHECKING:
+    from transforms.sqltypes import ObjectType
 
 __all__ = [
     "FIELD_TYPES_HEADER",
@@ -276,7 +281,9 @@ def _misfit(payload_type: str, cause: str) -> ConversionFailure:
 # -- payload types ---------------------------------------------------------------------------------------------------
 
 
-def to_payload(message: Message, payload_type: str, max_payload: int | None = None) -> Message:
+def to_payload(
+    message: Message, payload_type: str, max_payload: int | None = None, *, declared: ObjectType | None = None
+) -> Message:
     """A canonical message as a hub queue of ``payload_type`` stores it; headers and properties stay as they are.
 
     ===========  =====================================================================================
@@ -285,14 +292,20 @@ def to_payload(message: Message, payload_type: str, max_payload: int | None = No
     TEXT         text; bytes have to be UTF-8
     JSON         text that is JSON; fields become an object
     FIELDS       fields; a JSON object becomes fields
+    XMLTYPE      text that is well-formed XML
+    OBJECT       an object of the type ``declared``; a JSON object becomes one
+    ANYDATA      ANYDATA; text becomes SYS.VARCHAR2, bytes SYS.RAW
     ===========  =====================================================================================
 
     A message without body (None) fits every type but FIELDS. ``max_payload``: largest body in bytes, None = no limit.
+    Objects are measured when they are stored.
 
     Raises:
         ConversionFailure: [724] to [729], as listed at the top of this module.
     """
     convert = _INBOUND.get(payload_type)
+    if payload_type == "OBJECT" and declared is not None:
+        convert = partial(_to_object, declared)
     if convert is None:
         raise _misfit(payload_type, "the gateway has no canonical form for this payload type")
     kind, body = convert(message)
@@ -303,8 +316,13 @@ def to_payload(message: Message, payload_type: str, max_payload: int | None = No
     return replace(message, body=body, kind=kind)
 
 
-def _to_raw(message: Message) -> tuple[PayloadKind, Body]:
+def _plain(message: Message) -> bytes | str | tuple[Header, ...] | None:
     body = message.body
+    return plain_body(body) if isinstance(body, (ObjectValue, AnyData)) else body
+
+
+def _to_raw(message: Message) -> tuple[PayloadKind, Body]:
+    body = _plain(message)
     if isinstance(body, str):
         raise ConversionFailure(
             "a text message cannot go to a queue of payload type RAW",
@@ -318,13 +336,14 @@ def _to_raw(message: Message) -> tuple[PayloadKind, Body]:
 
 
 def _to_basic(message: Message) -> tuple[PayloadKind, Body]:
-    if isinstance(message.body, tuple):
+    body = _plain(message)
+    if isinstance(body, tuple):
         raise _misfit("BASIC", "it is a message of named fields")
-    return PayloadKind.BASIC, message.body
+    return PayloadKind.BASIC, body
 
 
 def _to_text(message: Message) -> tuple[PayloadKind, Body]:
-    body = message.body
+    body = _plain(message)
     if isinstance(body, bytes):
         try:
             return PayloadKind.BASIC, body.decode()
@@ -336,7 +355,7 @@ def _to_text(message: Message) -> tuple[PayloadKind, Body]:
 
 
 def _to_json(message: Message) -> tuple[PayloadKind, Body]:
-    body = message.body
+    body = _plain(message)
     if body is None:
         return PayloadKind.BASIC, None
     if isinstance(body, tuple):
@@ -352,7 +371,7 @@ def _to_json(message: Message) -> tuple[PayloadKind, Body]:
 
 
 def _to_fields(message: Message) -> tuple[PayloadKind, Body]:
-    body = message.body
+    body = _plain(message)
     if body is None:
         raise _misfit("FIELDS", "there is no body")
     if not isinstance(body, tuple):
@@ -370,6 +389,46 @@ def _to_fields(message: Message) -> tuple[PayloadKind, Body]:
     return PayloadKind.FIELDS, body
 
 
+def _to_xml(message: Message) -> tuple[PayloadKind, Body]:
+    from transforms.xmltext import check_xml
+
+    _, body = _to_text(message)
+    try:
+        if isinstance(body, str):
+            check_xml(body)
+    except ValueError as error:
+        raise _misfit("XMLTYPE", f"it is no well-formed XML ({_brief(error)})") from None
+    return PayloadKind.BASIC, body
+
+
+def _to_object(declared: ObjectType, message: Message) -> tuple[PayloadKind, Body]:
+    from transforms.sqltypes import Misfit
+
+    body: Any = message.body
+    try:
+        if isinstance(body, tuple):
+            body = fields_to_json(body)[0]
+        if isinstance(body, (str, bytes)):
+            body = parse_json(body)
+        return PayloadKind.OBJECT, None if body is None else declared.fit(body)
+    except Misfit as problem:
+        where = f"attribute {problem.path}: " if problem.path else ""
+        raise _misfit(declared.name, where + problem.cause) from None
+    except ValueError as error:
+        raise _misfit(declared.name, f"it is no JSON text ({_brief(error)})") from None
+
+
+def _to_any(message: Message) -> tuple[PayloadKind, Body]:
+    body = message.body
+    if isinstance(body, str):
+        return PayloadKind.ANYDATA, AnyData("SYS.VARCHAR2", body)
+    if isinstance(body, bytes):
+        return PayloadKind.ANYDATA, AnyData("SYS.RAW", body)
+    if isinstance(body, tuple):
+        raise _misfit("ANYDATA", "it is a message of named fields")
+    return PayloadKind.ANYDATA, AnyData(body.type_name, body) if isinstance(body, ObjectValue) else body
+
+
 MAX_LARGE_FIELDS = 3  # AQ guide 12.2 §20.3.1
 _LARGE = ((bytes, MAX_HEADER_RAW, "raw", 728), (str, MAX_HEADER_TEXT, "text", 729))
 
@@ -379,10 +438,15 @@ _INBOUND: Mapping[str, Callable[[Message], tuple[PayloadKind, Body]]] = {
     "TEXT": _to_text,
     "JSON": _to_json,
     "FIELDS": _to_fields,
+    "XMLTYPE": _to_xml,
+    "ANYDATA": _to_any,
 }
+_OUTBOUND = frozenset((*_INBOUND, "OBJECT"))
 
 
 def _check_size(body: Body, max_payload: int) -> None:
+    if isinstance(body, (ObjectValue, AnyData)):
+        return
     size = sum(len(name) + _size(value) for name, _, value in body) if isinstance(body, tuple) else _size(body)
     if size > max_payload:
         raise ConversionFailure(
@@ -404,14 +468,16 @@ def _size(value: HeaderValue | None) -> int:
 def from_payload(message: Message, payload_type: str) -> Message:
     """A stored message of a hub queue as links send it: bytes, text or nothing; fields travel as a JSON object.
 
+    Objects and ANYDATA stay what they are for the transformation of the job; what is one at the end is sent as JSON.
+
     Raises:
         ConversionFailure: [720] the payload type has no canonical form, or the fields have none in JSON.
     """
-    if payload_type not in _INBOUND:
+    if payload_type not in _OUTBOUND:
         raise ConversionFailure(
             f"payload type {payload_type} cannot be propagated",
             cause="the gateway has no canonical form for it",
-            cure="give the job a transformation, or use a queue of payload type RAW, BASIC, TEXT, JSON or FIELDS",
+            cure="give the job a transformation, or use a queue of another payload type",
             number=720,
         )
     if not isinstance(message.body, tuple):

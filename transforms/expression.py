@@ -9,6 +9,7 @@ NULL and UNKNOWN). It knows:
 * message properties (see :data:`PROPERTIES`), alone or as ``tab.priority``; letter case does not matter;
 * ``tab.user_data.a.b`` (also ``userdata``; also with ``source.`` or no prefix): an attribute of the JSON object or of
   the fields in the body. Letter case matters. NULL when the body has no such attribute, or is no JSON object;
+  The attributes of an object (also of one in ANYDATA) are found in any letter case;
 * ``tab.user_data`` alone: the whole body, text where it is UTF-8 text, raw bytes otherwise;
 * ``tab.user_data.header.NAME`` or ``HEADER('NAME')``: the first header of that name. (An attribute of the JSON body
   that is called header is ``tab.user_data."header"``, in quotes.)
@@ -25,6 +26,7 @@ from typing import NamedTuple
 from transforms.convert import parse_json
 from transforms.errors import ExpressionFailed
 from transforms.message import Message
+from transforms.objects import AnyData, ObjectValue
 from transforms.values import NoValue, Value, show
 
 __all__ = [
@@ -114,8 +116,16 @@ class Row:
         return self._attributes
 
     @property
+    def type_name(self) -> str | None:
+        """``GetTypeName()`` of an object or of ANYDATA (``OE.ADDRESS``, ``SYS.NUMBER``); NULL for other payloads."""
+        return self.message.type_name
+
+    @property
     def body(self) -> Value:
-        """The body as one value: text, or bytes that are no text; NULL for no body and for fields."""
+        """The body as one value: text, or bytes that are no text; NULL for no body and for fields.
+
+        An object and ANYDATA are themselves.
+        """
         body = self.message.body
         if isinstance(body, bytes):
             try:
@@ -128,8 +138,12 @@ class Row:
         body = self.message.body
         if isinstance(body, tuple):
             return {field.name: field.value for field in reversed(body)}
+        if isinstance(body, AnyData):
+            body = body.value
+        if isinstance(body, ObjectValue):
+            return body
         problem = "there is no body"
-        if body is not None:
+        if isinstance(body, (str, bytes)):
             try:
                 value = parse_json(body)
                 if isinstance(value, dict):

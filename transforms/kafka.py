@@ -69,6 +69,7 @@ from transforms.message import (
     check_headers,
     new_message,
 )
+from transforms.objects import AnyData, ObjectValue, plain_body
 
 __all__ = [
     "MESSAGE_ID",
@@ -272,6 +273,9 @@ def _value(message: Message) -> bytes | None:
     body = message.body
     if isinstance(body, str):
         return body.encode()
+    if isinstance(body, (ObjectValue, AnyData)):
+        plain = plain_body(body)
+        return plain.encode() if isinstance(plain, str) else plain
     return _fields(body) if isinstance(body, tuple) else body
 
 

@@ -2,7 +2,8 @@
 
 It is shaped like a message with Advanced Queuing properties (AQ guide 12.2 §10.2) and one of the canonical payloads of
 the messaging gateway (AQ guide 12.2 §20.1): RAW, BASIC (``MGW_BASIC_MSG_T``: header array and text or raw body) and
-FIELDS (``MGW_TIBRV_MSG_T``: typed named fields).
+FIELDS (``MGW_TIBRV_MSG_T``: typed named fields); or a payload of a declared type that hub queues hold (AQ guide 12.2
+§2.2, §22.1): OBJECT and ANYDATA.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from transforms.errors import ConversionFailure
+from transforms.objects import AnyData, ObjectValue
 
 __all__ = [
     "MAX_CORRELATION",
@@ -65,6 +67,8 @@ class PayloadKind(StrEnum):
     RAW = "RAW"
     BASIC = "BASIC"
     FIELDS = "FIELDS"
+    OBJECT = "OBJECT"
+    ANYDATA = "ANYDATA"
 
 
 #: Value of a header: ``str`` (TEXT), ``bytes`` (RAW), ``bool``, ``int``, ``float``; DATE is a float of epoch seconds.
@@ -79,8 +83,9 @@ class Header(NamedTuple):
     value: HeaderValue
 
 
-#: Body of a message: bytes, text, the fields of a FIELDS message, or nothing at all (a Kafka tombstone, no body).
-Body = bytes | str | tuple[Header, ...] | None
+#: Body of a message: bytes, text, the fields of a FIELDS message, an object, ANYDATA, or nothing at all (a Kafka
+#: tombstone, no body).
+Body = bytes | str | tuple[Header, ...] | ObjectValue | AnyData | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class Message:
     """A message on its way, independent of any broker.
 
     Attributes:
-        body: bytes, text, fields or None; an empty body (``b""``) is not the same as none.
+        body: bytes, text, fields, an object, ANYDATA or None; an empty body (``b""``) is not the same as none.
         headers: the header array in order (``MGW_AMQP_*``, ``MGW_KAFKA_*``, ``MGW_MQTT_*``, ``MGW_AQ_*``, own ones).
         kind: canonical payload type.
         priority: AQ priority, smaller is more important, any integer; default 1.
@@ -126,6 +131,12 @@ class Message:
         if self.expires_at is not None:
             return self.expires_at - now
         return self.expiration
+
+    @property
+    def type_name(self) -> str | None:
+        """``GetTypeName()`` of the payload: ``SCHEMA.TYPE`` or ``SYS.<SCALAR>`` of an object or ANYDATA, else None."""
+        body = self.body
+        return body.type_name if isinstance(body, (AnyData, ObjectValue)) else None
 
     def header(self, name: str) -> HeaderValue | None:
         """Value of the first header called ``name`` (case-sensitive), or None."""

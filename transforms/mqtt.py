@@ -55,6 +55,7 @@ from transforms.message import (
 from transforms.mqtt_envelope import CONTENT_TYPE, Envelope, unwrap, wrap
 from transforms.mqtt_properties import NULL_BODY, check_string, headers_of, salvaged_headers, user_properties, utf8
 from transforms.mqtt_topic import TopicTemplate, check_topic
+from transforms.objects import AnyData, ObjectValue, plain_body
 
 __all__ = [
     "FIELDS_CONTENT_TYPE",
@@ -431,13 +432,15 @@ def _payload(body: Body) -> bytes:
         return utf8("the text body", body)
     if body is None:
         return b""
+    if isinstance(body, (ObjectValue, AnyData)):
+        return _payload(plain_body(body))
     return (encode_headers(body) or "[]").encode()
 
 
 def _payload_format(body: Body, payload: bytes, native: dict[str, Any]) -> int:
     declared = native.get(_FORMAT)
     if declared is None:
-        return 1 if isinstance(body, str | tuple) else 0
+        return 1 if isinstance(body, str | tuple | ObjectValue) else 0
     if declared not in (0, 1):
         raise ConversionFailure(
             f"header {_FORMAT} is {declared}",

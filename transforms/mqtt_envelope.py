@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from transforms.errors import ConversionFailure
 from transforms.message import MAX_CORRELATION, Body, Header, PayloadKind, decode_headers, encode_headers
+from transforms.objects import AnyData, ObjectValue, plain_body
 
 __all__ = ["CONTENT_TYPE", "Envelope", "unwrap", "wrap"]
 
@@ -41,6 +42,8 @@ def wrap(envelope: Envelope) -> bytes:
         document["correlation"] = correlation
     if expiration is not None:
         document["expiration"] = expiration
+    if isinstance(body, (ObjectValue, AnyData)):
+        body = plain_body(body)
     if isinstance(body, str):
         document |= {"body_type": "text", "body": body}
     elif isinstance(body, bytes):

@@ -34,6 +34,7 @@ from transforms.assign import Assignment
 from transforms.errors import ConfigInvalid, GatewayError, TransformFailed
 from transforms.expression import Expression, Row, compile_condition
 from transforms.message import MAX_CORRELATION, Header, Message, ValueType, check_headers
+from transforms.objects import AnyData, ObjectValue
 from transforms.values import NoValue
 
 __all__ = ["BUILTIN_MODULE", "Transform", "TransformationDefinition", "compile_transformation", "load_rule_function"]
@@ -217,8 +218,10 @@ def _check_body(body: Any) -> None:
             body.encode()
     elif isinstance(body, tuple):
         _check_values(body)
-    elif body is not None and not isinstance(body, bytes):
-        raise TypeError(f"the body it made is {type(body).__name__}, not bytes, str, fields or None")
+    elif body is not None and not isinstance(body, (bytes, ObjectValue, AnyData)):
+        raise TypeError(
+            f"the body it made is {type(body).__name__}, not bytes, str, fields, an object, ANYDATA or None"
+        )
 
 
 _VALUE_TYPES: Mapping[ValueType, tuple[type, ...]] = {

@@ -1,8 +1,9 @@
 """The values of the expression language: what compares with what, text and numbers, and the functions on them.
 
-A value is NULL (None), text, a number (int, float), a boolean, raw bytes, or a JSON object or array. Raw bytes behave
-as their upper-case hexadecimal text. Text meets a number as the number it spells, a boolean meets text as ``true`` or
-``false``. JSON objects and arrays can be tested for NULL and copied, nothing else. The empty text is not NULL.
+A value is NULL (None), text, a number (int, float, Decimal), a boolean, raw bytes, a time, or a JSON object or array.
+Raw bytes behave as their upper-case hexadecimal text, times as ISO 8601 text, Decimals as floating-point numbers. Text
+meets a number as the number it spells, a boolean meets text as ``true`` or ``false``. JSON objects and arrays, objects
+and ANYDATA can be tested for NULL and copied, nothing else. The empty text is not NULL.
 
 Everything here takes values that are not NULL; NULL is the business of :mod:`transforms.expression`.
 """
@@ -12,8 +13,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
+
+from transforms.objects import AnyData, ObjectValue
 
 __all__ = [
     "MAX_TEXT",
@@ -33,6 +37,15 @@ Value = Any
 
 MAX_TEXT = 128 * 1024 * 1024  # characters an expression may produce; guards against replace() and || running away
 _MAX_BITS = 4096  # integers beyond this are refused, they can only come from runaway multiplication
+
+_TEXTUAL = (bytes, datetime)
+_STRUCTURES: dict[type, str] = {
+    dict: "a JSON object",
+    list: "a JSON array",
+    tuple: "an array",
+    ObjectValue: "an object",
+    AnyData: "ANYDATA",
+}
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
@@ -62,7 +75,9 @@ def to_text(value: Value) -> str:
         return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
     if kind is bytes:
         return value.hex().upper()  # type: ignore[no-any-return]
-    raise NoValue(f"{show(value)} is a JSON {'object' if kind is dict else 'array'}, text is needed here")
+    if kind is Decimal or kind is datetime:
+        return str(value) if kind is Decimal else value.isoformat()
+    raise NoValue(f"{show(value)} is {_STRUCTURES.get(kind, 'no scalar value')}, text is needed here")
 
 
 def to_number(value: Value) -> int | float:
@@ -70,6 +85,8 @@ def to_number(value: Value) -> int | float:
     kind = type(value)
     if kind is int or kind is float:
         return value  # type: ignore[no-any-return]
+    if kind is Decimal:
+        return int(value) if value == value.to_integral_value() else float(value)
     if kind is str:
         text = value.strip(" ")
         if _NUMBER.fullmatch(text) and len(text) <= 400:
@@ -89,14 +106,14 @@ def _to_boolean(value: Value) -> bool:
 
 def align(left: Value, right: Value) -> tuple[Any, Any]:
     """Two values made comparable: both numbers, both texts or both booleans."""
-    if type(left) is bytes:
+    if type(left) in _TEXTUAL:
         left = to_text(left)
-    if type(right) is bytes:
+    if type(right) in _TEXTUAL:
         right = to_text(right)
     a, b = type(left), type(right)
     for kind, value in ((a, left), (b, right)):
-        if kind is dict or kind is list:
-            raise NoValue(f"{show(value)} is a JSON {'object' if kind is dict else 'array'} and cannot be compared")
+        if kind in _STRUCTURES:
+            raise NoValue(f"{show(value)} is {_STRUCTURES[kind]} and cannot be compared")
     if a is b:
         return left, right
     if a is bool or b is bool:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
+from gateway.aq import payloads
 from gateway.aq.errors import DelayInvalid, ExpirationInvalid, MessageRefused, PayloadRefused
 from gateway.aq.model import PayloadType, QueueRef, SortList
 from gateway.aq.statements import Row
 from gateway.aq.tables import BodyType, State
 from transforms.message import MAX_CORRELATION, Message, PayloadKind, decode_headers, encode_headers, new_message
+from transforms.objects import AnyData, ObjectValue
 
-__all__ = ["COLUMNS", "ENQ_TIME", "MESSAGE_COLUMNS", "MESSAGE_TYPES", "decode", "encode", "message_number", "msgid"]
+__all__ = [
+    "COLUMNS",
+    "ENQ_TIME",
+    "MESSAGE_COLUMNS",
+    "MESSAGE_TYPES",
+    "TYPED_COLUMNS",
+    "TYPED_TYPES",
+    "decode",
+    "encode",
+    "message_number",
+    "msgid",
+]
 
 #: Columns and PostgreSQL types of the rows that :func:`encode` makes.
 MESSAGE_COLUMNS, MESSAGE_TYPES = zip(
@@ -42,14 +54,17 @@ MESSAGE_COLUMNS, MESSAGE_TYPES = zip(
     strict=True,
 )
 
+#: The same for queues of objects and ANYDATA: their rows are longer.
+TYPED_COLUMNS, TYPED_TYPES = (*MESSAGE_COLUMNS, "type_id", "type_name"), (*MESSAGE_TYPES, "int8", "text")
+
 #: What :func:`decode` takes, from a message row called ``m``; ``{a}`` is ``m`` or ``e``, whichever has the state.
 COLUMNS = """m.id, m.body, m.headers, m.kind, m.priority, m.correlation, m.expiration, m.expires_at, m.enq_time,
              {a}.attempts, m.exception_queue, m.sender_name, m.sender_address, m.original_msgid, m.body_type,
-             {a}.state, {a}.k1, {a}.k2, {a}.k3"""
+             {a}.state, {a}.k1, {a}.k2, {a}.k3, m.type_id"""
 
 ENQ_TIME = 8  # where the enqueue time is in a row of COLUMNS
 
-_NONE, _RAW, _TEXT, _FIELDS = (int(t) for t in BodyType)
+_NONE, _RAW, _TEXT, _FIELDS, _VALUE = (int(t) for t in BodyType)
 _READY, _WAITING, _SPLIT = int(State.READY), int(State.WAITING), int(State.SPLIT)
 _KIND_TEXT = {kind: str(kind.value) for kind in PayloadKind}
 _KINDS = {str(kind.value): kind for kind in PayloadKind}
@@ -59,8 +74,13 @@ _BODIES: dict[PayloadType, dict[Any, int]] = {
     PayloadType.FIELDS: {tuple: _FIELDS},
     PayloadType.TEXT: {str: _TEXT},
     PayloadType.JSON: {str: _TEXT},
+    PayloadType.XMLTYPE: {str: _TEXT},
+    PayloadType.OBJECT: {ObjectValue: _VALUE, dict: _VALUE},
+    PayloadType.ANYDATA: {AnyData: _VALUE},
 }
+_CHECKED = (PayloadType.JSON, PayloadType.XMLTYPE)
 _BY_PRIORITY = (SortList.PRIORITY, SortList.PRIORITY_ENQ_TIME, SortList.PRIORITY_COMMIT_TIME)
+_KIND = MESSAGE_COLUMNS.index("kind")
 _INTEGERS = range(-(2**63), 2**63)
 
 
@@ -76,10 +96,16 @@ def message_number(hub_id: bytes, identity: bytes) -> int | None:
     return int.from_bytes(identity[8:], "big")
 
 
-def encode(  # noqa: C901, PLR0917  (one loop for speed)
-    queue: QueueRef, messages: Sequence[Message], ids: Sequence[int], now: float, user: str | None, txn: str | None
+def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
+    queue: QueueRef,
+    messages: Sequence[Message],
+    ids: Sequence[int],
+    now: float,
+    user: str | None,
+    txn: str | None,
+    values: Sequence[payloads.Encoded] = (),
 ) -> list[Row]:
-    """Rows for a batch of messages, checked.
+    """Rows for a batch of messages, checked; ``values`` are their bodies in a queue of objects or ANYDATA.
 
     Raises:
         MessageRefused: 25215 the body does not fit the payload type, or is larger than the queue takes; 25203, 25209
@@ -87,7 +113,7 @@ def encode(  # noqa: C901, PLR0917  (one loop for speed)
     """
     bodies = _BODIES[queue.payload_type]
     limit = queue.max_payload
-    is_json = queue.payload_type is PayloadType.JSON
+    checked = queue.payload_type in _CHECKED
     by_priority = queue.sort_list in _BY_PRIORITY
     by_second = queue.sort_list is SortList.ENQ_TIME_PRIORITY
     second = float(int(now))
@@ -103,11 +129,13 @@ def encode(  # noqa: C901, PLR0917  (one loop for speed)
             else:
                 body_type = bodies.get(type(body), -1)
                 if body_type == _TEXT:
-                    if is_json:
-                        json.loads(body)
+                    if checked:
+                        payloads.check_text(queue, index, body)
                     body = body.encode()
                 elif body_type == _FIELDS:
                     body = (encode_headers(body) or "[]").encode()
+                elif body_type == _VALUE:
+                    body = values[index].body
                 elif body_type < 0:
                     raise _wrong_type(queue, message, index)
                 if len(body) > limit:
@@ -153,6 +181,11 @@ def encode(  # noqa: C901, PLR0917  (one loop for speed)
     except (TypeError, ValueError, KeyError, RecursionError) as error:
         cause = str(error) or type(error).__name__
         raise _refused(index, f"message {index} for queue {queue.full_name} cannot be stored", cause) from error
+    if values:
+        return [
+            (*row[:_KIND], value.kind, *row[_KIND + 1 :], value.type_id, value.type_name)
+            for row, value in zip(rows, values, strict=True)
+        ]
     return rows
 
 
@@ -163,7 +196,10 @@ def _refused(
 
 
 def _wrong_type(queue: QueueRef, message: Message, index: int) -> MessageRefused:
-    names: dict[Any, str] = {bytes: "raw bytes", str: "text", tuple: "fields"}
+    names: dict[Any, str] = {
+        bytes: "raw bytes", str: "text", tuple: "fields",
+        ObjectValue: "an object", dict: "an object", AnyData: "ANYDATA",
+    }  # fmt: skip
     kind = names.get(type(message.body), type(message.body).__name__)
     return _refused(
         index,
@@ -230,6 +266,8 @@ def decode(rows: Sequence[Row], hub_id: bytes, *, with_body: bool = True) -> lis
             body = bytes(body).decode()
         elif body_type == _FIELDS:
             body = decode_headers(bytes(body).decode())
+        elif body_type == _VALUE:
+            body = payloads.stored_value(_KINDS[kind], row[19], bytes(body))
         messages.append(
             new_message(
                 body,

@@ -48,6 +48,7 @@ class Hub:
         notifier: wakes whoever waits for messages.
         clock: the clock behind every time the hub stores.
         statistics: what this process did with the queues.
+        transform_modules: modules whose functions transformations may call.
         rolled_back: messages of rolled back transactions whose failed attempt is still to be counted.
         name: the database as shown to people, without password.
         login: PostgreSQL login of this program, if it has not the rights of the owner of the hub's tables; None if it
@@ -55,13 +56,20 @@ class Hub:
     """
 
     def __init__(
-        self, engine: sa.Engine, hub_id: bytes, durability: Durability, clock: Clock, login: str | None = None
+        self,
+        engine: sa.Engine,
+        hub_id: bytes,
+        durability: Durability,
+        clock: Clock,
+        login: str | None = None,
+        transform_modules: Sequence[str] = (),
     ) -> None:
         self.engine = engine
         self.hub_id = hub_id
         self.durability: Durability = durability
         self.clock = clock
         self.login = login
+        self.transform_modules = tuple(transform_modules)
         self.name = shown_url(engine.url)
         self.postgresql = engine.dialect.name == "postgresql"
         self.path = None if self.postgresql else os.path.abspath(engine.url.database or "")
@@ -86,6 +94,7 @@ class Hub:
         durability: Durability = "full",
         clock: Clock = SYSTEM_CLOCK,
         schemas: Sequence[SchemaPart] = (),
+        transform_modules: Sequence[str] = (),
     ) -> Hub:
         """Open a hub, or make it.
 
@@ -96,6 +105,7 @@ class Hub:
                 PostgreSQL ``synchronous_commit=off``); it takes the exactly-once label off every job.
             clock: source of time.
             schemas: tables and views of other modules, made with the hub and checked like it.
+            transform_modules: modules whose functions transformations may call, beside those that are built in.
 
         Raises:
             HubVersionMismatch: written by a newer release, or not a hub at all; the database is left untouched.
@@ -129,7 +139,7 @@ class Hub:
             if address.get_backend_name() == "postgresql":
                 with translated(where), engine.connect() as conn:
                     login = schema.strange_login(conn)
-            return cls(engine, found.hub_id, durability, clock, login)
+            return cls(engine, found.hub_id, durability, clock, login, transform_modules)
         except BaseException:
             engine.dispose()
             raise

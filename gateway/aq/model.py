@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
@@ -36,6 +36,8 @@ __all__ = [
     "SchemaPart",
     "SortList",
     "SubscriberInfo",
+    "TransformationInfo",
+    "TypeInfo",
     "Visibility",
 ]
 
@@ -52,6 +54,9 @@ class PayloadType(StrEnum):
     FIELDS = "FIELDS"
     TEXT = "TEXT"
     JSON = "JSON"
+    XMLTYPE = "XMLTYPE"
+    ANYDATA = "ANYDATA"
+    OBJECT = "OBJECT"  # of the object type that the queue table names
 
 
 class SortList(StrEnum):
@@ -113,9 +118,14 @@ class Navigation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EnqueueOptions:
-    """AQ guide 12.2 §10.2. Only persistent delivery so far."""
+    """AQ guide 12.2 §10.2. Only persistent delivery so far.
+
+    Attributes:
+        transformation: applied to every message before it is stored: rules and recipients see the result.
+    """
 
     visibility: Visibility = Visibility.ON_COMMIT
+    transformation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +141,8 @@ class DequeueOptions:
         msgid: exactly this message (16 bytes), also while it waits for its delay.
         correlation: exact, or a pattern with ``%`` and ``_``.
         deq_condition: a Boolean expression over the message, at most 4000 characters.
+        transformation: applied to every message before it is returned, in place of the one of the subscriber; what is
+            stored stays as it is.
     """
 
     consumer_name: str | None = None
@@ -141,6 +153,7 @@ class DequeueOptions:
     msgid: bytes | None = None
     correlation: str | None = None
     deq_condition: str | None = None
+    transformation: str | None = None
 
 
 class Agent(NamedTuple):
@@ -199,6 +212,9 @@ class QueueRef:
     max_payload: int
     hub_id: bytes
     grouped: bool = False  # the messages of a transaction are one group
+    object_type: str | None = None  # SCHEMA.NAME
+    type_id: int | None = None
+    jms_types: bool = False
 
     @property
     def by_commit(self) -> bool:
@@ -226,6 +242,9 @@ class QueueTableInfo:
     secure: bool
     max_payload: int
     comment: str | None
+    object_type: str | None = None
+    type_id: int | None = None
+    jms_types: bool = False
 
     @property
     def full_name(self) -> str:
@@ -250,6 +269,60 @@ class QueueInfo:
     comment: str | None
     payload_type: PayloadType
     multiple_consumers: bool
+    object_type: str | None = None
+
+    @property
+    def full_name(self) -> str:
+        """The plain name in the default schema, else ``schema.name``."""
+        return QualifiedName(self.schema, self.name).shown
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInfo:
+    """An object type.
+
+    Attributes:
+        attributes: declared type by attribute name, in order; empty for an array type.
+        array: ``VARRAY(n) OF type`` of an array type, else None.
+        shape: digest of names and types of the attributes; equal exactly for identical types.
+        created: epoch seconds.
+    """
+
+    schema: str
+    name: str
+    attributes: Mapping[str, str]
+    array: str | None
+    shape: str
+    created: float
+
+    @property
+    def full_name(self) -> str:
+        """The plain name in the default schema, else ``schema.name``."""
+        return QualifiedName(self.schema, self.name).shown
+
+
+@dataclass(frozen=True, slots=True)
+class TransformationInfo:
+    """A registered transformation (AQ guide 12.2 §8.4).
+
+    Attributes:
+        from_type, to_type: payload types it takes and gives: ``RAW``, ``BASIC``..., ``SCHEMA.NAME`` of an object type.
+        definition: what it does, as :mod:`transforms.registry` reads it; None where it has expressions.
+        expressions: expression by attribute number of the type it gives; 0 is the whole.
+        created: epoch seconds.
+        id, version: the hub's own; the version changes with every change.
+    """
+
+    schema: str
+    name: str
+    from_type: str
+    to_type: str
+    definition: Mapping[str, Any] | None = None
+    expressions: Mapping[int, str] = field(default_factory=dict)
+    comment: str | None = None
+    created: float = 0
+    id: int = 0
+    version: int = 0
 
     @property
     def full_name(self) -> str:

@@ -13,6 +13,7 @@ __all__ = [
     "QualifiedName",
     "agent_name",
     "qualified",
+    "shown_key",
     "user_name",
 ]
 
@@ -39,6 +40,11 @@ class QualifiedName(NamedTuple):
     def shown(self) -> str:
         """The plain name in the default schema, else ``schema.name``."""
         return self.name if self.schema.upper() == DEFAULT_SCHEMA else f"{self.schema}.{self.name}"
+
+
+def shown_key(shown: str) -> str:
+    """The :attr:`QualifiedName.key` of a name as it is shown."""
+    return (shown if "." in shown else f"{DEFAULT_SCHEMA}.{shown}").upper()
 
 
 def qualified(text: str, schema: str = DEFAULT_SCHEMA, *, what: str = "queue", system: bool = True) -> QualifiedName:

@@ -19,7 +19,7 @@ from gateway.aq.errors import (
     WaitInvalid,
 )
 from gateway.aq.model import DequeueMode, DequeueOptions, Navigation
-from gateway.aq.search import Found, Place, Request, at_the_end, find_next, find_one, head
+from gateway.aq.search import Found, Place, Request, at_the_end, find_next, find_one, head, upto
 from gateway.aq.statements import Db
 from gateway.aq.statements_messages import keys_of
 from transforms.errors import AqError
@@ -121,6 +121,14 @@ class Finder:
             self._places.pop(queue_id, None)
         else:
             self._places[queue_id] = found.place
+
+    def skip(self, request: Request, found: Found) -> None:
+        """The call failed at the first message found: go on behind it. What was locked for it is free again."""
+        failed = upto(request, found, 1)
+        place, before = failed.place, self._places.get(request.queue.id)
+        if place is not None and place.group is not None and (before is None or before.group != place.group):
+            failed = failed._replace(place=place._replace(turn=-1))
+        self.keep(request.queue.id, failed)
 
     def _start(self, db: Db, request: Request) -> Place:
         options = request.options

@@ -23,6 +23,7 @@ __all__ = [
     "find_one",
     "head",
     "no_such_message",
+    "upto",
 ]
 
 
@@ -34,6 +35,7 @@ class Request(NamedTuple):
     options: DequeueOptions
     number: int | None
     limit: int
+    transformation: str | None = None  # of the subscriber
 
     @property
     def browse(self) -> bool:
@@ -94,6 +96,15 @@ def head(db: Db, request: Request) -> Place:
 def at_the_end(request: Request, place: Place) -> Place | None:
     """The place after a call that found nothing: who only looks must begin again himself."""
     return place._replace(ended=True) if place.after is not None and not request.takes else None
+
+
+def upto(request: Request, found: Found, count: int) -> Found:
+    """The first rows of what was found, and the place behind them."""
+    rows, place = found.rows[:count], found.place
+    if place is not None and request.number is None:
+        group = rows[-1][-1] if place.group is not None else None
+        place = place._replace(after=keys_of(rows[-1], request.queue), group=group)
+    return Found(rows, place, found.held)
 
 
 def find_one(db: Db, request: Request, number: int, claim: int | None) -> list[Row]:

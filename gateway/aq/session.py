@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from gateway.aq import statements_catalog as catalog
+from gateway.aq import transformations
 from gateway.aq.codec import ENQ_TIME, decode, message_number
 from gateway.aq.errors import (
     ConsumerNotAllowed,
     MessageIdMissing,
     MessageRefused,
     NoMessage,
+    TransformationFailed,
     VisibilityInvalid,
 )
 from gateway.aq.hub import require_own_thread
@@ -37,7 +39,7 @@ from gateway.aq.model import (
 from gateway.aq.names import DEFAULT_SCHEMA
 from gateway.aq.navigation import Finder, check_options
 from gateway.aq.privileges import rights_of
-from gateway.aq.search import Request, no_such_message
+from gateway.aq.search import Found, Request, no_such_message, upto
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
@@ -148,7 +150,8 @@ class Session:
 
         Raises:
             AqError: 25205 no such queue, 25206 exception queue, 25207 not enabled for enqueue, 25215 the body does not
-                fit, 24033 no recipient, 25203, 25209 delay or expiration; a header breaks the limits of a header array.
+                fit, 24033 no recipient, 25203, 25209 delay or expiration, 24094, 24095, 25229 the transformation cannot
+                be used, or failed; a header breaks the limits of a header array.
             HubError: the database refused; the message is not stored.
         """
         return self.enqueue_array(queue_name, [message], options, recipients=recipients)[0]
@@ -172,6 +175,7 @@ class Session:
             with self.hub.write() as conn:
                 db = Db(conn)
                 queue = self._enqueue_target(db, queue_name, messages)
+                messages = self._transformed_into(db, queue, messages, options)
                 prepared = prepare(db, queue, messages, now, recipients=agents, user=self.user, txn=self.transaction_id)
                 store(db, prepared)
             if prepared.ready:
@@ -179,6 +183,7 @@ class Session:
         else:
             with self._work.transaction() as db:
                 queue = self._enqueue_target(db, queue_name, messages)
+                messages = self._transformed_into(db, queue, messages, options)
                 prepared = prepare(db, queue, messages, now, recipients=agents, user=self.user, txn=self.transaction_id)
                 self._work.store(db, prepared)
         return [identity for identity in prepared.msgids if identity is not None]
@@ -192,6 +197,18 @@ class Session:
         if self._rights is None:
             return catalog.require_queue(db, queue_name, self.schema)
         return self._rights.dequeue_target(db, queue_name, consumer, self.schema)
+
+    def _transformed_into(
+        self, db: Db, queue: QueueRef, messages: Sequence[Message], options: EnqueueOptions
+    ) -> Sequence[Message]:
+        """What is stored: the results of the transformation, if one is given (AQ guide 12.2 §1.9)."""
+        if options.transformation is None:
+            return messages
+        modules = self.hub.transform_modules
+        found = transformations.of_queue(db, queue, options.transformation, self.schema, modules, into=True)
+        results = found.apply(messages)
+        _check_headers(results)
+        return results
 
     def _require_autonomous(self) -> None:
         require_own_thread(self.hub)
@@ -213,7 +230,8 @@ class Session:
                 enabled for dequeue, 25231, 25256 consumer missing or not allowed, 25239 msgid needed, 25240 msgid with
                 a condition, 25230 bad wait, 25225 mode, 25233 navigation, 25234 the queue has no transaction groups,
                 25235 the group is used up, 25241, 25242 correlation, condition or consumer changed without
-                FIRST_MESSAGE, 25237 NEXT_MESSAGE after the end.
+                FIRST_MESSAGE, 25237 NEXT_MESSAGE after the end, 24094, 24095 the transformation cannot be used, 25229
+                it failed: the message stays as it is, and NEXT_MESSAGE goes on behind it.
             HubError: the database refused.
         """
         return self._dequeue(queue_name, check_options(options, 1, array=False), 1)[0]._replace(transaction_group=None)
@@ -224,7 +242,8 @@ class Session:
         """Take (or look at) up to ``array_size`` messages that are there; waits for the first only (§10.6).
 
         Where messages are grouped by transaction, the messages are of one group (an array smaller than the group gets
-        the rest by the next calls), unless the navigation is one of those with MULTI_GROUP.
+        the rest by the next calls), unless the navigation is one of those with MULTI_GROUP. Where a transformation fails,
+        only the messages before that one are taken.
 
         Raises:
             AqError: as :meth:`dequeue`; 25286 array size.
@@ -301,7 +320,7 @@ class Session:
             with self.hub.write() as conn:
                 db = Db(conn)
                 request = self._request(db, queue_name, options, limit)
-                found = self._finder.find(db, request, autonomous=True)
+                found, messages = self._find(db, request, autonomous=True)
                 rows = found.rows
                 if rows and options.dequeue_mode is not DequeueMode.LOCKED:
                     ids = [row[0] for row in rows]
@@ -309,7 +328,7 @@ class Session:
         else:
             with self._work.transaction() as db:
                 request = self._request(db, queue_name, options, limit)
-                found = self._finder.find(db, request)
+                found, messages = self._find(db, request)
                 rows = found.rows
                 if found.held:
                     self._work.hold(db, request.queue, request.consumer, found.held)
@@ -321,8 +340,9 @@ class Session:
                         self._work.take(db, request.queue, request.consumer, ids, self._finisher())
         self._count(request, rows, perf_counter() - started)
         self._finder.keep(request.queue.id, found)
-        with_body = options.dequeue_mode is not DequeueMode.REMOVE_NODATA
-        messages = decode(rows, request.queue.hub_id, with_body=with_body)
+        if messages is None:
+            with_body = options.dequeue_mode is not DequeueMode.REMOVE_NODATA
+            messages = decode(rows, request.queue.hub_id, with_body=with_body)
         grouped = request.queue.grouped and not request.exceptions
         return [
             Dequeued(
@@ -333,6 +353,28 @@ class Session:
             )
             for message, row in zip(messages, rows, strict=True)
         ]
+
+    def _find(self, db: Db, request: Request, *, autonomous: bool = False) -> tuple[Found, list[Message] | None]:
+        """What is handed out, and the messages where a transformation makes them (AQ guide 12.2 §1.9)."""
+        name, modules = request.options.transformation, self.hub.transform_modules
+        if (name or request.transformation) is None or request.options.dequeue_mode is DequeueMode.REMOVE_NODATA:
+            return self._finder.find(db, request, autonomous=autonomous), None
+        with db.undone_on_error():
+            if name is not None:
+                applied = transformations.of_queue(db, request.queue, name, self.schema, modules, into=False)
+            else:
+                applied = transformations.of_subscriber(db, request.queue, request.transformation or "", modules)
+            found = self._finder.find(db, request, autonomous=autonomous)
+            messages: list[Message] = []
+            for message in decode(found.rows, request.queue.hub_id):
+                try:
+                    messages.append(applied.run(message))
+                except TransformationFailed:
+                    if not messages:
+                        self._finder.skip(request, found)
+                        raise
+                    return upto(request, found, len(messages)), messages
+            return found, messages
 
     def _count(self, request: Request, rows: Sequence[Row], seconds: float) -> None:
         now = self.hub.clock.now()
@@ -366,7 +408,8 @@ class Session:
                     cure="browse it, then dequeue by msgid",
                 )
             return Request(queue, 0, options, number, limit)
-        return Request(queue, catalog.require_consumer(db, queue, options.consumer_name), options, number, limit)
+        consumer, transformation = catalog.require_consumer_of(db, queue, options.consumer_name)
+        return Request(queue, consumer, options, number, limit, transformation)
 
 
 def _check_application(hub: Hub, connection: sa.Connection) -> None:

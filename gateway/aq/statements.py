@@ -17,13 +17,15 @@ that is worth a factor of two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
 
 import sqlalchemy as sa
 
 from gateway.aq.tables import MESSAGE_COUNTER
+from transforms.errors import AqError
 
 __all__ = ["TALLY", "Db", "Row"]
 
@@ -123,6 +125,20 @@ class Db:
             return
         marks = ", ".join("?" * len(columns))
         self.many(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
+
+    @contextmanager
+    def undone_on_error(self) -> Iterator[None]:
+        """Undo what the body did, its row locks too, when it is refused; the transaction goes on (PostgreSQL only)."""
+        if not self.postgresql:
+            yield
+            return
+        self.raw.execute("SAVEPOINT mgw_undo").close()
+        try:
+            yield
+        except AqError:
+            self.raw.execute("ROLLBACK TO SAVEPOINT mgw_undo").close()
+            raise
+        self.raw.execute("RELEASE SAVEPOINT mgw_undo").close()
 
     def ids(self, ids: Iterable[int]) -> Any:
         """Parameter for ``{ids}``."""

@@ -37,7 +37,8 @@ __all__ = [
 
 _REF = """
     SELECT q.id, q.name, q.schema, q.queue_type, t.schema, t.name, t.id, t.payload_type, t.sort_list,
-           t.multiple_consumers, t.max_payload, h.hub_id, t.secure, t.message_grouping
+           t.multiple_consumers, t.max_payload, h.hub_id, t.secure, t.message_grouping, t.object_type, t.type_id,
+           t.jms_types
       FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id CROSS JOIN aq_hub h
 """
 _BY_KEY = _REF + " WHERE q.name_key = ?"
@@ -70,6 +71,9 @@ def _ref(row: Row) -> QueueRef:
         hub_id=bytes(row[11]),
         secure=bool(row[12]),
         grouped=row[13] == "TRANSACTIONAL",
+        object_type=row[14],
+        type_id=row[15],
+        jms_types=bool(row[16]),
     )
 
 
@@ -140,11 +144,12 @@ def queue_settings(db: Db, queue: QueueRef) -> QueueSettings:
 
 _TABLE = """
     SELECT id, schema, name, payload_type, sort_list, multiple_consumers, message_grouping, compatible, secure,
-           max_payload, comment FROM aq_queue_table
+           max_payload, comment, object_type, type_id, jms_types FROM aq_queue_table
 """
 _QUEUE = """
     SELECT q.id, q.schema, q.name, t.schema, t.name, q.queue_type, q.max_retries, q.retry_delay, q.retention_time,
-           q.enqueue_enabled, q.dequeue_enabled, q.comment, t.payload_type, t.multiple_consumers
+           q.enqueue_enabled, q.dequeue_enabled, q.comment, t.payload_type, t.multiple_consumers,
+           t.object_type
       FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id
 """
 
@@ -162,6 +167,9 @@ def _table_info(row: Row) -> QueueTableInfo:
         secure=bool(row[8]),
         max_payload=row[9],
         comment=row[10],
+        object_type=row[11],
+        type_id=row[12],
+        jms_types=bool(row[13]),
     )
 
 
@@ -193,6 +201,7 @@ def list_queues(db: Db, where: str = "", params: tuple[Any, ...] = ()) -> list[Q
             comment=row[11],
             payload_type=PayloadType(row[12]),
             multiple_consumers=bool(row[13]),
+            object_type=row[14],
         )
         for row in db.rows(f"{_QUEUE} {where} ORDER BY q.name_key", params)
     ]
@@ -212,6 +221,11 @@ def _insert(db: Db, table: str, values: dict[str, Any]) -> int:
     names, marks = ", ".join(values), ", ".join("?" * len(values))
     found = db.rows(f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING id", tuple(values.values()))
     return int(found[0][0])
+
+
+def enable_jms_types(db: Db, table_id: int) -> None:
+    """Let an ANYDATA queue table take JMS and XML types."""
+    db.run("UPDATE aq_queue_table SET jms_types = 1 WHERE id = ?", (table_id,))
 
 
 def update_queue(db: Db, queue_id: int, values: dict[str, Any]) -> None:
@@ -239,11 +253,17 @@ def delete_queue_table(db: Db, table_id: int) -> None:
 
 def consumer_id(db: Db, queue: QueueRef, agent_name: str, address: str = "", protocol: int = 0) -> int | None:
     """Id of a consumer of the queue, or None."""
+    found = _consumer(db, queue, agent_name, address, protocol)
+    return found[0] if found else None
+
+
+def _consumer(db: Db, queue: QueueRef, name: str, address: str, protocol: int) -> tuple[int, str | None] | None:
     row = db.row(
-        "SELECT id FROM aq_consumer WHERE queue_id = ? AND name_key = ? AND address = ? AND protocol = ?",
-        (queue.id, agent_name.upper(), address, protocol),
+        "SELECT id, transformation FROM aq_consumer"
+        " WHERE queue_id = ? AND name_key = ? AND address = ? AND protocol = ?",
+        (queue.id, name.upper(), address, protocol),
     )
-    return int(row[0]) if row else None
+    return (int(row[0]), row[1]) if row else None
 
 
 def require_consumer(db: Db, queue: QueueRef, consumer: str | None) -> int:
@@ -252,6 +272,11 @@ def require_consumer(db: Db, queue: QueueRef, consumer: str | None) -> int:
     Raises:
         AqError: 25231 missing, 25256 not allowed, 24035 unknown.
     """
+    return require_consumer_of(db, queue, consumer)[0]
+
+
+def require_consumer_of(db: Db, queue: QueueRef, consumer: str | None) -> tuple[int, str | None]:
+    """As :func:`require_consumer`, with the transformation of the subscriber."""
     if not queue.multiple_consumers:
         if consumer is not None:
             raise ConsumerNotAllowed(
@@ -259,14 +284,14 @@ def require_consumer(db: Db, queue: QueueRef, consumer: str | None) -> int:
                 cause="the queue is a single-consumer queue",
                 cure="leave the consumer name out",
             )
-        return 0
+        return 0, None
     if consumer is None:
         raise ConsumerMissing(
             f"no consumer given for queue {queue.full_name}",
             cause="the queue is a multi-consumer queue",
             cure="name one of its subscribers as consumer",
         )
-    found = consumer_id(db, queue, consumer)
+    found = _consumer(db, queue, consumer, "", 0)
     if found is None:
         raise SubscriberMissing(
             f"consumer {consumer!r} of queue {queue.full_name} does not exist",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gateway.aq.codec import COLUMNS
 from gateway.aq.model import QueueRef
 from gateway.aq.statements import Db, Row
-from gateway.aq.statements_messages import UNPLACED
+from gateway.aq.statements_messages import UNPLACED, learnt
 from gateway.aq.tables import COMMIT_COUNTER
 
 __all__ = [
@@ -194,7 +194,7 @@ def rest_of_group(
     sql = f"""SELECT {_columns(side)} FROM {side.source}
                WHERE {a}.{side.owner} = ? AND {a}.group_id = ? AND {a}.{number} > ? AND {available}
                ORDER BY {_order(side)} LIMIT ? {"{lock_e}" if consumer else "{lock}"}"""
-    return db.rows(sql, (consumer or queue.id, group, after, *mine, limit))
+    return learnt(db, queue, db.rows(sql, (consumer or queue.id, group, after, *mine, limit)))
 
 
 def load(db: Db, queue: QueueRef, consumer: int, numbers: Sequence[int]) -> list[Row]:
@@ -204,7 +204,7 @@ def load(db: Db, queue: QueueRef, consumer: int, numbers: Sequence[int]) -> list
     side = _side(consumer)
     sql = f"""SELECT {_columns(side)} FROM {side.source}
                WHERE {side.alias}.{side.owner} = ? AND {side.alias}.{side.number} {{ids}} ORDER BY {_order(side)}"""
-    return db.rows(sql, (consumer or queue.id, db.ids(numbers)))
+    return learnt(db, queue, db.rows(sql, (consumer or queue.id, db.ids(numbers))))
 
 
 # -- the groups of a transaction that enqueues -----------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from gateway.aq.codec import COLUMNS, MESSAGE_COLUMNS, MESSAGE_TYPES
+from gateway.aq import payloads
+from gateway.aq.codec import COLUMNS, MESSAGE_COLUMNS, MESSAGE_TYPES, TYPED_COLUMNS, TYPED_TYPES
 from gateway.aq.model import Counts, QueueRef
 from gateway.aq.statements import Db, Row
 from gateway.aq.tally import Dequeued
@@ -19,6 +20,7 @@ __all__ = [
     "counts",
     "finish",
     "keys_of",
+    "learnt",
     "load_claimed",
     "mark_claimed",
     "release",
@@ -50,7 +52,9 @@ def store(db: Db, messages: Sequence[Row], entries: Sequence[Row], *, grouped: b
     """Insert message rows and, for multi-consumer queues, their entries; ``grouped``: the last column is the group."""
     more, types = (("group_id",), ("int8",)) if grouped else ((), ())
     if messages:
-        db.insert("aq_message", (*MESSAGE_COLUMNS, *more), (*MESSAGE_TYPES, *types), messages)
+        typed = len(messages[0]) > len(MESSAGE_COLUMNS) + len(more)
+        columns, kinds = (TYPED_COLUMNS, TYPED_TYPES) if typed else (MESSAGE_COLUMNS, MESSAGE_TYPES)
+        db.insert("aq_message", (*columns, *more), (*kinds, *types), messages)
     if entries:
         db.insert("aq_entry", (*ENTRY_COLUMNS, *more), (*ENTRY_TYPES, *types), entries)
 
@@ -84,11 +88,18 @@ def claim_ready(db: Db, queue: QueueRef, consumer: int, limit: int, claim: int |
         else:
             found = db.rows(_CLAIM_PG, (queue.id, limit, claim))
         found.sort(key=_keys)  # RETURNING has no order
-        return found
+        return learnt(db, queue, found)
     found = db.rows(_READY_ENTRY, (consumer, limit)) if consumer else db.rows(_READY, (queue.id, limit))
     if found:
         mark_claimed(db, consumer, [row[0] for row in found], claim)
-    return found
+    return learnt(db, queue, found)
+
+
+def learnt(db: Db, queue: QueueRef, rows: list[Row]) -> list[Row]:
+    """The rows; the types that they refer to are known from now on."""
+    if rows and queue.payload_type in payloads.TYPED:
+        payloads.learn(db, rows)
+    return rows
 
 
 def mark_claimed(db: Db, consumer: int, ids: Sequence[int], claim: int | None) -> None:
@@ -108,7 +119,7 @@ def load_claimed(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> 
     else:
         sql = f"SELECT {_M} FROM aq_message m WHERE m.queue_id = ? AND m.id {{ids}} AND m.state = 8"
         found = db.rows(sql, (queue.id, db.ids(ids)))
-    by_id = {row[0]: row for row in found}
+    by_id = {row[0]: row for row in learnt(db, queue, found)}
     return [by_id[number] for number in ids if number in by_id]
 
 
@@ -247,7 +258,7 @@ def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
         params.extend(values)
     locking = ("{lock_e}" if what.consumer else "{lock}") if lock else ""
     sql = f"SELECT {columns} FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ? {locking}"
-    return db.rows(sql, (*params, limit))
+    return learnt(db, what.queue, db.rows(sql, (*params, limit)))
 
 
 def _bounds(db: Db, what: Search, a: str, order: str) -> Iterator[tuple[str, Sequence[Any]]]:

@@ -42,12 +42,13 @@ class State(IntEnum):
 
 
 class BodyType(IntEnum):
-    """How ``aq_message.body`` is to be read: nothing, bytes, UTF-8 text, or fields as JSON."""
+    """How ``aq_message.body`` is to be read: nothing, bytes, UTF-8 text, fields as JSON, a declared type's JSON."""
 
     NONE = 0
     RAW = 1
     TEXT = 2
     FIELDS = 3
+    VALUE = 4
 
 
 COMMIT_COUNTER = "commit"
@@ -84,6 +85,46 @@ part = sa.Table("aq_part", metadata, _required("name", sa.Text, primary_key=True
 
 counter = sa.Table("aq_counter", metadata, _required("name", sa.Text, primary_key=True), _required("value", _ID))
 
+# An object type. A dropped one stays, without its name, for the messages that refer to it; ids are random, so that none
+# is ever given twice, not even after a rollback.
+type_ = sa.Table(
+    "aq_type",
+    metadata,
+    _required("id", _ID, primary_key=True, autoincrement=False),
+    _required("schema", sa.Text),
+    _required("name", sa.Text),
+    _required("name_key", sa.Text),
+    _required("definition", sa.Text),  # JSON, nested types included
+    _required("shape", sa.Text),  # digest of the attributes: equal for identical types
+    _required("created", _TIME),
+    _column("dropped", _TIME),
+)
+
+# The one catalogue of transformations: for enqueue, dequeue, subscribers and the gateway's jobs.
+transformation = sa.Table(
+    "aq_transformation",
+    metadata,
+    _required("id", _ID, primary_key=True, autoincrement=False),
+    _required("schema", sa.Text),
+    _required("name", sa.Text),
+    _required("name_key", sa.Text, unique=True),
+    _required("from_type", sa.Text),
+    _required("to_type", sa.Text),
+    _column("definition", sa.Text),  # JSON, see transforms.registry; None: the expressions of the next table
+    _column("comment", sa.Text),
+    _required("created", _TIME),
+    _required("version", _ID),  # random, another one after every change: what is compiled from it never grows old
+)
+
+attribute_transformation = sa.Table(
+    "aq_attribute_transformation",
+    metadata,
+    _required("transformation_id", _ID, primary_key=True, autoincrement=False),
+    _required("attribute_number", sa.Integer, primary_key=True, autoincrement=False),  # 0: the whole
+    _required("expression", sa.Text),
+    sqlite_with_rowid=False,
+)
+
 queue_table = sa.Table(
     "aq_queue_table",
     metadata,
@@ -92,6 +133,9 @@ queue_table = sa.Table(
     _required("name", sa.Text),
     _required("name_key", sa.Text, unique=True),  # SCHEMA.NAME in upper case: names compare case-insensitively
     _required("payload_type", sa.Text),
+    _column("object_type", sa.Text),  # SCHEMA.NAME of the type, for payload type OBJECT
+    _column("type_id", _ID),
+    _required("jms_types", sa.Integer, server_default="0"),  # ANYDATA: JMS and XML types are taken
     _required("sort_list", sa.Text),
     _required("multiple_consumers", sa.Integer),
     _required("message_grouping", sa.Text),
@@ -179,6 +223,8 @@ message = sa.Table(
     _column("headers", sa.Text),
     _required("body_type", sa.SmallInteger),
     _column("body", sa.LargeBinary),
+    _column("type_id", _ID),  # declared type of an object or of ANYDATA; scalars have codes below 0
+    _column("type_name", sa.Text),  # GetTypeName() of ANYDATA
 )
 
 entry = sa.Table(
@@ -335,8 +381,8 @@ agent_user = sa.Table(
 )
 
 
-def _partial(name: str, where: str, *columns: sa.Column[Any]) -> None:
-    sa.Index(name, *columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
+def _partial(name: str, where: str, *columns: sa.Column[Any], unique: bool = False) -> None:
+    sa.Index(name, *columns, unique=unique, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
 
 
 # The state is also the last column of an index, so that SQLite counts without a look at the rows.
@@ -348,6 +394,8 @@ _partial("aq_message_exception", "state = 3", _m.queue_id, _m.k1, _m.k2, _m.k3, 
 _partial("aq_message_expiring", "expires_at IS NOT NULL", _m.expires_at)
 _partial("aq_message_claimed", "state = 8", _m.queue_id, _m.claim, _m.state)
 _partial("aq_message_split", "state = 9", _m.queue_id, _m.state)
+_partial("aq_message_type", "type_name IS NOT NULL", _m.queue_id, _m.type_name)
+_partial("aq_type_name", "dropped IS NULL", type_.c.name_key, unique=True)
 _partial("aq_entry_ready", "state = 0", _e.consumer_id, _e.k1, _e.k2, _e.k3, _e.state)
 _partial("aq_entry_waiting", "state = 1", _e.ready_at, _e.consumer_id, _e.state)
 _partial("aq_entry_claimed", "state = 8", _e.consumer_id, _e.claim, _e.state)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from gateway.aq import payloads
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_messages as messages_sql
 from gateway.aq.codec import ENQ_TIME, decode, encode, msgid
@@ -135,7 +136,10 @@ def prepare(
     rule_seconds = 0.0
     check_enqueue(db, queue)
     ids = db.message_ids(len(messages))
-    rows = encode(queue, messages, ids, now, user, txn)
+    values = payloads.encoded(db, queue, messages) if queue.payload_type in payloads.TYPED else ()
+    rows = encode(queue, messages, ids, now, user, txn, values)
+    if values:
+        messages = payloads.as_stored(messages, values)
     entries: list[Row] = []
     discarded: list[int] = []
     if queue.multiple_consumers:

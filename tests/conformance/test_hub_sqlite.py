@@ -12,6 +12,7 @@ import pytest
 
 pytest.register_assert_rewrite(
     "tests.conformance.hub_suite",
+    "tests.conformance.hub_suite_payloads",
     "tests.conformance.hub_suite_rules",
     "tests.conformance.hub_suite_security",
     "tests.conformance.hub_suite_commit",
@@ -19,6 +20,7 @@ pytest.register_assert_rewrite(
     "tests.conformance.hub_suite_navigation",
     "tests.conformance.hub_suite_time",
     "tests.conformance.hub_suite_transfer",
+    "tests.conformance.hub_suite_transformations",
     "tests.conformance.hub_suite_views",
 )
 
@@ -29,10 +31,12 @@ from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_commit as committed
 from tests.conformance import hub_suite_groups as groups
 from tests.conformance import hub_suite_navigation as navigation
+from tests.conformance import hub_suite_payloads as payload
 from tests.conformance import hub_suite_rules as ruled
 from tests.conformance import hub_suite_security as secured
 from tests.conformance import hub_suite_time as timed
 from tests.conformance import hub_suite_transfer as moved
+from tests.conformance import hub_suite_transformations as transformed
 from tests.conformance import hub_suite_views as views
 from transforms.errors import HubError, HubFull, HubVersionMismatch
 from transforms.message import Message
@@ -156,6 +160,30 @@ class TestCommitTime(committed.CommitTimeSuite):
 
 
 class TestCommitConcurrency(committed.CommitConcurrencySuite):
+    pass
+
+
+class TestObjects(payload.ObjectSuite):
+    pass
+
+
+class TestTexts(payload.TextSuite):
+    pass
+
+
+class TestAnyData(payload.AnyDataSuite):
+    pass
+
+
+class TestTransformations(transformed.CatalogueSuite):
+    pass
+
+
+class TestEnqueueTransformations(transformed.EnqueueSuite):
+    pass
+
+
+class TestDequeueTransformations(transformed.DequeueSuite):
     pass
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -32,6 +33,9 @@ from transforms.message import (
     decode_headers,
     encode_headers,
 )
+from transforms.objects import AnyData, ObjectValue, plain_body
+from transforms.sqltypes import Attribute, ObjectType
+from transforms.sqltypes_scalar import Number, Text
 
 FIELDS = (Header("speed", ValueType.INTEGER, 7), Header("name", ValueType.TEXT, "süd"))
 
@@ -187,9 +191,72 @@ def test_a_member_that_is_not_of_its_declared_type_fails(body: str, types: str) 
 
 
 def test_an_unknown_payload_type_cannot_be_propagated() -> None:
-    with pytest.raises(ConversionFailure, match="ANYDATA") as caught:
-        from_payload(Message(), "ANYDATA")
+    with pytest.raises(ConversionFailure, match="NESTED TABLE") as caught:
+        from_payload(Message(), "NESTED TABLE")
     assert caught.value.number == 720
+
+
+ADDRESS = ObjectType("OE.ADDRESS", (Attribute("street", Text("VARCHAR2", 9)), Attribute("zip", Number(5, 0))))
+HOME = ObjectValue("OE.ADDRESS", {"street": "Weg", "zip": 7})
+
+
+@pytest.mark.parametrize("body", [HOME, '{"STREET":"Weg","zip":7}', b'{"street":"Weg","zip":"7"}'])
+def test_json_becomes_an_object_of_the_queues_type(body: Body) -> None:
+    fitted = to_payload(Message(body=body), "OBJECT", declared=ADDRESS)
+    assert fitted.body == HOME
+    assert fitted.kind is PayloadKind.OBJECT
+
+
+def test_fields_become_an_object() -> None:
+    fields = (Header("street", ValueType.TEXT, "Weg"), Header("zip", ValueType.INTEGER, 7))
+    assert to_payload(Message(body=fields), "OBJECT", declared=ADDRESS).body == HOME
+
+
+@pytest.mark.parametrize(
+    ("payload_type", "body", "cause"),
+    [
+        ("OBJECT", '{"zip":"x"}', "attribute zip: 'x' is no number"),
+        ("OBJECT", '{"city":"x"}', "attribute city: type OE.ADDRESS has no such attribute"),
+        ("OBJECT", "plain", "no JSON text"),
+        ("XMLTYPE", "<a>", "no well-formed XML"),
+        ("XMLTYPE", "<!DOCTYPE a><a/>", "document type declaration"),
+        ("ANYDATA", (Header("a", ValueType.TEXT, "x"),), "named fields"),
+    ],
+)
+def test_what_is_not_of_the_queues_type_is_a_misfit(payload_type: str, body: Body, cause: str) -> None:
+    with pytest.raises(ConversionFailure, match=cause) as caught:
+        to_payload(Message(body=body), payload_type, declared=ADDRESS)
+    assert caught.value.number == 724
+
+
+@pytest.mark.parametrize(
+    ("body", "wrapped"),
+    [
+        ("text", AnyData("SYS.VARCHAR2", "text")),
+        (b"raw", AnyData("SYS.RAW", b"raw")),
+        (HOME, AnyData("OE.ADDRESS", HOME)),
+        (AnyData("SYS.NUMBER", 5), AnyData("SYS.NUMBER", 5)),
+        (None, None),
+    ],
+)
+def test_an_anydata_queue_takes_everything_but_fields(body: Body, wrapped: Body) -> None:
+    assert to_payload(Message(body=body), "ANYDATA").body == wrapped
+
+
+@pytest.mark.parametrize("body", [HOME, AnyData("OE.ADDRESS", HOME)])
+@pytest.mark.parametrize("payload_type", ["BASIC", "TEXT", "JSON"])
+def test_an_object_becomes_json_for_queues_without_types(payload_type: str, body: Body) -> None:
+    assert to_payload(Message(body=body), payload_type).body == '{"street":"Weg","zip":7}'
+
+
+def test_objects_stay_objects_until_they_are_sent() -> None:
+    message = Message(body=HOME, kind=PayloadKind.OBJECT)
+    assert from_payload(message, "OBJECT") is message
+    assert plain_body(HOME) == '{"street":"Weg","zip":7}'
+    assert plain_body(AnyData("SYS.VARCHAR2", "text")) == "text"
+    assert plain_body(AnyData("SYS.RAW", b"raw")) == b"raw"
+    assert plain_body(AnyData("SYS.NUMBER", Decimal("1.50"))) == "1.50"
+    assert plain_body(AnyData("SYS.NUMBER", None)) is None
 
 
 @pytest.mark.parametrize(

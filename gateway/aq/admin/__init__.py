@@ -1,4 +1,4 @@
-"""Administration of queue tables, queues and subscribers: the procedures of DBMS_AQADM (AQ guide 12.2 §8)."""
+"""Administration of queue tables, queues, subscribers and what they hold: DBMS_AQADM (AQ guide 12.2 §8)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from gateway.aq.admin.privileges import PrivilegeProcedures
 from gateway.aq.admin.queue_tables import MAX_PAYLOAD, QueueTableProcedures
 from gateway.aq.admin.queues import QueueProcedures
 from gateway.aq.admin.subscribers import SubscriberProcedures
+from gateway.aq.admin.transformations import TransformationProcedures
+from gateway.aq.admin.types import TypeProcedures
 
 __all__ = ["MAX_PAYLOAD", "QueueAdmin"]
 
 
-class QueueAdmin(QueueTableProcedures, QueueProcedures, SubscriberProcedures, PrivilegeProcedures, AgentProcedures):
+class QueueAdmin(
+    QueueTableProcedures,
+    QueueProcedures,
+    SubscriberProcedures,
+    PrivilegeProcedures,
+    AgentProcedures,
+    TypeProcedures,
+    TransformationProcedures,
+):
     """Every call is a transaction of its own, or part of the one of ``connection`` when that is given."""

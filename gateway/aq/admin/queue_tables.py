@@ -7,13 +7,13 @@ from gateway.aq.admin.base import Administration, choice
 from gateway.aq.admin.queues import queue_values
 from gateway.aq.errors import (
     CompatibleInvalid,
-    PayloadTypeUnknown,
     QueueTableExists,
     QueueTableNotEmpty,
     SortListInvalid,
 )
 from gateway.aq.model import PayloadType, QueueTableInfo, QueueType, SortList
 from gateway.aq.names import QualifiedName, qualified
+from gateway.aq.payloads import payload_of
 from gateway.aq.statements import Db
 from gateway.aq.views import create_table_views, drop_queue_views, drop_table_views
 from transforms.errors import AqError
@@ -45,7 +45,7 @@ class QueueTableProcedures(Administration):
 
         Args:
             queue_table: at most 122 bytes.
-            queue_payload_type: RAW, BASIC, FIELDS, TEXT or JSON.
+            queue_payload_type: RAW, BASIC, FIELDS, TEXT, JSON, XMLTYPE, ANYDATA, or the name of an object type.
             sort_list: ENQ_TIME (default), ``ENQ_TIME,PRIORITY``, PRIORITY or ``PRIORITY,ENQ_TIME``; fixed for ever.
                 COMMIT_TIME and ``PRIORITY,COMMIT_TIME`` need multiple_consumers and message_grouping TRANSACTIONAL.
             message_grouping: NONE, or TRANSACTIONAL: the messages of one transaction are taken by one consumer.
@@ -58,9 +58,6 @@ class QueueTableProcedures(Administration):
                 1031 the schema is neither the user's nor does the user hold MANAGE_ANY.
         """
         name = qualified(queue_table, self.schema, what="queue table", system=False)
-        payload = choice(
-            PayloadType, queue_payload_type, f"payload type of queue table {name.shown}", PayloadTypeUnknown
-        )
         order = choice(
             SortList,
             (sort_list or "ENQ_TIME").replace(" ", ""),
@@ -69,11 +66,12 @@ class QueueTableProcedures(Administration):
         )
         version = compatible or "10.0"
         _check_table(name, order, message_grouping, version, multiple_consumers)
-        limit = _max_payload(name, payload, version, max_payload)
         with self.change() as conn:
             db = Db(conn)
             if self.rights is not None:
                 self.rights.require_schema(db, name, "queue table")
+            payload = payload_of(db, queue_payload_type, self.schema, f"queue table {name.shown}")
+            limit = _max_payload(name, payload.kind, version, max_payload)
             if catalog.find_queue_table(db, name.key) is not None:
                 raise QueueTableExists(
                     f"queue table {name.shown} exists", cause="a queue table of that name is in the hub"
@@ -85,7 +83,9 @@ class QueueTableProcedures(Administration):
                     "schema": name.schema,
                     "name": name.name,
                     "name_key": name.key,
-                    "payload_type": payload.value,
+                    "payload_type": payload.kind.value,
+                    "object_type": payload.object_type and payload.name,
+                    "type_id": payload.object_type and payload.object_type.id,
                     "sort_list": order.value,
                     "multiple_consumers": int(multiple_consumers),
                     "message_grouping": message_grouping.upper(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_security as security_sql
 from gateway.aq.admin.base import Administration, choice
+from gateway.aq.admin.transformations import subscriber_transformation
 from gateway.aq.errors import (
     AgentAddressInvalid,
     DeliveryModeInvalid,
@@ -44,7 +45,8 @@ class SubscriberProcedures(Administration):
 
         Raises:
             AqError: 24010 unknown queue, 24034 subscribed already, 24039 single-consumer queue, 24050 exception queue,
-                24047 name, 24067 too many, 25448 the rule is invalid (with line and column).
+                24047 name, 24067 too many, 25448 the rule is invalid (with line and column), 24094 the transformation
+                does not exist, or does not take what the queue holds.
         """
         agent = Agent(subscriber) if isinstance(subscriber, str) else subscriber
         name = agent_name(agent.name, what="subscriber")
@@ -63,6 +65,7 @@ class SubscriberProcedures(Administration):
             taken = catalog.consumer_id(db, queue, name, "", agent.protocol)
             if taken is not None and catalog.is_subscriber(db, taken):
                 raise SubscriberExists(f"subscriber {name} of queue {queue.full_name} exists", cure="alter_subscriber")
+            transformation = subscriber_transformation(db, queue, transformation, self.schema)
             if len(catalog.count_subscribers(db, queue)) >= MAX_SUBSCRIBERS:
                 raise TooManySubscribers(
                     f"queue {queue.full_name} has too many subscribers",
@@ -92,12 +95,14 @@ class SubscriberProcedures(Administration):
         """Set rule and transformation of a subscriber, both (AQ guide 12.2 §8.6.2).
 
         Raises:
-            AqError: 24010 unknown queue, 24035 unknown subscriber, 25448 the rule is invalid.
+            AqError: 24010 unknown queue, 24035 unknown subscriber, 25448 the rule is invalid, 24094 the transformation
+                does not exist, or does not take what the queue holds.
         """
         _check_rule(rule)
         with self.change() as conn:
             db = Db(conn)
-            catalog.set_rule(db, self._subscriber(db, queue_name, subscriber), rule, transformation)
+            number, queue = self._subscriber(db, queue_name, subscriber), self.need_queue(db, queue_name)
+            catalog.set_rule(db, number, rule, subscriber_transformation(db, queue, transformation, self.schema))
 
     def remove_subscriber(self, queue_name: str, subscriber: Agent | str) -> None:
         """End a subscription; messages that waited for it only are removed by the time manager (AQ guide 12.2 §8.6.3).

@@ -57,6 +57,7 @@ from gateway.aq.errors.definitions import (
     TransformationMissing,
     TypeExists,
     TypeInUse,
+    TypeInvalid,
     TypeMissing,
 )
 from gateway.aq.errors.dequeue import (
@@ -84,6 +85,7 @@ from gateway.aq.errors.dequeue import (
     WaitInvalid,
 )
 from gateway.aq.errors.enqueue import (
+    AnyDataMismatch,
     ArraysDiffer,
     ArraySizeInvalid,
     DelayBeyondReference,
@@ -117,6 +119,7 @@ __all__ = [
     "AgentNameReserved",
     "AgentNotMapped",
     "AgentWithoutProtocol",
+    "AnyDataMismatch",
     "ArraySizeInvalid",
     "ArraysDiffer",
     "CannotMigrate",
@@ -199,6 +202,7 @@ __all__ = [
     "TransformationMissing",
     "TypeExists",
     "TypeInUse",
+    "TypeInvalid",
     "TypeMissing",
     "UnknownQueue",
     "VisibilityInvalid",

@@ -19,6 +19,7 @@ __all__ = [
     "TransformationMissing",
     "TypeExists",
     "TypeInUse",
+    "TypeInvalid",
     "TypeMissing",
 ]
 
@@ -129,6 +130,15 @@ class TypeExists(AqError):
     """
 
     ora = 955
+
+
+class TypeInvalid(AqError):
+    """An object type cannot be made: its name, an attribute or their number is not valid (AQ guide 12.2 §2.2, §4.6.4).
+
+    Action: Correct the declaration; nested tables and references cannot be part of a payload.
+    """
+
+    ora = 902
 
 
 class TypeMissing(AqError):

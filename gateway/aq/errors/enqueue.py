@@ -6,6 +6,7 @@ from gateway.aq.errors.base import MessageRefused
 from transforms.errors import AqError
 
 __all__ = [
+    "AnyDataMismatch",
     "ArraySizeInvalid",
     "ArraysDiffer",
     "DelayBeyondReference",
@@ -228,6 +229,15 @@ class DeliveryModeInvalid(AqError):
     """
 
     ora = 25299
+
+
+class AnyDataMismatch(AqError):
+    """A value cannot be wrapped as, or unwrapped to, a type (AQ guide 12.2 §22.1.1).
+
+    Action: Look at the type name first; name a type that the value has.
+    """
+
+    ora = 22626
 
 
 class RuleFailed(AqError):

@@ -23,7 +23,7 @@ def _queue_tables(_: Dialect) -> View:
         "QUEUE_TABLE": name_of("t"),
         "TYPE": "CASE WHEN t.payload_type = 'RAW' THEN 'RAW' WHEN t.payload_type IN ('ANYDATA', 'SYS.ANYDATA')"
         " THEN 'VARIANT' ELSE 'OBJECT' END",
-        "OBJECT_TYPE": "CASE WHEN t.payload_type <> 'RAW' THEN t.payload_type END",
+        "OBJECT_TYPE": "CASE WHEN t.payload_type <> 'RAW' THEN coalesce(t.object_type, t.payload_type) END",
         "SORT_ORDER": "replace(replace(t.sort_list, 'ENQ_TIME', 'ENQUEUE_TIME'), ',', ', ')",
         "RECIPIENTS": "CASE WHEN t.multiple_consumers = 1 THEN 'MULTIPLE' ELSE 'SINGLE' END",
         "MESSAGE_GROUPING": "t.message_grouping",

@@ -14,8 +14,8 @@ _STATES = (
     " WHEN 8 THEN 'READY'"
 )
 #: Payload types of which every message is text.
-_TEXTS = frozenset({PayloadType.TEXT, PayloadType.JSON, PayloadType.FIELDS})
-_IS_TEXT = "m.body_type IN (2, 3)"
+_TEXTS = frozenset(PayloadType) - {PayloadType.RAW, PayloadType.BASIC}
+_IS_TEXT = "m.body_type IN (2, 3, 4)"
 
 
 def _exception_queue(d: Dialect) -> tuple[str, str]:

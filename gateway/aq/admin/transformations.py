@@ -1,0 +1,170 @@
+"""The catalogue of transformations: the procedures of DBMS_TRANSFORM (AQ guide 12.2 §8.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gateway.aq import payloads, transformations
+from gateway.aq import statements_transformations as transformations_sql
+from gateway.aq.admin.base import Administration
+from gateway.aq.errors import TransformationInvalid, TransformationMissing
+from gateway.aq.model import QueueRef, TransformationInfo
+from gateway.aq.names import QualifiedName, qualified, shown_key
+from gateway.aq.statements import Db
+
+__all__ = ["TransformationProcedures", "subscriber_transformation"]
+
+
+class TransformationProcedures(Administration):
+    """Create, modify, drop and list transformations; part of :class:`gateway.aq.admin.QueueAdmin`."""
+
+    def create_transformation(
+        self,
+        name: str,
+        from_type: str,
+        to_type: str,
+        transformation: str | Mapping[str, Any],
+        *,
+        comment: str | None = None,
+    ) -> TransformationInfo:
+        """Register a transformation (AQ guide 12.2 §8.4.1).
+
+        ::
+
+            admin.create_transformation("to_order", "OE.MESSAGE", "OE.ORDERS",
+                "OE.ORDERS(source.user_data.sender_id, UPPER(source.user_data.subject), source.user_data.text)")
+            admin.create_transformation("to_text", "OE.ORDERS", "TEXT", "source.user_data.id || ': ' || corrid")
+            admin.create_transformation("to_celsius", "JSON", "JSON", "plant_transforms:to_celsius")
+
+        Args:
+            name: ``[schema.]name``.
+            from_type, to_type: payload types it takes and gives: RAW, BASIC, FIELDS, TEXT, JSON, XMLTYPE, ANYDATA or an
+                object type.
+            transformation: an expression over ``source.user_data``, the constructor of the object type it gives, or a
+                function, at most 4000 characters; or a mapping as :mod:`transforms.registry` reads it.
+
+        Raises:
+            AqError: 24094 it exists, 24095 it cannot be compiled, 24015 a type does not exist.
+        """
+        found = qualified(name, self.schema, what="transformation")
+        with self.change() as conn:
+            db = Db(conn)
+            if transformations_sql.find_version(db, found.key) is not None:
+                raise TransformationMissing(
+                    f"transformation {found.shown} exists already",
+                    cause="a transformation has that name",
+                    cure="modify it, or choose another name",
+                )
+            item = self._typed(db, found, from_type, to_type)
+            item = replace(_with(item, 0, transformation), comment=comment, created=self.hub.clock.now())
+            transformations.check(db, item, self.hub.transform_modules)
+            transformations_sql.insert_transformation(db, item)
+            return item
+
+    def _typed(self, db: Db, name: QualifiedName, from_type: str, to_type: str) -> TransformationInfo:
+        what = f"transformation {name.shown}"
+        given, made = (payloads.payload_of(db, each, self.schema, what).name for each in (from_type, to_type))
+        return TransformationInfo(name.schema, name.name, given, made)
+
+    def modify_transformation(
+        self, name: str, attribute_number: int, transformation: str | Mapping[str, Any]
+    ) -> TransformationInfo:
+        """Change what a transformation does; it is in force for every later call (AQ guide 12.2 §8.4.2).
+
+        Args:
+            attribute_number: 0: ``transformation`` makes the whole result, and nothing else does. 1 and more: it makes
+                that attribute of the object type; the others stay as they are made, or NULL.
+
+        Raises:
+            AqError: 24094 unknown, 24095 it cannot be compiled, or there is no such attribute.
+        """
+        with self.change() as conn:
+            db = Db(conn)
+            item = self._transformation(db, name)
+            if attribute_number and item.definition is not None:
+                raise TransformationInvalid(
+                    f"attribute {attribute_number} of transformation {item.full_name} cannot be set",
+                    cause="the transformation has a definition, not expressions",
+                    cure="give it an expression first: modify_transformation with attribute number 0",
+                )
+            altered = _with(item, attribute_number, transformation)
+            transformations.check(db, altered, self.hub.transform_modules)
+            transformations_sql.update_transformation(db, altered)
+            return altered
+
+    def drop_transformation(self, name: str) -> None:
+        """Remove a transformation no subscriber uses (AQ guide 12.2 §8.4.3).
+
+        Raises:
+            AqError: 24094 unknown, 24095 a subscriber uses it.
+        """
+        with self.change() as conn:
+            db = Db(conn)
+            item = self._transformation(db, name)
+            key = QualifiedName(item.schema, item.name).key
+            users = [
+                f"{who} of {queue}"
+                for queue, who, used in transformations_sql.subscribers_using(db)
+                if shown_key(used) == key
+            ]
+            if users:
+                raise TransformationInvalid(
+                    f"transformation {item.full_name} cannot be dropped",
+                    cause=f"subscribers use it: {', '.join(users[:5])}",
+                    cure="alter those subscribers first",
+                )
+            transformations_sql.delete_transformation(db, item.id)
+
+    def transformations(self) -> list[TransformationInfo]:
+        """Every transformation, by name."""
+        with self.look() as db:
+            return transformations_sql.list_transformations(db)
+
+    def _transformation(self, db: Db, name: str) -> TransformationInfo:
+        found = transformations_sql.find_transformation(db, qualified(name, self.schema, what="transformation").key)
+        if found is None:
+            raise transformations.missing(name)
+        return found
+
+
+def _with(item: TransformationInfo, number: int, transformation: str | Mapping[str, Any]) -> TransformationInfo:
+    if isinstance(transformation, Mapping):
+        if number:
+            raise TransformationInvalid(
+                f"attribute {number} of transformation {item.full_name} cannot be set",
+                cause="a definition makes the whole message",
+                cure="give an expression, or attribute number 0",
+            )
+        return replace(item, definition=dict(transformation), expressions={})
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise TransformationInvalid(
+            f"attribute {number!r} of transformation {item.full_name} cannot be set",
+            cause="attributes count from 1; 0 is the whole",
+            cure="give 0, or the number of an attribute",
+        )
+    if not isinstance(transformation, str) or not transformation.strip():
+        raise TransformationInvalid(
+            f"transformation {item.full_name} cannot be made",
+            cause="there is no expression",
+            cure="write one over source.user_data",
+        )
+    others = {} if number == 0 else dict(item.expressions)
+    return replace(item, definition=None, expressions=others | {number: transformation})
+
+
+def subscriber_transformation(db: Db, queue: QueueRef, name: str | None, schema: str) -> str | None:
+    """The name under which a subscriber keeps its transformation; it has to take what the queue holds.
+
+    Raises:
+        AqError: 24094 there is none, or it takes another type.
+    """
+    if name is None:
+        return None
+    found = qualified(name, schema, what="transformation")
+    item = transformations_sql.find_transformation(db, found.key)
+    if item is None:
+        raise transformations.missing(name)
+    transformations.require_type(item.full_name, item.from_type, queue, into=False)
+    return item.full_name

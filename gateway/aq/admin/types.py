@@ -1,0 +1,218 @@
+"""Object types and ANYDATA queue tables (AQ guide 12.2 §2.2, §22.1)."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_types as types_sql
+from gateway.aq.admin.base import Administration, need_queue_table
+from gateway.aq.anydata import SCALARS
+from gateway.aq.errors import (
+    NameReserved,
+    PayloadTypeForbidden,
+    TypeExists,
+    TypeInUse,
+    TypeInvalid,
+    TypeMissing,
+)
+from gateway.aq.model import PayloadType, TypeInfo
+from gateway.aq.names import QualifiedName, qualified
+from gateway.aq.statements import Db
+from gateway.aq.statements_transformations import transformations_of_type
+from gateway.aq.statements_types import TypeRecord
+from transforms.errors import AqError
+from transforms.sqltypes import MAX_ATTRIBUTES, Attribute, NamedType, ObjectType, Varray
+from transforms.sqltypes_parser import MAX_NESTING, DeclarationInvalid, parse_scalar, parse_type
+
+__all__ = ["TypeProcedures"]
+
+_MAX_NAME = 128  # bytes, AQ guide 12.2 §2.2
+_MAX_DEFINITION = 1_000_000  # characters, nested types included
+
+
+class TypeProcedures(Administration):
+    """Create, drop and list object types; part of :class:`gateway.aq.admin.QueueAdmin`."""
+
+    def create_type(self, type_name: str, attributes: Mapping[str, str] | str) -> TypeInfo:
+        """Make a type that queue tables, other types and ANYDATA can hold (AQ guide 12.2 §2.2).
+
+        ::
+
+            admin.create_type("OE.ADDRESS", {"street": "VARCHAR2(40)", "city": "VARCHAR2(30)"})
+            admin.create_type("OE.ORDERS", {"id": "NUMBER(10)", "ship_to": "OE.ADDRESS", "due": "DATE"})
+
+        Args:
+            type_name: ``[schema.]name``, at most 128 bytes.
+            attributes: declared type by attribute name, 1 to 900 in their order (see :mod:`transforms.sqltypes`). Names
+                compare in any letter case. A text ``VARRAY(n) OF type`` makes an array type instead, to be used as an
+                attribute or wrapped as ANYDATA.
+
+        Raises:
+            AqError: 955 it exists, 902 a declaration is not valid, 4043 an attribute's type does not exist, 24019
+                name too long, 24049 the name is reserved.
+        """
+        name = _type_name(type_name, self.schema)
+        with self.change() as conn:
+            db = Db(conn)
+            if types_sql.find_type(db, name.key) is not None:
+                raise TypeExists(
+                    f"type {name.shown} exists",
+                    cause="an object type of that name is in the hub",
+                    cure="choose another name, or drop it first: drop_type",
+                )
+            made = self._declared(db, name, attributes)
+            record = TypeRecord(secrets.randbits(62), name.schema, name.name, made, made.shape, self.hub.clock.now())
+            types_sql.insert_type(db, record)
+            return _info(record)
+
+    def _declared(self, db: Db, name: QualifiedName, attributes: Mapping[str, str] | str) -> NamedType:
+        def resolve(text: str) -> NamedType:
+            found = types_sql.find_type(db, qualified(text, self.schema, what="type").key)
+            if found is None:
+                raise TypeMissing(
+                    f"type {text} does not exist",
+                    cause=f"type {name.shown} is to be made of it",
+                    cure="create it first, or correct the declaration",
+                )
+            return found.type
+
+        where = f"type {name.shown} cannot be made"
+        made: NamedType
+        try:
+            if isinstance(attributes, str):
+                array = parse_type(attributes, resolve)
+                if not isinstance(array, Varray) or array.name:
+                    raise DeclarationInvalid(f"{attributes!r} is no VARRAY", "write VARRAY(n) OF type, or attributes")
+                made = Varray(array.limit, array.element, name.key)
+            else:
+                where = f"{where}: attribute {{}}"
+                made = ObjectType(name.key, tuple(_attributes(where, attributes, resolve)))
+        except DeclarationInvalid as problem:
+            raise TypeInvalid(f"type {name.shown} cannot be made", cause=problem.cause, cure=problem.cure) from None
+        if _depth(made.definition()) > MAX_NESTING or len(json.dumps(made.definition())) > _MAX_DEFINITION:
+            raise TypeInvalid(
+                f"type {name.shown} cannot be made",
+                cause=f"types nest at most {MAX_NESTING} deep, and have at most {_MAX_DEFINITION} characters in all",
+                cure="make it of fewer or flatter types",
+            )
+        return made
+
+    def drop_type(self, type_name: str) -> None:
+        """Drop a type; messages that hold it can still be dequeued.
+
+        Raises:
+            AqError: 4043 unknown, 2303 queue tables, other types or transformations are made of it.
+        """
+        name = qualified(type_name, self.schema, what="type")
+        with self.change() as conn:
+            db = Db(conn)
+            found = _require(db, name)
+            users = types_sql.users_of_type(db, found)
+            users += [f"transformation {one.full_name}" for one in transformations_of_type(db, found.type.text)]
+            if users:
+                raise TypeInUse(
+                    f"type {found.full_name} cannot be dropped",
+                    cause=f"{', '.join(users[:5])} {'are' if len(users) > 1 else 'is'} made of it",
+                    cure="drop those first",
+                )
+            types_sql.drop_type(db, found.id, self.hub.clock.now())
+
+    def types(self) -> list[TypeInfo]:
+        """Every object type, by name."""
+        with self.look() as db:
+            return [_info(record) for record in types_sql.list_types(db)]
+
+    def enable_jms_types(self, queue_table: str) -> None:
+        """Let the queues of an ANYDATA queue table take JMS and XML types (AQ guide 12.2 §22.1.2.2). Idempotent.
+
+        Raises:
+            AqError: 24002 no such queue table, 24016 it does not hold ANYDATA.
+        """
+        name = qualified(queue_table, self.schema, what="queue table")
+        with self.change() as conn:
+            db = Db(conn)
+            found = need_queue_table(db, name)
+            if found.payload_type is not PayloadType.ANYDATA:
+                raise PayloadTypeForbidden(
+                    f"JMS types cannot be enabled for queue table {found.full_name}",
+                    cause=f"its payload type is {found.payload_type}, not ANYDATA",
+                    cure="use an ANYDATA queue table",
+                )
+            catalog.enable_jms_types(db, found.id)
+
+
+def _type_name(text: str, schema: str) -> QualifiedName:
+    name = qualified(text, schema, what="type", system=True)
+    plain = name.name.upper()
+    own = plain in PayloadType.__members__ or f"SYS.{plain}" in SCALARS or name.schema.upper() == "SYS"
+    if not own:
+        try:
+            parse_scalar(plain)
+            own = True
+        except (DeclarationInvalid, AqError):
+            own = plain in ("NUMBER", "VARCHAR2", "RAW")
+    if own or plain.startswith("AQ$_"):
+        raise NameReserved(
+            f"type name {name.shown!r} is reserved",
+            cause="it is a type of the hub's own, or its schema is",
+            cure="use another name",
+        )
+    return name
+
+
+def _attributes(where: str, attributes: Mapping[str, str], resolve: Any) -> list[Attribute]:
+    if not attributes:
+        raise DeclarationInvalid("it has no attributes", "give it at least one")
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise DeclarationInvalid(f"it has {len(attributes)} attributes, at most {MAX_ATTRIBUTES} are allowed", "nest")
+    seen: set[str] = set()
+    made = []
+    for name, declared in attributes.items():
+        if not isinstance(name, str) or not name.replace("$", "_").replace("#", "_").isidentifier():
+            raise DeclarationInvalid(
+                f"{name!r} is no name of an attribute", "use letters, digits and _ $ #, beginning with a letter"
+            )
+        if len(name.encode()) > _MAX_NAME:
+            raise DeclarationInvalid(
+                f"the name of attribute {name[:40]}... is longer than {_MAX_NAME} bytes", "shorten it"
+            )
+        if name.upper() in seen:
+            raise DeclarationInvalid(f"attribute {name} is there twice", "names compare in any letter case")
+        seen.add(name.upper())
+        try:
+            made.append(Attribute(name, parse_type(declared, resolve)))
+        except DeclarationInvalid as problem:
+            raise DeclarationInvalid(f"attribute {name}: {problem.cause}", problem.cure) from None
+        except AqError as problem:
+            raise type(problem)(where.format(name), cause=problem.what, cure=problem.cure) from None
+    return made
+
+
+def _depth(definition: Any) -> int:
+    if isinstance(definition, str):
+        return 0
+    inner = [definition["of"]] if "varray" in definition else [each for _, each in definition["attributes"]]
+    return 1 + max(map(_depth, inner), default=0)
+
+
+def _require(db: Db, name: QualifiedName) -> TypeRecord:
+    found = types_sql.find_type(db, name.key)
+    if found is None:
+        raise TypeMissing(
+            f"type {name.shown} does not exist",
+            cause="no object type of that name is in the hub",
+            cure="create it, or correct the name",
+        )
+    return found
+
+
+def _info(record: TypeRecord) -> TypeInfo:
+    made = record.type
+    if isinstance(made, Varray):
+        return TypeInfo(record.schema, record.name, {}, made.declaration, record.shape, record.created)
+    attributes = {attribute.name: attribute.type.text for attribute in made.attributes}
+    return TypeInfo(record.schema, record.name, attributes, None, record.shape, record.created)

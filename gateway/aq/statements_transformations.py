@@ -1,0 +1,140 @@
+"""Statements on the catalogue of transformations (tables ``aq_transformation`` and ``aq_attribute_transformation``)."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+from gateway.aq.model import TransformationInfo
+from gateway.aq.names import QualifiedName
+from gateway.aq.statements import Db, Row
+
+__all__ = [
+    "delete_transformation",
+    "find_transformation",
+    "find_version",
+    "insert_transformation",
+    "list_transformations",
+    "subscribers_using",
+    "transformations_of_type",
+    "update_transformation",
+]
+
+_COLUMNS = "id, schema, name, from_type, to_type, definition, comment, created, version"
+
+
+def find_version(db: Db, key: str) -> int | None:
+    """What changes with every change of the transformation with this name key; None when there is none."""
+    row = db.row("SELECT version FROM aq_transformation WHERE name_key = ?", (key,))
+    return None if row is None else int(row[0])
+
+
+def find_transformation(db: Db, key: str) -> TransformationInfo | None:
+    """The transformation with this name key, or None."""
+    rows = db.rows(f"SELECT {_COLUMNS} FROM aq_transformation WHERE name_key = ?", (key,))
+    return next(iter(_with_attributes(db, rows)), None)
+
+
+def list_transformations(db: Db) -> list[TransformationInfo]:
+    """Every transformation, by name."""
+    return _with_attributes(db, db.rows(f"SELECT {_COLUMNS} FROM aq_transformation ORDER BY name_key"))
+
+
+def transformations_of_type(db: Db, type_name: str) -> list[TransformationInfo]:
+    """Transformations from or to a type (``SCHEMA.NAME``)."""
+    rows = db.rows(
+        f"SELECT {_COLUMNS} FROM aq_transformation WHERE from_type = ? OR to_type = ? ORDER BY name_key",
+        (type_name, type_name),
+    )
+    return _with_attributes(db, rows)
+
+
+def _with_attributes(db: Db, rows: list[Row]) -> list[TransformationInfo]:
+    expressions: dict[int, dict[int, str]] = {}
+    found = db.rows(
+        """SELECT transformation_id, attribute_number, expression FROM aq_attribute_transformation
+            WHERE transformation_id {ids} ORDER BY attribute_number""",
+        (db.ids(row[0] for row in rows),),
+    )
+    for owner, number, expression in found:
+        expressions.setdefault(owner, {})[number] = expression
+    return [
+        TransformationInfo(
+            id=row[0],
+            schema=row[1],
+            name=row[2],
+            from_type=row[3],
+            to_type=row[4],
+            definition=None if row[5] is None else json.loads(row[5]),
+            expressions=expressions.get(row[0], {}),
+            comment=row[6],
+            created=row[7],
+            version=row[8],
+        )
+        for row in rows
+    ]
+
+
+def _values(item: TransformationInfo) -> dict[str, Any]:
+    definition = item.definition
+    return {
+        "from_type": item.from_type,
+        "to_type": item.to_type,
+        "definition": None
+        if definition is None
+        else json.dumps(definition, separators=(",", ":"), sort_keys=True, ensure_ascii=False),
+        "comment": item.comment,
+        "version": secrets.randbits(62),
+    }
+
+
+def insert_transformation(db: Db, item: TransformationInfo) -> None:
+    """Store a new transformation; ``id`` and ``version`` are given here."""
+    number = secrets.randbits(62)
+    values = {
+        "id": number,
+        "schema": item.schema,
+        "name": item.name,
+        "name_key": QualifiedName(item.schema, item.name).key,
+        "created": item.created,
+        **_values(item),
+    }
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    db.run(f"INSERT INTO aq_transformation ({names}) VALUES ({marks})", tuple(values.values()))
+    _store_expressions(db, number, item.expressions.items())
+
+
+def update_transformation(db: Db, item: TransformationInfo) -> None:
+    """Store a transformation anew, under its id."""
+    values = _values(item)
+    assignments = ", ".join(f"{name} = ?" for name in values)
+    db.run(f"UPDATE aq_transformation SET {assignments} WHERE id = ?", (*values.values(), item.id))
+    db.run("DELETE FROM aq_attribute_transformation WHERE transformation_id = ?", (item.id,))
+    _store_expressions(db, item.id, item.expressions.items())
+
+
+def _store_expressions(db: Db, owner: int, expressions: Iterable[tuple[int, str]]) -> None:
+    rows = [(owner, number, text) for number, text in expressions]
+    if rows:
+        insert = """
+            INSERT INTO aq_attribute_transformation (transformation_id, attribute_number, expression) VALUES (?, ?, ?)
+        """
+        db.many(insert, rows)
+
+
+def delete_transformation(db: Db, number: int) -> None:
+    """Remove a transformation."""
+    db.run("DELETE FROM aq_attribute_transformation WHERE transformation_id = ?", (number,))
+    db.run("DELETE FROM aq_transformation WHERE id = ?", (number,))
+
+
+def subscribers_using(db: Db) -> list[tuple[str, str, str]]:
+    """(queue, subscriber, transformation as written) of every subscriber with a transformation."""
+    rows = db.rows(
+        """SELECT q.schema, q.name, c.name, c.address, c.transformation
+             FROM aq_consumer c JOIN aq_queue q ON q.id = c.queue_id
+            WHERE c.is_subscriber = 1 AND c.transformation IS NOT NULL ORDER BY q.name_key, c.name_key"""
+    )
+    return [(QualifiedName(row[0], row[1]).shown, row[2] or row[3], row[4]) for row in rows]

@@ -1,0 +1,99 @@
+"""Statements on object types (table ``aq_type``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gateway.aq.names import QualifiedName
+from gateway.aq.statements import Db, Row
+from transforms.sqltypes import NamedType, from_definition
+
+__all__ = [
+    "TypeRecord",
+    "drop_type",
+    "find_type",
+    "find_types",
+    "insert_type",
+    "list_types",
+    "types_by_id",
+    "users_of_type",
+]
+
+
+class TypeRecord(NamedTuple):
+    """One row of ``aq_type``. Ids are never given twice: what an id means never changes."""
+
+    id: int
+    schema: str
+    name: str
+    type: NamedType
+    shape: str
+    created: float
+
+    @property
+    def full_name(self) -> str:
+        """The plain name in the default schema, else ``schema.name``, in the case it was created with."""
+        return QualifiedName(self.schema, self.name).shown
+
+
+_COLUMNS = "id, schema, name, definition, shape, created"
+
+
+def _record(row: Row) -> TypeRecord:
+    made = from_definition(json.loads(row[3]))
+    return TypeRecord(row[0], row[1], row[2], made, row[4], row[5])  # type: ignore[arg-type]
+
+
+def find_type(db: Db, key: str) -> TypeRecord | None:
+    """The type with this name key, or None."""
+    return find_types(db, (key,)).get(key)
+
+
+def find_types(db: Db, keys: Iterable[str]) -> dict[str, TypeRecord]:
+    """Types by name key; those that do not exist are left out."""
+    wanted = tuple(keys)
+    if not wanted:
+        return {}
+    marks = ", ".join("?" * len(wanted))
+    rows = db.rows(f"SELECT {_COLUMNS}, name_key FROM aq_type WHERE dropped IS NULL AND name_key IN ({marks})", wanted)
+    return {row[6]: _record(row) for row in rows}
+
+
+def types_by_id(db: Db, ids: Iterable[int]) -> dict[int, NamedType]:
+    """Types by id, dropped ones too: messages may still hold them."""
+    rows = db.rows(f"SELECT {_COLUMNS} FROM aq_type WHERE id {{ids}}", (db.ids(ids),))
+    return {row[0]: _record(row).type for row in rows}
+
+
+def list_types(db: Db) -> list[TypeRecord]:
+    """Every type, by name."""
+    return [_record(row) for row in db.rows(f"SELECT {_COLUMNS} FROM aq_type WHERE dropped IS NULL ORDER BY name_key")]
+
+
+def insert_type(db: Db, record: TypeRecord) -> None:
+    """Store a new type."""
+    definition = json.dumps(record.type.definition(), separators=(",", ":"))
+    key = QualifiedName(record.schema, record.name).key
+    db.run(
+        "INSERT INTO aq_type (id, schema, name, name_key, definition, shape, created) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (record.id, record.schema, record.name, key, definition, record.shape, record.created),
+    )
+
+
+def drop_type(db: Db, type_id: int, now: float) -> None:
+    """Take a type out of use; its definition stays for the messages that hold it."""
+    db.run("UPDATE aq_type SET dropped = ? WHERE id = ?", (now, type_id))
+
+
+def users_of_type(db: Db, record: TypeRecord) -> list[str]:
+    """Queue tables and types that are made of a type."""
+    tables = db.rows("SELECT schema, name FROM aq_queue_table WHERE type_id = ? ORDER BY name_key", (record.id,))
+    users = [f"queue table {QualifiedName(*row).shown}" for row in tables]
+    key = QualifiedName(record.schema, record.name).key
+    for other in list_types(db):
+        made_of = {getattr(part, "name", "") for part in list(other.type.parts())[1:]}
+        if key in made_of:
+            users.append(f"type {other.full_name}")
+    return users

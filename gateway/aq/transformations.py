@@ -1,0 +1,485 @@
+"""Transformations of messages in the hub: found by name, compiled once, applied (AQ guide 12.2 §1.9, §8.4).
+
+A transformation maps the payload type it takes to the one it gives, one message to one message. It is a definition as
+:mod:`transforms.registry` reads it, or expressions over ``source.user_data`` (also ``tab.user_data``, ``user_data``):
+
+* number 0 makes the whole result: an expression, ``TYPE(expression, ...)`` that gives every attribute of the object
+  type in order, or ``package.module:function`` from an allowed module;
+* number *k* makes attribute *k* of the object type it gives, from 1, in place of what number 0 made of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Any, NamedTuple
+
+from gateway.aq import payloads
+from gateway.aq import statements_transformations as transformations_sql
+from gateway.aq.anydata import wrap
+from gateway.aq.errors import TransformationFailed, TransformationInvalid, TransformationMissing
+from gateway.aq.model import PayloadType, QueueRef, TransformationInfo
+from gateway.aq.names import DEFAULT_SCHEMA, qualified, shown_key
+from gateway.aq.payloads import Payload
+from gateway.aq.statements import Db
+from transforms.convert import dump_json, json_to_fields, parse_json
+from transforms.errors import AqError, ExpressionInvalid, GatewayError
+from transforms.expression import Row, compile_expression
+from transforms.message import Body, Message, PayloadKind
+from transforms.objects import AnyData, ObjectValue, object_json
+from transforms.registry import TransformationDefinition, compile_transformation
+from transforms.sqltypes import Misfit, ObjectType
+from transforms.values import to_text
+
+__all__ = [
+    "Transformation",
+    "as_definition",
+    "check",
+    "find",
+    "missing",
+    "of_queue",
+    "of_subscriber",
+    "payload_name",
+    "require_type",
+]
+
+MAX_EXPRESSION = 4000  # characters, AQ guide 12.2 §8.4
+_MAX_CACHED = 512
+_FUNCTION = re.compile(r"\s*([A-Za-z_][\w.]*:[A-Za-z_]\w*)\s*")
+_CALL = re.compile(r'\s*((?:"[^"]+"|[\w$#]+)(?:\.(?:"[^"]+"|[\w$#]+))?)\s*\((.*)\)\s*', re.DOTALL)
+
+_cache: OrderedDict[tuple[int, tuple[str, ...]], Transformation] = OrderedDict()
+_cache_lock = Lock()
+
+
+class Transformation(NamedTuple):
+    """A compiled transformation; ``from_type`` and ``to_type`` are payload names (``RAW``, ``OE.ADDRESS``...)."""
+
+    name: str
+    from_type: str
+    to_type: str
+    run: Callable[[Message], Message]
+
+    def apply(self, messages: Sequence[Message]) -> list[Message]:
+        """The results, in order.
+
+        Raises:
+            TransformationFailed: 25229, for the first message for which there is none.
+        """
+        return [self.run(message) for message in messages]
+
+
+def payload_name(queue: QueueRef) -> str:
+    """The payload type of a queue as transformations name it."""
+    return queue.object_type or queue.payload_type.value
+
+
+# -- finding -----------------------------------------------------------------------------------------------------------
+
+
+def find(db: Db, name: str, schema: str = DEFAULT_SCHEMA, modules: Sequence[str] = ()) -> Transformation:
+    """The transformation called ``[schema.]name``, compiled once per process and version of it.
+
+    Args:
+        modules: modules whose functions may be called, beside those that are built in.
+
+    Raises:
+        AqError: 24094 there is none, 24095 it cannot be compiled.
+    """
+    return _find(db, name, qualified(name, schema, what="transformation").key, modules)
+
+
+def _find(db: Db, name: str, key: str, modules: Sequence[str]) -> Transformation:
+    version = transformations_sql.find_version(db, key)
+    if version is None:
+        raise missing(name)
+    slot = (version, tuple(modules))
+    with _cache_lock:
+        found = _cache.get(slot)
+        if found is not None:
+            _cache.move_to_end(slot)
+            return found
+    item = transformations_sql.find_transformation(db, key)
+    if item is None:
+        raise missing(name)
+    made = compiled(db, item, modules)
+    with _cache_lock:
+        _cache[slot] = made
+        while len(_cache) > _MAX_CACHED:
+            _cache.popitem(last=False)
+    return made
+
+
+def missing(name: str) -> TransformationMissing:
+    """The refusal of a name."""
+    return TransformationMissing(
+        f"transformation {name} does not exist",
+        cause="no transformation of that name is in the hub",
+        cure="create it: create_transformation, or correct the name",
+    )
+
+
+def of_subscriber(db: Db, queue: QueueRef, shown: str, modules: Sequence[str]) -> Transformation:
+    """The transformation that a subscriber of a queue has, by its name as it is shown.
+
+    Raises:
+        AqError: as :func:`of_queue`.
+    """
+    found = _find(db, shown, shown_key(shown), modules)
+    require_type(found.name, found.from_type, queue, into=False)
+    return found
+
+
+def of_queue(db: Db, queue: QueueRef, name: str, schema: str, modules: Sequence[str], *, into: bool) -> Transformation:
+    """A transformation of messages that go into (``into``), or come out of, a queue.
+
+    Raises:
+        AqError: 24094 there is none, or its types do not match; 24095 it cannot be compiled.
+    """
+    found = find(db, name, schema, modules)
+    require_type(found.name, found.to_type if into else found.from_type, queue, into=into)
+    return found
+
+
+def require_type(name: str, given: str, queue: QueueRef, *, into: bool) -> None:
+    """Refuse a transformation whose type on the queue's side is another than the queue's.
+
+    Raises:
+        AqError: 24094.
+    """
+    held = payload_name(queue)
+    if given != held:
+        verb = "gives" if into else "takes"
+        raise TransformationMissing(
+            f"transformation {name} cannot be used for queue {queue.full_name}",
+            cause=f"it {verb} {given}, the queue holds {held}",
+            cure=f"use a transformation that {verb} {held}",
+        )
+
+
+# -- compiling ---------------------------------------------------------------------------------------------------------
+
+
+def check(db: Db, item: TransformationInfo, modules: Sequence[str] = ()) -> None:
+    """Refuse what cannot be compiled. Functions of modules that this process may not use are looked up when used.
+
+    Raises:
+        AqError: 24095, 24015.
+    """
+    for text in item.expressions.values():
+        function = _FUNCTION.fullmatch(text)
+        if function and not _allowed(function[1], modules):
+            return
+    definition = item.definition or {}
+    if isinstance(definition.get("function"), str) and not _allowed(definition["function"], modules):
+        _definition(item)
+        return
+    compiled(db, item, modules)
+
+
+def _allowed(function: str, modules: Sequence[str]) -> bool:
+    module = function.partition(":")[0]
+    return any(module == each or module.startswith(f"{each}.") for each in ("transforms.builtin", *modules))
+
+
+def compiled(db: Db, item: TransformationInfo, modules: Sequence[str] = ()) -> Transformation:
+    """The transformation, callable.
+
+    Raises:
+        AqError: 24095 it cannot be compiled, 24015 one of its types does not exist.
+    """
+    what = f"transformation {item.full_name}"
+    source = payloads.payload_of(db, item.from_type, item.schema, what)
+    target = payloads.payload_of(db, item.to_type, item.schema, what)
+    compute = _computation(item, target, modules)
+
+    def run(message: Message) -> Message:
+        try:
+            given = _as_source(source, message)
+            result = compute(given)
+            kind, body = as_payload(target, result.body)
+            return replace(result, body=body, kind=kind)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise _failed(item, message, error) from error
+
+    return Transformation(item.full_name, source.name, target.name, run)
+
+
+def _failed(item: TransformationInfo, message: Message, error: Exception) -> TransformationFailed:
+    which = f" {message.msgid.hex().upper()}" if message.msgid else ""
+    if isinstance(error, GatewayError):
+        cause = f"{error.what}: {error.cause}" if error.cause else error.what
+    elif isinstance(error, Misfit):
+        cause = f"attribute {error.path}: {error.cause}" if error.path else error.cause
+    else:
+        cause = str(error) or type(error).__name__
+    return TransformationFailed(
+        f"transformation {item.full_name} failed for message{which}",
+        cause=cause,
+        cure="correct the transformation (modify_transformation) or the message",
+    )
+
+
+def _invalid(item: TransformationInfo, cause: str, cure: str) -> TransformationInvalid:
+    return TransformationInvalid(f"transformation {item.full_name} cannot be used", cause=cause, cure=cure)
+
+
+def _definition(item: TransformationInfo) -> TransformationDefinition:
+    try:
+        return TransformationDefinition.from_mapping(item.full_name, item.definition or {})
+    except GatewayError as error:
+        raise _invalid(item, f"{error.what}: {error.cause}", error.cure) from error
+
+
+def _computation(item: TransformationInfo, target: Payload, modules: Sequence[str]) -> Callable[[Message], Message]:
+    try:
+        if item.definition is not None:
+            return _single(compile_transformation(_definition(item), modules=modules))
+        return _expressions(item, target, modules)
+    except ExpressionInvalid as error:
+        raise _invalid(item, f"{error.what}: {error.cause}", error.cure) from error
+    except AqError:
+        raise
+    except GatewayError as error:
+        raise _invalid(item, f"{error.what}: {error.cause}", error.cure) from error
+
+
+def _single(transform: Callable[[Message], Any]) -> Callable[[Message], Message]:
+    """One message in, one message out (AQ guide 12.2 §1.9)."""
+
+    def run(message: Message) -> Message:
+        result = transform(message)
+        if isinstance(result, Message):
+            return result
+        what = "none" if result is None else f"{len(result)} messages"
+        raise ValueError(f"it made {what} of one message, which only a job can use")
+
+    return run
+
+
+def _expressions(item: TransformationInfo, target: Payload, modules: Sequence[str]) -> Callable[[Message], Message]:
+    declared = target.object_type.type if target.object_type else None
+    attributes: dict[str, Callable[[Row], Any]] = {}
+    whole: Callable[[Message, Row], Any] | None = None
+    for number, text in sorted(item.expressions.items()):
+        if len(text) > MAX_EXPRESSION:
+            raise _invalid(item, f"expression {number} has {len(text)} characters", f"{MAX_EXPRESSION} are allowed")
+        if number == 0:
+            function = _FUNCTION.fullmatch(text)
+            if function:
+                definition = TransformationDefinition.from_mapping(item.full_name, {"function": function[1]})
+                return _single(compile_transformation(definition, modules=modules))
+            compute = _expression(item, text, declared)
+            whole = lambda _message, row, compute=compute: compute(row)  # noqa: E731
+            continue
+        if not isinstance(declared, ObjectType) or number > len(declared.attributes):
+            raise _invalid(
+                item,
+                f"there is no attribute {number} in {target.name}",
+                "number the attributes of the object type it gives from 1; 0 is the whole",
+            )
+        attribute = declared.attributes[number - 1]
+        attributes[attribute.name] = _expression(item, text, attribute.type)
+    if whole is None and not attributes:
+        raise _invalid(item, "it has no expression", "give it one: modify_transformation")
+
+    def run(message: Message) -> Message:
+        row = Row(message, strict=True)
+        body: Any = whole(message, row) if whole is not None else {}
+        if attributes:
+            body = _members(declared, body) | {name: compute(row) for name, compute in attributes.items()}
+        return replace(message, body=body)
+
+    return run
+
+
+def _members(declared: Any, body: Any) -> dict[str, Any]:
+    if body is None:
+        return {}
+    return dict(declared.fit(parse_json(body) if isinstance(body, (str, bytes)) else body))
+
+
+def _expression(item: TransformationInfo, text: str, declared: Any) -> Callable[[Row], Any]:
+    """An expression, or the constructor of an object type whose arguments are expressions."""
+    call = _CALL.fullmatch(text) if isinstance(declared, ObjectType) else None
+    if call is None or not declared.is_named(call[1].replace('"', "").upper()):
+        return compile_expression(text).value
+    parts = _arguments(call[2])
+    if len(parts) != len(declared.attributes):
+        raise _invalid(
+            item,
+            f"{declared.name} has {len(declared.attributes)} attributes, {len(parts)} are given",
+            "give one expression for every attribute, NULL for none",
+        )
+    pairs = zip(declared.attributes, parts, strict=True)
+    computed = [(attribute.name, _expression(item, part, attribute.type)) for attribute, part in pairs]
+    name = declared.name
+    return lambda row: ObjectValue(name, {each: compute(row) for each, compute in computed})
+
+
+def _arguments(text: str) -> list[str]:
+    """The arguments of a call: split at the commas that stand outside of quotes and parentheses."""
+    parts, start, level = [], 0, 0
+    for found in re.finditer(r"'(?:[^']|'')*'|\"[^\"]*\"|[(),]", text):
+        sign = found.group()
+        if sign == "(":
+            level += 1
+        elif sign == ")":
+            level -= 1
+        elif sign == "," and level == 0:
+            parts.append(text[start : found.start()])
+            start = found.end()
+    return [*parts, text[start:]] if text.strip() else []
+
+
+def as_definition(db: Db, item: TransformationInfo) -> Mapping[str, Any]:
+    """The transformation in the form that jobs use: see :mod:`transforms.registry`."""
+    if item.definition is not None:
+        return item.definition
+    try:
+        target = payloads.payload_of(db, item.to_type, item.schema, f"transformation {item.full_name}")
+        declared = target.object_type.type if target.object_type else None
+    except AqError:
+        declared = None
+    whole = item.expressions.get(0)
+    function = _FUNCTION.fullmatch(whole) if whole is not None else None
+    if function:
+        return {"function": function[1]}
+    assigned: dict[str, str] = {} if whole is None else _assignments("body", whole, declared)
+    if isinstance(declared, ObjectType):
+        assigned = assigned or {"body": "'{}'"}
+        for number, text in item.expressions.items():
+            if 0 < number <= len(declared.attributes):
+                attribute = declared.attributes[number - 1]
+                assigned |= _assignments(f"body.{attribute.name}", text, attribute.type)
+    return {"set": assigned}
+
+
+def _assignments(target: str, text: str, declared: Any) -> dict[str, str]:
+    call = _CALL.fullmatch(text) if isinstance(declared, ObjectType) else None
+    if call is None or not declared.is_named(call[1].replace('"', "").upper()):
+        return {target: text.strip()}
+    made = {"body": "'{}'"} if target == "body" else {}
+    for attribute, part in zip(declared.attributes, _arguments(call[2]), strict=False):
+        made |= _assignments(f"{target}.{attribute.name}", part, attribute.type)
+    return made
+
+
+# -- payloads ----------------------------------------------------------------------------------------------------------
+
+_SOURCES: Mapping[PayloadType, tuple[type, ...]] = {
+    PayloadType.RAW: (bytes,),
+    PayloadType.BASIC: (bytes, str),
+    PayloadType.TEXT: (str,),
+    PayloadType.JSON: (str,),
+    PayloadType.XMLTYPE: (str,),
+    PayloadType.FIELDS: (tuple,),
+    PayloadType.ANYDATA: (AnyData,),
+    PayloadType.OBJECT: (ObjectValue, dict),
+}
+
+
+def _as_source(source: Payload, message: Message) -> Message:
+    body: Any = message.body
+    if body is None:
+        return message
+    if not isinstance(body, _SOURCES[source.kind]):
+        raise ValueError(f"it takes {source.name}, the body is of Python type {type(body).__name__}")
+    if source.object_type is not None:
+        return replace(message, body=source.object_type.type.fit(body), kind=PayloadKind.OBJECT)
+    return message
+
+
+def as_payload(target: Payload, value: Any) -> tuple[PayloadKind, Body]:
+    """A computed value as the body of a message of a payload type.
+
+    Raises:
+        ValueError, Misfit, AqError, ConversionFailure, NoValue: it has no form there.
+    """
+    if value is None:
+        return _KINDS.get(target.kind, PayloadKind.BASIC), None
+    return _TARGETS[target.kind](target, value)
+
+
+_KINDS = {
+    PayloadType.RAW: PayloadKind.RAW,
+    PayloadType.FIELDS: PayloadKind.FIELDS,
+    PayloadType.OBJECT: PayloadKind.OBJECT,
+    PayloadType.ANYDATA: PayloadKind.ANYDATA,
+}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, (dict, list)):
+        return dump_json(value)
+    if isinstance(value, AnyData):
+        raise ValueError("ANYDATA has to be unwrapped first")
+    if isinstance(value, (ObjectValue, tuple)):
+        return object_json(value)
+    return to_text(value)
+
+
+def _to_raw(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
+    return PayloadKind.RAW, value if isinstance(value, bytes) else _text(value).encode()
+
+
+def _to_basic(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
+    return PayloadKind.BASIC, value if isinstance(value, bytes) else _text(value)
+
+
+def _to_text(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
+    return PayloadKind.BASIC, _text(value)
+
+
+def _to_json(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
+    text = _text(value)
+    parse_json(text)
+    return PayloadKind.BASIC, text
+
+
+def _to_xml(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
+    from transforms.xmltext import check_xml
+
+    text = _text(value)
+    check_xml(text)
+    return PayloadKind.BASIC, text
+
+
+def _to_fields(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
+    if isinstance(value, tuple):
+        return PayloadKind.FIELDS, value
+    return PayloadKind.FIELDS, json_to_fields(_text(value))
+
+
+def _to_object(target: Payload, value: Any) -> tuple[PayloadKind, Body]:
+    assert target.object_type is not None  # noqa: S101  # what OBJECT means
+    if isinstance(value, AnyData):
+        raise ValueError("ANYDATA has to be unwrapped first")
+    if isinstance(value, (str, bytes)):
+        value = parse_json(value)
+    return PayloadKind.OBJECT, target.object_type.type.fit(value)
+
+
+def _to_any(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
+    return PayloadKind.ANYDATA, value if isinstance(value, AnyData) else wrap(value)
+
+
+_TARGETS: Mapping[PayloadType, Callable[[Payload, Any], tuple[PayloadKind, Body]]] = {
+    PayloadType.RAW: _to_raw,
+    PayloadType.BASIC: _to_basic,
+    PayloadType.TEXT: _to_text,
+    PayloadType.JSON: _to_json,
+    PayloadType.XMLTYPE: _to_xml,
+    PayloadType.FIELDS: _to_fields,
+    PayloadType.OBJECT: _to_object,
+    PayloadType.ANYDATA: _to_any,
+}

@@ -1,0 +1,648 @@
+"""Payload types: objects, XML, JSON, ANYDATA. Run by test_hub_sqlite.py and test_hub_postgresql.py."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from gateway.aq import payloads, transfer
+from gateway.aq.anydata import AnyData, is_lcr, type_name, unwrap, wrap
+from gateway.aq.errors import AnyDataMismatch, PayloadRefused, TypeInvalid
+from gateway.aq.model import DequeueMode, DequeueOptions, PayloadType
+from tests.conformance.hub_suite import HubCase, refused
+from transforms.message import Header, Message, PayloadKind, ValueType
+from transforms.objects import ObjectValue
+
+CET = timezone(timedelta(hours=1))
+NOON = datetime(2026, 11, 20, 12, 0, 0)
+ONCE = DequeueOptions(wait=0)
+
+
+class PayloadCase(HubCase):
+    def put(self, queue: str, *bodies: Any, **options: Any) -> list[bytes]:
+        with self.hub.session() as session:
+            ids = session.enqueue_array(queue, [Message(body) for body in bodies], **options)
+            session.commit()
+        return ids
+
+    def got(self, queue: str, consumer: str | None = None) -> Any:
+        with self.hub.session() as session:
+            found = session.dequeue(queue, DequeueOptions(consumer, wait=0))
+            session.commit()
+        return found.message.body
+
+    def typed(self, name: str, payload: str, **table: Any) -> str:
+        return self.queue(name, table={"queue_payload_type": payload, **table})
+
+
+class ObjectSuite(PayloadCase):
+    """Object types and the queues of them."""
+
+    def orders(self, **table: Any) -> str:
+        self.admin.create_type("oe.address", {"street": "VARCHAR2(20)", "zip": "NUMBER(5)"})
+        self.admin.create_type(
+            "oe.orders",
+            {
+                "id": "NUMBER",
+                "price": "NUMBER(8,2)",
+                "ratio": "FLOAT",
+                "due": "DATE",
+                "made": "TIMESTAMP(3)",
+                "seen": "TIMESTAMP WITH TIME ZONE",
+                "stored": "TIMESTAMP WITH LOCAL TIME ZONE",
+                "key": "RAW(4)",
+                "text": "CLOB",
+                "picture": "BLOB",
+                "paid": "BOOLEAN",
+                "doc": "JSON",
+                "shipTo": "OE.ADDRESS",
+                "tags": "VARRAY(3) OF VARCHAR2(5)",
+                "stops": "VARRAY(2) OF OE.ADDRESS",
+                "code": "CHAR(3)",
+            },
+        )
+        return self.typed("orders", "OE.ORDERS", **table)
+
+    ORDER: dict[str, Any] = {  # noqa: RUF012  # never changed
+        "id": 12345678901234567890123456789012345678,
+        "price": Decimal("19.90"),
+        "ratio": 0.1,
+        "due": datetime(2026, 11, 20, 8, 30),
+        "made": datetime(2026, 11, 20, 8, 30, 0, 123000),
+        "seen": datetime(2026, 11, 20, 8, 30, tzinfo=CET),
+        "stored": datetime(2026, 11, 20, 8, 30, tzinfo=CET),
+        "key": b"\x00\xff",
+        "text": 'grüße \U0001f600\n"quoted"',
+        "picture": bytes(range(256)),
+        "paid": True,
+        "doc": {"a": [1, 2.5, None, "x", {"b": True}]},
+        "shipTo": {"street": "Am Weg 1", "zip": 53111},
+        "tags": ["a", None],
+        "stops": [{"street": "first", "zip": None}],
+        "code": "ab",
+    }
+
+    def test_an_object_comes_back_with_its_types(self) -> None:
+        queue = self.orders()
+        self.put(queue, ObjectValue("oe.orders", self.ORDER))
+        found = self.got(queue)
+        assert isinstance(found, ObjectValue)
+        assert found.type_name == "OE.ORDERS"
+        expected = self.ORDER | {
+            "shipTo": ObjectValue("OE.ADDRESS", self.ORDER["shipTo"]),
+            "tags": ("a", None),
+            "stops": (ObjectValue("OE.ADDRESS", self.ORDER["stops"][0]),),
+            "code": "ab ",
+        }
+        assert dict(found) == expected
+        assert {name: type(value) for name, value in found.items()} == {
+            name: type(value) for name, value in expected.items()
+        }
+        assert list(found) == list(self.ORDER)
+        assert found["stored"].tzinfo is UTC
+        assert found["seen"].utcoffset() == timedelta(hours=1)
+        assert found["SHIPTO"]["Street"] == "Am Weg 1"
+
+    def test_a_mapping_is_an_object_of_the_queues_type_and_what_is_left_out_is_null(self) -> None:
+        queue = self.orders()
+        self.put(queue, {"ID": 7}, None)
+        found = self.got(queue)
+        assert (found["id"], found["price"], found["shipTo"]) == (7, None, None)
+        assert self.got(queue) is None
+
+    def test_numbers_keep_every_digit(self) -> None:
+        self.admin.create_type("n", {"exact": "NUMBER", "money": "NUMBER(38,4)", "tens": "NUMBER(4,-2)"})
+        queue = self.typed("numbers", "n")
+        given = [
+            {"exact": Decimal("0.1234567890123456789012345678901234567"), "money": 5, "tens": 1200},
+            {"exact": "-1e-120", "money": Decimal("99999999999999999999.0001"), "tens": Decimal("12E+2")},
+            {"exact": 10**38, "money": Decimal("1.50"), "tens": 0},
+        ]
+        self.put(queue, *given)
+        first, second, third = self.got(queue), self.got(queue), self.got(queue)
+        assert (first["exact"], first["money"], first["tens"]) == (given[0]["exact"], Decimal(5), 1200)
+        assert type(first["money"]) is Decimal
+        assert (second["exact"], second["money"], second["tens"]) == (Decimal("-1e-120"), given[1]["money"], 1200)
+        assert (third["exact"], third["money"], third["tens"]) == (10**38, Decimal("1.5"), 0)
+
+    @pytest.mark.parametrize(
+        ("attribute", "value", "cause"),
+        [
+            ("id", "seven", "'seven' is no number"),
+            ("id", True, "a number is needed, this is a boolean"),
+            ("id", float("nan"), "no number that can be stored"),
+            ("price", Decimal("1.999"), r"1\.999 does not fit NUMBER\(8,2\)"),
+            ("price", 1000000, r"does not fit NUMBER\(8,2\)"),
+            ("ratio", float("inf"), "inf is no FLOAT"),
+            ("ratio", 2**53 + 1, "has no exact form as FLOAT"),
+            ("due", "soon", "'soon' is no ISO 8601 time"),
+            ("due", datetime(2026, 1, 1, microsecond=1), "has more digits than DATE holds"),
+            ("due", datetime(2026, 1, 1, tzinfo=UTC), "has a time zone, DATE holds none"),
+            ("made", datetime(2026, 1, 1, microsecond=1), r"has more digits than TIMESTAMP\(3\) holds"),
+            ("seen", NOON, "has no time zone, TIMESTAMP WITH TIME ZONE needs one"),
+            ("key", b"12345", r"it has 5 bytes, RAW\(4\) holds 4"),
+            ("key", "xyz", "'xyz' is no hexadecimal text"),
+            ("text", 5, "text is needed, this is a number"),
+            ("text", "\ud800", "surrogate"),
+            ("paid", 1, "a boolean is needed"),
+            ("doc", {1: 2}, "JSON has no names that are a number"),
+            ("doc", [float("nan")], "JSON"),
+            ("tags", ["a", "b", "c", "d"], "it has 4 elements, at most 3 are allowed"),
+            ("code", "abcd", r"it has 4 characters, CHAR\(3\) holds 3"),
+        ],
+    )
+    def test_a_value_that_does_not_fit_is_refused_with_its_attribute(
+        self, attribute: str, value: Any, cause: str
+    ) -> None:
+        queue = self.orders()
+        with self.hub.session() as session, pytest.raises(PayloadRefused) as caught:
+            session.enqueue_array(queue, [Message({"id": 1}), Message({attribute: value})])
+        assert str(caught.value).startswith("ORA-25215: message 1 does not fit queue orders")
+        assert f"attribute {attribute} of type OE.ORDERS" in caught.value.cause
+        caught.match(cause)
+        assert caught.value.index == 1
+        assert caught.value.cure
+        assert self.take(queue) == []
+
+    @pytest.mark.parametrize(
+        ("body", "path"),
+        [
+            ({"shipTo": {"zip": "x"}}, r"attribute shipTo\.zip of"),
+            ({"shipTo": {"city": "x"}}, r"attribute shipTo\.city of type OE.ORDERS: type OE.ADDRESS has no such"),
+            ({"stops": [None, {"street": "x" * 21}]}, r"attribute stops\[1\]\.street of .* 21 characters"),
+            ({"shipTo": ObjectValue("OE.PERSON", {})}, "an object of type OE.ADDRESS is needed, this is a OE.PERSON"),
+            ({"oops": 1}, "attribute oops of type OE.ORDERS: type OE.ORDERS has no such attribute"),
+            ({"id": 1, "ID": 2}, "it is given twice"),
+            (ObjectValue("OE.ADDRESS", {}), "an object of type OE.ORDERS is needed, this is"),
+            ("text", "an object of type OE.ORDERS is needed, this is text"),
+            (wrap("x"), "an object of type OE.ORDERS is needed"),
+        ],
+    )
+    def test_the_place_of_a_refused_value_is_named(self, body: Any, path: str) -> None:
+        with pytest.raises(PayloadRefused, match=path):
+            self.put(self.orders(), body)
+
+    def test_other_queues_take_no_objects(self) -> None:
+        self.queue("plain")
+        with pytest.raises(PayloadRefused, match="its body is an object, the queue holds BASIC"):
+            self.put("plain", ObjectValue("X", {}))
+        with pytest.raises(PayloadRefused, match="its body is ANYDATA, the queue holds BASIC"):
+            self.put("plain", wrap(1))
+
+    def test_everything_a_queue_does_it_does_with_objects(self) -> None:
+        self.admin.create_type("point", {"x": "NUMBER", "y": "NUMBER"})
+        self.topic_of_points()
+        ids = self.put("events", {"x": 1, "y": 2}, {"x": 5, "y": 6})
+        browse = DequeueOptions("big", dequeue_mode=DequeueMode.BROWSE, wait=0)
+        with self.hub.session() as session:
+            assert session.dequeue("events", browse).message.body == ObjectValue("MGW.POINT", {"x": 5, "y": 6})
+            by_id = session.dequeue("events", DequeueOptions("all", msgid=ids[0], wait=0))
+            assert by_id.message.body["y"] == 2
+            assert by_id.message.kind is PayloadKind.OBJECT
+            session.rollback()
+            without = DequeueOptions("all", dequeue_mode=DequeueMode.REMOVE_NODATA, wait=0)
+            assert session.dequeue("events", without).message.body is None
+            chosen = DequeueOptions("all", deq_condition="tab.user_data.X > 3", wait=0)
+            assert session.dequeue("events", chosen).message.body["x"] == 5
+            session.commit()
+        assert [body["x"] for body in self.take("events", "big")] == [5]
+        assert self.take("events", "all") == []
+
+    def topic_of_points(self) -> None:
+        self.queue("events", table={"queue_payload_type": "POINT", "multiple_consumers": True})
+        self.admin.add_subscriber("events", "all")
+        self.admin.add_subscriber("events", "big", rule="tab.user_data.x > 3 AND tab.user_data.Y = 6")
+
+    def test_a_failing_object_goes_to_the_exception_queue_whole(self) -> None:
+        self.admin.create_type("point", {"x": "NUMBER"})
+        self.queue("points", table={"queue_payload_type": "point"}, max_retries=0)
+        ids = self.put("points", {"x": 1})
+        self.fail("points")
+        self.run_time()
+        self.admin.start_queue("AQ$_points_t_E", enqueue=False)
+        with self.hub.session() as session:
+            found = session.dequeue("AQ$_points_t_E", DequeueOptions(msgid=ids[0], wait=0))
+        assert found.message.body == ObjectValue("MGW.POINT", {"x": 1})
+
+    def test_jobs_put_and_claim_objects(self) -> None:
+        self.admin.create_type("point", {"x": "NUMBER"})
+        self.typed("points", "point")
+        payloads._known.pop(self.admin.queue_tables()[0].type_id or 0, None)
+        with self.hub.write() as conn:
+            queue = transfer.resolve(conn, "points")
+            transfer.put(conn, queue, [Message(ObjectValue("POINT", {"x": n})) for n in range(30)])
+        payloads._known.pop(queue.type_id or 0, None)  # as another process sees it
+        with self.hub.write() as conn:
+            claimed = transfer.claim(conn, queue, None, 100)
+            again = transfer.load(conn, queue, None, [one.id for one in claimed])
+        assert [one.message.body["x"] for one in claimed] == list(range(30))  # type: ignore[index,call-overload]
+        assert again == claimed
+
+    def test_the_view_shows_an_object_as_json(self) -> None:
+        self.admin.create_type("point", {"x": "NUMBER(5,1)", "name": "VARCHAR2(9)"})
+        self.typed("points", "point")
+        self.put("points", {"x": "2.5", "name": "ü"})
+        assert self.view("points_t")[0]["USER_DATA"] == '{"X":2.5,"NAME":"ü"}'
+        with self.hub.read() as conn:
+            shown = conn.exec_driver_sql("SELECT type, object_type FROM DBA_QUEUE_TABLES").all()
+        assert [tuple(row) for row in shown] == [("OBJECT", "MGW.POINT")]
+
+    # -- types -----------------------------------------------------------------------------------------------------
+
+    def test_types_are_listed_as_they_were_declared(self) -> None:
+        self.orders()
+        made = {each.full_name: each for each in self.admin.types()}
+        assert sorted(made) == ["oe.address", "oe.orders"]
+        assert made["oe.address"].attributes == {"street": "VARCHAR2(20)", "zip": "NUMBER(5)"}
+        assert made["oe.orders"].attributes["shipTo"] == "OE.ADDRESS"
+        assert made["oe.orders"].attributes["stops"] == "VARRAY(2) OF OE.ADDRESS"
+        table = self.admin.queue_tables()[0]
+        assert (table.payload_type, table.object_type) == (PayloadType.OBJECT, "OE.ORDERS")
+        found = self.admin.queue("orders")
+        assert found is not None
+        assert found.object_type == "OE.ORDERS"
+
+    def test_the_shape_tells_identical_types(self) -> None:
+        def shape(name: str, **attributes: str) -> str:
+            return self.admin.create_type(name, attributes).shape
+
+        first = shape("a", x="NUMBER", y="DATE")
+        assert shape("b.a", X="number", y="date") == first
+        assert shape("c", x="NUMBER", z="DATE") != first  # renaming an attribute is enough
+        assert shape("d", y="DATE", x="NUMBER") != first
+        assert shape("e", x="NUMBER(5)", y="DATE") != first
+        nested = shape("f", it="a")
+        assert shape("g", it="b.a") != nested  # another schema
+
+    @pytest.mark.parametrize(
+        ("declared", "cause"),
+        [
+            ("TABLE OF NUMBER", "nested tables cannot be part of a payload"),
+            ("VARRAY(3) OF TABLE OF NUMBER", "nested tables"),
+            ("REF oe.address", "references cannot be part"),
+            ("BFILE", "files outside of the database"),
+            ("ROWID", "addresses of rows"),
+            ("ANYDATA", "an object cannot hold ANYDATA"),
+            ("VARCHAR2", r"VARCHAR2 has no size"),
+            ("VARCHAR2(0)", "the size of VARCHAR2 is 0"),
+            ("VARCHAR2(32768)", "the size of VARCHAR2 is 32768"),
+            ("NUMBER(39)", "the size of NUMBER is 39"),
+            ("NUMBER(5,200)", "the scale of NUMBER is 200"),
+            ("DATE(3)", "is no type"),
+            ("", "is no type"),
+            (5, "'5' is no type"),
+        ],
+    )
+    def test_what_cannot_be_an_attribute_is_refused(self, declared: Any, cause: str) -> None:
+        with pytest.raises(TypeInvalid, match=f"^ORA-00902: type bad cannot be made.*attribute x: .*{cause}"):
+            self.admin.create_type("bad", {"ok": "NUMBER", "x": declared})
+        assert self.admin.types() == []
+
+    @pytest.mark.parametrize("name", ["", "1st", "a b", "a.b", "x" * 129, 'a"b'])
+    def test_what_cannot_be_the_name_of_an_attribute_is_refused(self, name: str) -> None:
+        with refused(902):
+            self.admin.create_type("bad", {name: "NUMBER"})
+
+    def test_a_type_has_1_to_900_attributes(self) -> None:
+        self.admin.create_type("widest", {f"a{n}": "NUMBER" for n in range(900)})
+        with pytest.raises(TypeInvalid, match="it has 901 attributes, at most 900"):
+            self.admin.create_type("wider", {f"a{n}": "NUMBER" for n in range(901)})
+        with pytest.raises(TypeInvalid, match="no attributes"):
+            self.admin.create_type("empty", {})
+        with pytest.raises(TypeInvalid, match="attribute X is there twice"):
+            self.admin.create_type("twice", {"x": "NUMBER", "X": "NUMBER"})
+
+    def test_types_nest_up_to_a_limit(self) -> None:
+        self.admin.create_type("level0", {"x": "NUMBER"})
+        for level in range(1, 32):
+            self.admin.create_type(f"level{level}", {"inner": f"level{level - 1}"})
+        with pytest.raises(TypeInvalid, match="types nest at most 32 deep"):
+            self.admin.create_type("level32", {"inner": "level31"})
+
+    @pytest.mark.parametrize("name", ["TEXT", "anydata", "NUMBER", "date", "SYS.MINE", "AQ$_x", "clob", "varchar2"])
+    def test_names_of_the_hubs_own_types_are_reserved(self, name: str) -> None:
+        with refused(24049):
+            self.admin.create_type(name, {"x": "NUMBER"})
+
+    def test_types_that_do_not_exist(self) -> None:
+        with pytest.raises(Exception, match=r"^ORA-04043: type t cannot be made: attribute x; cause: type oe\.nothing"):
+            self.admin.create_type("t", {"x": "oe.nothing"})
+        with refused(4043):
+            self.admin.drop_type("nothing")
+        with pytest.raises(Exception, match=r"^ORA-24015: .*create the type first"):
+            self.admin.create_queue_table("t", "OE.NOTHING")
+
+    def test_a_type_in_use_cannot_be_dropped(self) -> None:
+        queue = self.orders()
+        with pytest.raises(Exception, match=r"^ORA-02303: .*type oe\.orders is made of it"):
+            self.admin.drop_type("oe.address")
+        with pytest.raises(Exception, match=r"^ORA-02303: .*queue table orders_t is made of it"):
+            self.admin.drop_type("OE.ORDERS")
+        with refused(955):
+            self.admin.create_type("OE.Orders", {"x": "NUMBER"})
+        self.admin.stop_queue(queue)
+        self.admin.drop_queue(queue)
+        self.admin.drop_queue_table("orders_t")
+        self.admin.drop_type("oe.orders")
+        self.admin.drop_type("oe.address")
+        assert self.admin.types() == []
+
+    def test_an_array_type_is_part_of_objects_only(self) -> None:
+        made = self.admin.create_type("phones", "VARRAY(2) OF VARCHAR2(9)")
+        assert (made.array, made.attributes) == ("VARRAY(2) OF VARCHAR2(9)", {})
+        with refused(24015):
+            self.admin.create_queue_table("t", "phones")
+        with pytest.raises(TypeInvalid, match="is no VARRAY"):
+            self.admin.create_type("bad", "NUMBER(5)")
+        self.admin.create_type("person", {"name": "VARCHAR2(9)", "phones": "phones"})
+        queue = self.typed("people", "person")
+        self.put(queue, {"phones": ["1", "2"]})
+        assert self.got(queue)["phones"] == ("1", "2")
+        with pytest.raises(PayloadRefused, match=r"attribute phones of type MGW\.PERSON: it has 3 elements"):
+            self.put(queue, {"phones": ["1", "2", "3"]})
+        with refused(2303):
+            self.admin.drop_type("phones")
+
+    def test_a_type_made_and_used_in_one_rolled_back_transaction_leaves_nothing_behind(self) -> None:
+        from gateway.aq.admin import QueueAdmin
+
+        for declared, value in (("NUMBER", 1), ("VARCHAR2(5)", "one")):
+            conn = self.hub.engine.connect()
+            with conn.begin() as transaction:
+                admin = QueueAdmin(self.hub, conn)
+                admin.create_type("t", {"x": declared})
+                admin.create_queue_table("t_t", "t")
+                admin.create_queue("t_q", "t_t")
+                admin.start_queue("t_q")
+                session = self.hub.session(conn)
+                session.enqueue("t_q", Message({"x": value}))
+                assert session.dequeue("t_q", ONCE).message.body["x"] == value  # type: ignore[index,call-overload]
+                transaction.rollback()
+            conn.close()
+        assert self.admin.types() == []
+
+
+class TextSuite(PayloadCase):
+    """JSON, XML and text are checked when they are enqueued."""
+
+    @pytest.mark.parametrize(
+        "text", ["{", "NaN", '{"a":Infinity}', "", "{} {}", "{'a': 1}", "[" * 100_000], ids=range(7)
+    )
+    def test_what_is_no_json_is_refused(self, text: str) -> None:
+        queue = self.typed("docs", "JSON")
+        with pytest.raises(PayloadRefused, match=r"^ORA-25215: .*message 1.*its body is no JSON text"):
+            self.put(queue, "{}", text)
+        assert self.take(queue) == []
+
+    XML = '<?xml version="1.0" encoding="ISO-8859-1"?>\n<a xmlns:b="urn:b" b:c="ü">\U0001f600<!-- x --><d/></a>'
+
+    @pytest.mark.parametrize("payload", ["XMLTYPE", "sys.xmltype"])
+    def test_xml_comes_back_as_it_was(self, payload: str) -> None:
+        queue = self.typed("docs", payload)
+        self.put(queue, self.XML, None)
+        assert self.got(queue) == self.XML
+        assert self.got(queue) is None
+        assert self.admin.queue_tables()[0].payload_type is PayloadType.XMLTYPE
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "<a>",
+            "plain",
+            "",
+            "<a/><b/>",
+            "<a>&undefined;</a>",
+            "<a b='1' b='2'/>",
+            "<!DOCTYPE a><a/>",
+            '<!DOCTYPE a [<!ENTITY e "x">]><a>&e;</a>',
+            '<!DOCTYPE a [<!ENTITY e SYSTEM "file:///etc/hostname">]><a>&e;</a>',
+            '<!DOCTYPE a SYSTEM "http://127.0.0.1:9/a.dtd"><a/>',
+            "<a>\x00</a>",
+            "<a>\ud800</a>",
+        ],
+    )
+    def test_what_is_no_safe_xml_is_refused(self, text: str) -> None:
+        queue = self.typed("docs", "XMLTYPE")
+        with pytest.raises(PayloadRefused, match=r"^ORA-25215: .*its body is no well-formed XML"):
+            self.put(queue, text)
+
+    def test_entities_are_never_expanded(self) -> None:
+        queue = self.typed("docs", "XMLTYPE")
+        levels = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
+        bomb = f'<!DOCTYPE a [<!ENTITY e0 "lol">{levels}]><a>&e11;</a>'
+        with pytest.raises(PayloadRefused):
+            self.put(queue, bomb)
+
+    def test_xml_queues_take_text_only(self) -> None:
+        queue = self.typed("docs", "XMLTYPE")
+        with pytest.raises(PayloadRefused, match="its body is raw bytes, the queue holds XMLTYPE"):
+            self.put(queue, b"<a/>")
+
+    def test_long_varchar_is_text(self) -> None:
+        queue = self.typed("docs", "long  varchar")
+        self.put(queue, "x" * 100_000)
+        assert len(self.got(queue)) == 100_000
+
+    def test_raw_has_its_limit_and_objects_too(self) -> None:
+        self.typed("small", "RAW", compatible="12.2")
+        self.put("small", bytes(32512))
+        with pytest.raises(PayloadRefused, match="has 32513 bytes, the queue takes at most 32512"):
+            self.put("small", bytes(32513))
+        self.admin.create_type("blob_t", {"it": "BLOB"})
+        self.typed("objects", "blob_t", max_payload=1000)
+        self.put("objects", {"it": bytes(700)})
+        with pytest.raises(PayloadRefused, match="the queue takes at most 1000"):
+            self.put("objects", {"it": bytes(1000)})
+
+
+WRAPPED: list[tuple[Any, str | None, str]] = [
+    ("text", None, "SYS.VARCHAR2"),
+    ("16", "NUMBER", "SYS.NUMBER"),
+    (16, None, "SYS.NUMBER"),
+    (Decimal("1.5"), None, "SYS.NUMBER"),
+    (1.5, None, "SYS.BINARY_DOUBLE"),
+    (math.inf, None, "SYS.BINARY_DOUBLE"),
+    (1.5, "float", "SYS.FLOAT"),
+    (True, None, "SYS.BOOLEAN"),
+    (b"\x01", None, "SYS.RAW"),
+    (b"\x01" * 5000, "blob", "SYS.BLOB"),
+    ("x" * 5000, "CLOB", "SYS.CLOB"),
+    ("n", "nvarchar2", "SYS.NVARCHAR2"),
+    ("c", "sys.char", "SYS.CHAR"),
+    (date(2026, 11, 20), None, "SYS.DATE"),
+    (NOON, "DATE", "SYS.DATE"),
+    (NOON, None, "SYS.TIMESTAMP"),
+    (NOON.replace(tzinfo=CET), None, "SYS.TIMESTAMP_WITH_TIMEZONE"),
+    (NOON.replace(tzinfo=CET), "timestamp with local time zone", "SYS.TIMESTAMP_WITH_LTZ"),
+    (timedelta(days=-1, microseconds=3), None, "SYS.INTERVAL_DAY_SECOND"),
+    (-14, "INTERVAL YEAR TO MONTH", "SYS.INTERVAL_YEAR_MONTH"),
+    ({"a": [1]}, None, "SYS.JSON"),
+    (None, "NUMBER", "SYS.NUMBER"),
+]
+JMS: list[tuple[Any, str]] = [
+    ("<a/>", "XMLTYPE"),
+    ("hello", "SYS.AQ$_JMS_TEXT_MESSAGE"),
+    (b"\x00", "SYS.AQ$_JMS_BYTES_MESSAGE"),
+    (b"\xac\xed", "SYS.AQ$_JMS_OBJECT_MESSAGE"),
+    ((Header("n", ValueType.INTEGER, 1), Header("r", ValueType.RAW, b"\xff")), "SYS.AQ$_JMS_MAP_MESSAGE"),
+    ((Header("", ValueType.DOUBLE, 0.5),), "SYS.AQ$_JMS_STREAM_MESSAGE"),
+]
+
+
+class AnyDataSuite(PayloadCase):
+    """Queues in which every message says what it is."""
+
+    def anything(self, **table: Any) -> str:
+        return self.typed("anything", "SYS.ANYDATA", **table)
+
+    @pytest.mark.parametrize(
+        ("value", "given", "name"), WRAPPED, ids=[f"{name}-{n}" for n, (_, _, name) in enumerate(WRAPPED)]
+    )
+    def test_a_scalar_keeps_its_value_and_its_type(self, value: Any, given: str | None, name: str) -> None:
+        queue = self.anything()
+        wrapped = wrap(value, given)
+        assert type_name(wrapped) == name
+        self.put(queue, wrapped)
+        found = self.got(queue)
+        assert found == wrapped
+        assert type(found.value) is type(wrapped.value)
+        assert unwrap(found, name) == wrapped.value
+        other = "NUMBER" if name != "SYS.NUMBER" else "VARCHAR2"
+        with pytest.raises(AnyDataMismatch, match=f"^ORA-22626: .*it is of type {name}"):
+            unwrap(found, other)
+
+    def test_objects_arrays_and_scalars_share_a_queue(self) -> None:
+        self.admin.create_type("oe.address", {"street": "VARCHAR2(20)", "tags": "VARRAY(2) OF NUMBER"})
+        self.admin.create_type("oe.phones", "VARRAY(2) OF VARCHAR2(9)")
+        queue = self.anything()
+        address = {"street": "Weg", "tags": [1]}
+        given = [
+            wrap(address, "oe.address"),
+            wrap(1),
+            wrap(ObjectValue("OE.ADDRESS", address)),
+            wrap(["0228"], "oe.phones"),
+            wrap(None, "oe.address"),
+        ]
+        self.put(queue, *given, None)
+        found = [self.got(queue) for _ in given]
+        assert [one.type_name for one in found] == ["OE.ADDRESS", "SYS.NUMBER", "OE.ADDRESS", "OE.PHONES", "OE.ADDRESS"]
+        assert found[0] == found[2] == AnyData("OE.ADDRESS", ObjectValue("OE.ADDRESS", address | {"tags": (1,)}))
+        assert unwrap(found[0], "oe.Address")["street"] == "Weg"
+        assert unwrap(found[3], "oe.phones") == ("0228",)
+        assert found[4].value is None
+        assert self.got(queue) is None
+
+    @pytest.mark.parametrize("name", ["NCLOB", "rowid", "SYS.UROWID", "BFILE", "TABLE OF NUMBER", "ANYDATA"])
+    def test_what_can_never_be_wrapped(self, name: str) -> None:
+        with pytest.raises(AnyDataMismatch, match="cannot be wrapped"):
+            wrap("x", name)
+
+    def test_a_value_that_is_none_of_the_type_cannot_be_wrapped(self) -> None:
+        for value, name in (("x", "NUMBER"), (1, "VARCHAR2"), ("soon", "DATE"), (True, "NUMBER")):
+            with pytest.raises(AnyDataMismatch, match=f"^ORA-22626: the value cannot be wrapped as SYS.{name}"):
+                wrap(value, name)
+        with pytest.raises(AnyDataMismatch, match="name the type"):
+            wrap(None)
+        with pytest.raises(AnyDataMismatch, match="is no ANYDATA"):
+            unwrap("x", "VARCHAR2")
+
+    def test_a_large_object_is_wrapped_alone_not_inside_an_object(self) -> None:
+        self.admin.create_type("doc", {"inner": "VARRAY(2) OF VARCHAR2(5)", "body": "CLOB"})
+        self.admin.create_type("outer", {"doc": "doc"})
+        self.admin.create_type("national", {"body": "NCLOB"})
+        queue = self.anything()
+        self.put(queue, wrap("x" * 100_000, "CLOB"), wrap(bytes(100_000), "BLOB"))
+        for name in ("doc", "outer"):
+            with pytest.raises(PayloadRefused, match=rf"type MGW\.{name.upper()} holds CLOB, which cannot be wrapped"):
+                self.put(queue, wrap({}, name))
+        with pytest.raises(PayloadRefused, match="holds NCLOB"):
+            self.put(queue, wrap({}, "national"))
+        self.typed("docs", "doc")
+        self.put("docs", {"body": "x" * 100_000})  # a queue of its own type takes it
+        self.typed("nationals", "national")
+        self.put("nationals", {"body": "ü"})
+
+    @pytest.mark.parametrize(
+        ("body", "cause"),
+        [
+            ("text", "of Python type str, the queue holds ANYDATA"),
+            (ObjectValue("MGW.POINT", {}), "is an object, the queue holds ANYDATA"),
+            (AnyData("MGW.NOTHING", {}), "there is no type MGW.NOTHING"),
+            (AnyData("SYS.NUMBER", "x"), "'x' is no number"),
+            (AnyData("MGW.POINT", {"x": "a"}), "attribute x of type MGW.POINT: 'a' is no number"),
+            (AnyData("MGW.POINT", wrap(1)), "an object of type MGW.POINT is needed"),
+        ],
+    )
+    def test_what_is_no_anydata_is_refused(self, body: Any, cause: str) -> None:
+        self.admin.create_type("point", {"x": "NUMBER"})
+        with pytest.raises(PayloadRefused, match=f"^ORA-25215: .*{cause}"):
+            self.put(self.anything(), wrap(1), body)
+
+    def test_a_dropped_type_is_still_known_to_the_messages_that_hold_it(self) -> None:
+        queue = self.anything()
+        self.admin.create_type("t", {"x": "NUMBER"})
+        with self.hub.session() as session:
+            session.enqueue(queue, Message(wrap({"x": 1}, "t")))
+            if not self.hub.postgresql:
+                self.admin.drop_type("t")
+            session.commit()
+        if self.hub.postgresql:
+            self.admin.drop_type("t")
+        self.admin.create_type("T", {"y": "DATE"})
+        payloads._known.clear()
+        payloads._known.update({scalar.code: scalar.type for scalar in payloads.SCALARS.values()})
+        self.put(queue, wrap({"y": NOON}, "t"))
+        assert self.got(queue) == AnyData("MGW.T", ObjectValue("MGW.T", {"x": 1}))
+        assert self.got(queue) == AnyData("MGW.T", ObjectValue("MGW.T", {"y": NOON}))
+
+    @pytest.mark.parametrize(("value", "name"), JMS, ids=[name for _, name in JMS])
+    def test_jms_and_xml_types_need_the_switch(self, value: Any, name: str) -> None:
+        queue = self.anything()
+        with pytest.raises(PayloadRefused, match=r"is a JMS or XML type.*call enable_jms_types"):
+            self.put(queue, wrap(value, name))
+        self.admin.enable_jms_types("anything_t")
+        self.admin.enable_jms_types("ANYTHING_T")
+        self.put(queue, wrap(value, name))
+        found = self.got(queue)
+        assert unwrap(found, name) == value
+        assert type(found.value) is type(value)
+        assert self.admin.queue_tables()[0].jms_types
+
+    def test_the_switch_needs_an_anydata_queue_table(self) -> None:
+        with refused(24002):
+            self.admin.enable_jms_types("anything_t")
+        self.queue("plain")
+        with refused(24016):
+            self.admin.enable_jms_types("plain_t")
+
+    def test_the_type_name_is_a_column(self) -> None:
+        self.admin.create_type("oe.address", {"street": "VARCHAR2(20)"})
+        queue = self.anything()
+        self.put(queue, wrap("x"), wrap({}, "oe.address"), None)
+        with self.hub.read() as conn:
+            names = conn.exec_driver_sql("SELECT type_name FROM aq_message ORDER BY id").scalars().all()
+        assert names == ["SYS.VARCHAR2", "OE.ADDRESS", None]
+
+    def test_the_message_offers_its_type_name(self) -> None:
+        self.admin.create_type("oe.address", {"street": "VARCHAR2(20)"})
+        queue = self.anything()
+        self.put(queue, wrap({}, "oe.address"))
+        with self.hub.session() as session:
+            message = session.dequeue(queue, ONCE).message
+        assert message.type_name == "OE.ADDRESS"
+        assert message.kind is PayloadKind.ANYDATA
+        assert Message("text").type_name is None
+        assert not is_lcr(message.body)  # type: ignore[arg-type]
+
+    def test_rules_see_the_attributes_of_a_wrapped_object(self) -> None:
+        self.admin.create_type("oe.address", {"city": "VARCHAR2(20)"})
+        self.queue("events", table={"queue_payload_type": "ANYDATA", "multiple_consumers": True})
+        self.admin.add_subscriber("events", "all")
+        self.admin.add_subscriber("events", "bonn", rule="tab.user_data.city = 'Bonn'")
+        self.put("events", wrap({"city": "Bonn"}, "oe.address"), wrap({"city": "Köln"}, "oe.address"), wrap(1))
+        assert [body.type_name for body in self.take("events", "bonn")] == ["OE.ADDRESS"]
+        assert len(self.take("events", "all")) == 3
