@@ -55,7 +55,7 @@ class Hub:
             has, and on SQLite.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (made by open)
         self,
         engine: sa.Engine,
         hub_id: bytes,

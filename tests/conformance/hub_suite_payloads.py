@@ -351,6 +351,25 @@ class ObjectSuite(PayloadCase):
         self.admin.drop_type("oe.address")
         assert self.admin.types() == []
 
+    def test_users_make_types_and_transformations_in_their_own_schema(self) -> None:
+        from gateway.aq.admin import QueueAdmin
+
+        scott = QueueAdmin(self.hub, user="scott", schema="scott")
+        scott.create_type("mine", {"x": "NUMBER"})
+        scott.create_transformation("mine", "MINE", "BASIC", "source.user_data.x")
+        for call in (
+            lambda: scott.create_type("oe.other", {"x": "NUMBER"}),
+            lambda: scott.drop_type("oe.other"),
+            lambda: scott.create_transformation("oe.other", "BASIC", "BASIC", "'x'"),
+            lambda: scott.modify_transformation("oe.other", 0, "'x'"),
+            lambda: scott.drop_transformation("oe.other"),
+        ):
+            with refused(1031):
+                call()
+        assert [each.full_name for each in self.admin.types()] == ["scott.mine"]
+        scott.drop_transformation("mine")
+        scott.drop_type("mine")
+
     def test_an_array_type_is_part_of_objects_only(self) -> None:
         made = self.admin.create_type("phones", "VARRAY(2) OF VARCHAR2(9)")
         assert (made.array, made.attributes) == ("VARRAY(2) OF VARCHAR2(9)", {})

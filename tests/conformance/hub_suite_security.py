@@ -573,10 +573,20 @@ ADMINISTRATION: dict[str, Callable[[QueueAdmin], Any] | None] = {
     "enable_aq_agent": lambda a: a.enable_aq_agent("press", "me"),
     "disable_aq_agent": lambda a: a.disable_aq_agent("press", "boss"),
     "aq_agents": None,
+    "create_type": lambda a: a.create_type("new", {"x": "NUMBER"}),
+    "drop_type": lambda a: a.drop_type("point"),
+    "types": None,
+    "enable_jms_types": lambda a: a.enable_jms_types("events_t"),
+    "create_transformation": lambda a: a.create_transformation("new", "BASIC", "BASIC", "'x'"),
+    "modify_transformation": lambda a: a.modify_transformation("shout", 0, "'x'"),
+    "drop_transformation": lambda a: a.drop_transformation("shout"),
+    "transformations": None,
 }
 
 #: What every procedure has in common, beside the procedures.
-_COMMON = {"change", "look", "need_queue", "need_queue_table", "visible", "hub", "connection", "schema", "rights"}
+_COMMON = {
+    "change", "look", "manages", "need_queue", "need_queue_table", "visible", "hub", "connection", "schema", "rights"
+}  # fmt: skip
 
 
 def _as_hidden() -> None:
@@ -594,6 +604,8 @@ class AdministrationSuite(SecurityCase):
         self.admin.grant_system_privilege("MANAGE_ANY", "boss")
         self.admin.grant_role("AQ_ADMINISTRATOR_ROLE", "boss")
         self.admin.enable_db_access("press", "boss")
+        self.admin.create_type("point", {"x": "NUMBER"})
+        self.admin.create_transformation("shout", "BASIC", "BASIC", "UPPER(source.user_data)")
 
     def test_every_procedure_is_listed_here(self) -> None:
         """A new procedure needs a line in ADMINISTRATION: what must a user hold to call it?"""
@@ -646,6 +658,8 @@ class AdministrationSuite(SecurityCase):
             admin.system_privileges(),
             admin.roles(),
             admin.aq_agents(),
+            admin.types(),
+            admin.transformations(),
         )
 
 

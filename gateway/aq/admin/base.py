@@ -84,6 +84,10 @@ class Administration:
         held = rights.held(db)
         return [queue for queue in queues if rights.sees(held, queue.id, queue.schema)]
 
+    def manages(self, db: Db, schema: str) -> bool:
+        """Whether the user may administer a schema."""
+        return self.rights is None or self.rights.manages(db, schema)
+
     def need_queue_table(self, db: Db, name: QualifiedName) -> QueueTableInfo:
         """The queue table to administer, or 24002; the user is not told of those of others."""
         found = catalog.find_queue_table(db, name.key)

@@ -46,11 +46,14 @@ class TransformationProcedures(Administration):
                 function, at most 4000 characters; or a mapping as :mod:`transforms.registry` reads it.
 
         Raises:
-            AqError: 24094 it exists, 24095 it cannot be compiled, 24015 a type does not exist.
+            AqError: 24094 it exists, 24095 it cannot be compiled, 24015 a type does not exist, 1031 the schema is
+                neither the user's nor does the user hold MANAGE_ANY.
         """
         found = qualified(name, self.schema, what="transformation")
         with self.change() as conn:
             db = Db(conn)
+            if self.rights is not None:
+                self.rights.require_schema(db, found, "transformation")
             if transformations_sql.find_version(db, found.key) is not None:
                 raise TransformationMissing(
                     f"transformation {found.shown} exists already",
@@ -118,12 +121,15 @@ class TransformationProcedures(Administration):
             transformations_sql.delete_transformation(db, item.id)
 
     def transformations(self) -> list[TransformationInfo]:
-        """Every transformation, by name."""
+        """Every transformation, by name; a user sees those of the schemas that the user administers."""
         with self.look() as db:
-            return transformations_sql.list_transformations(db)
+            return [item for item in transformations_sql.list_transformations(db) if self.manages(db, item.schema)]
 
     def _transformation(self, db: Db, name: str) -> TransformationInfo:
-        found = transformations_sql.find_transformation(db, qualified(name, self.schema, what="transformation").key)
+        wanted = qualified(name, self.schema, what="transformation")
+        if self.rights is not None:
+            self.rights.require_schema(db, wanted, "transformation")
+        found = transformations_sql.find_transformation(db, wanted.key)
         if found is None:
             raise transformations.missing(name)
         return found

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_types as types_sql
-from gateway.aq.admin.base import Administration, need_queue_table
+from gateway.aq.admin.base import Administration
 from gateway.aq.anydata import SCALARS
 from gateway.aq.errors import (
     NameReserved,
@@ -53,11 +53,14 @@ class TypeProcedures(Administration):
 
         Raises:
             AqError: 955 it exists, 902 a declaration is not valid, 4043 an attribute's type does not exist, 24019
-                name too long, 24049 the name is reserved.
+                name too long, 24049 the name is reserved, 1031 the schema is neither the user's nor does the user
+                hold MANAGE_ANY.
         """
         name = _type_name(type_name, self.schema)
         with self.change() as conn:
             db = Db(conn)
+            if self.rights is not None:
+                self.rights.require_schema(db, name, "type")
             if types_sql.find_type(db, name.key) is not None:
                 raise TypeExists(
                     f"type {name.shown} exists",
@@ -105,11 +108,14 @@ class TypeProcedures(Administration):
         """Drop a type; messages that hold it can still be dequeued.
 
         Raises:
-            AqError: 4043 unknown, 2303 queue tables, other types or transformations are made of it.
+            AqError: 4043 unknown, 2303 queue tables, other types or transformations are made of it, 1031 the schema is
+                another's.
         """
         name = qualified(type_name, self.schema, what="type")
         with self.change() as conn:
             db = Db(conn)
+            if self.rights is not None:
+                self.rights.require_schema(db, name, "type")
             found = _require(db, name)
             users = types_sql.users_of_type(db, found)
             users += [f"transformation {one.full_name}" for one in transformations_of_type(db, found.type.text)]
@@ -122,9 +128,9 @@ class TypeProcedures(Administration):
             types_sql.drop_type(db, found.id, self.hub.clock.now())
 
     def types(self) -> list[TypeInfo]:
-        """Every object type, by name."""
+        """Every object type, by name; a user sees those of the schemas that the user administers."""
         with self.look() as db:
-            return [_info(record) for record in types_sql.list_types(db)]
+            return [_info(record) for record in types_sql.list_types(db) if self.manages(db, record.schema)]
 
     def enable_jms_types(self, queue_table: str) -> None:
         """Let the queues of an ANYDATA queue table take JMS and XML types (AQ guide 12.2 §22.1.2.2). Idempotent.
@@ -135,7 +141,7 @@ class TypeProcedures(Administration):
         name = qualified(queue_table, self.schema, what="queue table")
         with self.change() as conn:
             db = Db(conn)
-            found = need_queue_table(db, name)
+            found = self.need_queue_table(db, name)
             if found.payload_type is not PayloadType.ANYDATA:
                 raise PayloadTypeForbidden(
                     f"JMS types cannot be enabled for queue table {found.full_name}",
