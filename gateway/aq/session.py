@@ -242,8 +242,8 @@ class Session:
         """Take (or look at) up to ``array_size`` messages that are there; waits for the first only (§10.6).
 
         Where messages are grouped by transaction, the messages are of one group (an array smaller than the group gets
-        the rest by the next calls), unless the navigation is one of those with MULTI_GROUP. Where a transformation fails,
-        only the messages before that one are taken.
+        the rest by the next calls), unless the navigation is one of those with MULTI_GROUP. Where a transformation
+        fails, only the messages before that one are taken.
 
         Raises:
             AqError: as :meth:`dequeue`; 25286 array size.

@@ -12,7 +12,7 @@ import pytest
 from gateway.aq import payloads, transfer
 from gateway.aq.anydata import AnyData, is_lcr, type_name, unwrap, wrap
 from gateway.aq.errors import AnyDataMismatch, PayloadRefused, TypeInvalid
-from gateway.aq.model import DequeueMode, DequeueOptions, PayloadType
+from gateway.aq.model import DequeueMode, DequeueOptions, Navigation, PayloadType
 from tests.conformance.hub_suite import HubCase, refused
 from transforms.message import Header, Message, PayloadKind, ValueType
 from transforms.objects import ObjectValue
@@ -206,7 +206,8 @@ class ObjectSuite(PayloadCase):
             session.rollback()
             without = DequeueOptions("all", dequeue_mode=DequeueMode.REMOVE_NODATA, wait=0)
             assert session.dequeue("events", without).message.body is None
-            chosen = DequeueOptions("all", deq_condition="tab.user_data.X > 3", wait=0)
+            first = Navigation.FIRST_MESSAGE
+            chosen = DequeueOptions("all", deq_condition="tab.user_data.X > 3", navigation=first, wait=0)
             assert session.dequeue("events", chosen).message.body["x"] == 5
             session.commit()
         assert [body["x"] for body in self.take("events", "big")] == [5]

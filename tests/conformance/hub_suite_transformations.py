@@ -431,6 +431,29 @@ class DequeueSuite(TransformationCase):
             session.commit()
         assert self.take("plain") == ["0"]
 
+    @pytest.mark.parametrize("sort_list", ["ENQ_TIME", "COMMIT_TIME"])
+    def test_groups_of_objects_are_transformed_and_go_on_behind_a_failure(self, sort_list: str) -> None:
+        self.admin.create_type("point", {"x": "NUMBER"})
+        table = {"queue_payload_type": "point", "message_grouping": "TRANSACTIONAL", "sort_list": sort_list}
+        self.queue("points", table=table | {"multiple_consumers": True})
+        self.admin.create_transformation("inverse", "POINT", "POINT", "point(100 / source.user_data.x)")
+        self.admin.add_subscriber("points", "s", transformation="inverse")
+        self.put("points", {"x": 5}, {"x": 0}, {"x": 4})
+        self.put("points", {"x": 2})
+        with self.hub.session() as session:
+            options = DequeueOptions("s", wait=0)
+            assert session.dequeue("points", options).message.body["x"] == 20  # type: ignore[index,call-overload]
+            with pytest.raises(TransformationFailed):
+                session.dequeue("points", options)
+            assert session.dequeue("points", options).message.body["x"] == 25  # type: ignore[index,call-overload]
+            with refused(25235):
+                session.dequeue("points", options)
+            following = DequeueOptions("s", wait=0, navigation=Navigation.NEXT_TRANSACTION)
+            assert session.dequeue("points", following).message.body["x"] == 50  # type: ignore[index,call-overload]
+            session.commit()
+        self.admin.alter_subscriber("points", "s", rule=None)
+        assert [body["x"] for body in self.take("points", "s")] == [0]
+
     def test_autonomous_dequeues_are_transformed_too(self) -> None:
         self.shout()
         self.queue("plain")
