@@ -52,6 +52,7 @@ DEQUEUES: dict[str, Call] = {
     "correlation": _dequeue(correlation="%"),
     "condition": _dequeue(deq_condition="tab.priority = 1"),
     "msgid": _by_msgid,
+    "listen": lambda s, q: s.listen([Agent(None, q)], 0),
 }
 
 
@@ -849,6 +850,25 @@ class SecureQueueSuite(SecurityCase):
                 options = now(consumer_name="Reader", navigation=Navigation.FIRST_MESSAGE, **ways)
                 assert session.dequeue_array("vault", options, 1), way
                 session.commit()
+
+    def test_listening_needs_the_agent_and_every_queue(self) -> None:
+        self.send("vault", "x")
+        self.queue("orders")
+        self.send("orders", "x")
+        self.admin.enable_db_access("writer", "scott")
+        with self.hub.session(user="scott") as session:
+            for agents, number in (
+                ([Agent("reader", "vault")], 24093),
+                ([Agent(None, "orders")], 25205),
+            ):
+                with refused(number):
+                    session.listen(agents, 0)
+            self.admin.enable_db_access("reader", "scott")
+            assert session.listen([Agent("reader", "vault")], 0).name == "reader"
+            with refused(25205):  # although the first one has a message
+                session.listen([Agent("reader", "vault"), Agent(None, "orders")], 0)
+            self.admin.grant_queue_privilege("DEQUEUE", "orders", "scott")
+            assert session.listen([Agent(None, "orders"), Agent("reader", "vault")], 0).address == "orders"
 
     def test_msgid_opens_no_way_in(self) -> None:
         (identity,) = self.send("vault", "x")
