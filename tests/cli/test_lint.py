@@ -222,7 +222,7 @@ def test_functions_of_rules_are_registered_and_rules_checked_with_them(
 
 
 def test_what_only_creation_would_refuse_is_found_too(tmp_path: Path) -> None:
-    assert names("queues:\n  Q: {}\n  S: {secure: true}\n", tmp_path) == [("refused", 3, 3)]
+    assert names("queues:\n  Q: {}\naq_agents:\n  A: {certificate_location: cn=a}\n", tmp_path) == [("refused", 4, 3)]
 
 
 def test_password_in_the_file_is_a_warning_and_a_variable_is_not(tmp_path: Path) -> None:
