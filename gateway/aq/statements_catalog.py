@@ -379,7 +379,10 @@ def is_subscriber(db: Db, consumer: int) -> bool:
 
 def set_rule(db: Db, consumer: int, rule: str | None, transformation: str | None) -> None:
     """Set both attributes of a subscriber that can change."""
-    db.run("UPDATE aq_consumer SET rule = ?, transformation = ? WHERE id = ?", (rule, transformation, consumer))
+    db.run(
+        "UPDATE aq_consumer SET rule = ?, rule_sql = NULL, transformation = ? WHERE id = ?",
+        (rule, transformation, consumer),
+    )
 
 
 def remove_subscriber(db: Db, consumer: int) -> None:

@@ -14,6 +14,7 @@ from functools import cache
 from importlib import resources
 
 from gateway.aq.statements import Db
+from gateway.aq.statements_routing import translate
 from transforms.errors import HubError
 
 __all__ = ["FUNCTIONS_VERSION", "install", "remove", "schema_name", "stale"]
@@ -119,7 +120,8 @@ def _install(db: Db, hub_id: bytes) -> None:
     schema = _quoted(name)
     names = sorted(set(re.findall(r"FUNCTION @aq@\.(\w+)", _text())) | set(_FORMER))
     grants = db.rows(_GRANTS, (name,))
-    words = {"aq": schema, "path": f"pg_catalog, {_quoted(tables)}, pg_temp", "version": str(FUNCTIONS_VERSION)}
+    settings = f"SET search_path = pg_catalog, {_quoted(tables)}, pg_temp SET standard_conforming_strings = on"
+    words = {"aq": schema, "settings": settings, "version": str(FUNCTIONS_VERSION)}
     text = re.sub(r"@(\w+)@", lambda found: words[found[1]], _text())
     if tuple(db.rows(_ATTRIBUTES, (f"{schema}.message",))) != _MESSAGE:
         _drop(db, name, names)
@@ -149,6 +151,7 @@ def _install(db: Db, hub_id: bytes) -> None:
     db.run(f"DELETE FROM aq_part WHERE name IN ('{_PART}', '{_TEXT}')")
     values = ((_PART, FUNCTIONS_VERSION), (_TEXT, _checksum()))
     db.many("INSERT INTO aq_part (name, version) VALUES (?, ?)", values)
+    translate(db)
 
 
 def _drop(db: Db, schema: str, names: Sequence[str]) -> None:

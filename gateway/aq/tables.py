@@ -180,6 +180,7 @@ consumer = sa.Table(
     _required("protocol", sa.Integer),
     _required("is_subscriber", sa.Integer),
     _column("rule", sa.Text),
+    _column("rule_sql", sa.Text),  # for SQL functions (PostgreSQL); None with a rule: only Python can evaluate it
     _column("transformation", sa.Text),
     _required("delivery_mode", sa.Text),
     _required("queue_to_queue", sa.Integer),

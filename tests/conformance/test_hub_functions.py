@@ -520,6 +520,89 @@ class TestRecipients(SqlCase):
         with refused(24033):
             self.call("SELECT aq.enqueue('events', 'x')")
 
+    def test_rules_route_as_they_do_from_python(self) -> None:
+        self.topic("all")
+        rules = {
+            "urgent": "tab.priority < 3",
+            "hot": "tab.user_data.temperature > 80",
+            "odd": "tab.corrid LIKE 'it''s!_%' ESCAPE '!' OR HEADER('K') = '?'",
+            "late": "tab.delay > 5",
+            "new": "tab.enq_time IS NULL AND tab.msgid IS NULL AND tab.attempts = 0",
+        }
+        for name, rule in rules.items():
+            self.admin.add_subscriber("events", name, rule=rule)
+        messages = (
+            Message('{"temperature": 90}', priority=5),
+            Message('{"temperature": 20}', priority=-1),
+            Message("{}", priority=9, correlation="it's_here"),
+            Message(None, (Header("K", ValueType.TEXT, "?"),), priority=9, delay=6),
+        )
+        ids = self.call(
+            """SELECT aq.enqueue_array('events', %s::text[], priorities => %s, correlations => %s, delays => %s,
+                      headers => %s::jsonb[])""",
+            [message.body for message in messages],
+            [message.priority for message in messages],
+            [message.correlation for message in messages],
+            [float(message.delay) for message in messages],
+            [json.dumps(stored(message.headers)) for message in messages],
+        )
+        with self.hub.session() as session:
+            ids += [session.enqueue("events", message) for message in messages]
+            session.commit()
+        routed = self.recipients_of()
+        assert [routed[msgid] for msgid in ids[:4]] == [routed[msgid] for msgid in ids[4:]]
+        assert [routed[msgid] for msgid in ids[:4]] == [
+            {"all", "hot", "new"},
+            {"all", "urgent", "new"},
+            {"all", "odd", "new"},
+            {"all", "odd", "late", "new"},
+        ]
+
+    def recipients_of(self) -> dict[bytes, set[str]]:
+        routed: dict[bytes, set[str]] = {}
+        for row in self.view("events_t"):
+            routed.setdefault(bytes.fromhex(row["MSG_ID"]), set()).add(row["CONSUMER_NAME"])
+        return routed
+
+    def test_message_no_rule_is_true_for_is_refused(self) -> None:
+        self.topic()
+        self.admin.add_subscriber("events", "urgent", rule="tab.priority < 3")
+        with refused(24033, "message 1 "):
+            self.call("SELECT aq.enqueue_array('events', ARRAY['a', 'b'], priorities => '{1, 5}')")
+        assert self.view("events_t") == []
+        self.call("SELECT aq.enqueue('events', 'a')")
+        self.admin.alter_subscriber("events", "urgent", rule="tab.priority > 3")
+        with refused(24033):
+            self.call("SELECT aq.enqueue('events', 'a')")
+        self.admin.alter_subscriber("events", "urgent", rule=None)
+        self.call("SELECT aq.enqueue('events', 'a')")
+        assert len(self.taken("events", "urgent")) == 2
+
+    def test_rule_that_only_python_can_evaluate_refuses_and_names_the_subscriber(self) -> None:
+        self.topic("all")
+        self.admin.add_subscriber("events", "ghost", rule="tab.user_data.a = tab.user_data.b")
+        with refused(25449, "subscriber ghost"):
+            self.call("SELECT aq.enqueue('events', '{}')")
+        self.call("SELECT aq.enqueue('events', 'x', recipients => '{all}')")
+        self.admin.remove_subscriber("events", "ghost")
+        self.call("SELECT aq.enqueue('events', 'y')")
+        assert self.taken("events", "all") == ["x", "y"]
+
+    def test_message_that_only_python_can_judge_is_refused_and_named(self) -> None:
+        self.topic("all")
+        self.admin.add_subscriber("events", "hot", rule="tab.user_data.temperature > 80")
+        for body in ('{"temperature": "hot"}', '{"temperature": 80.0000000000000001}'):
+            with refused(25449, "message 1 .*subscriber hot"):
+                self.call("SELECT aq.enqueue_array('events', ARRAY['{}', %s])", body)
+        assert self.view("events_t") == []
+
+    def test_literals_of_rules_mean_the_same_whatever_the_client_has_set(self) -> None:
+        self.topic()
+        self.admin.add_subscriber("events", "odd", rule=r"tab.corrid = 'a\''b'")
+        self.sql.execute("SET standard_conforming_strings = off; SET escape_string_warning = off")
+        self.call("SELECT aq.enqueue('events', 'x', correlation => %s)", r"a\'b")
+        assert self.taken("events", "odd") == ["x"]
+
     def test_delay_holds_for_every_recipient(self) -> None:
         self.topic("red", "green")
         ids = self.call("SELECT aq.enqueue_array('events', ARRAY['a', 'b'], delays => '{60, 0}')")
@@ -1012,6 +1095,18 @@ class TestInstallation(SqlCase):
                 assert functions.schema_name(Db(conn), self.hub.hub_id) == "aq"
         finally:
             self.sql.execute('DROP SCHEMA "Second" CASCADE; DROP SCHEMA IF EXISTS "aq_Second" CASCADE')
+
+    def test_refresh_translates_the_rules_again(self) -> None:
+        self.topic()
+        self.admin.add_subscriber("events", "urgent", rule="tab.priority < 3")
+        with self.hub.write() as conn:
+            Db(conn).run("UPDATE aq_consumer SET rule_sql = NULL")
+        with refused(25449):
+            self.call("SELECT aq.enqueue('events', 'x')")
+        self.set_part("functions", 0)
+        Hub.open(self.url).close()
+        self.call("SELECT aq.enqueue('events', 'x')")
+        assert self.taken("events", "urgent") == ["x"]
 
     def test_functions_can_be_removed(self) -> None:
         with self.hub.write() as conn:

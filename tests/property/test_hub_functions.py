@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 from psycopg.rows import dict_row
 
 from gateway.aq.admin import QueueAdmin
+from gateway.aq.errors import MessageRefused
 from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueOptions
 from gateway.aq.session import Session
+from tests.property.test_rules_in_sql import CONDITIONS, MESSAGES
 from tests.support.brokers import PostgreSQL
+from transforms.errors import AqError
 from transforms.message import Header, Message, PayloadKind, ValueType, encode_headers
 
 pytestmark = pytest.mark.postgresql
@@ -69,6 +72,7 @@ def messages(payload_type: str) -> st.SearchStrategy[Message]:
     )
 
 
+SUBSCRIBERS = ("first", "second")
 BATCH = st.sampled_from(sorted(BODIES)).flatmap(
     lambda payload_type: st.tuples(st.just(payload_type), st.lists(messages(payload_type), min_size=1, max_size=4))
 )
@@ -79,6 +83,7 @@ class Ends(NamedTuple):
 
     session: Session
     sql: psycopg.Connection[dict[str, Any]]
+    admin: QueueAdmin
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +97,14 @@ def ends(postgresql: PostgreSQL) -> Iterator[Ends]:
             admin.create_queue_table(f"{payload_type}_t", payload_type)
             admin.create_queue(payload_type, f"{payload_type}_t")
             admin.start_queue(payload_type)
+        admin.create_queue_table("topic_t", multiple_consumers=True)
+        admin.create_queue("topic", "topic_t")
+        admin.start_queue("topic")
+        for name in SUBSCRIBERS:
+            admin.add_subscriber("topic", name)
         plain = url.replace("postgresql+psycopg://", "postgresql://")
         sql = stack.enter_context(psycopg.connect(plain, row_factory=dict_row, autocommit=True))
-        yield Ends(stack.enter_context(hub.session()), sql)
+        yield Ends(stack.enter_context(hub.session()), sql, admin)
 
 
 def _same(left: Header, right: Header) -> bool:
@@ -192,3 +202,51 @@ def test_sql_gets_what_python_sent(ends: Ends, batch: tuple[str, list[Message]])
         assert {name: row[name] for name in PROPERTIES} == {name: getattr(message, name) for name in PROPERTIES}
         assert (row["attempts"], row["state"]) == (0, "READY")
         assert (row["expires_at"] is None) == (message.expiration is None)
+
+
+ROUTED = """
+    SELECT c.name FROM aq_entry e JOIN aq_consumer c ON c.id = e.consumer_id JOIN aq_message m ON m.id = e.message_id
+     WHERE m.correlation IS NOT DISTINCT FROM %s ORDER BY c.name"""
+
+
+def _routed(enqueue: Callable[[], object], rows: Callable[[], list[str]]) -> list[str] | None:
+    """Who gets the message; None: it is refused because of a rule."""
+    try:
+        enqueue()
+    except (AqError, MessageRefused) as error:
+        return [] if error.number == 24033 else None
+    except psycopg.Error as error:
+        if error.sqlstate not in ("MG033", "MG449"):
+            raise
+        return [] if error.sqlstate == "MG033" else None
+    return rows()
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(message=MESSAGES, rules=st.tuples(CONDITIONS, CONDITIONS))
+def test_sql_routes_as_python_does_or_not_at_all(ends: Ends, message: Message, rules: tuple[str, str]) -> None:
+    assume("-0.0" not in repr(message) and not (isinstance(message.body, str) and "\x00" in message.body))
+    try:
+        for name, rule in zip(SUBSCRIBERS, rules, strict=True):
+            ends.admin.alter_subscriber("topic", name, rule=rule)
+    except AqError:
+        assume(False)
+    with ends.sql.transaction(force_rollback=True):
+        in_sql = _routed(
+            lambda: enqueue(ends.sql, "topic", message),
+            lambda: [row["name"] for row in ends.sql.execute(ROUTED, (message.correlation,))],
+        )
+    msgid: list[bytes] = []
+
+    def found() -> list[str]:
+        names = []
+        for name in SUBSCRIBERS:
+            with suppress(AqError):
+                ends.session.dequeue("topic", DequeueOptions(name, wait=0, msgid=msgid[0]))
+                names.append(name)
+        return names
+
+    in_python = _routed(lambda: msgid.append(ends.session.enqueue("topic", message)), found)
+    ends.session.rollback()
+    event("decided" if in_sql is not None else "left to Python")
+    assert in_sql is None or in_sql == in_python

@@ -19,6 +19,7 @@ from gateway.aq.errors import (
 from gateway.aq.model import Agent, DeliveryMode, QueueRef, QueueType, SubscriberInfo
 from gateway.aq.names import agent_name
 from gateway.aq.statements import Db
+from gateway.aq.statements_routing import translate
 
 __all__ = ["SubscriberProcedures"]
 
@@ -82,12 +83,15 @@ class SubscriberProcedures(Administration):
                     "protocol": agent.protocol,
                     "is_subscriber": 1,
                     "rule": rule,
+                    "rule_sql": None,
                     "transformation": transformation,
                     "delivery_mode": mode.value,
                     "queue_to_queue": 0,
                     "created": self.hub.clock.now(),
                 },
             )
+            if rule is not None:
+                translate(db, catalog.consumer_id(db, queue, name, "", agent.protocol))
 
     def alter_subscriber(
         self, queue_name: str, subscriber: Agent | str, *, rule: str | None, transformation: str | None = None
@@ -103,6 +107,8 @@ class SubscriberProcedures(Administration):
             db = Db(conn)
             number, queue = self._subscriber(db, queue_name, subscriber), self.need_queue(db, queue_name)
             catalog.set_rule(db, number, rule, subscriber_transformation(db, queue, transformation, self.schema))
+            if rule is not None:
+                translate(db, number)
 
     def remove_subscriber(self, queue_name: str, subscriber: Agent | str) -> None:
         """End a subscription; messages that waited for it only are removed by the time manager (AQ guide 12.2 §8.6.3).

@@ -2,7 +2,7 @@
 --
 -- gateway.aq.statements_functions puts the names in for the words between @ and runs this text.
 -- Functions that begin with _ are internal: they run with the rights of their caller, and callers have none on the
--- hub's tables. The others are SECURITY DEFINER with a fixed search_path and check what they are given.
+-- hub's tables. The others are SECURITY DEFINER with a fixed search_path, and check what they are given.
 -- What they do is what session.py, transfer.py, codec.py and statements_time.py do in an application's transaction.
 
 CREATE OR REPLACE FUNCTION @aq@.version() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT @version@';
@@ -204,7 +204,7 @@ END $$;
 CREATE OR REPLACE FUNCTION @aq@.header(headers json, name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT h.value ->> 2 FROM json_array_elements(headers) WITH ORDINALITY h
-     WHERE CASE WHEN h.value::text !~ '(^|[^\\])(\\\\)*\\u0000' THEN h.value ->> 0 END = name
+     WHERE CASE WHEN h.value::text !~ E'(^|[^\\\\])(\\\\\\\\)*\\\\u0000' THEN h.value ->> 0 END = name
      ORDER BY h.ordinality LIMIT 1
 $$;
 

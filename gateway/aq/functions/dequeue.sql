@@ -164,7 +164,7 @@ END $$;
 CREATE OR REPLACE FUNCTION @aq@.dequeue(
     queue text, consumer text DEFAULT NULL, dequeue_mode text DEFAULT 'REMOVE', wait double precision DEFAULT 0,
     correlation text DEFAULT NULL, msgid bytea DEFAULT NULL)
-RETURNS SETOF @aq@.message LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+RETURNS SETOF @aq@.message LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN QUERY SELECT t.* FROM @aq@._dequeue($1, $2, $3, $4, $5, $6, 1) t;
 END $$;
@@ -172,7 +172,7 @@ END $$;
 CREATE OR REPLACE FUNCTION @aq@.dequeue_array(
     queue text, consumer text DEFAULT NULL, array_size integer DEFAULT 100, dequeue_mode text DEFAULT 'REMOVE',
     wait double precision DEFAULT 0, correlation text DEFAULT NULL)
-RETURNS SETOF @aq@.message LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+RETURNS SETOF @aq@.message LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN QUERY SELECT t.* FROM @aq@._dequeue($1, $2, $4, $5, $6, NULL, $3) t;
 END $$;
@@ -180,7 +180,7 @@ END $$;
 CREATE OR REPLACE FUNCTION @aq@.browse(
     queue text, consumer text DEFAULT NULL, array_size integer DEFAULT 100, correlation text DEFAULT NULL,
     msgid bytea DEFAULT NULL)
-RETURNS SETOF @aq@.message LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+RETURNS SETOF @aq@.message LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN QUERY SELECT t.* FROM @aq@._dequeue($1, $2, 'BROWSE', 0, $4, $5, $3) t;
 END $$;
@@ -210,7 +210,7 @@ END $$;
 
 -- Count a failed attempt of a message that a rollback gave back, as a session's own rollback does; returns its state.
 CREATE OR REPLACE FUNCTION @aq@.fail(queue text, msgid bytea, consumer text DEFAULT NULL)
-RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 #variable_conflict use_column
 DECLARE
     q record;

@@ -9,6 +9,28 @@ EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
     RETURN false;
 END $$;
 
+-- Who gets which message: pairs of ids. p_rules has the rule of each consumer in SQL (gateway.aq.statements_routing) or NULL, p_tests
+-- each of them once. Where a rule gives NULL only Python can tell; the first such message is named, and the consumer.
+CREATE OR REPLACE FUNCTION @aq@._route(
+    p_ids bigint[], p_delays double precision[], p_consumers bigint[], p_rules text[], p_tests text[],
+    OUT message_ids bigint[], OUT consumer_ids bigint[], OUT undecided_message bigint, OUT undecided_consumer text)
+LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE 'WITH tested AS MATERIALIZED ('
+        ' SELECT d.id, d.number, ARRAY[' || array_to_string(p_tests, ', ') || '] AS results'
+        ' FROM unnest($1, $2) WITH ORDINALITY d(id, delay, number) JOIN aq_message m ON m.id = d.id),'
+        ' routed AS MATERIALIZED ('
+        ' SELECT t.id, t.number, c.id AS consumer, c.rule IS NULL OR t.results[array_position($5, c.rule)] AS holds'
+        ' FROM tested t CROSS JOIN unnest($3, $4) c(id, rule))'
+        ' SELECT array_agg(r.id ORDER BY r.number, r.consumer) FILTER (WHERE r.holds),'
+        ' array_agg(r.consumer ORDER BY r.number, r.consumer) FILTER (WHERE r.holds),'
+        ' (array_agg(r.id ORDER BY r.number, r.consumer) FILTER (WHERE r.holds IS NULL))[1],'
+        ' (array_agg((SELECT c.name FROM aq_consumer c WHERE c.id = r.consumer) ORDER BY r.number, r.consumer)'
+        ' FILTER (WHERE r.holds IS NULL))[1] FROM routed r'
+       INTO message_ids, consumer_ids, undecided_message, undecided_consumer
+      USING p_ids, p_delays, p_consumers, p_rules, p_tests;
+END $$;
+
 -- Bodies as bytes; p_given says what they are: raw bytes, text, or JSON. NULL arrays of properties: their defaults.
 CREATE OR REPLACE FUNCTION @aq@._enqueue(
     p_queue text, p_given text, p_bodies bytea[], p_priorities bigint[], p_delays double precision[],
@@ -28,7 +50,11 @@ DECLARE
     v_by_second boolean;
     v_ids bigint[];
     v_consumers bigint[];
-    v_ruled text;
+    v_targets bigint[];
+    v_rules text[];
+    v_tests text[];
+    v_name text;
+    v_open bigint;
     v_ready boolean := false;
 BEGIN
     q := @aq@._queue(p_queue, 'ENQUEUE', 'enqueue');
@@ -109,17 +135,16 @@ BEGIN
         IF cardinality(p_recipients) > 0 THEN
             v_consumers := @aq@._recipients(q.id, q.shown, p_recipients, v_now);
         ELSE
-            SELECT array_agg(c.id), min(coalesce(c.name, c.address)) FILTER (WHERE c.rule IS NOT NULL)
-              INTO v_consumers, v_ruled FROM aq_consumer c
+            SELECT array_agg(c.id ORDER BY c.id), array_agg(c.rule_sql ORDER BY c.id),
+                   min(c.name) FILTER (WHERE c.rule IS NOT NULL AND c.rule_sql IS NULL)
+              INTO v_consumers, v_rules, v_name FROM aq_consumer c
              WHERE c.queue_id = q.id AND c.is_subscriber = 1 AND c.delivery_mode <> 'BUFFERED';
-            IF v_ruled IS NOT NULL THEN
+            IF v_name IS NOT NULL THEN
                 PERFORM @aq@._refuse(25449, format('queue %s cannot be written by SQL', q.shown),
-                    format('the rule of subscriber %s is evaluated in Python', v_ruled),
+                    format('the rule of subscriber %s can only be evaluated in Python', v_name),
                     'use a session in Python, or name recipients');
-            ELSIF v_consumers IS NULL THEN
-                PERFORM @aq@._refuse(24033, format('message 0 for queue %s has no recipient', q.shown),
-                    'the queue has no subscriber whose rule is true for it', 'add a subscriber, or name recipients');
             END IF;
+            v_tests := ARRAY(SELECT DISTINCT u.rule FROM unnest(v_rules) u(rule) WHERE u.rule IS NOT NULL);
         END IF;
     END IF;
 
@@ -143,9 +168,32 @@ BEGIN
               FROM unnest(v_ids, v_bodies, p_priorities, p_delays, p_expirations, p_correlations, p_headers)
                    u(id, body, priority, delay, expiration, correlation, headers)) n;
     IF q.multiple THEN
+        v_targets := v_ids;
+        IF cardinality(v_tests) > 0 THEN
+            SELECT t.message_ids, t.consumer_ids, t.undecided_message, t.undecided_consumer
+              INTO v_targets, v_consumers, v_open, v_name
+              FROM @aq@._route(v_ids, p_delays, v_consumers, v_rules, v_tests) t;
+            IF v_open IS NOT NULL THEN
+                PERFORM @aq@._refuse(25449, format('message %s for queue %s cannot be routed by SQL',
+                    array_position(v_ids, v_open) - 1, q.shown),
+                    format('only Python can tell whether the rule of subscriber %s holds for it', v_name),
+                    'use a session in Python, or name recipients');
+            END IF;
+        ELSE
+            SELECT array_agg(u.id), array_agg(c.id) INTO v_targets, v_consumers
+              FROM unnest(v_ids) u(id) CROSS JOIN unnest(v_consumers) c(id);
+        END IF;
+        SELECT u.number - 1 INTO v_open FROM unnest(v_ids) WITH ORDINALITY u(id, number)
+         WHERE u.id NOT IN (SELECT t.id FROM unnest(v_targets) t(id)) ORDER BY u.number LIMIT 1;
+        IF FOUND THEN
+            PERFORM @aq@._refuse(24033, format('message %s for queue %s has no recipient', v_open, q.shown),
+                'the queue has no subscriber whose rule is true for it', 'add a subscriber, or name recipients');
+        END IF;
         INSERT INTO aq_entry (message_id, consumer_id, queue_id, state, k1, k2, k3, ready_at, expires_at, attempts)
-        SELECT m.id, c.id, q.id, CASE WHEN u.delay > 0 THEN 1 ELSE 0 END, m.k1, m.k2, m.k3, m.ready_at, m.expires_at, 0
-          FROM unnest(v_ids, p_delays) u(id, delay) JOIN aq_message m ON m.id = u.id CROSS JOIN unnest(v_consumers) c(id);
+        SELECT m.id, t.consumer, q.id, CASE WHEN u.delay > 0 THEN 1 ELSE 0 END, m.k1, m.k2, m.k3, m.ready_at,
+               m.expires_at, 0
+          FROM unnest(v_targets, v_consumers) t(id, consumer) JOIN unnest(v_ids, p_delays) u(id, delay) ON u.id = t.id
+          JOIN aq_message m ON m.id = t.id;
     END IF;
     IF v_ready THEN
         PERFORM pg_notify('mgw_hub', q.id::text);
@@ -158,7 +206,7 @@ CREATE OR REPLACE FUNCTION @aq@.enqueue(
     expiration double precision DEFAULT NULL, correlation text DEFAULT NULL, headers jsonb DEFAULT NULL,
     recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
     sender_address text DEFAULT NULL, original_msgid bytea DEFAULT NULL, kind text DEFAULT NULL)
-RETURNS bytea LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+RETURNS bytea LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN (@aq@._enqueue(queue, 'text', ARRAY[convert_to(payload, 'UTF8')], ARRAY[priority], ARRAY[delay],
         ARRAY[expiration], ARRAY[correlation], ARRAY[headers], recipients, exception_queue, sender_name, sender_address,
@@ -170,7 +218,7 @@ CREATE OR REPLACE FUNCTION @aq@.enqueue(
     expiration double precision DEFAULT NULL, correlation text DEFAULT NULL, headers jsonb DEFAULT NULL,
     recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
     sender_address text DEFAULT NULL, original_msgid bytea DEFAULT NULL, kind text DEFAULT NULL)
-RETURNS bytea LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+RETURNS bytea LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN (@aq@._enqueue(queue, 'raw bytes', ARRAY[payload], ARRAY[priority], ARRAY[delay], ARRAY[expiration],
         ARRAY[correlation], ARRAY[headers], recipients, exception_queue, sender_name, sender_address, original_msgid,
@@ -182,7 +230,7 @@ CREATE OR REPLACE FUNCTION @aq@.enqueue(
     expiration double precision DEFAULT NULL, correlation text DEFAULT NULL, headers jsonb DEFAULT NULL,
     recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
     sender_address text DEFAULT NULL, original_msgid bytea DEFAULT NULL, kind text DEFAULT NULL)
-RETURNS bytea LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+RETURNS bytea LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN (@aq@._enqueue(queue, 'JSON', ARRAY[convert_to(payload::text, 'UTF8')], ARRAY[priority], ARRAY[delay],
         ARRAY[expiration], ARRAY[correlation], ARRAY[headers], recipients, exception_queue, sender_name, sender_address,
@@ -194,7 +242,7 @@ CREATE OR REPLACE FUNCTION @aq@.enqueue_array(
     expirations double precision[] DEFAULT NULL, correlations text[] DEFAULT NULL, headers jsonb[] DEFAULT NULL,
     recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
     sender_address text DEFAULT NULL, kind text DEFAULT NULL)
-RETURNS bytea[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+RETURNS bytea[] LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN @aq@._enqueue(queue, 'text', (SELECT array_agg(convert_to(u.body, 'UTF8') ORDER BY u.ordinality)
         FROM unnest(payloads) WITH ORDINALITY u(body)), priorities, delays, expirations, correlations, headers,
@@ -206,7 +254,7 @@ CREATE OR REPLACE FUNCTION @aq@.enqueue_array(
     expirations double precision[] DEFAULT NULL, correlations text[] DEFAULT NULL, headers jsonb[] DEFAULT NULL,
     recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
     sender_address text DEFAULT NULL, kind text DEFAULT NULL)
-RETURNS bytea[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+RETURNS bytea[] LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN @aq@._enqueue(queue, 'raw bytes', payloads, priorities, delays, expirations, correlations, headers,
         recipients, exception_queue, sender_name, sender_address, NULL, kind);
@@ -217,7 +265,7 @@ CREATE OR REPLACE FUNCTION @aq@.enqueue_array(
     expirations double precision[] DEFAULT NULL, correlations text[] DEFAULT NULL, headers jsonb[] DEFAULT NULL,
     recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
     sender_address text DEFAULT NULL, kind text DEFAULT NULL)
-RETURNS bytea[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = @path@ AS $$
+RETURNS bytea[] LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN @aq@._enqueue(queue, 'JSON', (SELECT array_agg(convert_to(u.body::text, 'UTF8') ORDER BY u.ordinality)
         FROM unnest(payloads) WITH ORDINALITY u(body)), priorities, delays, expirations, correlations, headers,
