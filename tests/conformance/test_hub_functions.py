@@ -27,7 +27,7 @@ from gateway.aq.statements import Db
 from tests.conformance import hub_suite as base
 from tests.support.brokers import PostgreSQL
 from tests.support.waiting import eventually
-from transforms.errors import HubError
+from transforms.errors import AqError, HubError
 from transforms.message import Header, Message, PayloadKind, ValueType
 
 pytestmark = pytest.mark.postgresql
@@ -561,7 +561,7 @@ class TestRecipients(SqlCase):
     def recipients_of(self) -> dict[bytes, set[str]]:
         routed: dict[bytes, set[str]] = {}
         for row in self.view("events_t"):
-            routed.setdefault(bytes.fromhex(row["MSG_ID"]), set()).add(row["CONSUMER_NAME"])
+            routed.setdefault(bytes.fromhex(row["MSG_ID"]), set()).add(row["CONSUMER_NAME"].lower())
         return routed
 
     def test_message_no_rule_is_true_for_is_refused(self) -> None:
@@ -918,10 +918,105 @@ class TestRights(SqlCase):
         assert len(self.rows(owned)) > 20
         assert self.rows(f"{owned} AND has_function_privilege('stranger', oid, 'EXECUTE')") == []
 
-    def test_right_to_call_is_no_right_on_the_tables(self, stranger: psycopg.Connection[Row]) -> None:
-        self.queue()
+    def allow(self) -> None:
+        """The stranger may call; what he may do with queues is another matter."""
         self.sql.execute("GRANT USAGE ON SCHEMA aq TO stranger")
         self.sql.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aq TO stranger")
+
+    def agree(
+        self, stranger: psycopg.Connection[Row], queue: str, consumer: str | None, sender: str | None
+    ) -> list[int]:
+        """Numbers of the refusals of enqueue and dequeue (0: none), which SQL and a session in Python agree about."""
+        numbers = []
+        recipients = [consumer] if consumer else None
+        for call, parameters in (
+            ("SELECT aq.enqueue(%s, 'x', sender_name => %s, recipients => %s)", (queue, sender, recipients)),
+            ("SELECT aq.dequeue(%s, %s)", (queue, consumer)),
+        ):
+            try:
+                stranger.execute(call, parameters)
+                numbers.append(0)
+            except psycopg.Error as error:
+                numbers.append(int(re.findall(r"^ORA-(\d+)", error.diag.message_primary or "")[0]))
+        in_python = []
+        with self.hub.session(user="stranger") as session:
+            for work in (
+                lambda: session.enqueue(queue, Message("x", sender_name=sender), recipients=recipients or ()),
+                lambda: session.dequeue(queue, base.now(consumer_name=consumer)),
+            ):
+                try:
+                    work()
+                    in_python.append(0)
+                except AqError as error:
+                    in_python.append(0 if error.number == 25228 else error.number or -1)  # nothing there
+        assert numbers == in_python
+        return numbers
+
+    def test_privileges_are_those_of_a_session_with_that_user(self, stranger: psycopg.Connection[Row]) -> None:
+        self.allow()
+        self.queue()
+        self.topic("red")
+        self.admin.create_queue_table("stranger.t")
+        self.admin.create_queue("stranger.own", "stranger.t")
+        self.admin.start_queue("stranger.own")
+        assert self.agree(stranger, "stranger.own", None, None) == [0, 0]
+        assert self.agree(stranger, "orders", None, None) == [25205, 25205]
+        assert self.agree(stranger, "missing", None, None) == [25205, 25205]
+        self.admin.grant_queue_privilege("ENQUEUE", "orders", "stranger")
+        assert self.agree(stranger, "orders", None, None) == [0, 1031]
+        self.admin.grant_role("clerk", "stranger")
+        self.admin.grant_queue_privilege("DEQUEUE", "orders", "clerk")
+        assert self.agree(stranger, "orders", None, None) == [0, 0]
+        self.admin.grant_queue_privilege("DEQUEUE", "events", "PUBLIC")
+        assert self.agree(stranger, "events", "red", None)[0] == 1031
+        self.admin.grant_system_privilege("ENQUEUE_ANY", "stranger")
+        assert self.agree(stranger, "events", "red", None) == [0, 0]
+        self.admin.revoke_system_privilege("ENQUEUE_ANY", "stranger")
+        self.admin.grant_role("AQ_ADMINISTRATOR_ROLE", "clerk")
+        assert self.agree(stranger, "events", "red", None) == [0, 0]
+
+    def test_queue_that_is_not_for_the_caller_is_refused_like_one_that_is_not_there(
+        self, stranger: psycopg.Connection[Row]
+    ) -> None:
+        self.allow()
+        self.queue()
+        texts = []
+        for name in ("orders", "nobody"):
+            with pytest.raises(psycopg.Error) as caught:
+                stranger.execute("SELECT aq.enqueue(%s, 'x')", (name,))
+            diag = caught.value.diag
+            texts.append(f"{diag.message_primary} {diag.message_detail} {diag.message_hint}".replace(name, "-"))
+        assert texts[0] == texts[1]
+
+    def test_attempts_and_looks_need_the_privilege_too(self, stranger: psycopg.Connection[Row]) -> None:
+        self.allow()
+        self.queue()
+        (msgid,) = self.send("orders", "x")
+        self.admin.grant_queue_privilege("ENQUEUE", "orders", "stranger")
+        for call in ("SELECT aq.browse('orders')", "SELECT aq.fail('orders', %s)", "SELECT aq.dequeue_array('orders')"):
+            with refused(1031, "stranger"):
+                stranger.execute(call, (msgid,) if "%s" in call else None)
+
+    def test_secure_queue_asks_for_an_agent_of_the_user(self, stranger: psycopg.Connection[Row]) -> None:
+        self.allow()
+        for name, split in (("single", False), ("split", True)):
+            self.queue(name, table={"secure": True, "multiple_consumers": split})
+            self.admin.grant_queue_privilege("ALL", name, "stranger")
+        self.admin.create_aq_agent("press")
+        self.admin.create_aq_agent("other")
+        assert self.agree(stranger, "single", None, None) == [25224, 24093]
+        assert self.agree(stranger, "single", None, "press")[0] == 24093
+        self.admin.enable_db_access("press", "stranger")
+        assert self.agree(stranger, "single", None, "press") == [0, 0]
+        assert self.agree(stranger, "single", None, "other")[0] == 24093
+        assert self.agree(stranger, "split", "press", "press") == [0, 0]
+        assert self.agree(stranger, "split", "other", "press") == [0, 24093]
+        self.call("SELECT aq.enqueue('single', 'x')")  # the owner needs none
+        assert self.taken("single") == ["x"]
+
+    def test_right_to_call_is_no_right_on_the_tables(self, stranger: psycopg.Connection[Row]) -> None:
+        self.queue()
+        self.allow()
         self.admin.grant_queue_privilege("ALL", "orders", "stranger")
         stranger.execute("SELECT aq.enqueue('orders', 'x')")
         assert self.view("orders_t")[0]["ENQ_USER_ID"] == "stranger"

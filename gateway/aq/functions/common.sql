@@ -19,6 +19,84 @@ BEGIN
         HINT = p_cure;
 END $$;
 
+-- ------------------------------------------------------------------------------------------------------------ rights
+
+-- Whether whoever logged in has the rights of the hub's owner: nothing is checked then.
+CREATE OR REPLACE FUNCTION @aq@._is_owner() RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT pg_has_role(session_user, c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = 'aq_hub'::regclass);
+END $$;
+
+-- A queue that is not there, or not for this user: the same words.
+CREATE OR REPLACE FUNCTION @aq@._refuse_unknown(p_name text, p_need text, p_schema text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF @aq@._is_owner() THEN
+        PERFORM @aq@._refuse(25205, format('queue %L does not exist', p_name), 'no queue of that name is in the hub',
+            'create it (create_queue), or list those that exist: mgw aq queues');
+    END IF;
+    PERFORM @aq@._refuse(25205, format('queue %L does not exist for user %s', p_name, session_user),
+        'no queue of that name is in the hub, or the user has no privilege on it',
+        format('correct the name, or have %s or an administrator grant %s privilege %s', p_schema, session_user, p_need));
+END $$;
+
+-- What privileges.py checks for a session with a user (ENQUEUE or DEQUEUE). p_agent: sender, or consumer.
+CREATE OR REPLACE FUNCTION @aq@._authorize(
+    p_name text, p_queue bigint, p_shown text, p_schema text, p_need text, p_secure boolean, p_agent text,
+    p_needs_consumer boolean)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_user text := session_user;
+    v_key text := upper(session_user);
+    v_names text[];
+    v_system text[];
+    v_queue text[];
+    v_agents text[];
+BEGIN
+    IF v_key = upper(p_schema) THEN
+        RETURN;
+    END IF;
+    WITH RECURSIVE known(name) AS (
+        SELECT v_key UNION SELECT 'PUBLIC'
+         UNION SELECT r.role_key FROM aq_role r JOIN known ON known.name = r.grantee_key)
+    SELECT array_agg(k.name) INTO v_names FROM known k;
+    SELECT coalesce(array_agg(p.privilege) FILTER (WHERE p.queue_id = 0), '{}'),
+           coalesce(array_agg(p.privilege) FILTER (WHERE p.queue_id = p_queue), '{}')
+      INTO v_system, v_queue FROM aq_privilege p
+     WHERE p.grantee_key = ANY (v_names) AND p.queue_id IN (0, p_queue);
+    IF NOT ('AQ_ADMINISTRATOR_ROLE' = ANY (v_names) OR p_need || '_ANY' = ANY (v_system) OR p_need = ANY (v_queue)) THEN
+        IF v_system = '{}' AND v_queue = '{}' THEN
+            PERFORM @aq@._refuse_unknown(p_name, p_need, p_schema);
+        END IF;
+        PERFORM @aq@._refuse(1031, format('user %s may not %s on queue %s', v_user, lower(p_need), p_shown),
+            format('the user holds neither %s on it nor %s_ANY', p_need, p_need),
+            format('have %s or an administrator do: grant_queue_privilege(%L, %L, %L)', p_schema, p_need, p_shown, v_user));
+    ELSIF NOT p_secure THEN
+        RETURN;
+    END IF;
+    SELECT coalesce(array_agg(a.agent_key), '{}') INTO v_agents FROM aq_agent_user a WHERE a.user_key = v_key;
+    IF upper(p_agent) = ANY (v_agents) THEN
+        RETURN;
+    ELSIF p_need = 'ENQUEUE' AND coalesce(p_agent, '') = '' THEN
+        PERFORM @aq@._refuse(25224, format('message 0 for secure queue %s has no sender', p_shown),
+            format('only its owner, user %s, may enqueue without', p_schema),
+            format('give sender_name, an AQ agent of user %s', v_user));
+    ELSIF p_need = 'ENQUEUE' THEN
+        PERFORM @aq@._refuse(24093, format('message 0 for secure queue %s has sender %s', p_shown, p_agent),
+            format('no AQ agent of that name has the privileges of user %s', v_user),
+            format('have an administrator map it: enable_db_access(%L, %L)', p_agent, v_user));
+    ELSIF p_agent IS NOT NULL THEN
+        PERFORM @aq@._refuse(24093,
+            format('user %s may not dequeue from secure queue %s as consumer %s', v_user, p_shown, p_agent),
+            format('no AQ agent of that name has the privileges of user %s', v_user),
+            format('have an administrator map it: enable_db_access(%L, %L)', p_agent, v_user));
+    ELSIF v_agents = '{}' AND NOT p_needs_consumer THEN
+        PERFORM @aq@._refuse(24093, format('user %s may not dequeue from secure queue %s', v_user, p_shown),
+            'no AQ agent has the privileges of the user',
+            format('have an administrator map one: enable_db_access(agent, %L)', v_user));
+    END IF;
+END $$;
+
 -- ------------------------------------------------------------------------------------------------------------- names
 
 -- Key of [schema.]name, or NULL if its form is wrong.
@@ -31,50 +109,11 @@ BEGIN
     RETURN upper(coalesce(parts[1], parts[2], p_schema) || '.' || coalesce(parts[3], parts[4]));
 END $$;
 
--- Refuse what the login may not do (gateway/aq/privileges.py does the same): p_need is ENQUEUE or DEQUEUE. The owner of
--- the hub's tables, and who has its rights, may do everything. A queue that does not exist (p_id is NULL) and one on which
--- the login has no privilege are the same refusal.
-CREATE OR REPLACE FUNCTION @aq@._allow(p_id bigint, p_schema text, p_shown text, p_name text, p_need text) RETURNS void
-LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    v_user text := upper(session_user);
-    v_held text[];
-BEGIN
-    IF pg_has_role(session_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = 'aq_hub'::regclass), 'USAGE') THEN
-        IF p_id IS NULL THEN
-            PERFORM @aq@._refuse(25205, format('queue %L does not exist', p_name),
-                'no queue of that name is in the hub',
-                'create it (create_queue), or list those that exist: mgw aq queues');
-        END IF;
-        RETURN;
-    ELSIF upper(p_schema) = v_user THEN
-        RETURN;
-    END IF;
-    WITH RECURSIVE known(name) AS (
-        SELECT v_user UNION SELECT 'PUBLIC'
-         UNION SELECT r.role_key FROM aq_role r JOIN known k ON k.name = r.grantee_key)
-    SELECT array_agg(h.word) INTO v_held FROM (
-        SELECT p.privilege AS word FROM aq_privilege p JOIN known k ON k.name = p.grantee_key
-         WHERE p.queue_id IN (0, p_id)
-         UNION ALL
-        SELECT k.name FROM known k WHERE k.name = 'AQ_ADMINISTRATOR_ROLE' AND v_user <> k.name) h;
-    IF p_id IS NULL OR v_held IS NULL THEN
-        PERFORM @aq@._refuse(25205, format('queue %L does not exist for user %s', p_name, session_user),
-            'no queue of that name is in the hub, or the user has no privilege on it',
-            format('correct the name, or have the owner of the queue or an administrator grant %s privilege %s',
-                   session_user, p_need));
-    ELSIF NOT v_held && ARRAY[p_need, p_need || '_ANY', 'AQ_ADMINISTRATOR_ROLE'] THEN
-        PERFORM @aq@._refuse(1031, format('user %s may not %s on queue %s', session_user, lower(p_need), p_shown),
-            format('the user holds neither %s on it nor %s_ANY', p_need, p_need),
-            format('have %s or an administrator do: grant_queue_privilege(''%s'', ''%s'', ''%s'')', p_schema, p_need,
-                   p_shown, session_user));
-    END IF;
-END $$;
-
--- A queue, as it is now, which the login may use for p_need (ENQUEUE, DEQUEUE, NULL for the hub's own look). p_hold, enqueue or dequeue, is what the transaction is going to do if the queue is enabled for
--- it: the queue cannot be stopped then before the transaction ends (a shared lock).
+-- A queue, as it is now. p_hold, enqueue or dequeue, is what the transaction is going to do if the queue is enabled for
+-- it: the queue cannot be stopped then before the transaction ends (a shared lock). p_need is the privilege asked for,
+-- p_agent the sender or consumer.
 CREATE OR REPLACE FUNCTION @aq@._queue(
-    p_name text, p_need text, p_hold text,
+    p_name text, p_hold text, p_need text, p_agent text,
     OUT id bigint, OUT shown text, OUT schema text, OUT queue_type text, OUT payload_type text, OUT sort_list text,
     OUT multiple boolean, OUT max_payload bigint, OUT message_grouping text, OUT secure boolean,
     OUT enqueue_enabled boolean, OUT dequeue_enabled boolean, OUT max_retries bigint, OUT retry_delay double precision,
@@ -106,15 +145,19 @@ BEGIN
                hub_id, v_class, v_held
           FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id CROSS JOIN aq_hub h
          WHERE q.name_key = v_key;
-        IF p_need IS NOT NULL THEN
-            PERFORM @aq@._allow(id, schema, shown, p_name, p_need);
+        IF NOT FOUND THEN
+            PERFORM @aq@._refuse_unknown(p_name, p_need, split_part(v_key, '.', 1));
         END IF;
         EXIT WHEN v_held IS NOT FALSE;
         PERFORM pg_advisory_xact_lock_shared(v_class, (id % 2147483647)::integer);  -- it is being stopped or purged
     END LOOP;
-    IF message_grouping <> 'NONE' OR sort_list LIKE '%COMMIT_TIME%' OR secure THEN
+    IF p_need IS NOT NULL AND NOT @aq@._is_owner() THEN
+        PERFORM @aq@._authorize(p_name, id, shown, schema, p_need, secure, p_agent,
+            multiple AND queue_type = 'NORMAL_QUEUE');
+    END IF;
+    IF message_grouping <> 'NONE' OR sort_list LIKE '%COMMIT_TIME%' THEN
         PERFORM @aq@._refuse(0, format('queue %s cannot be used from SQL', shown),
-            'it groups messages by transaction, orders them by commit time, or is secure', 'use a session in Python');
+            'it groups messages by transaction, or orders them by commit time', 'use a session in Python');
     END IF;
 END $$;
 

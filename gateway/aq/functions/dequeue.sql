@@ -28,7 +28,7 @@ DECLARE
     v_user text := session_user;
     v_txn text;
 BEGIN
-    q := @aq@._queue(p_queue, 'DEQUEUE', CASE WHEN p_mode <> 'BROWSE' THEN 'dequeue' END);
+    q := @aq@._queue(p_queue, CASE WHEN p_mode <> 'BROWSE' THEN 'dequeue' END, 'DEQUEUE', p_consumer);
     v_exceptions := q.queue_type <> 'NORMAL_QUEUE';
     IF NOT q.dequeue_enabled THEN
         PERFORM @aq@._refuse(25226, format('queue %s is not enabled for dequeue', q.shown),
@@ -194,7 +194,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     q record;
 BEGIN
-    q := @aq@._queue(p_queue, NULL, NULL);
+    q := @aq@._queue(p_queue, NULL, NULL, NULL);
     SELECT x.id, true INTO id, named FROM aq_queue x JOIN aq_queue_table t ON t.id = x.queue_table_id
      WHERE x.name_key = @aq@._key(p_named, q.schema) AND x.queue_type = 'EXCEPTION_QUEUE'
        AND (t.multiple_consumers <> 0) = q.multiple;
@@ -221,7 +221,7 @@ DECLARE
     v_state smallint;
     v_now double precision := extract(epoch FROM clock_timestamp());
 BEGIN
-    q := @aq@._queue($1, 'DEQUEUE', 'dequeue');
+    q := @aq@._queue($1, 'dequeue', 'DEQUEUE', $3);
     IF q.queue_type <> 'NORMAL_QUEUE' THEN
         PERFORM @aq@._refuse(25263, format('a failed attempt cannot be counted in exception queue %s', q.shown),
             'attempts count in normal queues only', 'leave it out');

@@ -57,7 +57,7 @@ DECLARE
     v_open bigint;
     v_ready boolean := false;
 BEGIN
-    q := @aq@._queue(p_queue, 'ENQUEUE', 'enqueue');
+    q := @aq@._queue(p_queue, 'enqueue', 'ENQUEUE', p_sender_name);
     IF q.queue_type <> 'NORMAL_QUEUE' THEN
         PERFORM @aq@._refuse(25206, format('enqueue to exception queue %s', q.shown),
             'only the hub moves messages into an exception queue', 'enqueue to a normal queue');
