@@ -18,7 +18,7 @@ from psycopg.rows import dict_row
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.errors import MessageRefused
 from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions
+from gateway.aq.model import DequeueOptions, Navigation
 from gateway.aq.session import Session
 from tests.property.test_rules_in_sql import CONDITIONS, MESSAGES
 from tests.support.brokers import PostgreSQL
@@ -242,7 +242,8 @@ def test_sql_routes_as_python_does_or_not_at_all(ends: Ends, message: Message, r
         names = []
         for name in SUBSCRIBERS:
             with suppress(AqError):
-                ends.session.dequeue("topic", DequeueOptions(name, wait=0, msgid=msgid[0]))
+                only = DequeueOptions(name, wait=0, msgid=msgid[0], navigation=Navigation.FIRST_MESSAGE)
+                ends.session.dequeue("topic", only)
                 names.append(name)
         return names
 
