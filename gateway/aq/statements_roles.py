@@ -20,10 +20,11 @@ _CHANGED = {
     "aq_entry": "SELECT, INSERT, UPDATE, DELETE",
     "aq_dequeue_log": "SELECT, INSERT, DELETE",
     "aq_consumer": "SELECT, INSERT",
+    "aq_unplaced": "SELECT, INSERT, DELETE",
     "aq_process": "SELECT, INSERT, UPDATE, DELETE",
     "aq_activity": "SELECT, INSERT, UPDATE, DELETE",
 }
-_SEQUENCES = ("aq_message_id", "aq_dequeue_log_id_seq", "aq_consumer_id_seq")
+_SEQUENCES = ("aq_message_id", "aq_commit_number", "aq_dequeue_log_id_seq", "aq_consumer_id_seq")
 _SCHEMA = """
     SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = 'aq_hub'::regclass"""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ pytest.register_assert_rewrite("tests.conformance.hub_suite", "tests.conformance
 
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, DequeueOptions, EnqueueOptions, Visibility
+from gateway.aq.model import Agent, DequeueMode, DequeueOptions, EnqueueOptions, Navigation, Visibility
 from gateway.aq.statements import Db
 from gateway.aq.statements_roles import role_statements
 from gateway.hub import open_hub
@@ -22,6 +23,7 @@ from tests.cli.conftest import Mgw
 from tests.conformance.hub_suite import ManualClock, now, refused
 from tests.conformance.hub_suite_security import SecurityCase
 from tests.support.brokers import PostgreSQL
+from tests.support.waiting import eventually
 from transforms.errors import AqError, HubError
 from transforms.message import Message
 
@@ -50,6 +52,35 @@ def hub_url(database: str) -> Iterator[str]:
             conn.exec_driver_sql(f"DROP SCHEMA {name} CASCADE")
             conn.exec_driver_sql("DROP SCHEMA IF EXISTS aq CASCADE")
             conn.exec_driver_sql("DROP OWNED BY teller; DROP ROLE teller; DROP ROLE IF EXISTS queue_clients")
+
+
+class TestGrantsAtTheSameTime(SecurityCase):
+    """A grant that is being revoked cannot be passed on meanwhile."""
+
+    def test_who_passes_on_waits_for_who_revokes(self) -> None:
+        self.queue()
+        self.admin.grant_queue_privilege("ENQUEUE", "orders", "a", grant_option=True)
+        refusals: list[AqError] = []
+
+        def pass_on() -> None:
+            try:
+                self.as_admin("a").grant_queue_privilege("ENQUEUE", "orders", "b")
+            except AqError as error:
+                refusals.append(error)
+
+        def waits() -> bool:
+            with self.hub.read() as conn:
+                return bool(Db(conn).rows("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+
+        thread = threading.Thread(target=pass_on)
+        with self.hub.engine.connect() as conn:
+            QueueAdmin(self.hub, conn).revoke_queue_privilege("ENQUEUE", "orders", "a")
+            thread.start()
+            eventually(waits)
+            conn.commit()
+        thread.join()
+        assert [error.number for error in refusals] == [24010]
+        assert self.holders() == {}
 
 
 class TestLogins(SecurityCase):
@@ -100,12 +131,14 @@ class TestLogins(SecurityCase):
             session.commit()
             assert session.dequeue("vault", now()).message.body == "v"
             for consumer, body in (("reader", "a"), ("somebody", "b")):
-                assert session.dequeue("events", DequeueOptions(consumer, wait=5)).message.body == body
+                first_of = DequeueOptions(consumer, wait=5, navigation=Navigation.FIRST_MESSAGE)
+                assert session.dequeue("events", first_of).message.body == body
+            assert session.listen([Agent(None, "orders")], 0).address == "orders"
             session.commit()
             look = now(dequeue_mode=DequeueMode.BROWSE, deq_condition="tab.priority = 1")
             assert len(session.dequeue_array("orders", look, 100)) == 31
             for _ in range(2):  # over the retry limit: the message moves
-                first = session.dequeue("orders", now()).msgid
+                first = session.dequeue("orders", now(navigation=Navigation.FIRST_MESSAGE)).msgid
                 session.rollback()
             assert len(session.dequeue_array("orders", now(), 100)) == 30
             session.commit()
@@ -115,6 +148,19 @@ class TestLogins(SecurityCase):
         self.foreign.statistics.flush(self.foreign)
         with self.hub.read() as conn:
             assert Db(conn).rows("SELECT count(*) FROM aq_activity") != [(0,)]
+
+    def test_groups_and_commit_order_are_for_logins_too(self) -> None:
+        shape = {"multiple_consumers": True, "message_grouping": "TRANSACTIONAL", "sort_list": "COMMIT_TIME"}
+        self.queue("groups", table=shape)
+        self.admin.add_subscriber("groups", "reader")
+        self.admin.grant_queue_privilege("ALL", "groups", "teller")
+        with self.foreign.session() as session:
+            for group in (("a", "b"), ("c",)):
+                session.enqueue_array("groups", [Message(body) for body in group])
+                session.commit()
+            found = session.dequeue_array("groups", now(consumer_name="reader"), 10)
+            assert [each.message.body for each in found] == ["a", "b"]
+            session.commit()
 
     def test_the_applications_transaction_may_be_that_of_the_login(self) -> None:
         self.admin.grant_queue_privilege("ENQUEUE", "orders", "teller")
