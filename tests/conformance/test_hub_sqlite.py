@@ -279,6 +279,38 @@ class TestSQLite(base.HubCase):
         connection.close()
         assert rows == [("ORDERS", "c", "READY", "hello")]
 
+    def plan(self, sql: str) -> str:
+        with self.hub.read() as conn:
+            return "\n".join(row[3] for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}"))
+
+    def test_counting_messages_reads_indexes_only(self) -> None:
+        self.queue()
+        plan = self.plan("SELECT qid, waiting, ready, expired FROM V$AQ")
+        steps = [line for line in plan.splitlines() if "aq_message" in line or " m" in line]
+        assert any("aq_message_ready" in step for step in steps)
+        assert all("USING COVERING INDEX" in step for step in steps), plan
+        waited = self.plan("SELECT total_wait FROM V$AQ")
+        assert "COVERING INDEX aq_message_ready" not in waited  # the times are in the rows alone
+        assert "aq_message" not in self.plan("SELECT queue_name, enqueued_msgs FROM V$PERSISTENT_QUEUES")
+
+    def test_counting_activity_costs_a_session_no_statement(self) -> None:
+        self.queue()
+        self.topic("RED")
+        statements: list[str] = []
+        with self.hub.session() as session:
+            with self.hub.write() as conn:
+                conn.connection.driver_connection.set_trace_callback(statements.append)  # type: ignore[union-attr]
+            for queue, consumer in (("orders", None), ("events", "RED")):
+                session.enqueue(queue, Message("x", sender_name="shop"))
+                session.commit()
+                session.dequeue(queue, DequeueOptions(consumer, wait=0))
+                session.commit()
+        assert any("INSERT INTO aq_message" in statement for statement in statements)
+        assert [each for each in statements if "aq_process" in each or "aq_activity" in each] == []
+        self.run_time()
+        with self.hub.read() as conn:
+            assert conn.exec_driver_sql("SELECT sum(enqueued_msgs) FROM V$PERSISTENT_QUEUES").scalar() == 2
+
     def test_put_and_claim_cost_statements_per_batch(self) -> None:
         self.queue()
         statements: list[str] = []
