@@ -206,7 +206,9 @@ class Session:
             return messages
         modules = self.hub.transform_modules
         found = transformations.of_queue(db, queue, options.transformation, self.schema, modules, into=True)
+        started = perf_counter()
         results = found.apply(messages)
+        self.hub.statistics.transformed(queue.id, perf_counter() - started)
         _check_headers(results)
         return results
 
@@ -366,14 +368,18 @@ class Session:
                 applied = transformations.of_subscriber(db, request.queue, request.transformation or "", modules)
             found = self._finder.find(db, request, autonomous=autonomous)
             messages: list[Message] = []
-            for message in decode(found.rows, request.queue.hub_id):
-                try:
-                    messages.append(applied.run(message))
-                except TransformationFailed:
-                    if not messages:
-                        self._finder.skip(request, found)
-                        raise
-                    return upto(request, found, len(messages)), messages
+            started = perf_counter()
+            try:
+                for message in decode(found.rows, request.queue.hub_id):
+                    messages.append(applied.run(message))  # noqa: PERF401  (those before one that fails are kept)
+            except TransformationFailed:
+                if not messages:
+                    self._finder.skip(request, found)
+                    raise
+                return upto(request, found, len(messages)), messages
+            finally:
+                if found.rows:
+                    self.hub.statistics.transformed(request.queue.id, perf_counter() - started)
             return found, messages
 
     def _count(self, request: Request, rows: Sequence[Row], seconds: float) -> None:

@@ -61,6 +61,7 @@ class Activity:
         enqueue_seconds: float
         dequeue_seconds: float
         rule_seconds: float
+        transform_seconds: float
         latency: float | None
         last_enqueue: float | None
         last_dequeue: float | None
@@ -122,6 +123,11 @@ class Statistics:
         """Count a :class:`~gateway.aq.tally.HandedOut` at once."""
         with self._mutex:
             self._handed_out(queue_id, consumer, now, number, browse, seconds, latency)
+
+    def transformed(self, queue_id: int, seconds: float) -> None:
+        """Count the time that the transformation of a queue's messages took."""
+        with self._mutex:
+            self._touched(queue_id, self._clock.now()).transform_seconds += seconds
 
     def _enqueued(self, event: Enqueued, transaction: int) -> None:
         queue_id, now, number, delayed, expiring, seconds, rule_seconds, one, publishers, consumers = event

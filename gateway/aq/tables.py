@@ -319,6 +319,7 @@ activity = sa.Table(
     _required("enqueue_seconds", _TIME),
     _required("dequeue_seconds", _TIME),
     _required("rule_seconds", _TIME),
+    _required("transform_seconds", _TIME),
     _column("latency", _TIME),  # of the message handed out last
     _column("last_enqueue", _TIME),
     _column("last_dequeue", _TIME),

@@ -32,6 +32,10 @@ HUB_VIEW_TEXTS = {
     "DBA_QUEUE_SUBSCRIBERS": "Subscribers.",
     "USER_QUEUE_SUBSCRIBERS": "Subscribers of queues in the user's schema.",
     "ALL_QUEUE_SUBSCRIBERS": "Subscribers of queues the user may dequeue from.",
+    "DBA_TRANSFORMATIONS": "Transformations of the hub.",
+    "USER_TRANSFORMATIONS": "Transformations in the user's schema.",
+    "DBA_ATTRIBUTE_TRANSFORMATIONS": "What the transformations do, a row per expression.",
+    "USER_ATTRIBUTE_TRANSFORMATIONS": "The same of the transformations in the user's schema.",
     "QUEUE_PRIVILEGES": "Privileges on queues that the user owns, or gave or got, directly, through a role or as "
     "everybody.",
     "AQ$INTERNET_USERS": "AQ agents with the users whose privileges they have, a row per pair.",
@@ -55,6 +59,17 @@ _NOT_MEASURED = "Always null: not measured."
 
 #: By column, or by ``VIEW.COLUMN`` where a column means something else there.
 HUB_COLUMN_TEXTS = {
+    "ATTRIBUTE": "Number of the attribute it makes; 0: the whole.",
+    "ATTRIBUTE_TRANSFORMATION": "The expression, or the definition as JSON.",
+    "COMMENTS": "Free text. Ours.",
+    "FROM_TYPE": "Payload type it takes.",
+    "TO_TYPE": "Payload type it gives.",
+    "TRANSFORMATION_ID": "Number of the transformation.",
+    "USER_DATA_TYPE": "Type of an ANYDATA payload. Ours.",
+    "DBA_TRANSFORMATIONS.NAME": "Transformation.",
+    "USER_TRANSFORMATIONS.NAME": "Transformation.",
+    "DBA_ATTRIBUTE_TRANSFORMATIONS.NAME": "Transformation.",
+    "USER_ATTRIBUTE_TRANSFORMATIONS.NAME": "Transformation.",
     "AGENT_NAME": "Agent.",
     "DB_USERNAME": "User; null: the agent has nobody's privileges.",
     "HTTP_ENABLED": "YES or NO.",
@@ -92,7 +107,7 @@ HUB_COLUMN_TEXTS = {
     "ELAPSED_DEQUEUE_TIME": f"{_ELAPSED} in dequeue calls, without waiting.",
     "ELAPSED_ENQUEUE_TIME": f"{_ELAPSED} in enqueue calls.",
     "ELAPSED_RULE_EVALUATION_TIME": f"{_ELAPSED} with the rules of subscribers.",
-    "ELAPSED_TRANSFORMATION_TIME": _NOT_MEASURED,
+    "ELAPSED_TRANSFORMATION_TIME": f"{_ELAPSED} with transformations of sessions.",
     "ENQUEUED_DELAY_MSGS": "Messages enqueued with a delay.",
     "ENQUEUED_EXPIRY_MSGS": "Messages enqueued with an expiration.",
     "ENQUEUED_MSGS": "Messages enqueued.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -17,7 +18,7 @@ import pytest
 from gateway.aq import monitor, statistics, transfer
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, DequeueOptions
+from gateway.aq.model import DequeueMode, DequeueOptions, EnqueueOptions
 from gateway.aq.views import COLUMNS
 from tests.conformance.hub_suite import NOW, HubCase, ManualClock, now
 from transforms.message import Message
@@ -197,6 +198,40 @@ class CatalogueViewSuite(ViewCase):
                     names = {row[column] for row in run(f"SELECT * FROM USER_{kind}")}
                 assert theirs in names
                 assert ours not in names
+
+    def test_transformations_are_shown_with_their_expressions(self) -> None:
+        self.admin.create_type("mill.point", {"x": "NUMBER", "y": "NUMBER"})
+        self.admin.create_transformation("Calm", "BASIC", "BASIC", "source.user_data", comment="nothing")
+        self.admin.create_transformation("later", "JSON", "JSON", {"set": {"priority": "9"}})
+        self.admin.create_transformation("mill.flip", "mill.point", "mill.point", "source.user_data")
+        self.admin.modify_transformation("mill.flip", 2, "source.user_data.x")
+        self.admin.modify_transformation("mill.flip", 1, "source.user_data.y")
+        rows = self.rows("SELECT * FROM DBA_TRANSFORMATIONS ORDER BY OWNER, NAME")
+        assert len({row.pop("TRANSFORMATION_ID") for row in rows}) == 3
+        assert [tuple(row.values()) for row in rows] == [
+            ("MGW", "CALM", "BASIC", "BASIC", "nothing"),
+            ("MGW", "LATER", "JSON", "JSON", None),
+            ("MILL", "FLIP", "MILL.POINT", "MILL.POINT", None),
+        ]
+        rows = self.rows("SELECT * FROM DBA_ATTRIBUTE_TRANSFORMATIONS ORDER BY OWNER, NAME, ATTRIBUTE")
+        shown = [tuple(row[name] for name in ("NAME", "ATTRIBUTE", "ATTRIBUTE_TRANSFORMATION")) for row in rows]
+        assert shown[0] == ("CALM", 0, "source.user_data")
+        assert (*shown[1][:2], json.loads(shown[1][2])) == ("LATER", 0, {"set": {"priority": "9"}})
+        assert [each for each in shown[2:] if each[1]] == [
+            ("FLIP", 1, "source.user_data.y"),
+            ("FLIP", 2, "source.user_data.x"),
+        ]
+        assert {row["NAME"] for row in self.rows("SELECT * FROM USER_TRANSFORMATIONS")} == {"CALM", "LATER"}
+        own = self.rows("SELECT * FROM USER_ATTRIBUTE_TRANSFORMATIONS")
+        assert {row["NAME"] for row in own} == {"CALM", "LATER"}
+        assert "OWNER" not in own[0]
+
+    def test_subscriber_shows_its_transformation_everywhere(self) -> None:
+        self.topic()
+        self.admin.create_transformation("calm", "BASIC", "BASIC", "source.user_data")
+        self.admin.add_subscriber("events", "RED", rule="1 = 1", transformation="calm")
+        for view in ("DBA_QUEUE_SUBSCRIBERS", '"AQ$EVENTS_T_S"', '"AQ$EVENTS_T_R"', '"AQ$EVENTS_S"', '"AQ$EVENTS_R"'):
+            assert self.row(f"SELECT * FROM {view}")["TRANSFORMATION"] == "CALM"
 
     def test_names_that_are_no_ascii_are_shown_in_upper_case(self) -> None:
         self.topic("käufer", name="größe")
@@ -584,6 +619,7 @@ class MessageViewSuite(ViewCase):
             ("RAW", None, None, None),
             ("TEXT", "grün", "grün", "grün"),
             ("JSON", '{"a": 1}', '{"a": 1}', '{"a": 1}'),
+            ("XMLTYPE", "<a/>", "<a/>", "<a/>"),
         ],
     )
     def test_user_data_is_of_the_payload_type(self, payload: str, body: Any, data: Any, text: str | None) -> None:
@@ -815,6 +851,23 @@ class ActivityViewSuite(ViewCase):
         with self.hub.write() as conn:
             transfer.put(conn, queue, [Message("undone")])
             raise ZeroDivisionError
+
+    def test_time_of_transformations_is_told(self) -> None:
+        self.topic()
+        self.admin.create_transformation("calm", "BASIC", "BASIC", "source.user_data")
+        self.admin.add_subscriber("events", "RED", transformation="calm")
+        self.send("events", "x")
+        self.run_time()
+        assert self.activity("QUEUES", "events")["ELAPSED_TRANSFORMATION_TIME"] == 0
+        assert self.take("events", "RED") == ["x"]
+        self.run_time()
+        told = self.activity("QUEUES", "events")["ELAPSED_TRANSFORMATION_TIME"]
+        assert told > 0
+        with self.hub.session() as session:
+            session.enqueue("events", Message("y"), EnqueueOptions(transformation="calm"))
+            session.commit()
+        self.run_time()
+        assert self.activity("QUEUES", "events")["ELAPSED_TRANSFORMATION_TIME"] > told
 
     def test_time_of_rules_is_told(self) -> None:
         self.topic()

@@ -65,7 +65,14 @@ _SUMS = (
     "managed",
     "logged",
 )
-_TIMES = ("enqueue_seconds", "dequeue_seconds", "rule_seconds", "managed_seconds", "logged_seconds")
+_TIMES = (
+    "enqueue_seconds",
+    "dequeue_seconds",
+    "rule_seconds",
+    "transform_seconds",
+    "managed_seconds",
+    "logged_seconds",
+)
 _LAST = ("last_enqueue", "last_dequeue", "last_expired", "last_ready", "last_managed", "last_logged")
 
 
@@ -110,7 +117,7 @@ def _queues(d: Dialect) -> View:
         "DEQUEUE_CPU_TIME": _NOT_MEASURED,
         "AVG_MSG_AGE": f"coalesce({_AGE.format(d.now)}, 0)",
         "DEQUEUED_MSG_LATENCY": _latency("QUEUE", "q.id"),
-        "ELAPSED_TRANSFORMATION_TIME": _NOT_MEASURED,
+        "ELAPSED_TRANSFORMATION_TIME": _elapsed("transform_seconds"),
         "ELAPSED_RULE_EVALUATION_TIME": _elapsed("rule_seconds"),
         "ENQUEUED_EXPIRY_MSGS": "s.expiring",
         "ENQUEUED_DELAY_MSGS": "s.delayed",

@@ -1,4 +1,4 @@
-"""The views of definitions: queue tables, queues, subscribers (AQ guide 12.2 §9.1-9.6, 9.15-9.17).
+"""The views of definitions: queue tables, queues, subscribers, transformations (AQ guide 12.2 §9.1-9.6, 9.15-9.21).
 
 DBA_ shows everything. USER_ shows what is in the schema called like the user, without the column OWNER. ALL_ shows what
 the user may use. Who the user is, :attr:`gateway.aq.views.dialect.Dialect.user` says.
@@ -21,8 +21,7 @@ def _queue_tables(_: Dialect) -> View:
     return {
         "OWNER": owner_of("t"),
         "QUEUE_TABLE": name_of("t"),
-        "TYPE": "CASE WHEN t.payload_type = 'RAW' THEN 'RAW' WHEN t.payload_type IN ('ANYDATA', 'SYS.ANYDATA')"
-        " THEN 'VARIANT' ELSE 'OBJECT' END",
+        "TYPE": "CASE t.payload_type WHEN 'RAW' THEN 'RAW' WHEN 'ANYDATA' THEN 'VARIANT' ELSE 'OBJECT' END",
         "OBJECT_TYPE": "CASE WHEN t.payload_type <> 'RAW' THEN coalesce(t.object_type, t.payload_type) END",
         "SORT_ORDER": "replace(replace(t.sort_list, 'ENQ_TIME', 'ENQUEUE_TIME'), ',', ', ')",
         "RECIPIENTS": "CASE WHEN t.multiple_consumers = 1 THEN 'MULTIPLE' ELSE 'SINGLE' END",
@@ -81,7 +80,28 @@ def _subscribers(_: Dialect) -> View:
     )
 
 
-def _family(name: str, view: Maker, allowed: Callable[[Dialect], str]) -> dict[str, Maker]:
+def _transformations(_: Dialect) -> View:
+    return {
+        "TRANSFORMATION_ID": "x.id",
+        "OWNER": owner_of("x"),
+        "NAME": name_of("x"),
+        "FROM_TYPE": "x.from_type",
+        "TO_TYPE": "x.to_type",
+        "COMMENTS": "x.comment",
+    }, "aq_transformation x"
+
+
+def _attribute_transformations(d: Dialect) -> View:
+    columns, source = _transformations(d)
+    shown = {name: expression for name, expression in columns.items() if name != "COMMENTS"}
+    return {
+        **shown,
+        "ATTRIBUTE": "coalesce(y.attribute_number, 0)",
+        "ATTRIBUTE_TRANSFORMATION": "coalesce(y.expression, x.definition)",
+    }, f"{source} LEFT JOIN aq_attribute_transformation y ON y.transformation_id = x.id"
+
+
+def _family(name: str, view: Maker, allowed: Callable[[Dialect], str] | None) -> dict[str, Maker]:
     """The views DBA_, USER_ and ALL_ of one kind of object; ``allowed``: what ALL_ shows, as a condition."""
 
     def narrowed(d: Dialect, condition: str) -> View:
@@ -92,11 +112,14 @@ def _family(name: str, view: Maker, allowed: Callable[[Dialect], str]) -> dict[s
         columns, source = narrowed(d, f"{view(d)[0]['OWNER']} = {d.user}")
         return {column: expression for column, expression in columns.items() if column != "OWNER"}, source
 
-    return {f"DBA_{name}": view, f"USER_{name}": own, f"ALL_{name}": lambda d: narrowed(d, allowed(d))}
+    made: dict[str, Maker] = {f"DBA_{name}": view, f"USER_{name}": own}
+    return made if allowed is None else made | {f"ALL_{name}": lambda d: narrowed(d, allowed(d))}
 
 
 VIEWS: Mapping[str, Maker] = {
     **_family("QUEUE_TABLES", _queue_tables, may_see_table),
     **_family("QUEUES", _queues, may_see),
     **_family("QUEUE_SUBSCRIBERS", _subscribers, may_dequeue),
+    **_family("TRANSFORMATIONS", _transformations, None),
+    **_family("ATTRIBUTE_TRANSFORMATIONS", _attribute_transformations, None),
 }

@@ -84,6 +84,7 @@ def _columns(d: Dialect, *, split: bool, payload: PayloadType) -> dict[str, str]
         "IN_TRANSACTION": f"({a}.state = 8 OR m.state = 8)" if split else "m.state = 8",
         "HEADERS": "m.headers",
         "USER_DATA_TEXT": as_text,
+        "USER_DATA_TYPE": "m.type_name",
     }
 
 
