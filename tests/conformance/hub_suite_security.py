@@ -114,6 +114,15 @@ class PrivilegeSuite(SecurityCase):
     def test_a_queue_without_privileges_looks_as_if_it_were_not_there(self) -> None:
         calls = ENQUEUES | {f"dequeue {way}": call for way, call in DEQUEUES.items()}
         calls["dequeue msgid"] = _dequeue(msgid=bytes(16))
+        self.admin.create_queue_table("Billing.t")
+        self.admin.create_queue("Billing.q", "Billing.t")
+        with self.hub.session(user="scott") as session:
+            texts = []
+            for queue in ("billing.q", "missing.q"):
+                with refused(25205) as caught:
+                    session.enqueue(queue, Message("x"))
+                texts.append(str(caught.value).replace(queue.partition(".")[0], "S"))
+            assert texts[0] == texts[1]
         with self.hub.session(user="scott") as session:
             for way, call in calls.items():
                 texts = []

@@ -980,13 +980,17 @@ class TestRights(SqlCase):
     ) -> None:
         self.allow()
         self.queue()
-        texts = []
-        for name in ("orders", "nobody"):
-            with pytest.raises(psycopg.Error) as caught:
-                stranger.execute("SELECT aq.enqueue(%s, 'x')", (name,))
-            diag = caught.value.diag
-            texts.append(f"{diag.message_primary} {diag.message_detail} {diag.message_hint}".replace(name, "-"))
-        assert texts[0] == texts[1]
+        self.admin.create_queue_table("Billing.t")
+        self.admin.create_queue("Billing.q", "Billing.t")
+        for names in (("orders", "nobody"), ("billing.q", "missing.q")):
+            texts = []
+            for name in names:
+                with pytest.raises(psycopg.Error) as caught:
+                    stranger.execute("SELECT aq.enqueue(%s, 'x')", (name,))
+                diag = caught.value.diag
+                text = f"{diag.message_primary} {diag.message_detail} {diag.message_hint}"
+                texts.append(text.replace(name, "-").replace(name.partition(".")[0].upper(), "-"))
+            assert texts[0] == texts[1]
 
     def test_attempts_and_looks_need_the_privilege_too(self, stranger: psycopg.Connection[Row]) -> None:
         self.allow()

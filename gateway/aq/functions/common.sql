@@ -59,14 +59,15 @@ BEGIN
     WITH RECURSIVE known(name) AS (
         SELECT v_key UNION SELECT 'PUBLIC'
          UNION SELECT r.role_key FROM aq_role r JOIN known ON known.name = r.grantee_key)
-    SELECT array_agg(k.name) INTO v_names FROM known k;
+    SELECT array_agg(k.name) INTO v_names FROM known k
+     WHERE k.name <> v_key OR v_key <> 'AQ_ADMINISTRATOR_ROLE';  -- a login of that name does not hold the role
     SELECT coalesce(array_agg(p.privilege) FILTER (WHERE p.queue_id = 0), '{}'),
            coalesce(array_agg(p.privilege) FILTER (WHERE p.queue_id = p_queue), '{}')
       INTO v_system, v_queue FROM aq_privilege p
      WHERE p.grantee_key = ANY (v_names) AND p.queue_id IN (0, p_queue);
     IF NOT ('AQ_ADMINISTRATOR_ROLE' = ANY (v_names) OR p_need || '_ANY' = ANY (v_system) OR p_need = ANY (v_queue)) THEN
         IF v_system = '{}' AND v_queue = '{}' THEN
-            PERFORM @aq@._refuse_unknown(p_name, p_need, p_schema);
+            PERFORM @aq@._refuse_unknown(p_name, p_need, split_part(@aq@._key(p_name, 'MGW'), '.', 1));
         END IF;
         PERFORM @aq@._refuse(1031, format('user %s may not %s on queue %s', v_user, lower(p_need), p_shown),
             format('the user holds neither %s on it nor %s_ANY', p_need, p_need),
