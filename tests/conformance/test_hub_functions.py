@@ -1091,6 +1091,17 @@ class TestRights(SqlCase):
         self.admin.start_queue("stranger.q")
         assert answers(enqueues + dequeues[:3], "stranger.q") == {"done"}
 
+    def test_login_called_like_the_role_does_not_hold_it(self) -> None:
+        self.queue()
+        self.sql.execute("CREATE ROLE aq_administrator_role LOGIN")
+        try:
+            self.sql.execute("GRANT USAGE ON SCHEMA aq TO aq_administrator_role")
+            self.sql.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aq TO aq_administrator_role")
+            with self.client("aq_administrator_role") as client, refused(25205):
+                client.execute("SELECT aq.enqueue('orders', 'x')")
+        finally:
+            self.sql.execute("DROP OWNED BY aq_administrator_role; DROP ROLE aq_administrator_role")
+
     def test_objects_of_the_caller_do_not_get_in_between(self) -> None:
         self.queue()
         self.send("orders", "x")
