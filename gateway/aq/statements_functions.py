@@ -120,7 +120,8 @@ def _install(db: Db, hub_id: bytes) -> None:
     schema = _quoted(name)
     names = sorted(set(re.findall(r"FUNCTION @aq@\.(\w+)", _text())) | set(_FORMER))
     grants = db.rows(_GRANTS, (name,))
-    settings = f"SET search_path = pg_catalog, {_quoted(tables)}, pg_temp SET standard_conforming_strings = on"
+    path = f"pg_catalog, {_quoted(tables)}, pg_temp"
+    settings = f"SET search_path = {path} SET standard_conforming_strings = on SET extra_float_digits = 1"
     words = {"aq": schema, "settings": settings, "version": str(FUNCTIONS_VERSION)}
     text = re.sub(r"@(\w+)@", lambda found: words[found[1]], _text())
     if tuple(db.rows(_ATTRIBUTES, (f"{schema}.message",))) != _MESSAGE:

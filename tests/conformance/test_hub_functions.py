@@ -659,6 +659,18 @@ class TestDequeue(SqlCase):
             (row,) = self.rows("SELECT payload, payload_text, body_type FROM aq.dequeue(%s)", queue)
             assert tuple(row.values()) == shown
 
+    def test_objects_are_shown_as_json_and_enqueued_in_python(self) -> None:
+        self.admin.create_type("address", {"street": "VARCHAR2(30)", "zip": "NUMBER"})
+        self.queue(table={"queue_payload_type": "address"})
+        with self.hub.session() as session:
+            session.enqueue("orders", Message({"STREET": "Main", "ZIP": 7}))
+            session.commit()
+        with refused(25215, "checked in Python"):
+            self.call("SELECT aq.enqueue('orders', '{}'::jsonb)")
+        (row,) = self.rows("SELECT payload_text, body_type FROM aq.dequeue('orders')")
+        assert row["body_type"] == "VALUE"
+        assert "Main" in row["payload_text"]
+
     def test_header_whose_text_sql_cannot_hold_does_not_block_the_queue(self) -> None:
         self.queue()
         self.send("orders", "x", headers=(Header("a", ValueType.TEXT, "\x00"), Header("b", ValueType.TEXT, "fine")))
@@ -893,6 +905,90 @@ class TestFailedAttempts(SqlCase):
             self.call("SELECT aq.fail('orders', %s)", msgid)
         with refused(25263):
             self.call("SELECT aq.fail('AQ$_orders_t_E', %s)", msgid)
+
+
+class TestGroups(SqlCase):
+    """Queues whose messages are grouped by transaction."""
+
+    def groups(self) -> list[list[str]]:
+        """What a session in Python gets, group by group."""
+        found = []
+        with self.hub.session() as session:
+            while True:
+                try:
+                    options = base.now(navigation="NEXT_TRANSACTION" if found else "FIRST_MESSAGE")
+                    found.append([each.message.body for each in session.dequeue_array("orders", options, 100)])
+                except AqError as error:
+                    if error.number != 25228:
+                        raise
+                    return found
+
+    def test_messages_of_one_transaction_are_one_group(self) -> None:
+        self.queue(table={"message_grouping": "TRANSACTIONAL", "sort_list": "PRIORITY,ENQ_TIME"})
+        with self.sql.transaction():
+            self.call("SELECT aq.enqueue('orders', 'late', priority => 5)")
+            self.call("SELECT aq.enqueue_array('orders', ARRAY['later', 'last'], priorities => '{1, 9}')")
+        self.send("orders", "early", priority=3)
+        with self.sql.transaction():
+            self.call("SELECT aq.enqueue('orders', 'alone', priority => 9)")
+            with self.sql.transaction(force_rollback=True):
+                self.call("SELECT aq.enqueue('orders', 'never')")
+        with self.hub.read() as conn:
+            rows = Db(conn).rows("SELECT group_id, priority, count(*) FROM aq_message GROUP BY 1, 2 ORDER BY 1")
+        assert [(row[1], row[2]) for row in rows] == [(5, 3), (3, 1), (9, 1)]
+        assert self.groups() == [["early"], ["late", "later", "last"], ["alone"]]
+
+    @pytest.mark.parametrize("python_first", [True, False])
+    def test_both_ends_of_a_transaction_share_its_group(self, python_first: bool) -> None:
+        self.queue(table={"message_grouping": "TRANSACTIONAL"})
+        sent = ["first", "second", "third"]
+        with self.hub.engine.connect() as conn:
+            session = self.hub.session(conn)
+            for number, body in enumerate(sent):
+                if (number % 2 == 0) is python_first:
+                    session.enqueue("orders", Message(body, priority=number, expiration=100 + number))
+                else:
+                    conn.execute(
+                        base.sa.text("SELECT aq.enqueue('orders', :body, priority => :n, expiration => 100 + :n)"),
+                        {"body": body, "n": number},
+                    )
+            conn.commit()
+        with self.hub.read() as conn:
+            rows = Db(conn).rows("SELECT id, group_id, priority, expiration, k1, k2, k3, ready_at FROM aq_message")
+        assert {row[1] for row in rows} == {min(row[0] for row in rows)}
+        assert {row[2:4] for row in rows} == {(0, 100)}
+        assert len({row[4:] for row in rows}) == 1
+
+    def test_commit_decides_the_order_of_commit_time_queues(self) -> None:
+        table = {"message_grouping": "TRANSACTIONAL", "sort_list": "COMMIT_TIME", "multiple_consumers": True}
+        self.queue(table=table)
+        self.admin.add_subscriber("orders", "red")
+        self.sql.execute("CREATE ROLE clerk LOGIN")
+        try:
+            self.sql.execute("GRANT USAGE ON SCHEMA aq TO clerk")
+            self.sql.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aq TO clerk")
+            self.admin.grant_queue_privilege("ENQUEUE", "orders", "clerk")
+            with self.client("clerk") as clerk:
+                clerk.autocommit = False
+                clerk.execute("SELECT aq.enqueue('orders', 'begun first', delay => 0)")
+                self.call("SELECT aq.enqueue('orders', 'committed first')")
+                clerk.execute("SELECT aq.enqueue('orders', 'begun third')")
+                clerk.commit()
+        finally:
+            self.sql.execute("DROP OWNED BY clerk; DROP ROLE clerk")
+        with self.hub.read() as conn:
+            rows = Db(conn).rows(
+                "SELECT convert_from(m.body, 'UTF8') FROM aq_entry e JOIN aq_message m ON m.id = e.message_id"
+                " WHERE e.k2 < 1e300 ORDER BY e.k1, e.k2, e.k3, m.id"
+            )
+        assert [row[0] for row in rows] == ["committed first", "begun first", "begun third"]
+
+    def test_groups_are_taken_in_python(self) -> None:
+        self.queue(table={"message_grouping": "TRANSACTIONAL"})
+        (msgid,) = self.send("orders", "x")
+        for call in ("dequeue('orders')", "dequeue_array('orders')", "browse('orders')", "fail('orders', %s)"):
+            with refused(0, "grouped by transaction"):
+                self.sql.execute(f"SELECT aq.{call}", (msgid,) if "%s" in call else None)
 
 
 class TestRights(SqlCase):

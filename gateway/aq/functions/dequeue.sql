@@ -7,6 +7,12 @@ LANGUAGE sql IMMUTABLE AS $$
                 THEN ('x' || encode(substr(p_msgid, 9), 'hex'))::bit(64)::bigint END
 $$;
 
+CREATE OR REPLACE FUNCTION @aq@._refuse_groups(p_shown text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM @aq@._refuse(0, format('queue %s cannot be read by SQL', p_shown),
+        'its messages are grouped by transaction, and are taken group by group', 'use a session in Python');
+END $$;
+
 -- One attempt: what is found is handed out, and consumed in the modes that do so.
 CREATE OR REPLACE FUNCTION @aq@._take(
     p_queue text, p_consumer text, p_mode text, p_correlation text, p_msgid bytea, p_limit integer)
@@ -30,6 +36,7 @@ DECLARE
 BEGIN
     q := @aq@._queue(p_queue, CASE WHEN p_mode <> 'BROWSE' THEN 'dequeue' END, 'DEQUEUE', p_consumer);
     v_exceptions := q.queue_type <> 'NORMAL_QUEUE';
+    PERFORM @aq@._refuse_groups(q.shown) WHERE q.message_grouping <> 'NONE' AND NOT v_exceptions;
     IF NOT q.dequeue_enabled THEN
         PERFORM @aq@._refuse(25226, format('queue %s is not enabled for dequeue', q.shown),
             'it was not started, or stopped', 'start it: start_queue');
@@ -68,7 +75,7 @@ BEGIN
     FOR r IN EXECUTE v_sql USING CASE a WHEN 'e' THEN v_consumer ELSE q.id END, v_number, p_correlation, p_limit LOOP
         v_ids := v_ids || r.id;
         o.msgid := q.hub_id || int8send(r.id);
-        o.body_type := CASE WHEN p_mode <> 'REMOVE_NODATA' THEN (ARRAY['RAW', 'TEXT', 'FIELDS'])[r.body_type] END;
+        o.body_type := CASE WHEN p_mode <> 'REMOVE_NODATA' THEN (ARRAY['RAW', 'TEXT', 'FIELDS', 'VALUE'])[r.body_type] END;
         o.payload := CASE WHEN p_mode <> 'REMOVE_NODATA' THEN r.body END;
         o.payload_text := NULL;
         IF r.body_type >= 2 AND position('\x00'::bytea IN o.payload) = 0 THEN
@@ -229,6 +236,7 @@ BEGIN
         PERFORM @aq@._refuse(25226, format('queue %s is not enabled for dequeue', q.shown),
             'it was not started, or stopped', 'start it: start_queue');
     END IF;
+    PERFORM @aq@._refuse_groups(q.shown) WHERE q.message_grouping <> 'NONE';
     v_consumer := @aq@._consumer(q.id, q.shown, q.multiple, $3);
     v_number := @aq@._number(q.hub_id, $2);
     IF q.multiple THEN

@@ -31,6 +31,40 @@ BEGIN
       USING p_ids, p_delays, p_consumers, p_rules, p_tests;
 END $$;
 
+-- Make stored messages members of the transaction's group in their queue (gateway.aq.grouping): its first message decides.
+-- It is remembered in a setting that is local to the transaction, in the form that sessions use. Returns whether it waits.
+CREATE OR REPLACE FUNCTION @aq@._group(
+    p_queue bigint, p_hub bytea, p_multiple boolean, p_by_commit boolean, p_ids bigint[])
+RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    v_name text := format('mgw.group_%s_%s', encode(p_hub, 'hex'), p_queue);
+    v_text text := nullif(current_setting(v_name, true), '');
+    v_head jsonb;
+    v_group bigint;
+    v_delayed boolean;
+BEGIN
+    IF v_text IS NULL THEN
+        SELECT format('[%s, %s, %s, %s, %s, %s, %s, %s, %s]', m.id, (m.ready_at > m.enq_time)::text, m.k1,
+                      CASE WHEN p_by_commit THEN 'Infinity' ELSE m.k2::text END, m.k3, m.priority, m.ready_at,
+                      coalesce(m.expires_at::text, 'null'), coalesce(m.expiration::text, 'null'))
+          INTO v_text FROM aq_message m WHERE m.id = p_ids[1];
+        PERFORM set_config(v_name, v_text, true);
+    END IF;
+    v_head := replace(v_text, 'Infinity', '"Infinity"');
+    v_group := v_head ->> 0;
+    v_delayed := v_head ->> 1;
+    UPDATE aq_message m SET state = CASE WHEN p_multiple THEN 9 WHEN v_delayed THEN 1 ELSE 0 END,
+           k1 = (v_head ->> 2)::double precision, k2 = (v_head ->> 3)::double precision,
+           k3 = (v_head ->> 4)::double precision, priority = (v_head ->> 5)::bigint,
+           ready_at = (v_head ->> 6)::double precision, expires_at = (v_head ->> 7)::double precision,
+           expiration = (v_head ->> 8)::double precision, group_id = v_group
+     WHERE m.id = ANY (p_ids);
+    IF p_by_commit THEN
+        INSERT INTO aq_unplaced (queue_id, group_id) VALUES (p_queue, v_group);
+    END IF;
+    RETURN v_delayed;
+END $$;
+
 -- Bodies as bytes; p_given says what they are: raw bytes, text, or JSON. NULL arrays of properties: their defaults.
 CREATE OR REPLACE FUNCTION @aq@._enqueue(
     p_queue text, p_given text, p_bodies bytea[], p_priorities bigint[], p_delays double precision[],
@@ -56,6 +90,7 @@ DECLARE
     v_name text;
     v_open bigint;
     v_ready boolean := false;
+    v_delayed boolean;  -- of the whole transaction group
 BEGIN
     q := @aq@._queue(p_queue, 'enqueue', 'ENQUEUE', p_sender_name);
     IF q.queue_type <> 'NORMAL_QUEUE' THEN
@@ -189,9 +224,15 @@ BEGIN
             PERFORM @aq@._refuse(24033, format('message %s for queue %s has no recipient', v_open, q.shown),
                 'the queue has no subscriber whose rule is true for it', 'add a subscriber, or name recipients');
         END IF;
-        INSERT INTO aq_entry (message_id, consumer_id, queue_id, state, k1, k2, k3, ready_at, expires_at, attempts)
-        SELECT m.id, t.consumer, q.id, CASE WHEN u.delay > 0 THEN 1 ELSE 0 END, m.k1, m.k2, m.k3, m.ready_at,
-               m.expires_at, 0
+    END IF;
+    IF q.message_grouping = 'TRANSACTIONAL' THEN
+        v_delayed := @aq@._group(q.id, q.hub_id, q.multiple, q.sort_list LIKE '%COMMIT_TIME', v_ids);
+    END IF;
+    IF q.multiple THEN
+        INSERT INTO aq_entry (message_id, consumer_id, queue_id, state, k1, k2, k3, ready_at, expires_at, attempts,
+                              group_id)
+        SELECT m.id, t.consumer, q.id, CASE WHEN coalesce(v_delayed, u.delay > 0) THEN 1 ELSE 0 END, m.k1, m.k2, m.k3,
+               m.ready_at, m.expires_at, 0, m.group_id
           FROM unnest(v_targets, v_consumers) t(id, consumer) JOIN unnest(v_ids, p_delays) u(id, delay) ON u.id = t.id
           JOIN aq_message m ON m.id = t.id;
     END IF;
