@@ -241,7 +241,7 @@ class Supervisor:
                 self._nudge.set()
 
     def _time_manager(self) -> None:
-        monitor.run_once(self._hub)
+        monitor.run_once(self._hub, stop=self._stop)
 
     def _prune(self) -> None:
         with self._hub.write() as conn:

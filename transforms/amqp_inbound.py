@@ -210,7 +210,23 @@ def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourte
         content = None
     rank = top - (priority if priority < top else top)  # noqa: FURB136 - the hot loop
     message = new_message(
-        content, tuple(headers), _BASIC, rank, correlation, 0, expiration, None, None, None, 0, None, None, None, None
+        content,
+        tuple(headers),
+        _BASIC,
+        rank,
+        correlation,
+        0,
+        expiration,
+        None,
+        None,
+        None,
+        0,
+        None,
+        None,
+        None,
+        None,
+        None,
+        0,
     )
     return _with_aq_properties(message) if rules.aq_properties else message
 

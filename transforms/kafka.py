@@ -349,7 +349,7 @@ def from_record(
         fields.setdefault("correlation", correlation)
         return Message(body, tuple(headers), PayloadKind.BASIC, **fields), None
     return new_message(
-        body, tuple(headers), _BASIC, 1, correlation, 0, None, None, None, None, 0, None, None, None, None
+        body, tuple(headers), _BASIC, 1, correlation, 0, None, None, None, None, 0, None, None, None, None, None, 0
     ), None
 
 

@@ -107,7 +107,9 @@ class Message:
         exception_queue: ``[schema.]queue`` that takes it when it expires or fails too often; None = default.
         sender_name: agent that sent it, or None.
         sender_address: queue it was last propagated from, or None.
-        original_msgid: its id in the queue it was propagated from, or None.
+        original_msgid: its id in the queue it was propagated from, or None; set by the hub.
+        user_property: text that says more about the body, or None; the hub does not interpret it.
+        sender_protocol: protocol of the sender's address; 0 = a queue.
     """
 
     body: Body = None
@@ -125,6 +127,8 @@ class Message:
     sender_name: str | None = None
     sender_address: str | None = None
     original_msgid: bytes | None = None
+    user_property: str | None = None
+    sender_protocol: int = 0
 
     def remaining(self, now: float) -> float | None:
         """Seconds left until the message expires at time ``now`` (may be negative), or None for never."""

@@ -46,7 +46,9 @@ MESSAGE_COLUMNS, MESSAGE_TYPES = zip(
     ("exception_queue", "text"),
     ("sender_name", "text"),
     ("sender_address", "text"),
+    ("sender_protocol", "int4"),
     ("original_msgid", "bytea"),
+    ("user_property", "text"),
     ("kind", "text"),
     ("headers", "text"),
     ("body_type", "int2"),
@@ -60,7 +62,7 @@ TYPED_COLUMNS, TYPED_TYPES = (*MESSAGE_COLUMNS, "type_id", "type_name"), (*MESSA
 #: What :func:`decode` takes, from a message row called ``m``; ``{a}`` is ``m`` or ``e``, whichever has the state.
 COLUMNS = """m.id, m.body, m.headers, m.kind, m.priority, m.correlation, m.expiration, m.expires_at, m.enq_time,
              {a}.attempts, m.exception_queue, m.sender_name, m.sender_address, m.original_msgid, m.body_type,
-             {a}.state, {a}.k1, {a}.k2, {a}.k3, m.type_id"""
+             {a}.state, {a}.k1, {a}.k2, {a}.k3, m.type_id, m.user_property, m.sender_protocol"""
 
 ENQ_TIME = 8  # where the enqueue time is in a row of COLUMNS
 
@@ -82,6 +84,7 @@ _CHECKED = (PayloadType.JSON, PayloadType.XMLTYPE)
 _BY_PRIORITY = (SortList.PRIORITY, SortList.PRIORITY_ENQ_TIME, SortList.PRIORITY_COMMIT_TIME)
 _KIND = MESSAGE_COLUMNS.index("kind")
 _INTEGERS = range(-(2**63), 2**63)
+MAX_USER_PROPERTY = 4000  # characters
 
 
 def msgid(hub_id: bytes, number: int) -> bytes:
@@ -104,8 +107,12 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
     user: str | None,
     txn: str | None,
     values: Sequence[payloads.Encoded] = (),
+    *,
+    system: bool = True,
 ) -> list[Row]:
     """Rows for a batch of messages, checked; ``values`` are their bodies in a queue of objects or ANYDATA.
+
+    ``system``: the caller may say which messages they were before they came here.
 
     Raises:
         MessageRefused: 25215 the body does not fit the payload type, or is larger than the queue takes; 25203, 25209
@@ -123,6 +130,22 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
     index = 0
     try:
         for index, message in enumerate(messages):
+            delay, expiration = message.delay, message.expiration
+            correlation = message.correlation
+            if (
+                correlation is not None
+                or message.exception_queue is not None
+                or message.sender_name is not None
+                or message.sender_address is not None
+                or message.sender_protocol
+                or message.user_property is not None
+            ):
+                _check_texts(message, index)
+            if delay or expiration is not None:
+                _check_times(message, index)
+            priority = message.priority
+            if priority not in _INTEGERS:
+                raise _refused(index, f"priority {priority} is out of range", "it does not fit 64 bits")
             body: Any = message.body
             if body is None:
                 body_type = _NONE
@@ -140,17 +163,8 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
                     raise _wrong_type(queue, message, index)
                 if len(body) > limit:
                     raise _too_large(queue, len(body), index)
-            delay, expiration = message.delay, message.expiration
-            correlation = message.correlation
-            if correlation is not None or message.exception_queue is not None or message.sender_name is not None:
-                _check_texts(message, index)
-            if delay or expiration is not None:
-                _check_times(message, index)
             ready_at = now + delay
             number = ids[index]
-            priority = message.priority
-            if priority not in _INTEGERS:
-                raise _refused(index, f"priority {priority} is out of range", "it does not fit 64 bits")
             rows.append(
                 (
                     number,
@@ -171,7 +185,9 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
                     message.exception_queue,
                     message.sender_name,
                     message.sender_address,
-                    message.original_msgid,
+                    message.sender_protocol or None,
+                    message.original_msgid if system else None,
+                    message.user_property,
                     _KIND_TEXT[message.kind],
                     encode_headers(message.headers),
                     body_type,
@@ -226,7 +242,10 @@ def _check_texts(message: Message, index: int) -> None:
         ("exception queue", message.exception_queue, 259),
         ("sender name", message.sender_name, 128),
         ("sender address", message.sender_address, 1024),
+        ("user property", message.user_property, MAX_USER_PROPERTY),
     )
+    if not 0 <= message.sender_protocol < 256:
+        raise _refused(index, f"sender protocol {message.sender_protocol} of message {index} is not valid", "0 to 255")
     for name, text, limit in texts:
         if text is None:
             continue
@@ -285,6 +304,8 @@ def decode(rows: Sequence[Row], hub_id: bytes, *, with_body: bool = True) -> lis
                 row[11],
                 row[12],
                 row[13],
+                row[20],
+                row[21] or 0,
             )
         )
     return messages

@@ -67,15 +67,16 @@ def _head(db: Db, queue: QueueRef, prepared: Prepared) -> _Head:
     first = prepared.rows[0]
     number, _, _, k1, k2, k3, priority, ready_at, expires_at, expiration = first[:10]
     delayed = ready_at > first[11]
+    by_commit = queue.by_commit and k3 == number  # else it goes ahead of others, and so does its group
     if db.postgresql:
-        k2 = float("inf") if queue.by_commit else k2
+        k2 = float("inf") if by_commit else k2
         mine = _Head(number, delayed, k1, k2, k3, priority, ready_at, expires_at, expiration)
         return _Head(*groups_sql.remember_head(db, queue, mine))  # type: ignore[arg-type]
     heads = _heads_of_transaction(db)
     known = heads.get(queue.id)
     if known is not None and groups_sql.group_exists(db, known.group):  # else it went with a savepoint
         return known
-    k2 = groups_sql.next_commit_number(db) if queue.by_commit else k2
+    k2 = groups_sql.next_commit_number(db) if by_commit else k2
     heads[queue.id] = _Head(number, delayed, k1, k2, k3, priority, ready_at, expires_at, expiration)
     return heads[queue.id]
 

@@ -34,6 +34,7 @@ __all__ = [
     "QueueTableInfo",
     "QueueType",
     "SchemaPart",
+    "SequenceDeviation",
     "SortList",
     "SubscriberInfo",
     "TransformationInfo",
@@ -116,16 +117,31 @@ class Navigation(StrEnum):
     FIRST_MESSAGE_MULTI_GROUP = "FIRST_MESSAGE_MULTI_GROUP"
 
 
+class SequenceDeviation(StrEnum):
+    """Where a message goes instead of behind the others (AQ guide 12.2 §10.2; deprecated there)."""
+
+    BEFORE = "BEFORE"
+    TOP = "TOP"
+
+
 @dataclass(frozen=True, slots=True)
 class EnqueueOptions:
-    """AQ guide 12.2 §10.2. Only persistent delivery so far.
+    """AQ guide 12.2 §10.2. Enumerations may be given as text, in either case.
 
     Attributes:
+        visibility: ON_COMMIT: with the session's transaction; IMMEDIATE: at once, in a transaction of its own.
+        relative_msgid: the message to go before (16 bytes); ignored unless ``sequence_deviation`` is BEFORE.
+        sequence_deviation: BEFORE: directly ahead of ``relative_msgid``; TOP: ahead of all messages; None: in order.
+            The message must not have a longer delay nor a larger priority number than whom it goes before.
         transformation: applied to every message before it is stored: rules and recipients see the result.
+        delivery_mode: PERSISTENT. Buffered messages are refused.
     """
 
-    visibility: Visibility = Visibility.ON_COMMIT
+    visibility: Visibility | str = Visibility.ON_COMMIT
+    relative_msgid: bytes | None = None
+    sequence_deviation: SequenceDeviation | str | None = None
     transformation: str | None = None
+    delivery_mode: DeliveryMode | str = DeliveryMode.PERSISTENT
 
 
 @dataclass(frozen=True, slots=True)

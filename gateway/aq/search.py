@@ -114,6 +114,8 @@ def find_one(db: Db, request: Request, number: int, claim: int | None) -> list[R
         MessageMissing: it is not there, or in other hands.
     """
     states: tuple[int, ...] = (int(State.EXPIRED),) if request.exceptions else (int(State.READY), int(State.WAITING))
+    if request.consumer:
+        states = (*states, int(State.UNDELIVERABLE))  # blocked by too many failures, but not from its id
     if request.browse:
         states = (*states, int(State.PROCESSED), int(State.CLAIMED))
     what = Search(request.queue, request.consumer, states, number=number, claim=None if request.browse else claim)

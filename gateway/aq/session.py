@@ -14,10 +14,10 @@ import sqlalchemy as sa
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import transformations
 from gateway.aq.codec import ENQ_TIME, decode, message_number
+from gateway.aq.enqueue import EnqueueCall, prepare_enqueue, read_call
 from gateway.aq.errors import (
     ConsumerNotAllowed,
     MessageIdMissing,
-    MessageRefused,
     NoMessage,
     TransformationFailed,
     VisibilityInvalid,
@@ -43,10 +43,12 @@ from gateway.aq.search import Found, Request, no_such_message, upto
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
-from gateway.aq.transfer import check_dequeue, prepare, store
-from gateway.aq.work import ApplicationWork, ClaimWork, TransactionWork, Work, consume, count_rolled_back
-from transforms.errors import AqError, ConversionFailure
-from transforms.message import Message, check_headers
+from gateway.aq.transfer import Prepared, check_dequeue, store
+from gateway.aq.work import Work, consume, count_rolled_back
+from gateway.aq.work_claims import ClaimWork
+from gateway.aq.work_transactions import ApplicationWork, TransactionWork
+from transforms.errors import AqError
+from transforms.message import Message
 
 if TYPE_CHECKING:
     from gateway.aq.hub import Hub
@@ -127,6 +129,37 @@ class Session:
         self._transaction += 1
         self._finder.rolled_back()
 
+    def savepoint(self, name: str) -> None:
+        """Name the present place in the transaction; a name set again moves. It ends with the transaction.
+
+        Raises:
+            AqError: the session works inside the application's transaction (use ``begin_nested`` there).
+            HubError: the database refused.
+        """
+        self._work.savepoint(name)
+
+    def rollback_to(self, name: str) -> None:
+        """Undo what was done after a savepoint, which stays; the transaction goes on (AQ guide 12.2 §11.7.5).
+
+        Messages enqueued after it are gone. Those removed after it are back, with a failed attempt counted, whatever
+        becomes of the transaction; those locked after it are free again.
+
+        Raises:
+            AqError: 1086 no such savepoint; the session works inside the application's transaction.
+            HubError: the database refused; on SQLite nothing was undone, and the session may try again.
+        """
+        self._work.rollback_to(name)
+        self._finder.rolled_back()
+
+    def release(self, name: str) -> None:
+        """Forget a savepoint and those set after it; nothing is undone.
+
+        Raises:
+            AqError: 1086 no such savepoint; the session works inside the application's transaction.
+            HubError: the database refused.
+        """
+        self._work.release(name)
+
     def close(self) -> None:
         """Roll back and let go of everything. Idempotent."""
         self._work.close()
@@ -145,13 +178,17 @@ class Session:
     ) -> bytes:
         """Put a message into a queue and return its id (AQ guide 12.2 §10.2).
 
+        What the hub sets itself (id, enqueue time, attempts, original id) is ignored in the message.
+
         Args:
             recipients: consumers of this message; they replace the subscribers (multi-consumer queues only).
 
         Raises:
-            AqError: 25205 no such queue, 25206 exception queue, 25207 not enabled for enqueue, 25215 the body does not
-                fit, 24033 no recipient, 25203, 25209 delay or expiration, 24094, 24095, 25229 the transformation cannot
-                be used, or failed; a header breaks the limits of a header array.
+            AqError: the first that applies of 25205 no such queue, 25206 exception queue, 25207 not enabled, 25201,
+                25204 unknown option, 25203, 25209 delay or expiration, a header or text over its limit, 25299
+                delivery mode, 24094, 24095, 25229 transformation, 25215 the body does not fit, 25208, 25210, 25213
+                reference of a sequence deviation, 25211, 25212 delay or priority does not go with it, 25251, 25216,
+                25232 recipient list, 24033 no recipient.
             HubError: the database refused; the message is not stored.
         """
         return self.enqueue_array(queue_name, [message], options, recipients=recipients)[0]
@@ -163,30 +200,58 @@ class Session:
         options: EnqueueOptions = _ENQUEUE,
         *,
         recipients: Sequence[Agent | str] = (),
+        recipient_lists: Sequence[Sequence[Agent | str]] | None = None,
+        array_size: int | None = None,
     ) -> list[bytes]:
-        """Put messages into a queue, all or none, and return their ids in order (AQ guide 12.2 §10.3)."""
-        if not messages:
+        """Put messages into a queue, all or none, and return their ids in order (AQ guide 12.2 §10.3).
+
+        Args:
+            recipients: consumers of every message.
+            recipient_lists: consumers of each message by itself; an empty list stands for ``recipients``, or for the
+                subscribers where that is empty too.
+            array_size: only the first so many messages; None: all of them.
+
+        Raises:
+            AqError: as :meth:`enqueue`; 25286 array size, 25287 not one recipient list for each message.
+            HubError: the database refused; no message is stored.
+        """
+        if not messages and array_size is None:
             return []
-        _check_headers(messages)
-        agents = [Agent(agent) if isinstance(agent, str) else agent for agent in recipients]
-        now = self.hub.clock.now()
-        if options.visibility is Visibility.IMMEDIATE:
+        call = read_call(messages, options, recipients, recipient_lists, array_size)
+        if call.immediate:
             self._require_autonomous()
             with self.hub.write() as conn:
                 db = Db(conn)
-                queue = self._enqueue_target(db, queue_name, messages)
-                messages = self._transformed_into(db, queue, messages, options)
-                prepared = prepare(db, queue, messages, now, recipients=agents, user=self.user, txn=self.transaction_id)
+                prepared = self._prepare(db, queue_name, call, None)
                 store(db, prepared)
             if prepared.ready:
-                self.hub.notifier.committed((queue.id,))
+                self.hub.notifier.committed((prepared.queue.id,))
         else:
             with self._work.transaction() as db:
-                queue = self._enqueue_target(db, queue_name, messages)
-                messages = self._transformed_into(db, queue, messages, options)
-                prepared = prepare(db, queue, messages, now, recipients=agents, user=self.user, txn=self.transaction_id)
+                prepared = self._prepare(db, queue_name, call, self._work)
                 self._work.store(db, prepared)
         return [identity for identity in prepared.msgids if identity is not None]
+
+    def _prepare(self, db: Db, queue_name: str, call: EnqueueCall, work: Work | None) -> Prepared:
+        queue = self._enqueue_target(db, queue_name, call.messages)
+        now = self.hub.clock.now()
+        enrol = None
+        if work is not None and self.hub.postgresql:  # else nobody could name the same recipient before the commit
+
+            def enrol(name: str) -> int:
+                with self.hub.write() as conn:
+                    return catalog.ensure_consumer(Db(conn), queue, name, address="", protocol=0, now=now)
+
+        def transform(messages: Sequence[Message], name: str) -> Sequence[Message]:
+            modules = self.hub.transform_modules
+            found = transformations.of_queue(db, queue, name, self.schema, modules, into=True)
+            started = perf_counter()
+            results = found.apply(messages)
+            self.hub.statistics.transformed(queue.id, perf_counter() - started)
+            return results
+
+        user, txn = self.user, self.transaction_id
+        return prepare_enqueue(db, queue, call, work, now=now, user=user, txn=txn, transform=transform, enrol=enrol)
 
     def _enqueue_target(self, db: Db, queue_name: str, messages: Sequence[Message]) -> QueueRef:
         if self._rights is None:
@@ -197,20 +262,6 @@ class Session:
         if self._rights is None:
             return catalog.require_queue(db, queue_name, self.schema)
         return self._rights.dequeue_target(db, queue_name, consumer, self.schema)
-
-    def _transformed_into(
-        self, db: Db, queue: QueueRef, messages: Sequence[Message], options: EnqueueOptions
-    ) -> Sequence[Message]:
-        """What is stored: the results of the transformation, if one is given (AQ guide 12.2 §1.9)."""
-        if options.transformation is None:
-            return messages
-        modules = self.hub.transform_modules
-        found = transformations.of_queue(db, queue, options.transformation, self.schema, modules, into=True)
-        started = perf_counter()
-        results = found.apply(messages)
-        self.hub.statistics.transformed(queue.id, perf_counter() - started)
-        _check_headers(results)
-        return results
 
     def _require_autonomous(self) -> None:
         require_own_thread(self.hub)
@@ -326,7 +377,7 @@ class Session:
                 rows = found.rows
                 if rows and options.dequeue_mode is not DequeueMode.LOCKED:
                     ids = [row[0] for row in rows]
-                    consume(db, request.queue, request.consumer, ids, self._finisher(), "state IN (0, 1, 3)")
+                    consume(db, request.queue, request.consumer, ids, self._finisher(), "state IN (0, 1, 3, 4)")
         else:
             with self._work.transaction() as db:
                 request = self._request(db, queue_name, options, limit)
@@ -426,13 +477,3 @@ def _check_application(hub: Hub, connection: sa.Connection) -> None:
             cause=f"it goes through {used.name}+{used.driver}",
             cure=f"connect through {'postgresql' if hub.postgresql else 'sqlite'}+{needed} to the hub's database",
         )
-
-
-def _check_headers(messages: Sequence[Message]) -> None:
-    """What comes over a link was checked by its map; what an application made is checked here."""
-    for index, message in enumerate(messages):
-        if message.headers:
-            try:
-                check_headers(message.headers)
-            except ConversionFailure as error:
-                raise MessageRefused(error.what, index=index, cause=error.cause, cure=error.cure) from None

@@ -172,6 +172,18 @@ class Db:
         found = self.rows("UPDATE aq_counter SET value = value + ? WHERE name = ? RETURNING value", (count, counter))
         return int(found[0][0])
 
+    def savepoint(self, number: int) -> None:
+        """Mark a place in the transaction."""
+        self.raw.execute(f"SAVEPOINT mgw_{number}").close()
+
+    def rollback_to(self, number: int) -> None:
+        """Undo what the transaction did after a savepoint."""
+        self.raw.execute(f"ROLLBACK TO SAVEPOINT mgw_{number}").close()
+
+    def release(self, number: int) -> None:
+        """Forget a savepoint and those after it."""
+        self.raw.execute(f"RELEASE SAVEPOINT mgw_{number}").close()
+
     def notify(self, queue_ids: Iterable[int]) -> None:
         """Tell listeners of other processes at commit that these queues got messages (PostgreSQL; else nothing)."""
         queue_ids = tuple(queue_ids)

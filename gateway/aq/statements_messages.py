@@ -16,6 +16,7 @@ __all__ = [
     "ENTRY_TYPES",
     "UNPLACED",
     "Search",
+    "claim_again",
     "claim_ready",
     "counts",
     "finish",
@@ -26,6 +27,7 @@ __all__ = [
     "release",
     "search",
     "store",
+    "unlock",
 ]
 
 ENTRY_COLUMNS, ENTRY_TYPES = zip(
@@ -131,6 +133,26 @@ def release(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], claim: i
         return db.run(sql, (consumer, db.ids(ids), *params))
     sql = f"UPDATE aq_message SET state = 0, claim = NULL WHERE queue_id = ? AND id {{ids}} AND {held}"
     return db.run(sql, (queue.id, db.ids(ids), *params))
+
+
+def unlock(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], *, claim: int, now: float) -> int:
+    """What a session held is as it was: READY, or WAITING where its delay is not over."""
+    table, key, where = ("aq_entry", "message_id", "consumer_id") if consumer else ("aq_message", "id", "queue_id")
+    return db.run(
+        f"""UPDATE {table} SET state = CASE WHEN ready_at > ? THEN 1 ELSE 0 END, claim = NULL
+             WHERE {where} = ? AND {key} {{ids}} AND state = 8 AND claim = ?""",
+        (now, consumer or queue.id, db.ids(ids), claim),
+    )
+
+
+def claim_again(db: Db, consumer: int, ids: Sequence[int], claim: int) -> list[int]:
+    """READY messages come back into the hands of a session; returns those that were READY."""
+    if consumer:
+        sql = """UPDATE aq_entry SET state = 8, claim = ?
+                  WHERE consumer_id = ? AND message_id {ids} AND state = 0 RETURNING message_id"""
+        return [row[0] for row in db.rows(sql, (claim, consumer, db.ids(ids)))]
+    sql = "UPDATE aq_message SET state = 8, claim = ? WHERE id {ids} AND state = 0 RETURNING id"
+    return [row[0] for row in db.rows(sql, (claim, db.ids(ids)))]
 
 
 def _held(claim: int | None) -> tuple[str, tuple[Any, ...]]:

@@ -58,7 +58,7 @@ def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float,
     owner = consumer or queue.id
     if claim is None:
         rows = db.rows(
-            f"SELECT {key}, attempts FROM {table} WHERE {where} AND {key} {{ids}} AND state IN (0, 1) {{lock}}",
+            f"SELECT {key}, attempts FROM {table} WHERE {where} AND {key} {{ids}} AND state IN {_OPEN} {{lock}}",
             (owner, db.ids(ids)),
         )
     else:
@@ -97,8 +97,8 @@ def in_other_hands(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -
         table, key, where = "aq_entry", "message_id", "consumer_id = ?"
     params = (consumer or queue.id, db.ids(ids))
     chosen = f"SELECT {key} FROM {table} WHERE {where} AND {key} {{ids}}"
-    free = {row[0] for row in db.rows(f"{chosen} AND state IN (0, 1) {{lock}}", params)}
-    return [row[0] for row in db.rows(f"{chosen} AND state IN (0, 1, 8)", params) if row[0] not in free]
+    free = {row[0] for row in db.rows(f"{chosen} AND state IN {_OPEN} {{lock}}", params)}
+    return [row[0] for row in db.rows(f"{chosen} AND state IN (0, 1, 4, 8)", params) if row[0] not in free]
 
 
 def _blocked_for_all(db: Db, ids: Sequence[int]) -> list[int]:
@@ -330,10 +330,12 @@ def remove_retained(db: Db, now: float, limit: int) -> int:
         """SELECT q.id, q.retention_time, t.multiple_consumers FROM aq_queue q
              JOIN aq_queue_table t ON t.id = q.queue_table_id WHERE q.retention_time >= 0"""
     ):
+        if number >= limit:
+            break
         rows = db.rows(
             """SELECT id FROM aq_message WHERE queue_id = ? AND state = 2 AND deq_time <= ?
                 ORDER BY deq_time LIMIT ? {lock}""",
-            (queue_id, now - retention, limit),
+            (queue_id, now - retention, limit - number),
         )
         ids = [row[0] for row in rows]
         if not ids:
@@ -378,8 +380,8 @@ def sessions(db: Db) -> list[tuple[int, str, int, float]]:
     return [(row[0], row[1], row[2], row[3]) for row in db.rows("SELECT id, host, pid, lease_until FROM aq_session")]
 
 
-def return_claims(db: Db, number: int) -> tuple[int, set[int]]:
-    """What a dead session held is READY again, its attempts unchanged (AQ guide 12.2 §1.7)."""
+def return_claims(db: Db, number: int, now: float) -> tuple[int, set[int]]:
+    """What a dead session held is as it was before, its attempts unchanged (AQ guide 12.2 §1.7)."""
     queues = {
         row[0] for row in db.rows("SELECT DISTINCT queue_id FROM aq_message WHERE state = 8 AND claim = ?", (number,))
     }
@@ -387,10 +389,12 @@ def return_claims(db: Db, number: int) -> tuple[int, set[int]]:
         row[0] for row in db.rows("SELECT DISTINCT queue_id FROM aq_entry WHERE state = 8 AND claim = ?", (number,))
     }
     returned = 0
+    waiting = "WHEN ready_at > ? THEN 1 ELSE 0 END"
     for table, state in (
-        ("aq_message", "CASE WHEN expiration_reason IS NULL THEN 0 ELSE 3 END"),  # 3: it is in an exception queue
-        ("aq_entry", "0"),
+        ("aq_message", f"CASE WHEN expiration_reason IS NOT NULL THEN 3 {waiting}"),  # 3: it is in an exception queue
+        ("aq_entry", f"CASE {waiting}"),
     ):
-        returned += db.run(f"UPDATE {table} SET state = {state}, claim = NULL WHERE state = 8 AND claim = ?", (number,))
+        sql = f"UPDATE {table} SET state = {state}, claim = NULL WHERE state = 8 AND claim = ?"
+        returned += db.run(sql, (now, number))
     delete_session(db, number)
     return returned, queues

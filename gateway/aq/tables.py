@@ -393,7 +393,8 @@ _partial("aq_message_ready", "state = 0", _m.queue_id, _m.k1, _m.k2, _m.k3, _m.s
 _partial("aq_message_waiting", "state = 1", _m.ready_at, _m.queue_id, _m.state)
 _partial("aq_message_processed", "state = 2", _m.queue_id, _m.deq_time)
 _partial("aq_message_exception", "state = 3", _m.queue_id, _m.k1, _m.k2, _m.k3, _m.state)
-_partial("aq_message_expiring", "expires_at IS NOT NULL", _m.expires_at)
+_partial("aq_message_expiring", "expires_at IS NOT NULL", _m.expires_at, _m.id)
+_partial("aq_message_deviated", "k3 <> id", _m.queue_id, _m.k1, _m.k2, _m.k3)  # those that stand out of order
 _partial("aq_message_claimed", "state = 8", _m.queue_id, _m.claim, _m.state)
 _partial("aq_message_split", "state = 9", _m.queue_id, _m.state)
 _partial("aq_message_type", "type_name IS NOT NULL", _m.queue_id, _m.type_name)

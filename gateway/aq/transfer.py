@@ -6,7 +6,7 @@ After the commit the caller tells ``hub.notifier`` which queues got messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from gateway.aq import payloads
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_messages as messages_sql
 from gateway.aq.codec import ENQ_TIME, decode, encode, msgid
+from gateway.aq.deviation import Deviation
 from gateway.aq.errors import (
     DuplicateRecipient,
     ExceptionQueueEnqueue,
@@ -42,9 +43,11 @@ from transforms.message import Message
 
 __all__ = [
     "Claimed",
+    "Enrol",
     "Prepared",
     "PutResult",
     "QueueRef",
+    "address",
     "backlog",
     "claim",
     "complete",
@@ -57,6 +60,7 @@ __all__ = [
     "store",
 ]
 
+Enrol = Callable[[str], int]  # name of a consumer -> its id
 MAX_RECIPIENTS = 1024
 _SET_ASIDE = "SELECT id FROM aq_message WHERE queue_id = ? AND state = 8 AND claim IS NULL"
 _SET_ASIDE_FOR = "SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = 8 AND claim IS NULL"
@@ -87,6 +91,7 @@ class Prepared(NamedTuple):
     ready: bool  # some can be taken at once: waiters are to be woken
     seconds: float = 0  # what it took to prepare them
     rule_seconds: float = 0  # of that: the subscribers' rules
+    deviation: Deviation | None = None  # they go ahead of others
 
 
 def put(
@@ -126,26 +131,60 @@ def prepare(
     messages: Sequence[Message],
     now: float,
     *,
-    recipients: Sequence[Agent] = (),
     discard_unrouted: bool = False,
-    user: str | None = None,
-    txn: str | None = None,
 ) -> Prepared:
     """Everything of :func:`put` but the storing of messages; takes fresh message ids."""
     started = perf_counter()
-    rule_seconds = 0.0
     check_enqueue(db, queue)
-    ids = db.message_ids(len(messages))
+    messages, rows = numbered(db, queue, messages, now)
+    prepared = address(db, queue, messages, rows, now, discard_unrouted=discard_unrouted)
+    return prepared._replace(seconds=perf_counter() - started)
+
+
+def numbered(
+    db: Db,
+    queue: QueueRef,
+    messages: Sequence[Message],
+    now: float,
+    *,
+    user: str | None = None,
+    txn: str | None = None,
+    system: bool = True,
+) -> tuple[Sequence[Message], list[Row]]:
+    """Messages as they are stored, and their rows with fresh ids; see :func:`gateway.aq.codec.encode`."""
     values = payloads.encoded(db, queue, messages) if queue.payload_type in payloads.TYPED else ()
-    rows = encode(queue, messages, ids, now, user, txn, values)
-    if values:
-        messages = payloads.as_stored(messages, values)
+    rows = encode(queue, messages, db.message_ids(len(messages)), now, user, txn, values, system=system)
+    return (payloads.as_stored(messages, values) if values else messages), rows
+
+
+def address(
+    db: Db,
+    queue: QueueRef,
+    messages: Sequence[Message],
+    rows: list[Row],
+    now: float,
+    *,
+    recipients: Sequence[Sequence[Agent]] = (),
+    discard_unrouted: bool = False,
+    enrol: Enrol | None = None,
+) -> Prepared:
+    """Give the rows of messages to those who get them.
+
+    Args:
+        recipients: for each message the agents named for it, or nobody; empty when none is named for any.
+        enrol: stores a consumer who was never named before; default: in the transaction of the call.
+    """
+    rule_seconds = 0.0
+    ids = [row[0] for row in rows]
     entries: list[Row] = []
     discarded: list[int] = []
     if queue.multiple_consumers:
-        listed = [_recipients(db, queue, recipients, now)] * len(rows) if recipients else None
+
+        def in_the_call(name: str) -> int:
+            return catalog.ensure_consumer(db, queue, name, address="", protocol=0, now=now)
+
         began = perf_counter()
-        chosen = listed or _route(db, queue, messages)
+        chosen = _chosen(db, queue, messages, recipients, enrol or in_the_call)
         rule_seconds = perf_counter() - began
         kept = []
         for index, (row, consumers) in enumerate(zip(rows, chosen, strict=True)):
@@ -159,7 +198,7 @@ def prepare(
             state = int(State.WAITING) if messages[index].delay > 0 else int(State.READY)
             entries += [(number, c, queue_id, state, k1, k2, k3, ready_at, expires_at, 0) for c in consumers]
         rows = kept
-    elif recipients:
+    elif any(recipients):
         raise RecipientInvalid(
             f"recipients given for queue {queue.full_name}",
             cause="the queue is a single-consumer queue",
@@ -170,7 +209,7 @@ def prepare(
     for index in discarded:
         identities[index] = None
     ready = any(not message.delay for message in messages) and bool(rows)
-    return Prepared(queue, rows, entries, identities, discarded, ready, perf_counter() - started, rule_seconds)
+    return Prepared(queue, rows, entries, identities, discarded, ready, rule_seconds=rule_seconds)
 
 
 def store(db: Db, prepared: Prepared) -> None:
@@ -214,22 +253,44 @@ def _no_recipient(queue: QueueRef, index: int) -> MessageRefused:
     )
 
 
-def _recipients(db: Db, queue: QueueRef, recipients: Sequence[Agent], now: float) -> list[int]:
+def _chosen(
+    db: Db, queue: QueueRef, messages: Sequence[Message], recipients: Sequence[Sequence[Agent]], enrol: Enrol
+) -> list[list[int]]:
+    """The consumers of each message: those named for it, or the subscribers."""
+    if not any(recipients):
+        return _route(db, queue, messages)
+    named: dict[int, list[int]] = {}  # lists that are one object are resolved once
+    for agents in recipients:
+        if agents and id(agents) not in named:
+            named[id(agents)] = _recipients(db, queue, agents, enrol)
+    others = [index for index, agents in enumerate(recipients) if not agents]
+    try:
+        found = _route(db, queue, [messages[index] for index in others]) if others else []
+    except MessageRefused as error:
+        error.index = others[error.index]
+        raise
+    routed = dict(zip(others, found, strict=True))
+    return [routed[index] if index in routed else named[id(agents)] for index, agents in enumerate(recipients)]
+
+
+def _recipients(db: Db, queue: QueueRef, recipients: Sequence[Agent], enrol: Enrol) -> list[int]:
     """Consumers of an explicit recipient list; it replaces the subscribers (AQ guide 12.2 §1.3.2)."""
     if len(recipients) > MAX_RECIPIENTS:
         raise TooManyRecipients(f"{len(recipients)} recipients given", cause=f"at most {MAX_RECIPIENTS} are allowed")
     found: dict[int, None] = {}
     for agent in recipients:
         name = agent_name(agent.name, what="recipient")
-        if agent.address:
+        if agent.address or agent.protocol:
+            where = repr(agent.address) if agent.address else f"an address of protocol {agent.protocol}"
             raise SingleConsumerQueue(
-                f"recipient at {agent.address!r} of queue {queue.full_name} cannot be served",
+                f"recipient at {where} of queue {queue.full_name} cannot be served",
                 cause="propagation to other queues is not part of this release",
                 cure="name local consumers only, or use a gateway job",
             )
         if name is None:
             raise RecipientInvalid("a recipient has neither name nor address", cure="name the recipient")
-        consumer = catalog.ensure_consumer(db, queue, name, address="", protocol=agent.protocol, now=now)
+        known = catalog.consumer_id(db, queue, name)
+        consumer = enrol(name) if known is None else known
         if consumer in found:
             raise DuplicateRecipient(f"recipient {name!r} is listed twice", cure="list every recipient once")
         found[consumer] = None

@@ -184,6 +184,22 @@ def browse(
             _print(each, body=body, as_json=as_json)
 
 
+@app.command("time-manager")
+def time_manager(ctx: typer.Context, as_json: Json = False) -> None:
+    """Do once what time demands: end delays, expire, remove. Agents do it every second."""
+    from gateway.aq.monitor import run_once
+
+    with open_hub(hub_url(ctx)) as hub:
+        report = run_once(hub)
+    if as_json:
+        print_json(asdict(report))
+        return
+    say(
+        f"{report.made_ready} made ready, {report.expired} expired, {report.removed} removed, "
+        f"{report.returned} returned by sessions that died"
+    )
+
+
 @subscribers.command("list")
 def subscribers_list(
     ctx: typer.Context,

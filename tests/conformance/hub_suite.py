@@ -361,7 +361,6 @@ class SessionSuite(HubCase):
             exception_queue="other",
             sender_name="me",
             sender_address="there",
-            original_msgid=bytes(16),
         )
         self.admin.grant_queue_privilege("ALL", "orders", "scott")
         with self.hub.session(user="scott") as session:
@@ -375,7 +374,7 @@ class SessionSuite(HubCase):
         assert (got.body, got.headers, got.priority, got.correlation) == (sent.body, headers, -3, "c%_1")
         assert (got.expiration, got.expires_at, got.enqueue_time) == (60, NOW + 60, NOW)
         assert (got.exception_queue, got.sender_name, got.sender_address) == ("other", "me", "there")
-        assert got.original_msgid == bytes(16)
+        assert got.original_msgid is None
         assert found.state is State.READY
 
     @pytest.mark.parametrize(

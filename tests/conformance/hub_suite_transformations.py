@@ -224,7 +224,9 @@ class EnqueueSuite(TransformationCase):
         self.queue("plain")
         self.admin.create_transformation("t", "BASIC", "BASIC", "source.user_data || '!'")
         with self.hub.session() as session:
-            session.enqueue_array("plain", [Message("a"), Message(b"b")], EnqueueOptions(visibility, "t"))
+            session.enqueue_array(
+                "plain", [Message("a"), Message(b"b")], EnqueueOptions(visibility, transformation="t")
+            )
             session.commit()
         assert self.take("plain") == ["a!", "b!"]
 

@@ -448,7 +448,7 @@ class MessageViewSuite(ViewCase):
                 exception_queue="broken",
                 sender_name="shop",
                 sender_address="MGW.FRONT",
-                original_msgid=bytes(range(16)),
+                sender_protocol=7,
             )
             msgid = session.enqueue("orders", message)
             transaction = session.transaction_id
@@ -477,7 +477,7 @@ class MessageViewSuite(ViewCase):
             "USER_DATA_TEXT": "two pumps",
             "SENDER_NAME": "shop",
             "SENDER_ADDRESS": "MGW.FRONT",
-            "ORIGINAL_MSGID": bytes(range(16)).hex().upper(),
+            "SENDER_PROTOCOL": 7,
             "IN_TRANSACTION": False,
         }
 

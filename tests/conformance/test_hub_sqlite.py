@@ -12,8 +12,11 @@ import pytest
 
 pytest.register_assert_rewrite(
     "tests.conformance.hub_suite",
+    "tests.conformance.hub_suite_enqueue",
+    "tests.conformance.hub_suite_life",
     "tests.conformance.hub_suite_payloads",
     "tests.conformance.hub_suite_rules",
+    "tests.conformance.hub_suite_savepoints",
     "tests.conformance.hub_suite_security",
     "tests.conformance.hub_suite_commit",
     "tests.conformance.hub_suite_groups",
@@ -21,6 +24,7 @@ pytest.register_assert_rewrite(
     "tests.conformance.hub_suite_time",
     "tests.conformance.hub_suite_transfer",
     "tests.conformance.hub_suite_transformations",
+    "tests.conformance.hub_suite_traps",
     "tests.conformance.hub_suite_views",
 )
 
@@ -29,14 +33,18 @@ from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueOptions
 from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_commit as committed
+from tests.conformance import hub_suite_enqueue as enqueued
 from tests.conformance import hub_suite_groups as groups
+from tests.conformance import hub_suite_life as life
 from tests.conformance import hub_suite_navigation as navigation
 from tests.conformance import hub_suite_payloads as payload
 from tests.conformance import hub_suite_rules as ruled
+from tests.conformance import hub_suite_savepoints as savepoints
 from tests.conformance import hub_suite_security as secured
 from tests.conformance import hub_suite_time as timed
 from tests.conformance import hub_suite_transfer as moved
 from tests.conformance import hub_suite_transformations as transformed
+from tests.conformance import hub_suite_traps as traps
 from tests.conformance import hub_suite_views as views
 from transforms.errors import HubError, HubFull, HubVersionMismatch
 from transforms.message import Message
@@ -68,6 +76,38 @@ class TestApplication(base.ApplicationSuite):
 
 
 class TestRecipients(base.RecipientSuite):
+    pass
+
+
+class TestEnqueue(enqueued.EnqueueSuite):
+    pass
+
+
+class TestImmediate(enqueued.ImmediateSuite):
+    pass
+
+
+class TestDeviation(enqueued.DeviationSuite):
+    pass
+
+
+class TestSavepoints(savepoints.SavepointSuite):
+    pass
+
+
+class TestApplicationSavepoints(savepoints.ApplicationSavepointSuite):
+    pass
+
+
+class TestCounting(savepoints.CountingSuite):
+    pass
+
+
+class TestLife(life.LifeSuite):
+    pass
+
+
+class TestTraps(traps.TrapSuite):
     pass
 
 

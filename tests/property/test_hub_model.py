@@ -39,6 +39,7 @@ class HubModel(RuleBasedStateMachine):
         self.failed: dict[bytes, int] = {}
         self.sent: list[dict[bytes, int]] = [{}, {}]
         self.taken: list[dict[bytes, int]] = [{}, {}]
+        self.marks: list[list[tuple[dict[bytes, int], dict[bytes, int]]]] = [[], []]
         self.consumed: set[bytes] = set()
         self.exceptions: set[bytes] = set()
 
@@ -64,21 +65,41 @@ class HubModel(RuleBasedStateMachine):
         self.sessions[who].commit()
         self.ready.update(self.sent[who])
         self.consumed.update(self.taken[who])
-        self.sent[who], self.taken[who] = {}, {}
+        self.sent[who], self.taken[who], self.marks[who] = {}, {}, []
 
     def _undo(self, who: int) -> None:
-        for msgid, priority in self.taken[who].items():
+        self._fail(self.taken[who])
+        self.sent[who], self.taken[who], self.marks[who] = {}, {}, []
+
+    def _fail(self, taken: dict[bytes, int]) -> None:
+        for msgid, priority in taken.items():
             self.failed[msgid] = self.failed.get(msgid, 0) + 1
             if self.failed[msgid] > MAX_RETRIES:
                 self.exceptions.add(msgid)
             else:
                 self.ready[msgid] = priority
-        self.sent[who], self.taken[who] = {}, {}
 
     @rule(who=WHO)
     def roll_back(self, who: int) -> None:
         self.sessions[who].rollback()
         self._undo(who)
+
+    @rule(who=WHO)
+    def savepoint(self, who: int) -> None:
+        self.sessions[who].savepoint(f"s{len(self.marks[who])}")
+        self.marks[who].append((dict(self.sent[who]), dict(self.taken[who])))
+
+    @rule(who=WHO, which=st.integers(0, 3))
+    def roll_back_to(self, who: int, which: int) -> None:
+        if which >= len(self.marks[who]):
+            with pytest.raises(AqError, match=r"^ORA-01086: "):
+                self.sessions[who].rollback_to(f"s{which}")
+            return
+        self.sessions[who].rollback_to(f"s{which}")
+        sent, taken = self.marks[who][which]
+        del self.marks[who][which + 1 :]
+        self._fail({msgid: priority for msgid, priority in self.taken[who].items() if msgid not in taken})
+        self.sent[who], self.taken[who] = dict(sent), dict(taken)
 
     @rule(who=WHO)
     def close(self, who: int) -> None:

@@ -25,12 +25,22 @@ __all__ = [
     "ReferenceMissing",
     "RelativeMessageMissing",
     "RuleFailed",
+    "SavepointMissing",
     "SenderMissing",
     "SequenceDeviationInvalid",
     "TooManyRecipients",
     "UnknownQueue",
     "VisibilityInvalid",
 ]
+
+
+class SavepointMissing(AqError):
+    """There is no savepoint of that name in the transaction (AQ guide 12.2 §11.7.5).
+
+    Action: Set it before going back to it.
+    """
+
+    ora = 1086
 
 
 class NoRecipients(MessageRefused):

@@ -1,0 +1,234 @@
+"""Sessions of their own on SQLite: they hold messages between calls without holding the database's one write lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import sqlalchemy as sa
+
+from gateway.aq import statements_messages as messages_sql
+from gateway.aq import statements_time as time_sql
+from gateway.aq.deviation import place
+from gateway.aq.model import QueueRef, QueueType
+from gateway.aq.savepoints import Held, Savepoints, after, cut, lengths
+from gateway.aq.statements import Db, Row
+from gateway.aq.statements_messages import Finisher
+from gateway.aq.tables import State
+from gateway.aq.transfer import Prepared, check_enqueue, store
+from gateway.aq.work import consume, count_later, took
+from transforms.errors import HubError, LeaseLost
+
+if TYPE_CHECKING:
+    from gateway.aq.hub import Hub
+
+__all__ = ["ClaimWork"]
+
+
+class _Mark(NamedTuple):
+    """A savepoint: how much was enqueued and taken before it, and what was locked then."""
+
+    pending: int
+    taken: dict[tuple[QueueRef, int], int]
+    locked: dict[tuple[QueueRef, int], frozenset[int]]
+
+
+class ClaimWork:
+    """SQLite: between two calls the session has no transaction open, so it never keeps other writers waiting.
+
+    Taken messages are CLAIMED under its id; enqueued ones stay in memory (checked, numbered, addressed) and are stored
+    at commit, together with the end of the claims, in one transaction.
+    """
+
+    within: sa.Connection | None = None
+    undone = 0
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self.claim: int | None = None
+        self._pending: list[Prepared] = []
+        self._taken: Held = {}
+        self._by: dict[tuple[QueueRef, int], Finisher] = {}
+        self._locked: Held = {}
+        self._savepoints: Savepoints[_Mark] = Savepoints()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Db]:
+        taken = {key: list(ids) for key, ids in self._taken.items()}
+        locked = {key: list(ids) for key, ids in self._locked.items()}
+        pending, claim = len(self._pending), self.claim
+        try:
+            with self._hub.write(durable=False) as conn:
+                yield Db(conn)
+        except BaseException:
+            self._taken, self._locked = taken, locked
+            del self._pending[pending:]
+            if claim is None and self.claim is not None:
+                self._hub.registry.forget(self.claim)
+                self.claim = None
+            raise
+
+    def store(self, db: Db, prepared: Prepared) -> None:  # noqa: ARG002
+        self._pending.append(prepared)
+
+    def pending(self, queue: QueueRef) -> list[Row]:
+        return [row for prepared in self._pending if prepared.queue.id == queue.id for row in prepared.rows]
+
+    def took(self, queue: QueueRef, number: int) -> bool:
+        return took(self._taken, queue, number)
+
+    def _mark(self, db: Db, consumer: int, ids: Sequence[int]) -> None:
+        if self.claim is None:
+            self.claim = self._hub.registry.register(db)
+        messages_sql.mark_claimed(db, consumer, ids, self.claim)
+
+    def take(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
+        key = (queue, consumer)
+        locked = self._locked.get(key, [])
+        known, taken = set(locked), set(ids)
+        fresh = [number for number in ids if number not in known]
+        if fresh:
+            self._mark(db, consumer, fresh)
+        self._locked[key] = [number for number in locked if number not in taken]
+        self._taken.setdefault(key, []).extend(ids)
+        self._by[key] = by
+
+    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:
+        locked = self._locked.setdefault((queue, consumer), [])
+        known = {*locked, *self.taken(queue, consumer)}
+        fresh = [number for number in ids if number not in known]
+        if fresh:
+            self._mark(db, consumer, fresh)
+            locked.extend(fresh)
+
+    def taken(self, queue: QueueRef, consumer: int) -> Sequence[int]:
+        return self._taken.get((queue, consumer), ())
+
+    def pause(self) -> None:
+        """No transaction is open."""
+
+    # -- savepoints ------------------------------------------------------------------------------------------------
+
+    def savepoint(self, name: str) -> None:
+        locked = {key: frozenset(ids) for key, ids in self._locked.items() if ids}
+        self._savepoints.set(name, _Mark(len(self._pending), lengths(self._taken), locked))
+
+    def rollback_to(self, name: str) -> None:
+        mark = self._savepoints.back_to(name)
+        back = after(self._taken, mark.taken)
+        free: Held = {}
+        for key, ids in self._locked.items():
+            free[key] = [number for number in ids if number not in mark.locked.get(key, ())]
+        held: Held = {}  # locked before the savepoint, taken after it: locked again
+        touched: set[int] = set()
+        if back or any(free.values()):
+            with self._hub.write() as conn:
+                db = Db(conn)
+                touched = self._give_back(db, back) | self._unlock(db, free)
+                for (queue, consumer), ids in back.items():
+                    again = [number for number in ids if number in mark.locked.get((queue, consumer), ())]
+                    if again and self.claim is not None:
+                        held[queue, consumer] = messages_sql.claim_again(db, consumer, again, self.claim)
+        cut(self._taken, mark.taken)
+        for key, ids in free.items():
+            self._locked[key] = [number for number in self._locked[key] if number not in ids]
+        for key, ids in held.items():
+            self._locked.setdefault(key, []).extend(ids)
+        del self._pending[mark.pending :]
+        self._hub.notifier.committed(touched)
+
+    def release(self, name: str) -> None:
+        self._savepoints.release(name)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        if not (self._pending or self._taken or self._locked):
+            self._savepoints.clear()
+            return
+        ready: set[int] = set()
+        with self._hub.write() as conn:
+            db = Db(conn)
+            for (queue, consumer), ids in self._taken.items():
+                if not ids:
+                    continue
+                by = self._by[queue, consumer]
+                number = consume(db, queue, consumer, ids, by, "state = 8 AND claim = ?", (self.claim,))
+                if number != len(ids):
+                    raise LeaseLost(
+                        f"{len(ids) - number} message(s) of queue {queue.full_name} are no longer this session's",
+                        cause="the session was silent for longer than its lease, or the queue was dropped",
+                        cure="roll back and dequeue again",
+                    )
+            ready |= self._unlock(db, self._locked)
+            for prepared in self._pending:
+                check_enqueue(db, prepared.queue)
+                store(db, prepared if prepared.deviation is None else place(db, prepared))
+                if prepared.ready:
+                    ready.add(prepared.queue.id)
+        self._forget()
+        self._hub.notifier.committed(ready)
+
+    def _give_back(self, db: Db, taken: Held) -> set[int]:
+        """What was removed was not: a failed attempt of each message."""
+        now, touched = self._hub.clock.now(), set[int]()
+        for (queue, consumer), ids in taken.items():
+            if queue.queue_type is QueueType.EXCEPTION:
+                _restore_exceptions(db, ids, self.claim)
+                touched.add(queue.id)
+            else:
+                touched |= set(time_sql.fail(db, queue, consumer, ids, now, claim=self.claim))
+        return touched
+
+    def _unlock(self, db: Db, locked: Held) -> set[int]:
+        """Locked messages are anybody's again; no attempt of theirs failed."""
+        released = set()
+        for (queue, consumer), ids in locked.items():
+            if not ids:
+                continue
+            released.add(queue.id)
+            if queue.queue_type is QueueType.EXCEPTION:
+                _restore_exceptions(db, ids, self.claim)
+            elif self.claim is not None:
+                messages_sql.unlock(db, queue, consumer, ids, claim=self.claim, now=self._hub.clock.now())
+        return released
+
+    def _forget(self) -> None:
+        self._pending, self._taken, self._locked, self._by = [], {}, {}, {}
+        self._savepoints.clear()
+
+    def rollback(self) -> None:
+        self._pending = []
+        self._savepoints.clear()
+        if not (self._taken or self._locked):
+            return
+        with self._hub.write() as conn:
+            db = Db(conn)
+            touched = self._give_back(db, self._taken) | self._unlock(db, self._locked)
+        self._forget()
+        self._hub.notifier.committed(touched)
+
+    def close(self) -> None:
+        try:
+            self.rollback()
+        except HubError:
+            self._abandon()
+            raise
+        if self.claim is not None:
+            number, self.claim = self.claim, None
+            self._hub.registry.forget(number)
+            with self._hub.write() as conn:
+                time_sql.delete_session(Db(conn), number)
+
+    def _abandon(self) -> None:
+        """The hub fails: the lease is left to run out, which ends the claims, and the attempts are counted after it."""
+        number, self.claim = self.claim, None
+        if number is not None:
+            self._hub.registry.forget(number)
+        count_later(self._hub, self._taken)
+        self._forget()
+
+
+def _restore_exceptions(db: Db, ids: Sequence[int], claim: int | None) -> None:
+    messages_sql.restore(db, ids, claim, int(State.EXPIRED))

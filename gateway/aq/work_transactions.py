@@ -1,0 +1,319 @@
+"""Sessions that work in a database transaction: one of their own (PostgreSQL), or the application's (both)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+
+from gateway.aq.hub import LISTENED
+from gateway.aq.model import QueueRef
+from gateway.aq.savepoints import Held, Savepoints, cut, lengths
+from gateway.aq.statements import TALLY, Db, Row
+from gateway.aq.statements_messages import Finisher
+from gateway.aq.tally import Tally
+from gateway.aq.transfer import Prepared, store
+from gateway.aq.work import consume, count_later, count_rolled_back, took
+from transforms.errors import AqError, HubError, HubUnavailable
+
+if TYPE_CHECKING:
+    from gateway.aq.hub import Hub
+
+__all__ = ["ApplicationWork", "TransactionWork"]
+
+
+class _Mark(NamedTuple):
+    """A savepoint: its number in the database (None: the transaction had not begun), and what was done before it."""
+
+    number: int | None
+    taken: dict[tuple[QueueRef, int], int]
+    ready: frozenset[int]
+    events: int
+
+
+class TransactionWork:
+    """A transaction of the session's own on PostgreSQL: locked rows are skipped by others, deleted rows come back."""
+
+    claim: int | None = None
+    within: sa.Connection | None = None
+    undone = 0
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._conn: sa.Connection | None = None
+        self._taken: Held = {}
+        self._ready: set[int] = set()
+        self._busy = False
+        self._undone = False  # the database ended the transaction; nothing may pretend that it goes on
+        self._savepoints: Savepoints[_Mark] = Savepoints()
+        self._last_savepoint = 0
+
+    @contextmanager
+    def transaction(self) -> Iterator[Db]:
+        self._refuse_if_undone()
+        with self._hub.translated():
+            if self._conn is None:
+                self._conn = self._hub.engine.connect()
+            try:
+                yield Db(self._conn)
+            except AqError:
+                raise  # refused before anything was done; the transaction goes on
+            except BaseException:
+                self._abort()
+                raise
+
+    def _abort(self) -> None:
+        """The database gave the transaction up; what it did is undone there, and its attempts count at the rollback."""
+        conn, self._conn = self._conn, None
+        self._undone = self._busy
+        taken = self._taken
+        self._forget()
+        self._taken = taken
+        if conn is not None:
+            conn.invalidate()
+            conn.close()
+
+    def _refuse_if_undone(self) -> None:
+        if self._undone:
+            raise HubUnavailable(
+                f"the session's transaction on hub {self._hub.name} is undone",
+                cause="an earlier call lost the connection, or was refused by the database",
+                cure="roll back and repeat everything since the last commit",
+            )
+
+    def _forget(self) -> None:
+        self._taken, self._ready, self._busy = {}, set(), False
+        self._savepoints.clear()
+
+    def store(self, db: Db, prepared: Prepared) -> None:
+        store(db, prepared)
+        self._busy = True
+        if prepared.ready:
+            self._ready.add(prepared.queue.id)
+
+    def pending(self, queue: QueueRef) -> list[Row]:  # noqa: ARG002
+        return []
+
+    def took(self, queue: QueueRef, number: int) -> bool:
+        return took(self._taken, queue, number)
+
+    def take(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
+        _take_now(db, queue, consumer, ids, by)
+        self._busy = True
+        self._taken.setdefault((queue, consumer), []).extend(ids)
+
+    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:  # noqa: ARG002
+        self._busy = True  # the search locked the rows
+
+    def taken(self, queue: QueueRef, consumer: int) -> Sequence[int]:  # noqa: ARG002
+        return ()
+
+    def pause(self) -> None:
+        if not self._busy and self._conn is not None:
+            with self._hub.translated():
+                self._conn.rollback()
+
+    def savepoint(self, name: str) -> None:
+        number, events = None, 0
+        if self._busy:
+            with self.transaction() as db:
+                self._last_savepoint += 1
+                number = self._last_savepoint
+                db.savepoint(number)
+                events = len(db.tally or ())
+        else:
+            self._refuse_if_undone()
+        self._savepoints.set(name, _Mark(number, lengths(self._taken), frozenset(self._ready), events))
+
+    def rollback_to(self, name: str) -> None:
+        self._refuse_if_undone()
+        mark = self._savepoints.back_to(name)
+        if self._conn is not None:
+            try:
+                with self._hub.translated():
+                    if mark.number is None:
+                        self._conn.rollback()
+                        self._busy = False
+                    else:
+                        Db(self._conn).rollback_to(mark.number)
+                    del self._conn.info[TALLY][mark.events :]
+            except BaseException:
+                self._abort()
+                raise
+        self._ready = set(mark.ready)
+        self._count(cut(self._taken, mark.taken))
+
+    def release(self, name: str) -> None:
+        self._refuse_if_undone()
+        mark = self._savepoints.release(name)
+        if mark.number is not None:
+            with self.transaction() as db:
+                db.release(mark.number)
+
+    def commit(self) -> None:
+        self._refuse_if_undone()
+        if self._conn is None:
+            return
+        try:
+            with self._hub.translated():
+                self._conn.commit()
+        except BaseException:
+            self._abort()
+            raise
+        ready = self._ready
+        self._forget()
+        if tally := self._conn.info[TALLY]:
+            self._conn.info[TALLY] = []
+            self._hub.statistics.add(tally)
+        if ready:
+            self._hub.notifier.committed(ready)
+
+    def rollback(self) -> None:
+        self._undone = False
+        try:
+            if self._conn is not None:
+                with self._hub.translated():
+                    self._conn.info[TALLY] = []
+                    self._conn.rollback()
+        except BaseException:
+            self._abort()
+            raise
+        taken = self._taken
+        self._forget()
+        self._count(taken)
+
+    def _count(self, taken: Held) -> None:
+        if taken:
+            count_later(self._hub, taken)
+            with suppress(HubError):  # the rollback is done; what is not counted now, the next dequeue counts
+                count_rolled_back(self._hub)
+
+    def close(self) -> None:
+        try:
+            self.rollback()
+        finally:
+            conn, self._conn = self._conn, None
+            if conn is not None:
+                conn.close()
+
+
+def _take_now(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
+    number = consume(db, queue, consumer, ids, by, "state IN (0, 1, 3, 4)")
+    if number != len(ids):
+        raise HubUnavailable(
+            f"a message of queue {queue.full_name} was taken by another process",
+            cause="the application's transaction does not isolate its reads",
+            cure="repeat the dequeue",
+        )
+
+
+class ApplicationWork:
+    """The application's own transaction: the session only works inside it."""
+
+    claim: int | None = None
+
+    def __init__(self, hub: Hub, conn: sa.Connection) -> None:
+        self._hub = hub
+        self._conn = conn
+        self.within: sa.Connection | None = conn
+        self.undone = 0
+        self._taken: Held = {}
+        self._savepoints: dict[str, tuple[dict[tuple[QueueRef, int], int], int]] = {}
+        self._tally: Tally = []
+        self._listening = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[Db]:
+        with self._hub.translated():
+            db = Db(self._conn)
+            tally: Tally = []
+            db.tally = tally
+            yield db
+        if self._listening:
+            self._tally += tally
+        elif tally:  # to learn of the commit would cost more than the call: it counts now
+            self._hub.statistics.add(tally)
+
+    def store(self, db: Db, prepared: Prepared) -> None:
+        store(db, prepared)
+
+    def pending(self, queue: QueueRef) -> list[Row]:  # noqa: ARG002
+        return []
+
+    def took(self, queue: QueueRef, number: int) -> bool:
+        return took(self._taken, queue, number)
+
+    def take(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
+        _take_now(db, queue, consumer, ids, by)
+        self._taken.setdefault((queue, consumer), []).extend(ids)
+        if not self._listening:
+            self._listening = True
+            self._conn.info[LISTENED] = True
+            sa.event.listen(self._conn, "rollback", self._rolled_back)
+            sa.event.listen(self._conn, "commit", self._committed)
+            sa.event.listen(self._conn, "savepoint", self._savepoint_set)
+            sa.event.listen(self._conn, "rollback_savepoint", self._savepoint_undone)
+            sa.event.listen(self._conn, "release_savepoint", self._savepoint_released)
+
+    def _rolled_back(self, _: sa.Connection) -> None:
+        taken, self._taken, self._tally = self._taken, {}, []
+        self._savepoints.clear()
+        count_later(self._hub, taken)
+        self.undone += 1
+
+    def _committed(self, _: sa.Connection) -> None:
+        tally, self._tally = self._tally, []
+        if tally:
+            self._hub.statistics.add(tally)
+        self._taken = {}  # SQLAlchemy tells of no commit that fails: its attempts go uncounted
+        self._savepoints.clear()
+
+    def _savepoint_set(self, _: sa.Connection, name: str) -> None:
+        self._savepoints[name] = lengths(self._taken), len(self._tally)
+
+    def _savepoint_undone(self, _: sa.Connection, name: str, __: Any) -> None:
+        """Nothing was taken before a savepoint that is not known: it was set before the first message was taken."""
+        taken, events = self._savepoints.pop(name, ({}, 0))
+        del self._tally[events:]
+        count_later(self._hub, cut(self._taken, taken))
+        self.undone += 1
+
+    def _savepoint_released(self, _: sa.Connection, name: str, __: Any) -> None:
+        self._savepoints.pop(name, None)
+
+    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:
+        """The search locked the rows (PostgreSQL), or the transaction keeps writers out (SQLite)."""
+
+    def taken(self, queue: QueueRef, consumer: int) -> Sequence[int]:  # noqa: ARG002
+        return ()
+
+    def pause(self) -> None:
+        """The transaction is the application's."""
+
+    def savepoint(self, name: str) -> None:  # noqa: ARG002
+        raise _not_ours("set a savepoint", "begin_nested() on")
+
+    def rollback_to(self, name: str) -> None:  # noqa: ARG002
+        raise _not_ours("go back to a savepoint", "roll back the nested transaction of")
+
+    def release(self, name: str) -> None:  # noqa: ARG002
+        raise _not_ours("release a savepoint", "commit the nested transaction of")
+
+    def commit(self) -> None:
+        raise _not_ours("commit", "commit")
+
+    def rollback(self) -> None:
+        raise _not_ours("roll back", "roll back")
+
+    def close(self) -> None:
+        """Nothing is ours to end."""
+
+
+def _not_ours(what: str, instead: str) -> AqError:
+    return AqError(
+        f"the session cannot {what}",
+        cause="it works inside the application's transaction",
+        cure=f"{instead} the application's connection",
+    )
