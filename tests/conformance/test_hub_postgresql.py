@@ -279,6 +279,18 @@ class TestPostgreSQL(base.HubCase):
         with Hub.open(self.url, durability="fast") as fast, fast.read() as conn:
             assert conn.exec_driver_sql("SHOW synchronous_commit").scalar() == "off"
 
+    def test_counting_messages_reads_indexes_only(self) -> None:
+        def plan(sql: str) -> str:
+            with self.hub.read() as conn:
+                Db(conn).rows("SELECT set_config('enable_seqscan', 'off', true)")
+                return "\n".join(row[0] for row in Db(conn).rows(f"EXPLAIN (VERBOSE) {sql}"))
+
+        counted = plan("SELECT qid, waiting, ready, expired FROM V$AQ")
+        assert "Index Only Scan using aq_message_ready" in counted
+        assert "sum((" not in counted
+        assert "sum((" in plan("SELECT total_wait FROM V$AQ")
+        assert "aq_message" not in plan("SELECT queue_name, enqueued_msgs FROM V$PERSISTENT_QUEUES")
+
     def test_plain_url_works_and_no_password_is_shown(self) -> None:
         url = self.url.replace("postgresql+psycopg://mgw@", "postgresql://mgw:geheim@")
         with Hub.open(url) as hub:

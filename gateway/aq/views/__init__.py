@@ -6,7 +6,7 @@ documented; moments are timestamps on PostgreSQL and ISO text in UTC on SQLite.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -50,11 +50,14 @@ VIEWS_OF_THE_USER = tuple(name for name in _FIXED if name.startswith(("ALL_", "U
 def create_views(conn: sa.Connection) -> None:
     """Make the fixed views in the transaction of ``conn``; the tables must be there."""
     dialect = dialect_of(conn)
-    for name, view in _FIXED.items():
-        columns, source = view(dialect)
-        # Not quoted: PostgreSQL folds the names, so that they can be written in either case without quotes.
-        selected = ",\n       ".join(f"{expression} AS {column}" for column, expression in columns.items())
-        run(conn, f"CREATE VIEW {name} AS\nSELECT {selected}\n  FROM {source}")
+    # Names are not quoted: PostgreSQL folds them, so that they can be written in either case without quotes.
+    run(conn, *(_statement(name, view(dialect), lambda column: column) for name, view in _FIXED.items()))
+
+
+def _statement(name: str, view: View, as_name: Callable[[str], str]) -> str:
+    columns, source = view
+    selected = ",\n       ".join(f"{expression} AS {as_name(column)}" for column, expression in columns.items())
+    return f"CREATE VIEW {name} AS\nSELECT {selected}\n  FROM {source}"
 
 
 # -- views of one object ---------------------------------------------------------------------------------------------
@@ -139,9 +142,7 @@ def _create_subscriber_views(conn: sa.Connection, base: str, holder: _Holder) ->
 
 
 def _create(conn: sa.Connection, name: str, view: View, holder: _Holder) -> None:
-    columns, source = view
-    selected = ",\n       ".join(f"{expression} AS {quoted(column)}" for column, expression in columns.items())
-    run(conn, f"CREATE VIEW {quoted(name)} AS\nSELECT {selected}\n  FROM {source}")
+    run(conn, _statement(quoted(name), view, quoted))
     Db(conn).run("INSERT INTO aq_view (name, kind, queue_table_id, queue_id) VALUES (?, ?, ?, ?)", (name, *holder))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from gateway.aq.names import DEFAULT_SCHEMA
+from gateway.aq.statements import Db
 
 __all__ = ["POSTGRESQL", "SQLITE", "Dialect", "dialect_of", "name_of", "owner_of", "quoted", "run", "truth"]
 
@@ -17,7 +18,8 @@ class Dialect:
     """One database's words. ``{0}`` is the operand.
 
     Attributes:
-        now: epoch seconds.
+        now: epoch seconds; the same for a whole statement: columns with a volatile function are computed even where
+            nobody selects them.
         moment: epoch seconds as a timestamp (PostgreSQL), as ISO text in UTC with milliseconds (SQLite).
         date: the same in whole seconds.
         hexadecimal: bytes as hexadecimal text.
@@ -54,7 +56,7 @@ _NAMED = "upper(nullif(current_setting('aq.username', true), ''))"
 
 POSTGRESQL = Dialect(
     postgresql=True,
-    now="extract(epoch FROM clock_timestamp())::double precision",
+    now="extract(epoch FROM statement_timestamp())::double precision",
     moment="to_timestamp({0})",
     date="date_trunc('second', to_timestamp({0}))",
     hexadecimal="upper(encode({0}, 'hex'))",
@@ -70,9 +72,11 @@ def dialect_of(conn: sa.Connection) -> Dialect:
     return POSTGRESQL if conn.dialect.name == "postgresql" else SQLITE
 
 
-def run(conn: sa.Connection, sql: str) -> None:
-    """Run a statement without parameters; the PostgreSQL driver would take ``%`` for one."""
-    conn.exec_driver_sql(sql.replace("%", "%%") if conn.dialect.name == "postgresql" else sql)
+def run(conn: sa.Connection, *statements: str) -> None:
+    """Run statements without parameters; PostgreSQL gets them in one."""
+    db = Db(conn)
+    for sql in (";\n".join(statements),) if db.postgresql else statements:
+        db.raw.execute(sql).close()
 
 
 def quoted(name: str) -> str:
