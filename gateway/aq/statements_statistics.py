@@ -31,12 +31,13 @@ class Kind(StrEnum):
 
 
 class Key(NamedTuple):
-    """Identifies a row of one process; name and address are those of a publisher."""
+    """Identifies a row of one process; name, address and protocol are those of a publisher."""
 
     kind: Kind
     object_id: int
     name: str = ""
     address: str = ""
+    protocol: int = 0
 
 
 _KEY = ("process_id", *Key._fields)

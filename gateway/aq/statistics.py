@@ -240,7 +240,7 @@ class Statistics:
 
     def _publisher(self, queue_id: int, name: Publisher, now: float) -> Activity:
         if len(self._publishers) >= MAX_PUBLISHERS:
-            name = (OTHERS, "")
+            name = (OTHERS, "", 0)
         return self._publishers.setdefault((queue_id, name), Activity(now))
 
     # -- storing ---------------------------------------------------------------------------------------------------

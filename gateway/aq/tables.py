@@ -306,6 +306,7 @@ activity = sa.Table(
     _required("object_id", _ID, primary_key=True, autoincrement=False),  # queue, consumer, queue
     _required("name", sa.Text, primary_key=True),  # of the publisher, or empty
     _required("address", sa.Text, primary_key=True),
+    _required("protocol", sa.Integer, primary_key=True, autoincrement=False),
     _required("first_time", _TIME),
     _required("enqueued", _ID),
     _required("dequeued", _ID),

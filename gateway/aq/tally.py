@@ -12,13 +12,13 @@ from gateway.aq.statements import Row
 
 __all__ = ["Dequeued", "Enqueued", "Event", "HandedOut", "Managed", "Publisher", "Tally", "enqueued"]
 
-Publisher = tuple[str, str]  # name and address, empty where the message tells none
+Publisher = tuple[str, str, int]  # name and address, empty where the message tells none, and protocol
 
 _NO_PUBLISHERS: Mapping[Publisher, int] = MappingProxyType({})
 _NOTHING: Mapping[int, int] = MappingProxyType({})
-_READY_AT, _EXPIRES_AT, _ENQ_TIME, _ENQ_USER, _SENDER, _ADDRESS = (
+_READY_AT, _EXPIRES_AT, _ENQ_TIME, _ENQ_USER, _SENDER, _ADDRESS, _PROTOCOL = (
     MESSAGE_COLUMNS.index(name)
-    for name in ("ready_at", "expires_at", "enq_time", "enq_user", "sender_name", "sender_address")
+    for name in ("ready_at", "expires_at", "enq_time", "enq_user", "sender_name", "sender_address", "sender_protocol")
 )
 
 
@@ -43,7 +43,11 @@ def enqueued(
     """What the rows of messages and entries tell, as they are stored; there is at least one."""
     first = rows[0]
     now = first[_ENQ_TIME]
-    publisher: Publisher | None = (first[_SENDER] or first[_ENQ_USER] or "", first[_ADDRESS] or "")
+    publisher: Publisher | None = (
+        first[_SENDER] or first[_ENQ_USER] or "",
+        first[_ADDRESS] or "",
+        first[_PROTOCOL] or 0,
+    )
     publishers: Mapping[Publisher, int] = _NO_PUBLISHERS
     number = len(rows)
     if number == 1:
@@ -51,10 +55,10 @@ def enqueued(
     else:
         delayed = len([1 for row in rows if row[_READY_AT] > now])
         expiring = len([1 for row in rows if row[_EXPIRES_AT] is not None])
-        if len({row[_SENDER] for row in rows}) > 1 or len({row[_ADDRESS] for row in rows}) > 1:
+        if len({row[_SENDER] for row in rows}) > 1 or len({row[_ADDRESS : _PROTOCOL + 1] for row in rows}) > 1:
             user = first[_ENQ_USER] or ""
             publisher = None
-            publishers = Counter([(row[_SENDER] or user, row[_ADDRESS] or "") for row in rows])
+            publishers = Counter([(row[_SENDER] or user, row[_ADDRESS] or "", row[_PROTOCOL] or 0) for row in rows])
     consumers: Mapping[int, int] = Counter([entry[1] for entry in entries]) if entries else _NOTHING
     return Enqueued(queue_id, now, number, delayed, expiring, seconds, rule_seconds, publisher, publishers, consumers)
 

@@ -810,7 +810,16 @@ class ActivityViewSuite(ViewCase):
             session.enqueue("orders", Message("e", sender_name="shop"))
             session.commit()
         self.send("orders", "f")
+        self.send("orders", "g", sender_name="shop", sender_address="MGW.FRONT", sender_protocol=7)
         self.run_time()
+        remote = self.row("SELECT * FROM V$PERSISTENT_PUBLISHERS WHERE PROTOCOL = 7")
+        assert (remote["PUBLISHER_NAME"], remote["PUBLISHER_ADDRESS"], remote["ENQUEUED_MSGS"]) == (
+            "shop",
+            "MGW.FRONT",
+            1,
+        )
+        with self.hub.write() as conn:
+            conn.exec_driver_sql("DELETE FROM aq_activity WHERE protocol = 7")
         rows = {row["PUBLISHER_NAME"]: row for row in self.rows("SELECT * FROM V$PERSISTENT_PUBLISHERS")}
         assert {
             name: (row["ENQUEUED_MSGS"], row["ENQUEUE_TRANSACTIONS"], row["PUBLISHER_ADDRESS"], row["PROTOCOL"])
@@ -818,7 +827,7 @@ class ActivityViewSuite(ViewCase):
         } == {"shop": (3, 2, None, 0), "maya": (2, 1, None, 0), None: (1, 1, None, 0)}
         assert all(self.when(row["LAST_ENQUEUE_TIME"]) == NOW for row in rows.values())
         assert all(row["ELAPSED_ENQUEUE_TIME"] > 0 for row in rows.values())
-        monkeypatch.setattr(statistics, "MAX_PUBLISHERS", 4)
+        monkeypatch.setattr(statistics, "MAX_PUBLISHERS", 5)
         for number in range(5):
             self.send("orders", "x", sender_name=f"sender {number}")
         self.run_time()

@@ -157,13 +157,13 @@ def _publishers(d: Dialect) -> View:
         **_QUEUE,
         "PUBLISHER_NAME": "nullif(s.name, '')",
         "PUBLISHER_ADDRESS": "nullif(s.address, '')",
-        "PROTOCOL": "0",
+        "PROTOCOL": "s.protocol",
         "ENQUEUED_MSGS": "s.enqueued",
         "ELAPSED_ENQUEUE_TIME": _elapsed("enqueue_seconds"),
         "ENQUEUE_CPU_TIME": _NOT_MEASURED,
         "LAST_ENQUEUE_TIME": d.moment.format("s.last_enqueue"),
         "ENQUEUE_TRANSACTIONS": "s.enqueue_transactions",
-    }, f"{_summed(d, 'PUBLISHER', 'object_id, name, address')} JOIN aq_queue q ON q.id = s.object_id"
+    }, f"{_summed(d, 'PUBLISHER', 'object_id, name, address, protocol')} JOIN aq_queue q ON q.id = s.object_id"
 
 
 _OF_TABLE = "IN (SELECT q.id FROM aq_queue q WHERE q.queue_table_id = t.id)"
