@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gateway.aq.rules import Rule
+from transforms.convert import sendable
 from transforms.errors import AqError, ConversionFailure
 from transforms.message import Message
 
@@ -50,7 +51,9 @@ class Conversion:
             if result is None:
                 return ()
             results = (result,) if isinstance(result, Message) else result
-        if self.fit is not None and self.inbound:
+        if not self.inbound:
+            return [sendable(result) for result in results]
+        if self.fit is not None:
             results = [self.fit(result) for result in results]
         return results
 

@@ -92,7 +92,12 @@ class Engine:
                 exceptions = ForeignExceptionQueue(job.exception_queue, job.name, destination, self.clock)
             conversion = Conversion(fit, rule, transform, inbound=True)
             return InboundRoute(context, link.source(setup.use), job.destination, conversion, exceptions)
-        conversion = Conversion(partial(from_payload, payload_type=queue.payload_type), None, transform, inbound=False)
+        conversion = Conversion(
+            partial(from_payload, payload_type=queue.payload_type, typed=transform is not None),
+            None,
+            transform,
+            inbound=False,
+        )
         destination = link.destination(replace(setup.use, located=self.ledger))
         return OutboundRoute(context, destination, job.source, conversion, job.exception_queue)
 

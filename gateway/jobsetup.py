@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gateway.admin import link_config
+from gateway.aq.names import shown_key
 from gateway.model import JobDef, JobStatus, Snapshot, key
 from links.contract import Direction, JobUse, LinkConfig
 from transforms.clock import Clock
@@ -45,7 +46,7 @@ def setup_of(snapshot: Snapshot, job: JobDef, hub_id: bytes, clock: Clock) -> Jo
         exception_use = replace(_use(snapshot, job, job.exception_queue, hub_id, clock), logged=False)
     transformation = None
     if job.transformation is not None:
-        defined = snapshot.transformations.get(key(job.transformation))
+        defined = snapshot.transformations.get(shown_key(job.transformation))
         if defined is None:
             raise GatewayError(
                 f"job {job.name}: transformation {job.transformation} does not exist",

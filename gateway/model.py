@@ -178,7 +178,10 @@ class JobDef:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything one agent runs by, at one version of the definitions. Keys are upper-case names."""
+    """Everything one agent runs by, at one version of the definitions.
+
+    Keys are upper-case names; those of transformations have their schema in front.
+    """
 
     version: int
     agent: AgentDef

@@ -24,7 +24,6 @@ __all__ = [
     "plan",
     "position",
     "received",
-    "transformation",
 ]
 
 GATEWAY_SCHEMA_VERSION = 1
@@ -104,17 +103,6 @@ foreign_queue = sa.Table(
     sa.Column("options", sa.Text, nullable=False),
     sa.Column("comments", sa.Text),
     sa.CheckConstraint("domain IS NULL OR domain IN ('QUEUE','TOPIC')", name="gw_foreign_queue_domain"),
-)
-
-transformation = sa.Table(
-    "gw_transformation",
-    metadata,
-    sa.Column("name_key", sa.Text, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("from_type", sa.Text, nullable=False),
-    sa.Column("to_type", sa.Text, nullable=False),
-    sa.Column("definition", sa.Text, nullable=False),  # JSON, see transforms.registry
-    sa.Column("comments", sa.Text),
 )
 
 job = sa.Table(

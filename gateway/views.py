@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from gateway.aq.names import DEFAULT_SCHEMA
 from gateway.model import DEFAULT_POLL_INTERVAL
 
 __all__ = ["COLUMNS", "create_views", "drop_views"]
@@ -253,13 +254,17 @@ def _ledger(d: _Dialect) -> tuple[dict[str, str], str]:
 
 
 def _transformations(_: _Dialect) -> tuple[dict[str, str], str]:
-    return {
-        "NAME": "x.name_key",
-        "FROM_TYPE": "x.from_type",
-        "TO_TYPE": "x.to_type",
-        "DEFINITION": "x.definition",
-        "COMMENTS": "x.comments",
-    }, "gw_transformation x"
+    return (
+        {
+            "NAME": f"CASE WHEN upper(x.schema) = '{DEFAULT_SCHEMA}' THEN upper(x.name) ELSE x.name_key END",
+            "FROM_TYPE": "x.from_type",
+            "TO_TYPE": "x.to_type",
+            "DEFINITION": "coalesce(x.definition, a.expression)",
+            "COMMENTS": "x.comment",
+        },
+        """aq_transformation x LEFT JOIN aq_attribute_transformation a
+       ON a.transformation_id = x.id AND a.attribute_number = 0""",
+    )
 
 
 _VIEWS = {

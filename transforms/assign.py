@@ -159,7 +159,10 @@ class Assignment:
             if isinstance(value, bytes):
                 raise NoValue(f"body.{'.'.join(path)} would be raw bytes, which JSON does not have")
             _assign(object_, path, value)
-        return dump_json(object_)
+        try:
+            return dump_json(object_)
+        except TypeError:  # attributes of an object: exact numbers, times
+            return object_json(object_)
 
     def _new_object(self, given: ObjectValue, values: list[tuple[tuple[str, ...], Value]]) -> Body:
         members = dict(given)

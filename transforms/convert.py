@@ -56,6 +56,7 @@ __all__ = [
     "header_of",
     "json_to_fields",
     "parse_json",
+    "sendable",
     "to_payload",
 ]
 
@@ -465,10 +466,18 @@ def _size(value: HeaderValue | None) -> int:
     return 0 if value is None else 8
 
 
-def from_payload(message: Message, payload_type: str) -> Message:
+def sendable(message: Message) -> Message:
+    """A message without types of the hub: an object becomes JSON text, ANYDATA what it wraps."""
+    body = message.body
+    if isinstance(body, (ObjectValue, AnyData)):
+        return replace(message, body=plain_body(body), kind=PayloadKind.BASIC)
+    return message
+
+
+def from_payload(message: Message, payload_type: str, *, typed: bool = False) -> Message:
     """A stored message of a hub queue as links send it: bytes, text or nothing; fields travel as a JSON object.
 
-    Objects and ANYDATA stay what they are for the transformation of the job; what is one at the end is sent as JSON.
+    ``typed``: objects and ANYDATA stay what they are, for the transformation of the job.
 
     Raises:
         ConversionFailure: [720] the payload type has no canonical form, or the fields have none in JSON.
@@ -481,7 +490,7 @@ def from_payload(message: Message, payload_type: str) -> Message:
             number=720,
         )
     if not isinstance(message.body, tuple):
-        return message
+        return message if typed else sendable(message)
     body, types = fields_to_json(message.body)
     headers = tuple(header for header in message.headers if header.name != FIELD_TYPES_HEADER)
     return replace(message, body=body, kind=PayloadKind.BASIC, headers=(*headers, types) if types else headers)

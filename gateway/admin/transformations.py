@@ -10,8 +10,12 @@ import sqlalchemy as sa
 
 from gateway import catalog
 from gateway.admin.base import NO_CHANGE, Administration, OptionalText, Ora, check_identifier, check_text, refused
-from gateway.model import TransformationDef, key
-from transforms.errors import AdminError, ConfigInvalid, ExpressionInvalid
+from gateway.aq.admin import QueueAdmin
+from gateway.aq.names import DEFAULT_SCHEMA, qualified, shown_key
+from gateway.aq.payloads import payload_of
+from gateway.aq.statements import Db
+from gateway.model import TransformationDef
+from transforms.errors import AdminError, AqError, ConfigInvalid, ExpressionInvalid
 from transforms.registry import BUILTIN_MODULE, TransformationDefinition, compile_transformation
 
 __all__ = ["TransformationProcedures"]
@@ -37,16 +41,19 @@ class TransformationProcedures(Administration):
         by the agent, where the configuration allows its module.
 
         Args:
-            from_type, to_type: payload types it takes and gives, for people.
+            name: ``[schema.]name``.
+            from_type, to_type: payload types it takes and gives; hub queues and subscribers that use it need them.
             definition: as :mod:`transforms.registry` reads it.
 
         Raises:
-            AdminError: ORA-32801 exists, or the definition is invalid.
+            AdminError: ORA-32801 exists, a type is unknown, or the definition is invalid; ORA-32804 the name.
         """
         check_identifier("transformation", name)
-        item = TransformationDef(name, from_type, to_type, dict(definition), comment)
-        _check(item)
+        _check_name(name)
         with self.change() as conn:
+            given, made = (_payload(conn, name, each) for each in (from_type, to_type))
+            item = TransformationDef(name, given, made, dict(definition), comment)
+            _check(item)
             if catalog.get_transformation(conn, name) is not None:
                 raise AdminError(
                     f"transformation {name} exists already",
@@ -73,23 +80,25 @@ class TransformationProcedures(Administration):
             item = self._need(conn, name)
             altered = replace(
                 item,
-                from_type=item.from_type if from_type is None else from_type,
-                to_type=item.to_type if to_type is None else to_type,
+                from_type=item.from_type if from_type is None else _payload(conn, name, from_type),
+                to_type=item.to_type if to_type is None else _payload(conn, name, to_type),
                 definition=item.definition if definition is None else dict(definition),
                 comments=item.comments if comment is NO_CHANGE else comment,
             )
             _check(altered)
-            catalog.update_transformation(conn, altered)
+            catalog.update_transformation(conn, altered, redefined=definition is not None)
 
     def drop_transformation(self, name: str) -> None:
-        """Remove a transformation no job uses.
+        """Remove a transformation no job and no subscriber of a hub queue uses.
 
         Raises:
-            AdminError: ORA-32801 unknown, or a job uses it.
+            AdminError: ORA-32801 unknown, or a job or a subscriber uses it.
         """
         with self.change() as conn:
             item = self._need(conn, name)
-            users = [job.name for job in catalog.list_jobs(conn) if key(job.transformation or "") == key(name)]
+            wanted = shown_key(item.name)
+            jobs = catalog.list_jobs(conn)
+            users = [job.name for job in jobs if job.transformation and shown_key(job.transformation) == wanted]
             if users:
                 raise AdminError(
                     f"transformation {item.name} cannot be dropped",
@@ -97,7 +106,10 @@ class TransformationProcedures(Administration):
                     cause=f"jobs use it: {', '.join(users)}",
                     cure="alter those jobs first",
                 )
-            catalog.delete_transformation(conn, name)
+            try:
+                QueueAdmin(self.hub, conn).drop_transformation(name)
+            except AqError as error:
+                raise refused(error) from error
 
     def _need(self, conn: sa.Connection, name: str) -> TransformationDef:
         item = catalog.get_transformation(conn, name)
@@ -109,6 +121,21 @@ class TransformationProcedures(Administration):
                 cure="create it first, or correct the name",
             )
         return item
+
+
+def _check_name(name: str) -> None:
+    try:
+        qualified(name, what="transformation")
+    except AqError as error:
+        raise AdminError(error.what, number=Ora.WRONG_FORM, cause=error.cause, cure=error.cure) from error
+
+
+def _payload(conn: sa.Connection, name: str, text: str) -> str:
+    """The payload type as the hub writes it."""
+    try:
+        return payload_of(Db(conn), text, DEFAULT_SCHEMA, f"transformation {name}").name
+    except AqError as error:
+        raise refused(error) from error
 
 
 def _check(item: TransformationDef) -> None:

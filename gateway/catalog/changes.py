@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from gateway import tables as t
+from gateway.aq.names import shown_key
 from gateway.catalog.agents import get_agent, insert_agent, list_agent_options
 from gateway.catalog.jobs import list_jobs
 from gateway.catalog.links import list_foreign_queues, list_links
@@ -84,7 +85,7 @@ def load_snapshot(conn: sa.Connection, agent_name: str, secrets: Secrets | None)
         log_level=int(log_level),
         links=links,
         queues=queues,
-        transformations={key(item.name): item for item in list_transformations(conn)},
+        transformations={shown_key(item.name): item for item in list_transformations(conn)},
         jobs={job.id: job for job in list_jobs(conn, agent=agent_name)},
         agent_options={option.name: option.value for option in list_agent_options(conn, agent_name, secrets)},
     )

@@ -1,15 +1,17 @@
-"""Statements on transformations."""
+"""The gateway's look at the hub's catalogue of transformations, the only one there is."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import sqlalchemy as sa
 
-from gateway import tables as t
-from gateway.catalog.text import compact
-from gateway.model import TransformationDef, key
+from gateway.aq import statements_transformations as transformations_sql
+from gateway.aq.hub import hub_clock
+from gateway.aq.model import TransformationInfo
+from gateway.aq.names import qualified
+from gateway.aq.statements import Db
+from gateway.aq.transformations import as_definition
+from gateway.model import TransformationDef
+from transforms.errors import AqError
 
 __all__ = [
     "delete_transformation",
@@ -22,42 +24,74 @@ __all__ = [
 
 def get_transformation(conn: sa.Connection, name: str) -> TransformationDef | None:
     """The transformation of that name, or None."""
-    row = conn.execute(sa.select(t.transformation).where(t.transformation.c.name_key == key(name))).one_or_none()
-    return _transformation(row) if row is not None else None
+    db = Db(conn)
+    found = _find(db, name)
+    return None if found is None else _shown(db, found)
 
 
 def list_transformations(conn: sa.Connection) -> list[TransformationDef]:
     """All transformations, by name."""
-    rows = conn.execute(sa.select(t.transformation).order_by(t.transformation.c.name_key))
-    return [_transformation(row) for row in rows]
+    db = Db(conn)
+    return [_shown(db, found) for found in transformations_sql.list_transformations(db)]
 
 
 def insert_transformation(conn: sa.Connection, item: TransformationDef) -> None:
-    """Store a new transformation."""
-    conn.execute(
-        sa.insert(t.transformation).values(name_key=key(item.name), name=item.name, **_transformation_values(item))
+    """Store a new transformation.
+
+    Raises:
+        AqError: the name is not valid.
+    """
+    name = qualified(item.name, what="transformation")
+    transformations_sql.insert_transformation(
+        Db(conn),
+        TransformationInfo(
+            name.schema,
+            name.name,
+            item.from_type,
+            item.to_type,
+            dict(item.definition),
+            comment=item.comments,
+            created=hub_clock(conn).now(),
+        ),
     )
 
 
-def update_transformation(conn: sa.Connection, item: TransformationDef) -> None:
-    """Store a transformation anew."""
-    where = t.transformation.c.name_key == key(item.name)
-    conn.execute(sa.update(t.transformation).where(where).values(**_transformation_values(item)))
+def update_transformation(conn: sa.Connection, item: TransformationDef, *, redefined: bool) -> None:
+    """Store a transformation anew; what it does is kept as it was written unless it is ``redefined``."""
+    db = Db(conn)
+    found = _find(db, item.name)
+    if found is None:
+        return
+    transformations_sql.update_transformation(
+        db,
+        TransformationInfo(
+            found.schema,
+            found.name,
+            item.from_type,
+            item.to_type,
+            dict(item.definition) if redefined else found.definition,
+            {} if redefined else found.expressions,
+            item.comments,
+            found.created,
+            found.id,
+        ),
+    )
 
 
 def delete_transformation(conn: sa.Connection, name: str) -> None:
     """Remove a transformation."""
-    conn.execute(sa.delete(t.transformation).where(t.transformation.c.name_key == key(name)))
+    db = Db(conn)
+    found = _find(db, name)
+    if found is not None:
+        transformations_sql.delete_transformation(db, found.id)
 
 
-def _transformation_values(item: TransformationDef) -> dict[str, Any]:
-    return {
-        "from_type": item.from_type,
-        "to_type": item.to_type,
-        "definition": compact(dict(item.definition)),
-        "comments": item.comments,
-    }
+def _find(db: Db, name: str) -> TransformationInfo | None:
+    try:
+        return transformations_sql.find_transformation(db, qualified(name, what="transformation").key)
+    except AqError:
+        return None  # nothing has such a name
 
 
-def _transformation(row: sa.Row[Any]) -> TransformationDef:
-    return TransformationDef(row.name, row.from_type, row.to_type, json.loads(row.definition), row.comments)
+def _shown(db: Db, found: TransformationInfo) -> TransformationDef:
+    return TransformationDef(found.full_name, found.from_type, found.to_type, as_definition(db, found), found.comment)

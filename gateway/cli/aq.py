@@ -28,7 +28,7 @@ from gateway.cli.common import (
 
 if TYPE_CHECKING:
     from gateway.aq.hub import Hub
-    from gateway.aq.model import Counts, Dequeued, DequeueOptions
+    from gateway.aq.model import Counts, Dequeued, DequeueOptions, QueueInfo
     from transforms.message import Header
 
 __all__ = ["app"]
@@ -81,7 +81,7 @@ def queues(ctx: typer.Context, as_json: Json = False) -> None:
         kind = "exception" if queue.queue_type == "EXCEPTION_QUEUE" else kind
         flags = ("E" if queue.enqueue_enabled else "-") + ("D" if queue.dequeue_enabled else "-")
         numbers = ("", "", "", "") if by_reader else _numbers(held, now)
-        rows.append((queue.full_name, kind, queue.payload_type, flags, *numbers))
+        rows.append((queue.full_name, kind, queue.object_type or queue.payload_type, flags, *numbers))
         rows += [(f"  {name}", "", "", "", *_numbers(each, now)) for name, each in by_reader.items()]
     columns = {"QUEUE, SUBSCRIBER": "fold", "KIND": "left", "HOLDS": "left", "ON": "left"}
     print_table(columns | {"READY": "right", "DELAYED": "right", "EXPIRED": "right", "OLDEST": "right"}, rows)
@@ -123,7 +123,7 @@ def enqueue(
         is_raw = raw or (info is not None and info.payload_type == "RAW")
         messages = [
             Message(
-                body=body if is_raw else _text(body),
+                body=body if is_raw else _fitting(info, _text(body)),
                 headers=headers,
                 kind=PayloadKind.RAW if is_raw and not headers else PayloadKind.BASIC,
                 priority=priority,
@@ -353,6 +353,22 @@ def _print(found: Dequeued, *, body: bool, as_json: bool) -> None:
         say(f"  {_shown(message.body)}")
 
 
+def _fitting(info: QueueInfo | None, text: str) -> Any:
+    """Text as the queue holds it: a JSON object is an object, and ANYDATA wraps text."""
+    if info is not None and info.payload_type == "OBJECT":
+        from transforms.convert import parse_json
+
+        try:
+            return parse_json(text)
+        except ValueError:
+            return text  # refused by the queue, with the reason
+    if info is not None and info.payload_type == "ANYDATA":
+        from gateway.aq.anydata import wrap
+
+        return wrap(text)
+    return text
+
+
 def _as_json(found: Dequeued) -> dict[str, Any]:
     message = found.message
     text = isinstance(message.body, str)
@@ -369,6 +385,12 @@ def _as_json(found: Dequeued) -> dict[str, Any]:
     }
     if isinstance(message.body, tuple):
         return values | {"fields": [[field.name, field.type.name, _plain(field.value)] for field in message.body]}
+    if message.type_name is not None:
+        import json
+
+        from transforms.objects import object_json
+
+        return values | {"type": message.type_name, "value": json.loads(object_json(message.body))}
     return values | {"text" if text else "raw": _plain(message.body)}
 
 
@@ -388,6 +410,10 @@ def _shown(value: Any) -> str:
             value = value.decode("utf-8")
         except UnicodeDecodeError:
             return f"0x{value.hex()}"
+    if hasattr(value, "type_name"):
+        from transforms.objects import object_json
+
+        value = f"{value.type_name} {object_json(value)}"
     if isinstance(value, tuple):
         return ", ".join(f"{field.name}={_shown(field.value)}" for field in value)
     text = str(value)
@@ -401,4 +427,9 @@ def _bytes(body: Any) -> bytes:
         from transforms.convert import fields_to_json
 
         return fields_to_json(body)[0].encode()
+    if hasattr(body, "type_name"):
+        from transforms.objects import plain_body
+
+        body = plain_body(body)
+        return body if isinstance(body, bytes) else str(body or "").encode()
     return b"" if body is None else str(body).encode("utf-8")

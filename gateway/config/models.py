@@ -7,9 +7,10 @@ against it in :mod:`gateway.config.lint`. A key that no model and no specificati
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 __all__ = [
     "NOUNS",
@@ -56,7 +57,22 @@ def _option_text(value: object) -> object:
 
 
 Options = dict[str, Annotated[str | None, BeforeValidator(_option_text)]]
-PayloadType = Annotated[Literal["RAW", "BASIC", "FIELDS", "TEXT", "JSON"], BeforeValidator(_upper)]
+_PAYLOADS = ("RAW", "BASIC", "FIELDS", "TEXT", "JSON", "XMLTYPE", "ANYDATA")
+_OBJECT_TYPE = r"[A-Z0-9_$#]+\.[A-Z0-9_$#]+"
+
+
+def _payload_type(value: str) -> str:
+    if value not in _PAYLOADS and not re.fullmatch(_OBJECT_TYPE, value):
+        raise ValueError(f"{value} is no payload type: {', '.join(_PAYLOADS)}, or SCHEMA.NAME of an object type")
+    return value
+
+
+PayloadType = Annotated[
+    str,
+    BeforeValidator(_upper),
+    AfterValidator(_payload_type),
+    WithJsonSchema({"anyOf": [{"enum": list(_PAYLOADS)}, {"pattern": f"^{_OBJECT_TYPE}$", "type": "string"}]}),
+]
 SortList = Annotated[
     Literal["ENQ_TIME", "ENQ_TIME,PRIORITY", "PRIORITY", "PRIORITY,ENQ_TIME", "PRIORITY,COMMIT_TIME", "COMMIT_TIME"],
     BeforeValidator(_upper),

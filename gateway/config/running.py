@@ -151,7 +151,7 @@ def _queue(queue: QueueInfo, table: QueueTableInfo, *, own: bool) -> QueueModel:
 
 def _shape(table: QueueTableInfo) -> dict[str, Any]:
     return {
-        "payload_type": table.payload_type.value,
+        "payload_type": table.object_type or table.payload_type.value,
         "multiple_consumers": table.multiple_consumers,
         "sort_list": table.sort_list.value,
         "message_grouping": table.message_grouping,

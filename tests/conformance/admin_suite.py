@@ -23,6 +23,7 @@ from gateway.admin import (
     GatewayAdmin,
 )
 from gateway.aq import transfer
+from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
 from gateway.hub import open_hub
 from gateway.model import AgentStatus, JobStatus
@@ -418,6 +419,38 @@ def test_transformations_are_checked_when_they_are_made(admin: GatewayAdmin) -> 
     assert json.loads(row["DEFINITION"]) == {"set": {"priority": "8"}}
     admin.alter_job("j", transformation=None)
     admin.drop_transformation("calm")
+
+
+def test_jobs_and_queues_share_one_catalogue_of_transformations(admin: GatewayAdmin) -> None:
+    queues = QueueAdmin(admin.hub)
+    queues.create_type("oe.point", {"x": "NUMBER", "y": "NUMBER"})
+    queues.create_transformation("oe.to_point", "JSON", "OE.POINT", "oe.point(source.user_data.a, user_data.b)")
+    queues.modify_transformation("oe.to_point", 2, "0")
+    admin.create_transformation("shout", "basic", "BASIC", {"set": {"body": "UPPER(tab.user_data)"}})
+    found = {each.name: each for each in admin.list_transformations()}
+    assert found["oe.to_point"].definition == {"set": {"body": "'{}'", "body.x": "source.user_data.a", "body.y": "0"}}
+    assert [each.full_name for each in queues.transformations()] == ["shout", "oe.to_point"]
+    rows = {row["NAME"]: row for row in view(admin.hub, "MGW_TRANSFORMATIONS")}
+    assert sorted(rows) == ["OE.TO_POINT", "SHOUT"]
+    assert rows["OE.TO_POINT"]["TO_TYPE"] == "OE.POINT"
+    assert rows["OE.TO_POINT"]["DEFINITION"] == "oe.point(source.user_data.a, user_data.b)"
+    with refused(32801):
+        admin.create_transformation("OE.TO_POINT", "BASIC", "BASIC", {"set": {"priority": "9"}})
+    with refused(32801):
+        admin.create_transformation("other", "BASIC", "NOSUCH", {"set": {"priority": "9"}})
+    with refused(32804):
+        admin.create_transformation("a.b.c", "BASIC", "BASIC", {"set": {"priority": "9"}})
+    admin.create_job("j", "OUTBOUND", "orders", "q1@plant", transformation="MGW.Shout")
+    with refused(32801):
+        admin.drop_transformation("shout")
+    admin.alter_job("j", transformation=None)
+    admin.alter_transformation("oe.to_point", comment="kept as it was written")
+    assert queues.transformations()[1].expressions[2] == "0"
+    queues.create_queue_table("news_t", multiple_consumers=True)
+    queues.create_queue("news", "news_t")
+    queues.add_subscriber("news", "loud", transformation="shout")
+    with refused(32801):
+        admin.drop_transformation("shout")
 
 
 # ---- jobs ------------------------------------------------------------------------------------------------------------

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from gateway.aq.admin import QueueAdmin
+from gateway.aq.anydata import wrap
 from links.memory_broker import MemoryBroker
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
 from transforms.errors import LinkUnavailable
 from transforms.message import Header, Message, ValueType
+from transforms.objects import ObjectValue
 
 
 @pytest.fixture
@@ -286,6 +291,29 @@ def test_outbound_poison_goes_to_the_hub_exception_queue_with_its_reason(
     assert bad.original_msgid is not None
     assert "celsius" in str(bad.header("MGW_error"))
     assert gateway.browse("H") == []
+
+
+def test_objects_and_anydata_go_out_as_json_and_come_in_checked(gateway: Gateway, broker: MemoryBroker) -> None:
+    queues = QueueAdmin(gateway.hub)
+    queues.create_type("oe.point", {"x": "NUMBER", "seen": "DATE"})
+    gateway.queue("POINTS", queue_payload_type="OE.POINT")
+    gateway.queue("OUT", queue_payload_type="ANYDATA")
+    queues.create_transformation("to_point", "JSON", "OE.POINT", "oe.point(source.user_data.a, '2026-11-20')")
+    broker.queue("BADIN")
+    gateway.admin.register_foreign_queue("BADIN", "mem")
+    inbound(gateway, broker, destination="POINTS", transformation="to_point", exception_queue="BADIN@mem")
+    outbound(gateway, broker, source="OUT")
+    put(broker, "SRC", '{"a":1.50}', '{"a":"hot"}')
+    point = {"x": Decimal("2.5"), "seen": datetime(2026, 11, 20, 8)}
+    gateway.enqueue(
+        "OUT", [Message(body=wrap("text")), Message(body=wrap(point, "oe.point")), Message(body=wrap(b"r"))]
+    )
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["EXCEPTIONQ_MSGS"] == 1)
+        eventually(lambda: len(broker.queue("DST").messages) == 3)
+    (stored,) = gateway.browse("POINTS")
+    assert stored.body == ObjectValue("OE.POINT", {"x": Decimal("1.5"), "seen": datetime(2026, 11, 20)})
+    assert bodies(broker.queue("DST").messages) == ["text", '{"x":2.5,"seen":"2026-11-20T08:00:00"}', b"r"]
 
 
 def test_outbound_poison_without_exception_queue_returns_to_its_place(gateway: Gateway, broker: MemoryBroker) -> None:

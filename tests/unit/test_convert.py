@@ -18,6 +18,7 @@ from transforms.convert import (
     header_of,
     json_to_fields,
     parse_json,
+    sendable,
     to_payload,
 )
 from transforms.errors import ConversionFailure
@@ -251,7 +252,9 @@ def test_an_object_becomes_json_for_queues_without_types(payload_type: str, body
 
 def test_objects_stay_objects_until_they_are_sent() -> None:
     message = Message(body=HOME, kind=PayloadKind.OBJECT)
-    assert from_payload(message, "OBJECT") is message
+    assert from_payload(message, "OBJECT", typed=True) is message
+    assert from_payload(message, "OBJECT") == sendable(message)
+    assert sendable(message) == Message(body='{"street":"Weg","zip":7}')
     assert plain_body(HOME) == '{"street":"Weg","zip":7}'
     assert plain_body(AnyData("SYS.VARCHAR2", "text")) == "text"
     assert plain_body(AnyData("SYS.RAW", b"raw")) == b"raw"
