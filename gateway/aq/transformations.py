@@ -19,20 +19,19 @@ from typing import Any, NamedTuple
 
 from gateway.aq import payloads
 from gateway.aq import statements_transformations as transformations_sql
-from gateway.aq.anydata import wrap
 from gateway.aq.errors import TransformationFailed, TransformationInvalid, TransformationMissing
-from gateway.aq.model import PayloadType, QueueRef, TransformationInfo
+from gateway.aq.model import QueueRef, TransformationInfo
 from gateway.aq.names import DEFAULT_SCHEMA, qualified, shown_key
 from gateway.aq.payloads import Payload
 from gateway.aq.statements import Db
-from transforms.convert import dump_json, json_to_fields, parse_json
+from gateway.aq.transformed import as_payload, as_source
+from transforms.convert import parse_json
 from transforms.errors import AqError, ExpressionInvalid, GatewayError
 from transforms.expression import Row, compile_expression
-from transforms.message import Body, Message, PayloadKind
-from transforms.objects import AnyData, ObjectValue, object_json
+from transforms.message import Message
+from transforms.objects import ObjectValue
 from transforms.registry import TransformationDefinition, compile_transformation
 from transforms.sqltypes import Misfit, ObjectType
-from transforms.values import to_text
 
 __all__ = [
     "Transformation",
@@ -198,7 +197,7 @@ def compiled(db: Db, item: TransformationInfo, modules: Sequence[str] = ()) -> T
 
     def run(message: Message) -> Message:
         try:
-            given = _as_source(source, message)
+            given = as_source(source, message)
             result = compute(given)
             kind, body = as_payload(target, result.body)
             return replace(result, body=body, kind=kind)
@@ -368,118 +367,3 @@ def _assignments(target: str, text: str, declared: Any) -> dict[str, str]:
     for attribute, part in zip(declared.attributes, _arguments(call[2]), strict=False):
         made |= _assignments(f"{target}.{attribute.name}", part, attribute.type)
     return made
-
-
-# -- payloads ----------------------------------------------------------------------------------------------------------
-
-_SOURCES: Mapping[PayloadType, tuple[type, ...]] = {
-    PayloadType.RAW: (bytes,),
-    PayloadType.BASIC: (bytes, str),
-    PayloadType.TEXT: (str,),
-    PayloadType.JSON: (str,),
-    PayloadType.XMLTYPE: (str,),
-    PayloadType.FIELDS: (tuple,),
-    PayloadType.ANYDATA: (AnyData,),
-    PayloadType.OBJECT: (ObjectValue, dict),
-}
-
-
-def _as_source(source: Payload, message: Message) -> Message:
-    body: Any = message.body
-    if body is None:
-        return message
-    if not isinstance(body, _SOURCES[source.kind]):
-        raise ValueError(f"it takes {source.name}, the body is of Python type {type(body).__name__}")
-    if source.object_type is not None:
-        return replace(message, body=source.object_type.type.fit(body), kind=PayloadKind.OBJECT)
-    return message
-
-
-def as_payload(target: Payload, value: Any) -> tuple[PayloadKind, Body]:
-    """A computed value as the body of a message of a payload type.
-
-    Raises:
-        ValueError, Misfit, AqError, ConversionFailure, NoValue: it has no form there.
-    """
-    if value is None:
-        return _KINDS.get(target.kind, PayloadKind.BASIC), None
-    return _TARGETS[target.kind](target, value)
-
-
-_KINDS = {
-    PayloadType.RAW: PayloadKind.RAW,
-    PayloadType.FIELDS: PayloadKind.FIELDS,
-    PayloadType.OBJECT: PayloadKind.OBJECT,
-    PayloadType.ANYDATA: PayloadKind.ANYDATA,
-}
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, (dict, list)):
-        return dump_json(value)
-    if isinstance(value, AnyData):
-        raise ValueError("ANYDATA has to be unwrapped first")
-    if isinstance(value, (ObjectValue, tuple)):
-        return object_json(value)
-    return to_text(value)
-
-
-def _to_raw(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
-    return PayloadKind.RAW, value if isinstance(value, bytes) else _text(value).encode()
-
-
-def _to_basic(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
-    return PayloadKind.BASIC, value if isinstance(value, bytes) else _text(value)
-
-
-def _to_text(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
-    return PayloadKind.BASIC, _text(value)
-
-
-def _to_json(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
-    text = _text(value)
-    parse_json(text)
-    return PayloadKind.BASIC, text
-
-
-def _to_xml(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
-    from transforms.xmltext import check_xml
-
-    text = _text(value)
-    check_xml(text)
-    return PayloadKind.BASIC, text
-
-
-def _to_fields(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
-    if isinstance(value, tuple):
-        return PayloadKind.FIELDS, value
-    return PayloadKind.FIELDS, json_to_fields(_text(value))
-
-
-def _to_object(target: Payload, value: Any) -> tuple[PayloadKind, Body]:
-    assert target.object_type is not None  # noqa: S101  # what OBJECT means
-    if isinstance(value, AnyData):
-        raise ValueError("ANYDATA has to be unwrapped first")
-    if isinstance(value, (str, bytes)):
-        value = parse_json(value)
-    return PayloadKind.OBJECT, target.object_type.type.fit(value)
-
-
-def _to_any(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
-    return PayloadKind.ANYDATA, value if isinstance(value, AnyData) else wrap(value)
-
-
-_TARGETS: Mapping[PayloadType, Callable[[Payload, Any], tuple[PayloadKind, Body]]] = {
-    PayloadType.RAW: _to_raw,
-    PayloadType.BASIC: _to_basic,
-    PayloadType.TEXT: _to_text,
-    PayloadType.JSON: _to_json,
-    PayloadType.XMLTYPE: _to_xml,
-    PayloadType.FIELDS: _to_fields,
-    PayloadType.OBJECT: _to_object,
-    PayloadType.ANYDATA: _to_any,
-}

@@ -14,6 +14,7 @@ from gateway.aq.anydata import AnyData, is_lcr, type_name, unwrap, wrap
 from gateway.aq.errors import AnyDataMismatch, PayloadRefused, TypeInvalid
 from gateway.aq.model import DequeueMode, DequeueOptions, Navigation, PayloadType
 from tests.conformance.hub_suite import HubCase, refused
+from transforms.errors import AqError
 from transforms.message import Header, Message, PayloadKind, ValueType
 from transforms.objects import ObjectValue
 
@@ -638,6 +639,27 @@ class AnyDataSuite(PayloadCase):
         self.queue("plain")
         with refused(24016):
             self.admin.enable_jms_types("plain_t")
+
+    def test_set_up_queue_makes_a_secure_queue_with_a_user(self) -> None:
+        made = self.admin.set_up_queue("strm_t", "strm", "oe")
+        assert (made.enqueue_enabled, made.dequeue_enabled, made.multiple_consumers) == (True, True, True)
+        table = self.admin.queue_tables()[0]
+        assert (table.payload_type, table.secure, table.jms_types) == (PayloadType.ANYDATA, True, False)
+        self.admin.add_subscriber("strm", "oe")
+        with self.hub.session(user="oe") as session:
+            with refused(25224):
+                session.enqueue("strm", Message(wrap("x")))
+            session.enqueue("strm", Message(wrap("x"), sender_name="OE"))
+            session.commit()
+            assert session.dequeue("strm", DequeueOptions("oe", wait=0)).message.body == wrap("x")
+            session.commit()
+        with self.hub.session(user="stranger") as session, pytest.raises(AqError):
+            session.enqueue("strm", Message(wrap("x"), sender_name="oe"))
+        with refused(24001):
+            self.admin.set_up_queue("strm_t", "other", "newcomer")
+        assert [agent.name for agent in self.admin.aq_agents()] == ["oe"]  # nothing of it was made
+        self.admin.set_up_queue("open_t", "open")
+        self.admin.enable_jms_types("strm_t")
 
     def test_the_type_name_is_a_column(self) -> None:
         self.admin.create_type("oe.address", {"street": "VARCHAR2(20)"})

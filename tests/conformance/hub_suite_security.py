@@ -586,6 +586,7 @@ ADMINISTRATION: dict[str, Callable[[QueueAdmin], Any] | None] = {
     "create_type": lambda a: a.create_type("new", {"x": "NUMBER"}),
     "drop_type": lambda a: a.drop_type("point"),
     "types": None,
+    "set_up_queue": lambda a: a.set_up_queue("new_t", "new", "nobody"),
     "enable_jms_types": lambda a: a.enable_jms_types("events_t"),
     "create_transformation": lambda a: a.create_transformation("new", "BASIC", "BASIC", "'x'"),
     "modify_transformation": lambda a: a.modify_transformation("shout", 0, "'x'"),

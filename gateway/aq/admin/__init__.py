@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.aq.admin.agents import AgentProcedures
+from gateway.aq.admin.anydata import AnyDataProcedures
 from gateway.aq.admin.privileges import PrivilegeProcedures
 from gateway.aq.admin.queue_tables import MAX_PAYLOAD, QueueTableProcedures
 from gateway.aq.admin.queues import QueueProcedures
@@ -14,6 +15,7 @@ __all__ = ["MAX_PAYLOAD", "QueueAdmin"]
 
 
 class QueueAdmin(
+    AnyDataProcedures,
     QueueTableProcedures,
     QueueProcedures,
     SubscriberProcedures,

@@ -1,4 +1,4 @@
-"""Object types and ANYDATA queue tables (AQ guide 12.2 §2.2, §22.1)."""
+"""Procedures on object types (AQ guide 12.2 §2.2)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_types as types_sql
 from gateway.aq.admin.base import Administration
 from gateway.aq.anydata import SCALARS
 from gateway.aq.errors import (
     NameReserved,
-    PayloadTypeForbidden,
     TypeExists,
     TypeInUse,
     TypeInvalid,
@@ -131,24 +129,6 @@ class TypeProcedures(Administration):
         """Every object type, by name; a user sees those of the schemas that the user administers."""
         with self.look() as db:
             return [_info(record) for record in types_sql.list_types(db) if self.manages(db, record.schema)]
-
-    def enable_jms_types(self, queue_table: str) -> None:
-        """Let the queues of an ANYDATA queue table take JMS and XML types (AQ guide 12.2 §22.1.2.2). Idempotent.
-
-        Raises:
-            AqError: 24002 no such queue table, 24016 it does not hold ANYDATA.
-        """
-        name = qualified(queue_table, self.schema, what="queue table")
-        with self.change() as conn:
-            db = Db(conn)
-            found = self.need_queue_table(db, name)
-            if found.payload_type is not PayloadType.ANYDATA:
-                raise PayloadTypeForbidden(
-                    f"JMS types cannot be enabled for queue table {found.full_name}",
-                    cause=f"its payload type is {found.payload_type}, not ANYDATA",
-                    cure="use an ANYDATA queue table",
-                )
-            catalog.enable_jms_types(db, found.id)
 
 
 def _type_name(text: str, schema: str) -> QualifiedName:
