@@ -8,7 +8,7 @@ refusal is, word for word, the one for a queue that is not there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, qualified, user_name
 from gateway.aq.statements import Db
 from gateway.aq.statements_security import Held
 from transforms.errors import AqError
+from transforms.message import Message
 
 __all__ = ["Need", "Rights", "rights_of"]
 
@@ -87,22 +88,22 @@ class Rights:
 
     # -- queues ----------------------------------------------------------------------------------------------------
 
-    def enqueue_target(
-        self, db: Db, name: str, senders: Callable[[], Iterable[str | None]], schema: str = DEFAULT_SCHEMA
-    ) -> QueueRef:
+    def enqueue_target(self, db: Db, name: str, schema: str = DEFAULT_SCHEMA) -> QueueRef:
         """The queue to enqueue to.
 
-        Args:
-            senders: gives the sender names of the messages, in order; asked on a secure queue only.
+        Raises:
+            AqError: 25205 it does not exist for the user, 1031 privilege ENQUEUE is missing.
+        """
+        return self._target(db, _Target(name, schema, UnknownQueue), Need.ENQUEUE)[0]
+
+    def check_senders(self, db: Db, queue: QueueRef, messages: Sequence[Message]) -> None:
+        """On a secure queue, refuse messages whose senders are not the user's; a transformation may have changed them.
 
         Raises:
-            AqError: 25205 it does not exist for the user, 1031 privilege ENQUEUE is missing; on a secure queue: 25224 a
-                message has no sender, 24093 a sender is no AQ agent of the user.
+            AqError: 25224 a message has no sender, 24093 a sender is no AQ agent of the user.
         """
-        queue, held = self._target(db, _Target(name, schema, UnknownQueue), Need.ENQUEUE)
         if queue.secure and not self._owns(queue.schema):
-            self._check_senders(queue, held, senders())
-        return queue
+            self._check_senders(queue, self.held(db), [message.sender_name for message in messages])
 
     def dequeue_target(self, db: Db, name: str, consumer: str | None, schema: str = DEFAULT_SCHEMA) -> QueueRef:
         """The queue to dequeue from, browse or listen to.
@@ -218,8 +219,7 @@ class Rights:
 
     # -- secure queues ---------------------------------------------------------------------------------------------
 
-    def _check_senders(self, queue: QueueRef, held: Held, senders: Iterable[str | None]) -> None:
-        given = list(senders)
+    def _check_senders(self, queue: QueueRef, held: Held, given: list[str | None]) -> None:
         for name in dict.fromkeys(given):
             if name is not None and name.upper() in held.agents:
                 continue

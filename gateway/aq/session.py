@@ -248,6 +248,8 @@ class Session:
             started = perf_counter()
             results = found.apply(messages)
             self.hub.statistics.transformed(queue.id, perf_counter() - started)
+            if self._rights is not None:
+                self._rights.check_senders(db, queue, results)
             return results
 
         user, txn = self.user, self.transaction_id
@@ -256,7 +258,9 @@ class Session:
     def _enqueue_target(self, db: Db, queue_name: str, messages: Sequence[Message]) -> QueueRef:
         if self._rights is None:
             return catalog.require_queue(db, queue_name, self.schema)
-        return self._rights.enqueue_target(db, queue_name, lambda: [each.sender_name for each in messages], self.schema)
+        queue = self._rights.enqueue_target(db, queue_name, self.schema)
+        self._rights.check_senders(db, queue, messages)
+        return queue
 
     def _dequeue_target(self, db: Db, queue_name: str, consumer: str | None) -> QueueRef:
         if self._rights is None:

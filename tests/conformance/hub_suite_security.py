@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
+from dataclasses import replace
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -767,6 +770,11 @@ SECURE_DEQUEUES: dict[str, dict[str, Any]] = {
 }
 
 
+def forge(message: Message) -> Message:
+    """A transformation that says the message is from somebody else."""
+    return replace(message, sender_name="stranger")
+
+
 class SecureQueueSuite(SecurityCase):
     """Secure queues: the sender and the consumer must be AQ agents of the user."""
 
@@ -808,6 +816,21 @@ class SecureQueueSuite(SecurityCase):
             assert getattr(caught.value, "index", None) == 1
             session.commit()
         assert self.take("vault", "reader") == []
+
+    def test_a_transformation_cannot_give_a_message_another_sender(self) -> None:
+        module = ModuleType("hub_forgers")
+        module.__dict__["forge"] = FunctionType(forge.__code__, globals() | {"__name__": module.__name__})
+        sys.modules[module.__name__] = module
+        try:
+            self.hub.transform_modules = (module.__name__,)
+            self.as_admin("scott").create_transformation("scott.forged", "BASIC", "BASIC", "hub_forgers:forge")
+            self.admin.enable_db_access("writer", "scott")
+            with self.hub.session(user="scott") as session, refused(24093):
+                session.enqueue(
+                    "vault", Message("x", sender_name="writer"), EnqueueOptions(transformation="scott.forged")
+                )
+        finally:
+            del sys.modules[module.__name__]
 
     def test_an_agent_is_no_privilege(self) -> None:
         self.admin.enable_db_access("writer", "tiger")
