@@ -46,6 +46,8 @@ _MESSAGE = (
     ("sender_name", "text"),
     ("sender_address", "text"),
     ("original_msgid", "bytea"),
+    ("user_property", "text"),
+    ("sender_protocol", "integer"),
 )
 
 _TABLES = """

@@ -109,7 +109,8 @@ BAD_ENQUEUES = [
     (0, "'orders', 'x', sender_name => repeat('x', 129)"),
     (0, "'orders', 'x', sender_address => repeat('x', 1025)"),
     (0, "'orders', 'x', kind => 'JMS'"),
-    (0, "'orders', 'x', original_msgid => 'x'"),
+    (0, "'orders', 'x', user_property => repeat('x', 4001)"),
+    (0, "'orders', 'x', sender_protocol => 256"),
     (0, "'orders', 'x', headers => '7'"),
     (0, "'orders', 'x', headers => '[7]'"),
     (0, "'orders', 'x', headers => '{\"a\": null}'"),
@@ -250,10 +251,9 @@ class TestEnqueue(SqlCase):
         msgid = self.call(
             """SELECT aq.enqueue('orders', %s::bytea, priority => -3, expiration => 60, correlation => 'c%%_1',
                       headers => %s, exception_queue => 'other', sender_name => 'me', sender_address => 'there',
-                      original_msgid => %s, kind => 'raw')""",
+                      sender_protocol => 7, user_property => 'more', kind => 'raw')""",
             b"\x00\xff",
             json.dumps(stored(ALL_HEADERS)),
-            bytes(16),
         )
         with self.hub.session() as session:
             found = session.dequeue("orders", base.now()).message
@@ -270,7 +270,8 @@ class TestEnqueue(SqlCase):
             exception_queue="other",
             sender_name="me",
             sender_address="there",
-            original_msgid=bytes(16),
+            sender_protocol=7,
+            user_property="more",
         )
         assert found == sent
         assert found.expires_at == pytest.approx((found.enqueue_time or 0) + 60)
@@ -453,6 +454,7 @@ class TestEnqueueArray(SqlCase):
         ids = self.call(
             """SELECT aq.enqueue_array('orders', ARRAY['a', NULL, 'c'], priorities => '{1, 2, 3}',
                       delays => '{0, 0, 60}', expirations => '{NULL, 5, NULL}', correlations => '{x, y, NULL}',
+                      user_properties => '{NULL, p, NULL}',
                       headers => ARRAY['{"n": 1}', NULL, '[]']::jsonb[], sender_name => 'me')"""
         )
         with self.hub.session() as session:
@@ -463,6 +465,7 @@ class TestEnqueueArray(SqlCase):
         ]
         assert [m.headers for m in found] == [(Header("n", ValueType.INTEGER, 1),), ()]
         assert {m.sender_name for m in found} == {"me"}
+        assert [m.user_property for m in found] == [None, "p"]
         assert len(set(ids)) == 3
         with self.hub.session() as session:
             late = session.dequeue("orders", base.now(msgid=ids[2]))
@@ -625,7 +628,8 @@ class TestDequeue(SqlCase):
             exception_queue="other",
             sender_name="me",
             sender_address="there",
-            original_msgid=bytes(16),
+            sender_protocol=7,
+            user_property="more",
         )
         with self.hub.session() as session:
             msgid = session.enqueue("orders", sent)
@@ -648,7 +652,9 @@ class TestDequeue(SqlCase):
             "exception_queue": "other",
             "sender_name": "me",
             "sender_address": "there",
-            "original_msgid": bytes(16),
+            "original_msgid": None,
+            "user_property": "more",
+            "sender_protocol": 7,
         }
         assert self.taken() == []
 
@@ -871,6 +877,17 @@ class TestFailedAttempts(SqlCase):
         self.run_time()
         assert {row["QUEUE"] for row in self.view("events_t")} == {"AQ$_EVENTS_T_E"}
         assert {row["MSG_STATE"] for row in self.view("events_t")} == {"EXPIRED"}
+
+    def test_blocked_recipient_can_still_take_its_message_by_id(self) -> None:
+        self.topic("red", "green", max_retries=0)
+        (msgid,) = self.send("events", "x")
+        assert self.call("SELECT aq.fail('events', %s, 'red')", msgid) == "UNDELIVERABLE"
+        assert self.taken("events", "red") == []
+        (row,) = self.rows("SELECT payload_text, state, attempts FROM aq.dequeue('events', 'red', msgid => %s)", msgid)
+        assert row == {"payload_text": "x", "state": "UNDELIVERABLE", "attempts": 1}
+        assert self.taken("events", "green") == ["x"]
+        self.run_time()
+        assert self.view("events_t") == []
 
     def test_block_that_fails_counts_in_the_same_transaction(self) -> None:
         self.queue(max_retries=1)
@@ -1124,7 +1141,7 @@ class TestRights(SqlCase):
         for forbidden in (
             f"SELECT * FROM {schema}.aq_message",
             "SELECT * FROM aq._take('orders', NULL, 'REMOVE', NULL, NULL, 1)",
-            f"SELECT aq._enqueue('orders', 'text', '{{x}}'{', NULL' * 11})",
+            f"SELECT aq._enqueue('orders', 'text', '{{x}}'{', NULL' * 12})",
         ):
             with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable)):
                 stranger.execute(forbidden)

@@ -50,7 +50,7 @@ BODIES: dict[str, Any] = {
 }
 PROPERTIES = (
     "kind", "priority", "correlation", "expiration", "exception_queue", "sender_name", "sender_address",
-    "original_msgid",
+    "sender_protocol", "user_property",
 )  # fmt: skip
 SECONDS = st.floats(0, 2**37)  # clients know years of four digits only
 
@@ -61,14 +61,15 @@ def messages(payload_type: str) -> st.SearchStrategy[Message]:
         Message,
         BODIES[payload_type],
         HEADERS,
-        st.sampled_from(PayloadKind),
+        st.sampled_from([PayloadKind.RAW, PayloadKind.BASIC, PayloadKind.FIELDS]),
         priority=st.integers(-(2**63), 2**63 - 1),
         correlation=st.none() | st.text(CHARACTERS, max_size=128),
         expiration=st.none() | SECONDS,
         exception_queue=st.none() | TEXT,
         sender_name=st.none() | TEXT,
         sender_address=st.none() | TEXT,
-        original_msgid=st.none() | st.binary(min_size=16, max_size=16),
+        sender_protocol=st.integers(0, 255),
+        user_property=st.none() | TEXT,
     )
 
 
@@ -127,7 +128,8 @@ ENQUEUE = """
     SELECT aq.enqueue(%(queue)s, {payload}, priority => %(priority)s, expiration => %(expiration)s,
                       correlation => %(correlation)s, headers => %(headers)s::jsonb,
                       exception_queue => %(exception_queue)s, sender_name => %(sender_name)s,
-                      sender_address => %(sender_address)s, original_msgid => %(original_msgid)s,
+                      sender_address => %(sender_address)s, sender_protocol => %(sender_protocol)s,
+                      user_property => %(user_property)s,
                       kind => %(kind)s) id"""
 
 
@@ -150,7 +152,8 @@ def enqueue(sql: psycopg.Connection[dict[str, Any]], queue: str, message: Messag
             "exception_queue": message.exception_queue,
             "sender_name": message.sender_name,
             "sender_address": message.sender_address,
-            "original_msgid": message.original_msgid,
+            "sender_protocol": message.sender_protocol,
+            "user_property": message.user_property,
             "kind": message.kind.value,
         },
     ).fetchone()
@@ -225,6 +228,7 @@ def _routed(enqueue: Callable[[], object], rows: Callable[[], list[str]]) -> lis
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(message=MESSAGES, rules=st.tuples(CONDITIONS, CONDITIONS))
 def test_sql_routes_as_python_does_or_not_at_all(ends: Ends, message: Message, rules: tuple[str, str]) -> None:
+    message = replace(message, original_msgid=None)  # not for applications to set
     assume("-0.0" not in repr(message) and not (isinstance(message.body, str) and "\x00" in message.body))
     try:
         for name, rule in zip(SUBSCRIBERS, rules, strict=True):

@@ -57,12 +57,13 @@ BEGIN
     -- the states stand in the text: the indexes are partial
     v_states := CASE WHEN v_exceptions THEN '= 3' ELSE '= 0' END;
     IF p_msgid IS NOT NULL THEN
-        v_states := CASE WHEN v_exceptions THEN 'IN (3' ELSE 'IN (0, 1' END
+        v_states := CASE WHEN v_exceptions THEN 'IN (3' ELSE 'IN (0, 1' || CASE WHEN v_consumer <> 0 THEN ', 4' ELSE '' END END
             || CASE WHEN p_mode = 'BROWSE' THEN ', 2, 8)' ELSE ')' END;
     END IF;
     a := CASE WHEN v_consumer <> 0 THEN 'e' ELSE 'm' END;
     v_sql := 'SELECT m.id, m.body, m.body_type, m.headers, m.kind, m.priority, m.correlation, m.expiration,'
-        ' m.expires_at, m.enq_time, m.exception_queue, m.sender_name, m.sender_address, m.original_msgid, '
+        ' m.expires_at, m.enq_time, m.exception_queue, m.sender_name, m.sender_address, m.original_msgid,'
+        ' m.user_property, m.sender_protocol, '
         || a || '.attempts, ' || a || '.state FROM '
         || CASE a WHEN 'e' THEN 'aq_entry e JOIN aq_message m ON m.id = e.message_id WHERE e.consumer_id = $1'
                   ELSE 'aq_message m WHERE m.queue_id = $1' END
@@ -89,11 +90,14 @@ BEGIN
         o.expiration := r.expiration;
         o.expires_at := to_timestamp(r.expires_at);
         o.attempts := r.attempts;
-        o.state := CASE r.state WHEN 1 THEN 'WAITING' WHEN 2 THEN 'PROCESSED' WHEN 3 THEN 'EXPIRED' ELSE 'READY' END;
+        o.state := CASE r.state WHEN 1 THEN 'WAITING' WHEN 2 THEN 'PROCESSED' WHEN 3 THEN 'EXPIRED'
+            WHEN 4 THEN 'UNDELIVERABLE' ELSE 'READY' END;
         o.exception_queue := r.exception_queue;
         o.sender_name := r.sender_name;
         o.sender_address := r.sender_address;
         o.original_msgid := r.original_msgid;
+        o.user_property := r.user_property;
+        o.sender_protocol := coalesce(r.sender_protocol, 0);
         RETURN NEXT o;
     END LOOP;
     IF p_msgid IS NOT NULL AND v_ids = '{}' THEN
@@ -106,22 +110,22 @@ BEGIN
 
     v_txn := 'pg.' || pg_current_xact_id()::text;
     IF v_exceptions THEN
-        DELETE FROM aq_message m WHERE m.queue_id = q.id AND m.id = ANY (v_ids) AND m.state IN (0, 1, 3);
+        DELETE FROM aq_message m WHERE m.queue_id = q.id AND m.id = ANY (v_ids) AND m.state IN (0, 1, 3, 4);
         GET DIAGNOSTICS v_rows = ROW_COUNT;
         IF q.multiple THEN
             DELETE FROM aq_entry e WHERE e.message_id = ANY (v_ids);
         END IF;
     ELSIF v_consumer <> 0 THEN
         UPDATE aq_entry e SET state = 2, claim = NULL, deq_time = v_now, deq_user = v_user, deq_txn = v_txn
-         WHERE e.consumer_id = v_consumer AND e.message_id = ANY (v_ids) AND e.state IN (0, 1, 3);
+         WHERE e.consumer_id = v_consumer AND e.message_id = ANY (v_ids) AND e.state IN (0, 1, 3, 4);
         GET DIAGNOSTICS v_rows = ROW_COUNT;
         INSERT INTO aq_dequeue_log (message_id) SELECT u.id FROM unnest(v_ids) u(id);
     ELSIF q.retention <> 0 THEN
         UPDATE aq_message m SET state = 2, claim = NULL, deq_time = v_now, deq_user = v_user, deq_txn = v_txn
-         WHERE m.queue_id = q.id AND m.id = ANY (v_ids) AND m.state IN (0, 1, 3);
+         WHERE m.queue_id = q.id AND m.id = ANY (v_ids) AND m.state IN (0, 1, 3, 4);
         GET DIAGNOSTICS v_rows = ROW_COUNT;
     ELSE
-        DELETE FROM aq_message m WHERE m.queue_id = q.id AND m.id = ANY (v_ids) AND m.state IN (0, 1, 3);
+        DELETE FROM aq_message m WHERE m.queue_id = q.id AND m.id = ANY (v_ids) AND m.state IN (0, 1, 3, 4);
         GET DIAGNOSTICS v_rows = ROW_COUNT;
     END IF;
     IF v_rows <> cardinality(v_ids) THEN
@@ -241,7 +245,7 @@ BEGIN
     v_number := @aq@._number(q.hub_id, $2);
     IF q.multiple THEN
         SELECT e.attempts + 1 INTO v_attempts FROM aq_entry e
-         WHERE e.consumer_id = v_consumer AND e.message_id = v_number AND e.state IN (0, 1) FOR UPDATE SKIP LOCKED;
+         WHERE e.consumer_id = v_consumer AND e.message_id = v_number AND e.state IN (0, 1, 4) FOR UPDATE SKIP LOCKED;
     ELSE
         SELECT m.attempts + 1 INTO v_attempts FROM aq_message m
          WHERE m.queue_id = q.id AND m.id = v_number AND m.state IN (0, 1) FOR UPDATE SKIP LOCKED;

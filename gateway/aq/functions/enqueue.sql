@@ -69,7 +69,8 @@ END $$;
 CREATE OR REPLACE FUNCTION @aq@._enqueue(
     p_queue text, p_given text, p_bodies bytea[], p_priorities bigint[], p_delays double precision[],
     p_expirations double precision[], p_correlations text[], p_headers jsonb[], p_recipients text[],
-    p_exception_queue text, p_sender_name text, p_sender_address text, p_original_msgid bytea, p_kind text)
+    p_exception_queue text, p_sender_name text, p_sender_address text, p_sender_protocol integer,
+    p_user_properties text[], p_kind text)
 RETURNS bytea[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -122,22 +123,23 @@ BEGIN
     ELSIF length(p_exception_queue) > 259 OR length(p_sender_name) > 128 OR length(p_sender_address) > 1024 THEN
         PERFORM @aq@._refuse(0, 'exception queue, sender name or sender address is too long',
             'at most 259, 128 and 1024 characters are allowed', 'correct the message');
-    ELSIF octet_length(p_original_msgid) <> 16 THEN
-        PERFORM @aq@._refuse(0, format('original_msgid has %s bytes', octet_length(p_original_msgid)),
-            'a message id has 16', 'correct the message');
+    ELSIF NOT p_sender_protocol BETWEEN 0 AND 255 THEN
+        PERFORM @aq@._refuse(0, format('sender protocol %s is not valid', p_sender_protocol), '0 to 255',
+            'correct the message');
     END IF;
     IF coalesce(cardinality(p_priorities), v_count) <> v_count OR coalesce(cardinality(p_delays), v_count) <> v_count
        OR coalesce(cardinality(p_expirations), v_count) <> v_count
        OR coalesce(cardinality(p_correlations), v_count) <> v_count
-       OR coalesce(cardinality(p_headers), v_count) <> v_count THEN
+       OR coalesce(cardinality(p_headers), v_count) <> v_count
+       OR coalesce(cardinality(p_user_properties), v_count) <> v_count THEN
         PERFORM @aq@._refuse(25287, format('%s payloads given, and another number of properties', v_count),
             'arrays of properties have one element for each payload', 'give one of each for every message, or no array');
     END IF;
 
     -- what belongs to each
-    FOR r IN SELECT u.body, u.delay, u.expiration, u.correlation, u.number - 1 AS number
-               FROM unnest(p_bodies, p_delays, p_expirations, p_correlations)
-                    WITH ORDINALITY u(body, delay, expiration, correlation, number) LOOP
+    FOR r IN SELECT u.body, u.delay, u.expiration, u.correlation, u.user_property, u.number - 1 AS number
+               FROM unnest(p_bodies, p_delays, p_expirations, p_correlations, p_user_properties)
+                    WITH ORDINALITY u(body, delay, expiration, correlation, user_property, number) LOOP
         IF q.payload_type = 'JSON' AND p_given = 'text' AND NOT @aq@._is_json(r.body) THEN
             PERFORM @aq@._refuse(25215, format('message %s for queue %s cannot be stored', r.number, q.shown),
                 'its body is no JSON text', 'correct the message');
@@ -159,6 +161,9 @@ BEGIN
         ELSIF length(r.correlation) > 128 THEN
             PERFORM @aq@._refuse(0, format('correlation of message %s has %s characters', r.number,
                 length(r.correlation)), 'at most 128 are allowed', 'correct the message');
+        ELSIF length(r.user_property) > 4000 THEN
+            PERFORM @aq@._refuse(0, format('user property of message %s has %s characters', r.number,
+                length(r.user_property)), 'at most 4000 are allowed', 'correct the message');
         END IF;
         v_ready := v_ready OR coalesce(r.delay, 0) = 0;
     END LOOP;
@@ -188,20 +193,21 @@ BEGIN
     SELECT array_agg(nextval('aq_message_id')) INTO v_ids FROM generate_series(1, v_count);
     INSERT INTO aq_message (
            id, queue_id, state, k1, k2, k3, priority, ready_at, expires_at, expiration, correlation, enq_time, enq_user,
-           enq_txn, attempts, exception_queue, sender_name, sender_address, original_msgid, kind, headers, body_type,
-           body)
+           enq_txn, attempts, exception_queue, sender_name, sender_address, sender_protocol, user_property, kind, headers,
+           body_type, body)
     SELECT n.id, q.id, CASE WHEN q.multiple THEN 9 WHEN n.delay > 0 THEN 1 ELSE 0 END,
            CASE WHEN v_by_priority THEN n.priority WHEN v_by_second THEN floor(v_now) ELSE 0 END,
            CASE WHEN v_by_second THEN n.priority ELSE 0 END, n.id,
            n.priority, v_now + n.delay, v_now + n.delay + n.expiration, n.expiration, n.correlation, v_now,
            session_user, 'pg.' || pg_current_xact_id()::text, 0, p_exception_queue, p_sender_name, p_sender_address,
-           p_original_msgid,
+           nullif(p_sender_protocol, 0), n.user_property,
            coalesce(v_kind, CASE WHEN q.payload_type IN ('RAW', 'FIELDS') THEN q.payload_type ELSE 'BASIC' END),
            @aq@._headers(n.headers, true), CASE WHEN n.body IS NULL THEN 0 ELSE v_body_type END, n.body
       FROM (SELECT u.id, u.body, coalesce(u.priority, 1) AS priority, coalesce(u.delay, 0) AS delay, u.expiration,
-                   u.correlation, u.headers
-              FROM unnest(v_ids, v_bodies, p_priorities, p_delays, p_expirations, p_correlations, p_headers)
-                   u(id, body, priority, delay, expiration, correlation, headers)) n;
+                   u.correlation, u.headers, u.user_property
+              FROM unnest(v_ids, v_bodies, p_priorities, p_delays, p_expirations, p_correlations, p_headers,
+                          p_user_properties)
+                   u(id, body, priority, delay, expiration, correlation, headers, user_property)) n;
     IF q.multiple THEN
         v_targets := v_ids;
         IF cardinality(v_tests) > 0 THEN
@@ -246,69 +252,75 @@ CREATE OR REPLACE FUNCTION @aq@.enqueue(
     queue text, payload text DEFAULT NULL, priority bigint DEFAULT 1, delay double precision DEFAULT 0,
     expiration double precision DEFAULT NULL, correlation text DEFAULT NULL, headers jsonb DEFAULT NULL,
     recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
-    sender_address text DEFAULT NULL, original_msgid bytea DEFAULT NULL, kind text DEFAULT NULL)
+    sender_address text DEFAULT NULL, sender_protocol integer DEFAULT 0, user_property text DEFAULT NULL,
+    kind text DEFAULT NULL)
 RETURNS bytea LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN (@aq@._enqueue(queue, 'text', ARRAY[convert_to(payload, 'UTF8')], ARRAY[priority], ARRAY[delay],
         ARRAY[expiration], ARRAY[correlation], ARRAY[headers], recipients, exception_queue, sender_name, sender_address,
-        original_msgid, kind))[1];
+        sender_protocol, ARRAY[user_property], kind))[1];
 END $$;
 
 CREATE OR REPLACE FUNCTION @aq@.enqueue(
     queue text, payload bytea, priority bigint DEFAULT 1, delay double precision DEFAULT 0,
     expiration double precision DEFAULT NULL, correlation text DEFAULT NULL, headers jsonb DEFAULT NULL,
     recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
-    sender_address text DEFAULT NULL, original_msgid bytea DEFAULT NULL, kind text DEFAULT NULL)
+    sender_address text DEFAULT NULL, sender_protocol integer DEFAULT 0, user_property text DEFAULT NULL,
+    kind text DEFAULT NULL)
 RETURNS bytea LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN (@aq@._enqueue(queue, 'raw bytes', ARRAY[payload], ARRAY[priority], ARRAY[delay], ARRAY[expiration],
-        ARRAY[correlation], ARRAY[headers], recipients, exception_queue, sender_name, sender_address, original_msgid,
-        kind))[1];
+        ARRAY[correlation], ARRAY[headers], recipients, exception_queue, sender_name, sender_address,
+        sender_protocol, ARRAY[user_property], kind))[1];
 END $$;
 
 CREATE OR REPLACE FUNCTION @aq@.enqueue(
     queue text, payload jsonb, priority bigint DEFAULT 1, delay double precision DEFAULT 0,
     expiration double precision DEFAULT NULL, correlation text DEFAULT NULL, headers jsonb DEFAULT NULL,
     recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
-    sender_address text DEFAULT NULL, original_msgid bytea DEFAULT NULL, kind text DEFAULT NULL)
+    sender_address text DEFAULT NULL, sender_protocol integer DEFAULT 0, user_property text DEFAULT NULL,
+    kind text DEFAULT NULL)
 RETURNS bytea LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN (@aq@._enqueue(queue, 'JSON', ARRAY[convert_to(payload::text, 'UTF8')], ARRAY[priority], ARRAY[delay],
         ARRAY[expiration], ARRAY[correlation], ARRAY[headers], recipients, exception_queue, sender_name, sender_address,
-        original_msgid, kind))[1];
+        sender_protocol, ARRAY[user_property], kind))[1];
 END $$;
 
 CREATE OR REPLACE FUNCTION @aq@.enqueue_array(
     queue text, payloads text[], priorities bigint[] DEFAULT NULL, delays double precision[] DEFAULT NULL,
     expirations double precision[] DEFAULT NULL, correlations text[] DEFAULT NULL, headers jsonb[] DEFAULT NULL,
     recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
-    sender_address text DEFAULT NULL, kind text DEFAULT NULL)
+    sender_address text DEFAULT NULL, sender_protocol integer DEFAULT 0, user_properties text[] DEFAULT NULL,
+    kind text DEFAULT NULL)
 RETURNS bytea[] LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN @aq@._enqueue(queue, 'text', (SELECT array_agg(convert_to(u.body, 'UTF8') ORDER BY u.ordinality)
         FROM unnest(payloads) WITH ORDINALITY u(body)), priorities, delays, expirations, correlations, headers,
-        recipients, exception_queue, sender_name, sender_address, NULL, kind);
+        recipients, exception_queue, sender_name, sender_address, sender_protocol, user_properties, kind);
 END $$;
 
 CREATE OR REPLACE FUNCTION @aq@.enqueue_array(
     queue text, payloads bytea[], priorities bigint[] DEFAULT NULL, delays double precision[] DEFAULT NULL,
     expirations double precision[] DEFAULT NULL, correlations text[] DEFAULT NULL, headers jsonb[] DEFAULT NULL,
     recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
-    sender_address text DEFAULT NULL, kind text DEFAULT NULL)
+    sender_address text DEFAULT NULL, sender_protocol integer DEFAULT 0, user_properties text[] DEFAULT NULL,
+    kind text DEFAULT NULL)
 RETURNS bytea[] LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN @aq@._enqueue(queue, 'raw bytes', payloads, priorities, delays, expirations, correlations, headers,
-        recipients, exception_queue, sender_name, sender_address, NULL, kind);
+        recipients, exception_queue, sender_name, sender_address, sender_protocol, user_properties, kind);
 END $$;
 
 CREATE OR REPLACE FUNCTION @aq@.enqueue_array(
     queue text, payloads jsonb[], priorities bigint[] DEFAULT NULL, delays double precision[] DEFAULT NULL,
     expirations double precision[] DEFAULT NULL, correlations text[] DEFAULT NULL, headers jsonb[] DEFAULT NULL,
     recipients text[] DEFAULT NULL, exception_queue text DEFAULT NULL, sender_name text DEFAULT NULL,
-    sender_address text DEFAULT NULL, kind text DEFAULT NULL)
+    sender_address text DEFAULT NULL, sender_protocol integer DEFAULT 0, user_properties text[] DEFAULT NULL,
+    kind text DEFAULT NULL)
 RETURNS bytea[] LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
     RETURN @aq@._enqueue(queue, 'JSON', (SELECT array_agg(convert_to(u.body::text, 'UTF8') ORDER BY u.ordinality)
         FROM unnest(payloads) WITH ORDINALITY u(body)), priorities, delays, expirations, correlations, headers,
-        recipients, exception_queue, sender_name, sender_address, NULL, kind);
+        recipients, exception_queue, sender_name, sender_address, sender_protocol, user_properties, kind);
 END $$;
