@@ -147,7 +147,7 @@ def lock_groups(
             )
             if not heads:
                 return []
-            chosen, broken = _whole(groups_sql.members(db, queue, consumer, heads), limit)
+            chosen, broken = _whole(*groups_sql.members(db, queue, consumer, heads), limit)
             if not broken and (not db.postgresql or {member.group for member in chosen} == set(heads)):
                 return chosen
             attempt.undo()
@@ -156,7 +156,7 @@ def lock_groups(
             continue
         wanted = list(dict.fromkeys(member.group for member in chosen))
         with groups_sql.attempt(db) as attempt:  # the locks of groups that are not needed are given back
-            chosen, broken = _whole(groups_sql.members(db, queue, consumer, wanted), limit)
+            chosen, broken = _whole(*groups_sql.members(db, queue, consumer, wanted), limit)
             if chosen and not broken:
                 return chosen
             attempt.undo()
@@ -172,9 +172,8 @@ def claim_groups(db: Db, queue: QueueRef, consumer: int, limit: int) -> list[Row
     return rows
 
 
-def _whole(members: Sequence[Member], limit: int) -> tuple[list[Member], set[int]]:
+def _whole(members: Sequence[Member], broken: set[int], limit: int) -> tuple[list[Member], set[int]]:
     """Whole groups until there are ``limit`` messages, and the groups of which something is in other hands."""
-    broken = {member.group for member in members if not member.free}
     chosen: list[Member] = []
     for member in members:
         if member.group in broken:

@@ -6,6 +6,7 @@ All messages of a group have equal sort keys, and the message id decides among t
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -33,12 +34,14 @@ __all__ = [
 ]
 
 
+_READY = "< 1"  # state 0, so that only the index on groups fits
+
+
 class Member(NamedTuple):
-    """A message of a group; ``free``: it can be had, and is locked now (PostgreSQL)."""
+    """A message of a group."""
 
     number: int
     group: int
-    free: bool
     keys: tuple[float, ...]
 
 
@@ -91,12 +94,18 @@ def _order(side: _Side) -> str:
 
 @cache
 def _free(side: _Side) -> str:
-    """A READY message that is the first of its group, of which nothing waits and nothing is claimed."""
+    """A READY message that is the first of its group, of which nothing waits and nothing is claimed.
+
+    Scalar subqueries, and states as ranges: from EXISTS, or with equal states, PostgreSQL would make joins and scans of
+    whole queues while it has no statistics. As it is, each subquery is one look into the index on groups.
+    """
     a, number, owner = side.alias, side.number, side.owner
-    same = f"SELECT 1 FROM {side.table} h WHERE h.group_id = {a}.group_id AND h.{owner} = {a}.{owner}"
-    return f"""{a}.{owner} = ? AND {a}.state = 0 AND {a}.k2 < {UNPLACED}
-               AND NOT EXISTS ({same} AND h.state = 0 AND h.{number} < {a}.{number})
-               AND NOT EXISTS ({same} AND h.state IN (1, 8))"""
+    same = f"FROM {side.table} h WHERE h.group_id = {a}.group_id AND h.{owner} = {a}.{owner} AND h.state"
+    return f"""{a}.{owner} = ? AND {a}.state = 0 AND {a}.group_id IS NOT NULL AND {a}.k2 < {UNPLACED}
+               AND CASE WHEN (SELECT h.{number} {same} {_READY} ORDER BY h.state, h.{number} LIMIT 1) <> {a}.{number}
+                             THEN FALSE
+                        WHEN (SELECT 1 {same} > 0 AND h.state < 2 LIMIT 1) IS NOT NULL THEN FALSE
+                        ELSE (SELECT 1 {same} > 7 AND h.state < 9 LIMIT 1) IS NULL END"""
 
 
 def free_heads(
@@ -130,26 +139,25 @@ def free_heads(
     return [row[0] for row in db.rows(sql, (*params, limit))]
 
 
-@cache
-def _members(side: _Side, postgresql: bool) -> str:
-    a, number = side.alias, side.number
-    columns = f"{a}.{number}, {a}.group_id, {{free}}, {a}.k1, {a}.k2, {a}.k3"
-    where = f"{a}.{side.owner} = ? AND {a}.group_id {{ids}} AND {a}.state"
-    if not postgresql:
-        found = columns.replace("{free}", f"{a}.state = 0")
-        return f"SELECT {found} FROM {side.table} {a} WHERE {where} IN (0, 1, 8) ORDER BY {_order(side)}"
-    found = columns.replace("{free}", "locked.number IS NOT NULL")
-    return f"""
-        WITH locked AS MATERIALIZED (SELECT {a}.{number} AS number FROM {side.table} {a} WHERE {where} = 0 {{lock}})
-        SELECT {found} FROM {side.table} {a} LEFT JOIN locked ON locked.number = {a}.{number}
-         WHERE {where} IN (0, 1, 8) ORDER BY {_order(side)}"""
+def members(db: Db, queue: QueueRef, consumer: int, groups: Sequence[int]) -> tuple[list[Member], set[int]]:
+    """What can be had of some groups, in order, and the groups of which something is in other hands.
 
-
-def members(db: Db, queue: QueueRef, consumer: int, groups: Sequence[int]) -> list[Member]:
-    """What is left of some groups, in order; PostgreSQL locks what is free."""
+    PostgreSQL locks what can be had.
+    """
+    side = _side(consumer)
     chosen = (consumer or queue.id, db.ids(groups))
-    rows = db.rows(_members(_side(consumer), db.postgresql), chosen * 2 if db.postgresql else chosen)
-    return [Member(row[0], row[1], bool(row[2]), (*row[3:6], row[0])) for row in rows]
+    where = f"{side.owner} = ? AND group_id {{ids}} AND state"
+    rows = db.rows(
+        f"""SELECT {side.number}, group_id, k1, k2, k3 FROM {side.table} {side.alias} WHERE {where} {_READY}
+             ORDER BY {_order(side)} {{lock}}""",
+        chosen,
+    )
+    found = [Member(row[0], row[1], (*row[2:5], row[0])) for row in rows]
+    if not db.postgresql:
+        return found, set()
+    locked = Counter(member.group for member in found)
+    there = db.rows(f"SELECT group_id, COUNT(*) FROM {side.table} WHERE {where} IN (0, 1, 8) GROUP BY group_id", chosen)
+    return found, {group for group, number in there if number != locked[group]}
 
 
 def own_members(
@@ -163,10 +171,10 @@ def own_members(
     if after is not None:
         later = f"AND ({_order(side)}) > (?, ?, ?, ?)"
         params.extend(after)
-    sql = f"""SELECT {a}.{number}, {a}.group_id, 1, {a}.k1, {a}.k2, {a}.k3 FROM {side.table} {a}
+    sql = f"""SELECT {a}.{number}, {a}.group_id, {a}.k1, {a}.k2, {a}.k3 FROM {side.table} {a}
                WHERE {a}.{side.owner} = ? AND {a}.state = 8 AND {a}.claim = ? AND NOT ({a}.{number} {{ids}}) {later}
                ORDER BY {_order(side)}"""
-    return [Member(row[0], row[1], True, (*row[3:6], row[0])) for row in db.rows(sql, params)]
+    return [Member(row[0], row[1], (*row[2:5], row[0])) for row in db.rows(sql, params)]
 
 
 def _columns(side: _Side) -> str:
@@ -187,9 +195,9 @@ def rest_of_group(
     """The next messages of a group that this session has locked."""
     side = _side(consumer)
     a, number = side.alias, side.number
-    available, mine = f"{a}.state = 0", list[object]()
+    available, mine = f"{a}.state {_READY}", list[object]()
     if claim is not None:
-        available = f"({a}.state = 0 OR ({a}.state = 8 AND {a}.claim = ?)) AND NOT ({a}.{number} {{ids}})"
+        available = f"({a}.state {_READY} OR ({a}.state = 8 AND {a}.claim = ?)) AND NOT ({a}.{number} {{ids}})"
         mine = [claim, db.ids(taken)]
     sql = f"""SELECT {_columns(side)} FROM {side.source}
                WHERE {a}.{side.owner} = ? AND {a}.group_id = ? AND {a}.{number} > ? AND {available}

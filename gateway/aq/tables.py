@@ -403,6 +403,8 @@ _partial("aq_type_name", "dropped IS NULL", type_.c.name_key, unique=True)
 _partial("aq_entry_ready", "state = 0", _e.consumer_id, _e.k1, _e.k2, _e.k3, _e.state)
 _partial("aq_entry_waiting", "state = 1", _e.ready_at, _e.consumer_id, _e.state)
 _partial("aq_entry_claimed", "state = 8", _e.consumer_id, _e.claim, _e.state)
+_partial("aq_message_head", "state = 0 AND group_id IS NOT NULL", _m.queue_id, _m.k1, _m.k2, _m.k3, _m.id)
+_partial("aq_entry_head", "state = 0 AND group_id IS NOT NULL", _e.consumer_id, _e.k1, _e.k2, _e.k3, _e.message_id)
 _partial("aq_message_group", "group_id IS NOT NULL", _m.group_id, _m.queue_id, _m.state, _m.id)
 _partial("aq_entry_group", "group_id IS NOT NULL", _e.group_id, _e.consumer_id, _e.state, _e.message_id)
 
