@@ -13,7 +13,8 @@ NULL and UNKNOWN). It knows:
 * ``tab.user_data`` alone: the whole body, text where it is UTF-8 text, raw bytes otherwise;
 * ``tab.user_data.header.NAME`` or ``HEADER('NAME')``: the first header of that name. (An attribute of the JSON body
   that is called header is ``tab.user_data."header"``, in quotes.)
-* the functions in :data:`FUNCTIONS`.
+* the functions in :data:`FUNCTIONS`, and what is registered (:mod:`transforms.expression_functions`);
+* ``tab.user_data.GetTypeName()``, ``existsNode('/a/b')`` and ``extract('/a/b/text()').getStringVal()`` of the payload.
 
 ``||`` gives NULL when one side is; ``CONCAT`` leaves NULLs out. Decimals are floating-point numbers.
 """
@@ -21,7 +22,7 @@ NULL and UNKNOWN). It knows:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from transforms.convert import parse_json
 from transforms.errors import ExpressionFailed
@@ -43,6 +44,7 @@ __all__ = [
     "compile_expression",
 ]
 
+_NOT_PARSED = object()
 MAX_EXPRESSION = 4000  # characters, AQ guide 12.2 §8.4 and §10.5
 
 
@@ -101,12 +103,13 @@ class Row:
         strict: a payload attribute of a body that is no JSON object is an error instead of NULL.
     """
 
-    __slots__ = ("_attributes", "message", "strict")
+    __slots__ = ("_attributes", "_xml", "message", "strict")
 
     def __init__(self, message: Message, *, strict: bool = False) -> None:
         self.message = message
         self.strict = strict
         self._attributes: Mapping[str, Value] | None = None
+        self._xml: Any = _NOT_PARSED
 
     @property
     def attributes(self) -> Mapping[str, Value]:
@@ -133,6 +136,27 @@ class Row:
             except UnicodeDecodeError:
                 return body
         return None if isinstance(body, tuple) else body
+
+    @property
+    def xml(self) -> Any:
+        """The root element of an XML payload; None where the body is no XML (an error for a strict row)."""
+        if self._xml is _NOT_PARSED:
+            self._xml = self._parse_xml()
+        return self._xml
+
+    def _parse_xml(self) -> Any:
+        from transforms.xmltext import parse_xml
+
+        body = self.message.body
+        problem = "there is no text"
+        if isinstance(body, (str, bytes)):
+            try:
+                return parse_xml(body)
+            except ValueError as error:
+                problem = str(error)[:200]
+        if self.strict:
+            raise NoValue(f"the body has to be XML, but {problem}")
+        return None
 
     def _parse(self) -> Mapping[str, Value]:
         body = self.message.body

@@ -1,4 +1,4 @@
-"""Functions of the expression language beyond those of SQL: registered Python functions.
+"""Functions of the expression language beyond those of SQL: registered Python functions, questions to the payload.
 
 A registered function is pure Python, named in a rule as ``hr.get_type(tab.user_data)``. Rules can only call what this
 process has registered by name; they never name a module.
@@ -17,14 +17,25 @@ from sqlglot import exp
 from transforms.errors import ConfigInvalid, GatewayError
 from transforms.expression import FUNCTIONS, Row
 from transforms.expression_parser import Code, Compiler, Run
-from transforms.values import NoValue, Value, show
+from transforms.expression_xml import exists, extract
+from transforms.values import NoValue, Value, show, to_number
 
-__all__ = ["call", "functions", "on_change", "register_function", "unregister_function"]
+__all__ = ["METHODS", "call", "functions", "on_change", "register_function", "unregister_function"]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_$#]*(?:\.[A-Za-z][A-Za-z0-9_$#]*){0,2}")
 _mutex = threading.Lock()
 _registered: dict[str, Callable[..., Value]] = {}
 _listeners: list[Callable[[], None]] = []
+
+
+#: What a payload may be asked: ``tab.user_data.<method>``.
+METHODS: Mapping[str, str] = {
+    "GetTypeName()": "type of the object, or of what ANYDATA holds: `OE.ADDRESS`, `SYS.NUMBER`; else NULL",
+    "existsNode(xpath [, namespaces])": "1 when the XPath finds something in the XML payload, else 0; NULL: no XML",
+    "extract(xpath [, namespaces])": "what the XPath finds, as text, nodes one after the other; NULL: nothing",
+    "extract(...).getStringVal()": "the same",
+    "extract(...).getNumberVal()": "the same as a number",
+}
 
 
 # -- registered functions ----------------------------------------------------------------------------------------------
@@ -128,7 +139,7 @@ def call(compiler: Compiler, node: Any) -> Code | None:
     first = calls[0]
     names = [_name(compiler, node, part) for part in parts[:first]]
     if _payload_names(compiler, names):
-        raise compiler.refuse(node, "the payload has attributes, and no methods")
+        return _method(compiler, node, parts[first:])
     if len(parts) > first + 1:
         raise compiler.refuse(node, "nothing can follow a function call but an operator")
     found = parts[first]
@@ -161,3 +172,21 @@ def _is_payload(compiler: Compiler, node: Any) -> bool:
     return all(isinstance(part, exp.Identifier) for part in parts) and _payload_names(
         compiler, [str(part.this) for part in parts]
     )
+
+
+def _method(compiler: Compiler, node: Any, calls: list[Any]) -> Code:
+    names = [str(part.this).upper() if isinstance(part, exp.Anonymous) else "" for part in calls]
+    first = calls[0].expressions
+    if names == ["GETTYPENAME"] and not first:
+        return Code(lambda row: row.type_name, "text", total=True)
+    if names == ["EXISTSNODE"]:
+        return exists(compiler, calls[0])
+    if names[0] == "EXTRACT" and len(names) <= 2:
+        code = extract(compiler, calls[0])
+        if len(names) == 1 or (names[1] == "GETSTRINGVAL" and not calls[1].expressions):
+            return code
+        if names[1] == "GETNUMBERVAL" and not calls[1].expressions:
+            run = code.run
+            return Code(lambda row: None if (value := run(row)) is None else to_number(value.strip()), "number")
+    asked = ".".join(str(part.this) for part in calls)
+    raise compiler.refuse(node, f"the payload has no method {asked}", f"it has {', '.join(METHODS)}")

@@ -258,6 +258,8 @@ class _Translator:
         if path is not None:
             return self._payload.is_null(path)
         kind = self._kind(node.this)
+        if kind in ("any", "null"):
+            raise NotInSql
         piece = self.truth(node.this) if kind == "boolean" else self.value(node.this, kind)
         return Piece(f"({piece.sql} IS NULL)", piece.params, guards=piece.guards)
 
@@ -284,6 +286,8 @@ class _Translator:
         folded = self._folded(node)
         if folded is not None:
             return constant(folded[0], want, self._postgresql)
+        if want == "text" and _asks_type(node) and self._payload.readable:
+            return self._payload.type_name()
         path = self._path(node)
         if path is not None:
             if want == "text":
@@ -552,7 +556,7 @@ class _Translator:
             node = node.this
         parts = [*(node.parts if isinstance(node, exp.Column) else [node]), *parts]
         if not all(isinstance(part, exp.Identifier) for part in parts):
-            raise NotInSql
+            return None
         lower = [str(part.this) if part.args.get("quoted") else str(part.this).lower() for part in parts]
         if lower[0] in self._analysis.language.prefixes and len(parts) > 1:
             parts, lower = parts[1:], lower[1:]
@@ -569,6 +573,11 @@ def _inner(node: Any) -> Any:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
+
+
+def _asks_type(node: Any) -> bool:
+    asked = node.args["expression"] if isinstance(node, exp.Dot) else None
+    return isinstance(asked, exp.Anonymous) and str(asked.this).upper() == "GETTYPENAME"
 
 
 def _as_float(piece: Piece) -> Piece:

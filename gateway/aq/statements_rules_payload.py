@@ -119,6 +119,12 @@ class Payload:
         guard = self._check(place, check, margins)
         return Piece(sql, (*limits, *place.params), guards=(*place.guards, guard))
 
+    def type_name(self) -> Piece:
+        """``GetTypeName()``, which is stored for ANYDATA."""
+        value = f"(CASE WHEN m.body_type = {int(BodyType.VALUE)} THEN m.type_name END)"
+        stored = Guard(f"((m.body_type <> {int(BodyType.VALUE)}) OR m.type_name IS NOT NULL)")
+        return Piece(f'({value} COLLATE "C")' if self.postgresql else value, (), "text", length=300, guards=(stored,))
+
     def _limit(self, limit: float) -> Any:
         return Decimal(limit) if self.postgresql else limit
 

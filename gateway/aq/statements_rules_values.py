@@ -79,6 +79,8 @@ def constant(value: Any, want: str, postgresql: bool) -> Piece:
         NotInSql: it has no exact form in the database.
         NoValue: it is no number where one is wanted.
     """
+    if want not in ("text", "number", "boolean"):
+        raise NotInSql
     if value is None:
         kind = "integer" if want == "number" else want
         return Piece(f"NULL::{_TYPES[kind]}" if postgresql else "NULL", kind=kind, low=0, high=0)

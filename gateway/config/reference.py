@@ -222,6 +222,7 @@ def expressions_page() -> str:
     """expressions.md: names, functions and operators of rules, conditions and transformations."""
     from gateway.aq.purge_conditions import PURGES
     from transforms.expression import FUNCTIONS, PROPERTIES
+    from transforms.expression_functions import METHODS
 
     parts = [
         "# Expressions\n",
@@ -249,6 +250,9 @@ def expressions_page() -> str:
             ("Written", "Meaning", "In the database"),
             [(f"`{cell(name)}`", text, _place(each)) for name, text, each in PAYLOAD],
         ),
+        "## Methods of the payload\n",
+        "Written `tab.user_data.<method>`.\n",
+        table(("Method", "Gives"), [(f"`{name}`", cell(text)) for name, text in METHODS.items()]),
         "## Functions\n",
         table(
             ("Function", "Example", "Gives", "In the database"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway.aq.anydata import wrap
 from gateway.aq.errors import NoMessage
 from gateway.aq.matching import pushed
 from gateway.aq.model import DequeueMode, DequeueOptions, PayloadType
@@ -235,6 +236,26 @@ class ConditionSuite(HubCase):
                 t for t in texts if judge.holds(Row(Message(correlation=t)))
             ], pattern
             assert self.browse("orders", judge.text) == found
+
+    def test_type_of_anydata_is_a_matter_for_the_database(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.admin.create_type("oe.address", {"street": "VARCHAR2(20)"})
+        self.queue(table={"queue_payload_type": "ANYDATA"})
+        bodies = [wrap(16), wrap("text"), wrap({"street": "High Street"}, "OE.ADDRESS"), None]
+        with self.hub.session() as session:
+            session.enqueue_array("orders", [Message(body) for body in bodies])
+            session.commit()
+        for condition, expected in [
+            ("tab.user_data.GetTypeName() = 'OE.ADDRESS'", [2]),
+            ("TAB.USER_DATA.getTypeName() LIKE 'SYS.%'", [0, 1]),
+            ("tab.user_data.GetTypeName() IS NULL", [3]),
+            ("tab.user_data.GetTypeName() = 'OE.ADDRESS' AND tab.user_data.street LIKE 'High%'", [2]),
+        ]:
+            assert [message.body for message in self.browse("orders", condition)] == [bodies[n] for n in expected]
+        searches = self.count_searches(monkeypatch)
+        with self.hub.session() as session:
+            options = DequeueOptions(deq_condition="tab.user_data.GetTypeName() = 'SYS.NUMBER'", wait=0)
+            assert session.dequeue("orders", options).message.body == wrap(16)
+        assert len(searches) <= 2
 
 
 class RuleSuite(HubCase):

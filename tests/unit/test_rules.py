@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from gateway.aq.rules import compile_rule, register_function, unregister_function
 from transforms.errors import AqError, ConfigInvalid, ExpressionInvalid
-from transforms.expression import Row
+from transforms.expression import Row, compile_condition
 from transforms.message import Header, Message, ValueType
+from transforms.objects import AnyData, ObjectValue
 
 
 @pytest.mark.parametrize(
@@ -135,3 +137,79 @@ def test_rules_that_differ_are_not_equal_in_canonical_form() -> None:
     texts += ["(priority = 1 OR priority = 2) AND corrid = 'a'", "priority = 1 OR priority = 2 AND corrid = 'a'"]
     texts += ["HEADER('a') = 1", 'user_data."header".a = 1', "user_data.header.a = 1", "corrid = 'A'", "corrid = 'a'"]
     assert len({compile_rule(text).canonical for text in texts}) == len(texts)
+
+
+ORDER = (
+    """<order xmlns:p="urn:x"><line n="1"><name>P&amp;p</name><qty>2.5</qty></line><line n="2"/><p:x>7</p:x></order>"""
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "truth"),
+    [
+        ("tab.user_data.existsNode('/order/line[@n=\"2\"]') = 1", True),
+        ("tab.user_data.EXISTSNODE('/order/nothing') = 1", False),
+        ("tab.userdata.existsNode('count(//line) > 1') = 1", True),
+        ("tab.user_data.extract('/order/line[1]/name/text()').getStringVal() = 'P&p'", True),
+        ("tab.user_data.extract('//qty/text()').getNumberVal() BETWEEN 2 AND 3", True),
+        ("tab.user_data.extract('//q:x/text()', 'xmlns:q=\"urn:x\"') = '7'", True),
+        ("tab.user_data.extract('/order/line/@n') = '12'", True),
+        ("tab.user_data.extract('count(//line)').getNumberVal() = 2", True),
+        ("tab.user_data.extract('//line[2]').getStringVal() LIKE '<line %n=\"2\"/>'", True),
+        ("tab.user_data.extract('/order/nothing') IS NULL", True),
+        ("tab.user_data.extract('/order/nothing') = 'x'", None),
+        ("user_data.existsNode('/order') = 1 AND priority = 1", True),
+    ],
+)
+def test_a_rule_asks_an_xml_payload(condition: str, truth: bool | None) -> None:
+    assert compile_condition(condition).holds(Row(Message(ORDER))) is truth
+    assert compile_condition(condition).holds(Row(Message(ORDER.encode()))) is truth
+    for body in ("no XML", None, b"\xff", '<!DOCTYPE a [<!ENTITY e "x">]><order>&e;</order>', ""):
+        found = compile_condition(condition).holds(Row(Message(body)))
+        assert found is (True if "IS NULL" in condition else None)
+
+
+def test_an_xml_payload_is_parsed_once_for_all_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = []
+    original = Row._parse_xml
+    monkeypatch.setattr(Row, "_parse_xml", lambda row: parsed.append(1) or original(row))
+    row = Row(Message(ORDER))
+    for _ in range(3):
+        assert compile_rule("tab.user_data.existsNode('//line') = 1 AND user_data.existsNode('//p') = 0").matches(row)
+    assert parsed == [1]
+
+
+@pytest.mark.parametrize(
+    ("condition", "cause"),
+    [
+        ("tab.user_data.existsNode('//[') = 1", "is no XPath"),
+        ("tab.user_data.existsNode('//p:x') = 1", "is no XPath.*[Uu]ndefined namespace"),
+        ("tab.user_data.existsNode('re:test(., \"x\")') = 1", "is no XPath"),
+        ("tab.user_data.existsNode('document(\"file:///etc/passwd\")') = 1", "is no XPath"),
+        ("tab.user_data.existsNode(corrid) = 1", "an XPath in quotes"),
+        ("tab.user_data.existsNode('/a', 'p=urn:x') = 1", "names no namespaces"),
+        ("tab.user_data.existsNode() = 1", "an XPath in quotes"),
+        ("tab.user_data.deleteNode('/a') = 1", "no method deleteNode"),
+        ("tab.user_data.extract('/a').getBlobVal() = 1", "no method"),
+        ("tab.user_data.GetTypeName('x') = 'a'", "no method GetTypeName"),
+        ("priority.getTypeName() = 'a'", "there is no function priority.getTypeName"),
+        ("tab.user_data.a.GetTypeName() = 'a'", "there is no function"),
+    ],
+)
+def test_what_a_payload_cannot_be_asked_is_refused(condition: str, cause: str) -> None:
+    with pytest.raises(AqError, match=cause) as caught:
+        compile_rule(condition).matches(Message(ORDER))
+    assert caught.value.number == 25448
+    assert re.search("line 1, column (1|15) at '.*'", str(caught.value).replace('"', "'"))
+
+
+def test_type_name_of_anydata_and_objects_is_known_to_rules() -> None:
+    rule = compile_rule("TAB.USER_DATA.GetTypeName()='OE.ADDRESS'")
+    address = ObjectValue("oe.address", {"street": "High Street"})
+    assert rule.matches(Message(address))
+    assert rule.matches(Message(AnyData("OE.ADDRESS", address)))
+    assert not rule.matches(Message(AnyData("SYS.NUMBER", 16)))
+    assert compile_rule("user_data.gettypename() IS NULL").matches(Message("text"))
+    assert compile_rule("tab.user_data.GetTypeName() = 'OE.ADDRESS' AND tab.user_data.street LIKE 'High%'").matches(
+        Message(AnyData("OE.ADDRESS", address))
+    )
