@@ -12,7 +12,7 @@ import sqlalchemy.exc
 
 from transforms.errors import HubError, HubFull, HubUnavailable
 
-__all__ = ["shown_url", "translate", "translated"]
+__all__ = ["lock_timed_out", "shown_url", "translate", "translated"]
 
 _ENOSPC_MARGIN = 1 << 20  # bytes; a write that failed with less than this left failed for want of space
 _CONNECTION_STATES = (
@@ -64,6 +64,11 @@ def translated(where: str, path: str | None = None) -> Iterator[None]:
         if known is None:
             raise
         raise known from error
+
+
+def lock_timed_out(error: BaseException) -> bool:
+    """Whether PostgreSQL gave up waiting for a lock after the ``lock_timeout`` of the transaction."""
+    return getattr(error, "sqlstate", None) == "55P03"
 
 
 def _first_line(error: BaseException) -> str:

@@ -245,7 +245,7 @@ class QueueRef:
 
 @dataclass(frozen=True, slots=True)
 class QueueTableInfo:
-    """One row of DBA_QUEUE_TABLES; sizes in bytes."""
+    """One row of DBA_QUEUE_TABLES; sizes in bytes; instance 0 = any."""
 
     id: int
     schema: str
@@ -258,6 +258,9 @@ class QueueTableInfo:
     secure: bool
     max_payload: int
     comment: str | None
+    storage_clause: str | None
+    primary_instance: int
+    secondary_instance: int
     object_type: str | None = None
     type_id: int | None = None
     jms_types: bool = False

@@ -22,7 +22,7 @@ from gateway.aq.work import count_rolled_back
 if TYPE_CHECKING:
     from gateway.aq.hub import Hub
 
-__all__ = ["TimeManagerReport", "run_once"]
+__all__ = ["TimeManagerReport", "return_claims", "run_once"]
 
 _FIRST_ROWS, _FEWEST_ROWS, _MOST_ROWS = 100, 10, 2000  # of one transaction
 _LONGEST = 0.2  # seconds a transaction should take at most
@@ -64,8 +64,7 @@ def run_once(hub: Hub, now: float | None = None, *, stop: threading.Event | None
     steps = _Steps(hub, stop or threading.Event())
     returned = made_ready = expired = removed = 0
     if due.sessions:
-        hub.renew_leases()
-        returned = _return_claims(hub, moment)
+        returned = return_claims(hub, moment)
     if due.messages:
         made_ready += steps.repeat(lambda db, limit: time_sql.make_messages_ready(db, moment, limit))
     if due.entries:
@@ -141,7 +140,13 @@ class _Steps:
         return total
 
 
-def _return_claims(hub: Hub, now: float) -> int:
+def return_claims(hub: Hub, now: float) -> int:
+    """Give back what sessions that died have in hand; returns how many messages.
+
+    Raises:
+        HubError: the database refused.
+    """
+    hub.renew_leases()
     with hub.read() as conn:
         known = time_sql.sessions(Db(conn))
     total = 0

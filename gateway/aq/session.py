@@ -311,8 +311,11 @@ class Session:
         if self.hub.rolled_back and self._may_count():
             count_rolled_back(self.hub)
         found = self._attempt(queue_name, options, array_size)
-        if found or options.wait <= 0:
-            return found or self._nothing(queue_name, options)
+        if found:
+            return found
+        if options.wait <= 0:
+            self._work.pause()  # who took nothing holds nothing up
+            return self._nothing(queue_name, options)
         deadline = self.hub.clock.monotonic() + options.wait
         woken = threading.Event()
         with self._work.transaction() as db:
@@ -448,7 +451,7 @@ class Session:
 
     def _request(self, db: Db, queue_name: str, options: DequeueOptions, limit: int) -> Request:
         queue = self._dequeue_target(db, queue_name, options.consumer_name)
-        check_dequeue(db, queue)
+        check_dequeue(db, queue, browse=options.dequeue_mode is DequeueMode.BROWSE)
         exceptions = queue.queue_type is QueueType.EXCEPTION
         number = None
         if options.msgid is not None:

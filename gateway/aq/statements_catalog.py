@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from gateway.aq.errors import ConsumerMissing, ConsumerNotAllowed, SubscriberMissing, UnknownQueue
 from gateway.aq.model import (
@@ -54,6 +54,22 @@ class QueueSettings(NamedTuple):
     max_retries: int
     retry_delay: float
     retention_time: float
+    enqueue_closing: bool = False  # being stopped: what a transaction has enqueued it may still commit
+
+
+_ENABLED, _CLOSING = 1, 2
+_SETTINGS = """
+    SELECT enqueue_enabled, dequeue_enabled, max_retries, retry_delay, retention_time{more}
+      FROM aq_queue WHERE id = ?"""
+_PLAIN = _SETTINGS.format(more="")
+_QUEUE_LOCK = "(tableoid::int, (id % 2147483647)::int)"
+_HELD = {
+    direction: _SETTINGS.format(
+        more=f", CASE WHEN {direction}_enabled = 1 THEN pg_try_advisory_xact_lock_shared{_QUEUE_LOCK} END"
+    )
+    for direction in ("enqueue", "dequeue")
+}
+_WAIT = f"SELECT pg_advisory_xact_lock_shared{_QUEUE_LOCK} IS NULL FROM aq_queue WHERE id = ?"
 
 
 def _ref(row: Row) -> QueueRef:
@@ -119,16 +135,21 @@ def qualified_table(queue: QueueRef) -> QualifiedName:
     return QualifiedName(schema if dot else DEFAULT_SCHEMA, name)
 
 
-def queue_settings(db: Db, queue: QueueRef) -> QueueSettings:
+def queue_settings(db: Db, queue: QueueRef, *, hold: Literal["enqueue", "dequeue"] | None = None) -> QueueSettings:
     """The queue's current settings.
+
+    Args:
+        hold: what the transaction is going to do, if the queue is enabled for it: it cannot be stopped, and a blocking
+            purge of its table waits, until the transaction ends. On PostgreSQL that is a shared lock, taken in the same
+            statement; on SQLite the claims of sessions say it.
 
     Raises:
         AqError: 25205 when it was dropped meanwhile.
     """
-    row = db.row(
-        "SELECT enqueue_enabled, dequeue_enabled, max_retries, retry_delay, retention_time FROM aq_queue WHERE id = ?",
-        (queue.id,),
-    )
+    row = db.row(_HELD[hold] if hold and db.postgresql else _PLAIN, (queue.id,))
+    if row is not None and row[-1] is False:  # somebody has, or waits for, the queue for himself
+        db.rows(_WAIT, (queue.id,))
+        row = db.row(_PLAIN, (queue.id,))
     if row is None:
         raise UnknownQueue(
             f"queue {queue.full_name} does not exist",
@@ -136,7 +157,12 @@ def queue_settings(db: Db, queue: QueueRef) -> QueueSettings:
             cure="create it again or use another queue",
         )
     return QueueSettings(
-        bool(row[0]), bool(row[1]), DEFAULT_MAX_RETRIES if row[2] is None else row[2], float(row[3]), float(row[4])
+        row[0] == _ENABLED,
+        row[1] == _ENABLED,
+        DEFAULT_MAX_RETRIES if row[2] is None else row[2],
+        float(row[3]),
+        float(row[4]),
+        row[0] == _CLOSING,
     )
 
 
@@ -144,7 +170,8 @@ def queue_settings(db: Db, queue: QueueRef) -> QueueSettings:
 
 _TABLE = """
     SELECT id, schema, name, payload_type, sort_list, multiple_consumers, message_grouping, compatible, secure,
-           max_payload, comment, object_type, type_id, jms_types FROM aq_queue_table
+           max_payload, comment, object_type, type_id, jms_types, storage_clause, primary_instance, secondary_instance
+      FROM aq_queue_table
 """
 _QUEUE = """
     SELECT q.id, q.schema, q.name, t.schema, t.name, q.queue_type, q.max_retries, q.retry_delay, q.retention_time,
@@ -170,6 +197,9 @@ def _table_info(row: Row) -> QueueTableInfo:
         object_type=row[11],
         type_id=row[12],
         jms_types=bool(row[13]),
+        storage_clause=row[14],
+        primary_instance=row[15],
+        secondary_instance=row[16],
     )
 
 
@@ -386,11 +416,45 @@ def set_rule(db: Db, consumer: int, rule: str | None, transformation: str | None
 
 
 def remove_subscriber(db: Db, consumer: int) -> None:
-    """End a subscription with its backlog; messages nobody waits for any more are left to the time manager."""
+    """End a subscription with its backlog; messages nobody waits for any more are left to the time manager.
+
+    What transactions have in hand is left to them; :func:`drop_removed` takes what they give back.
+    """
+    db.run(
+        """UPDATE aq_consumer SET is_subscriber = 0, rule = NULL, rule_sql = NULL, transformation = NULL,
+                  removed_upto = ? WHERE id = ?""",
+        (db.last_message_id(), consumer),
+    )
     pending = "consumer_id = ? AND state IN (0, 1, 4)"
-    db.run(f"INSERT INTO aq_dequeue_log (message_id) SELECT message_id FROM aq_entry WHERE {pending}", (consumer,))
-    db.run(f"DELETE FROM aq_entry WHERE {pending}", (consumer,))
-    db.run("UPDATE aq_consumer SET is_subscriber = 0, rule = NULL, transformation = NULL WHERE id = ?", (consumer,))
+    if not db.postgresql:
+        db.run(f"INSERT INTO aq_dequeue_log (message_id) SELECT message_id FROM aq_entry WHERE {pending}", (consumer,))
+        db.run(f"DELETE FROM aq_entry WHERE {pending}", (consumer,))
+        return
+    db.run(
+        f"""WITH free AS MATERIALIZED (SELECT message_id FROM aq_entry WHERE {pending} FOR UPDATE SKIP LOCKED),
+                 gone AS (DELETE FROM aq_entry e USING free
+                           WHERE e.consumer_id = ? AND e.message_id = free.message_id RETURNING e.message_id)
+            INSERT INTO aq_dequeue_log (message_id) SELECT message_id FROM gone""",
+        (consumer, consumer),
+    )
+
+
+def drop_removed(db: Db, consumer: int | None = None, *, claim: int | None = None) -> int:
+    """Drop what a consumer, or any, gets back although it ceased to be a subscriber since; returns how many entries.
+
+    ``claim``: what this session has in hand counts.
+    """
+    who = "AND c.id = ?" if consumer is not None else ""
+    rows = db.rows(
+        f"""SELECT e.message_id, e.consumer_id FROM aq_consumer c JOIN aq_entry e ON e.consumer_id = c.id
+             WHERE c.removed_upto IS NOT NULL {who} AND e.message_id <= c.removed_upto
+               AND (e.state IN (0, 1, 4) OR (e.state = 8 AND e.claim = ?)) {{lock_e}}""",
+        (-1 if claim is None else claim,) if consumer is None else (consumer, -1 if claim is None else claim),
+    )
+    if rows:
+        db.many("INSERT INTO aq_dequeue_log (message_id) VALUES (?)", [(row[0],) for row in rows])
+        db.many("DELETE FROM aq_entry WHERE message_id = ? AND consumer_id = ?", [(row[0], row[1]) for row in rows])
+    return len(rows)
 
 
 def names_exception_queue(db: Db, name: str, schema: str, *, multiple_consumers: bool) -> QueueRef | None:

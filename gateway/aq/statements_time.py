@@ -56,6 +56,8 @@ def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float,
     if consumer:
         table, key, where = "aq_entry", "message_id", "consumer_id = ?"
     owner = consumer or queue.id
+    if consumer:
+        catalog.drop_removed(db, consumer, claim=claim)
     if claim is None:
         rows = db.rows(
             f"SELECT {key}, attempts FROM {table} WHERE {where} AND {key} {{ids}} AND state IN {_OPEN} {{lock}}",
@@ -396,5 +398,6 @@ def return_claims(db: Db, number: int, now: float) -> tuple[int, set[int]]:
     ):
         sql = f"UPDATE {table} SET state = {state}, claim = NULL WHERE state = 8 AND claim = ?"
         returned += db.run(sql, (now, number))
+    catalog.drop_removed(db)
     delete_session(db, number)
     return returned, queues

@@ -143,8 +143,8 @@ queue_table = sa.Table(
     _required("secure", sa.Integer),
     _required("max_payload", _ID),
     _column("storage_clause", sa.Text),
-    _column("primary_instance", sa.Integer),
-    _column("secondary_instance", sa.Integer),
+    _required("primary_instance", sa.Integer),  # 0: any
+    _required("secondary_instance", sa.Integer),
     _column("comment", sa.Text),
     _required("created", _TIME),
     sqlite_autoincrement=True,
@@ -162,7 +162,7 @@ queue = sa.Table(
     _column("max_retries", _ID),  # None means the default, 5
     _required("retry_delay", _TIME),
     _required("retention_time", _TIME),  # seconds, -1 for ever
-    _required("enqueue_enabled", sa.Integer),
+    _required("enqueue_enabled", sa.Integer),  # 0, 1, or 2 while it is being stopped
     _required("dequeue_enabled", sa.Integer),
     _column("comment", sa.Text),
     _required("created", _TIME),
@@ -185,6 +185,7 @@ consumer = sa.Table(
     _required("delivery_mode", sa.Text),
     _required("queue_to_queue", sa.Integer),
     _required("created", _TIME),
+    _column("removed_upto", _ID),  # last message id when it ceased to be a subscriber: it gets nothing up to that
     sa.UniqueConstraint("queue_id", "name_key", "address", "protocol"),
     sqlite_autoincrement=True,
 )

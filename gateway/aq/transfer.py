@@ -228,15 +228,19 @@ def store(db: Db, prepared: Prepared) -> None:
         db.notify((prepared.queue.id,))
 
 
-def check_enqueue(db: Db, queue: QueueRef) -> None:
-    """Refuse an enqueue to a queue that does not take any (25206, 25207, 25205)."""
+def check_enqueue(db: Db, queue: QueueRef, *, committing: bool = False) -> None:
+    """Refuse an enqueue to a queue that does not take any (25206, 25207, 25205).
+
+    ``committing``: the messages were accepted before; a queue that is being stopped still takes them.
+    """
     if queue.queue_type is QueueType.EXCEPTION:
         raise ExceptionQueueEnqueue(
             f"enqueue to exception queue {queue.full_name}",
             cause="only the hub moves messages into an exception queue",
             cure="enqueue to a normal queue",
         )
-    if not catalog.queue_settings(db, queue).enqueue_enabled:
+    settings = catalog.queue_settings(db, queue, hold="enqueue")
+    if not (settings.enqueue_enabled or (committing and settings.enqueue_closing)):
         raise NotEnabledForEnqueue(
             f"queue {queue.full_name} is not enabled for enqueue",
             cause="it was not started, or stopped",
@@ -324,9 +328,9 @@ def _route(db: Db, queue: QueueRef, messages: Sequence[Message]) -> list[list[in
 # -- out -------------------------------------------------------------------------------------------------------------
 
 
-def check_dequeue(db: Db, queue: QueueRef) -> catalog.QueueSettings:
-    """The settings of a queue that is enabled for dequeue (25226, 25205)."""
-    settings = catalog.queue_settings(db, queue)
+def check_dequeue(db: Db, queue: QueueRef, *, browse: bool = False) -> catalog.QueueSettings:
+    """The settings of a queue that is enabled for dequeue (25226, 25205). ``browse``: nothing is going to be taken."""
+    settings = catalog.queue_settings(db, queue, hold=None if browse else "dequeue")
     if not settings.dequeue_enabled:
         raise NotEnabledForDequeue(
             f"queue {queue.full_name} is not enabled for dequeue",

@@ -163,7 +163,7 @@ class ClaimWork:
                     )
             ready |= self._unlock(db, self._locked)
             for prepared in self._pending:
-                check_enqueue(db, prepared.queue)
+                check_enqueue(db, prepared.queue, committing=True)
                 store(db, prepared if prepared.deviation is None else place(db, prepared))
                 if prepared.ready:
                     ready.add(prepared.queue.id)

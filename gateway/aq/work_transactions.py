@@ -59,7 +59,8 @@ class TransactionWork:
             try:
                 yield Db(self._conn)
             except AqError:
-                raise  # refused before anything was done; the transaction goes on
+                self.pause()  # refused before anything was done; the transaction goes on, if there is one
+                raise
             except BaseException:
                 self._abort()
                 raise

@@ -236,12 +236,14 @@ def _queue(admin: GatewayAdmin, document: Document, name: str, queue: Any, chang
     if change is None:
         hub_queues.create_queue(admin.hub, document, name, queue)
     else:
-        hub_queues.alter_queue(admin.hub, name, _changed(change))
+        hub_queues.alter_queue(admin.hub, name, queue, _changed(change))
 
 
 def _queue_table(admin: GatewayAdmin, _: Document, name: str, table: Any, change: Action | None) -> None:
-    assert change is None  # noqa: S101  comparing refuses every change of a queue table
-    hub_queues.create_queue_table(admin.hub, name, table)
+    if change is None:
+        hub_queues.create_queue_table(admin.hub, name, table)
+    else:
+        hub_queues.alter_queue_table(admin.hub, name, _changed(change))
 
 
 def _aq_agent(admin: GatewayAdmin, _: Document, name: str, agent: Any, __: Action | None) -> None:

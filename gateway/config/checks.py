@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from gateway.admin.base import check_identifier
+from gateway.aq.admin import COMPATIBLE
 from gateway.aq.names import qualified
 from gateway.config.findings import Path, nearest
 from gateway.config.load import Source
@@ -23,6 +24,7 @@ from gateway.config.models import (
     LinkModel,
     QueueModel,
     QueueTableModel,
+    SubscriberModel,
     TransformationModel,
 )
 from gateway.model import DEFAULT_AGENT, key, split_foreign
@@ -269,6 +271,20 @@ class _Checks:
                 "COMMIT_TIME needs multiple_consumers and message_grouping TRANSACTIONAL",
                 "set both, or sort by ENQ_TIME",
             )
+        if table.compatible is not None and table.compatible not in COMPATIBLE:
+            self.source.error(
+                "bad-value",
+                (*path, "compatible"),
+                f"compatible {table.compatible!r} is not supported",
+                f"write one of {', '.join(repr(each) for each in COMPATIBLE)}",
+            )
+        if table.secondary_instance and not table.primary_instance:
+            self.source.error(
+                "bad-value",
+                (*path, "secondary_instance"),
+                "a secondary instance needs a primary one",
+                "give primary_instance too",
+            )
 
     def _queue(self, name: str, queue: QueueModel) -> None:
         path: Path = ("queues", name)
@@ -292,6 +308,32 @@ class _Checks:
                     self.source.error(
                         "bad-value", (*path, each), f"an EXCEPTION queue has no {each}", f"leave out {each}"
                     )
+
+        if queue.subscribers:
+            self._subscribers(path, queue, queue.subscribers)
+
+    def _subscribers(self, path: Path, queue: QueueModel, subscribers: Mapping[str, SubscriberModel]) -> None:
+        from gateway.aq.names import agent_name
+        from gateway.aq.rules import compile_rule
+
+        below: Path = (*path, "subscribers")
+        if queue.type == "EXCEPTION" or not self.shape(queue).multiple_consumers:
+            kind = "an EXCEPTION queue" if queue.type == "EXCEPTION" else "a single-consumer queue"
+            cure = "leave them out" if queue.type == "EXCEPTION" else "set multiple_consumers: true"
+            self.source.error("bad-value", below, f"{kind} has no subscribers", cure)
+        for name, each in subscribers.items():
+            place = (*below, name)
+            if name.upper().startswith("MGW_"):
+                self.source.error("bad-value", place, f"{name!r}: names with MGW_ belong to jobs", "use another name")
+            try:
+                agent_name(name, what="subscriber")
+            except AqError as error:
+                self._refused("bad-value", place, error)
+            if each.rule is not None and (*place, "rule") not in self.source.unresolved:
+                try:
+                    compile_rule(each.rule)
+                except AqError as error:
+                    self._refused("bad-rule", (*place, "rule"), error)
 
     def shape(self, queue: QueueModel) -> QueueTableModel:
         """Payload type, consumers and sort list of a hub queue, wherever they were written."""

@@ -18,6 +18,7 @@ from gateway.config.models import (
     QueueModel,
     QueueTableModel,
     Strict,
+    SubscriberModel,
     TransformationModel,
 )
 from gateway.config.security import agent_settings, grant_settings
@@ -28,7 +29,10 @@ from links.contract import Field
 from transforms.errors import ConfigInvalid, GatewayError
 from transforms.registry import TransformationDefinition
 
-__all__ = ["DEFAULT_MAX_RETRIES", "Comparable", "Settings"]
+__all__ = ["DEFAULT_MAX_RETRIES", "TABLE_CHANGES", "Comparable", "Settings"]
+
+#: What of a queue table can be altered, beside its comment.
+TABLE_CHANGES = frozenset(("compatible", "primary_instance", "secondary_instance"))
 
 DEFAULT_MAX_RETRIES = 5  # AQ guide 12.2 §11.7.5
 
@@ -62,7 +66,7 @@ class Comparable:
             found = self._queue(model)
         elif isinstance(model, QueueTableModel):
             values = _shape(model) | {"comment": model.comment}
-            found = Settings(values, fixed=frozenset(values))
+            found = Settings(values, fixed=frozenset(values) - TABLE_CHANGES - {"comment"})
         elif isinstance(model, JobModel):
             found = self._job(model)
         elif isinstance(model, TransformationModel):
@@ -94,8 +98,10 @@ class Comparable:
         if queue.type == "NORMAL":
             values["max_retries"] = DEFAULT_MAX_RETRIES if queue.max_retries is None else queue.max_retries
             values |= {"retry_delay": queue.retry_delay, "retention_time": queue.retention_time}
+        if queue.subscribers is not None:
+            values["subscribers"] = _subscribers(queue.subscribers)
         storage = _shape(inline_table(queue)) if table is None else {"queue_table": queue.queue_table}
-        return Settings(values | storage, fixed=frozenset(("type", "queue_table", *storage)))
+        return Settings(values | storage, fixed=frozenset(("type", "queue_table", *storage)) - TABLE_CHANGES)
 
     def _job(self, job: JobModel) -> Settings:
         far = job.source if job.type == "INBOUND" else job.destination
@@ -136,6 +142,11 @@ def _transformation(name: str, each: TransformationModel) -> Settings:
     except ConfigInvalid:  # stored by another release; it differs from whatever the file says
         definition = each.definition
     return Settings(each.model_dump(exclude={"definition"}) | {"definition": definition})
+
+
+def _subscribers(given: Mapping[str, SubscriberModel]) -> dict[str, dict[str, Any]]:
+    """Subscribers by name, without what is left at its default."""
+    return {key(name): each.model_dump(exclude_defaults=True) for name, each in sorted(given.items())}
 
 
 def _shape(table: QueueTableModel) -> dict[str, Any]:

@@ -35,6 +35,8 @@ _UNSAID = {
     "max_payload": MAX_PAYLOAD,
     "message_grouping": "NONE",
     "secure": False,
+    "primary_instance": 0,
+    "secondary_instance": 0,
     "multiple_consumers": False,
     "payload_type": "BASIC",
     "max_retries": DEFAULT_MAX_RETRIES,

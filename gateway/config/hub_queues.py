@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
 from gateway.aq.model import INFINITE
 from gateway.config.checks import hub_name, inline_table, queue_table_of
-from gateway.config.models import Document, QueueModel, QueueTableModel
+from gateway.config.models import Document, QueueModel, QueueTableModel, SubscriberModel
+from transforms.errors import ConfigInvalid
 
-__all__ = ["alter_queue", "create_queue", "create_queue_table", "drop_queue", "drop_queue_table"]
+__all__ = ["alter_queue", "alter_queue_table", "create_queue", "create_queue_table", "drop_queue", "drop_queue_table"]
+
+_DIRECTIONS = ("enqueue", "dequeue")
+_WAIT = 30.0  # seconds for the transactions on a queue to end before it is stopped
 
 
 def create_queue_table(hub: Hub, name: str, table: QueueTableModel) -> None:
@@ -48,15 +53,20 @@ def create_queue(hub: Hub, document: Document, name: str, queue: QueueModel) -> 
         enqueue = queue.enqueue and queue.type == "NORMAL"
         if enqueue or queue.dequeue:
             admin.start_queue(name, enqueue=enqueue, dequeue=queue.dequeue)
+        _subscribe(admin, name, queue.subscribers or {})
 
 
-def alter_queue(hub: Hub, name: str, changed: dict[str, Any]) -> None:
-    """Change settings of a queue (``max_retries``, ``retry_delay``, ``retention_time``, ``comment``, ``enqueue``,
-    ``dequeue``).
+def alter_queue(hub: Hub, name: str, queue: QueueModel, changed: dict[str, Any]) -> None:
+    """Change settings of a queue, of the queue table that was made for it, and its subscribers.
+
+    A direction that is stopped is stopped first, in a transaction of its own: those who work on the queue may end.
 
     Raises:
-        AqError: refused; nothing was changed.
+        AqError: refused; nothing was changed, beside the direction that was stopped.
     """
+    stopped = {key: changed.get(key) is False for key in _DIRECTIONS}
+    if any(stopped.values()):
+        QueueAdmin(hub).stop_queue(name, **stopped, wait=_WAIT)
     with hub.write() as conn:
         admin = QueueAdmin(hub, conn)
         values = {key: value for key, value in changed.items() if key in ("max_retries", "retry_delay")}
@@ -66,11 +76,63 @@ def alter_queue(hub: Hub, name: str, changed: dict[str, Any]) -> None:
             values["comment"] = changed["comment"] or ""
         if values:
             admin.alter_queue(name, **values)
-        switches = {key: value for key, value in changed.items() if key in ("enqueue", "dequeue")}
-        for wanted, switch in ((True, admin.start_queue), (False, admin.stop_queue)):
-            chosen = {key: switches.get(key) is wanted for key in ("enqueue", "dequeue")}
-            if any(chosen.values()):
-                switch(name, **chosen)
+        found = admin.queue(name)
+        if found is not None:
+            _alter_table(admin, found.queue_table, changed)
+        if "subscribers" in changed:
+            _subscribe(admin, name, queue.subscribers or {})
+        started = {key: changed.get(key) is True for key in _DIRECTIONS}
+        if any(started.values()):
+            admin.start_queue(name, **started)
+
+
+def alter_queue_table(hub: Hub, name: str, changed: dict[str, Any]) -> None:
+    """Change settings of a queue table.
+
+    Raises:
+        AqError: refused; nothing was changed.
+    """
+    with hub.write() as conn:
+        admin = QueueAdmin(hub, conn)
+        _alter_table(admin, name, changed)
+        if "comment" in changed:
+            admin.alter_queue_table(name, comment=changed["comment"] or "")
+
+
+def _alter_table(admin: QueueAdmin, name: str, changed: dict[str, Any]) -> None:
+    if "primary_instance" in changed or "secondary_instance" in changed:
+        table = admin.queue_table(name)
+        held = 0 if table is None else table.primary_instance
+        other = 0 if table is None else table.secondary_instance
+        admin.alter_queue_table(
+            name,
+            primary_instance=changed.get("primary_instance", held),
+            secondary_instance=changed.get("secondary_instance", other),
+        )
+    if "compatible" in changed:
+        admin.migrate_queue_table(name, changed["compatible"])
+
+
+def _subscribe(admin: QueueAdmin, queue: str, wanted: Mapping[str, SubscriberModel]) -> None:
+    """Bring the subscribers of a queue, beside those of jobs, to what is wanted."""
+    found = admin.queue_subscribers(queue)
+    held = {each.name.upper(): each for each in found if each.name and not each.name.upper().startswith("MGW_")}
+    for name, each in wanted.items():
+        known = held.pop(name.upper(), None)
+        if known is not None and known.delivery_mode != each.delivery_mode:
+            raise ConfigInvalid(
+                f"subscriber {name} of queue {queue} cannot get delivery_mode {each.delivery_mode}",
+                cause="this is fixed when the subscriber is added",
+                cure="remove the subscriber and apply again; what waits for it is lost with it",
+            )
+        if known is None:
+            admin.add_subscriber(
+                queue, name, rule=each.rule, transformation=each.transformation, delivery_mode=each.delivery_mode
+            )
+        elif (known.rule, known.transformation) != (each.rule, each.transformation):
+            admin.alter_subscriber(queue, name, rule=each.rule, transformation=each.transformation)
+    for known in held.values():
+        admin.remove_subscriber(queue, known.name or "")
 
 
 def drop_queue(hub: Hub, name: str) -> None:
@@ -79,10 +141,10 @@ def drop_queue(hub: Hub, name: str) -> None:
     Raises:
         AqError: refused; nothing was dropped.
     """
+    QueueAdmin(hub).stop_queue(name, wait=_WAIT)
     with hub.write() as conn:
         admin = QueueAdmin(hub, conn)
         found = admin.queue(name)
-        admin.stop_queue(name)
         admin.drop_queue(name)
         if found is None or hub_name(found.queue_table) != hub_name(queue_table_of(name, QueueModel())):
             return
@@ -112,6 +174,9 @@ def _create_table(admin: QueueAdmin, name: str, table: QueueTableModel) -> None:
         compatible=table.compatible,
         secure=table.secure,
         max_payload=table.max_payload,
+        storage_clause=table.storage_clause,
+        primary_instance=table.primary_instance,
+        secondary_instance=table.secondary_instance,
     )
 
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -175,8 +175,7 @@ def _translate(source: Source, model: type[Strict], path: Path, detail: ErrorDet
         known = model
         for step in detail["loc"][:-1]:  # into nested models (settings.log)
             field = known.model_fields.get(str(step))
-            if field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, Strict):
-                known = field.annotation
+            known = (field and _model_in(field.annotation)) or known
         _unknown_key(source, place, [name for name in known.model_fields if name not in ("attributes", "definition")])
         return
     while place not in source.marks and len(place) > len(path) + 1:  # union members are no places in the file
@@ -188,6 +187,13 @@ def _translate(source: Source, model: type[Strict], path: Path, detail: ErrorDet
     given = "" if secret or isinstance(shown, dict | list) else f" {shown!r}"
     reason = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     source.error("bad-value", place, f"{name} cannot be{given or ' so'}", f"give {reason}")
+
+
+def _model_in(annotation: Any) -> type[Strict] | None:
+    """The model that an annotation is, or holds."""
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _model_in(each))), None)
 
 
 def _unknown_key(source: Source, path: Path, known: Sequence[str]) -> None:

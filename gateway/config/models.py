@@ -28,6 +28,7 @@ __all__ = [
     "QueueTableModel",
     "SettingsModel",
     "Strict",
+    "SubscriberModel",
     "SystemGrant",
     "TransformationModel",
 ]
@@ -200,7 +201,10 @@ class ForeignQueueModel(Strict):
 
 
 class QueueTableModel(Strict):
-    """Storage shared by hub queues of the same shape. Nothing of it can be changed later."""
+    """Storage shared by hub queues of the same shape.
+
+    What can be changed later: `compatible`, the instances and the comment.
+    """
 
     payload_type: PayloadType = Field(default="BASIC", description="What the messages hold.")
     multiple_consumers: bool = Field(
@@ -213,7 +217,25 @@ class QueueTableModel(Strict):
     compatible: Text | None = Field(default=None, description="8.1, 10.0 or 12.2 (limits RAW to 32,512 bytes).")
     secure: bool = Field(default=False, description="Users other than the owner need AQ agents.")
     max_payload: int | None = Field(default=None, ge=1, description="Largest message, bytes.")
+    storage_clause: str | None = Field(default=None, description="Free text about storage, kept for the views.")
+    primary_instance: int = Field(default=0, ge=0, le=2**31 - 1, description="Owner instance; 0: any.")
+    secondary_instance: int = Field(
+        default=0, ge=0, le=2**31 - 1, description="Instance that takes over; 0: any. Needs a primary one."
+    )
     comment: str | None = Field(default=None, description="Free text.")
+
+
+class SubscriberModel(Strict):
+    """A consumer of a multi-consumer queue, under its name. Those of jobs come and go with the jobs."""
+
+    rule: str | None = Field(default=None, description="Only messages for which it is true; none: all.")
+    transformation: str | None = Field(default=None, description="What its messages go through when they are read.")
+    delivery_mode: Annotated[Literal["PERSISTENT", "PERSISTENT_OR_BUFFERED"], BeforeValidator(_upper)] = Field(
+        default="PERSISTENT", description="Which messages it gets; cannot be changed later."
+    )
+
+
+Subscribers = dict[str, Annotated[SubscriberModel, BeforeValidator(lambda value: {} if value is None else value)]]
 
 
 class QueueModel(Strict):
@@ -237,6 +259,10 @@ class QueueModel(Strict):
     )
     enqueue: bool = Field(default=True, description="Messages may be put in.")
     dequeue: bool = Field(default=True, description="Messages may be taken out.")
+    subscribers: Subscribers | None = Field(
+        default=None,
+        description="Subscribers by name, of a multi-consumer queue; others go. A missing key leaves all alone.",
+    )
     comment: str | None = Field(default=None, description="Free text.")
     payload_type: PayloadType | None = Field(default=None, description="As in a queue table; default BASIC.")
     multiple_consumers: bool | None = Field(default=None, description="As in a queue table; default false.")
@@ -247,6 +273,9 @@ class QueueModel(Strict):
     compatible: Text | None = Field(default=None, description="As in a queue table.")
     secure: bool | None = Field(default=None, description="As in a queue table; default false.")
     max_payload: int | None = Field(default=None, ge=1, description="As in a queue table.")
+    storage_clause: str | None = Field(default=None, description="As in a queue table.")
+    primary_instance: int | None = Field(default=None, ge=0, le=2**31 - 1, description="As in a queue table.")
+    secondary_instance: int | None = Field(default=None, ge=0, le=2**31 - 1, description="As in a queue table.")
 
 
 class TransformationModel(Strict):

@@ -117,6 +117,8 @@ def _changes(section: str, name: str, new: Settings, old: Settings) -> tuple[Cha
             continue
         if section in ("queues", "queue_tables") and setting in ("compatible", "max_payload") and after is None:
             continue  # the hub's default, whatever it was when the queue table was made
+        if section == "queues" and setting == "subscribers" and (after is None or after == (before or {})):
+            continue  # a missing key leaves those that there are alone
         if not _same(setting, before, after) and (setting != "comment" or (before or None) != after):
             changes.append(Change(setting, before, after, secret))
     _refuse_fixed(section, name, [change for change in changes if change.setting in new.fixed])

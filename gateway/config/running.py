@@ -117,6 +117,15 @@ def _job(job: JobDef) -> JobModel:
 def _queues(admin: QueueAdmin) -> tuple[dict[str, QueueTableModel], dict[str, QueueModel]]:
     """Queue tables that several queues share, and queues; those the hub made by itself are left out."""
     tables = {hub_name(table.full_name): table for table in admin.queue_tables()}
+    subscribers: dict[str, dict[str, Any]] = {}
+    for each in admin.queue_subscribers():
+        if each.name and not each.name.upper().startswith("MGW_"):  # those of jobs come with the jobs
+            values = {
+                "rule": each.rule,
+                "transformation": each.transformation,
+                "delivery_mode": each.delivery_mode.value,
+            }
+            subscribers.setdefault(each.queue, {})[each.name] = values
     queues = [queue for queue in admin.queues() if not queue.name.upper().startswith("AQ$_")]
     users = Counter(hub_name(queue.queue_table) for queue in queues)
     result: dict[str, QueueModel] = {}
@@ -126,7 +135,7 @@ def _queues(admin: QueueAdmin) -> tuple[dict[str, QueueTableModel], dict[str, Qu
         own = users[table] == 1 and table == hub_name(queue_table_of(queue.full_name, QueueModel()))
         if own:
             inline.add(table)
-        result[queue.full_name] = _queue(queue, tables[table], own=own)
+        result[queue.full_name] = _queue(queue, tables[table], subscribers.get(queue.full_name), own=own)
     shared = {
         table.full_name: QueueTableModel.model_validate(_shape(table) | {"comment": table.comment})
         for name, table in tables.items()
@@ -135,8 +144,9 @@ def _queues(admin: QueueAdmin) -> tuple[dict[str, QueueTableModel], dict[str, Qu
     return shared, result
 
 
-def _queue(queue: QueueInfo, table: QueueTableInfo, *, own: bool) -> QueueModel:
+def _queue(queue: QueueInfo, table: QueueTableInfo, subscribers: dict[str, Any] | None, *, own: bool) -> QueueModel:
     values: dict[str, Any] = {
+        "subscribers": subscribers,
         "type": "NORMAL" if queue.queue_type is QueueType.NORMAL else "EXCEPTION",
         "enqueue": queue.enqueue_enabled or queue.queue_type is not QueueType.NORMAL,
         "dequeue": queue.dequeue_enabled,
@@ -158,4 +168,7 @@ def _shape(table: QueueTableInfo) -> dict[str, Any]:
         "compatible": table.compatible,
         "secure": table.secure,
         "max_payload": table.max_payload,
+        "storage_clause": table.storage_clause,
+        "primary_instance": table.primary_instance,
+        "secondary_instance": table.secondary_instance,
     }

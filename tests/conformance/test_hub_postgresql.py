@@ -20,6 +20,7 @@ pytest.register_assert_rewrite(
     "tests.conformance.hub_suite_commit",
     "tests.conformance.hub_suite_groups",
     "tests.conformance.hub_suite_navigation",
+    "tests.conformance.hub_suite_admin",
     "tests.conformance.hub_suite_time",
     "tests.conformance.hub_suite_transfer",
     "tests.conformance.hub_suite_transformations",
@@ -32,6 +33,7 @@ from gateway.aq.model import DequeueOptions
 from gateway.aq.rules import register_function, unregister_function
 from gateway.aq.statements import Db
 from tests.conformance import hub_suite as base
+from tests.conformance import hub_suite_admin as administered
 from tests.conformance import hub_suite_commit as committed
 from tests.conformance import hub_suite_enqueue as enqueued
 from tests.conformance import hub_suite_groups as groups
@@ -78,6 +80,22 @@ class TestOpening(base.OpeningSuite):
 
 
 class TestAdmin(base.AdminSuite):
+    pass
+
+
+class TestQueueTables(administered.QueueTableSuite):
+    pass
+
+
+class TestQueues(administered.QueueSuite):
+    pass
+
+
+class TestSubscribers(administered.SubscriberSuite):
+    pass
+
+
+class TestPurge(administered.PurgeSuite):
     pass
 
 

@@ -26,6 +26,9 @@ Choice = TypeVar("Choice", bound=StrEnum)
 class Administration:
     """The hub, and one transaction per call, or part of the one of ``connection``.
 
+    With ``connection`` nothing is committed by a call unless it is asked to (``auto_commit``): what it did is in force
+    when the application commits.
+
     Args:
         hub: the open hub.
         connection: the application's connection to the hub's database, whose transaction the calls belong to.
@@ -51,14 +54,32 @@ class Administration:
         self.rights = rights_of(hub.user_for(user))
 
     @contextmanager
-    def change(self) -> Iterator[sa.Connection]:
-        """A transaction that may write."""
-        if self.connection is not None:
-            with self.hub.translated():
-                yield self.connection
-        else:
+    def change(self, auto_commit: bool | None = None) -> Iterator[sa.Connection]:
+        """A transaction that may write.
+
+        Args:
+            auto_commit: True: it is committed before and after, also if it is the application's. False: it has to be
+                the application's, who commits it. None: whichever of the two it is.
+
+        Raises:
+            AqError: ``auto_commit`` is False, and there is no transaction of the application's.
+        """
+        if self.connection is None:
+            if auto_commit is False:
+                raise AqError(
+                    "auto_commit cannot be false here",
+                    cause="the call has no transaction of the application's to be part of",
+                    cure="make the QueueAdmin with the application's connection, or leave auto_commit out",
+                )
             with self.hub.write() as conn:
                 yield conn
+            return
+        with self.hub.translated():
+            if auto_commit:
+                self.connection.commit()
+            yield self.connection
+            if auto_commit:
+                self.connection.commit()
 
     @contextmanager
     def look(self) -> Iterator[Db]:

@@ -2,43 +2,66 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+from gateway.aq import statements_admin as admin_sql
 from gateway.aq import statements_catalog as catalog
-from gateway.aq.admin.base import Administration, choice
-from gateway.aq.admin.queues import queue_values
+from gateway.aq.admin.base import choice
+from gateway.aq.admin.queues import QueueProcedures, queue_values
 from gateway.aq.errors import (
+    CannotMigrate,
     CompatibleInvalid,
+    InstanceInvalid,
+    QueueInUse,
     QueueTableExists,
     QueueTableNotEmpty,
     SortListInvalid,
 )
-from gateway.aq.model import PayloadType, QueueTableInfo, QueueType, SortList
+from gateway.aq.model import PayloadType, QueueRef, QueueTableInfo, QueueType, SortList
 from gateway.aq.names import QualifiedName, qualified
+from gateway.aq.outstanding import Stop
 from gateway.aq.payloads import payload_of
 from gateway.aq.statements import Db
 from gateway.aq.views import create_table_views, drop_queue_views, drop_table_views
 from transforms.errors import AqError
 
-__all__ = ["MAX_PAYLOAD", "QueueTableProcedures"]
+__all__ = ["COMPATIBLE", "MAX_PAYLOAD", "QueueTableProcedures", "check_shape"]
 
 MAX_RAW_12_2 = 32512  # bytes, AQ guide 12.2 §4.6
 MAX_PAYLOAD = 128 * 1024 * 1024
-_COMPATIBLE = ("8.1", "10.0", "12.2")
+COMPATIBLE = ("8.1", "10.0", "12.2")
+MAX_INSTANCE = 2**31 - 1
 
 
-class QueueTableProcedures(Administration):
-    """Make, drop and list queue tables."""
+class Shape(NamedTuple):
+    """What of a queue table is fixed when it is made, in the words of the caller."""
+
+    sort_list: str | None
+    multiple_consumers: bool
+    message_grouping: str
+    compatible: str | None
+    secure: bool
+
+
+class QueueTableProcedures(QueueProcedures):
+    """Make, change, drop, migrate and list queue tables."""
 
     def create_queue_table(
         self,
         queue_table: str,
         queue_payload_type: str = PayloadType.BASIC,
         *,
+        storage_clause: str | None = None,
         sort_list: str | None = None,
         multiple_consumers: bool = False,
         message_grouping: str = "NONE",
         comment: str | None = None,
+        auto_commit: bool | None = None,
+        primary_instance: int = 0,
+        secondary_instance: int = 0,
         compatible: str | None = None,
         secure: bool = False,
+        replication_mode: str | None = None,
         max_payload: int | None = None,
     ) -> QueueTableInfo:
         """Make a queue table with its default exception queue and its view (AQ guide 12.2 §8.1.1).
@@ -46,85 +69,171 @@ class QueueTableProcedures(Administration):
         Args:
             queue_table: at most 122 bytes.
             queue_payload_type: RAW, BASIC, FIELDS, TEXT, JSON, XMLTYPE, ANYDATA, or the name of an object type.
-            sort_list: ENQ_TIME (default), ``ENQ_TIME,PRIORITY``, PRIORITY or ``PRIORITY,ENQ_TIME``; fixed for ever.
-                COMMIT_TIME and ``PRIORITY,COMMIT_TIME`` need multiple_consumers and message_grouping TRANSACTIONAL.
+            storage_clause: free text; it is stored and shown, the hub's database decides where messages lie.
+            sort_list: ENQ_TIME (default), ``ENQ_TIME,PRIORITY``, PRIORITY, ``PRIORITY,ENQ_TIME``, COMMIT_TIME or
+                ``PRIORITY,COMMIT_TIME``; fixed for ever. The last two need multiple consumers and TRANSACTIONAL.
+            multiple_consumers: every message goes to every subscriber, instead of to one reader.
             message_grouping: NONE, or TRANSACTIONAL: the messages of one transaction are taken by one consumer.
+            auto_commit: see :class:`~gateway.aq.admin.base.Administration`.
+            primary_instance: owner instance, 0 = any; stored and shown.
+            secondary_instance: instance that takes over, 0 = any; needs a primary one.
             compatible: ``8.1``, ``10.0`` (default) or ``12.2``.
             secure: users other than the owner need AQ agents to work with its queues (AQ guide 12.2 §10.1).
+            replication_mode: reserved; only NONE.
             max_payload: bytes of a body, 1 to 128 MiB; default 128 MiB, 32512 for RAW tables with compatible 12.2.
 
         Raises:
-            AqError: 24001 exists, 24019 name too long, 24015 payload type, 24036 sort list, 24059 compatible;
-                1031 the schema is neither the user's nor does the user hold MANAGE_ANY.
+            AqError: 24001 exists, 24019 name too long, 24015 payload type, 24036 sort list, 24059 compatible, 24078
+                instances, 1031 the schema is neither the user's nor does the user hold MANAGE_ANY.
         """
         name = qualified(queue_table, self.schema, what="queue table", system=False)
-        order = choice(
-            SortList,
-            (sort_list or "ENQ_TIME").replace(" ", ""),
-            f"sort list of queue table {name.shown}",
-            SortListInvalid,
-        )
-        version = compatible or "10.0"
-        _check_table(name, order, message_grouping, version, multiple_consumers)
-        with self.change() as conn:
+        shape = Shape(sort_list, multiple_consumers, message_grouping, compatible, secure)
+        values = check_shape(name, shape)
+        _check_instances(name, primary_instance, secondary_instance)
+        _check_replication(name, replication_mode)
+        values |= {
+            "schema": name.schema,
+            "name": name.name,
+            "name_key": name.key,
+            "storage_clause": storage_clause,
+            "primary_instance": primary_instance,
+            "secondary_instance": secondary_instance,
+            "comment": comment,
+        }
+        with self.change(auto_commit) as conn:
             db = Db(conn)
             if self.rights is not None:
                 self.rights.require_schema(db, name, "queue table")
             payload = payload_of(db, queue_payload_type, self.schema, f"queue table {name.shown}")
-            limit = _max_payload(name, payload.kind, version, max_payload)
+            values |= {
+                "payload_type": payload.kind.value,
+                "object_type": payload.object_type and payload.name,
+                "type_id": payload.object_type and payload.object_type.id,
+                "max_payload": _max_payload(name, payload.kind, values["compatible"], max_payload),
+            }
             if catalog.find_queue_table(db, name.key) is not None:
                 raise QueueTableExists(
-                    f"queue table {name.shown} exists", cause="a queue table of that name is in the hub"
+                    f"queue table {name.shown} exists",
+                    cause="a queue table of that name is in the hub",
+                    cure="choose another name, or drop it first",
                 )
             now = self.hub.clock.now()
-            table_id = catalog.insert_queue_table(
-                db,
-                {
-                    "schema": name.schema,
-                    "name": name.name,
-                    "name_key": name.key,
-                    "payload_type": payload.kind.value,
-                    "object_type": payload.object_type and payload.name,
-                    "type_id": payload.object_type and payload.object_type.id,
-                    "sort_list": order.value,
-                    "multiple_consumers": int(multiple_consumers),
-                    "message_grouping": message_grouping.upper(),
-                    "compatible": version,
-                    "secure": int(secure),
-                    "max_payload": limit,
-                    "comment": comment,
-                    "created": now,
-                },
-            )
+            table_id = catalog.insert_queue_table(db, values | {"created": now})
             exceptions = QualifiedName(name.schema, f"AQ$_{name.name}_E")
             catalog.insert_queue(db, queue_values(exceptions, table_id, QueueType.EXCEPTION, None, 0, 0, None, now))
             found = self.need_queue_table(db, name)
             create_table_views(conn, found)
             return found
 
-    def drop_queue_table(self, queue_table: str, *, force: bool = False) -> None:
-        """Drop a queue table; its queues must be dropped before, unless ``force`` (AQ guide 12.2 §8.1.3).
+    def alter_queue_table(
+        self,
+        queue_table: str,
+        *,
+        comment: str | None = None,
+        primary_instance: int | None = None,
+        secondary_instance: int | None = None,
+        replication_mode: str | None = None,
+    ) -> QueueTableInfo:
+        """Change what may change of a queue table; None keeps a value (AQ guide 12.2 §8.1.2).
+
+        Args:
+            primary_instance: 0 = any, which takes the secondary one away too.
+            secondary_instance: only together with a primary one.
+            replication_mode: reserved; only NONE.
 
         Raises:
-            AqError: 24002 unknown, 24012 it has queues.
+            AqError: 24002 unknown, 24078 a secondary instance without a primary one.
         """
         name = qualified(queue_table, self.schema, what="queue table")
+        _check_replication(name, replication_mode)
+        values: dict[str, Any] = {} if comment is None else {"comment": comment}
+        if primary_instance is not None or secondary_instance is not None:
+            _check_instances(name, primary_instance or 0, secondary_instance or 0)
+            if primary_instance is not None:
+                values["primary_instance"] = primary_instance
+            if secondary_instance is not None or primary_instance == 0:
+                values["secondary_instance"] = secondary_instance or 0
         with self.change() as conn:
             db = Db(conn)
             found = self.need_queue_table(db, name)
-            queues = catalog.list_queues(db, "WHERE q.queue_table_id = ?", (found.id,))
-            own = [queue for queue in queues if not queue.name.upper().startswith("AQ$_")]
-            if own and not force:
-                raise QueueTableNotEmpty(
-                    f"queue table {name.shown} has queues",
-                    cause=", ".join(queue.full_name for queue in own[:5]),
-                    cure="stop and drop them first, or use force",
+            if values:
+                admin_sql.update_queue_table(db, found.id, values)
+            return self.need_queue_table(db, name)
+
+    def drop_queue_table(self, queue_table: str, *, force: bool = False, auto_commit: bool | None = None) -> None:
+        """Drop a queue table; its queues must be dropped before, unless ``force`` (AQ guide 12.2 §8.1.3).
+
+        Args:
+            force: stop and drop its queues too, as soon as the transactions on them have ended. Messages on their way
+                with gateway jobs are not waited for.
+
+        Raises:
+            AqError: 24002 unknown, 24012 it has queues, 24018 transactions work on them (as part of an application's
+                transaction on SQLite, where the call cannot wait).
+        """
+        name = qualified(queue_table, self.schema, what="queue table")
+        with self.look() as db:
+            queues = self._queues_to_drop(db, name, force=force)
+        if force:
+            for queue in queues:
+                self._stop(Stop(queue, enqueue=True, dequeue=True, plans=False), wait=True)
+                self._empty(queue)
+        with self.change(auto_commit) as conn:
+            db = Db(conn)
+            queues = self._queues_to_drop(db, name, force=force)
+            found = self.need_queue_table(db, name)
+            if not admin_sql.try_exclusive(db, [queue.id for queue in queues]):
+                raise QueueInUse(
+                    f"queue table {name.shown} cannot be dropped now",
+                    cause="a transaction works on one of its queues",
+                    cure="try again when it has ended",
                 )
             drop_table_views(conn, found)
             for queue in queues:
                 drop_queue_views(conn, queue.id)
                 catalog.delete_queue(db, queue.id)
             catalog.delete_queue_table(db, found.id)
+
+    def _queues_to_drop(self, db: Db, name: QualifiedName, *, force: bool) -> list[QueueRef]:
+        found = self.need_queue_table(db, name)
+        queues = catalog.list_queues(db, "WHERE q.queue_table_id = ?", (found.id,))
+        own = [queue for queue in queues if not queue.name.upper().startswith("AQ$_")]
+        if own and not force:
+            raise QueueTableNotEmpty(
+                f"queue table {name.shown} has queues",
+                cause=", ".join(queue.full_name for queue in own[:5]),
+                cure="stop and drop them first, or use force",
+            )
+        refs = (catalog.find_queue_by_id(db, queue.id) for queue in queues)
+        return [ref for ref in refs if ref is not None]
+
+    def migrate_queue_table(self, queue_table: str, compatible: str) -> QueueTableInfo:
+        """Give a queue table another compatible setting (AQ guide 12.2 §8.1.5).
+
+        RAW queue tables that were made without ``max_payload`` get the limit of the new setting.
+
+        Args:
+            compatible: ``8.1``, ``10.0`` or ``12.2``.
+
+        Raises:
+            AqError: 24002 unknown, 24059 compatible, 24060 a message is larger than the new setting allows.
+        """
+        name = qualified(queue_table, self.schema, what="queue table")
+        version = _compatible(name, compatible)
+        with self.change() as conn:
+            db = Db(conn)
+            found = self.need_queue_table(db, name)
+            limit = found.max_payload
+            if limit == _max_payload(name, found.payload_type, found.compatible, None):
+                limit = _max_payload(name, found.payload_type, version, None)
+            if limit < found.max_payload and admin_sql.body_over(db, found.id, limit):
+                raise CannotMigrate(
+                    f"queue table {name.shown} cannot be migrated from compatible {found.compatible} to {version}",
+                    cause=f"it holds messages of more than {limit} bytes, the limit of {version}",
+                    cure="have them consumed, or purge them",
+                )
+            admin_sql.update_queue_table(db, found.id, {"compatible": version, "max_payload": limit})
+            return self.need_queue_table(db, name)
 
     def queue_tables(self) -> list[QueueTableInfo]:
         """Every queue table, by name; a user sees the own ones and those of queues the user sees."""
@@ -135,22 +244,76 @@ class QueueTableProcedures(Administration):
             seen = {queue.queue_table for queue in self.visible(db, catalog.list_queues(db))}
             return [each for each in found if each.full_name in seen or self.rights.manages(db, each.schema)]
 
+    def queue_table(self, queue_table: str) -> QueueTableInfo | None:
+        """One queue table, or None; a user is not told of those of others."""
+        name = qualified(queue_table, self.schema, what="queue table")
+        return next(
+            (each for each in self.queue_tables() if QualifiedName(each.schema, each.name).key == name.key), None
+        )
 
-def _check_table(name: QualifiedName, order: SortList, grouping: str, version: str, multiple_consumers: bool) -> None:
-    if version not in _COMPATIBLE:
-        raise CompatibleInvalid(
-            f"compatible of queue table {name.shown} is {version!r}",
-            cause=f"allowed are {', '.join(_COMPATIBLE)}",
-        )
-    if str(grouping).upper() not in ("NONE", "TRANSACTIONAL"):
+
+def check_shape(name: QualifiedName, shape: Shape) -> dict[str, Any]:
+    """The columns of what is fixed when a queue table is made.
+
+    Raises:
+        AqError: 24036 sort list, 24059 compatible, an unknown grouping.
+    """
+    version = _compatible(name, shape.compatible or "10.0")
+    order = choice(
+        SortList,
+        (shape.sort_list or "ENQ_TIME").replace(" ", ""),
+        f"sort list of queue table {name.shown}",
+        SortListInvalid,
+    )
+    grouping = str(shape.message_grouping).upper()
+    if grouping not in ("NONE", "TRANSACTIONAL"):
         raise AqError(
-            f"message grouping of queue table {name.shown} is {grouping!r}", cause="allowed are NONE, TRANSACTIONAL"
+            f"message grouping of queue table {name.shown} is {shape.message_grouping!r}",
+            cause="allowed are NONE, TRANSACTIONAL",
         )
-    if "COMMIT_TIME" in order.value and not (multiple_consumers and str(grouping).upper() == "TRANSACTIONAL"):
+    if "COMMIT_TIME" in order.value and not (shape.multiple_consumers and grouping == "TRANSACTIONAL"):
         raise SortListInvalid(
             f"queue table {name.shown} cannot be sorted by {order.value}",
-            cause="commit-time order needs multiple consumers and transactional grouping",
-            cure="give multiple_consumers true and message_grouping TRANSACTIONAL, or another sort list",
+            cause="commit time needs multiple consumers and message grouping TRANSACTIONAL",
+            cure="make it with both, or use another sort list",
+        )
+    return {
+        "sort_list": order.value,
+        "multiple_consumers": int(shape.multiple_consumers),
+        "message_grouping": grouping,
+        "compatible": version,
+        "secure": int(shape.secure),
+    }
+
+
+def _compatible(name: QualifiedName, version: str) -> str:
+    if version not in COMPATIBLE:
+        raise CompatibleInvalid(
+            f"compatible of queue table {name.shown} is {version!r}",
+            cause=f"allowed are {', '.join(COMPATIBLE)}",
+            cure="8.0 is not supported; use 8.1" if version == "8.0" else "",
+        )
+    return version
+
+
+def _check_instances(name: QualifiedName, primary: int, secondary: int) -> None:
+    for instance in (primary, secondary):
+        if not 0 <= instance <= MAX_INSTANCE:
+            raise InstanceInvalid(
+                f"instance of queue table {name.shown} is {instance}", cause=f"allowed are 0 to {MAX_INSTANCE}"
+            )
+    if secondary and not primary:
+        raise InstanceInvalid(
+            f"queue table {name.shown} cannot have secondary instance {secondary}",
+            cause="it is given without a primary instance",
+            cure="give the primary instance too",
+        )
+
+
+def _check_replication(name: QualifiedName, mode: str | None) -> None:
+    if mode is not None and str(mode).upper() != "NONE":
+        raise AqError(
+            f"replication mode of queue table {name.shown} is {mode!r}", cause="it is reserved", cure="leave it out"
         )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.aq import statements_admin as admin_sql
 from gateway.aq import statements_catalog as catalog
 from gateway.aq.admin.base import Administration, choice, queue_info
 from gateway.aq.errors import (
     DefaultExceptionQueue,
     EnqueueOnExceptionQueue,
     QueueExists,
+    QueueInUse,
     QueueNotStopped,
     QueueTypeInvalid,
     RetentionInvalid,
@@ -20,12 +22,15 @@ from gateway.aq.errors import (
 )
 from gateway.aq.model import INFINITE, QueueInfo, QueueRef, QueueType
 from gateway.aq.names import QualifiedName, qualified
+from gateway.aq.outstanding import Stop, stop_after, stop_at_once, wait_alone
 from gateway.aq.statements import Db
 from gateway.aq.views import create_queue_views, drop_queue_views
+from transforms.errors import AqError
 
 __all__ = ["QueueProcedures", "queue_values"]
 
 MAX_RETRIES = 2**31 - 1
+_BATCH = 2000  # messages of one transaction: other writers get in between
 
 
 class QueueProcedures(Administration):
@@ -40,25 +45,38 @@ class QueueProcedures(Administration):
         max_retries: int | None = None,
         retry_delay: float = 0,
         retention_time: float = 0,
+        dependency_tracking: bool = False,
         comment: str | None = None,
+        auto_commit: bool | None = None,
     ) -> QueueInfo:
         """Make a queue; it is stopped (AQ guide 12.2 §8.2.1).
 
         Args:
+            queue_name: at most 122 bytes; in the schema of its queue table.
+            queue_type: NORMAL_QUEUE, or EXCEPTION_QUEUE for one more exception queue beside the table's own.
             max_retries: failed attempts a message survives; None = 5. One more moves it to its exception queue.
             retry_delay: seconds a message waits after a failed attempt.
             retention_time: seconds consumed messages are kept, -1 for ever.
+            dependency_tracking: reserved; only False.
+            auto_commit: see :class:`~gateway.aq.admin.base.Administration`.
 
         Raises:
-            AqError: 24002 no such queue table, 24006 exists, 24019 name, 24013, 24014 negative times, 24073, 24074 not
-                on an exception queue, 24037 schema differs from the table's.
+            AqError: 24002 no such queue table, 24003 type, 24006 exists, 24019 name, 24013, 24014 negative times,
+                24073, 24074 not on an exception queue, 24037 schema differs from the table's.
         """
         name = qualified(queue_name, self.schema, system=False)
         table = qualified(queue_table, self.schema, what="queue table")
-        kind = (
-            QueueType.EXCEPTION if queue_type == "EXCEPTION" else QueueType.NORMAL if queue_type == "NORMAL" else None
+        short = str(queue_type).upper()
+        kind = choice(
+            QueueType,
+            f"{short}_QUEUE" if short in ("NORMAL", "EXCEPTION") else short,
+            f"type of queue {name.shown}",
+            QueueTypeInvalid,
         )
-        kind = kind or choice(QueueType, queue_type, f"type of queue {name.shown}", QueueTypeInvalid)
+        if dependency_tracking:
+            raise AqError(
+                f"queue {name.shown} cannot have dependency tracking", cause="it is reserved", cure="leave it out"
+            )
         if kind is QueueType.EXCEPTION and (max_retries is not None or retry_delay or retention_time):
             raise (RetentionOnExceptionQueue if retention_time else RetryOnExceptionQueue)(
                 f"exception queue {name.shown} cannot have retries or retention",
@@ -71,7 +89,7 @@ class QueueProcedures(Administration):
                 f"queue {name.shown} is in another schema than queue table {table.shown}",
                 cure="name both in one schema",
             )
-        with self.change() as conn:
+        with self.change(auto_commit) as conn:
             db = Db(conn)
             found = self.need_queue_table(db, table)
             if catalog.find_queue(db, f'"{name.schema}"."{name.name}"') is not None:
@@ -91,13 +109,14 @@ class QueueProcedures(Administration):
         retry_delay: float | None = None,
         retention_time: float | None = None,
         comment: str | None = None,
+        auto_commit: bool | None = None,
     ) -> QueueInfo:
         """Change a queue; None keeps a value (AQ guide 12.2 §8.2.2).
 
         Raises:
             AqError: 24010 unknown, 24013, 24014 negative times, 24073, 24074 not on an exception queue.
         """
-        with self.change() as conn:
+        with self.change(auto_commit) as conn:
             db = Db(conn)
             queue = self.need_queue(db, queue_name)
             changes = {
@@ -132,54 +151,87 @@ class QueueProcedures(Administration):
                     cause="only the hub moves messages into an exception queue",
                     cure="start it with enqueue false",
                 )
-            self._switch(db, queue, 1, enqueue, dequeue)
+            values = {"enqueue_enabled": 1} if enqueue else {}
+            values |= {"dequeue_enabled": 1} if dequeue else {}
+            if values:
+                catalog.update_queue(db, queue.id, values)
 
-    def stop_queue(self, queue_name: str, *, enqueue: bool = True, dequeue: bool = True, wait: bool = True) -> None:
-        """Disable a queue; False leaves a direction as it is (AQ guide 12.2 §8.2.4).
+    def stop_queue(
+        self, queue_name: str, *, enqueue: bool = True, dequeue: bool = True, wait: bool | float = True
+    ) -> None:
+        """Disable a queue; False leaves a direction as it is (AQ guide 12.2 §8.2.4, §12.10.2).
 
-        Calls that are running are waited for by the database's own locks; ``wait`` changes nothing so far.
+        Transactions that have taken messages from the queue or put some in may end first; meanwhile nobody begins
+        another. Messages on their way with gateway jobs count, when the dequeue direction is stopped. On SQLite what a
+        session of its own has enqueued and not committed is not seen by others: its commit is refused afterwards.
+
+        Args:
+            wait: True: for as long as it takes. A number: at most so many seconds. False: fail at once. As part of an
+                application's transaction on SQLite the call never waits: nobody else could commit.
 
         Raises:
-            AqError: 24010 unknown.
+            AqError: 24010 unknown, 24018 transactions work on it and were not, or not long enough, waited for; nothing
+                is changed.
         """
-        del wait
+        with self.look() as db:
+            queue = self.need_queue(db, queue_name)
+        if enqueue or dequeue:
+            self._stop(Stop(queue, enqueue, dequeue), wait)
+
+    def _stop(self, stop: Stop, wait: bool | float) -> None:
+        """Stop a queue, in a transaction of its own if there is no other."""
+        if self.connection is None:
+            stop_after(self.hub, stop, wait)
+            return
         with self.change() as conn:
             db = Db(conn)
-            self._switch(db, self.need_queue(db, queue_name), 0, enqueue, dequeue)
+            if wait and self.hub.postgresql:
+                wait_alone(self.hub, db, stop.queue, wait)
+            stop_at_once(db, stop)
 
-    def _switch(self, db: Db, queue: QueueRef, value: int, enqueue: bool, dequeue: bool) -> None:
-        values = {}
-        if enqueue:
-            values["enqueue_enabled"] = value
-        if dequeue:
-            values["dequeue_enabled"] = value
-        if values:
-            catalog.update_queue(db, queue.id, values)
-
-    def drop_queue(self, queue_name: str) -> None:
+    def drop_queue(self, queue_name: str, *, auto_commit: bool | None = None) -> None:
         """Drop a stopped queue with its messages and subscribers (AQ guide 12.2 §8.2.5).
 
         Raises:
-            AqError: 24010 unknown, 24011 it is started, 24026 it is the default exception queue of its table.
+            AqError: 24010 unknown, 24011 it is started, 24026 it is the default exception queue of its table, 24018 a
+                transaction that began before it was stopped still works on it.
         """
-        with self.change() as conn:
+        with self.look() as db:
+            queue = self._droppable(db, queue_name)
+        self._empty(queue)
+        with self.change(auto_commit) as conn:
             db = Db(conn)
-            queue = self.need_queue(db, queue_name)
-            if queue.name.upper().startswith("AQ$_"):
-                raise DefaultExceptionQueue(
-                    f"queue {queue.full_name} cannot be dropped",
-                    cause=f"it is the default exception queue of queue table {queue.queue_table}",
-                    cure="drop the queue table",
-                )
-            settings = catalog.queue_settings(db, queue)
-            if settings.enqueue_enabled or settings.dequeue_enabled:
-                raise QueueNotStopped(
-                    f"queue {queue.full_name} cannot be dropped",
-                    cause="it is started",
-                    cure="stop it first",
+            queue = self._droppable(db, queue_name)
+            if not admin_sql.try_exclusive(db, [queue.id]):
+                raise QueueInUse(
+                    f"queue {queue.full_name} cannot be dropped now",
+                    cause="a transaction works on it",
+                    cure="try again when it has ended",
                 )
             drop_queue_views(conn, queue.id)
             catalog.delete_queue(db, queue.id)
+
+    def _droppable(self, db: Db, queue_name: str) -> QueueRef:
+        queue = self.need_queue(db, queue_name)
+        if queue.name.upper().startswith("AQ$_"):
+            raise DefaultExceptionQueue(
+                f"queue {queue.full_name} cannot be dropped",
+                cause=f"it is the default exception queue of queue table {queue.queue_table}",
+                cure="drop the queue table",
+            )
+        info = queue_info(db, queue.id)
+        if info.enqueue_enabled or info.dequeue_enabled:
+            raise QueueNotStopped(
+                f"queue {queue.full_name} cannot be dropped", cause="it is started", cure="stop it first"
+            )
+        return queue
+
+    def _empty(self, queue: QueueRef) -> None:
+        """Delete the messages of a stopped queue a batch at a time: other writers get in between."""
+        while self.connection is None:
+            with self.hub.write() as conn:
+                if admin_sql.delete_some_messages(Db(conn), queue.id, _BATCH) < _BATCH:
+                    return
 
     def queues(self) -> list[QueueInfo]:
         """Every queue, by name, exception queues included; a user sees those the user has any privilege on."""

@@ -8,22 +8,26 @@ from gateway.aq.admin.base import Administration, choice
 from gateway.aq.admin.transformations import subscriber_transformation
 from gateway.aq.errors import (
     AgentAddressInvalid,
+    AgentNameInvalid,
     DeliveryModeInvalid,
     RuleInvalid,
     SingleConsumerQueue,
     SubscriberExists,
     SubscriberMissing,
     SubscriberOfExceptionQueue,
+    SubscribesToItself,
     TooManySubscribers,
 )
 from gateway.aq.model import Agent, DeliveryMode, QueueRef, QueueType, SubscriberInfo
-from gateway.aq.names import agent_name
+from gateway.aq.names import MAX_ADDRESS, agent_name
 from gateway.aq.statements import Db
 from gateway.aq.statements_routing import translate
+from transforms.errors import AqError
 
 __all__ = ["SubscriberProcedures"]
 
-MAX_SUBSCRIBERS = 1000  # local ones, AQ guide 12.2 §4.6.1
+MAX_SUBSCRIBERS = 1024  # AQ guide 12.2 §2.3
+MAX_LOCAL = 1000  # AQ guide 12.2 §4.6.1
 MAX_RULE = 4000
 
 
@@ -44,34 +48,39 @@ class SubscriberProcedures(Administration):
 
         If there is no AQ agent of that name, one is made (AQ guide 12.2 §22.3).
 
+        Running calls of sessions are waited for, running transactions are not. As part of an application's transaction
+        nothing is committed: the subscription is in force when the application commits.
+
+        Args:
+            subscriber: name of a local agent, or the agent.
+            rule: a condition on the message, at most 4000 characters; None = all messages.
+            transformation: name of one that the subscriber's messages go through when they are dequeued.
+            queue_to_queue: only for subscribers in other queues.
+            delivery_mode: PERSISTENT, or PERSISTENT_OR_BUFFERED; cannot be altered later.
+
         Raises:
             AqError: 24010 unknown queue, 24034 subscribed already, 24039 single-consumer queue, 24050 exception queue,
-                24047 name, 24067 too many, 25448 the rule is invalid (with line and column), 24094 the transformation
-                does not exist, or does not take what the queue holds.
+                24045 address, 24047 name, 24049 reserved name, 24067 too many, 25299 delivery mode, 25313 the queue
+                itself, 25448 the rule is invalid (with line and column), 24094 the transformation does not exist, or
+                does not take what the queue holds.
         """
         agent = Agent(subscriber) if isinstance(subscriber, str) else subscriber
         name = agent_name(agent.name, what="subscriber")
         _check_rule(rule)
-        mode = choice(DeliveryMode, delivery_mode, f"delivery mode of subscriber {name}", DeliveryModeInvalid)
+        mode = _delivery_mode(delivery_mode, name)
         with self.change() as conn:
             db = Db(conn)
             queue = self.need_queue(db, queue_name)
             _check_subscribable(queue)
-            if agent.address or name is None or queue_to_queue:
-                raise AgentAddressInvalid(
-                    f"subscriber {name or agent.address!r} of queue {queue.full_name} cannot be served",
-                    cause="propagation to other queues is not part of this release",
-                    cure="subscribe a local agent by name, or use a gateway job",
-                )
-            taken = catalog.consumer_id(db, queue, name, "", agent.protocol)
+            self._check_address(db, queue, agent, queue_to_queue=queue_to_queue)
+            name = name or ""
+            taken = catalog.consumer_id(db, queue, name)
             if taken is not None and catalog.is_subscriber(db, taken):
                 raise SubscriberExists(f"subscriber {name} of queue {queue.full_name} exists", cure="alter_subscriber")
             transformation = subscriber_transformation(db, queue, transformation, self.schema)
-            if len(catalog.count_subscribers(db, queue)) >= MAX_SUBSCRIBERS:
-                raise TooManySubscribers(
-                    f"queue {queue.full_name} has too many subscribers",
-                    cause=f"at most {MAX_SUBSCRIBERS} are allowed",
-                )
+            if taken is not None:
+                catalog.drop_removed(db, taken)
+            _check_number(queue, catalog.count_subscribers(db, queue))
             security_sql.add_automatic_agent(db, name, self.hub.clock.now())
             catalog.upsert_subscriber(
                 db,
@@ -80,7 +89,7 @@ class SubscriberProcedures(Administration):
                     "name": name,
                     "name_key": name.upper(),
                     "address": "",
-                    "protocol": agent.protocol,
+                    "protocol": 0,
                     "is_subscriber": 1,
                     "rule": rule,
                     "rule_sql": None,
@@ -91,16 +100,19 @@ class SubscriberProcedures(Administration):
                 },
             )
             if rule is not None:
-                translate(db, catalog.consumer_id(db, queue, name, "", agent.protocol))
+                translate(db, catalog.consumer_id(db, queue, name))
 
     def alter_subscriber(
         self, queue_name: str, subscriber: Agent | str, *, rule: str | None, transformation: str | None = None
     ) -> None:
         """Set rule and transformation of a subscriber, both (AQ guide 12.2 §8.6.2).
 
+        Who changes one repeats the other: None takes the rule, or the transformation, away.
+
         Raises:
-            AqError: 24010 unknown queue, 24035 unknown subscriber, 25448 the rule is invalid, 24094 the transformation
-                does not exist, or does not take what the queue holds.
+            AqError: 24010 unknown queue, 24035 unknown subscriber, 24039 single-consumer queue, 24050 exception queue,
+                25448 the rule is invalid, 24094 the transformation does not exist, or does not take what the queue
+                holds.
         """
         _check_rule(rule)
         with self.change() as conn:
@@ -111,10 +123,14 @@ class SubscriberProcedures(Administration):
                 translate(db, number)
 
     def remove_subscriber(self, queue_name: str, subscriber: Agent | str) -> None:
-        """End a subscription; messages that waited for it only are removed by the time manager (AQ guide 12.2 §8.6.3).
+        """End a subscription with its backlog (AQ guide 12.2 §8.6.3, §1.10).
+
+        What waited for it is not there for it any more; messages that waited for nobody else are removed by the time
+        manager. What a transaction has in hand it may still commit. As part of an application's transaction nothing is
+        committed.
 
         Raises:
-            AqError: 24010 unknown queue, 24035 unknown subscriber.
+            AqError: 24010 unknown queue, 24035 unknown subscriber, 24039 single-consumer queue, 24050 exception queue.
         """
         with self.change() as conn:
             db = Db(conn)
@@ -138,13 +154,72 @@ class SubscriberProcedures(Administration):
     def _subscriber(self, db: Db, queue_name: str, subscriber: Agent | str) -> int:
         agent = Agent(subscriber) if isinstance(subscriber, str) else subscriber
         queue = self.need_queue(db, queue_name)
-        found = catalog.consumer_id(db, queue, agent.name or "", agent.address or "", agent.protocol)
+        _check_subscribable(queue)
+        name = agent_name(agent.name, what="subscriber")
+        found = catalog.consumer_id(db, queue, name or "", agent.address or "", agent.protocol or 0)
         if found is None or not catalog.is_subscriber(db, found):
             raise SubscriberMissing(
-                f"subscriber {agent.name} of queue {queue.full_name} does not exist",
-                cure="add_subscriber",
+                f"subscriber {name or agent.address} of queue {queue.full_name} does not exist",
+                cause="it was removed, or never added",
+                cure="add it: add_subscriber",
             )
         return found
+
+    def _check_address(self, db: Db, queue: QueueRef, agent: Agent, *, queue_to_queue: bool) -> None:
+        """Only local agents can be served; they have a name, no address, and protocol 0."""
+        shown = agent.name or agent.address
+        if agent.address and len(agent.address) > MAX_ADDRESS:
+            raise AgentAddressInvalid(
+                f"address of subscriber {shown!r:.60} has {len(agent.address)} characters",
+                cause=f"at most {MAX_ADDRESS} are allowed",
+            )
+        if agent.address and not agent.protocol and "@" not in agent.address:
+            try:
+                target = catalog.find_queue(db, agent.address, self.schema)
+            except AqError as error:
+                raise AgentAddressInvalid(
+                    f"address {agent.address!r} of a subscriber is not valid", cause=error.what, cure=error.cure
+                ) from error
+            if target is not None and target.id == queue.id:
+                raise SubscribesToItself(
+                    f"queue {queue.full_name} cannot subscribe to itself",
+                    cause="the subscriber's address is the queue",
+                    cure="leave the address out for a local agent",
+                )
+        if not agent.address and not agent.name:
+            raise AgentNameInvalid(
+                f"subscriber of queue {queue.full_name} has neither name nor address", cure="give it a name"
+            )
+        if agent.address or queue_to_queue or agent.protocol:
+            raise AgentAddressInvalid(
+                f"subscriber {shown!r} of queue {queue.full_name} cannot be served",
+                cause="propagation to other queues is not part of this release"
+                if agent.address or queue_to_queue
+                else f"protocol {agent.protocol} is not that of a local agent",
+                cure="subscribe a local agent by name, or use a gateway job",
+            )
+
+
+def _delivery_mode(given: str, name: str | None) -> DeliveryMode:
+    mode = choice(DeliveryMode, given, f"delivery mode of subscriber {name}", DeliveryModeInvalid)
+    if mode is DeliveryMode.BUFFERED:
+        raise DeliveryModeInvalid(
+            f"delivery mode of subscriber {name} cannot be BUFFERED",
+            cause="buffered messages are not part of this release",
+            cure="use PERSISTENT",
+        )
+    return mode
+
+
+def _check_number(queue: QueueRef, addresses: list[str]) -> None:
+    local = addresses.count("")
+    for number, limit, kind in ((len(addresses), MAX_SUBSCRIBERS, ""), (local, MAX_LOCAL, "local ")):
+        if number >= limit:
+            raise TooManySubscribers(
+                f"queue {queue.full_name} has {number} {kind}subscribers",
+                cause=f"at most {limit} are allowed",
+                cure="remove subscribers that are not used any more",
+            )
 
 
 def _check_subscribable(queue: QueueRef) -> None:

@@ -1,0 +1,222 @@
+"""Statements of administration: who works on a queue, what a purge removes, what a queue table holds.
+
+On PostgreSQL a transaction that enqueues into or dequeues from a queue holds a shared advisory lock on it until it ends
+(:func:`gateway.aq.statements_catalog.queue_settings`); whoever needs the queue for himself takes it exclusively. On
+SQLite the claims of the sessions say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gateway.aq.statements import Db
+from gateway.aq.statements_rules import Filter
+from gateway.aq.views.dialect import quoted
+
+__all__ = [
+    "Body",
+    "InHands",
+    "Who",
+    "body_over",
+    "close",
+    "consumers",
+    "delete_entries",
+    "delete_messages",
+    "delete_some_messages",
+    "exclusive",
+    "in_hands",
+    "lock_bodies",
+    "lock_entries",
+    "message_view",
+    "open_again",
+    "selected",
+    "try_exclusive",
+    "update_queue_table",
+    "without_entries",
+]
+
+_LOCK = "(tableoid::int, (id % 2147483647)::int)"  # of table aq_queue: hubs in one database do not share it
+
+
+class InHands(NamedTuple):
+    """Messages that somebody has taken and not yet consumed, as far as the hub stores it."""
+
+    sessions: int  # SQLite only
+    plans: int  # of gateway jobs
+
+
+def in_hands(db: Db, queue_ids: Sequence[int]) -> InHands:
+    """How many messages of these queues are in the hands of sessions, and in plans of jobs."""
+    row = db.row(
+        """SELECT COUNT(h.claim), COUNT(*) - COUNT(h.claim) FROM (
+               SELECT m.claim FROM aq_message m WHERE m.queue_id {ids} AND m.state = 8
+               UNION ALL
+               SELECT e.claim FROM aq_consumer c JOIN aq_entry e ON e.consumer_id = c.id
+                WHERE c.queue_id {ids} AND e.state = 8) AS h""",
+        (db.ids(queue_ids), db.ids(queue_ids)),
+    )
+    return InHands(*(row or (0, 0)))
+
+
+# -- a queue for oneself ---------------------------------------------------------------------------------------------
+
+
+def try_exclusive(db: Db, queue_ids: Sequence[int]) -> bool:
+    """Whether no other transaction works on these queues; none can begin to before this one ends (PostgreSQL)."""
+    if not db.postgresql:
+        return True
+    row = db.row(
+        f"SELECT bool_and(pg_try_advisory_xact_lock{_LOCK}) FROM aq_queue WHERE id {{ids}}", (db.ids(queue_ids),)
+    )
+    return bool(row and row[0])
+
+
+def exclusive(db: Db, queue_ids: Sequence[int], milliseconds: int = 0) -> None:
+    """As :func:`try_exclusive`, and wait for those that do, at most so long for each queue (0: as long as it takes)."""
+    if not db.postgresql:
+        return
+    if milliseconds:
+        db.run(f"SET LOCAL lock_timeout = {int(milliseconds)}")
+    for queue_id in sorted(queue_ids):
+        db.rows(f"SELECT pg_advisory_xact_lock{_LOCK} IS NULL FROM aq_queue WHERE id = ?", (queue_id,))
+
+
+def close(db: Db, queue_id: int, *, enqueue: bool, dequeue: bool) -> None:
+    """Let nobody begin any more who does not work on the queue yet; :func:`open_again` takes it back."""
+    for direction, wanted in (("enqueue_enabled", enqueue), ("dequeue_enabled", dequeue)):
+        if wanted:
+            db.run(f"UPDATE aq_queue SET {direction} = 2 WHERE id = ? AND {direction} = 1", (queue_id,))
+
+
+def open_again(db: Db, queue_id: int, *, enqueue: bool, dequeue: bool) -> None:
+    """The queue is not stopped after all."""
+    for direction, wanted in (("enqueue_enabled", enqueue), ("dequeue_enabled", dequeue)):
+        if wanted:
+            db.run(f"UPDATE aq_queue SET {direction} = 1 WHERE id = ? AND {direction} = 2", (queue_id,))
+
+
+# -- queue tables ----------------------------------------------------------------------------------------------------
+
+
+def update_queue_table(db: Db, table_id: int, values: dict[str, Any]) -> None:
+    """Set columns of a queue table."""
+    assignments = ", ".join(f"{name} = ?" for name in values)
+    db.run(f"UPDATE aq_queue_table SET {assignments} WHERE id = ?", (*values.values(), table_id))
+
+
+def body_over(db: Db, table_id: int, size: int) -> bool:
+    """Whether a message of the queue table has a body of more than ``size`` bytes."""
+    row = db.row(
+        """SELECT EXISTS (SELECT 1 FROM aq_message m JOIN aq_queue q ON q.id = m.queue_id
+                           WHERE q.queue_table_id = ? AND length(m.body) > ?)""",
+        (table_id, size),
+    )
+    return bool(row and row[0])
+
+
+def delete_some_messages(db: Db, queue_id: int, limit: int) -> int:
+    """Delete messages of a queue that is to be dropped; returns how many, less than ``limit`` at the end."""
+    rows = db.rows("SELECT id FROM aq_message WHERE queue_id = ? LIMIT ?", (queue_id, limit))
+    ids = [row[0] for row in rows]
+    if ids:
+        db.run("DELETE FROM aq_entry WHERE message_id {ids}", (db.ids(ids),))
+        db.run("DELETE FROM aq_message WHERE id {ids}", (db.ids(ids),))
+    return len(ids)
+
+
+# -- purge -----------------------------------------------------------------------------------------------------------
+
+_COLUMNS = ("QUEUE", "MSG_ID", "MSG_STATE", "RETRY_COUNT", "CONSUMER_NAME", "ADDRESS", "PROTOCOL")
+
+
+def message_view(db: Db, table_id: int) -> str:
+    """Name of the view of a queue table's messages, as it is written in SQL."""
+    row = db.row("SELECT name FROM aq_view WHERE kind = 'MESSAGES' AND queue_table_id = ?", (table_id,))
+    return quoted(str(row[0]) if row else "")
+
+
+def selected(
+    db: Db, view: str, chosen: Filter, size: int, *, in_hands: bool = False
+) -> Iterator[list[Mapping[str, Any]]]:
+    """Rows of a message view that pass a filter, in pages of one snapshot, by names of columns.
+
+    All columns where the filter is not exact. ``in_hands``: only those that somebody has taken, as far as the hub
+    stores it. Nothing else may be done with the connection between two pages, on SQLite.
+    """
+    columns = ", ".join(f'qtview."{name}"' for name in _COLUMNS) if chosen.exact else "qtview.*"
+    where = f'({chosen.sql}) AND qtview."IN_TRANSACTION"' if in_hands else chosen.sql
+    if db.postgresql:  # the name of the view may hold any character
+        view, where = view.replace("%", "%%"), where.replace("%", "%%").replace("?", "%s")
+    cursor = db.raw.cursor(name="mgw_selected") if db.postgresql else db.raw.cursor()
+    try:
+        cursor.execute(f"SELECT {columns} FROM {view} AS qtview WHERE {where}", tuple(chosen.params))
+        names = [column[0] for column in cursor.description]
+        while page := cursor.fetchmany(size):
+            yield [dict(zip(names, row, strict=True)) for row in page]
+    finally:
+        cursor.close()
+
+
+class Who(NamedTuple):
+    """A consumer as the view shows it; a message has no two that look the same."""
+
+    name: str | None
+    address: str | None
+    protocol: int
+
+
+class Body(NamedTuple):
+    """What of a message a purge looks at."""
+
+    queue_id: int
+    state: int
+    attempts: int
+
+
+def consumers(db: Db, table_id: int) -> dict[int, Who]:
+    """Who the consumers of a queue table are, by their ids."""
+    rows = db.rows(
+        """SELECT c.id, c.name_key, c.address, c.protocol FROM aq_consumer c JOIN aq_queue q ON q.id = c.queue_id
+            WHERE q.queue_table_id = ?""",
+        (table_id,),
+    )
+    return {row[0]: Who(row[1] or None, row[2] or None, row[3]) for row in rows}
+
+
+def lock_bodies(db: Db, ids: Sequence[int]) -> tuple[dict[int, Body], set[int]]:
+    """Messages that are there and free, now locked, and the ids of those in other transactions' hands."""
+    columns = "id, queue_id, state, attempts"
+    rows = db.rows(f"SELECT {columns} FROM aq_message WHERE id {{ids}} {{lock}}", (db.ids(ids),))
+    free = {row[0]: Body(*row[1:]) for row in rows}
+    if not db.postgresql:
+        return free, set()
+    every = db.rows("SELECT id FROM aq_message WHERE id {ids}", (db.ids(ids),))
+    return free, {row[0] for row in every if row[0] not in free}
+
+
+def lock_entries(db: Db, ids: Sequence[int]) -> tuple[dict[tuple[int, int], Body], set[tuple[int, int]]]:
+    """Entries of these messages (message, consumer) that are free, now locked, and those in others' hands."""
+    columns = "message_id, consumer_id, queue_id, state, attempts"
+    rows = db.rows(f"SELECT {columns} FROM aq_entry WHERE message_id {{ids}} {{lock}}", (db.ids(ids),))
+    free = {(row[0], row[1]): Body(*row[2:]) for row in rows}
+    if not db.postgresql:
+        return free, set()
+    every = db.rows("SELECT message_id, consumer_id FROM aq_entry WHERE message_id {ids}", (db.ids(ids),))
+    return free, {(row[0], row[1]) for row in every if (row[0], row[1]) not in free}
+
+
+def delete_messages(db: Db, ids: Sequence[int]) -> int:
+    """Delete messages, without a look at their entries; returns how many."""
+    return db.run("DELETE FROM aq_message WHERE id {ids}", (db.ids(ids),)) if ids else 0
+
+
+def delete_entries(db: Db, consumer: int, ids: Sequence[int]) -> int:
+    """Delete the entries of a consumer; returns how many."""
+    return db.run("DELETE FROM aq_entry WHERE consumer_id = ? AND message_id {ids}", (consumer, db.ids(ids)))
+
+
+def without_entries(db: Db, ids: Sequence[int]) -> list[int]:
+    """Those messages that have no entry."""
+    held = {row[0] for row in db.rows("SELECT message_id FROM aq_entry WHERE message_id {ids}", (db.ids(ids),))}
+    return [number for number in ids if number not in held]

@@ -1,0 +1,17 @@
+"""``mgw aq``: the hub's own queue tables, queues, subscribers and messages."""
+
+from __future__ import annotations
+
+import typer
+
+from gateway.cli import aq_security
+from gateway.cli.aq import messages, queues, subscribers, tables
+
+__all__ = ["app"]
+
+app = typer.Typer(help="The hub's own queues and their messages.", no_args_is_help=True, rich_markup_mode=None)
+queues.register(app)
+messages.register(app)
+app.add_typer(tables.app, name="tables")
+app.add_typer(subscribers.app, name="subscribers")
+aq_security.register(app)

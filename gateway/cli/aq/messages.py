@@ -1,0 +1,194 @@
+"""``mgw aq enqueue``, ``dequeue`` and ``browse``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.cli.aq.printing import print_message
+from gateway.cli.aq.words import Json, QueueName, full_queue_name, usage
+from gateway.cli.common import EXIT_FAILED, EXIT_USAGE, fail, hub_url, open_hub, say
+
+if TYPE_CHECKING:
+    from gateway.aq.model import DequeueOptions, QueueInfo
+    from transforms.message import Header
+
+__all__ = ["register"]
+
+Consumer = Annotated[str | None, typer.Option("--consumer", "-c", help="Subscriber (multi-consumer queues).")]
+Correlation = Annotated[str | None, typer.Option(help="Only this correlation; % and _ are wildcards.")]
+Condition = Annotated[str | None, typer.Option(help="Only messages for which it is true.")]
+MessageId = Annotated[str | None, typer.Option("--msgid", help="Only this message (32 hexadecimal digits).")]
+Count = Annotated[int, typer.Option("--count", "-n", min=1, help="At most so many messages.")]
+Body = Annotated[bool, typer.Option("--body", help="Print the bodies and nothing else, byte for byte.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the group."""
+    for name, command in (("enqueue", enqueue), ("dequeue", dequeue), ("browse", browse)):
+        app.command(name)(command)
+
+
+def enqueue(
+    ctx: typer.Context,
+    queue: QueueName,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="Body; '-' reads standard input.")] = None,
+    *,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Body from a file, byte for byte.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="The body is bytes, not text.")] = False,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Text header.")
+    ] = None,
+    priority: Annotated[int, typer.Option("--priority", "-p", help="Smaller is more important.")] = 1,
+    correlation: Annotated[str | None, typer.Option(help="At most 128 characters.")] = None,
+    delay: Annotated[float, typer.Option(min=0, help="Seconds until it may be read.")] = 0,
+    expiration: Annotated[float | None, typer.Option(min=0, help="Seconds it stays readable.")] = None,
+    recipient: Annotated[list[str] | None, typer.Option(help="Instead of the subscribers; may be repeated.")] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Every line of the input is a message.")] = False,
+) -> None:
+    """Put messages into a queue and print their ids."""
+    from gateway.aq.admin import QueueAdmin
+    from transforms.message import Message, PayloadKind
+
+    given = _input(text, file)
+    bodies = given.splitlines() if lines else [given]
+    headers = _headers(header)
+    with open_hub(hub_url(ctx)) as hub:
+        name = full_queue_name(hub, queue)
+        info = QueueAdmin(hub).queue(name)
+        is_raw = raw or (info is not None and info.payload_type == "RAW")
+        messages = [
+            Message(
+                body=body if is_raw else _fitting(info, _text(body)),
+                headers=headers,
+                kind=PayloadKind.RAW if is_raw and not headers else PayloadKind.BASIC,
+                priority=priority,
+                correlation=correlation,
+                delay=delay,
+                expiration=expiration,
+            )
+            for body in bodies
+        ]
+        with hub.session() as session:
+            ids = session.enqueue_array(name, messages, recipients=recipient or ())
+            session.commit()
+    for each in ids:
+        say(each.hex().upper())
+
+
+def dequeue(
+    ctx: typer.Context,
+    queue: QueueName,
+    *,
+    consumer: Consumer = None,
+    count: Count = 1,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the first message.")] = 0,
+    correlation: Correlation = None,
+    condition: Condition = None,
+    msgid: MessageId = None,
+    body: Body = False,
+    as_json: Json = False,
+) -> None:
+    """Take messages out of a queue and print them. Exit 1 when there is none."""
+    options = _options(consumer, correlation, condition, msgid, wait=wait, browse=False)
+    with open_hub(hub_url(ctx)) as hub, hub.session() as session:
+        found = session.dequeue_array(full_queue_name(hub, queue), options, count)
+        for each in found:
+            print_message(each, body=body, as_json=as_json)
+        sys.stdout.flush()  # what cannot be printed is not taken
+        session.commit()
+
+
+def browse(
+    ctx: typer.Context,
+    queue: QueueName,
+    *,
+    consumer: Consumer = None,
+    count: Count = 20,
+    correlation: Correlation = None,
+    condition: Condition = None,
+    msgid: MessageId = None,
+    body: Body = False,
+    as_json: Json = False,
+) -> None:
+    """Look at messages and leave them where they are."""
+    options = _options(consumer, correlation, condition, msgid, wait=0, browse=True)
+    with open_hub(hub_url(ctx)) as hub, hub.session() as session:
+        for each in session.dequeue_array(full_queue_name(hub, queue), options, count):
+            print_message(each, body=body, as_json=as_json)
+
+
+def _input(text: str | None, file: Path | None) -> bytes:
+    if text is not None and file is not None:
+        fail("a body is given twice; give TEXT or --file", EXIT_USAGE)
+    if file is not None:
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            fail(f"{file} cannot be read: {error.strerror}; check path and permissions")
+    if text is None or text == "-":
+        return sys.stdin.buffer.read()
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        fail(f"the body is not UTF-8 text at byte {error.start}; add --raw to send bytes", EXIT_FAILED)
+
+
+def _fitting(info: QueueInfo | None, text: str) -> Any:
+    """Text as the queue holds it: a JSON object is an object, and ANYDATA wraps text."""
+    if info is not None and info.payload_type == "OBJECT":
+        from transforms.convert import parse_json
+
+        try:
+            return parse_json(text)
+        except ValueError:
+            return text  # refused by the queue, with the reason
+    if info is not None and info.payload_type == "ANYDATA":
+        from gateway.aq.anydata import wrap
+
+        return wrap(text)
+    return text
+
+
+def _headers(words: list[str] | None) -> tuple[Header, ...]:
+    from transforms.message import Header, ValueType
+
+    result = []
+    for word in words or ():
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            fail(f"--header {word!r} is not of the form NAME=VALUE", EXIT_USAGE)
+        result.append(Header(name, ValueType.TEXT, value))
+    return tuple(result)
+
+
+def _options(
+    consumer: str | None,
+    correlation: str | None,
+    condition: str | None,
+    msgid: str | None,
+    *,
+    wait: float,
+    browse: bool,
+) -> DequeueOptions:
+    from gateway.aq.model import DequeueMode, DequeueOptions
+
+    identity = None
+    if msgid is not None:
+        with usage():
+            identity = bytes.fromhex(msgid.removeprefix("AQMSGID:"))
+    return DequeueOptions(
+        consumer_name=consumer,
+        dequeue_mode=DequeueMode.BROWSE if browse else DequeueMode.REMOVE,
+        wait=wait,
+        msgid=identity,
+        correlation=correlation,
+        deq_condition=condition,
+    )

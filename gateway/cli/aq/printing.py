@@ -1,0 +1,110 @@
+"""How ``mgw aq`` prints messages."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gateway.cli.common import say
+
+if TYPE_CHECKING:
+    from gateway.aq.model import Dequeued
+
+__all__ = ["print_message"]
+
+
+def print_message(found: Dequeued, *, body: bool, as_json: bool) -> None:
+    """One message: its body alone, as one line of JSON, or for people."""
+    if body:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(_bytes(found.message.body))
+        sys.stdout.buffer.write(b"\n" if sys.stdout.isatty() else b"")
+        sys.stdout.buffer.flush()
+        return
+    if as_json:
+        import json
+
+        say(json.dumps(_as_json(found), ensure_ascii=False))
+        return
+    message = found.message
+    parts = {
+        "priority": message.priority,
+        "correlation": message.correlation,
+        "attempts": message.attempts or None,
+        "state": found.state.name,
+    }
+    say(
+        " ".join(
+            [found.msgid.hex().upper(), *(f"{name}={value}" for name, value in parts.items() if value is not None)]
+        )
+    )
+    for header in message.headers:
+        say(f"  {header.name}: {_shown(header.value)}")
+    if message.body is not None:
+        say(f"  {_shown(message.body)}")
+
+
+def _as_json(found: Dequeued) -> dict[str, Any]:
+    message = found.message
+    text = isinstance(message.body, str)
+    values: dict[str, Any] = {
+        "msgid": found.msgid.hex().upper(),
+        "state": found.state.name,
+        "kind": message.kind.value,
+        "priority": message.priority,
+        "correlation": message.correlation,
+        "enqueue_time": message.enqueue_time,
+        "expires_at": message.expires_at,
+        "attempts": message.attempts,
+        "headers": [[header.name, header.type.name, _plain(header.value)] for header in message.headers],
+    }
+    if isinstance(message.body, tuple):
+        return values | {"fields": [[field.name, field.type.name, _plain(field.value)] for field in message.body]}
+    if message.type_name is not None:
+        import json
+
+        from transforms.objects import object_json
+
+        return values | {"type": message.type_name, "value": json.loads(object_json(message.body))}
+    return values | {"text" if text else "raw": _plain(message.body)}
+
+
+def _plain(value: Any) -> Any:
+    """Bytes as base64."""
+    if isinstance(value, bytes):
+        import base64
+
+        return base64.b64encode(value).decode("ascii")
+    return value
+
+
+def _shown(value: Any) -> str:
+    """A value for people: control characters escaped, bytes that are text as text."""
+    if isinstance(value, bytes):
+        try:
+            value = value.decode("utf-8")
+        except UnicodeDecodeError:
+            return f"0x{value.hex()}"
+    if hasattr(value, "type_name"):
+        from transforms.objects import object_json
+
+        value = f"{value.type_name} {object_json(value)}"
+    if isinstance(value, tuple):
+        return ", ".join(f"{field.name}={_shown(field.value)}" for field in value)
+    text = str(value)
+    return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
+
+
+def _bytes(body: Any) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, tuple):
+        from transforms.convert import fields_to_json
+
+        return fields_to_json(body)[0].encode()
+    if hasattr(body, "type_name"):
+        from transforms.objects import plain_body
+
+        body = plain_body(body)
+        return body if isinstance(body, bytes) else str(body or "").encode()
+    return b"" if body is None else str(body).encode("utf-8")

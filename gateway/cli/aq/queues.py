@@ -1,0 +1,202 @@
+"""``mgw aq``: the queues of the hub, listed, made, changed, started, stopped and dropped."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.cli.aq.words import Comment, Json, QueueName, Wait, full_queue_name, full_table_name, waiting
+from gateway.cli.common import EXIT_USAGE, ago, fail, hub_url, open_hub, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from gateway.aq.model import Counts
+
+__all__ = ["register"]
+
+Retries = Annotated[int | None, typer.Option(min=0, help="Failed reads a message survives; 5 if it is never said.")]
+RetryDelay = Annotated[float | None, typer.Option(min=0, help="Seconds a message rests after a failed read.")]
+Retention = Annotated[str | None, typer.Option(help="Seconds consumed messages are kept, or INFINITE.")]
+Enqueue = Annotated[bool, typer.Option("--enqueue/--no-enqueue", help="The direction in.")]
+Dequeue = Annotated[bool, typer.Option("--dequeue/--no-dequeue", help="The direction out.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the group."""
+    for name, command in (
+        ("queues", queues),
+        ("create", create),
+        ("alter", alter),
+        ("start", start),
+        ("stop", stop),
+        ("drop", drop),
+        ("time-manager", time_manager),
+    ):
+        app.command(name)(command)
+
+
+def queues(ctx: typer.Context, as_json: Json = False) -> None:
+    """Queues of the hub with the messages in them."""
+    from gateway.aq.admin import QueueAdmin
+    from gateway.aq.transfer import backlog, resolve
+
+    with open_hub(hub_url(ctx)) as hub:
+        now = hub.clock.now()
+        with hub.read() as conn:
+            queue_admin = QueueAdmin(hub, conn)
+            readers = queue_admin.queue_subscribers()
+            found = []
+            for queue in queue_admin.queues():
+                ref = resolve(conn, f'"{queue.schema}"."{queue.name}"')
+                names = [each.name for each in readers if each.queue == queue.full_name and each.name]
+                found.append((queue, backlog(conn, ref), {name: backlog(conn, ref, name) for name in names}))
+    if as_json:
+        print_json(
+            [
+                asdict(queue)
+                | {"messages": asdict(held), "subscribers": {name: asdict(each) for name, each in by_reader.items()}}
+                for queue, held, by_reader in found
+            ]
+        )
+        return
+    rows: list[tuple[Any, ...]] = []
+    for queue, held, by_reader in found:
+        if queue.name.upper().startswith("AQ$_") and not (held.ready or held.expired or held.waiting):
+            continue
+        kind = "multi" if queue.multiple_consumers else "single"
+        kind = "exception" if queue.queue_type == "EXCEPTION_QUEUE" else kind
+        flags = ("E" if queue.enqueue_enabled else "-") + ("D" if queue.dequeue_enabled else "-")
+        numbers = ("", "", "", "") if by_reader else _numbers(held, now)
+        rows.append((queue.full_name, kind, queue.object_type or queue.payload_type, flags, *numbers))
+        rows += [(f"  {name}", "", "", "", *_numbers(each, now)) for name, each in by_reader.items()]
+    columns = {"QUEUE, SUBSCRIBER": "fold", "KIND": "left", "HOLDS": "left", "ON": "left"}
+    print_table(columns | {"READY": "right", "DELAYED": "right", "EXPIRED": "right", "OLDEST": "right"}, rows)
+
+
+def _numbers(held: Counts, now: float) -> tuple[Any, ...]:
+    age = ago(None if held.oldest is None else now - held.oldest)
+    return held.ready + held.claimed, held.waiting, held.expired, age
+
+
+def create(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="QUEUE")],
+    table: Annotated[str, typer.Option("--table", "-t", help="Queue table that stores it.")],
+    *,
+    exception: Annotated[bool, typer.Option("--exception", help="An exception queue.")] = False,
+    max_retries: Retries = None,
+    retry_delay: RetryDelay = None,
+    retention: Retention = None,
+    comment: Comment = None,
+    started: Annotated[bool, typer.Option("--start/--no-start", help="Start it at once.")] = True,
+) -> None:
+    """Make a queue in a queue table, and start it."""
+    from gateway.aq.admin import QueueAdmin
+
+    kept = _retention(retention)
+    with open_hub(hub_url(ctx)) as hub:
+        full = full_table_name(hub, table)
+        with hub.write() as conn:
+            admin = QueueAdmin(hub, conn)
+            made = admin.create_queue(
+                name,
+                full,
+                queue_type="EXCEPTION_QUEUE" if exception else "NORMAL_QUEUE",
+                max_retries=max_retries,
+                retry_delay=retry_delay or 0,
+                retention_time=kept or 0,
+                comment=comment,
+            )
+            if started:
+                admin.start_queue(name, enqueue=not exception)
+    say(f"queue {made.full_name} created in queue table {full}{'' if started else ', stopped'}")
+
+
+def alter(
+    ctx: typer.Context,
+    queue: QueueName,
+    *,
+    max_retries: Retries = None,
+    retry_delay: RetryDelay = None,
+    retention: Retention = None,
+    comment: Comment = None,
+) -> None:
+    """Change a queue; what is not named stays."""
+    from gateway.aq.admin import QueueAdmin
+
+    kept = _retention(retention)
+    if all(value is None for value in (max_retries, retry_delay, kept, comment)):
+        fail("nothing to change; give an option", EXIT_USAGE)
+    with open_hub(hub_url(ctx)) as hub:
+        changed = QueueAdmin(hub).alter_queue(
+            full_queue_name(hub, queue),
+            max_retries=max_retries,
+            retry_delay=retry_delay,
+            retention_time=kept,
+            comment=comment,
+        )
+    say(f"queue {changed.full_name} altered")
+
+
+def start(ctx: typer.Context, queue: QueueName, *, enqueue: Enqueue = True, dequeue: Dequeue = True) -> None:
+    """Start a queue, in both directions if it is no exception queue."""
+    from gateway.aq.admin import QueueAdmin
+
+    with open_hub(hub_url(ctx)) as hub:
+        admin = QueueAdmin(hub)
+        full = full_queue_name(hub, queue)
+        info = admin.queue(full)
+        exception = info is not None and info.queue_type == "EXCEPTION_QUEUE"
+        admin.start_queue(full, enqueue=enqueue and not exception, dequeue=dequeue)
+    say(f"queue {full} started")
+
+
+def stop(
+    ctx: typer.Context, queue: QueueName, *, enqueue: Enqueue = True, dequeue: Dequeue = True, wait: Wait = None
+) -> None:
+    """Stop a queue when the transactions on it have ended; meanwhile nobody begins another."""
+    from gateway.aq.admin import QueueAdmin
+
+    with open_hub(hub_url(ctx)) as hub:
+        full = full_queue_name(hub, queue)
+        QueueAdmin(hub).stop_queue(full, enqueue=enqueue, dequeue=dequeue, wait=waiting(wait))
+    say(f"queue {full} stopped")
+
+
+def drop(ctx: typer.Context, queue: QueueName) -> None:
+    """Drop a stopped queue with its messages and subscribers."""
+    from gateway.aq.admin import QueueAdmin
+
+    with open_hub(hub_url(ctx)) as hub:
+        full = full_queue_name(hub, queue)
+        QueueAdmin(hub).drop_queue(full)
+    say(f"queue {full} dropped")
+
+
+def time_manager(ctx: typer.Context, as_json: Json = False) -> None:
+    """Do once what time demands: end delays, expire, remove. Agents do it every second."""
+    from gateway.aq.monitor import run_once
+
+    with open_hub(hub_url(ctx)) as hub:
+        report = run_once(hub)
+    if as_json:
+        print_json(asdict(report))
+        return
+    say(
+        f"{report.made_ready} made ready, {report.expired} expired, {report.removed} removed, "
+        f"{report.returned} returned by sessions that died"
+    )
+
+
+def _retention(given: str | None) -> float | None:
+    from gateway.aq.model import INFINITE
+
+    if given is None:
+        return None
+    if given.upper() == "INFINITE":
+        return INFINITE
+    try:
+        return float(given)
+    except ValueError:
+        fail(f"--retention {given!r} is neither a number of seconds nor INFINITE", EXIT_USAGE)

@@ -1,0 +1,93 @@
+"""``mgw aq subscribers``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from gateway.cli.aq.words import Json, QueueName, full_queue_name
+from gateway.cli.common import completer, fail, hub_url, open_hub, print_json, print_table, say
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Subscribers of multi-consumer queues.", no_args_is_help=True, rich_markup_mode=None)
+
+SubscriberName = Annotated[str, typer.Argument(metavar="SUBSCRIBER")]
+Rule = Annotated[str | None, typer.Option(help="Only messages for which it is true.")]
+Transformation = Annotated[str | None, typer.Option(help="What its messages go through when they are read.")]
+
+
+@app.command("list")
+def list_all(
+    ctx: typer.Context,
+    queue: Annotated[str | None, typer.Argument(metavar="QUEUE", autocompletion=completer("queues"))] = None,
+    as_json: Json = False,
+) -> None:
+    """Subscribers of one queue, or of all. Those named MGW_... belong to jobs."""
+    from gateway.aq.admin import QueueAdmin
+
+    with open_hub(hub_url(ctx)) as hub:
+        found = QueueAdmin(hub).queue_subscribers(full_queue_name(hub, queue) if queue else None)
+    if as_json:
+        print_json([asdict(each) for each in found])
+        return
+    print_table(
+        {"QUEUE": "fold", "SUBSCRIBER": "fold", "RULE": "fold", "TRANSFORMATION": "fold"},
+        [(each.queue, each.name, each.rule, each.transformation) for each in found],
+    )
+
+
+@app.command("add")
+def add(
+    ctx: typer.Context,
+    queue: QueueName,
+    name: SubscriberName,
+    *,
+    rule: Rule = None,
+    transformation: Transformation = None,
+) -> None:
+    """Subscribe; the subscriber gets what is put in from now on."""
+    from gateway.aq.admin import QueueAdmin
+
+    with open_hub(hub_url(ctx)) as hub:
+        full = full_queue_name(hub, queue)
+        QueueAdmin(hub).add_subscriber(full, name, rule=rule, transformation=transformation)
+    say(f"{name} subscribes to {full}")
+
+
+@app.command("alter")
+def alter(
+    ctx: typer.Context,
+    queue: QueueName,
+    name: SubscriberName,
+    *,
+    rule: Rule = None,
+    transformation: Transformation = None,
+) -> None:
+    """Set rule and transformation, both: one that is not given is taken away."""
+    from gateway.aq.admin import QueueAdmin
+
+    _not_of_a_job(name, "alter")
+    with open_hub(hub_url(ctx)) as hub:
+        full = full_queue_name(hub, queue)
+        QueueAdmin(hub).alter_subscriber(full, name, rule=rule, transformation=transformation)
+    say(f"subscriber {name} of {full} altered")
+
+
+@app.command("remove")
+def remove(ctx: typer.Context, queue: QueueName, name: SubscriberName) -> None:
+    """End a subscription; what waits for it is dropped."""
+    from gateway.aq.admin import QueueAdmin
+
+    _not_of_a_job(name, "remove")
+    with open_hub(hub_url(ctx)) as hub:
+        full = full_queue_name(hub, queue)
+        QueueAdmin(hub).remove_subscriber(full, name)
+    say(f"{name} no longer subscribes to {full}")
+
+
+def _not_of_a_job(name: str, verb: str) -> None:
+    if name.upper().startswith("MGW_"):
+        fail(f"subscriber {name} belongs to a job; {verb} the job instead: mgw jobs {verb} {name[4:]}")

@@ -1,0 +1,162 @@
+"""``mgw aq tables``: the queue tables of the hub."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from gateway.cli.aq.words import Comment, Json, TableName, Wait, full_table_name, waiting
+from gateway.cli.common import EXIT_USAGE, fail, hub_url, open_hub, print_json, print_table, say
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Queue tables: storage shared by queues.", no_args_is_help=True, rich_markup_mode=None)
+
+Primary = Annotated[int | None, typer.Option(min=0, help="Owner instance; 0: any.")]
+Secondary = Annotated[int | None, typer.Option(min=0, help="Instance that takes over; needs --primary-instance.")]
+
+
+@app.command("list")
+def list_all(ctx: typer.Context, as_json: Json = False) -> None:
+    """Queue tables and what is fixed for their queues."""
+    from gateway.aq.admin import QueueAdmin
+
+    with open_hub(hub_url(ctx)) as hub:
+        found = QueueAdmin(hub).queue_tables()
+    if as_json:
+        print_json([asdict(each) for each in found])
+        return
+    columns = {"TABLE": "fold", "HOLDS": "left", "KIND": "left", "SORT": "left", "GROUPING": "left"}
+    columns |= {"COMPATIBLE": "left", "SECURE": "left", "COMMENT": "fold"}
+    print_table(
+        columns,
+        [
+            (
+                each.full_name,
+                each.payload_type,
+                "multi" if each.multiple_consumers else "single",
+                each.sort_list,
+                each.message_grouping,
+                each.compatible,
+                "yes" if each.secure else "no",
+                each.comment,
+            )
+            for each in found
+        ],
+    )
+
+
+@app.command("create")
+def create(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="TABLE")],
+    *,
+    payload_type: Annotated[str, typer.Option("--type", help="What its messages hold.")] = "BASIC",
+    multiple_consumers: Annotated[bool, typer.Option("--multiple-consumers", help="For every subscriber.")] = False,
+    sort_list: Annotated[str | None, typer.Option("--sort", help="Such as PRIORITY,ENQ_TIME.")] = None,
+    transactional: Annotated[bool, typer.Option("--transactional", help="Group what one transaction puts in.")] = False,
+    compatible: Annotated[str | None, typer.Option(help="8.1, 10.0 or 12.2.")] = None,
+    secure: Annotated[bool, typer.Option("--secure", help="For mapped agents only.")] = False,
+    max_payload: Annotated[int | None, typer.Option(min=1, help="Largest message, bytes.")] = None,
+    storage_clause: Annotated[str | None, typer.Option("--storage", help="Free text, kept for the views.")] = None,
+    primary_instance: Primary = None,
+    secondary_instance: Secondary = None,
+    comment: Comment = None,
+) -> None:
+    """Make a queue table."""
+    from gateway.aq.admin import QueueAdmin
+
+    with open_hub(hub_url(ctx)) as hub:
+        made = QueueAdmin(hub).create_queue_table(
+            name,
+            payload_type,
+            storage_clause=storage_clause,
+            sort_list=sort_list,
+            multiple_consumers=multiple_consumers,
+            message_grouping="TRANSACTIONAL" if transactional else "NONE",
+            comment=comment,
+            primary_instance=primary_instance or 0,
+            secondary_instance=secondary_instance or 0,
+            compatible=compatible,
+            secure=secure,
+            max_payload=max_payload,
+        )
+    say(f"queue table {made.full_name} created")
+
+
+@app.command("alter")
+def alter(
+    ctx: typer.Context,
+    table: TableName,
+    *,
+    comment: Comment = None,
+    primary_instance: Primary = None,
+    secondary_instance: Secondary = None,
+) -> None:
+    """Change a queue table; what is not named stays."""
+    from gateway.aq.admin import QueueAdmin
+
+    if comment is None and primary_instance is None and secondary_instance is None:
+        fail("nothing to change; give an option", EXIT_USAGE)
+    with open_hub(hub_url(ctx)) as hub:
+        changed = QueueAdmin(hub).alter_queue_table(
+            full_table_name(hub, table),
+            comment=comment,
+            primary_instance=primary_instance,
+            secondary_instance=secondary_instance,
+        )
+    say(f"queue table {changed.full_name} altered")
+
+
+@app.command("migrate")
+def migrate(
+    ctx: typer.Context, table: TableName, compatible: Annotated[str, typer.Argument(metavar="COMPATIBLE")]
+) -> None:
+    """Give a queue table another compatible setting: 8.1, 10.0 or 12.2."""
+    from gateway.aq.admin import QueueAdmin
+
+    with open_hub(hub_url(ctx)) as hub:
+        changed = QueueAdmin(hub).migrate_queue_table(full_table_name(hub, table), compatible)
+    say(f"queue table {changed.full_name} migrated to {changed.compatible}")
+
+
+@app.command("drop")
+def drop(
+    ctx: typer.Context,
+    table: TableName,
+    force: Annotated[bool, typer.Option("--force", help="Stop and drop its queues too, with their messages.")] = False,
+) -> None:
+    """Drop a queue table without queues."""
+    from gateway.aq.admin import QueueAdmin
+
+    with open_hub(hub_url(ctx)) as hub:
+        full = full_table_name(hub, table)
+        QueueAdmin(hub).drop_queue_table(full, force=force)
+    say(f"queue table {full} dropped")
+
+
+@app.command("purge")
+def purge(
+    ctx: typer.Context,
+    table: TableName,
+    *,
+    condition: Annotated[
+        str | None, typer.Option("--where", help="Over the columns of the view, such as qtview.msg_state = 'EXPIRED'.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All messages of all its queues.")] = False,
+    block: Annotated[bool, typer.Option("--block", help="Wait for messages in other transactions' hands.")] = False,
+    wait: Wait = None,
+) -> None:
+    """Remove messages by a condition over the view AQ$TABLE. Exit 1 when some are in other transactions' hands."""
+    from gateway.aq.admin import QueueAdmin
+
+    if everything is (condition is not None):
+        fail("give either --where with a condition, or --all", EXIT_USAGE)
+    with open_hub(hub_url(ctx)) as hub:
+        full = full_table_name(hub, table)
+        limit = waiting(wait) if block or wait is not None else False
+        done = QueueAdmin(hub).purge_queue_table(full, condition, block=limit)
+    entries = f", {done.entries} entries of consumers" if done.entries else ""
+    say(f"queue table {full} purged: {done.messages} message(s) removed{entries}")
