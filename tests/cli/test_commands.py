@@ -180,6 +180,17 @@ def test_password_in_the_hub_url_is_never_printed(mgw: Mgw) -> None:
     assert str(port) in result.err
 
 
+def test_time_manager_runs_once_by_hand_and_says_what_it_did(applied: Mgw) -> None:
+    assert "0 made ready, 0 expired, 0 removed, 0 returned" in applied.ok("aq", "time-manager")
+    applied.ok("aq", "enqueue", "orders", "x", "--expiration", "0")
+    assert json.loads(applied.ok("aq", "time-manager", "--json")) == {
+        "made_ready": 0,
+        "expired": 1,
+        "removed": 0,
+        "returned": 0,
+    }
+
+
 def test_messages_go_in_and_come_out_byte_for_byte(applied: Mgw) -> None:
     raw = bytes(range(256))
     applied.ok("aq", "enqueue", "orders", "--raw", "-", stdin=raw)

@@ -410,6 +410,23 @@ class DeviationSuite(HubCase):
             session.enqueue("orders", Message("t"), TOP)
         assert self.take("orders") == ["t", "a0", "a", "b"]
 
+    @pytest.mark.parametrize("sort", ["ENQ_TIME", "PRIORITY", "COMMIT_TIME", "PRIORITY,COMMIT_TIME"])
+    def test_whole_group_goes_where_its_first_message_goes(self, sort: str) -> None:
+        self.few_digits()
+        self.queue("events", table={"multiple_consumers": True, "message_grouping": "TRANSACTIONAL", "sort_list": sort})
+        self.admin.add_subscriber("events", "RED")
+        self.send("events", "a1", "a2")
+        (b1, _) = self.send("events", "b1", "b2")
+        for number in range(70):
+            with self.hub.session() as session:
+                session.enqueue("events", Message(f"{number}"), before(b1))
+                session.enqueue("events", Message(f"{number}+"))
+                session.commit()
+        self.put("events", "top", TOP)
+        expected = [body for number in range(70) for body in (f"{number}", f"{number}+")]
+        everything = {"navigation": Navigation.FIRST_MESSAGE_MULTI_GROUP}
+        assert self.take("events", "RED", **everything) == ["top", "a1", "a2", *expected, "b1", "b2"]
+
     def test_reference_must_be_there(self) -> None:
         self.queue()
         self.queue("other")
