@@ -128,6 +128,30 @@ def test_every_outbound_job_of_a_multi_consumer_queue_gets_its_copy(gateway: Gat
     assert bodies(broker.queue("HOT").messages) == ['{"t":81}', '{"t":95}']
 
 
+def test_transaction_groups_go_out_whole_and_in_order_past_one_in_other_hands(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    gateway.queue("H", message_grouping="TRANSACTIONAL")
+    outbound(gateway, broker, options={"MsgBatchSize": 10})
+    inbound(gateway, broker)
+    for group, size in (("a", 3), ("b", 400), ("c", 1), ("d", 25)):
+        gateway.enqueue("H", [Message(f"{group}{number}") for number in range(size)])
+    expected = [f"{group}{number}" for group, size in (("b", 400), ("c", 1), ("d", 25)) for number in range(size)]
+    with gateway.hub.session() as session:
+        assert session.dequeue("H").message.body == "a0"
+        with gateway.run():
+            eventually(lambda: len(broker.queue("DST").messages) == len(expected), what="the groups that are free")
+            session.rollback()
+            expected += ["a0", "a1", "a2"]
+            eventually(lambda: len(broker.queue("DST").messages) == len(expected), what="the one that came back")
+            put(broker, "SRC", "e0", "e1")
+            expected += ["e0", "e1"]
+            eventually(lambda: len(broker.queue("DST").messages) == len(expected), what="a batch that came in")
+            eventually(lambda: not gateway.plans("outj"), what="completion")
+    assert bodies(broker.queue("DST").messages) == expected
+    assert gateway.browse("H") == []
+
+
 def test_an_inbound_rule_filters_and_counts(gateway: Gateway, broker: MemoryBroker) -> None:
     inbound(gateway, broker, rule="priority < 5")
     broker.put("SRC", Message(body="keep", priority=1), Message(body="drop", priority=9))
