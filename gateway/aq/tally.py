@@ -55,7 +55,7 @@ def enqueued(
     else:
         delayed = len([1 for row in rows if row[_READY_AT] > now])
         expiring = len([1 for row in rows if row[_EXPIRES_AT] is not None])
-        if len({row[_SENDER] for row in rows}) > 1 or len({row[_ADDRESS : _PROTOCOL + 1] for row in rows}) > 1:
+        if any(len({row[column] for row in rows}) > 1 for column in (_SENDER, _ADDRESS, _PROTOCOL)):
             user = first[_ENQ_USER] or ""
             publisher = None
             publishers = Counter([(row[_SENDER] or user, row[_ADDRESS] or "", row[_PROTOCOL] or 0) for row in rows])
