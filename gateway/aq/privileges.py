@@ -14,7 +14,15 @@ from typing import NamedTuple
 
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_security as security_sql
-from gateway.aq.errors import AgentNotMapped, NameInvalid, PrivilegeMissing, QueueMissing, SenderMissing, UnknownQueue
+from gateway.aq.errors import (
+    AgentNotMapped,
+    NameInvalid,
+    NotTheOwner,
+    PrivilegeMissing,
+    QueueMissing,
+    SenderMissing,
+    UnknownQueue,
+)
 from gateway.aq.grants import ADMINISTRATOR, OWNERS, PUBLIC, SystemRight
 from gateway.aq.model import QueueInfo, QueueRef, QueueType
 from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, qualified, user_name
@@ -204,6 +212,15 @@ class Rights:
                 f"user {self.user} may not make {what} {name.schema}.{name.name}",
                 cause=f"schema {name.schema} is not the user's, and the user does not hold MANAGE_ANY",
                 cure=f"make it in schema {self.key}, or have an administrator grant MANAGE_ANY to {self.user}",
+            )
+
+    def require_owner(self, name: QualifiedName, what: str) -> None:
+        """Refuse what only the owner of an object may do, whatever the user administers (24072)."""
+        if not self._owns(name.schema):
+            raise NotTheOwner(
+                f"user {self.user} may not {what} {name.shown}",
+                cause=f"only its owner, user {name.schema}, may",
+                cure=f"have {name.schema} do it",
             )
 
     def require_administrator(self, db: Db, what: str, *, manage_any: bool = True) -> None:

@@ -130,6 +130,20 @@ def test_commands_grant_and_revoke(shop: Mgw) -> None:
     assert "AQ_ADMINISTRATOR_ROLE" not in shop.ok("aq", "privileges")
 
 
+def test_messages_are_put_and_taken_as_a_user(shop: Mgw) -> None:
+    shop.ok("aq", "enqueue", "ORDERS", "from scott", "--user", "scott")
+    assert shop.ok("aq", "browse", "orders", "--body", "--user", "SCOTT") == "from scott"
+    hidden = shop("aq", "dequeue", "ORDERS", "--user", "mary")
+    assert (hidden.code, hidden.out) == (1, "")
+    assert "ORA-25205" in hidden.err
+    shop.ok("aq", "grant", "all", "scott", "--queue", "VAULT")
+    for words, number in (((), "ORA-25224"), (("--sender", "mint"), "ORA-24093")):
+        refused = shop("aq", "enqueue", "VAULT", "gold", "--user", "scott", "--recipient", "till", *words)
+        assert (refused.code, number in refused.err) == (1, True)
+    shop.ok("aq", "enqueue", "VAULT", "gold", "--user", "scott", "--recipient", "till", "--sender", "till")
+    assert shop.ok("aq", "dequeue", "VAULT", "--consumer", "till", "--body", "--user", "scott") == "gold"
+
+
 def test_agents_are_managed(shop: Mgw) -> None:
     shop.ok("aq", "agents", "create", "web", "--http", "--certificate", "cn=web")
     shop.ok("aq", "agents", "enable", "web", "scott")

@@ -478,6 +478,18 @@ class PrivilegeSuite(SecurityCase):
         with refused(1031):
             self.put("scott", "other.q", "x")
 
+    def test_only_the_owner_migrates_a_queue_table(self) -> None:
+        self.as_admin("billing").create_queue_table("billing.t")
+        self.admin.grant_system_privilege("MANAGE_ANY", "scott")
+        self.admin.grant_role("AQ_ADMINISTRATOR_ROLE", "tiger")
+        for user in ("scott", "tiger"):
+            with refused(24072):
+                self.as_admin(user).migrate_queue_table("billing.t", "8.1")
+        with refused(24002):
+            self.as_admin("nobody").migrate_queue_table("billing.t", "8.1")
+        assert self.as_admin("billing").migrate_queue_table("billing.t", "8.1").compatible == "8.1"
+        assert self.admin.migrate_queue_table("billing.t", "10.0").compatible == "10.0"
+
     # -- roles -------------------------------------------------------------------------------------------------------
 
     def test_administrator_role_may_do_everything(self) -> None:

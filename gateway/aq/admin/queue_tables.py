@@ -216,13 +216,16 @@ class QueueTableProcedures(QueueProcedures):
             compatible: ``8.1``, ``10.0`` or ``12.2``.
 
         Raises:
-            AqError: 24002 unknown, 24059 compatible, 24060 a message is larger than the new setting allows.
+            AqError: 24002 unknown, 24059 compatible, 24060 a message is larger than the new setting allows, 24072 the
+                user administers the queue table, but does not own it.
         """
         name = qualified(queue_table, self.schema, what="queue table")
         version = _compatible(name, compatible)
         with self.change() as conn:
             db = Db(conn)
             found = self.need_queue_table(db, name)
+            if self.rights is not None:
+                self.rights.require_owner(name, "migrate queue table")
             limit = found.max_payload
             if limit == _max_payload(name, found.payload_type, found.compatible, None):
                 limit = _max_payload(name, found.payload_type, version, None)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import aq_security
-from gateway.cli.aq import messages, queues, subscribers, tables
+from gateway.cli.aq import messages, queues, security, subscribers, tables
 
 __all__ = ["app"]
 
@@ -14,4 +13,4 @@ queues.register(app)
 messages.register(app)
 app.add_typer(tables.app, name="tables")
 app.add_typer(subscribers.app, name="subscribers")
-aq_security.register(app)
+security.register(app)

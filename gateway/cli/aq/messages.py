@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.cli.aq.printing import print_message
-from gateway.cli.aq.words import Json, QueueName, full_queue_name, usage
+from gateway.cli.aq.words import Json, QueueName, User, full_queue_name, usage
 from gateway.cli.common import EXIT_FAILED, EXIT_USAGE, fail, hub_url, open_hub, say
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def enqueue(
     expiration: Annotated[float | None, typer.Option(min=0, help="Seconds it stays readable.")] = None,
     recipient: Annotated[list[str] | None, typer.Option(help="Instead of the subscribers; may be repeated.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Every line of the input is a message.")] = False,
+    sender: Annotated[str | None, typer.Option(help="Name of the sender; on secure queues an AQ agent.")] = None,
+    user: User = None,
 ) -> None:
     """Put messages into a queue and print their ids."""
     from gateway.aq.admin import QueueAdmin
@@ -57,8 +59,8 @@ def enqueue(
     bodies = given.splitlines() if lines else [given]
     headers = _headers(header)
     with open_hub(hub_url(ctx)) as hub:
-        name = full_queue_name(hub, queue)
-        info = QueueAdmin(hub).queue(name)
+        name = full_queue_name(hub, queue, user)
+        info = QueueAdmin(hub, user=user).queue(name)
         is_raw = raw or (info is not None and info.payload_type == "RAW")
         messages = [
             Message(
@@ -69,10 +71,11 @@ def enqueue(
                 correlation=correlation,
                 delay=delay,
                 expiration=expiration,
+                sender_name=sender,
             )
             for body in bodies
         ]
-        with hub.session() as session:
+        with hub.session(user=user) as session:
             ids = session.enqueue_array(name, messages, recipients=recipient or ())
             session.commit()
     for each in ids:
@@ -91,11 +94,12 @@ def dequeue(
     msgid: MessageId = None,
     body: Body = False,
     as_json: Json = False,
+    user: User = None,
 ) -> None:
     """Take messages out of a queue and print them. Exit 1 when there is none."""
     options = _options(consumer, correlation, condition, msgid, wait=wait, browse=False)
-    with open_hub(hub_url(ctx)) as hub, hub.session() as session:
-        found = session.dequeue_array(full_queue_name(hub, queue), options, count)
+    with open_hub(hub_url(ctx)) as hub, hub.session(user=user) as session:
+        found = session.dequeue_array(full_queue_name(hub, queue, user), options, count)
         for each in found:
             print_message(each, body=body, as_json=as_json)
         sys.stdout.flush()  # what cannot be printed is not taken
@@ -113,11 +117,12 @@ def browse(
     msgid: MessageId = None,
     body: Body = False,
     as_json: Json = False,
+    user: User = None,
 ) -> None:
     """Look at messages and leave them where they are."""
     options = _options(consumer, correlation, condition, msgid, wait=0, browse=True)
-    with open_hub(hub_url(ctx)) as hub, hub.session() as session:
-        for each in session.dequeue_array(full_queue_name(hub, queue), options, count):
+    with open_hub(hub_url(ctx)) as hub, hub.session(user=user) as session:
+        for each in session.dequeue_array(full_queue_name(hub, queue, user), options, count):
             print_message(each, body=body, as_json=as_json)
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "Json",
     "QueueName",
     "TableName",
+    "User",
     "Wait",
     "full_queue_name",
     "full_table_name",
@@ -29,6 +30,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, one message or o
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", autocompletion=completer("queues"))]
 TableName = Annotated[str, typer.Argument(metavar="TABLE", autocompletion=completer("queue_tables"))]
 Comment = Annotated[str | None, typer.Option(help="Free text.")]
+User = Annotated[str | None, typer.Option("--user", help="Work as this user, with the privileges of that user only.")]
 Wait = Annotated[
     float | None,
     typer.Option("--wait", min=0, help="Seconds to wait for running transactions; 0: fail at once. Default: no limit."),
@@ -49,10 +51,12 @@ def waiting(seconds: float | None) -> bool | float:
     return True if seconds is None else seconds
 
 
-def full_queue_name(hub: Hub, name: str) -> str:
-    """The queue as it was defined; leaves with a suggestion when there is none."""
+def full_queue_name(hub: Hub, name: str, user: str | None = None) -> str:
+    """The queue as it was defined; leaves with a suggestion when there is none. A user is told by the hub."""
     from gateway.aq.admin import QueueAdmin
 
+    if user is not None:
+        return name
     found = QueueAdmin(hub).queue(name)
     return found.full_name if found else find_name("queue", name, [each.full_name for each in QueueAdmin(hub).queues()])
 
