@@ -28,6 +28,7 @@ from gateway.aq.transformed import as_payload, as_source
 from transforms.convert import parse_json
 from transforms.errors import AqError, ExpressionInvalid, GatewayError
 from transforms.expression import Row, compile_expression
+from transforms.expression_functions import on_change
 from transforms.message import Message
 from transforms.objects import ObjectValue
 from transforms.registry import TransformationDefinition, compile_transformation
@@ -52,6 +53,15 @@ _CALL = re.compile(r'\s*((?:"[^"]+"|[\w$#]+)(?:\.(?:"[^"]+"|[\w$#]+))?)\s*\((.*)
 
 _cache: OrderedDict[tuple[int, tuple[str, ...]], Transformation] = OrderedDict()
 _cache_lock = Lock()
+
+
+def _forget() -> None:
+    """Expressions know the functions that were registered when they were compiled."""
+    with _cache_lock:
+        _cache.clear()
+
+
+on_change(_forget)
 
 
 class Transformation(NamedTuple):

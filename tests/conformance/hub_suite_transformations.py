@@ -19,6 +19,7 @@ from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueMode, DequeueOptions, EnqueueOptions, Navigation, Visibility
 from tests.conformance.hub_suite import refused
 from tests.conformance.hub_suite_payloads import PayloadCase
+from transforms.expression_functions import register_function, unregister_function
 from transforms.message import Header, Message, PayloadKind, ValueType
 from transforms.objects import ObjectValue
 
@@ -173,6 +174,18 @@ class CatalogueSuite(TransformationCase):
             self.put("plain", "a", "b", options=EnqueueOptions(transformation="T"))
         assert len(made) == 1
         assert self.take("plain") == ["A", "B"] * 5
+
+    def test_expressions_call_the_functions_that_are_registered_now(self) -> None:
+        self.queue("plain")
+        for answer in ("first", "second"):
+            register_function("hr.answer", lambda body, answer=answer: f"{answer} {body}")
+            if answer == "first":
+                self.admin.create_transformation("t", "BASIC", "BASIC", "hr.answer(source.user_data)")
+            self.put("plain", "x", options=EnqueueOptions(transformation="t"))
+        unregister_function("hr.answer")
+        assert self.take("plain") == ["first x", "second x"]
+        with refused(24095):
+            self.put("plain", "x", options=EnqueueOptions(transformation="t"))
 
     def test_a_rolled_back_transformation_leaves_nothing_behind(self) -> None:
         self.queue("plain")

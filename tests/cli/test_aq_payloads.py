@@ -1,0 +1,38 @@
+"""Objects, XML and ANYDATA on the command line and in a configuration."""
+
+from __future__ import annotations
+
+import json
+
+from gateway.aq.admin import QueueAdmin
+from gateway.hub import open_hub
+from tests.cli.conftest import Mgw
+
+TABLES = "queues:\n  DOCS: {payload_type: xmltype}\n  ANY: {payload_type: anydata}\n"
+WITH_OBJECTS = TABLES + "  POINTS: {payload_type: oe.point}\n"
+
+
+def test_queues_of_declared_types(mgw: Mgw) -> None:
+    mgw.ok("apply", mgw.file(TABLES))
+    refused = mgw("apply", mgw.file(WITH_OBJECTS, "objects.yaml"))
+    assert refused.code == 1
+    assert "create_type" in refused.err + refused.out
+    with open_hub(f"sqlite:///{mgw.folder}/hub.db") as hub:
+        QueueAdmin(hub).create_type("oe.point", {"x": "NUMBER", "y": "NUMBER"})
+    mgw.ok("apply", "objects.yaml")
+    assert "nothing to do" in mgw.ok("plan", "objects.yaml")
+    assert "payload_type: OE.POINT" in mgw.ok("export")
+
+    mgw.ok("aq", "enqueue", "POINTS", stdin='{"x": 1.50, "Y": 2}')
+    for text, complaint in (('{"x": "a"}', "attribute x"), ("plain", "an object of type OE.POINT is needed")):
+        wrong = mgw("aq", "enqueue", "POINTS", stdin=text)
+        assert (wrong.code, complaint in wrong.err) == (1, True)
+    assert mgw("aq", "enqueue", "DOCS", stdin="<a>").code == 1
+    mgw.ok("aq", "enqueue", "ANY", stdin="hello")
+
+    assert 'OE.POINT {"x":1.5,"y":2}' in mgw.ok("aq", "browse", "POINTS")
+    shown = json.loads(mgw.ok("aq", "browse", "POINTS", "--json"))
+    (shown,) = shown if isinstance(shown, list) else [shown]
+    assert (shown["type"], shown["value"]) == ("OE.POINT", {"x": 1.5, "y": 2})
+    assert "SYS.VARCHAR2" in mgw.ok("aq", "browse", "ANY")
+    assert "OE.POINT" in mgw.ok("aq", "queues")
