@@ -15,6 +15,7 @@ from gateway.aq.errors import AnyDataMismatch, PayloadRefused, TypeInvalid
 from gateway.aq.model import DequeueMode, DequeueOptions, Navigation, PayloadType
 from tests.conformance.hub_suite import HubCase, refused
 from transforms.errors import AqError
+from transforms.expression_functions import register_function, unregister_function
 from transforms.message import Header, Message, PayloadKind, ValueType
 from transforms.objects import ObjectValue
 
@@ -679,6 +680,35 @@ class AnyDataSuite(PayloadCase):
         assert message.kind is PayloadKind.ANYDATA
         assert Message("text").type_name is None
         assert not is_lcr(message.body)  # type: ignore[arg-type]
+
+    def test_subscribers_choose_by_type_and_unknown_is_no(self) -> None:
+        self.admin.create_type("oe.address", {"city": "VARCHAR2(20)"})
+        self.queue("events", table={"queue_payload_type": "ANYDATA", "multiple_consumers": True})
+        self.admin.add_subscriber("events", "post", rule="TAB.USER_DATA.GetTypeName() = 'OE.ADDRESS'")
+        self.admin.add_subscriber("events", "sums", rule="tab.user_data.gettypename() = 'SYS.NUMBER'")
+        register_function("hr.kind", lambda body: {"SYS.NUMBER": "MONEY"}.get(type_name(body)))
+        self.admin.add_subscriber("events", "rest", rule="hr.kind(tab.user_data) != 'APPLY'")
+        try:
+            address = wrap({"city": "Bonn"}, "oe.address")
+            self.put("events", address, wrap("16", "NUMBER"))
+            with refused(24033):  # no rule is true: NULL is not different from anything
+                self.put("events", wrap("text"))
+            self.put("events", wrap("text"), recipients=["rest"])  # a list of recipients asks no rule
+        finally:
+            unregister_function("hr.kind")
+        assert [body.type_name for body in self.take("events", "post")] == ["OE.ADDRESS"]
+        assert self.take("events", "sums") == [wrap(16)]
+        assert self.take("events", "rest") == [wrap(16), wrap("text")]
+
+    def test_a_condition_on_the_type_finds_what_it_asks_for(self) -> None:
+        queue = self.anything()
+        self.put(queue, *(wrap(n) if n % 7 else wrap(str(n)) for n in range(300)))
+        texts = DequeueOptions(deq_condition="tab.user_data.GetTypeName() = 'SYS.VARCHAR2'", wait=0)
+        with self.hub.session() as session:
+            found = session.dequeue_array(queue, texts, 1000)
+            session.commit()
+        assert [int(each.message.body.value) for each in found] == list(range(0, 300, 7))  # type: ignore[union-attr]
+        assert len(self.take(queue)) == 300 - len(found)
 
     def test_rules_see_the_attributes_of_a_wrapped_object(self) -> None:
         self.admin.create_type("oe.address", {"city": "VARCHAR2(20)"})
