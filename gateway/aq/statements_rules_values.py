@@ -97,6 +97,7 @@ def constant(value: Any, want: str, postgresql: bool) -> Piece:
         raise NotInSql
     mark = f"?::{_TYPES[kind]}" if postgresql else "?"
     if kind == "text":
+        mark = f'({mark} COLLATE "C")' if postgresql else mark  # two texts of the condition may meet, too
         return Piece(mark, (value,), kind, length=len(value))
     return Piece(mark, (value,), kind, low=value, high=value)
 

@@ -472,6 +472,7 @@ TELLING = [
     "CASE corrid WHEN 'a' THEN 1 WHEN sender_name THEN 2 END > 1", "1 / 0 = 1 AND priority = 3", "corrid < 'ab'",
     "ROUND(priority) = 3 AND corrid = 'a'", "ROUND(priority) = 3 OR corrid = 'a'", "1 / 0 = 1 OR priority = 3",
     "tab.user_data.n = 1 AND 1 / priority > 0", "NOT (corrid = 'a' OR NULL = 1)", "tab.user_data.t > 'Z'",
+    "'a' BETWEEN 'A' AND corrid", "'a' IN (corrid, 'A')", "CASE 'a' WHEN corrid THEN 'b' ELSE 'a' END > 'B'",
     "(ROUND(priority) = 3 AND tab.user_data.t = 'a') AND (corrid = 'a' OR ROUND(priority) = 1)",
 ]  # fmt: skip
 
