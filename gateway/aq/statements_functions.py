@@ -14,7 +14,8 @@ from functools import cache
 from importlib import resources
 
 from gateway.aq.statements import Db
-from gateway.aq.statements_routing import translate
+from gateway.aq.statements_routing import qualified, schema_of_tables, translate
+from gateway.aq.tables import PLACE
 from transforms.errors import HubError
 
 __all__ = ["FUNCTIONS_VERSION", "install", "remove", "schema_name", "stale"]
@@ -24,6 +25,9 @@ _FILES = ("common", "enqueue", "dequeue")
 _PART, _TEXT = "functions", "functions_text"  # rows of aq_part: the version, and a checksum of the text
 _FORMER: tuple[str, ...] = ()  # functions that an earlier release had and this one does not
 _LENGTH = 63  # bytes of a name in PostgreSQL
+
+# The hub's own schema is not on the path: somebody else may be allowed to make functions and operators in it.
+_SETTINGS = "SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET extra_float_digits = 1"
 
 _log = logging.getLogger(__name__)
 
@@ -50,8 +54,6 @@ _MESSAGE = (
     ("sender_protocol", "integer"),
 )
 
-_TABLES = """
-    SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = 'aq_hub'::regclass"""
 _OWN = "SELECT n.nspname FROM pg_namespace n WHERE obj_description(n.oid, 'pg_namespace') LIKE ?"
 _SCHEMA = """
     SELECT obj_description(n.oid, 'pg_namespace'),
@@ -117,15 +119,13 @@ def install(db: Db, hub_id: bytes, where: str) -> None:
 
 
 def _install(db: Db, hub_id: bytes) -> None:
-    tables = str((db.row(_TABLES) or ("public",))[0])
+    tables = schema_of_tables(db)
     name = schema_name(db, hub_id) or _new_schema(db, tables)
     schema = _quoted(name)
     names = sorted(set(re.findall(r"FUNCTION @aq@\.(\w+)", _text())) | set(_FORMER))
     grants = db.rows(_GRANTS, (name,))
-    path = f"pg_catalog, {_quoted(tables)}, pg_temp"
-    settings = f"SET search_path = {path} SET standard_conforming_strings = on SET extra_float_digits = 1"
-    words = {"aq": schema, "settings": settings, "version": str(FUNCTIONS_VERSION)}
-    text = re.sub(r"@(\w+)@", lambda found: words[found[1]], _text())
+    words = {"aq": schema, "settings": _SETTINGS, "version": str(FUNCTIONS_VERSION)}
+    text = re.sub(r"@(\w+)@", lambda found: words[found[1]], qualified(_text() + place(), tables))
     if tuple(db.rows(_ATTRIBUTES, (f"{schema}.message",))) != _MESSAGE:
         _drop(db, name, names)
         attributes = ", ".join(f"{attribute} {kind}" for attribute, kind in _MESSAGE)
@@ -155,6 +155,15 @@ def _install(db: Db, hub_id: bytes) -> None:
     values = ((_PART, FUNCTIONS_VERSION), (_TEXT, _checksum()))
     db.many("INSERT INTO aq_part (name, version) VALUES (?, ?)", values)
     translate(db)
+
+
+def place() -> str:
+    """The trigger function of commit-time queues, as it runs at the commit of callers without rights on the tables."""
+    defined = "LANGUAGE plpgsql SET search_path FROM CURRENT AS"
+    if defined not in PLACE:
+        raise ValueError("the trigger function of commit-time queues is defined in another way")
+    text = PLACE.replace(defined, "LANGUAGE plpgsql SECURITY DEFINER @settings@ AS")
+    return "\n" + text.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION") + ";\n"
 
 
 def _drop(db: Db, schema: str, names: Sequence[str]) -> None:

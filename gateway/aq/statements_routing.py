@@ -17,12 +17,14 @@ from gateway.aq.statements import Db
 from gateway.aq.statements_rules_values import Piece
 from transforms.errors import ExpressionInvalid
 
-__all__ = ["translate"]
+__all__ = ["qualified", "schema_of_tables", "translate"]
 
 _MAX_SQL = 100_000  # characters; a longer one is left to Python
 _RULES = """
     SELECT c.id, c.rule, t.payload_type, h.hub_id FROM aq_consumer c JOIN aq_queue q ON q.id = c.queue_id
       JOIN aq_queue_table t ON t.id = q.queue_table_id CROSS JOIN aq_hub h WHERE c.rule IS NOT NULL"""
+_SCHEMA = """
+    SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = 'aq_hub'::regclass"""
 _STORE = "UPDATE aq_consumer SET rule_sql = ? WHERE id = ?"
 
 
@@ -47,12 +49,25 @@ def translate(db: Db, consumer: int | None = None) -> None:
     if not db.postgresql:
         return
     which, params = ("", ()) if consumer is None else (" AND c.id = ?", (consumer,))
+    schema = schema_of_tables(db)
     for number, rule, payload_type, hub_id in db.rows(_RULES + which, params):
-        sql = _translated(rule, payload_type, bytes(hub_id))
+        sql = _translated(rule, payload_type, bytes(hub_id), schema)
         db.run(_STORE, (sql, number))
 
 
-def _translated(rule: str, payload_type: str, hub_id: bytes) -> str | None:
+def schema_of_tables(db: Db) -> str:
+    """The schema that has the hub's tables (PostgreSQL)."""
+    row = db.row(_SCHEMA)
+    return str(row[0]) if row else "public"
+
+
+def qualified(sql: str, schema: str) -> str:
+    """SQL in which the names of the hub's tables, sequences and functions have their schema."""
+    quoted = '"' + schema.replace('"', '""').replace("'", "''") + '"'
+    return re.sub(r"\baq_[a-z_]+\b", lambda found: f"{quoted}.{found[0]}", sql)
+
+
+def _translated(rule: str, payload_type: str, hub_id: bytes, schema: str) -> str | None:
     """The rule in SQL; None where the database can never tell."""
     from gateway.aq.statements_rules import answer
     from gateway.aq.statements_rules_payload import Payload
@@ -65,7 +80,8 @@ def _translated(rule: str, payload_type: str, hub_id: bytes) -> str | None:
         return None
     if found is None:
         return None
-    truth, known = _with_values(found.sql, found.params), _with_values(found.known, found.known_params)
+    truth = _with_values(qualified(found.sql, schema), found.params)
+    known = _with_values(qualified(found.known, schema), found.known_params)
     if truth is None or known is None:
         return None
     sql = f"CASE WHEN {known} THEN ({truth}) IS TRUE END"

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 __all__ = [
     "COMMIT_COUNTER",
     "MESSAGE_COUNTER",
+    "PLACE",
     "PRIVILEGE_COUNTER",
     "SCHEMA_VERSION",
     "SESSION_COUNTER",
@@ -411,7 +412,7 @@ _partial("aq_entry_group", "group_id IS NOT NULL", _e.group_id, _e.consumer_id, 
 
 #: Places of transactions in commit-time queues. The locks are taken in one order, so that no two transactions wait for
 #: each other; they end after the commit is visible, so whoever is placed later is seen later.
-_PLACE = """
+PLACE = """
 CREATE FUNCTION aq_place() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     hub text;
@@ -439,7 +440,7 @@ END $$"""
 _PLACE_AT_COMMIT = """
 CREATE CONSTRAINT TRIGGER aq_place AFTER INSERT ON aq_unplaced DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION aq_place()"""
-for _statement in (_PLACE, _PLACE_AT_COMMIT):
+for _statement in (PLACE, _PLACE_AT_COMMIT):
     sa.event.listen(unplaced, "after_create", sa.DDL(_statement).execute_if(dialect="postgresql"))  # type: ignore[no-untyped-call]
 
 commit_numbers = sa.Sequence("aq_commit_number", metadata=metadata, data_type=sa.BigInteger)

@@ -1215,6 +1215,16 @@ class TestRights(SqlCase):
         finally:
             self.sql.execute("DROP OWNED BY aq_administrator_role; DROP ROLE aq_administrator_role")
 
+    def test_objects_in_the_schema_of_the_hub_do_not_either(self, stranger: psycopg.Connection[Row]) -> None:
+        self.allow()
+        self.queue()
+        self.admin.grant_queue_privilege("ALL", "orders", "stranger")
+        schema = self.call("SELECT relnamespace::regnamespace::text FROM pg_class WHERE relname = 'aq_message'")
+        self.sql.execute(f"GRANT USAGE, CREATE ON SCHEMA {schema} TO stranger")
+        stranger.execute(f"CREATE FUNCTION {schema}.upper(name) RETURNS text LANGUAGE sql AS $$ SELECT 'SYS' $$")
+        stranger.execute("SELECT aq.enqueue('orders', 'x')")
+        assert [row["payload_text"] for row in stranger.execute("SELECT * FROM aq.dequeue('orders')")] == ["x"]
+
     def test_objects_of_the_caller_do_not_get_in_between(self) -> None:
         self.queue()
         self.send("orders", "x")

@@ -1,6 +1,6 @@
 -- The hub from SQL, PostgreSQL: the functions of schema aq (docs/how-to/use-the-hub-from-sql.md).
 --
--- gateway.aq.statements_functions puts the names in for the words between @ and runs this text.
+-- gateway.aq.statements_functions puts the names in for the words between @, the schema before aq_..., and runs this text.
 -- Functions that begin with _ are internal: they run with the rights of their caller, and callers have none on the
 -- hub's tables. The others are SECURITY DEFINER with a fixed search_path, and check what they are given.
 -- What they do is what session.py, transfer.py, codec.py and statements_time.py do in an application's transaction.
@@ -157,9 +157,6 @@ BEGIN
             multiple AND queue_type = 'NORMAL_QUEUE');
     END IF;
 END $$;
-
--- What gives messages of commit-time queues their places runs at the commit: of callers who have no right on the tables.
-ALTER FUNCTION aq_place() SECURITY DEFINER @settings@;
 
 -- ----------------------------------------------------------------------------------------------------------- headers
 
