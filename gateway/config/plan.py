@@ -143,8 +143,13 @@ def _same(setting: str, old: Any, new: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    if value is None or value == "":
+    if value is None or value in ("", {}):
         return "none"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, dict):
+        parts = (
+            f"{name} ({', '.join(map(_shown, each.values()))})" if each else str(name) for name, each in value.items()
+        )
+        return ", ".join(parts)
     return repr(value) if isinstance(value, str) and (" " in value or "," in value) else str(value)
