@@ -40,7 +40,8 @@ class Change:
     def __str__(self) -> str:
         if self.secret:
             return f"{self.setting}: *** -> ***" if self.old else f"{self.setting}: set"
-        return f"{self.setting}: {_shown(self.old)} -> {_shown(self.new)}"
+        shown = _subscribers if self.setting == "subscribers" else _shown
+        return f"{self.setting}: {shown(self.old)} -> {shown(self.new)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +144,16 @@ def _same(setting: str, old: Any, new: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    if value is None or value in ("", {}):
+    if value is None or value == "":
         return "none"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, dict):
-        parts = (
-            f"{name} ({', '.join(map(_shown, each.values()))})" if each else str(name) for name, each in value.items()
-        )
-        return ", ".join(parts)
     return repr(value) if isinstance(value, str) and (" " in value or "," in value) else str(value)
+
+
+def _subscribers(value: dict[str, dict[str, Any]] | None) -> str:
+    """Names, each with what is not at its default."""
+    names = [
+        f"{name} ({', '.join(map(_shown, each.values()))})" if each else name for name, each in (value or {}).items()
+    ]
+    return ", ".join(names) or "none"
