@@ -212,8 +212,15 @@ def modulo(a: Value, b: Value) -> Value:
     return math.fmod(x, y)
 
 
+def _measured(value: Value) -> int | float:
+    number = to_number(value)
+    if isinstance(number, float) and math.isnan(number):
+        raise NoValue("NaN is not a number")
+    return number
+
+
 def _whole(value: Value) -> int:
-    return math.trunc(to_number(value))
+    return math.trunc(_measured(value))
 
 
 def substr(text: Value, start: Value, length: Value = None) -> str:
@@ -263,7 +270,7 @@ def replace(text: Value, old: Value, new: Value = "") -> str:
 
 def round_half_up(value: Value, digits: Value = 0) -> int | float:
     """Rounded half away from zero to ``digits`` decimals (negative: tens, hundreds...)."""
-    number, places = to_number(value), _whole(digits)
+    number, places = _measured(value), _whole(digits)
     if not -300 <= places <= 300:
         raise NoValue(f"round to {places} digits, -300 to 300 are possible")
     if places < 0:
@@ -281,12 +288,12 @@ def round_half_up(value: Value, digits: Value = 0) -> int | float:
 
 def floor(value: Value) -> int:
     """Largest integer not above the number."""
-    return math.floor(to_number(value))
+    return math.floor(_measured(value))
 
 
 def ceil(value: Value) -> int:
     """Smallest integer not below the number."""
-    return math.ceil(to_number(value))
+    return math.ceil(_measured(value))
 
 
 def absolute(value: Value) -> int | float:

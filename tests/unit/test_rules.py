@@ -213,3 +213,13 @@ def test_type_name_of_anydata_and_objects_is_known_to_rules() -> None:
     assert compile_rule("tab.user_data.GetTypeName() = 'OE.ADDRESS' AND tab.user_data.street LIKE 'High%'").matches(
         Message(AnyData("OE.ADDRESS", address))
     )
+
+
+@pytest.mark.parametrize(
+    "function", ["ROUND(HEADER('n'))", "FLOOR(HEADER('n'))", "CEIL(HEADER('n'))", "SUBSTR('a', HEADER('n'))"]
+)
+def test_a_number_that_is_none_is_an_error_of_the_rule(function: str) -> None:
+    message = Message(headers=(Header("n", ValueType.DOUBLE, float("nan")),))
+    with pytest.raises(AqError, match="NaN is not a number") as caught:
+        compile_rule(f"{function} = 1").matches(message)
+    assert caught.value.number == 25449
