@@ -209,6 +209,8 @@ def modulo(a: Value, b: Value) -> Value:
     if isinstance(x, int) and isinstance(y, int):
         rest = abs(x) % abs(y)
         return rest if x >= 0 else -rest
+    if isinstance(x, float) and not math.isfinite(x):
+        raise NoValue("the dividend is out of the range of numbers")
     return math.fmod(x, y)
 
 

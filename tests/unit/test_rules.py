@@ -223,3 +223,9 @@ def test_a_number_that_is_none_is_an_error_of_the_rule(function: str) -> None:
     with pytest.raises(AqError, match="NaN is not a number") as caught:
         compile_rule(f"{function} = 1").matches(message)
     assert caught.value.number == 25449
+
+
+def test_the_remainder_of_what_is_out_of_range_is_an_error_of_the_rule() -> None:
+    with pytest.raises(AqError, match="out of the range of numbers") as caught:
+        compile_rule("MOD(tab.user_data.n, 2) = 1").matches(Message('{"n": 1E400}'))
+    assert caught.value.number == 25449
