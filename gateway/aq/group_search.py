@@ -130,6 +130,7 @@ def lock_groups(
     after: tuple[float, ...] | None = None,
     upto: int | None = None,
     only: int | None = None,
+    alive: float | None = None,
 ) -> list[Member]:
     """The messages of the first free groups, whole groups, in order: until there are ``limit`` messages or ``groups``.
 
@@ -138,12 +139,13 @@ def lock_groups(
 
     Args:
         only: look at this group alone.
+        alive: leave out what has expired at this time.
     """
     busy: set[int] = set()
     while True:
         with groups_sql.attempt(db) as attempt:
             heads = groups_sql.free_heads(
-                db, queue, consumer, groups, after=after, upto=upto, only=only, without=sorted(busy)
+                db, queue, consumer, groups, after=after, upto=upto, only=only, without=sorted(busy), alive=alive
             )
             if not heads:
                 return []
@@ -163,9 +165,12 @@ def lock_groups(
             busy |= broken or set(heads)
 
 
-def claim_groups(db: Db, queue: QueueRef, consumer: int, limit: int) -> list[Row]:
-    """Take the first free groups for a plan, whole groups until there are ``limit`` messages: READY -> CLAIMED."""
-    ids = [member.number for member in lock_groups(db, queue, consumer, limit=limit, groups=limit)]
+def claim_groups(db: Db, queue: QueueRef, consumer: int, limit: int, now: float) -> list[Row]:
+    """Take the first free groups for a plan, whole groups until there are ``limit`` messages: READY -> CLAIMED.
+
+    What has expired is left to the time manager.
+    """
+    ids = [member.number for member in lock_groups(db, queue, consumer, limit=limit, groups=limit, alive=now)]
     rows = groups_sql.load(db, queue, consumer, ids)
     if ids:
         messages_sql.mark_claimed(db, consumer, ids, None)

@@ -118,10 +118,17 @@ def free_heads(
     upto: int | None,
     only: int | None,
     without: Sequence[int],
+    alive: float | None = None,
 ) -> list[int]:
-    """Up to ``limit`` groups in order whose first message can be had; PostgreSQL locks those first messages."""
+    """Up to ``limit`` groups in order whose first message can be had; PostgreSQL locks those first messages.
+
+    ``alive``: only groups that have not expired at this time.
+    """
     side = _side(consumer)
     where, params = [_free(side)], [consumer or queue.id]
+    if alive is not None:
+        where.append(f"({side.alias}.expires_at IS NULL OR {side.alias}.expires_at > ?)")
+        params.append(alive)
     if only is not None:
         where.append(f"{side.alias}.group_id = ?")
         params.append(only)

@@ -344,7 +344,7 @@ def claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int
     """Take up to ``limit`` READY messages for a durable plan, in dequeue order; never waits for another consumer.
 
     ``consumer`` is None on a single-consumer queue. The messages stay CLAIMED until complete or release. Transaction
-    groups are taken whole, so the last one may bring more than ``limit``.
+    groups are taken whole, so the last one may bring more than ``limit``. What has expired is left to the time manager.
 
     Raises:
         AqError: 25226 not enabled for dequeue, 25231 and 25256 consumer missing or not allowed, 24035 unknown.
@@ -354,9 +354,9 @@ def claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int
     check_dequeue(db, queue)
     target = catalog.require_consumer(db, queue, consumer)
     take = claim_groups if queue.grouped and queue.queue_type is QueueType.NORMAL else messages_sql.claim_ready
-    rows = take(db, queue, target, limit)
+    now = hub_clock(conn).now()
+    rows = take(db, queue, target, limit, now)
     if rows and db.tally is not None:
-        now = hub_clock(conn).now()
         seconds, latency = perf_counter() - started, max(now - rows[-1][ENQ_TIME], 0.0)
         db.tally.append(HandedOut(queue.id, target, now, len(rows), False, seconds, latency))
     return _claimed(rows, queue)

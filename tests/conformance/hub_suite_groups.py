@@ -438,6 +438,18 @@ class GroupTransferSuite(GroupCase):
             assert transfer.complete(conn, queue, consumer, [claimed[0].id]) == 1
             assert [each.message.body for each in transfer.claim(conn, queue, consumer, 100)] == ["e"]
 
+    def test_a_plan_leaves_a_group_that_has_expired_to_the_time_manager(self) -> None:
+        self.grouped()
+        with self.hub.read() as conn:
+            queue = transfer.resolve(conn, "orders")
+        for expiration, batch in ((5, "ab"), (None, "cd")):
+            with self.hub.write() as conn:
+                transfer.put(conn, queue, [Message(body, expiration=expiration) for body in batch])
+        self.clock.time += 5
+        with self.hub.write() as conn:
+            assert [each.message.body for each in transfer.claim(conn, queue, None, 10)] == ["c", "d"]
+        assert self.run_time().expired == 2
+
     def test_claim_costs_statements_per_batch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.grouped()
         with self.hub.read() as conn:

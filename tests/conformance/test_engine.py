@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
 from datetime import datetime
@@ -237,6 +238,33 @@ def test_a_hub_queue_that_is_stopped_makes_the_job_wait_and_the_messages_stay(
         gateway.queues.start_queue("H")
         reset(gateway, "inj")
         eventually(lambda: bodies(gateway.browse("H")) == ["patient"])
+
+
+def test_a_stop_of_the_source_waits_for_what_is_on_its_way_and_it_arrives_once(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    outbound(gateway, broker, options={"MsgBatchSize": "2"})
+    gateway.enqueue("H", [Message(body=text) for text in texts(5)])
+    broker.hold_confirms = True
+    with gateway.run():
+        eventually(lambda: len(broker.queue("DST").messages) == 5)
+        stopping = threading.Thread(target=gateway.queues.stop_queue, args=("H",))
+        stopping.start()
+        eventually(lambda: _dequeue_enabled(gateway) != 1, what="a stop under way")
+        broker.hold_confirms = False
+        stopping.join(30)
+        assert not stopping.is_alive()
+        assert gateway.plans("outj") == []
+        assert gateway.job("outj")["PROPAGATED_MSGS"] == 5
+    assert bodies(broker.queue("DST").messages) == texts(5)
+
+
+def _dequeue_enabled(gateway: Gateway) -> int:
+    with gateway.hub.read() as conn:
+        enabled: int = conn.execute(
+            sa.text("SELECT dequeue_enabled FROM aq_queue WHERE name_key = 'MGW.H'")
+        ).scalar_one()
+    return enabled
 
 
 def test_an_access_error_never_uses_the_exception_queue(gateway: Gateway, broker: MemoryBroker) -> None:
