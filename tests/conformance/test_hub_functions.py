@@ -1000,6 +1000,79 @@ class TestGroups(SqlCase):
             )
         assert [row[0] for row in rows] == ["committed first", "begun first", "begun third"]
 
+    @pytest.fixture
+    def eve(self) -> Iterator[psycopg.Connection[Row]]:
+        """A login that may enqueue, and nothing else."""
+        self.sql.execute("CREATE ROLE eve LOGIN")
+        try:
+            self.sql.execute("GRANT USAGE ON SCHEMA aq TO eve")
+            self.sql.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aq TO eve")
+            with self.client("eve") as client:
+                yield client
+        finally:
+            self.sql.execute("DROP OWNED BY eve; DROP ROLE eve")
+
+    def pretend(self, client: psycopg.Connection[Row], queue: str, group: int) -> None:
+        """Name a group in the setting that remembers the transaction's own."""
+        with self.hub.read() as conn:
+            (queue_id,) = Db(conn).rows("SELECT id FROM aq_queue WHERE name = ?", (queue,))[0]
+        head = f'[{group}, "true", -1, -1, -1, -1, 1e300, null, null]'
+        name = f"mgw.group_{self.hub.hub_id.hex()}_{queue_id}"
+        client.execute("SELECT set_config(%s, %s, true)", (name, head))
+
+    @pytest.mark.parametrize(("order", "multiple"), [("ENQ_TIME", False), ("ENQ_TIME", True), ("COMMIT_TIME", True)])
+    def test_nobody_gets_into_the_group_of_another(
+        self, eve: psycopg.Connection[Row], order: str, multiple: bool
+    ) -> None:
+        table = {"message_grouping": "TRANSACTIONAL", "sort_list": order, "multiple_consumers": multiple}
+        self.queue(table=table)
+        if multiple:
+            self.admin.add_subscriber("orders", "red")
+        self.admin.grant_queue_privilege("ENQUEUE", "orders", "eve")
+        with self.sql.transaction():
+            msgid = self.call("SELECT aq.enqueue('orders', 'one')")
+            self.call("SELECT aq.enqueue('orders', 'two')")
+        victim = int.from_bytes(msgid[8:], "big")
+        with eve.transaction():
+            self.pretend(eve, "orders", victim)
+            eve.execute("SELECT aq.enqueue('orders', 'three')")
+            self.pretend(eve, "orders", victim)
+            eve.execute("SELECT aq.enqueue('orders', 'four')")
+        with self.hub.read() as conn:
+            rows = Db(conn).rows(
+                "SELECT convert_from(body, 'UTF8'), group_id = id, state, k1, k3 = id FROM aq_message ORDER BY id"
+            )
+            assert Db(conn).rows(f"SELECT count(*) FROM aq_message WHERE group_id = {victim}") == [(2,)]
+        state = 9 if multiple else 0
+        assert rows == [(body, body != "two", state, 0, body != "two") for body in ("one", "two", "three", "four")]
+
+    def test_the_group_of_the_transaction_itself_has_its_place_from_its_first_message(
+        self, eve: psycopg.Connection[Row]
+    ) -> None:
+        self.queue(table={"message_grouping": "TRANSACTIONAL"})
+        self.queue("others", table={"message_grouping": "TRANSACTIONAL"})
+        for queue in ("orders", "others"):
+            self.admin.grant_queue_privilege("ENQUEUE", queue, "eve")
+        with eve.transaction():
+            with eve.transaction():  # a savepoint
+                msgid = eve.execute("SELECT aq.enqueue('orders', 'one', priority => 3) AS id").fetchone()
+            assert msgid is not None
+            first = int.from_bytes(msgid["id"][8:], "big")
+            self.pretend(eve, "orders", first)
+            with self.client() as other:
+                other.execute("SELECT pg_current_xact_id()")  # numbers between those of the transaction
+            with eve.transaction():
+                eve.execute("SELECT aq.enqueue('orders', 'two')")
+            self.pretend(eve, "others", first)
+            eve.execute("SELECT aq.enqueue('others', 'elsewhere')")
+        with self.hub.read() as conn:
+            rows = Db(conn).rows(
+                "SELECT group_id, priority, state, k1, k3, ready_at < 1e300 FROM aq_message ORDER BY id"
+            )
+        assert rows[:2] == [(first, 3, 0, 0, first, True)] * 2
+        assert rows[2][0] > first
+        assert self.groups() == [["one", "two"]]
+
     def test_groups_are_taken_in_python(self) -> None:
         self.queue(table={"message_grouping": "TRANSACTIONAL"})
         (msgid,) = self.send("orders", "x")
