@@ -1081,6 +1081,48 @@ class TestGroups(SqlCase):
                 self.sql.execute(f"SELECT aq.{call}", (msgid,) if "%s" in call else None)
 
 
+class TestNamesBeyondAscii(SqlCase):
+    """Keys are made by Python, whatever the locale of the database makes of a letter."""
+
+    @pytest.fixture(params=["C", "C.UTF-8"])
+    def hub_url(self, database: str, request: pytest.FixtureRequest) -> Iterator[str]:
+        with psycopg.connect(_plain(database), autocommit=True) as connection:
+            connection.execute(
+                "CREATE DATABASE hub_names TEMPLATE template0 ENCODING 'UTF8'"
+                f" LC_CTYPE '{request.param}' LC_COLLATE '{request.param}'"
+            )
+            try:
+                yield f"{database.rpartition('/')[0]}/hub_names"
+            finally:
+                connection.execute("DROP DATABASE hub_names WITH (FORCE)")
+
+    def test_messages_go_to_the_consumer_of_that_name_or_are_refused(self) -> None:
+        self.topic("Straße", "müller", "Ǆ", "bills")
+        for name in ("Straße", "STRASSE", ' "müller" ', "MÜLLER", "Ǆ", "Bills", "BILLS"):
+            self.call("SELECT aq.enqueue('events', %s, recipients => ARRAY[%s])", name, name)
+        for name in ("straße", "weiß"):
+            with refused(24035, "ASCII"):
+                self.call("SELECT aq.enqueue('events', 'x', recipients => ARRAY[%s])", name)
+        with refused(25232):
+            self.call("SELECT aq.enqueue('events', 'x', recipients => ARRAY['Straße', 'strasse'])")
+        with self.hub.read() as conn:
+            assert Db(conn).rows("SELECT name FROM aq_consumer ORDER BY id") == [
+                ("Straße",),
+                ("müller",),
+                ("Ǆ",),
+                ("bills",),
+            ]
+        assert self.taken("events", "Straße") == ["Straße", "STRASSE"]
+        assert self.take("events", "MÜLLER") == [' "müller" ', "MÜLLER"]
+        assert self.taken("events", "bILLS") == ["Bills", "BILLS"]
+
+    def test_recipients_that_python_made_are_found(self) -> None:
+        self.topic()
+        self.send("events", "first", recipients=["Größe"])
+        self.call("SELECT aq.enqueue('events', 'second', recipients => ARRAY['Größe'])")
+        assert self.take("events", "GRÖSSE") == ["first", "second"]
+
+
 class TestRights(SqlCase):
     """Who may call, and that nobody gets further."""
 

@@ -93,7 +93,7 @@ DECLARE
     v_count integer := cardinality(p_bodies);
     v_body_type smallint := CASE p_given WHEN 'raw bytes' THEN 1 ELSE 2 END;
     v_bodies bytea[] := p_bodies;
-    v_kind text := upper(p_kind);
+    v_kind text := @aq@._upper(p_kind);
     v_by_priority boolean;
     v_by_second boolean;
     v_ids bigint[];
