@@ -1122,6 +1122,36 @@ class TestNamesBeyondAscii(SqlCase):
         self.call("SELECT aq.enqueue('events', 'second', recipients => ARRAY['Größe'])")
         assert self.take("events", "GRÖSSE") == ["first", "second"]
 
+    def test_logins_hold_what_they_were_granted_where_the_locale_knows_their_letters(self) -> None:
+        self.queue()
+        self.admin.create_queue_table("müller.t")
+        self.admin.create_queue("müller.own", "müller.t")
+        self.admin.start_queue("müller.own")
+        self.admin.grant_queue_privilege("ALL", "orders", "Müller")
+        self.sql.execute('CREATE ROLE "müller" LOGIN')
+        try:
+            self.sql.execute('GRANT USAGE ON SCHEMA aq TO "müller"; GRANT USAGE ON SCHEMA public TO "müller"')
+            self.sql.execute('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aq TO "müller"')
+            self.sql.execute('GRANT SELECT ON ALL_QUEUES, USER_QUEUES TO "müller"')
+            with self.client("müller") as client:
+                if self.call("SELECT upper('ü')") == "ü":
+                    with refused(25205):
+                        client.execute("SELECT aq.enqueue('orders', 'x')")
+                    assert client.execute("SELECT name FROM ALL_QUEUES").fetchall() == []
+                    return
+                for queue in ("orders", "müller.own"):
+                    client.execute("SELECT aq.enqueue(%s, 'x')", (queue,))
+                    found = client.execute("SELECT payload_text FROM aq.dequeue(%s)", (queue,)).fetchall()
+                    assert found == [{"payload_text": "x"}]
+                names = "WHERE queue_type = 'NORMAL_QUEUE' ORDER BY name"
+                assert client.execute(f"SELECT name FROM ALL_QUEUES {names}").fetchall() == [
+                    {"name": "ORDERS"},
+                    {"name": "OWN"},
+                ]
+                assert client.execute(f"SELECT name FROM USER_QUEUES {names}").fetchall() == [{"name": "OWN"}]
+        finally:
+            self.sql.execute('DROP OWNED BY "müller"; DROP ROLE "müller"')
+
 
 class TestRights(SqlCase):
     """Who may call, and that nobody gets further."""

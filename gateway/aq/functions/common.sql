@@ -55,7 +55,7 @@ CREATE OR REPLACE FUNCTION @aq@._authorize(
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_user text := session_user;
-    v_key text := upper(session_user);
+    v_key text := @aq@._upper(session_user::text);  -- in the collation of type name, ASCII alone has an upper case
     v_names text[];
     v_system text[];
     v_queue text[];
