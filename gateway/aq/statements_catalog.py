@@ -337,9 +337,8 @@ def ensure_consumer(db: Db, queue: QueueRef, name: str | None, *, address: str, 
     if found is not None:
         return found
     insert = """
-        INSERT INTO aq_consumer (queue_id, name, name_key, address, protocol, is_subscriber, delivery_mode,
-                                 queue_to_queue, created)
-        VALUES (?, ?, ?, ?, ?, 0, 'PERSISTENT', 0, ?) ON CONFLICT DO NOTHING
+        INSERT INTO aq_consumer (queue_id, name, name_key, address, protocol, delivery_mode, queue_to_queue, created)
+        VALUES (?, ?, ?, ?, ?, 'PERSISTENT', 0, ?) ON CONFLICT DO NOTHING
     """
     db.run(insert, (queue.id, name, (name or "").upper(), address, protocol, now))
     found = consumer_id(db, queue, name or "", address, protocol)

@@ -14,12 +14,14 @@ from transforms.errors import AqError
 
 __all__ = ["role_statements"]
 
+# Whoever names a new recipient stores it. Subscriptions are the owner's: their rules run with its rights.
+_RECIPIENT = "queue_id, name, name_key, address, protocol, delivery_mode, queue_to_queue, created"
 #: What sessions change; everything else of the hub they only read.
 _CHANGED = {
     "aq_message": "SELECT, INSERT, UPDATE, DELETE",
     "aq_entry": "SELECT, INSERT, UPDATE, DELETE",
     "aq_dequeue_log": "SELECT, INSERT, DELETE",
-    "aq_consumer": "SELECT, INSERT",
+    "aq_consumer": f"SELECT, INSERT ({_RECIPIENT})",
     "aq_unplaced": "SELECT, INSERT, DELETE",
     "aq_process": "SELECT, INSERT, UPDATE, DELETE",
     "aq_activity": "SELECT, INSERT, UPDATE, DELETE",
@@ -62,6 +64,7 @@ def role_statements(db: Db, role: str) -> list[str]:
     read = [table for table in sorted(metadata.tables) if table not in _CHANGED]
     lines.append(f"GRANT SELECT ON {', '.join(f'{schema}.{table}' for table in read)} TO {name};")
     lines.append(f"GRANT SELECT ON {', '.join(f'{schema}.{view}' for view in VIEWS_OF_THE_USER)} TO {name};")
+    lines.append(f"REVOKE INSERT ON {schema}.aq_consumer FROM {name};")  # of the whole row
     lines += [f"GRANT {rights} ON {schema}.{table} TO {name};" for table, rights in _CHANGED.items()]
     lines.append(f"GRANT USAGE, SELECT ON SEQUENCE {', '.join(f'{schema}.{each}' for each in _SEQUENCES)} TO {name};")
     return lines

@@ -179,7 +179,7 @@ consumer = sa.Table(
     _required("name_key", sa.Text),
     _required("address", sa.Text),  # empty: a consumer of this queue itself
     _required("protocol", sa.Integer),
-    _required("is_subscriber", sa.Integer),
+    _required("is_subscriber", sa.Integer, server_default="0"),  # who may only send never sets it
     _column("rule", sa.Text),
     _column("rule_sql", sa.Text),  # for SQL functions (PostgreSQL); None with a rule: only Python can evaluate it
     _column("transformation", sa.Text),

@@ -1000,12 +1000,157 @@ class TestGroups(SqlCase):
             )
         assert [row[0] for row in rows] == ["committed first", "begun first", "begun third"]
 
+    @pytest.fixture
+    def eve(self) -> Iterator[psycopg.Connection[Row]]:
+        """A login that may enqueue, and nothing else."""
+        self.sql.execute("CREATE ROLE eve LOGIN")
+        try:
+            self.sql.execute("GRANT USAGE ON SCHEMA aq TO eve")
+            self.sql.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aq TO eve")
+            with self.client("eve") as client:
+                yield client
+        finally:
+            self.sql.execute("DROP OWNED BY eve; DROP ROLE eve")
+
+    def pretend(self, client: psycopg.Connection[Row], queue: str, group: int) -> None:
+        """Name a group in the setting that remembers the transaction's own."""
+        with self.hub.read() as conn:
+            (queue_id,) = Db(conn).rows("SELECT id FROM aq_queue WHERE name = ?", (queue,))[0]
+        head = f'[{group}, "true", -1, -1, -1, -1, 1e300, null, null]'
+        name = f"mgw.group_{self.hub.hub_id.hex()}_{queue_id}"
+        client.execute("SELECT set_config(%s, %s, true)", (name, head))
+
+    @pytest.mark.parametrize(("order", "multiple"), [("ENQ_TIME", False), ("ENQ_TIME", True), ("COMMIT_TIME", True)])
+    def test_nobody_gets_into_the_group_of_another(
+        self, eve: psycopg.Connection[Row], order: str, multiple: bool
+    ) -> None:
+        table = {"message_grouping": "TRANSACTIONAL", "sort_list": order, "multiple_consumers": multiple}
+        self.queue(table=table)
+        if multiple:
+            self.admin.add_subscriber("orders", "red")
+        self.admin.grant_queue_privilege("ENQUEUE", "orders", "eve")
+        with self.sql.transaction():
+            msgid = self.call("SELECT aq.enqueue('orders', 'one')")
+            self.call("SELECT aq.enqueue('orders', 'two')")
+        victim = int.from_bytes(msgid[8:], "big")
+        with eve.transaction():
+            self.pretend(eve, "orders", victim)
+            eve.execute("SELECT aq.enqueue('orders', 'three')")
+            self.pretend(eve, "orders", victim)
+            eve.execute("SELECT aq.enqueue('orders', 'four')")
+        with self.hub.read() as conn:
+            rows = Db(conn).rows(
+                "SELECT convert_from(body, 'UTF8'), group_id = id, state, k1, k3 = id FROM aq_message ORDER BY id"
+            )
+            assert Db(conn).rows(f"SELECT count(*) FROM aq_message WHERE group_id = {victim}") == [(2,)]
+        state = 9 if multiple else 0
+        assert rows == [(body, body != "two", state, 0, body != "two") for body in ("one", "two", "three", "four")]
+
+    def test_the_group_of_the_transaction_itself_has_its_place_from_its_first_message(
+        self, eve: psycopg.Connection[Row]
+    ) -> None:
+        self.queue(table={"message_grouping": "TRANSACTIONAL"})
+        self.queue("others", table={"message_grouping": "TRANSACTIONAL"})
+        for queue in ("orders", "others"):
+            self.admin.grant_queue_privilege("ENQUEUE", queue, "eve")
+        with eve.transaction():
+            with eve.transaction():  # a savepoint
+                msgid = eve.execute("SELECT aq.enqueue('orders', 'one', priority => 3) AS id").fetchone()
+            assert msgid is not None
+            first = int.from_bytes(msgid["id"][8:], "big")
+            self.pretend(eve, "orders", first)
+            with self.client() as other:
+                other.execute("SELECT pg_current_xact_id()")  # numbers between those of the transaction
+            with eve.transaction():
+                eve.execute("SELECT aq.enqueue('orders', 'two')")
+            self.pretend(eve, "others", first)
+            eve.execute("SELECT aq.enqueue('others', 'elsewhere')")
+        with self.hub.read() as conn:
+            rows = Db(conn).rows(
+                "SELECT group_id, priority, state, k1, k3, ready_at < 1e300 FROM aq_message ORDER BY id"
+            )
+        assert rows[:2] == [(first, 3, 0, 0, first, True)] * 2
+        assert rows[2][0] > first
+        assert self.groups() == [["one", "two"]]
+
     def test_groups_are_taken_in_python(self) -> None:
         self.queue(table={"message_grouping": "TRANSACTIONAL"})
         (msgid,) = self.send("orders", "x")
         for call in ("dequeue('orders')", "dequeue_array('orders')", "browse('orders')", "fail('orders', %s)"):
             with refused(0, "grouped by transaction"):
                 self.sql.execute(f"SELECT aq.{call}", (msgid,) if "%s" in call else None)
+
+
+class TestNamesBeyondAscii(SqlCase):
+    """Keys are made by Python, whatever the locale of the database makes of a letter."""
+
+    @pytest.fixture(params=["C", "C.UTF-8"])
+    def hub_url(self, database: str, request: pytest.FixtureRequest) -> Iterator[str]:
+        with psycopg.connect(_plain(database), autocommit=True) as connection:
+            connection.execute(
+                "CREATE DATABASE hub_names TEMPLATE template0 ENCODING 'UTF8'"
+                f" LC_CTYPE '{request.param}' LC_COLLATE '{request.param}'"
+            )
+            try:
+                yield f"{database.rpartition('/')[0]}/hub_names"
+            finally:
+                connection.execute("DROP DATABASE hub_names WITH (FORCE)")
+
+    def test_messages_go_to_the_consumer_of_that_name_or_are_refused(self) -> None:
+        self.topic("Straße", "müller", "Ǆ", "bills")
+        for name in ("Straße", "STRASSE", ' "müller" ', "MÜLLER", "Ǆ", "Bills", "BILLS"):
+            self.call("SELECT aq.enqueue('events', %s, recipients => ARRAY[%s])", name, name)
+        for name in ("straße", "weiß"):
+            with refused(24035, "ASCII"):
+                self.call("SELECT aq.enqueue('events', 'x', recipients => ARRAY[%s])", name)
+        with refused(25232):
+            self.call("SELECT aq.enqueue('events', 'x', recipients => ARRAY['Straße', 'strasse'])")
+        with self.hub.read() as conn:
+            assert Db(conn).rows("SELECT name FROM aq_consumer ORDER BY id") == [
+                ("Straße",),
+                ("müller",),
+                ("Ǆ",),
+                ("bills",),
+            ]
+        assert self.taken("events", "Straße") == ["Straße", "STRASSE"]
+        assert self.take("events", "MÜLLER") == [' "müller" ', "MÜLLER"]
+        assert self.taken("events", "bILLS") == ["Bills", "BILLS"]
+
+    def test_recipients_that_python_made_are_found(self) -> None:
+        self.topic()
+        self.send("events", "first", recipients=["Größe"])
+        self.call("SELECT aq.enqueue('events', 'second', recipients => ARRAY['Größe'])")
+        assert self.take("events", "GRÖSSE") == ["first", "second"]
+
+    def test_logins_hold_what_they_were_granted_where_the_locale_knows_their_letters(self) -> None:
+        self.queue()
+        self.admin.create_queue_table("müller.t")
+        self.admin.create_queue("müller.own", "müller.t")
+        self.admin.start_queue("müller.own")
+        self.admin.grant_queue_privilege("ALL", "orders", "Müller")
+        self.sql.execute('CREATE ROLE "müller" LOGIN')
+        try:
+            self.sql.execute('GRANT USAGE ON SCHEMA aq TO "müller"; GRANT USAGE ON SCHEMA public TO "müller"')
+            self.sql.execute('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aq TO "müller"')
+            self.sql.execute('GRANT SELECT ON ALL_QUEUES, USER_QUEUES TO "müller"')
+            with self.client("müller") as client:
+                if self.call("SELECT upper('ü')") == "ü":
+                    with refused(25205):
+                        client.execute("SELECT aq.enqueue('orders', 'x')")
+                    assert client.execute("SELECT name FROM ALL_QUEUES").fetchall() == []
+                    return
+                for queue in ("orders", "müller.own"):
+                    client.execute("SELECT aq.enqueue(%s, 'x')", (queue,))
+                    found = client.execute("SELECT payload_text FROM aq.dequeue(%s)", (queue,)).fetchall()
+                    assert found == [{"payload_text": "x"}]
+                names = "WHERE queue_type = 'NORMAL_QUEUE' ORDER BY name"
+                assert client.execute(f"SELECT name FROM ALL_QUEUES {names}").fetchall() == [
+                    {"name": "ORDERS"},
+                    {"name": "OWN"},
+                ]
+                assert client.execute(f"SELECT name FROM USER_QUEUES {names}").fetchall() == [{"name": "OWN"}]
+        finally:
+            self.sql.execute('DROP OWNED BY "müller"; DROP ROLE "müller"')
 
 
 class TestRights(SqlCase):

@@ -193,6 +193,56 @@ class TestLogins(SecurityCase):
         with pytest.raises(HubError, match="permission denied"):
             QueueAdmin(self.foreign).stop_queue("orders")
 
+    def test_a_login_stores_recipients_and_never_a_subscription(self) -> None:
+        self.topic("reader", name="events")
+        self.admin.grant_queue_privilege("ENQUEUE", "events", "teller")
+        with self.hub.write() as conn:  # a role that an earlier release gave too much
+            conn.exec_driver_sql("GRANT INSERT ON aq_consumer TO queue_clients")
+            for statement in role_statements(Db(conn), "queue_clients"):
+                conn.exec_driver_sql(statement)
+        row = {
+            "queue_id": "(SELECT id FROM aq_queue WHERE name = 'events')",
+            "name": "'mallory'",
+            "name_key": "'MALLORY'",
+            "address": "''",
+            "protocol": "0",
+            "delivery_mode": "'PERSISTENT'",
+            "queue_to_queue": "0",
+            "created": "0",
+        }
+
+        def insert(**more: str) -> None:
+            columns, values = ", ".join([*row, *more]), ", ".join([*row.values(), *more.values()])
+            with self.foreign.write() as conn:
+                conn.exec_driver_sql(f"INSERT INTO aq_consumer ({columns}) VALUES ({values})")
+
+        for more in (
+            {"rule": "'1 = 1'", "rule_sql": "'1 / 0 = 1'"},
+            {"rule_sql": "'true'"},
+            {"rule": "'1 = 1'"},
+            {"is_subscriber": "1"},
+            {"is_subscriber": "0"},
+            {"transformation": "'x'"},
+            {"removed_upto": "0"},
+            {"id": "1000"},
+        ):
+            with pytest.raises(HubError, match="permission denied"):
+                insert(**more)
+        insert()  # a mere recipient
+        for change in ("is_subscriber = 1", "rule_sql = 'true'", "rule = '1 = 1'"):
+            with pytest.raises(HubError, match="permission denied"), self.foreign.write() as conn:
+                conn.exec_driver_sql(f"UPDATE aq_consumer SET {change}")
+        with self.foreign.session() as session:
+            session.enqueue("events", Message("to all"))
+            session.enqueue("events", Message("to some"), recipients=["mallory", "new"])
+            session.commit()
+        assert {name: self.take("events", name) for name in ("reader", "mallory", "new")} == {
+            "reader": ["to all"],
+            "mallory": ["to some"],
+            "new": ["to some"],
+        }
+        assert [each.name for each in self.admin.queue_subscribers("events")] == ["reader"]
+
     def test_a_login_reads_what_is_its_own_in_whatever_name_it_asks(self) -> None:
         self.queue("bills")
         self.admin.create_queue_table("teller.till_t")

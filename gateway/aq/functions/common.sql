@@ -19,6 +19,14 @@ BEGIN
         HINT = p_cure;
 END $$;
 
+-- ------------------------------------------------------------------------------------------------------ upper case
+
+-- Keys are made by Python. Letters of ASCII get the same upper case in every database, whatever its locale does with an i;
+-- what becomes of others, only the locale can say: nothing at all (C), or less than Python does (ß).
+CREATE OR REPLACE FUNCTION @aq@._upper(p_name text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT upper(upper(p_name COLLATE "C") COLLATE "default")
+$$;
+
 -- ------------------------------------------------------------------------------------------------------------ rights
 
 -- Whether whoever logged in has the rights of the hub's owner: nothing is checked then.
@@ -47,13 +55,13 @@ CREATE OR REPLACE FUNCTION @aq@._authorize(
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_user text := session_user;
-    v_key text := upper(session_user);
+    v_key text := @aq@._upper(session_user::text);  -- in the collation of type name, ASCII alone has an upper case
     v_names text[];
     v_system text[];
     v_queue text[];
     v_agents text[];
 BEGIN
-    IF v_key = upper(p_schema) THEN
+    IF v_key = @aq@._upper(p_schema) THEN
         RETURN;
     END IF;
     WITH RECURSIVE known(name) AS (
@@ -76,7 +84,7 @@ BEGIN
         RETURN;
     END IF;
     SELECT coalesce(array_agg(a.agent_key), '{}') INTO v_agents FROM aq_agent_user a WHERE a.user_key = v_key;
-    IF upper(p_agent) = ANY (v_agents) THEN
+    IF @aq@._upper(p_agent) = ANY (v_agents) THEN
         RETURN;
     ELSIF p_need = 'ENQUEUE' AND coalesce(p_agent, '') = '' THEN
         PERFORM @aq@._refuse(25224, format('message 0 for secure queue %s has no sender', p_shown),
@@ -107,7 +115,7 @@ DECLARE
     parts text[] := regexp_match(p_name, '^\s*(?:(?:"([^"]+)"|([[:alnum:]][[:alnum:]_$#/+-]*))\.)?'
                                          '(?:"([^"]+)"|([[:alnum:]][[:alnum:]_$#/+-]*))\s*$');
 BEGIN
-    RETURN upper(coalesce(parts[1], parts[2], p_schema) || '.' || coalesce(parts[3], parts[4]));
+    RETURN @aq@._upper(coalesce(parts[1], parts[2], p_schema) || '.' || coalesce(parts[3], parts[4]));
 END $$;
 
 -- A queue, as it is now. p_hold, enqueue or dequeue, is what the transaction is going to do if the queue is enabled for
@@ -135,10 +143,10 @@ BEGIN
             'at most 128 bytes are allowed', 'use a shorter name');
     END IF;
     LOOP
-        SELECT q.id, CASE WHEN upper(q.schema) = 'MGW' THEN q.name ELSE q.schema || '.' || q.name END, q.schema,
+        SELECT q.id, CASE WHEN @aq@._upper(q.schema) = 'MGW' THEN q.name ELSE q.schema || '.' || q.name END, q.schema,
                q.queue_type, t.payload_type, t.sort_list, t.multiple_consumers <> 0, t.max_payload, t.message_grouping,
                t.secure <> 0, q.enqueue_enabled = 1, q.dequeue_enabled = 1, coalesce(q.max_retries, 5), q.retry_delay,
-               q.retention_time, upper(t.schema || '.AQ$_' || t.name || '_E'), t.id, h.hub_id, q.tableoid::integer,
+               q.retention_time, @aq@._upper(t.schema || '.AQ$_' || t.name || '_E'), t.id, h.hub_id, q.tableoid::integer,
                CASE WHEN CASE p_hold WHEN 'enqueue' THEN q.enqueue_enabled WHEN 'dequeue' THEN q.dequeue_enabled END = 1
                     THEN pg_try_advisory_xact_lock_shared(q.tableoid::integer, (q.id % 2147483647)::integer) END
           INTO id, shown, schema, queue_type, payload_type, sort_list, multiple, max_payload, message_grouping,
@@ -196,7 +204,7 @@ BEGIN
         v_code := CASE jsonb_typeof(v_header -> 1)
             WHEN 'number' THEN array_position('{1,2,3,4,5,6,7,8,9,10}'::numeric[], (v_header -> 1)::numeric)
             ELSE array_position('{TEXT,RAW,BOOLEAN,BYTE,SHORT,INTEGER,LONG,FLOAT,DOUBLE,DATE}'::text[],
-                                upper(v_header ->> 1)) END;
+                                @aq@._upper(v_header ->> 1)) END;
         IF jsonb_typeof(v_header) <> 'array' OR jsonb_array_length(v_header) <> 3
            OR jsonb_typeof(v_header -> 0) <> 'string' OR v_code IS NULL THEN
             PERFORM @aq@._refuse(0, format('header %s cannot be stored', left(v_header::text, 100)),
@@ -250,7 +258,20 @@ $$;
 
 -- ------------------------------------------------------------------------------------------------------------ agents
 
--- The consumers of a recipient list; names that are new are stored as mere recipients.
+-- The consumer of that name; NULL if there is none. Beyond ASCII the name as it was given is found, too.
+CREATE OR REPLACE FUNCTION @aq@._named(p_queue bigint, p_name text, OUT id bigint, OUT transformation text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    SELECT c.id, c.transformation INTO id, transformation FROM aq_consumer c
+     WHERE c.queue_id = p_queue AND c.name_key = @aq@._upper(p_name) AND c.address = '' AND c.protocol = 0;
+    IF NOT FOUND AND p_name ~ '[^\x01-\x7f]' THEN
+        SELECT c.id, c.transformation INTO id, transformation FROM aq_consumer c
+         WHERE c.queue_id = p_queue AND c.name = p_name AND c.address = '' AND c.protocol = 0;
+    END IF;
+END $$;
+
+-- The consumers of a recipient list; names that are new are stored as mere recipients, if their key is beyond doubt.
 CREATE OR REPLACE FUNCTION @aq@._recipients(p_queue bigint, p_shown text, p_names text[], p_now double precision)
 RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -271,19 +292,21 @@ BEGIN
         ELSIF v_name = '' OR length(v_name) > 128 OR v_name ~ '[[:cntrl:]]' THEN
             PERFORM @aq@._refuse(24047, format('recipient name %L is not valid', left(v_given, 40)),
                 'a name has 1 to 128 printable characters', 'use another name');
-        ELSIF upper(v_name) LIKE 'AQ$\_%' THEN
+        ELSIF @aq@._upper(v_name) LIKE 'AQ$\_%' THEN
             PERFORM @aq@._refuse(24049, format('recipient name %L is reserved', v_name),
                 'names that begin with AQ$_ belong to the hub', 'use another name');
         END IF;
-        SELECT c.id INTO v_id FROM aq_consumer c
-         WHERE c.queue_id = p_queue AND c.name_key = upper(v_name) AND c.address = '' AND c.protocol = 0;
-        IF NOT FOUND THEN
+        SELECT n.id INTO v_id FROM @aq@._named(p_queue, v_name) n;
+        IF v_id IS NULL AND v_name ~ '[^\x01-\x7f]' THEN
+            PERFORM @aq@._refuse(24035, format('consumer %L of queue %s does not exist', v_name, p_shown),
+                'SQL makes no recipients with letters beyond ASCII: their upper case may be another one in Python',
+                'write the name as the subscriber''s, add it with add_subscriber, or name it in Python first');
+        ELSIF v_id IS NULL THEN
             INSERT INTO aq_consumer (queue_id, name, name_key, address, protocol, is_subscriber, delivery_mode,
                                      queue_to_queue, created)
-            VALUES (p_queue, v_name, upper(v_name), '', 0, 0, 'PERSISTENT', 0, p_now) ON CONFLICT DO NOTHING;
-            SELECT c.id INTO v_id FROM aq_consumer c
-             WHERE c.queue_id = p_queue AND c.name_key = upper(v_name) AND c.address = '' AND c.protocol = 0;
-            IF NOT FOUND THEN
+            VALUES (p_queue, v_name, @aq@._upper(v_name), '', 0, 0, 'PERSISTENT', 0, p_now) ON CONFLICT DO NOTHING;
+            SELECT n.id INTO v_id FROM @aq@._named(p_queue, v_name) n;
+            IF v_id IS NULL THEN
                 PERFORM @aq@._refuse(24035, format('consumer %L of queue %s could not be stored', v_name, p_shown),
                     'another transaction stored it meanwhile, and this one must not see it', 'repeat the transaction');
             END IF;
@@ -313,9 +336,8 @@ BEGIN
         PERFORM @aq@._refuse(25231, format('no consumer given for queue %s', p_shown),
             'the queue is a multi-consumer queue', 'name one of its subscribers as consumer');
     END IF;
-    SELECT c.id, c.transformation INTO v_id, v_transformation FROM aq_consumer c
-     WHERE c.queue_id = p_queue AND c.name_key = upper(p_name) AND c.address = '' AND c.protocol = 0;
-    IF NOT FOUND THEN
+    SELECT n.id, n.transformation INTO v_id, v_transformation FROM @aq@._named(p_queue, p_name) n;
+    IF v_id IS NULL THEN
         PERFORM @aq@._refuse(24035, format('consumer %L of queue %s does not exist', p_name, p_shown),
             'it is neither a subscriber nor was it ever named as a recipient', 'add it with add_subscriber');
     ELSIF v_transformation IS NOT NULL THEN

@@ -141,7 +141,7 @@ CREATE OR REPLACE FUNCTION @aq@._dequeue(
 RETURNS SETOF @aq@.message LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    v_mode text := upper(coalesce(p_mode, 'REMOVE'));
+    v_mode text := @aq@._upper(coalesce(p_mode, 'REMOVE'));
     v_wait double precision := coalesce(p_wait, 0);
     v_deadline timestamptz := clock_timestamp();
     v_pause double precision := 0.01;

@@ -31,34 +31,47 @@ BEGIN
       USING p_ids, p_delays, p_consumers, p_rules, p_tests;
 END $$;
 
+-- Whether a row that is seen, with this xmin, was written by the present transaction: what others wrote is seen when they
+-- have ended. Subtransactions have numbers of their own, after the transaction's.
+CREATE OR REPLACE FUNCTION @aq@._own(p_xmin xid) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    v_begin bigint := pg_current_xact_id()::text::bigint;
+    v_later bigint := (p_xmin::text::bigint - v_begin % 4294967296 + 4294967296) % 4294967296;
+BEGIN
+    RETURN v_later < 2147483648 AND pg_xact_status((v_begin + v_later)::text::xid8) = 'in progress';
+END $$;
+
 -- Make stored messages members of the transaction's group in their queue (gateway.aq.grouping): its first message decides.
--- It is remembered in a setting that is local to the transaction, in the form that sessions use. Returns whether it waits.
+-- It is remembered in a setting that is local to the transaction, in the form that sessions use. Anybody may set that:
+-- only the number is read, and only a message of this transaction counts. Returns whether the group waits.
 CREATE OR REPLACE FUNCTION @aq@._group(
     p_queue bigint, p_hub bytea, p_multiple boolean, p_by_commit boolean, p_ids bigint[])
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     v_name text := format('mgw.group_%s_%s', encode(p_hub, 'hex'), p_queue);
     v_text text := nullif(current_setting(v_name, true), '');
-    v_head jsonb;
     v_group bigint;
     v_delayed boolean;
+    v_new boolean := false;
 BEGIN
-    IF v_text IS NULL THEN
+    SELECT m.id, m.ready_at > m.enq_time INTO v_group, v_delayed FROM aq_message m
+     WHERE m.id = (replace(v_text, 'Infinity', '"Infinity"')::jsonb ->> 0)::bigint AND m.queue_id = p_queue
+       AND m.group_id = m.id AND @aq@._own(m.xmin);
+    IF v_group IS NULL THEN
         SELECT format('[%s, %s, %s, %s, %s, %s, %s, %s, %s]', m.id, (m.ready_at > m.enq_time)::text, m.k1,
                       CASE WHEN p_by_commit THEN 'Infinity' ELSE m.k2::text END, m.k3, m.priority, m.ready_at,
-                      coalesce(m.expires_at::text, 'null'), coalesce(m.expiration::text, 'null'))
-          INTO v_text FROM aq_message m WHERE m.id = p_ids[1];
+                      coalesce(m.expires_at::text, 'null'), coalesce(m.expiration::text, 'null')),
+               m.ready_at > m.enq_time
+          INTO v_text, v_delayed FROM aq_message m WHERE m.id = p_ids[1];
         PERFORM set_config(v_name, v_text, true);
+        v_group := p_ids[1];
+        v_new := true;
     END IF;
-    v_head := replace(v_text, 'Infinity', '"Infinity"');
-    v_group := v_head ->> 0;
-    v_delayed := v_head ->> 1;
     UPDATE aq_message m SET state = CASE WHEN p_multiple THEN 9 WHEN v_delayed THEN 1 ELSE 0 END,
-           k1 = (v_head ->> 2)::double precision, k2 = (v_head ->> 3)::double precision,
-           k3 = (v_head ->> 4)::double precision, priority = (v_head ->> 5)::bigint,
-           ready_at = (v_head ->> 6)::double precision, expires_at = (v_head ->> 7)::double precision,
-           expiration = (v_head ->> 8)::double precision, group_id = v_group
-     WHERE m.id = ANY (p_ids);
+           k1 = h.k1, k2 = CASE WHEN v_new AND p_by_commit THEN 'Infinity' ELSE h.k2 END, k3 = h.k3,
+           priority = h.priority, ready_at = h.ready_at, expires_at = h.expires_at, expiration = h.expiration,
+           group_id = v_group
+      FROM aq_message h WHERE h.id = v_group AND m.id = ANY (p_ids);
     IF p_by_commit THEN
         INSERT INTO aq_unplaced (queue_id, group_id) VALUES (p_queue, v_group);
     END IF;
@@ -80,7 +93,7 @@ DECLARE
     v_count integer := cardinality(p_bodies);
     v_body_type smallint := CASE p_given WHEN 'raw bytes' THEN 1 ELSE 2 END;
     v_bodies bytea[] := p_bodies;
-    v_kind text := upper(p_kind);
+    v_kind text := @aq@._upper(p_kind);
     v_by_priority boolean;
     v_by_second boolean;
     v_ids bigint[];

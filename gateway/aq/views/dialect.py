@@ -53,6 +53,8 @@ SQLITE = Dialect(
 # Whoever has the rights of the tables' owner may ask in another's name; everybody else is who is logged in.
 _OWNS = "(SELECT pg_has_role(session_user, h.relowner, 'USAGE') FROM pg_class h WHERE h.oid = 'aq_hub'::regclass)"
 _NAMED = "upper(nullif(current_setting('aq.username', true), ''))"
+# In the collation of session_user letters beyond ASCII have no upper case.
+_LOGIN = 'upper(upper(session_user) COLLATE "default")'
 
 POSTGRESQL = Dialect(
     postgresql=True,
@@ -62,7 +64,7 @@ POSTGRESQL = Dialect(
     hexadecimal="upper(encode({0}, 'hex'))",
     integer="({0})::bigint",
     owner=f"({_OWNS} AND coalesce({_NAMED}, 'SYS') IN ('SYS', 'SYSTEM'))",
-    user=f"CASE WHEN {_OWNS} THEN coalesce({_NAMED}, '{DEFAULT_SCHEMA}') ELSE upper(session_user) END",
+    user=f"CASE WHEN {_OWNS} THEN coalesce({_NAMED}, '{DEFAULT_SCHEMA}') ELSE {_LOGIN} END",
     position="strpos({0}, {1})",
 )
 
