@@ -24,6 +24,7 @@ __all__ = [
     "learnt",
     "load_claimed",
     "mark_claimed",
+    "mark_held",
     "release",
     "search",
     "store",
@@ -76,6 +77,7 @@ _CLAIM_ENTRY_PG = f"""
 _READY = f"SELECT {_M} FROM aq_message m WHERE queue_id = ? AND state = 0 ORDER BY k1, k2, k3 LIMIT ?"
 _READY_ENTRY = f"""
     SELECT {_E} FROM {_JOIN} WHERE e.consumer_id = ? AND e.state = 0 ORDER BY e.k1, e.k2, e.k3 LIMIT ?"""
+_REGISTERED = "EXISTS (SELECT 1 FROM aq_session WHERE id = ?)"
 
 
 def _keys(row: Row) -> Row:
@@ -113,6 +115,15 @@ def mark_claimed(db: Db, consumer: int, ids: Sequence[int], claim: int | None) -
         db.run("UPDATE aq_message SET state = 8, claim = ? WHERE id {ids}", (claim, db.ids(ids)))
 
 
+def mark_held(db: Db, consumer: int, ids: Sequence[int], claim: int) -> bool:
+    """Put chosen messages into the hands of a session, unless its registration is gone; whether they are."""
+    if consumer:
+        sql = f"UPDATE aq_entry SET state = 8, claim = ? WHERE consumer_id = ? AND message_id {{ids}} AND {_REGISTERED}"
+        return db.run(sql, (claim, consumer, db.ids(ids), claim)) > 0
+    sql = f"UPDATE aq_message SET state = 8, claim = ? WHERE id {{ids}} AND {_REGISTERED}"
+    return db.run(sql, (claim, db.ids(ids), claim)) > 0
+
+
 def load_claimed(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> list[Row]:
     """Claimed messages again, in the order of ``ids``; those no longer claimed are left out."""
     if consumer:
@@ -146,13 +157,13 @@ def unlock(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], *, claim:
 
 
 def claim_again(db: Db, consumer: int, ids: Sequence[int], claim: int) -> list[int]:
-    """READY messages come back into the hands of a session; returns those that were READY."""
+    """READY messages come back into the hands of a registered session; returns those that were READY."""
     if consumer:
-        sql = """UPDATE aq_entry SET state = 8, claim = ?
-                  WHERE consumer_id = ? AND message_id {ids} AND state = 0 RETURNING message_id"""
-        return [row[0] for row in db.rows(sql, (claim, consumer, db.ids(ids)))]
-    sql = "UPDATE aq_message SET state = 8, claim = ? WHERE id {ids} AND state = 0 RETURNING id"
-    return [row[0] for row in db.rows(sql, (claim, db.ids(ids)))]
+        sql = f"""UPDATE aq_entry SET state = 8, claim = ?
+                   WHERE consumer_id = ? AND message_id {{ids}} AND state = 0 AND {_REGISTERED} RETURNING message_id"""
+        return [row[0] for row in db.rows(sql, (claim, consumer, db.ids(ids), claim))]
+    sql = f"UPDATE aq_message SET state = 8, claim = ? WHERE id {{ids}} AND state = 0 AND {_REGISTERED} RETURNING id"
+    return [row[0] for row in db.rows(sql, (claim, db.ids(ids), claim))]
 
 
 def _held(claim: int | None) -> tuple[str, tuple[Any, ...]]:

@@ -81,7 +81,9 @@ class ClaimWork:
     def _mark(self, db: Db, consumer: int, ids: Sequence[int]) -> None:
         if self.claim is None:
             self.claim = self._hub.registry.register(db)
-        messages_sql.mark_claimed(db, consumer, ids, self.claim)
+        if not messages_sql.mark_held(db, consumer, ids, self.claim):  # it was silent too long and taken for dead
+            self._hub.registry.register_again(db, self.claim)
+            messages_sql.mark_held(db, consumer, ids, self.claim)
 
     def take(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
         key = (queue, consumer)
