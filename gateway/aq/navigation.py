@@ -19,7 +19,7 @@ from gateway.aq.errors import (
     WaitInvalid,
 )
 from gateway.aq.model import DequeueMode, DequeueOptions, Navigation
-from gateway.aq.search import Found, Place, Request, at_the_end, find_next, find_one, head, upto
+from gateway.aq.search import Found, Place, Request, at_the_end, find_next, find_one, head, no_such_message, upto
 from gateway.aq.statements import Db
 from gateway.aq.statements_messages import keys_of
 from transforms.errors import AqError
@@ -87,6 +87,8 @@ class Finder:
             self._follow(self._work.within)
         claim = None if autonomous else self._work.claim
         if request.number is not None:
+            if not request.browse and request.number in self._work.taken(request.queue, request.consumer):
+                raise no_such_message(request.queue, request.options.msgid or b"")
             return Found(find_one(db, request, request.number, claim), self._places.get(queue_id), [])
         place = self._start(db, request)
         if request.queue.grouped and not request.exceptions:

@@ -203,6 +203,26 @@ class NavigationSuite(HubCase):
         self.run_time(60)
         assert self.take("orders") == []
 
+    @pytest.mark.parametrize("again", [DequeueMode.REMOVE, DequeueMode.REMOVE_NODATA, DequeueMode.LOCKED])
+    def test_session_does_not_find_again_by_its_id_what_it_has_removed(self, again: DequeueMode) -> None:
+        self.queue()
+        self.topic("RED")
+        self.admin.start_queue("AQ$_orders_t_E", enqueue=False)
+        (first, _), (event,) = self.send("orders", "x", "y"), self.send("events", "z")
+        (failed,) = self.send("orders", "failed", expiration=0)
+        self.run_time(1)
+        with self.hub.session() as session:
+            assert body_of(session.dequeue("orders", now())) == "x"
+            session.dequeue("events", now(consumer_name="RED", msgid=event))
+            session.dequeue("AQ$_orders_t_E", now(msgid=failed))
+            removed = (("orders", None, first), ("events", "RED", event), ("AQ$_orders_t_E", None, failed))
+            for queue, consumer, msgid in removed:
+                with refused(25263):
+                    session.dequeue(queue, now(consumer_name=consumer, msgid=msgid, dequeue_mode=again))
+            session.commit()
+        self.run_time()
+        assert (self.take("orders"), self.view("orders_t"), self.view("events_t")) == (["y"], [], [])
+
     def test_blocking_dequeue_waits_for_a_message_to_expire(self) -> None:
         self.topic("RED")
         self.admin.start_queue("AQ$_events_t_E", enqueue=False)
