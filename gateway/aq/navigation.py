@@ -16,9 +16,10 @@ from gateway.aq.errors import (
     NavigationOutOfSequence,
     NoTransactionGroups,
     RuleInvalid,
+    VisibilityInvalid,
     WaitInvalid,
 )
-from gateway.aq.model import DequeueMode, DequeueOptions, Navigation
+from gateway.aq.model import DequeueMode, DequeueOptions, Navigation, Visibility
 from gateway.aq.search import Found, Place, Request, at_the_end, find_next, find_one, head, no_such_message, upto
 from gateway.aq.statements import Db
 from gateway.aq.statements_messages import keys_of
@@ -170,8 +171,8 @@ def check_options(options: DequeueOptions, array_size: int, *, array: bool) -> D
     """The options with their enumerations read, whatever case they were written in.
 
     Raises:
-        AqError: 25225 mode, 25233 navigation, 25230 wait, 25286 array size, 25240 a message id is not alone, 25448 the
-            condition is too long.
+        AqError: 25225 mode, 25233 navigation, 25201 visibility, 25230 wait, 25286 array size, 25240 a message id is not
+            alone, 25448 the condition is too long.
     """
     if type(options.dequeue_mode) is not DequeueMode:
         mode: Any = _read(DequeueMode, options.dequeue_mode, "dequeue mode", DequeueModeInvalid)
@@ -179,6 +180,9 @@ def check_options(options: DequeueOptions, array_size: int, *, array: bool) -> D
     if type(options.navigation) is not Navigation:
         navigation: Any = _read(Navigation, options.navigation, "navigation", NavigationInvalid)
         options = replace(options, navigation=navigation)
+    if type(options.visibility) is not Visibility:
+        visibility: Any = _read(Visibility, options.visibility, "visibility", VisibilityInvalid)
+        options = replace(options, visibility=visibility)
     if not array and options.navigation not in _SINGLE:
         raise NavigationInvalid(
             f"{options.navigation} cannot be used for one message",

@@ -559,6 +559,21 @@ class SessionSuite(HubCase):
         with self.hub.session() as session, refused(25228):
             session.dequeue("orders", DequeueOptions(wait=0.05))
 
+    def test_visibility_of_a_dequeue_may_be_a_text(self) -> None:
+        self.queue()
+        self.send("orders", "a", "b", "c")
+        with self.hub.session() as session:
+            for text in ("IMMEDIATE", "immediate"):
+                session.dequeue("orders", now(visibility=text))
+                session.rollback()
+            session.dequeue("orders", now(visibility="On_Commit"))
+            session.rollback()
+            with refused(25201):
+                session.dequeue("orders", now(visibility="soon"))
+            with refused(25201):
+                session.dequeue_array("orders", now(visibility=None), 2)
+        assert self.take("orders") == ["c"]
+
     def test_bad_options_are_refused(self) -> None:
         self.queue()
         with self.hub.session() as session:
