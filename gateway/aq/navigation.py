@@ -89,7 +89,7 @@ class Finder:
         claim = None if autonomous else self._work.claim
         if request.number is not None:
             if not request.browse and request.number in self._work.taken(request.queue, request.consumer):
-                raise no_such_message(request.queue, request.options.msgid or b"")
+                raise no_such_message(request.queue, request.options.msgid)
             return Found(find_one(db, request, request.number, claim), self._places.get(queue_id), [])
         place = self._start(db, request)
         if request.queue.grouped and not request.exceptions:

@@ -121,7 +121,7 @@ def find_one(db: Db, request: Request, number: int, claim: int | None) -> list[R
     what = Search(request.queue, request.consumer, states, number=number, claim=None if request.browse else claim)
     rows = messages_sql.search(db, what, 1, lock=not request.browse)
     if not rows:
-        raise no_such_message(request.queue, request.options.msgid or b"")
+        raise no_such_message(request.queue, request.options.msgid)
     return rows
 
 
@@ -154,10 +154,11 @@ def browse(db: Db, what: Search, limit: int) -> list[Row]:
     return rows[:limit]
 
 
-def no_such_message(queue: QueueRef, identity: bytes) -> AqError:
+def no_such_message(queue: QueueRef, identity: object) -> AqError:
     """The refusal of a message id."""
+    shown = identity.hex().upper() if isinstance(identity, bytes) else repr(identity)
     return MessageMissing(
-        f"message {identity.hex().upper()} is not in queue {queue.full_name}",
+        f"message {shown:.64} is not in queue {queue.full_name}",
         cause="it was taken, is in another session's hands, or never was in this queue",
         cure="browse the queue for the messages that are there",
     )
