@@ -199,7 +199,8 @@ def finish(
         number = db.run(sql, (by.time, by.user, by.txn, consumer, db.ids(ids), *params))
         log_consumption(db, ids)
     elif retention:
-        sql = f"""UPDATE aq_message SET state = 2, claim = NULL, deq_time = ?, deq_user = ?, deq_txn = ?
+        sql = f"""UPDATE aq_message
+                     SET state = 2, claim = NULL, expires_at = NULL, deq_time = ?, deq_user = ?, deq_txn = ?
                    WHERE queue_id = ? AND id {{ids}} AND {held}"""
         number = db.run(sql, (by.time, by.user, by.txn, queue.id, db.ids(ids), *params))
     else:
