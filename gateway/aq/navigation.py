@@ -100,10 +100,11 @@ class Finder:
                 return group_search.find(db, request, place, hand)
             if request.options.navigation is Navigation.NEXT_TRANSACTION and place.after is not None:
                 place = place._replace(after=group_search.beyond(place.after))
-        rows = find_next(db, request, place)
+        locked = () if claim is None else self._work.locked(request.queue, request.consumer)
+        rows = find_next(db, request, place, claim, locked)
         if not rows and place.after is not None and request.takes:  # the snapshot is used up: a new one
             place = head(db, request)
-            rows = find_next(db, request, place)
+            rows = find_next(db, request, place, claim, locked)
         if rows:
             return Found(rows, place._replace(after=keys_of(rows[-1], request.queue)), [])
         return Found([], at_the_end(request, place), [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gateway.aq import statements_messages as messages_sql
@@ -125,16 +126,31 @@ def find_one(db: Db, request: Request, number: int, claim: int | None) -> list[R
     return rows
 
 
-def find_next(db: Db, request: Request, place: Place) -> list[Row]:
-    """Up to ``limit`` messages that match, after a place, locked unless they are only browsed."""
+def find_next(
+    db: Db, request: Request, place: Place, claim: int | None = None, locked: Sequence[int] = ()
+) -> list[Row]:
+    """Up to ``limit`` messages that match, after a place, locked unless they are only browsed.
+
+    ``locked``: messages that were READY and are locked under this session's ``claim``; for the session they still are.
+    """
+    rows = _find(db, request, place)
+    if locked and not request.browse:
+        rows += _find(db, request, place, claim, locked)
+        rows.sort(key=lambda row: keys_of(row, request.queue))
+    return rows[: request.limit]
+
+
+def _find(db: Db, request: Request, place: Place, claim: int | None = None, numbers: Sequence[int] = ()) -> list[Row]:
     state = State.EXPIRED if request.exceptions else State.READY
     what = Search(
         request.queue,
         request.consumer,
-        (int(state),),
+        (int(State.CLAIMED if numbers else state),),
+        held_by=claim,
         correlation=request.options.correlation,
         after=place.after,
         upto=place.upto,
+        numbers=tuple(numbers),
     )
     if request.options.deq_condition is not None:
         return find_matching(

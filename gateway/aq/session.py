@@ -395,7 +395,7 @@ class Session:
                 if rows and not request.browse:
                     ids = [row[0] for row in rows]
                     if options.dequeue_mode is DequeueMode.LOCKED:
-                        self._work.hold(db, request.queue, request.consumer, ids)
+                        self._work.hold(db, request.queue, request.consumer, ids, rows[0][15])
                     else:
                         self._work.take(db, request.queue, request.consumer, ids, self._finisher())
         self._count(request, rows, perf_counter() - started)

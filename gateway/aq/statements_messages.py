@@ -242,6 +242,7 @@ class Search(NamedTuple):
     number: int | None = None  # message id
     claim: int | None = None  # claims of this session count as available (by message id only)
     claimed: bool = False  # only what sessions have in hand
+    held_by: int | None = None  # only what this session has in hand
     correlation: str | None = None
     after: tuple[float, ...] | None = None  # four keys where messages are grouped: the last one is the id
     upto: int | None = None
@@ -270,6 +271,9 @@ def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
         params.append(what.claim)
     if what.claimed:
         condition += f" AND {a}.claim IS NOT NULL"
+    if what.held_by is not None:
+        condition += f" AND {a}.claim = ?"
+        params.append(what.held_by)
     where.append(condition)
     if what.number is not None:
         where.append("e.message_id = ?" if what.consumer else "m.id = ?")
