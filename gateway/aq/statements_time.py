@@ -57,7 +57,7 @@ def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float,
         table, key, where = "aq_entry", "message_id", "consumer_id = ?"
     owner = consumer or queue.id
     if consumer:
-        catalog.drop_removed(db, consumer, claim=claim)
+        catalog.drop_removed(db, consumer, claim=claim, claimed=ids)
     if claim is None:
         rows = db.rows(
             f"SELECT {key}, attempts FROM {table} WHERE {where} AND {key} {{ids}} AND state IN {_OPEN} {{lock}}",

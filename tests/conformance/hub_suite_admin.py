@@ -499,6 +499,22 @@ class SubscriberSuite(HubCase):
         self.run_time()
         assert self.view("events_t") == []
 
+    def test_removed_subscriber_commits_what_it_took_before_the_savepoint(self) -> None:
+        self.topic("RED", "GREEN")
+        self.send("events", "before", "after", "waiting")
+        with self.hub.session() as session:
+            session.dequeue("events", now(consumer_name="RED"))
+            session.savepoint("here")
+            session.dequeue("events", now(consumer_name="RED"))
+            self.admin.remove_subscriber("events", "RED")
+            session.rollback_to("here")
+            session.commit()
+        self.run_time()
+        assert self.waiting() == {"GREEN"}
+        assert self.states("events_t").count("PROCESSED") == 1
+        assert self.take("events", "RED") == []
+        assert self.take("events", "GREEN") == ["before", "after", "waiting"]
+
     def test_removed_subscriber_gets_nothing_back_that_was_locked(self) -> None:
         self.topic("RED")
         self.send("events", "locked", "waiting")
