@@ -16,6 +16,7 @@ __all__ = [
     "ENTRY_TYPES",
     "UNPLACED",
     "Search",
+    "block_again",
     "claim_again",
     "claim_ready",
     "counts",
@@ -154,6 +155,14 @@ def unlock(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], *, claim:
              WHERE {where} = ? AND {key} {{ids}} AND state = 8 AND claim = ?""",
         (now, consumer or queue.id, db.ids(ids), claim),
     )
+
+
+def block_again(db: Db, consumer: int, ids: Sequence[int], claim: int) -> None:
+    """Entries that a session held are UNDELIVERABLE, as they were."""
+    if ids:
+        sql = """UPDATE aq_entry SET state = 4, claim = NULL
+                  WHERE consumer_id = ? AND message_id {ids} AND state = 8 AND claim = ?"""
+        db.run(sql, (consumer, db.ids(ids), claim))
 
 
 def claim_again(db: Db, consumer: int, ids: Sequence[int], claim: int) -> list[int]:

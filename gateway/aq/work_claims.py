@@ -203,6 +203,9 @@ class ClaimWork:
             if queue.queue_type is QueueType.EXCEPTION:
                 _restore_exceptions(db, ids, self.claim)
             elif self.claim is not None:
+                if self._hidden:
+                    blocked = [each for each in ids if self._hidden.get((consumer, each)) == State.UNDELIVERABLE]
+                    messages_sql.block_again(db, consumer, blocked, self.claim)
                 messages_sql.unlock(db, queue, consumer, ids, claim=self.claim, now=self._hub.clock.now())
         return released
 

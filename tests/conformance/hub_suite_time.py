@@ -74,6 +74,22 @@ class RetrySuite(HubCase):
         assert self.take("AQ$_events_t_E") == ["x"]
         assert self.view("events_t") == []
 
+    @pytest.mark.parametrize("end", ["commit", "rollback", "rollback_to"])
+    def test_blocked_recipient_stays_blocked_when_the_message_was_only_locked(self, end: str) -> None:
+        self.topic("RED", "GREEN", max_retries=0)
+        bad, good = self.send("events", "bad", "good")
+        self.fail("events", "RED")
+        lock = {"consumer_name": "RED", "dequeue_mode": DequeueMode.LOCKED}
+        with self.hub.session() as session:
+            session.dequeue("events", now(msgid=good, **lock))
+            session.savepoint("here")
+            session.dequeue("events", now(msgid=bad, **lock))
+            session.rollback_to("here") if end == "rollback_to" else getattr(session, end)()
+        states = [row["MSG_STATE"] for row in self.view("events_t") if row["CONSUMER_NAME"] == "RED"]
+        assert states == ["UNDELIVERABLE", "READY"]
+        assert self.take("events", "RED") == ["good"]
+        assert self.take("events", "GREEN") == ["bad", "good"]
+
     def test_blocked_recipient_moves_when_the_rest_has_consumed(self) -> None:
         self.topic("RED", "GREEN", max_retries=0)
         self.send("events", "x")
