@@ -58,14 +58,18 @@ class SessionRegistry:
     def register(self, db: Db) -> int:
         """Id for a session, stored in the transaction of its first claim."""
         number = db.next_value(SESSION_COUNTER)
-        now = self._hub.clock.now()
-        time_sql.insert_session(db, number, host=host_name(), pid=os.getpid(), lease_until=now + LEASE, now=now)
+        self.register_again(db, number)
         with self._mutex:
             self._numbers.add(number)
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(target=self._renew_for_ever, name="mgw-hub-lease", daemon=True)
                 self._thread.start()
         return number
+
+    def register_again(self, db: Db, number: int) -> None:
+        """Store a session, also one that was removed as dead and is not: nobody would return its claims."""
+        now = self._hub.clock.now()
+        time_sql.insert_session(db, number, host=host_name(), pid=os.getpid(), lease_until=now + LEASE, now=now)
 
     def forget(self, number: int) -> None:
         """The session ended and holds nothing any more."""

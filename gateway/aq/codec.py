@@ -92,11 +92,12 @@ def msgid(hub_id: bytes, number: int) -> bytes:
     return hub_id + number.to_bytes(8, "big")
 
 
-def message_number(hub_id: bytes, identity: bytes) -> int | None:
+def message_number(hub_id: bytes, identity: object) -> int | None:
     """The row id in a message id, or None if it is not one of this hub."""
-    if len(identity) != 16 or identity[:8] != hub_id:
+    if not isinstance(identity, bytes) or len(identity) != 16 or identity[:8] != hub_id:
         return None
-    return int.from_bytes(identity[8:], "big")
+    number = int.from_bytes(identity[8:], "big")
+    return number if number in _INTEGERS else None
 
 
 def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)

@@ -102,7 +102,7 @@ def _matching(db: Db, what: Search, rule: Rule, limit: int, look: Browse) -> Ite
 def _lock(db: Db, what: Search, rule: Rule, wanted: list[Row]) -> list[Row]:
     """Those that nobody has in hand, locked by one statement."""
     numbers = tuple(row[0] for row in wanted)
-    exactly = Search(what.queue, what.consumer, what.states, numbers=numbers)
+    exactly = Search(what.queue, what.consumer, what.states, held_by=what.held_by, numbers=numbers)
     locked = messages_sql.search(db, exactly, len(numbers), lock=True)
     seen = {row[0]: row[_ATTEMPTS] for row in wanted}
     changed = {row[0] for row in locked if row[_ATTEMPTS] != seen[row[0]]}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_time as time_sql
 from gateway.aq.claims import is_dead
 from gateway.aq.statements import Db
@@ -71,7 +72,10 @@ def run_once(hub: Hub, now: float | None = None, *, stop: threading.Event | None
         made_ready += steps.repeat(lambda db, limit: time_sql.make_entries_ready(db, moment, limit))
     if due.expired or made_ready:
         expired = steps.expire(moment)
-    if due.log:
+    if due.left_over:
+        with hub.write() as conn:
+            catalog.drop_removed(Db(conn))
+    if due.log or due.left_over:
         removed += steps.sweep()
     if due.retained or removed:
         removed += steps.repeat(lambda db, limit: (time_sql.remove_retained(db, moment, limit), set()))

@@ -16,10 +16,11 @@ from gateway.aq.errors import (
     NavigationOutOfSequence,
     NoTransactionGroups,
     RuleInvalid,
+    VisibilityInvalid,
     WaitInvalid,
 )
-from gateway.aq.model import DequeueMode, DequeueOptions, Navigation
-from gateway.aq.search import Found, Place, Request, at_the_end, find_next, find_one, head, upto
+from gateway.aq.model import DequeueMode, DequeueOptions, Navigation, Visibility
+from gateway.aq.search import Found, Place, Request, at_the_end, find_next, find_one, head, no_such_message, upto
 from gateway.aq.statements import Db
 from gateway.aq.statements_messages import keys_of
 from transforms.errors import AqError
@@ -87,6 +88,8 @@ class Finder:
             self._follow(self._work.within)
         claim = None if autonomous else self._work.claim
         if request.number is not None:
+            if not request.browse and request.number in self._work.taken(request.queue, request.consumer):
+                raise no_such_message(request.queue, request.options.msgid)
             return Found(find_one(db, request, request.number, claim), self._places.get(queue_id), [])
         place = self._start(db, request)
         if request.queue.grouped and not request.exceptions:
@@ -97,10 +100,11 @@ class Finder:
                 return group_search.find(db, request, place, hand)
             if request.options.navigation is Navigation.NEXT_TRANSACTION and place.after is not None:
                 place = place._replace(after=group_search.beyond(place.after))
-        rows = find_next(db, request, place)
+        locked = () if claim is None else self._work.locked(request.queue, request.consumer)
+        rows = find_next(db, request, place, claim, locked)
         if not rows and place.after is not None and request.takes:  # the snapshot is used up: a new one
             place = head(db, request)
-            rows = find_next(db, request, place)
+            rows = find_next(db, request, place, claim, locked)
         if rows:
             return Found(rows, place._replace(after=keys_of(rows[-1], request.queue)), [])
         return Found([], at_the_end(request, place), [])
@@ -168,8 +172,8 @@ def check_options(options: DequeueOptions, array_size: int, *, array: bool) -> D
     """The options with their enumerations read, whatever case they were written in.
 
     Raises:
-        AqError: 25225 mode, 25233 navigation, 25230 wait, 25286 array size, 25240 a message id is not alone, 25448 the
-            condition is too long.
+        AqError: 25225 mode, 25233 navigation, 25201 visibility, 25230 wait, 25286 array size, 25240 a message id is not
+            alone, 25448 the condition is too long.
     """
     if type(options.dequeue_mode) is not DequeueMode:
         mode: Any = _read(DequeueMode, options.dequeue_mode, "dequeue mode", DequeueModeInvalid)
@@ -177,6 +181,9 @@ def check_options(options: DequeueOptions, array_size: int, *, array: bool) -> D
     if type(options.navigation) is not Navigation:
         navigation: Any = _read(Navigation, options.navigation, "navigation", NavigationInvalid)
         options = replace(options, navigation=navigation)
+    if type(options.visibility) is not Visibility:
+        visibility: Any = _read(Visibility, options.visibility, "visibility", VisibilityInvalid)
+        options = replace(options, visibility=visibility)
     if not array and options.navigation not in _SINGLE:
         raise NavigationInvalid(
             f"{options.navigation} cannot be used for one message",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gateway.aq import statements_messages as messages_sql
@@ -121,20 +122,35 @@ def find_one(db: Db, request: Request, number: int, claim: int | None) -> list[R
     what = Search(request.queue, request.consumer, states, number=number, claim=None if request.browse else claim)
     rows = messages_sql.search(db, what, 1, lock=not request.browse)
     if not rows:
-        raise no_such_message(request.queue, request.options.msgid or b"")
+        raise no_such_message(request.queue, request.options.msgid)
     return rows
 
 
-def find_next(db: Db, request: Request, place: Place) -> list[Row]:
-    """Up to ``limit`` messages that match, after a place, locked unless they are only browsed."""
+def find_next(
+    db: Db, request: Request, place: Place, claim: int | None = None, locked: Sequence[int] = ()
+) -> list[Row]:
+    """Up to ``limit`` messages that match, after a place, locked unless they are only browsed.
+
+    ``locked``: messages that were READY and are locked under this session's ``claim``; for the session they still are.
+    """
+    rows = _find(db, request, place)
+    if locked and not request.browse:
+        rows += _find(db, request, place, claim, locked)
+        rows.sort(key=lambda row: keys_of(row, request.queue))
+    return rows[: request.limit]
+
+
+def _find(db: Db, request: Request, place: Place, claim: int | None = None, numbers: Sequence[int] = ()) -> list[Row]:
     state = State.EXPIRED if request.exceptions else State.READY
     what = Search(
         request.queue,
         request.consumer,
-        (int(state),),
+        (int(State.CLAIMED if numbers else state),),
+        held_by=claim,
         correlation=request.options.correlation,
         after=place.after,
         upto=place.upto,
+        numbers=tuple(numbers),
     )
     if request.options.deq_condition is not None:
         return find_matching(
@@ -154,10 +170,11 @@ def browse(db: Db, what: Search, limit: int) -> list[Row]:
     return rows[:limit]
 
 
-def no_such_message(queue: QueueRef, identity: bytes) -> AqError:
+def no_such_message(queue: QueueRef, identity: object) -> AqError:
     """The refusal of a message id."""
+    shown = identity.hex().upper() if isinstance(identity, bytes) else repr(identity)
     return MessageMissing(
-        f"message {identity.hex().upper()} is not in queue {queue.full_name}",
+        f"message {shown:.64} is not in queue {queue.full_name}",
         cause="it was taken, is in another session's hands, or never was in this queue",
         cure="browse the queue for the messages that are there",
     )

@@ -285,10 +285,10 @@ class Session:
         Raises:
             AqError: 25228 nothing there within ``wait`` seconds, 25263 no such msgid, 25205 no such queue, 25226 not
                 enabled for dequeue, 25231, 25256 consumer missing or not allowed, 25239 msgid needed, 25240 msgid with
-                a condition, 25230 bad wait, 25225 mode, 25233 navigation, 25234 the queue has no transaction groups,
-                25235 the group is used up, 25241, 25242 correlation, condition or consumer changed without
-                FIRST_MESSAGE, 25237 NEXT_MESSAGE after the end, 24094, 24095 the transformation cannot be used, 25229
-                it failed: the message stays as it is, and NEXT_MESSAGE goes on behind it.
+                a condition, 25230 bad wait, 25225 mode, 25233 navigation, 25201 visibility, 25234 the queue has no
+                transaction groups, 25235 the group is used up, 25241, 25242 correlation, condition or consumer changed
+                without FIRST_MESSAGE, 25237 NEXT_MESSAGE after the end, 24094, 24095 the transformation cannot be used,
+                25229 it failed: the message stays as it is, and NEXT_MESSAGE goes on behind it.
             HubError: the database refused.
         """
         return self._dequeue(queue_name, check_options(options, 1, array=False), 1)[0]._replace(transaction_group=None)
@@ -395,7 +395,7 @@ class Session:
                 if rows and not request.browse:
                     ids = [row[0] for row in rows]
                     if options.dequeue_mode is DequeueMode.LOCKED:
-                        self._work.hold(db, request.queue, request.consumer, ids)
+                        self._work.hold(db, request.queue, request.consumer, ids, rows[0][15])
                     else:
                         self._work.take(db, request.queue, request.consumer, ids, self._finisher())
         self._count(request, rows, perf_counter() - started)

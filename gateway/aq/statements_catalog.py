@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from gateway.aq.errors import ConsumerMissing, ConsumerNotAllowed, SubscriberMissing, UnknownQueue
@@ -438,17 +439,20 @@ def remove_subscriber(db: Db, consumer: int) -> None:
     )
 
 
-def drop_removed(db: Db, consumer: int | None = None, *, claim: int | None = None) -> int:
+def drop_removed(db: Db, consumer: int | None = None, *, claim: int | None = None, claimed: Sequence[int] = ()) -> int:
     """Drop what a consumer, or any, gets back although it ceased to be a subscriber since; returns how many entries.
 
-    ``claim``: what this session has in hand counts.
+    ``claimed``: those of these messages that the session ``claim`` has in hand count, too.
     """
     who = "AND c.id = ?" if consumer is not None else ""
+    held, params = "", list[Any]()
+    if claim is not None:
+        held, params = "OR (e.state = 8 AND e.claim = ? AND e.message_id {ids})", [claim, db.ids(claimed)]
     rows = db.rows(
         f"""SELECT e.message_id, e.consumer_id FROM aq_consumer c JOIN aq_entry e ON e.consumer_id = c.id
              WHERE c.removed_upto IS NOT NULL {who} AND e.message_id <= c.removed_upto
-               AND (e.state IN (0, 1, 4) OR (e.state = 8 AND e.claim = ?)) {{lock_e}}""",
-        (-1 if claim is None else claim,) if consumer is None else (consumer, -1 if claim is None else claim),
+               AND (e.state IN (0, 1, 4) {held}) {{lock_e}}""",
+        params if consumer is None else (consumer, *params),
     )
     if rows:
         db.many("INSERT INTO aq_dequeue_log (message_id) VALUES (?)", [(row[0],) for row in rows])

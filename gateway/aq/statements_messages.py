@@ -16,6 +16,7 @@ __all__ = [
     "ENTRY_TYPES",
     "UNPLACED",
     "Search",
+    "block_again",
     "claim_again",
     "claim_ready",
     "counts",
@@ -24,6 +25,7 @@ __all__ = [
     "learnt",
     "load_claimed",
     "mark_claimed",
+    "mark_held",
     "release",
     "search",
     "store",
@@ -79,6 +81,7 @@ _READY = f"SELECT {_M} FROM aq_message m WHERE queue_id = ? AND state = 0 AND {_
 _READY_ENTRY = f"""
     SELECT {_E} FROM {_JOIN} WHERE e.consumer_id = ? AND e.state = 0 AND (e.expires_at IS NULL OR e.expires_at > ?)
      ORDER BY e.k1, e.k2, e.k3 LIMIT ?"""
+_REGISTERED = "EXISTS (SELECT 1 FROM aq_session WHERE id = ?)"
 
 
 def _keys(row: Row) -> Row:
@@ -119,6 +122,15 @@ def mark_claimed(db: Db, consumer: int, ids: Sequence[int], claim: int | None) -
         db.run("UPDATE aq_message SET state = 8, claim = ? WHERE id {ids}", (claim, db.ids(ids)))
 
 
+def mark_held(db: Db, consumer: int, ids: Sequence[int], claim: int) -> bool:
+    """Put chosen messages into the hands of a session, unless its registration is gone; whether they are."""
+    if consumer:
+        sql = f"UPDATE aq_entry SET state = 8, claim = ? WHERE consumer_id = ? AND message_id {{ids}} AND {_REGISTERED}"
+        return db.run(sql, (claim, consumer, db.ids(ids), claim)) > 0
+    sql = f"UPDATE aq_message SET state = 8, claim = ? WHERE id {{ids}} AND {_REGISTERED}"
+    return db.run(sql, (claim, db.ids(ids), claim)) > 0
+
+
 def load_claimed(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> list[Row]:
     """Claimed messages again, in the order of ``ids``; those no longer claimed are left out."""
     if consumer:
@@ -151,14 +163,22 @@ def unlock(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], *, claim:
     )
 
 
+def block_again(db: Db, consumer: int, ids: Sequence[int], claim: int) -> None:
+    """Entries that a session held are UNDELIVERABLE, as they were."""
+    if ids:
+        sql = """UPDATE aq_entry SET state = 4, claim = NULL
+                  WHERE consumer_id = ? AND message_id {ids} AND state = 8 AND claim = ?"""
+        db.run(sql, (consumer, db.ids(ids), claim))
+
+
 def claim_again(db: Db, consumer: int, ids: Sequence[int], claim: int) -> list[int]:
-    """READY messages come back into the hands of a session; returns those that were READY."""
+    """READY messages come back into the hands of a registered session; returns those that were READY."""
     if consumer:
-        sql = """UPDATE aq_entry SET state = 8, claim = ?
-                  WHERE consumer_id = ? AND message_id {ids} AND state = 0 RETURNING message_id"""
-        return [row[0] for row in db.rows(sql, (claim, consumer, db.ids(ids)))]
-    sql = "UPDATE aq_message SET state = 8, claim = ? WHERE id {ids} AND state = 0 RETURNING id"
-    return [row[0] for row in db.rows(sql, (claim, db.ids(ids)))]
+        sql = f"""UPDATE aq_entry SET state = 8, claim = ?
+                   WHERE consumer_id = ? AND message_id {{ids}} AND state = 0 AND {_REGISTERED} RETURNING message_id"""
+        return [row[0] for row in db.rows(sql, (claim, consumer, db.ids(ids), claim))]
+    sql = f"UPDATE aq_message SET state = 8, claim = ? WHERE id {{ids}} AND state = 0 AND {_REGISTERED} RETURNING id"
+    return [row[0] for row in db.rows(sql, (claim, db.ids(ids), claim))]
 
 
 def _held(claim: int | None) -> tuple[str, tuple[Any, ...]]:
@@ -194,7 +214,8 @@ def finish(
         number = db.run(sql, (by.time, by.user, by.txn, consumer, db.ids(ids), *params))
         log_consumption(db, ids)
     elif retention:
-        sql = f"""UPDATE aq_message SET state = 2, claim = NULL, deq_time = ?, deq_user = ?, deq_txn = ?
+        sql = f"""UPDATE aq_message
+                     SET state = 2, claim = NULL, expires_at = NULL, deq_time = ?, deq_user = ?, deq_txn = ?
                    WHERE queue_id = ? AND id {{ids}} AND {held}"""
         number = db.run(sql, (by.time, by.user, by.txn, queue.id, db.ids(ids), *params))
     else:
@@ -236,6 +257,7 @@ class Search(NamedTuple):
     number: int | None = None  # message id
     claim: int | None = None  # claims of this session count as available (by message id only)
     claimed: bool = False  # only what sessions have in hand
+    held_by: int | None = None  # only what this session has in hand
     correlation: str | None = None
     after: tuple[float, ...] | None = None  # four keys where messages are grouped: the last one is the id
     upto: int | None = None
@@ -264,6 +286,9 @@ def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
         params.append(what.claim)
     if what.claimed:
         condition += f" AND {a}.claim IS NOT NULL"
+    if what.held_by is not None:
+        condition += f" AND {a}.claim = ?"
+        params.append(what.held_by)
     where.append(condition)
     if what.number is not None:
         where.append("e.message_id = ?" if what.consumer else "m.id = ?")

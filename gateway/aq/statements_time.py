@@ -57,7 +57,7 @@ def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float,
         table, key, where = "aq_entry", "message_id", "consumer_id = ?"
     owner = consumer or queue.id
     if consumer:
-        catalog.drop_removed(db, consumer, claim=claim)
+        catalog.drop_removed(db, consumer, claim=claim, claimed=ids)
     if claim is None:
         rows = db.rows(
             f"SELECT {key}, attempts FROM {table} WHERE {where} AND {key} {{ids}} AND state IN {_OPEN} {{lock}}",
@@ -172,6 +172,7 @@ class Due(NamedTuple):
     retained: bool
     sessions: bool  # sessions hold claims; some may be dead
     processes: bool  # processes have counted what they did; some may have ended
+    left_over: bool  # entries of consumers that ceased to be subscribers before these were committed or given back
 
 
 def due(db: Db, now: float) -> Due:
@@ -184,10 +185,13 @@ def due(db: Db, now: float) -> Due:
                   EXISTS (SELECT 1 FROM aq_queue q WHERE q.retention_time >= 0 AND EXISTS
                           (SELECT 1 FROM aq_message m
                             WHERE m.queue_id = q.id AND m.state = 2 AND m.deq_time <= ? - q.retention_time)),
-                  EXISTS (SELECT 1 FROM aq_session), EXISTS (SELECT 1 FROM aq_process)""",
+                  EXISTS (SELECT 1 FROM aq_session), EXISTS (SELECT 1 FROM aq_process),
+                  EXISTS (SELECT 1 FROM aq_consumer c JOIN aq_entry e ON e.consumer_id = c.id AND e.state = 0
+                           WHERE c.removed_upto IS NOT NULL AND c.is_subscriber = 0
+                             AND e.message_id + 0 <= c.removed_upto)""",
         (now, now, now, now),
     )
-    return Due(*map(bool, row or (False,) * 7))
+    return Due(*map(bool, row or (False,) * 8))
 
 
 def make_messages_ready(db: Db, now: float, limit: int) -> tuple[int, set[int]]:

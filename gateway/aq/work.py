@@ -15,6 +15,7 @@ from gateway.aq.model import QueueRef, QueueType
 from gateway.aq.savepoints import Held
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
+from gateway.aq.tables import State
 from gateway.aq.tally import Dequeued
 from gateway.aq.transfer import Prepared
 from transforms.errors import AqError
@@ -54,8 +55,15 @@ class Work(Protocol):
         """These messages are consumed at commit; a rollback counts as a failed attempt."""
         ...
 
-    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:
-        """Nobody else takes these messages until commit or rollback (dequeue mode LOCKED)."""
+    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], state: State = State.READY) -> None:
+        """Nobody else takes these messages until commit or rollback (dequeue mode LOCKED).
+
+        ``state``: theirs; those that wait or are blocked are found by their id alone, by this session too.
+        """
+        ...
+
+    def locked(self, queue: QueueRef, consumer: int) -> Sequence[int]:
+        """What this session's claim keeps from others, and a search of its own still finds (SQLite)."""
         ...
 
     def taken(self, queue: QueueRef, consumer: int) -> Sequence[int]:

@@ -51,6 +51,7 @@ class ClaimWork:
         self._taken: Held = {}
         self._by: dict[tuple[QueueRef, int], Finisher] = {}
         self._locked: Held = {}
+        self._hidden: dict[tuple[int, int], int] = {}  # consumer, locked message: state hiding it from searches
         self._savepoints: Savepoints[_Mark] = Savepoints()
 
     @contextmanager
@@ -81,7 +82,9 @@ class ClaimWork:
     def _mark(self, db: Db, consumer: int, ids: Sequence[int]) -> None:
         if self.claim is None:
             self.claim = self._hub.registry.register(db)
-        messages_sql.mark_claimed(db, consumer, ids, self.claim)
+        if not messages_sql.mark_held(db, consumer, ids, self.claim):  # it was silent too long and taken for dead
+            self._hub.registry.register_again(db, self.claim)
+            messages_sql.mark_held(db, consumer, ids, self.claim)
 
     def take(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
         key = (queue, consumer)
@@ -94,13 +97,22 @@ class ClaimWork:
         self._taken.setdefault(key, []).extend(ids)
         self._by[key] = by
 
-    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:
+    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], state: State = State.READY) -> None:
         locked = self._locked.setdefault((queue, consumer), [])
         known = {*locked, *self.taken(queue, consumer)}
         fresh = [number for number in ids if number not in known]
         if fresh:
             self._mark(db, consumer, fresh)
             locked.extend(fresh)
+            for number in fresh:
+                if state in (State.WAITING, State.UNDELIVERABLE):
+                    self._hidden[consumer, number] = state
+                elif self._hidden:
+                    self._hidden.pop((consumer, number), None)
+
+    def locked(self, queue: QueueRef, consumer: int) -> Sequence[int]:
+        ids = self._locked.get((queue, consumer), ())
+        return [number for number in ids if (consumer, number) not in self._hidden] if self._hidden else ids
 
     def taken(self, queue: QueueRef, consumer: int) -> Sequence[int]:
         return self._taken.get((queue, consumer), ())
@@ -191,11 +203,15 @@ class ClaimWork:
             if queue.queue_type is QueueType.EXCEPTION:
                 _restore_exceptions(db, ids, self.claim)
             elif self.claim is not None:
+                if self._hidden:
+                    blocked = [each for each in ids if self._hidden.get((consumer, each)) == State.UNDELIVERABLE]
+                    messages_sql.block_again(db, consumer, blocked, self.claim)
                 messages_sql.unlock(db, queue, consumer, ids, claim=self.claim, now=self._hub.clock.now())
         return released
 
     def _forget(self) -> None:
         self._pending, self._taken, self._locked, self._by = [], {}, {}, {}
+        self._hidden.clear()
         self._savepoints.clear()
 
     def rollback(self) -> None:

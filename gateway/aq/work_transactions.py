@@ -13,6 +13,7 @@ from gateway.aq.model import QueueRef
 from gateway.aq.savepoints import Held, Savepoints, cut, lengths
 from gateway.aq.statements import TALLY, Db, Row
 from gateway.aq.statements_messages import Finisher
+from gateway.aq.tables import State
 from gateway.aq.tally import Tally
 from gateway.aq.transfer import Prepared, store
 from gateway.aq.work import consume, count_later, count_rolled_back, took
@@ -105,8 +106,18 @@ class TransactionWork:
         self._busy = True
         self._taken.setdefault((queue, consumer), []).extend(ids)
 
-    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:  # noqa: ARG002
+    def hold(
+        self,
+        db: Db,  # noqa: ARG002
+        queue: QueueRef,  # noqa: ARG002
+        consumer: int,  # noqa: ARG002
+        ids: Sequence[int],  # noqa: ARG002
+        state: State = State.READY,  # noqa: ARG002
+    ) -> None:
         self._busy = True  # the search locked the rows
+
+    def locked(self, queue: QueueRef, consumer: int) -> Sequence[int]:  # noqa: ARG002
+        return ()
 
     def taken(self, queue: QueueRef, consumer: int) -> Sequence[int]:  # noqa: ARG002
         return ()
@@ -284,8 +295,11 @@ class ApplicationWork:
     def _savepoint_released(self, _: sa.Connection, name: str, __: Any) -> None:
         self._savepoints.pop(name, None)
 
-    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> None:
+    def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], state: State = State.READY) -> None:
         """The search locked the rows (PostgreSQL), or the transaction keeps writers out (SQLite)."""
+
+    def locked(self, queue: QueueRef, consumer: int) -> Sequence[int]:  # noqa: ARG002
+        return ()
 
     def taken(self, queue: QueueRef, consumer: int) -> Sequence[int]:  # noqa: ARG002
         return ()

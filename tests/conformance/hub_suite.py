@@ -559,6 +559,33 @@ class SessionSuite(HubCase):
         with self.hub.session() as session, refused(25228):
             session.dequeue("orders", DequeueOptions(wait=0.05))
 
+    def test_visibility_of_a_dequeue_may_be_a_text(self) -> None:
+        self.queue()
+        self.send("orders", "a", "b", "c")
+        with self.hub.session() as session:
+            for text in ("IMMEDIATE", "immediate"):
+                session.dequeue("orders", now(visibility=text))
+                session.rollback()
+            session.dequeue("orders", now(visibility="On_Commit"))
+            session.rollback()
+            with refused(25201):
+                session.dequeue("orders", now(visibility="soon"))
+            with refused(25201):
+                session.dequeue_array("orders", now(visibility=None), 2)
+        assert self.take("orders") == ["c"]
+
+    @pytest.mark.parametrize("consumer", [None, "RED"])
+    def test_what_is_no_message_id_is_no_message(self, consumer: str | None) -> None:
+        queue = self.topic("RED") if consumer else self.queue()
+        (msgid,) = self.send(queue, "a")
+        bad = (msgid[:8] + 8 * b"\xff", msgid[:8] + b"\x80" + bytes(7), b"", msgid.hex().upper(), 7, bytearray(16))
+        with self.hub.session() as session:
+            for identity in bad:
+                for mode in (DequeueMode.REMOVE, DequeueMode.BROWSE):
+                    with refused(25263):
+                        session.dequeue(queue, now(consumer_name=consumer, msgid=identity, dequeue_mode=mode))
+        assert self.take(queue, consumer) == ["a"]
+
     def test_bad_options_are_refused(self) -> None:
         self.queue()
         with self.hub.session() as session:

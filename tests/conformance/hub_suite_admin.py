@@ -483,6 +483,48 @@ class SubscriberSuite(HubCase):
         self.run_time()
         assert self.view("events_t") == []
 
+    def test_removed_subscriber_gets_nothing_that_was_not_committed_before(self) -> None:
+        self.topic("RED", "GREEN")
+        self.topic("RED", name="only")
+        with self.hub.session() as session:
+            for queue in ("events", "only"):
+                session.enqueue(queue, Message("late"))
+                self.admin.remove_subscriber(queue, "RED")
+            session.enqueue("events", Message("named"), recipients=["RED"])
+            session.commit()
+        self.run_time()
+        assert self.view("only_t") == []
+        assert self.take("events", "RED") == ["named"]
+        assert self.take("events", "GREEN") == ["late"]
+        self.run_time()
+        assert self.view("events_t") == []
+
+    def test_removed_subscriber_commits_what_it_took_before_the_savepoint(self) -> None:
+        self.topic("RED", "GREEN")
+        self.send("events", "before", "after", "waiting")
+        with self.hub.session() as session:
+            session.dequeue("events", now(consumer_name="RED"))
+            session.savepoint("here")
+            session.dequeue("events", now(consumer_name="RED"))
+            self.admin.remove_subscriber("events", "RED")
+            session.rollback_to("here")
+            session.commit()
+        self.run_time()
+        assert self.waiting() == {"GREEN"}
+        assert self.states("events_t").count("PROCESSED") == 1
+        assert self.take("events", "RED") == []
+        assert self.take("events", "GREEN") == ["before", "after", "waiting"]
+
+    def test_removed_subscriber_gets_nothing_back_that_was_locked(self) -> None:
+        self.topic("RED")
+        self.send("events", "locked", "waiting")
+        with self.hub.session() as session:
+            session.dequeue("events", now(consumer_name="RED", dequeue_mode=DequeueMode.LOCKED))
+            self.admin.remove_subscriber("events", "RED")
+            session.commit()
+        self.run_time()
+        assert self.view("events_t") == []
+
     def waiting(self) -> set[str]:
         return {row["CONSUMER_NAME"] for row in self.view("events_t") if row["MSG_STATE"] == "READY"}
 

@@ -439,7 +439,7 @@ class DeviationSuite(HubCase):
         self.take("events", "RED")
         with refused(25208):
             self.put("orders", "no", EnqueueOptions(sequence_deviation=SequenceDeviation.BEFORE))
-        for msgid in (foreign, gone, bytes(16), b"short"):
+        for msgid in (foreign, gone, bytes(16), b"short", gone[:8] + 8 * b"\xff", gone.hex()):
             with refused(25210):
                 self.put("orders", "no", before(msgid))
         for queue, msgid in (("kept", kept), ("events", event)):

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.aq import monitor
-from gateway.aq.model import Agent, DequeueMode, DequeueOptions, Navigation
+from gateway.aq.model import Agent, DequeueMode, DequeueOptions, Navigation, Visibility
+from gateway.aq.session import Session
 from gateway.aq.statements import Db
 from gateway.aq.tables import State
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
@@ -202,6 +203,80 @@ class NavigationSuite(HubCase):
             session.commit()
         self.run_time(60)
         assert self.take("orders") == []
+
+    @pytest.mark.parametrize("again", [DequeueMode.REMOVE, DequeueMode.REMOVE_NODATA, DequeueMode.LOCKED])
+    def test_session_does_not_find_again_by_its_id_what_it_has_removed(self, again: DequeueMode) -> None:
+        self.queue()
+        self.topic("RED")
+        self.admin.start_queue("AQ$_orders_t_E", enqueue=False)
+        (first, _), (event,) = self.send("orders", "x", "y"), self.send("events", "z")
+        (failed,) = self.send("orders", "failed", expiration=0)
+        self.run_time(1)
+        with self.hub.session() as session:
+            assert body_of(session.dequeue("orders", now())) == "x"
+            session.dequeue("events", now(consumer_name="RED", msgid=event))
+            session.dequeue("AQ$_orders_t_E", now(msgid=failed))
+            removed = (("orders", None, first), ("events", "RED", event), ("AQ$_orders_t_E", None, failed))
+            for queue, consumer, msgid in removed:
+                with refused(25263):
+                    session.dequeue(queue, now(consumer_name=consumer, msgid=msgid, dequeue_mode=again))
+            session.commit()
+        self.run_time()
+        assert (self.take("orders"), self.view("orders_t"), self.view("events_t")) == (["y"], [], [])
+
+    @pytest.mark.parametrize("consumer", [None, "RED"])
+    @pytest.mark.parametrize(
+        "criteria",
+        [{}, {"correlation": "c"}, {"correlation": "_"}, {"deq_condition": "priority = 1"}],
+        ids=["any", "correlation", "pattern", "condition"],
+    )
+    def test_session_finds_what_it_has_locked_and_others_do_not(
+        self, criteria: dict[str, Any], consumer: str | None
+    ) -> None:
+        queue = self.topic("RED") if consumer else self.queue()
+        self.send(queue, "a", "b", "c", correlation="c")
+
+        def find(session: Session, **options: Any) -> str:
+            return str(body_of(session.dequeue(queue, now(consumer_name=consumer, **criteria, **options))))
+
+        with self.hub.session() as session, self.hub.session() as other:
+            assert find(session, dequeue_mode=DequeueMode.LOCKED) == "a"
+            assert find(session, dequeue_mode=DequeueMode.LOCKED) == "b"
+            assert find(session, dequeue_mode=DequeueMode.LOCKED, navigation=FIRST) == "a"
+            assert find(other) == "c"
+            assert find(session, navigation=FIRST) == "a"
+            with refused(25228):
+                find(session, navigation=FIRST, visibility=Visibility.IMMEDIATE)
+            assert find(session, navigation=FIRST) == "b"
+            with refused(25228):
+                find(session, navigation=FIRST)
+            other.commit()
+            session.commit()
+        assert self.take(queue, consumer) == []
+
+    def test_array_takes_what_is_locked_with_what_is_free_in_order(self) -> None:
+        self.queue()
+        ids = self.send("orders", "a", "b", "c", "d")
+        with self.hub.session() as session:
+            for msgid in ids[1::2]:
+                session.dequeue("orders", now(msgid=msgid, dequeue_mode=DequeueMode.LOCKED))
+            assert [body_of(one) for one in session.dequeue_array("orders", now(), 3)] == ["a", "b", "c"]
+            session.rollback()
+        assert [row["RETRY_COUNT"] for row in self.view("orders_t")] == [1, 1, 1, 0]
+        assert self.take("orders") == ["a", "b", "c", "d"]
+
+    def test_locked_message_that_waits_or_is_blocked_is_still_found_by_its_id_only(self) -> None:
+        self.queue()
+        self.topic("RED", "GREEN", max_retries=0)
+        (late,), (bad,) = self.send("orders", "late", delay=60), self.send("events", "bad")
+        self.fail("events", "RED")
+        with self.hub.session() as session:
+            for queue, consumer, msgid in (("orders", None, late), ("events", "RED", bad)):
+                lock = {"consumer_name": consumer, "msgid": msgid, "dequeue_mode": DequeueMode.LOCKED}
+                session.dequeue(queue, now(**lock))
+                with refused(25228):
+                    session.dequeue(queue, now(consumer_name=consumer, navigation=FIRST))
+                session.dequeue(queue, now(**lock))
 
     def test_blocking_dequeue_waits_for_a_message_to_expire(self) -> None:
         self.topic("RED")

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 import pytest
 import sqlalchemy as sa
 
+from gateway.aq import statements_time as time_sql
 from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueMode, DequeueOptions
+from gateway.aq.statements import Db
 from gateway.aq.tables import State
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
 from transforms.errors import HubError
@@ -71,6 +73,22 @@ class RetrySuite(HubCase):
         self.admin.start_queue("AQ$_events_t_E", enqueue=False)
         assert self.take("AQ$_events_t_E") == ["x"]
         assert self.view("events_t") == []
+
+    @pytest.mark.parametrize("end", ["commit", "rollback", "rollback_to"])
+    def test_blocked_recipient_stays_blocked_when_the_message_was_only_locked(self, end: str) -> None:
+        self.topic("RED", "GREEN", max_retries=0)
+        bad, good = self.send("events", "bad", "good")
+        self.fail("events", "RED")
+        lock = {"consumer_name": "RED", "dequeue_mode": DequeueMode.LOCKED}
+        with self.hub.session() as session:
+            session.dequeue("events", now(msgid=good, **lock))
+            session.savepoint("here")
+            session.dequeue("events", now(msgid=bad, **lock))
+            session.rollback_to("here") if end == "rollback_to" else getattr(session, end)()
+        states = [row["MSG_STATE"] for row in self.view("events_t") if row["CONSUMER_NAME"] == "RED"]
+        assert states == ["UNDELIVERABLE", "READY"]
+        assert self.take("events", "RED") == ["good"]
+        assert self.take("events", "GREEN") == ["bad", "good"]
 
     def test_blocked_recipient_moves_when_the_rest_has_consumed(self) -> None:
         self.topic("RED", "GREEN", max_retries=0)
@@ -307,6 +325,28 @@ class TimeSuite(HubCase):
         assert self.states("orders_t") == ["PROCESSED"]
         assert self.run_time(1).removed == 2
         assert self.view("orders_t") == self.view("events_t") == []
+
+    @pytest.mark.parametrize("consumer", [None, "RED"])
+    def test_retained_message_cannot_expire_and_is_not_looked_at(self, consumer: str | None) -> None:
+        queue = self.topic("RED", retention_time=100) if consumer else self.queue(retention_time=100)
+        self.send(queue, "x", "y", expiration=5)
+        assert self.take(queue, consumer) == ["x", "y"]
+        self.run_time()
+        self.send(queue, "z", expiration=5)
+        with self.hub.session() as session:
+            session.dequeue(queue, now(consumer_name=consumer))
+            session.rollback()
+        self.clock.time += 4
+        with self.hub.read() as conn:
+            assert not time_sql.due(Db(conn), self.clock.time).expired
+        self.clock.time += 1
+        with self.hub.read() as conn:
+            assert time_sql.due(Db(conn), self.clock.time).expired
+        assert self.run_time().expired == 1
+        with self.hub.read() as conn:
+            assert not time_sql.due(Db(conn), self.clock.time).expired
+        assert sorted(self.states(f"{queue}_t")) == ["EXPIRED", "PROCESSED", "PROCESSED"]
+        assert self.run_time(95).removed == 2
 
     def test_more_than_a_batch_is_done_in_one_pass(self) -> None:
         self.queue()

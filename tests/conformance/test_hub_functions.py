@@ -741,10 +741,11 @@ class TestDequeue(SqlCase):
 
     def test_retained_messages_stay_and_are_found_by_their_id(self) -> None:
         self.queue(retention_time=100)
-        (msgid,) = self.send("orders", "x")
+        (msgid,) = self.send("orders", "x", expiration=60)
         assert self.taken() == ["x"]
         (row,) = self.rows("SELECT * FROM aq.browse('orders', msgid => %s)", msgid)
         assert (row["payload_text"], row["state"]) == ("x", "PROCESSED")
+        assert (row["expiration"], row["expires_at"]) == (60, None)
         with refused(25263):
             self.rows("SELECT * FROM aq.dequeue('orders', msgid => %s)", msgid)
         (shown,) = self.view("orders_t")

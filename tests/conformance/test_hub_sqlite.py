@@ -29,9 +29,9 @@ pytest.register_assert_rewrite(
     "tests.conformance.hub_suite_views",
 )
 
-from gateway.aq import transfer
+from gateway.aq import monitor, transfer
 from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions
+from gateway.aq.model import DequeueMode, DequeueOptions
 from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_admin as administered
 from tests.conformance import hub_suite_commit as committed
@@ -48,7 +48,7 @@ from tests.conformance import hub_suite_transfer as moved
 from tests.conformance import hub_suite_transformations as transformed
 from tests.conformance import hub_suite_traps as traps
 from tests.conformance import hub_suite_views as views
-from transforms.errors import HubError, HubFull, HubVersionMismatch
+from transforms.errors import HubError, HubFull, HubVersionMismatch, LeaseLost
 from transforms.message import Message
 
 
@@ -299,6 +299,45 @@ class TestSQLite(base.HubCase):
             writer.execute("BEGIN IMMEDIATE")
             writer.rollback()
             writer.close()
+
+    @pytest.mark.parametrize("consumer", [None, "RED"])
+    def test_session_that_was_taken_for_dead_and_goes_on_loses_nothing_when_it_dies(self, consumer: str | None) -> None:
+        queue = self.topic("RED") if consumer else self.queue()
+        session = self.hub.session()
+        self.send(queue, "a", "b")
+        session.dequeue(queue, base.now(consumer_name=consumer, dequeue_mode=DequeueMode.LOCKED))
+        with Hub.open(self.url, clock=self.clock) as other:
+            self.clock.time += 31
+            assert monitor.run_once(other).returned == 1
+            session.rollback()
+            session.dequeue_array(queue, base.now(consumer_name=consumer))
+            assert monitor.run_once(other).returned == 0
+            self.hub.registry.forget(session._work.claim or 0)
+            self.clock.time += 31
+            assert monitor.run_once(other).returned == 2
+        assert self.take(queue, consumer) == ["a", "b"]
+
+    def test_session_that_was_taken_for_dead_commits_what_it_takes_afterwards(self) -> None:
+        self.queue()
+        (first, *_) = self.send("orders", "a", "b", "c")
+        with self.hub.session() as session, Hub.open(self.url, clock=self.clock) as other:
+            session.dequeue("orders", base.now(dequeue_mode=DequeueMode.LOCKED))
+            session.savepoint("here")
+            session.dequeue("orders", base.now(msgid=first))  # to be locked again
+            self.clock.time += 31
+            assert monitor.run_once(other).returned == 1
+            session.rollback_to("here")
+            assert self.take("orders", dequeue_mode=DequeueMode.LOCKED) == ["a", "b", "c"]
+            session.dequeue("orders", base.now())
+            self.clock.time += 31
+            assert monitor.run_once(other).returned == 1
+            session.dequeue("orders", base.now())
+            with pytest.raises(LeaseLost):
+                session.commit()
+            session.rollback()
+            session.dequeue("orders", base.now())
+            session.commit()
+        assert len(self.view("orders_t")) == 2
 
     def test_second_write_transaction_of_a_thread_is_refused_at_once(self) -> None:
         with self.hub.write(), pytest.raises(HubError, match="second write transaction"), self.hub.write():

@@ -121,7 +121,8 @@ BEGIN
         GET DIAGNOSTICS v_rows = ROW_COUNT;
         INSERT INTO aq_dequeue_log (message_id) SELECT u.id FROM unnest(v_ids) u(id);
     ELSIF q.retention <> 0 THEN
-        UPDATE aq_message m SET state = 2, claim = NULL, deq_time = v_now, deq_user = v_user, deq_txn = v_txn
+        UPDATE aq_message m
+           SET state = 2, claim = NULL, expires_at = NULL, deq_time = v_now, deq_user = v_user, deq_txn = v_txn
          WHERE m.queue_id = q.id AND m.id = ANY (v_ids) AND m.state IN (0, 1, 3, 4);
         GET DIAGNOSTICS v_rows = ROW_COUNT;
     ELSE
