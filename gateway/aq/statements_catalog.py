@@ -23,6 +23,7 @@ from transforms.errors import AqError
 __all__ = [
     "QueueSettings",
     "consumer_id",
+    "enabled",
     "find_queue",
     "find_queue_by_id",
     "find_queue_table",
@@ -164,6 +165,12 @@ def queue_settings(db: Db, queue: QueueRef, *, hold: Literal["enqueue", "dequeue
         float(row[4]),
         row[0] == _CLOSING,
     )
+
+
+def enabled(db: Db, queue_id: int) -> tuple[int, int] | None:
+    """Whether a queue's directions, enqueue and dequeue, are open: 0, 1, 2 while being stopped. None: it is gone."""
+    row = db.row("SELECT enqueue_enabled, dequeue_enabled FROM aq_queue WHERE id = ?", (queue_id,))
+    return (row[0], row[1]) if row else None
 
 
 # -- queue tables and queues -----------------------------------------------------------------------------------------

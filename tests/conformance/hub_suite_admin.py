@@ -198,6 +198,45 @@ class QueueTableSuite(HubCase):
         assert self.admin.queues() == []
         assert self.admin.queue_tables() == []
 
+    def test_refused_drop_deletes_nothing(self) -> None:
+        self.queue()
+        self.send("orders", "x", "y")
+        self.admin.stop_queue("orders")
+        with pytest.raises(AqError, match="auto_commit cannot be false"):
+            self.admin.drop_queue("orders", auto_commit=False)
+        with pytest.raises(AqError, match="auto_commit cannot be false"):
+            self.admin.drop_queue_table("orders_t", force=True, auto_commit=False)
+        self.admin.start_queue("orders")
+        assert self.take("orders") == ["x", "y"]
+
+    @pytest.mark.parametrize("force", [False, True])
+    def test_queue_that_is_started_while_it_is_dropped_keeps_what_comes_in(
+        self, *, force: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.queue()
+        self.send("orders", "a", "b", "c")
+        self.admin.stop_queue("orders")
+        begin = self.hub.write
+        started: list[bool] = []
+
+        def write(*, durable: bool = True) -> Any:
+            if len(self.view("orders_t")) == 2 and not started:
+                started.append(True)
+                self.admin.start_queue("orders")
+                self.send("orders", "new")
+            return begin(durable=durable)
+
+        monkeypatch.setattr("gateway.aq.admin.queues._BATCH", 1)
+        monkeypatch.setattr(self.hub, "write", write)
+        with refused(24011):
+            if force:
+                self.admin.drop_queue_table("orders_t", force=True)
+            else:
+                self.admin.drop_queue("orders")
+        taken = self.take("orders")
+        assert len(taken) == 3
+        assert "new" in taken
+
     def closing(self, queue: str) -> bool:
         with self.hub.read() as conn:
             sql = sa.text("SELECT dequeue_enabled FROM aq_queue WHERE name_key = :key")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gateway.aq import statements_admin as admin_sql
@@ -12,6 +13,7 @@ from gateway.aq.errors import (
     EnqueueOnExceptionQueue,
     QueueExists,
     QueueInUse,
+    QueueMissing,
     QueueNotStopped,
     QueueTypeInvalid,
     RetentionInvalid,
@@ -27,10 +29,11 @@ from gateway.aq.statements import Db
 from gateway.aq.views import create_queue_views, drop_queue_views
 from transforms.errors import AqError
 
-__all__ = ["QueueProcedures", "queue_values"]
+__all__ = ["QueueProcedures", "queue_values", "require_off"]
 
 MAX_RETRIES = 2**31 - 1
 _BATCH = 2000  # messages of one transaction: other writers get in between
+_MOMENT = 0.5  # seconds
 
 
 class QueueProcedures(Administration):
@@ -196,18 +199,14 @@ class QueueProcedures(Administration):
             AqError: 24010 unknown, 24011 it is started, 24026 it is the default exception queue of its table, 24018 a
                 transaction that began before it was stopped still works on it.
         """
+        self._check_commit(auto_commit)
         with self.look() as db:
             queue = self._droppable(db, queue_name)
-        self._empty(queue)
+        self._empty([queue])
         with self.change(auto_commit) as conn:
             db = Db(conn)
             queue = self._droppable(db, queue_name)
-            if not admin_sql.try_exclusive(db, [queue.id]):
-                raise QueueInUse(
-                    f"queue {queue.full_name} cannot be dropped now",
-                    cause="a transaction works on it",
-                    cure="try again when it has ended",
-                )
+            self._require_stopped(db, queue)
             drop_queue_views(conn, queue.id)
             catalog.delete_queue(db, queue.id)
 
@@ -219,19 +218,41 @@ class QueueProcedures(Administration):
                 cause=f"it is the default exception queue of queue table {queue.queue_table}",
                 cure="drop the queue table",
             )
-        info = queue_info(db, queue.id)
-        if info.enqueue_enabled or info.dequeue_enabled:
-            raise QueueNotStopped(
-                f"queue {queue.full_name} cannot be dropped", cause="it is started", cure="stop it first"
-            )
+        require_off(db, queue)
         return queue
 
-    def _empty(self, queue: QueueRef) -> None:
-        """Delete the messages of a stopped queue a batch at a time: other writers get in between."""
-        while self.connection is None:
-            with self.hub.write() as conn:
-                if admin_sql.delete_some_messages(Db(conn), queue.id, _BATCH) < _BATCH:
-                    return
+    def _empty(self, queues: Sequence[QueueRef]) -> None:
+        """Delete the messages of stopped queues a batch at a time: other writers get in between.
+
+        Raises:
+            AqError: 24011 a queue was started meanwhile, 24018 a transaction works on it, 24010 it is gone.
+        """
+        if self.connection is not None:
+            return
+        for queue in queues:
+            deleted = _BATCH
+            while deleted == _BATCH:
+                with self.hub.write() as conn:
+                    db = Db(conn)
+                    self._require_stopped(db, queue)
+                    deleted = admin_sql.delete_some_messages(db, queue.id, _BATCH)
+
+    def _require_stopped(self, db: Db, queue: QueueRef) -> None:
+        """Have a stopped queue alone until the transaction ends, so that what is deleted is what it held when stopped.
+
+        Raises:
+            AqError: 24011 it is started, 24018 a transaction works on it, 24010 it is gone.
+        """
+        require_off(db, queue)
+        if self.hub.postgresql:
+            wait_alone(self.hub, db, queue, _MOMENT)  # calls that are being refused hold it, too
+        if not admin_sql.try_exclusive(db, [queue.id]):
+            raise QueueInUse(
+                f"queue {queue.full_name} cannot be dropped now",
+                cause="a transaction works on it",
+                cure="try again when it has ended",
+            )
+        require_off(db, queue)
 
     def queues(self) -> list[QueueInfo]:
         """Every queue, by name, exception queues included; a user sees those the user has any privilege on."""
@@ -270,6 +291,19 @@ def queue_values(  # noqa: PLR0917
         "comment": comment,
         "created": now,
     }
+
+
+def require_off(db: Db, queue: QueueRef) -> None:
+    """Refuse to drop a queue that is not stopped.
+
+    Raises:
+        AqError: 24011 it is not, 24010 it is gone.
+    """
+    found = catalog.enabled(db, queue.id)
+    if found is None:
+        raise QueueMissing(f"queue {queue.full_name} does not exist", cause="it was dropped meanwhile")
+    if any(found):
+        raise QueueNotStopped(f"queue {queue.full_name} cannot be dropped", cause="it is started", cure="stop it first")
 
 
 def _check_retry(queue: str, max_retries: int | None, retry_delay: float, retention_time: float) -> None:
