@@ -666,6 +666,26 @@ class PurgeSuite(HubCase):
         with self.hub.write() as conn:
             assert transfer.complete(conn, queue, None, [claimed.id]) == 1
 
+    def test_blocking_purge_lets_a_job_complete_its_plan(self) -> None:
+        self.queue()
+        self.send("orders", "a", "b")
+        with self.hub.write() as conn:
+            queue = transfer.resolve(conn, "orders")
+            (claimed,) = transfer.claim(conn, queue, None, 1)
+        done: list[int] = []
+        thread = threading.Thread(
+            target=lambda: done.append(self.admin.purge_queue_table("orders_t", block=20).messages), daemon=True
+        )
+        thread.start()
+        eventually(lambda: len(self.view("orders_t")) == 1)
+        with self.hub.write() as conn:
+            if self.hub.postgresql:
+                conn.exec_driver_sql("SET LOCAL lock_timeout = '5s'")
+            assert transfer.complete(conn, queue, None, [claimed.id]) == 1
+            assert transfer.claim(conn, queue, None, 1) == []
+        thread.join()
+        assert done == [1]
+
     def test_large_purge_lets_other_writers_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.queue()
         self.send("orders", *(str(number) for number in range(2500)))
