@@ -666,6 +666,17 @@ class PurgeSuite(HubCase):
         with self.hub.write() as conn:
             assert transfer.complete(conn, queue, None, [claimed.id]) == 1
 
+    @pytest.mark.parametrize("payload", ["TEXT", "BASIC"])
+    def test_message_with_a_nul_character_can_be_seen_and_purged(self, payload: str) -> None:
+        self.queue(table={"queue_payload_type": payload})
+        self.send("orders", "a\0b", correlation="c1")
+        self.send("orders", '{"colour":"red"}')
+        expected = None if self.hub.postgresql else "a\0b"
+        assert [row["USER_DATA_TEXT"] for row in self.view("orders_t")] == [expected, '{"colour":"red"}']
+        condition = "qtview.corr_id = 'c1' OR qtview.user_data.colour = 'green'"
+        assert self.admin.purge_queue_table("orders_t", condition).messages == 1
+        assert self.take("orders") == ['{"colour":"red"}']
+
     def test_blocking_purge_lets_a_job_complete_its_plan(self) -> None:
         self.queue()
         self.send("orders", "a", "b")
