@@ -45,6 +45,8 @@ BAD_QUEUES: list[tuple[dict[str, Any], int]] = [
     ({"max_retries": 2**31}, 24013),
     ({"retry_delay": -1}, 24013),
     ({"retention_time": -2}, 24014),
+    *(({"retry_delay": seconds}, 24013) for seconds in (float("nan"), float("inf"), 10**11 + 1)),
+    *(({"retention_time": seconds}, 24014) for seconds in (float("nan"), float("inf"), 1e30, 10**11 + 1)),
     ({"queue_type": "exception_queue", "retention_time": 5}, 24073),
     ({"queue_type": "EXCEPTION", "max_retries": 5}, 24074),
 ]
@@ -276,6 +278,18 @@ class QueueSuite(HubCase):
             with refused(number):
                 self.admin.create_queue("q", "t", **settings)
         assert self.admin.queue("q") is None
+
+    def test_longest_times_are_shown(self) -> None:
+        self.queue(retry_delay=10**11, retention_time=10**11)
+        self.send("orders", "x", "y")
+        assert self.take("orders") == ["x", "y"]
+        with self.hub.read() as conn:
+            assert conn.exec_driver_sql("SELECT retention FROM DBA_QUEUES WHERE name = 'ORDERS'").all()
+        assert len(self.view("orders_t")) == 2
+        refusals: list[dict[str, Any]] = [{"retry_delay": float("nan")}, {"retention_time": float("inf")}]
+        for settings in refusals:
+            with pytest.raises(AqError, match="allowed are 0 to"):
+                self.admin.alter_queue("orders", **settings)
 
     def test_queue_belongs_to_the_schema_of_its_table(self) -> None:
         self.admin.create_queue_table("t")

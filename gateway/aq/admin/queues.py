@@ -32,6 +32,7 @@ from transforms.errors import AqError
 __all__ = ["QueueProcedures", "queue_values", "require_off"]
 
 MAX_RETRIES = 2**31 - 1
+MAX_SECONDS = 10**11  # from now on still within the years that dates have
 _BATCH = 2000  # messages of one transaction: other writers get in between
 _MOMENT = 0.5  # seconds
 
@@ -58,13 +59,13 @@ class QueueProcedures(Administration):
             queue_name: at most 122 bytes; in the schema of its queue table.
             queue_type: NORMAL_QUEUE, or EXCEPTION_QUEUE for one more exception queue beside the table's own.
             max_retries: failed attempts a message survives; None = 5. One more moves it to its exception queue.
-            retry_delay: seconds a message waits after a failed attempt.
-            retention_time: seconds consumed messages are kept, -1 for ever.
+            retry_delay: seconds a message waits after a failed attempt, 0 to 10**11.
+            retention_time: seconds consumed messages are kept, 0 to 10**11, -1 for ever.
             dependency_tracking: reserved; only False.
             auto_commit: see :class:`~gateway.aq.admin.base.Administration`.
 
         Raises:
-            AqError: 24002 no such queue table, 24003 type, 24006 exists, 24019 name, 24013, 24014 negative times,
+            AqError: 24002 no such queue table, 24003 type, 24006 exists, 24019 name, 24013, 24014 times out of range,
                 24073, 24074 not on an exception queue, 24037 schema differs from the table's.
         """
         name = qualified(queue_name, self.schema, system=False)
@@ -117,7 +118,7 @@ class QueueProcedures(Administration):
         """Change a queue; None keeps a value (AQ guide 12.2 §8.2.2).
 
         Raises:
-            AqError: 24010 unknown, 24013, 24014 negative times, 24073, 24074 not on an exception queue.
+            AqError: 24010 unknown, 24013, 24014 times out of range, 24073, 24074 not on an exception queue.
         """
         with self.change(auto_commit) as conn:
             db = Db(conn)
@@ -309,10 +310,12 @@ def require_off(db: Db, queue: QueueRef) -> None:
 def _check_retry(queue: str, max_retries: int | None, retry_delay: float, retention_time: float) -> None:
     if max_retries is not None and not 0 <= max_retries <= MAX_RETRIES:
         raise RetryInvalid(f"max_retries of queue {queue} is {max_retries}", cause=f"allowed are 0 to {MAX_RETRIES}")
-    if retry_delay < 0:
-        raise RetryInvalid(f"retry_delay of queue {queue} is {retry_delay}", cause="allowed are 0 and more seconds")
-    if retention_time < 0 and retention_time != INFINITE:
+    if not 0 <= retry_delay <= MAX_SECONDS:
+        raise RetryInvalid(
+            f"retry_delay of queue {queue} is {retry_delay}", cause=f"allowed are 0 to {MAX_SECONDS} seconds"
+        )
+    if not (0 <= retention_time <= MAX_SECONDS or retention_time == INFINITE):
         raise RetentionInvalid(
             f"retention_time of queue {queue} is {retention_time}",
-            cause="allowed are 0 and more seconds, or -1 for ever",
+            cause=f"allowed are 0 to {MAX_SECONDS} seconds, or -1 for ever",
         )
