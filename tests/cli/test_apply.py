@@ -192,6 +192,14 @@ transformations:
     assert "2 removed" in mgw.ok("apply", "--prune", mgw.file("queues: {}\n", "none.yaml"))
 
 
+def test_a_queue_whose_stop_was_cut_off_is_started_again(applied: Mgw) -> None:
+    with sqlite3.connect(applied.folder / "hub.db") as db:
+        db.execute("UPDATE aq_queue SET enqueue_enabled = 2, dequeue_enabled = 2 WHERE name = 'ORDERS'")
+    db.close()
+    assert "alter  queue ORDERS" in applied.ok("apply", "gateway.yaml")
+    assert applied.ok("apply", "gateway.yaml") == f"nothing to do: {OBJECTS} objects are as the files say\n"
+
+
 def test_a_file_may_refer_to_what_the_hub_holds(applied: Mgw) -> None:
     more = "jobs:\n  more: {type: outbound, source: ONE, destination: news@other}\n"
     assert "create job more" in applied.ok("apply", applied.file(more, "more.yaml"))

@@ -279,6 +279,19 @@ class QueueSuite(HubCase):
                 self.admin.create_queue("q", "t", **settings)
         assert self.admin.queue("q") is None
 
+    def test_queue_whose_stop_was_cut_off_is_shown_as_shut_and_can_be_started(self) -> None:
+        self.queue()
+        with self.hub.write() as conn:
+            conn.exec_driver_sql("UPDATE aq_queue SET enqueue_enabled = 2, dequeue_enabled = 2 WHERE name = 'orders'")
+        found = self.admin.queue("orders")
+        assert found is not None
+        assert (found.enqueue_enabled, found.dequeue_enabled) == (False, False)
+        with pytest.raises(AqError, match="a stop of it was cut off"):
+            self.admin.drop_queue("orders")
+        self.admin.start_queue("orders")
+        self.send("orders", "x")
+        assert self.take("orders") == ["x"]
+
     def test_longest_times_are_shown(self) -> None:
         self.queue(retry_delay=10**11, retention_time=10**11)
         self.send("orders", "x", "y")

@@ -304,7 +304,8 @@ def require_off(db: Db, queue: QueueRef) -> None:
     if found is None:
         raise QueueMissing(f"queue {queue.full_name} does not exist", cause="it was dropped meanwhile")
     if any(found):
-        raise QueueNotStopped(f"queue {queue.full_name} cannot be dropped", cause="it is started", cure="stop it first")
+        cause = "it is started" if 1 in found else "it is being stopped, or a stop of it was cut off"
+        raise QueueNotStopped(f"queue {queue.full_name} cannot be dropped", cause=cause, cure="stop it first")
 
 
 def _check_retry(queue: str, max_retries: int | None, retry_delay: float, retention_time: float) -> None:
