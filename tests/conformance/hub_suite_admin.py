@@ -647,6 +647,16 @@ class PurgeSuite(HubCase):
         assert done == (1, 2)
         assert self.take("events", "RED") == ["new"]
 
+    def test_exception_messages_of_a_dropped_topic_can_be_purged(self) -> None:
+        self.topic("RED", "GREEN")
+        self.send("events", "old", expiration=5)
+        self.run_time(10)
+        self.admin.stop_queue("events")
+        self.admin.drop_queue("events")
+        assert self.states("events_t") == ["EXPIRED"] * 2
+        assert self.admin.purge_queue_table("events_t").messages == 1
+        assert self.view("events_t") == []
+
     @pytest.mark.parametrize("consumer", [None, "RED"])
     def test_purge_that_may_not_wait_is_refused_while_messages_are_in_hands(self, consumer: str | None) -> None:
         queue = self.topic("RED") if consumer else self.queue()

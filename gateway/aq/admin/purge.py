@@ -251,6 +251,8 @@ def _remove_entries(
             else:
                 changed += 1
     entries = sum(admin_sql.delete_entries(db, consumer, numbers) for consumer, numbers in by_consumer.items())
+    if bare:
+        admin_sql.delete_orphans(db, bare)
     touched = list({number for numbers in by_consumer.values() for number in numbers} | set(bare))
     messages = _remove_bodies(db, touched, bodies)
     return _Batch(messages, entries, in_hands, changed)
