@@ -131,9 +131,11 @@ def default_exception_queue(db: Db, queue: QueueRef) -> QueueRef | None:
 
 
 def qualified_table(queue: QueueRef) -> QualifiedName:
-    """Name of the queue's table, split."""
-    schema, dot, name = queue.queue_table.rpartition(".")
-    return QualifiedName(schema if dot else DEFAULT_SCHEMA, name)
+    """Name of the queue's table, split; either part may hold a dot. It is in the schema of its queues."""
+    shown = queue.queue_table
+    return QualifiedName(
+        queue.schema, shown if queue.schema.upper() == DEFAULT_SCHEMA else shown[len(queue.schema) + 1 :]
+    )
 
 
 def queue_settings(db: Db, queue: QueueRef, *, hold: Literal["enqueue", "dequeue"] | None = None) -> QueueSettings:

@@ -244,6 +244,21 @@ class QueueTableSuite(HubCase):
             sql = sa.text("SELECT dequeue_enabled FROM aq_queue WHERE name_key = :key")
             return bool(conn.execute(sql, {"key": f"MGW.{queue.upper()}"}).scalar() == 2)
 
+    @pytest.mark.parametrize("schema", ["", "oe.", '"o.e".'])
+    def test_queue_table_with_a_dot_in_its_name_has_its_exception_queue(self, schema: str) -> None:
+        self.admin.create_queue_table(f'{schema}"eu.orders"')
+        self.admin.create_queue(f"{schema}orders", f'{schema}"eu.orders"', max_retries=0)
+        self.admin.start_queue(f"{schema}orders")
+        self.send(f"{schema}orders", "old", expiration=5)
+        assert self.run_time(10).expired == 1
+        self.send(f"{schema}orders", "poison")
+        self.fail(f"{schema}orders")
+        assert self.run_time(10).expired == 0
+        assert self.take(f"{schema}orders") == []
+        exceptions = f'{schema}"AQ$_eu.orders_E"'
+        self.admin.start_queue(exceptions, enqueue=False)
+        assert sorted(self.take(exceptions, dequeue_mode=DequeueMode.BROWSE)) == ["old", "poison"]
+
     def test_calls_in_an_application_transaction_are_in_force_at_its_commit(self) -> None:
         engine = sa.create_engine(self.hub.engine.url)
         with engine.connect() as conn:
