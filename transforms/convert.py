@@ -319,7 +319,19 @@ def to_payload(
 
 def _plain(message: Message) -> bytes | str | tuple[Header, ...] | None:
     body = message.body
-    return plain_body(body) if isinstance(body, (ObjectValue, AnyData)) else body
+    return _untyped(body) if isinstance(body, (ObjectValue, AnyData)) else body
+
+
+def _untyped(body: ObjectValue | AnyData) -> str | bytes | None:
+    try:
+        return plain_body(body)
+    except ValueError:
+        raise ConversionFailure(
+            f"a value of type {body.type_name} has no form in JSON",
+            cause="a number in it is NaN or infinite",
+            cure="give the job a transformation that replaces such numbers",
+            number=720,
+        ) from None
 
 
 def _to_raw(message: Message) -> tuple[PayloadKind, Body]:
@@ -467,10 +479,14 @@ def _size(value: HeaderValue | None) -> int:
 
 
 def sendable(message: Message) -> Message:
-    """A message without types of the hub: an object becomes JSON text, ANYDATA what it wraps."""
+    """A message without types of the hub: an object becomes JSON text, ANYDATA what it wraps.
+
+    Raises:
+        ConversionFailure: [720] a number in it is NaN or infinite, which JSON does not have.
+    """
     body = message.body
     if isinstance(body, (ObjectValue, AnyData)):
-        return replace(message, body=plain_body(body), kind=PayloadKind.BASIC)
+        return replace(message, body=_untyped(body), kind=PayloadKind.BASIC)
     return message
 
 

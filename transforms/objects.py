@@ -6,6 +6,7 @@ AQ guide 12.2 §2.2 (object types) and §22.1 (ANYDATA). The types are in :mod:`
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -75,23 +76,27 @@ class AnyData:
     value: Any
 
 
-def object_json(value: Any) -> str:
+def object_json(value: Any, *, lenient: bool = False) -> str:
     """A value as JSON text for those who know no object types.
 
     Attributes have the names they were declared with; numbers keep their digits, times are ISO 8601 text, intervals
     seconds, raw bytes hexadecimal text. ANYDATA is what it wraps.
 
+    Args:
+        lenient: give NaN and infinity as the texts ``nan``, ``inf`` and ``-inf``; JSON has no such numbers.
+
     Raises:
         ValueError: a number is NaN or infinite.
     """
     if isinstance(value, AnyData):
-        return object_json(value.value)
+        return object_json(value.value, lenient=lenient)
     if isinstance(value, Mapping):
-        return (
-            "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{object_json(value[name])}" for name in value) + "}"
+        members = (
+            f"{json.dumps(name, ensure_ascii=False)}:{object_json(value[name], lenient=lenient)}" for name in value
         )
+        return f"{{{','.join(members)}}}"
     if isinstance(value, (tuple, list)):
-        return f"[{','.join(map(object_json, value))}]"
+        return f"[{','.join(object_json(each, lenient=lenient) for each in value)}]"
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, datetime):
@@ -100,10 +105,15 @@ def object_json(value: Any) -> str:
         value = value.total_seconds()
     elif isinstance(value, bytes):
         value = value.hex().upper()
+    elif lenient and isinstance(value, float) and not math.isfinite(value):
+        value = str(value)
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def plain_body(body: ObjectValue | AnyData) -> str | bytes | None:
-    """An object or ANYDATA as a body for those who know no types: JSON text; wrapped text and bytes as they are."""
+def plain_body(body: ObjectValue | AnyData, *, lenient: bool = False) -> str | bytes | None:
+    """An object or ANYDATA as a body for those who know no types: JSON text; wrapped text and bytes as they are.
+
+    ``lenient`` and errors: see :func:`object_json`.
+    """
     value = body.value if isinstance(body, AnyData) else body
-    return value if value is None or isinstance(value, (str, bytes)) else object_json(value)
+    return value if value is None or isinstance(value, (str, bytes)) else object_json(value, lenient=lenient)

@@ -19,6 +19,7 @@ from transforms.xmltext import check_xml
 __all__ = ["Boolean", "Double", "Interval", "Json", "Moment", "Number", "Raw", "Text", "Xml"]
 
 MAX_DIGITS = 40  # significant decimal digits of a NUMBER
+MAX_JSON_NESTING = 200  # what is stored has to be read again from any depth of the stack
 _EXPONENTS = range(-130, 126)  # of its first digit
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 
@@ -343,16 +344,16 @@ class Json(SqlType):
         return _floats(raw)
 
 
-def _check_json(value: Any) -> None:
+def _check_json(value: Any, level: int = 0) -> None:
     kind = type(value)
-    if kind is dict:
-        for name, each in value.items():
+    if kind is dict or kind is list:
+        if level == MAX_JSON_NESTING:
+            raise ValueError(f"the value is nested too deeply: {MAX_JSON_NESTING} levels are allowed")
+        for name in value if kind is dict else ():
             if type(name) is not str:
                 raise ValueError(f"JSON has no names that are {kind_of(name)}")
-            _check_json(each)
-    elif kind is list:
-        for each in value:
-            _check_json(each)
+        for each in value.values() if kind is dict else value:
+            _check_json(each, level + 1)
     elif value is not None and kind not in (str, int, float, bool):
         raise ValueError(f"JSON has no value that is {kind_of(value)}")
 

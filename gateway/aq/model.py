@@ -273,7 +273,10 @@ class QueueTableInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """One row of DBA_QUEUES; times in seconds, ``retention_time`` -1 = for ever."""
+    """One row of DBA_QUEUES; times in seconds, ``retention_time`` -1 = for ever.
+
+    A direction that is being stopped, or whose stop was cut off, is not enabled; ``start_queue`` enables it again.
+    """
 
     id: int
     schema: str

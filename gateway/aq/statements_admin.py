@@ -23,6 +23,7 @@ __all__ = [
     "consumers",
     "delete_entries",
     "delete_messages",
+    "delete_orphans",
     "delete_some_messages",
     "exclusive",
     "in_hands",
@@ -214,6 +215,15 @@ def delete_messages(db: Db, ids: Sequence[int]) -> int:
 def delete_entries(db: Db, consumer: int, ids: Sequence[int]) -> int:
     """Delete the entries of a consumer; returns how many."""
     return db.run("DELETE FROM aq_entry WHERE consumer_id = ? AND message_id {ids}", (consumer, db.ids(ids)))
+
+
+def delete_orphans(db: Db, ids: Sequence[int]) -> None:
+    """Delete the entries of these messages whose consumers are gone with their queue."""
+    db.run(
+        """DELETE FROM aq_entry WHERE message_id {ids}
+              AND NOT EXISTS (SELECT 1 FROM aq_consumer c WHERE c.id = aq_entry.consumer_id)""",
+        (db.ids(ids),),
+    )
 
 
 def without_entries(db: Db, ids: Sequence[int]) -> list[int]:

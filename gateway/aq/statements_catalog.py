@@ -24,6 +24,7 @@ from transforms.errors import AqError
 __all__ = [
     "QueueSettings",
     "consumer_id",
+    "enabled",
     "find_queue",
     "find_queue_by_id",
     "find_queue_table",
@@ -131,9 +132,11 @@ def default_exception_queue(db: Db, queue: QueueRef) -> QueueRef | None:
 
 
 def qualified_table(queue: QueueRef) -> QualifiedName:
-    """Name of the queue's table, split."""
-    schema, dot, name = queue.queue_table.rpartition(".")
-    return QualifiedName(schema if dot else DEFAULT_SCHEMA, name)
+    """Name of the queue's table, split; either part may hold a dot. It is in the schema of its queues."""
+    shown = queue.queue_table
+    return QualifiedName(
+        queue.schema, shown if queue.schema.upper() == DEFAULT_SCHEMA else shown[len(queue.schema) + 1 :]
+    )
 
 
 def queue_settings(db: Db, queue: QueueRef, *, hold: Literal["enqueue", "dequeue"] | None = None) -> QueueSettings:
@@ -165,6 +168,12 @@ def queue_settings(db: Db, queue: QueueRef, *, hold: Literal["enqueue", "dequeue
         float(row[4]),
         row[0] == _CLOSING,
     )
+
+
+def enabled(db: Db, queue_id: int) -> tuple[int, int] | None:
+    """Whether a queue's directions, enqueue and dequeue, are open: 0, 1, 2 while being stopped. None: it is gone."""
+    row = db.row("SELECT enqueue_enabled, dequeue_enabled FROM aq_queue WHERE id = ?", (queue_id,))
+    return (row[0], row[1]) if row else None
 
 
 # -- queue tables and queues -----------------------------------------------------------------------------------------
@@ -227,8 +236,8 @@ def list_queues(db: Db, where: str = "", params: tuple[Any, ...] = ()) -> list[Q
             max_retries=DEFAULT_MAX_RETRIES if row[6] is None else row[6],
             retry_delay=row[7],
             retention_time=row[8],
-            enqueue_enabled=bool(row[9]),
-            dequeue_enabled=bool(row[10]),
+            enqueue_enabled=row[9] == _ENABLED,
+            dequeue_enabled=row[10] == _ENABLED,
             comment=row[11],
             payload_type=PayloadType(row[12]),
             multiple_consumers=bool(row[13]),

@@ -4,7 +4,7 @@ A transformation maps the payload type it takes to the one it gives, one message
 :mod:`transforms.registry` reads it, or expressions over ``source.user_data`` (also ``tab.user_data``, ``user_data``):
 
 * number 0 makes the whole result: an expression, ``TYPE(expression, ...)`` that gives every attribute of the object
-  type in order, or ``package.module:function`` from an allowed module;
+  type in order, or ``package.module:function`` from an allowed module, which cannot have other numbers beside it;
 * number *k* makes attribute *k* of the object type it gives, from 1, in place of what number 0 made of it.
 """
 
@@ -178,10 +178,9 @@ def check(db: Db, item: TransformationInfo, modules: Sequence[str] = ()) -> None
     Raises:
         AqError: 24095, 24015.
     """
-    for text in item.expressions.values():
-        function = _FUNCTION.fullmatch(text)
-        if function and not _allowed(function[1], modules):
-            return
+    function = _function(item)
+    if function is not None and not _allowed(function, modules):
+        return
     definition = item.definition or {}
     if isinstance(definition.get("function"), str) and not _allowed(definition["function"], modules):
         _definition(item)
@@ -258,6 +257,22 @@ def _computation(item: TransformationInfo, target: Payload, modules: Sequence[st
         raise _invalid(item, f"{error.what}: {error.cause}", error.cure) from error
 
 
+def _function(item: TransformationInfo) -> str | None:
+    """The function that makes the whole result, if there is one."""
+    for number, text in item.expressions.items():
+        function = _FUNCTION.fullmatch(text)
+        if function is None:
+            continue
+        if number or len(item.expressions) > 1:
+            raise _invalid(
+                item,
+                f"function {function[1]} and expressions cannot make parts of one result",
+                "give the function alone, as number 0, or expressions alone",
+            )
+        return function[1]
+    return None
+
+
 def _single(transform: Callable[[Message], Any]) -> Callable[[Message], Message]:
     """One message in, one message out (AQ guide 12.2 §1.9)."""
 
@@ -272,6 +287,10 @@ def _single(transform: Callable[[Message], Any]) -> Callable[[Message], Message]
 
 
 def _expressions(item: TransformationInfo, target: Payload, modules: Sequence[str]) -> Callable[[Message], Message]:
+    function = _function(item)
+    if function is not None:
+        definition = TransformationDefinition.from_mapping(item.full_name, {"function": function})
+        return _single(compile_transformation(definition, modules=modules))
     declared = target.object_type.type if target.object_type else None
     attributes: dict[str, Callable[[Row], Any]] = {}
     whole: Callable[[Message, Row], Any] | None = None
@@ -279,10 +298,6 @@ def _expressions(item: TransformationInfo, target: Payload, modules: Sequence[st
         if len(text) > MAX_EXPRESSION:
             raise _invalid(item, f"expression {number} has {len(text)} characters", f"{MAX_EXPRESSION} are allowed")
         if number == 0:
-            function = _FUNCTION.fullmatch(text)
-            if function:
-                definition = TransformationDefinition.from_mapping(item.full_name, {"function": function[1]})
-                return _single(compile_transformation(definition, modules=modules))
             compute = _expression(item, text, declared)
             whole = lambda _message, row, compute=compute: compute(row)  # noqa: E731
             continue

@@ -253,10 +253,12 @@ class QueueModel(Strict):
         le=2**31 - 1,
         description="Failed reads before a message goes to the exception queue; default 5.",
     )
-    retry_delay: float = Field(default=0, ge=0, description="Seconds a message rests after a failed read.")
-    retention_time: float | Annotated[Literal["INFINITE"], BeforeValidator(_upper)] = Field(
-        default=0, description="Seconds a message is kept after it was consumed, or INFINITE."
+    retry_delay: float = Field(
+        default=0, ge=0, allow_inf_nan=False, description="Seconds a message rests after a failed read."
     )
+    retention_time: (
+        Annotated[float, Field(allow_inf_nan=False)] | Annotated[Literal["INFINITE"], BeforeValidator(_upper)]
+    ) = Field(default=0, description="Seconds a message is kept after it was consumed, or INFINITE.")
     enqueue: bool = Field(default=True, description="Messages may be put in.")
     dequeue: bool = Field(default=True, description="Messages may be taken out.")
     subscribers: Subscribers | None = Field(
@@ -370,8 +372,8 @@ NOUNS = {
     "links": "link",
     "foreign_queues": "foreign queue",
     "queue_tables": "queue table",
-    "queues": "queue",
     "transformations": "transformation",
+    "queues": "queue",
     "jobs": "job",
     "aq_agents": "AQ agent",
     "grants": "grantee",
@@ -383,8 +385,8 @@ SECTIONS: dict[str, type[Strict]] = {
     "links": LinkModel,
     "foreign_queues": ForeignQueueModel,
     "queue_tables": QueueTableModel,
-    "queues": QueueModel,
     "transformations": TransformationModel,
+    "queues": QueueModel,
     "jobs": JobModel,
     "aq_agents": AqAgentModel,
     "grants": GrantModel,

@@ -176,6 +176,30 @@ jobs:
     assert applied.ok("apply", "--prune", "keep.yaml") == "nothing to do: 4 objects are as the files say\n"
 
 
+def test_a_subscriber_with_a_transformation_comes_and_goes(mgw: Mgw) -> None:
+    text = """\
+queues:
+  EVENTS: {payload_type: TEXT, multiple_consumers: true, subscribers: {LOUD: {transformation: SHOUT}}}
+transformations:
+  SHOUT: {from_type: TEXT, to_type: TEXT, set: {body: UPPER(tab.user_data)}}
+"""
+    assert mgw.ok("lint", mgw.file(text)).endswith("nothing to complain about\n")
+    assert mgw.ok("apply", "gateway.yaml").endswith("2 created\n")
+    assert mgw.ok("apply", "gateway.yaml") == "nothing to do: 2 objects are as the files say\n"
+    mgw.file(mgw.ok("export"), "export.yaml")
+    second = f"sqlite:///{mgw.folder}/second.db"
+    assert mgw.ok("apply", "--hub", second, "export.yaml").endswith("2 created\n")
+    assert "2 removed" in mgw.ok("apply", "--prune", mgw.file("queues: {}\n", "none.yaml"))
+
+
+def test_a_queue_whose_stop_was_cut_off_is_started_again(applied: Mgw) -> None:
+    with sqlite3.connect(applied.folder / "hub.db") as db:
+        db.execute("UPDATE aq_queue SET enqueue_enabled = 2, dequeue_enabled = 2 WHERE name = 'ORDERS'")
+    db.close()
+    assert "alter  queue ORDERS" in applied.ok("apply", "gateway.yaml")
+    assert applied.ok("apply", "gateway.yaml") == f"nothing to do: {OBJECTS} objects are as the files say\n"
+
+
 def test_a_file_may_refer_to_what_the_hub_holds(applied: Mgw) -> None:
     more = "jobs:\n  more: {type: outbound, source: ONE, destination: news@other}\n"
     assert "create job more" in applied.ok("apply", applied.file(more, "more.yaml"))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 
 from gateway.aq.admin import QueueAdmin
+from gateway.aq.anydata import wrap
 from gateway.hub import open_hub
 from tests.cli.conftest import Mgw
+from transforms.message import Message, PayloadKind
+from transforms.objects import ObjectValue
 
 TABLES = "queues:\n  DOCS: {payload_type: xmltype}\n  ANY: {payload_type: anydata}\n"
 WITH_OBJECTS = TABLES + "  POINTS: {payload_type: oe.point}\n"
@@ -36,3 +39,19 @@ def test_queues_of_declared_types(mgw: Mgw) -> None:
     assert (shown["type"], shown["value"]) == ("OE.POINT", {"x": 1.5, "y": 2})
     assert "SYS.VARCHAR2" in mgw.ok("aq", "browse", "ANY")
     assert "OE.POINT" in mgw.ok("aq", "queues")
+
+
+def test_numbers_that_json_does_not_have_are_shown_as_text(mgw: Mgw) -> None:
+    mgw.ok("apply", mgw.file(TABLES))
+    with open_hub(f"sqlite:///{mgw.folder}/hub.db") as hub:
+        QueueAdmin(hub).create_type("oe.point", {"x": "BINARY_DOUBLE"})
+        QueueAdmin(hub).create_queue_table("points_t", "oe.point")
+        QueueAdmin(hub).create_queue("POINTS", "points_t")
+        QueueAdmin(hub).start_queue("POINTS")
+        with hub.session() as session:
+            session.enqueue("POINTS", Message(ObjectValue("OE.POINT", {"x": float("-inf")}), kind=PayloadKind.OBJECT))
+            session.enqueue("ANY", Message(wrap(float("nan")), kind=PayloadKind.ANYDATA))
+            session.commit()
+    assert '{"x":"-inf"}' in mgw.ok("aq", "browse", "POINTS")
+    assert '"nan"' in mgw.ok("aq", "browse", "ANY", "--json")
+    assert '"nan"' in mgw.ok("aq", "dequeue", "ANY", "--body")

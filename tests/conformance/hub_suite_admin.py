@@ -45,6 +45,8 @@ BAD_QUEUES: list[tuple[dict[str, Any], int]] = [
     ({"max_retries": 2**31}, 24013),
     ({"retry_delay": -1}, 24013),
     ({"retention_time": -2}, 24014),
+    *(({"retry_delay": seconds}, 24013) for seconds in (float("nan"), float("inf"), 10**11 + 1)),
+    *(({"retention_time": seconds}, 24014) for seconds in (float("nan"), float("inf"), 1e30, 10**11 + 1)),
     ({"queue_type": "exception_queue", "retention_time": 5}, 24073),
     ({"queue_type": "EXCEPTION", "max_retries": 5}, 24074),
 ]
@@ -198,10 +200,64 @@ class QueueTableSuite(HubCase):
         assert self.admin.queues() == []
         assert self.admin.queue_tables() == []
 
+    def test_refused_drop_deletes_nothing(self) -> None:
+        self.queue()
+        self.send("orders", "x", "y")
+        self.admin.stop_queue("orders")
+        with pytest.raises(AqError, match="auto_commit cannot be false"):
+            self.admin.drop_queue("orders", auto_commit=False)
+        with pytest.raises(AqError, match="auto_commit cannot be false"):
+            self.admin.drop_queue_table("orders_t", force=True, auto_commit=False)
+        self.admin.start_queue("orders")
+        assert self.take("orders") == ["x", "y"]
+
+    @pytest.mark.parametrize("force", [False, True])
+    def test_queue_that_is_started_while_it_is_dropped_keeps_what_comes_in(
+        self, *, force: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.queue()
+        self.send("orders", "a", "b", "c")
+        self.admin.stop_queue("orders")
+        begin = self.hub.write
+        started: list[bool] = []
+
+        def write(*, durable: bool = True) -> Any:
+            if len(self.view("orders_t")) == 2 and not started:
+                started.append(True)
+                self.admin.start_queue("orders")
+                self.send("orders", "new")
+            return begin(durable=durable)
+
+        monkeypatch.setattr("gateway.aq.admin.queues._BATCH", 1)
+        monkeypatch.setattr(self.hub, "write", write)
+        with refused(24011):
+            if force:
+                self.admin.drop_queue_table("orders_t", force=True)
+            else:
+                self.admin.drop_queue("orders")
+        taken = self.take("orders")
+        assert len(taken) == 3
+        assert "new" in taken
+
     def closing(self, queue: str) -> bool:
         with self.hub.read() as conn:
             sql = sa.text("SELECT dequeue_enabled FROM aq_queue WHERE name_key = :key")
             return bool(conn.execute(sql, {"key": f"MGW.{queue.upper()}"}).scalar() == 2)
+
+    @pytest.mark.parametrize("schema", ["", "oe.", '"o.e".'])
+    def test_queue_table_with_a_dot_in_its_name_has_its_exception_queue(self, schema: str) -> None:
+        self.admin.create_queue_table(f'{schema}"eu.orders"')
+        self.admin.create_queue(f"{schema}orders", f'{schema}"eu.orders"', max_retries=0)
+        self.admin.start_queue(f"{schema}orders")
+        self.send(f"{schema}orders", "old", expiration=5)
+        assert self.run_time(10).expired == 1
+        self.send(f"{schema}orders", "poison")
+        self.fail(f"{schema}orders")
+        assert self.run_time(10).expired == 0
+        assert self.take(f"{schema}orders") == []
+        exceptions = f'{schema}"AQ$_eu.orders_E"'
+        self.admin.start_queue(exceptions, enqueue=False)
+        assert sorted(self.take(exceptions, dequeue_mode=DequeueMode.BROWSE)) == ["old", "poison"]
 
     def test_calls_in_an_application_transaction_are_in_force_at_its_commit(self) -> None:
         engine = sa.create_engine(self.hub.engine.url)
@@ -237,6 +293,31 @@ class QueueSuite(HubCase):
             with refused(number):
                 self.admin.create_queue("q", "t", **settings)
         assert self.admin.queue("q") is None
+
+    def test_queue_whose_stop_was_cut_off_is_shown_as_shut_and_can_be_started(self) -> None:
+        self.queue()
+        with self.hub.write() as conn:
+            conn.exec_driver_sql("UPDATE aq_queue SET enqueue_enabled = 2, dequeue_enabled = 2 WHERE name = 'orders'")
+        found = self.admin.queue("orders")
+        assert found is not None
+        assert (found.enqueue_enabled, found.dequeue_enabled) == (False, False)
+        with pytest.raises(AqError, match="a stop of it was cut off"):
+            self.admin.drop_queue("orders")
+        self.admin.start_queue("orders")
+        self.send("orders", "x")
+        assert self.take("orders") == ["x"]
+
+    def test_longest_times_are_shown(self) -> None:
+        self.queue(retry_delay=10**11, retention_time=10**11)
+        self.send("orders", "x", "y")
+        assert self.take("orders") == ["x", "y"]
+        with self.hub.read() as conn:
+            assert conn.exec_driver_sql("SELECT retention FROM DBA_QUEUES WHERE name = 'ORDERS'").all()
+        assert len(self.view("orders_t")) == 2
+        refusals: list[dict[str, Any]] = [{"retry_delay": float("nan")}, {"retention_time": float("inf")}]
+        for settings in refusals:
+            with pytest.raises(AqError, match="allowed are 0 to"):
+                self.admin.alter_queue("orders", **settings)
 
     def test_queue_belongs_to_the_schema_of_its_table(self) -> None:
         self.admin.create_queue_table("t")
@@ -623,6 +704,16 @@ class PurgeSuite(HubCase):
         assert done == (1, 2)
         assert self.take("events", "RED") == ["new"]
 
+    def test_exception_messages_of_a_dropped_topic_can_be_purged(self) -> None:
+        self.topic("RED", "GREEN")
+        self.send("events", "old", expiration=5)
+        self.run_time(10)
+        self.admin.stop_queue("events")
+        self.admin.drop_queue("events")
+        assert self.states("events_t") == ["EXPIRED"] * 2
+        assert self.admin.purge_queue_table("events_t").messages == 1
+        assert self.view("events_t") == []
+
     @pytest.mark.parametrize("consumer", [None, "RED"])
     def test_purge_that_may_not_wait_is_refused_while_messages_are_in_hands(self, consumer: str | None) -> None:
         queue = self.topic("RED") if consumer else self.queue()
@@ -668,6 +759,37 @@ class PurgeSuite(HubCase):
             self.admin.purge_queue_table("orders_t")
         with self.hub.write() as conn:
             assert transfer.complete(conn, queue, None, [claimed.id]) == 1
+
+    @pytest.mark.parametrize("payload", ["TEXT", "BASIC"])
+    def test_message_with_a_nul_character_can_be_seen_and_purged(self, payload: str) -> None:
+        self.queue(table={"queue_payload_type": payload})
+        self.send("orders", "a\0b", correlation="c1")
+        self.send("orders", '{"colour":"red"}')
+        expected = None if self.hub.postgresql else "a\0b"
+        assert [row["USER_DATA_TEXT"] for row in self.view("orders_t")] == [expected, '{"colour":"red"}']
+        condition = "qtview.corr_id = 'c1' OR qtview.user_data.colour = 'green'"
+        assert self.admin.purge_queue_table("orders_t", condition).messages == 1
+        assert self.take("orders") == ['{"colour":"red"}']
+
+    def test_blocking_purge_lets_a_job_complete_its_plan(self) -> None:
+        self.queue()
+        self.send("orders", "a", "b")
+        with self.hub.write() as conn:
+            queue = transfer.resolve(conn, "orders")
+            (claimed,) = transfer.claim(conn, queue, None, 1)
+        done: list[int] = []
+        thread = threading.Thread(
+            target=lambda: done.append(self.admin.purge_queue_table("orders_t", block=20).messages), daemon=True
+        )
+        thread.start()
+        eventually(lambda: len(self.view("orders_t")) == 1)
+        with self.hub.write() as conn:
+            if self.hub.postgresql:
+                conn.exec_driver_sql("SET LOCAL lock_timeout = '5s'")
+            assert transfer.complete(conn, queue, None, [claimed.id]) == 1
+            assert transfer.claim(conn, queue, None, 1) == []
+        thread.join()
+        assert done == [1]
 
     def test_large_purge_lets_other_writers_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.queue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -571,6 +572,20 @@ class AnyDataSuite(PayloadCase):
             wrap(None)
         with pytest.raises(AnyDataMismatch, match="is no ANYDATA"):
             unwrap("x", "VARCHAR2")
+
+    @pytest.mark.parametrize("deeper", [lambda value: {"a": value}, lambda value: [value]])
+    def test_json_nests_as_deep_as_it_can_be_read_again(self, deeper: Callable[[Any], Any]) -> None:
+        queue = self.typed("any", "ANYDATA")
+        value: Any = "core"
+        for _ in range(200):
+            value = deeper(value)
+        self.put(queue, wrap(value))
+        assert self.got(queue).value == value
+        for levels in (1, 200, 400):
+            for _ in range(levels):
+                value = deeper(value)
+            with pytest.raises(AqError, match="nested too deeply"):
+                self.put(queue, wrap(value))
 
     def test_a_large_object_is_wrapped_alone_not_inside_an_object(self) -> None:
         self.admin.create_type("doc", {"inner": "VARRAY(2) OF VARCHAR2(5)", "body": "CLOB"})

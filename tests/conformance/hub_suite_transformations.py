@@ -144,6 +144,20 @@ class CatalogueSuite(TransformationCase):
                 with pytest.raises(error, match=cause):
                     session.enqueue("plain", Message("x"), options)
 
+    @pytest.mark.parametrize("function", ["hub_functions:renamed", "elsewhere:function"])
+    def test_a_function_makes_the_whole_alone(self, function: str) -> None:
+        self.types()
+        made = self.admin.create_transformation("t", "OE.MESSAGE", "OE.ORDERS", function)
+        with pytest.raises(TransformationInvalid, match="cannot make parts of one result"):
+            self.admin.modify_transformation("t", 2, "source.user_data.subject")
+        self.admin.modify_transformation("t", 0, "NULL")
+        with pytest.raises(TransformationInvalid, match="cannot make parts of one result"):
+            self.admin.modify_transformation("t", 2, function)
+        self.admin.modify_transformation("t", 2, "source.user_data.subject")
+        self.admin.modify_transformation("t", 0, function)
+        assert made.expressions == {0: function}
+        assert [item.expressions for item in self.admin.transformations()] == [made.expressions]
+
     def test_a_change_is_in_force_at_once_also_for_other_processes(self) -> None:
         self.queue("plain")
         self.admin.create_transformation("t", "BASIC", "BASIC", "'one'")

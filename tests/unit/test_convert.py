@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -260,6 +261,20 @@ def test_objects_stay_objects_until_they_are_sent() -> None:
     assert plain_body(AnyData("SYS.RAW", b"raw")) == b"raw"
     assert plain_body(AnyData("SYS.NUMBER", Decimal("1.50"))) == "1.50"
     assert plain_body(AnyData("SYS.NUMBER", None)) is None
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_does_not_have_is_a_failure_of_its_message(number: float) -> None:
+    for body in (AnyData("SYS.BINARY_DOUBLE", number), ObjectValue("OE.POINT", {"x": number})):
+        message = Message(body=body)
+        for convert in (
+            sendable,
+            partial(from_payload, payload_type="ANYDATA"),
+            partial(to_payload, payload_type="TEXT"),
+        ):
+            with pytest.raises(ConversionFailure, match="NaN or infinite") as failure:
+                convert(message)
+            assert failure.value.number == 720
 
 
 @pytest.mark.parametrize(

@@ -64,13 +64,8 @@ class Administration:
         Raises:
             AqError: ``auto_commit`` is False, and there is no transaction of the application's.
         """
+        self._check_commit(auto_commit)
         if self.connection is None:
-            if auto_commit is False:
-                raise AqError(
-                    "auto_commit cannot be false here",
-                    cause="the call has no transaction of the application's to be part of",
-                    cure="make the QueueAdmin with the application's connection, or leave auto_commit out",
-                )
             with self.hub.write() as conn:
                 yield conn
             return
@@ -80,6 +75,15 @@ class Administration:
             yield self.connection
             if auto_commit:
                 self.connection.commit()
+
+    def _check_commit(self, auto_commit: bool | None) -> None:
+        """Refuse ``auto_commit`` False where there is no transaction of the application's."""
+        if self.connection is None and auto_commit is False:
+            raise AqError(
+                "auto_commit cannot be false here",
+                cause="the call has no transaction of the application's to be part of",
+                cure="make the QueueAdmin with the application's connection, or leave auto_commit out",
+            )
 
     @contextmanager
     def look(self) -> Iterator[Db]:

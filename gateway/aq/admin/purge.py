@@ -94,9 +94,9 @@ class PurgeProcedures(Administration):
 
         Args:
             purge_condition: None or blanks = all messages of all queues, exception queues included.
-            block: True: wait for the transactions that have messages in hand, for as long as it takes; nobody enqueues
-                or dequeues meanwhile (on SQLite others do, between two batches). A number: wait at most so many
-                seconds. False: fail.
+            block: True: wait for the transactions and jobs that have messages in hand, for as long as it takes. Nobody
+                enqueues or dequeues while messages are removed (on SQLite others do, between two batches); while jobs
+                have some in hand others do. A number: wait at most so many seconds. False: fail.
             delivery_mode: PERSISTENT, or PERSISTENT_OR_BUFFERED.
 
         Raises:
@@ -144,8 +144,9 @@ class PurgeProcedures(Administration):
                     raise conflict()
         ids = sorted(plan.queues.values()) if waits and self.connection is None else []
         try:
-            with exclusively(self.hub, ids, patience):
-                while True:
+            while True:
+                # Alone for one round at a time: a job whose plan is waited for has to have the queue to end it.
+                with exclusively(self.hub, ids, patience):
                     left = changed = 0
                     with closing(self._pages(plan)) as pages:
                         for page in pages:
@@ -154,11 +155,11 @@ class PurgeProcedures(Administration):
                                 raise conflict()
                             messages, entries = messages + done.messages, entries + done.entries
                             left, changed = left + done.in_hands, changed + done.changed
-                    if not left and not changed:
-                        return Purged(messages, entries)
-                    if left and patience.over():
-                        raise conflict()
-                    patience.rest()
+                if not left and not changed:
+                    return Purged(messages, entries)
+                if left and patience.over():
+                    raise conflict()
+                patience.rest()
         except QueueInUse as error:
             raise conflict() from error
 
@@ -250,6 +251,8 @@ def _remove_entries(
             else:
                 changed += 1
     entries = sum(admin_sql.delete_entries(db, consumer, numbers) for consumer, numbers in by_consumer.items())
+    if bare:
+        admin_sql.delete_orphans(db, bare)
     touched = list({number for numbers in by_consumer.values() for number in numbers} | set(bare))
     messages = _remove_bodies(db, touched, bodies)
     return _Batch(messages, entries, in_hands, changed)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from gateway.aq import statements_admin as admin_sql
 from gateway.aq import statements_catalog as catalog
 from gateway.aq.admin.base import choice
-from gateway.aq.admin.queues import QueueProcedures, queue_values
+from gateway.aq.admin.queues import QueueProcedures, queue_values, require_off
 from gateway.aq.errors import (
     CannotMigrate,
     CompatibleInvalid,
@@ -168,16 +168,18 @@ class QueueTableProcedures(QueueProcedures):
                 with gateway jobs are not waited for.
 
         Raises:
-            AqError: 24002 unknown, 24012 it has queues, 24018 transactions work on them (as part of an application's
-                transaction on SQLite, where the call cannot wait).
+            AqError: 24002 unknown, 24012 it has queues, 24011 one of them was started or made again meanwhile, 24018
+                transactions work on them (as part of an application's transaction on SQLite, where the call cannot
+                wait).
         """
         name = qualified(queue_table, self.schema, what="queue table")
+        self._check_commit(auto_commit)
         with self.look() as db:
             queues = self._queues_to_drop(db, name, force=force)
         if force:
             for queue in queues:
                 self._stop(Stop(queue, enqueue=True, dequeue=True, plans=False), wait=True)
-                self._empty(queue)
+            self._empty(queues)
         with self.change(auto_commit) as conn:
             db = Db(conn)
             queues = self._queues_to_drop(db, name, force=force)
@@ -188,6 +190,8 @@ class QueueTableProcedures(QueueProcedures):
                     cause="a transaction works on one of its queues",
                     cure="try again when it has ended",
                 )
+            for queue in queues if force else ():
+                require_off(db, queue)
             drop_table_views(conn, found)
             for queue in queues:
                 drop_queue_views(conn, queue.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gateway.aq import statements_admin as admin_sql
@@ -12,6 +13,7 @@ from gateway.aq.errors import (
     EnqueueOnExceptionQueue,
     QueueExists,
     QueueInUse,
+    QueueMissing,
     QueueNotStopped,
     QueueTypeInvalid,
     RetentionInvalid,
@@ -27,10 +29,12 @@ from gateway.aq.statements import Db
 from gateway.aq.views import create_queue_views, drop_queue_views
 from transforms.errors import AqError
 
-__all__ = ["QueueProcedures", "queue_values"]
+__all__ = ["QueueProcedures", "queue_values", "require_off"]
 
 MAX_RETRIES = 2**31 - 1
+MAX_SECONDS = 10**11  # from now on still within the years that dates have
 _BATCH = 2000  # messages of one transaction: other writers get in between
+_MOMENT = 0.5  # seconds
 
 
 class QueueProcedures(Administration):
@@ -55,13 +59,13 @@ class QueueProcedures(Administration):
             queue_name: at most 122 bytes; in the schema of its queue table.
             queue_type: NORMAL_QUEUE, or EXCEPTION_QUEUE for one more exception queue beside the table's own.
             max_retries: failed attempts a message survives; None = 5. One more moves it to its exception queue.
-            retry_delay: seconds a message waits after a failed attempt.
-            retention_time: seconds consumed messages are kept, -1 for ever.
+            retry_delay: seconds a message waits after a failed attempt, 0 to 10**11.
+            retention_time: seconds consumed messages are kept, 0 to 10**11, -1 for ever.
             dependency_tracking: reserved; only False.
             auto_commit: see :class:`~gateway.aq.admin.base.Administration`.
 
         Raises:
-            AqError: 24002 no such queue table, 24003 type, 24006 exists, 24019 name, 24013, 24014 negative times,
+            AqError: 24002 no such queue table, 24003 type, 24006 exists, 24019 name, 24013, 24014 times out of range,
                 24073, 24074 not on an exception queue, 24037 schema differs from the table's.
         """
         name = qualified(queue_name, self.schema, system=False)
@@ -114,7 +118,7 @@ class QueueProcedures(Administration):
         """Change a queue; None keeps a value (AQ guide 12.2 §8.2.2).
 
         Raises:
-            AqError: 24010 unknown, 24013, 24014 negative times, 24073, 24074 not on an exception queue.
+            AqError: 24010 unknown, 24013, 24014 times out of range, 24073, 24074 not on an exception queue.
         """
         with self.change(auto_commit) as conn:
             db = Db(conn)
@@ -196,18 +200,14 @@ class QueueProcedures(Administration):
             AqError: 24010 unknown, 24011 it is started, 24026 it is the default exception queue of its table, 24018 a
                 transaction that began before it was stopped still works on it.
         """
+        self._check_commit(auto_commit)
         with self.look() as db:
             queue = self._droppable(db, queue_name)
-        self._empty(queue)
+        self._empty([queue])
         with self.change(auto_commit) as conn:
             db = Db(conn)
             queue = self._droppable(db, queue_name)
-            if not admin_sql.try_exclusive(db, [queue.id]):
-                raise QueueInUse(
-                    f"queue {queue.full_name} cannot be dropped now",
-                    cause="a transaction works on it",
-                    cure="try again when it has ended",
-                )
+            self._require_stopped(db, queue)
             drop_queue_views(conn, queue.id)
             catalog.delete_queue(db, queue.id)
 
@@ -219,19 +219,41 @@ class QueueProcedures(Administration):
                 cause=f"it is the default exception queue of queue table {queue.queue_table}",
                 cure="drop the queue table",
             )
-        info = queue_info(db, queue.id)
-        if info.enqueue_enabled or info.dequeue_enabled:
-            raise QueueNotStopped(
-                f"queue {queue.full_name} cannot be dropped", cause="it is started", cure="stop it first"
-            )
+        require_off(db, queue)
         return queue
 
-    def _empty(self, queue: QueueRef) -> None:
-        """Delete the messages of a stopped queue a batch at a time: other writers get in between."""
-        while self.connection is None:
-            with self.hub.write() as conn:
-                if admin_sql.delete_some_messages(Db(conn), queue.id, _BATCH) < _BATCH:
-                    return
+    def _empty(self, queues: Sequence[QueueRef]) -> None:
+        """Delete the messages of stopped queues a batch at a time: other writers get in between.
+
+        Raises:
+            AqError: 24011 a queue was started meanwhile, 24018 a transaction works on it, 24010 it is gone.
+        """
+        if self.connection is not None:
+            return
+        for queue in queues:
+            deleted = _BATCH
+            while deleted == _BATCH:
+                with self.hub.write() as conn:
+                    db = Db(conn)
+                    self._require_stopped(db, queue)
+                    deleted = admin_sql.delete_some_messages(db, queue.id, _BATCH)
+
+    def _require_stopped(self, db: Db, queue: QueueRef) -> None:
+        """Have a stopped queue alone until the transaction ends, so that what is deleted is what it held when stopped.
+
+        Raises:
+            AqError: 24011 it is started, 24018 a transaction works on it, 24010 it is gone.
+        """
+        require_off(db, queue)
+        if self.hub.postgresql:
+            wait_alone(self.hub, db, queue, _MOMENT)  # calls that are being refused hold it, too
+        if not admin_sql.try_exclusive(db, [queue.id]):
+            raise QueueInUse(
+                f"queue {queue.full_name} cannot be dropped now",
+                cause="a transaction works on it",
+                cure="try again when it has ended",
+            )
+        require_off(db, queue)
 
     def queues(self) -> list[QueueInfo]:
         """Every queue, by name, exception queues included; a user sees those the user has any privilege on."""
@@ -272,13 +294,29 @@ def queue_values(  # noqa: PLR0917
     }
 
 
+def require_off(db: Db, queue: QueueRef) -> None:
+    """Refuse to drop a queue that is not stopped.
+
+    Raises:
+        AqError: 24011 it is not, 24010 it is gone.
+    """
+    found = catalog.enabled(db, queue.id)
+    if found is None:
+        raise QueueMissing(f"queue {queue.full_name} does not exist", cause="it was dropped meanwhile")
+    if any(found):
+        cause = "it is started" if 1 in found else "it is being stopped, or a stop of it was cut off"
+        raise QueueNotStopped(f"queue {queue.full_name} cannot be dropped", cause=cause, cure="stop it first")
+
+
 def _check_retry(queue: str, max_retries: int | None, retry_delay: float, retention_time: float) -> None:
     if max_retries is not None and not 0 <= max_retries <= MAX_RETRIES:
         raise RetryInvalid(f"max_retries of queue {queue} is {max_retries}", cause=f"allowed are 0 to {MAX_RETRIES}")
-    if retry_delay < 0:
-        raise RetryInvalid(f"retry_delay of queue {queue} is {retry_delay}", cause="allowed are 0 and more seconds")
-    if retention_time < 0 and retention_time != INFINITE:
+    if not 0 <= retry_delay <= MAX_SECONDS:
+        raise RetryInvalid(
+            f"retry_delay of queue {queue} is {retry_delay}", cause=f"allowed are 0 to {MAX_SECONDS} seconds"
+        )
+    if not (0 <= retention_time <= MAX_SECONDS or retention_time == INFINITE):
         raise RetentionInvalid(
             f"retention_time of queue {queue} is {retention_time}",
-            cause="allowed are 0 and more seconds, or -1 for ever",
+            cause=f"allowed are 0 to {MAX_SECONDS} seconds, or -1 for ever",
         )

@@ -78,10 +78,12 @@ class TransformationProcedures(Administration):
 
         Args:
             attribute_number: 0: ``transformation`` makes the whole result, and nothing else does. 1 and more: it makes
-                that attribute of the object type; the others stay as they are made, or NULL.
+                that attribute of the object type; the others stay as they are made, or NULL. A function makes the
+                whole alone.
 
         Raises:
-            AqError: 24094 unknown, 24095 it cannot be compiled, or there is no such attribute.
+            AqError: 24094 unknown, 24095 it cannot be compiled, there is no such attribute, or a function makes the
+                whole.
         """
         with self.change() as conn:
             db = Db(conn)

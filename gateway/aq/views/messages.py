@@ -39,7 +39,8 @@ def _columns(d: Dialect, *, split: bool, payload: PayloadType) -> dict[str, str]
     if split:  # nobody waits any more for a message without entries; the time manager has not yet removed it
         state = f"CASE WHEN e.message_id IS NULL THEN 'PROCESSED' ELSE {state} END"
     text = "convert_from(m.body, 'UTF8')" if d.postgresql else "CAST(m.body AS TEXT)"
-    as_text = f"CASE WHEN {_IS_TEXT} THEN {text} END"
+    readable = f"{_IS_TEXT} AND position(decode('00', 'hex') IN m.body) = 0" if d.postgresql else _IS_TEXT
+    as_text = f"CASE WHEN {readable} THEN {text} END"  # PostgreSQL has no text with a NUL character
     if d.postgresql:
         data = as_text if payload in _TEXTS else "m.body"
     else:

@@ -65,7 +65,7 @@ def _as_json(found: Dequeued) -> dict[str, Any]:
 
         from transforms.objects import object_json
 
-        return values | {"type": message.type_name, "value": json.loads(object_json(message.body))}
+        return values | {"type": message.type_name, "value": json.loads(object_json(message.body, lenient=True))}
     return values | {"text" if text else "raw": _plain(message.body)}
 
 
@@ -88,7 +88,7 @@ def _shown(value: Any) -> str:
     if hasattr(value, "type_name"):
         from transforms.objects import object_json
 
-        value = f"{value.type_name} {object_json(value)}"
+        value = f"{value.type_name} {object_json(value, lenient=True)}"
     if isinstance(value, tuple):
         return ", ".join(f"{field.name}={_shown(field.value)}" for field in value)
     text = str(value)
@@ -105,6 +105,6 @@ def _bytes(body: Any) -> bytes:
     if hasattr(body, "type_name"):
         from transforms.objects import plain_body
 
-        body = plain_body(body)
+        body = plain_body(body, lenient=True)
         return body if isinstance(body, bytes) else str(body or "").encode()
     return b"" if body is None else str(body).encode("utf-8")
