@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from transforms.convert import dump_json, for_exception_queue, from_payload, json_to_fields, parse_json, to_payload
@@ -132,11 +132,16 @@ def test_a_stored_body_means_what_was_sent(body: bytes | str | None, payload_typ
     ).map(tuple),
     what=st.text(max_size=200),
 )
+@example(headers=(Header("MGW_error", ValueType.TEXT, "of an earlier failure"),), what="J")
 def test_any_refused_message_can_be_stored_in_an_exception_queue(headers: tuple[Header, ...], what: str) -> None:
     result = for_exception_queue(
         Message(headers=headers), ConversionFailure(what, number=724), what or "J", what, now=0.0
     )
     check_headers(result.headers)
     assert result.header("MGW_error_number") == 724
-    kept = [header for header in headers if header in result.headers]
-    assert len(kept) == len(headers) or result.header("MGW_error_omitted")
+    own = [header for header in headers if not header.name.startswith("MGW_error")]  # those of a failure are replaced
+    kept = [header for header in own if header in result.headers]
+    assert len(kept) == len(own) or result.header("MGW_error_omitted")
+    reasons = [header.name for header in result.headers if header.name.startswith("MGW_error")]
+    assert len(reasons) == len(set(reasons))
+    assert result.header("MGW_error") != "of an earlier failure"
