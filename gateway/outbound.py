@@ -14,6 +14,7 @@ from typing import Any
 
 from gateway import journal, lease, ledger
 from gateway.aq import transfer
+from gateway.aq.errors import NotEnabledForDequeue
 from gateway.conversion import Conversion
 from gateway.events import MessagesExceptioned, ResendSpared
 from gateway.journal import Counts, Plan
@@ -193,7 +194,7 @@ class OutboundRoute:
     def _complete_and_plan(
         self, finished: Sequence[_Flight], room: int, counts: Counts
     ) -> list[tuple[Plan, list[transfer.Claimed]]]:
-        context, queue, consumer = self._context, self._queue, self._consumer
+        context = self._context
         job, now = context.job, context.clock.now()
         size = self._caution.limit()
         limit = min(room, size * PLANS_PER_CLAIM if size > 1 else 1)
@@ -202,7 +203,7 @@ class OutboundRoute:
             lease.check_owner(conn, context.agent_key, context.token)
             if finished:
                 self._complete(conn, finished, counts)
-            if limit > 0 and not self._left and (claimed := transfer.claim(conn, queue, consumer, limit)):
+            if limit > 0 and not self._left and (claimed := self._claim(conn, limit, completes=bool(finished))):
                 for start in range(0, len(claimed), size):
                     batch = claimed[start : start + size]
                     sequence = self._sequence + 1 + start // size
@@ -218,6 +219,15 @@ class OutboundRoute:
         if self._exception_queue is not None and counts.exceptioned:
             context.hub.notifier.committed([self._exception_queue.id])
         return planned
+
+    def _claim(self, conn: Any, limit: int, *, completes: bool) -> list[transfer.Claimed]:
+        """Messages for new plans: none where the queue was stopped and something is on its way, which is completed."""
+        try:
+            return transfer.claim(conn, self._queue, self._consumer, limit)
+        except NotEnabledForDequeue:
+            if completes or self._flights:
+                return []
+            raise
 
     def _complete(self, conn: Any, finished: Sequence[_Flight], counts: Counts) -> None:
         queue, consumer = self._queue, self._consumer

@@ -51,37 +51,43 @@ def store(db: Db, messages: Sequence[Row], entries: Sequence[Row]) -> None:
 
 # -- claims of plans (no session) ------------------------------------------------------------------------------------
 
+_ALIVE = "(expires_at IS NULL OR expires_at > ?)"
 _CLAIM_PG = f"""
     WITH pick AS MATERIALIZED (
-        SELECT id FROM aq_message WHERE queue_id = ? AND state = 0 ORDER BY k1, k2, k3 LIMIT ? FOR UPDATE SKIP LOCKED)
+        SELECT id FROM aq_message WHERE queue_id = ? AND state = 0 AND {_ALIVE}
+         ORDER BY k1, k2, k3 LIMIT ? FOR UPDATE SKIP LOCKED)
     UPDATE aq_message m SET state = 8, claim = ? FROM pick WHERE m.id = pick.id RETURNING {_M}"""
 _CLAIM_ENTRY_PG = f"""
     WITH pick AS MATERIALIZED (
-        SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = 0 ORDER BY k1, k2, k3 LIMIT ?
-           FOR UPDATE SKIP LOCKED)
+        SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = 0 AND {_ALIVE}
+         ORDER BY k1, k2, k3 LIMIT ? FOR UPDATE SKIP LOCKED)
     UPDATE aq_entry e SET state = 8, claim = ? FROM pick, aq_message m
      WHERE e.message_id = pick.message_id AND e.consumer_id = ? AND m.id = pick.message_id RETURNING {_E}"""
-_READY = f"SELECT {_M} FROM aq_message m WHERE queue_id = ? AND state = 0 ORDER BY k1, k2, k3 LIMIT ?"
+_READY = f"SELECT {_M} FROM aq_message m WHERE queue_id = ? AND state = 0 AND {_ALIVE} ORDER BY k1, k2, k3 LIMIT ?"
 _READY_ENTRY = f"""
-    SELECT {_E} FROM {_JOIN} WHERE e.consumer_id = ? AND e.state = 0 ORDER BY e.k1, e.k2, e.k3 LIMIT ?"""
+    SELECT {_E} FROM {_JOIN} WHERE e.consumer_id = ? AND e.state = 0 AND (e.expires_at IS NULL OR e.expires_at > ?)
+     ORDER BY e.k1, e.k2, e.k3 LIMIT ?"""
 
 
 def _keys(row: Row) -> Row:
     return row[16:19]
 
 
-def claim_ready(db: Db, queue: QueueRef, consumer: int, limit: int, claim: int | None = None) -> list[Row]:
-    """Take up to ``limit`` READY messages in order: READY -> CLAIMED. Never waits for another consumer's messages."""
+def claim_ready(db: Db, queue: QueueRef, consumer: int, limit: int, now: float) -> list[Row]:
+    """Take up to ``limit`` READY messages in order: READY -> CLAIMED. Never waits for another consumer's messages.
+
+    What has expired is left to the time manager: in the hands of a plan it could not be moved.
+    """
     if db.postgresql:
         if consumer:
-            found = db.rows(_CLAIM_ENTRY_PG, (consumer, limit, claim, consumer))
+            found = db.rows(_CLAIM_ENTRY_PG, (consumer, now, limit, None, consumer))
         else:
-            found = db.rows(_CLAIM_PG, (queue.id, limit, claim))
+            found = db.rows(_CLAIM_PG, (queue.id, now, limit, None))
         found.sort(key=_keys)  # RETURNING has no order
         return found
-    found = db.rows(_READY_ENTRY, (consumer, limit)) if consumer else db.rows(_READY, (queue.id, limit))
+    found = db.rows(_READY_ENTRY, (consumer, now, limit)) if consumer else db.rows(_READY, (queue.id, now, limit))
     if found:
-        mark_claimed(db, consumer, [row[0] for row in found], claim)
+        mark_claimed(db, consumer, [row[0] for row in found], None)
     return found
 
 

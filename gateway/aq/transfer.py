@@ -261,14 +261,16 @@ def check_dequeue(db: Db, queue: QueueRef) -> catalog.QueueSettings:
 def claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int) -> list[Claimed]:
     """Take up to ``limit`` READY messages for a durable plan, in dequeue order; never waits for another consumer.
 
-    ``consumer`` is None on a single-consumer queue. The messages stay CLAIMED until complete or release.
+    ``consumer`` is None on a single-consumer queue. The messages stay CLAIMED until complete or release. What has
+    expired is left to the time manager.
 
     Raises:
         AqError: 25226 not enabled for dequeue, 25231 and 25256 consumer missing or not allowed, 24035 unknown.
     """
     db = Db(conn)
     check_dequeue(db, queue)
-    rows = messages_sql.claim_ready(db, queue, catalog.require_consumer(db, queue, consumer), limit)
+    target = catalog.require_consumer(db, queue, consumer)
+    rows = messages_sql.claim_ready(db, queue, target, limit, hub_clock(conn).now())
     return _claimed(rows, queue)
 
 

@@ -64,6 +64,17 @@ class TransferSuite(HubCase):
         assert [one.message.body for one in again] == ["a", "b", "c"]
         assert [one.message.attempts for one in again] == [0, 0, 0]
 
+    @pytest.mark.parametrize("consumer", [None, "RED"])
+    def test_a_plan_leaves_what_has_expired_to_the_time_manager(self, consumer: str | None) -> None:
+        queue = self.ref(self.topic("RED") if consumer else self.queue())
+        with self.hub.write() as conn:
+            transfer.put(conn, queue, [Message("short", expiration=5), Message("long")])
+        self.clock.time += 5
+        with self.hub.write() as conn:
+            assert [one.message.body for one in transfer.claim(conn, queue, consumer, 10)] == ["long"]
+        assert self.run_time().expired == 1
+        assert self.states("orders_t") == ["EXPIRED", "READY"]
+
     def test_claims_of_a_plan_survive_the_time_manager(self) -> None:
         queue = self.ref(self.queue())
         self.put(queue, "a")

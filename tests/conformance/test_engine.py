@@ -210,6 +210,20 @@ def test_a_hub_queue_that_is_stopped_makes_the_job_wait_and_the_messages_stay(
         eventually(lambda: bodies(gateway.browse("H")) == ["patient"])
 
 
+def test_a_queue_is_stopped_and_what_is_on_its_way_arrives_once(gateway: Gateway, broker: MemoryBroker) -> None:
+    outbound(gateway, broker, options={"MsgBatchSize": "2"})
+    gateway.enqueue("H", [Message(body=text) for text in texts(5)])
+    broker.hold_confirms = True
+    with gateway.run():
+        eventually(lambda: len(broker.queue("DST").messages) == 5)
+        gateway.queues.stop_queue("H")
+        broker.hold_confirms = False
+        eventually(lambda: gateway.plans("outj") == [], what="completed plans")
+        eventually(lambda: gateway.job("outj")["STATUS"] == "RETRY", what="a job that says that its queue is stopped")
+        assert gateway.job("outj")["PROPAGATED_MSGS"] == 5
+    assert bodies(broker.queue("DST").messages) == texts(5)
+
+
 def test_an_access_error_never_uses_the_exception_queue(gateway: Gateway, broker: MemoryBroker) -> None:
     gateway.queue("BAD")
     outbound(gateway, broker, exception_queue="BAD")
