@@ -25,12 +25,12 @@ FILE_SIZE = 1 << 20  # bytes; the agent's own log stays shorter
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 24 MB."""
+    """A file system of 64 MB: the log of the hub's file may reach 20 before there is time to start it anew."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if os.getuid() != 0:
         pytest.skip("only root may mount a small file system")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)], check=True)
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
