@@ -125,7 +125,8 @@ def free_heads(
     ``alive``: only groups that have not expired at this time.
     """
     side = _side(consumer)
-    where, params = [_free(side)], [consumer or queue.id]
+    where: list[str] = [_free(side)]
+    params: list[object] = [consumer or queue.id]
     if alive is not None:
         where.append(f"({side.alias}.expires_at IS NULL OR {side.alias}.expires_at > ?)")
         params.append(alive)
@@ -134,7 +135,7 @@ def free_heads(
         params.append(only)
     if after is not None:
         where.append(f"({_order(side)}) > (?, ?, ?, ?)")
-        params.extend(after)  # type: ignore[arg-type]
+        params.extend(after)
     if upto is not None:
         where.append(f"{side.alias}.{side.number} <= ?")
         params.append(upto)
