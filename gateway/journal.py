@@ -284,11 +284,10 @@ _KEYS_PRUNE = sa.text(
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A batch that will be, or was, sent exactly as listed; what had expired at ``created`` is not sent at all."""
+    """A batch that will be, or was, sent exactly as listed."""
 
     sequence: int
     ids: tuple[int, ...]
-    created: float = 0.0  # epoch seconds
 
 
 _PLAN_ADD = "INSERT INTO gw_plan (job_id, sequence, token, message_ids, created) VALUES (?, ?, ?, ?, ?)"
@@ -299,11 +298,9 @@ _PLAN_DELETE = "DELETE FROM gw_plan WHERE job_id = ? AND sequence {ids}"
 def load_plans(conn: sa.Connection, job_id: int) -> list[Plan]:
     """Plans that were made and not completed, in order."""
     rows = conn.execute(
-        sa.select(plan.c.sequence, plan.c.message_ids, plan.c.created)
-        .where(plan.c.job_id == job_id)
-        .order_by(plan.c.sequence)
+        sa.select(plan.c.sequence, plan.c.message_ids).where(plan.c.job_id == job_id).order_by(plan.c.sequence)
     )
-    return [Plan(row.sequence, unpack(f">{len(row.message_ids) // 8}q", row.message_ids), row.created) for row in rows]
+    return [Plan(row.sequence, unpack(f">{len(row.message_ids) // 8}q", row.message_ids)) for row in rows]
 
 
 def add_plans(conn: sa.Connection, job_id: int, plans: Sequence[Plan], *, token: int, now: float) -> None:

@@ -128,7 +128,7 @@ def record_completed(conn: sa.Connection, job_id: int, ended: Sequence[Completed
     """Record planned batches in the transaction that completes them, before their plans are deleted."""
     rows = []
     for batch in ended:
-        done = len(batch.ids) - len(batch.filtered) - len(batch.returned) - len(batch.refused)
+        done = len(batch.ids) - len(batch.filtered) - len(batch.refused)
         suppressed = done + len(batch.filtered) if batch.sent_before else 0
         sums = (done, len(batch.refused), len(batch.filtered), 0, suppressed)
         head = (job_id, Kind.COMPLETED.value, batch.sequence, len(batch.ids))

@@ -3,7 +3,7 @@
 Stored are the counters in columns and, per message, what does not follow from them: zlib-compressed JSON, short keys.
 ``o`` origins (in lines of their own after the JSON), ``i`` message numbers (one number: the first of a run), ``c``
 outcome codes unless all were stored, ``r`` reasons, ``v`` indexes of redelivered messages, ``p`` positions, ``n`` a
-note; outbound ``f``, ``r``, ``x``, ``b``, ``k`` as :class:`Completed` names them, ``t`` when it was sent and confirmed,
+note; outbound ``f``, ``x``, ``b``, ``k`` as :class:`Completed` names them, ``t`` when it was sent and confirmed,
 ``w`` where it is at the destination. A checksum covers everything but the columns with times.
 """
 
@@ -117,7 +117,6 @@ class Completed:
     sequence: int
     ids: Sequence[int]
     filtered: Sequence[int] = ()
-    returned: Sequence[int] = ()
     refused: Mapping[int, str] = field(default_factory=dict)  # id -> reason
     sent_before: bool = False
     sent: float = 0.0  # epoch seconds, 0 for a batch that was not sent now
@@ -215,8 +214,6 @@ def completed_detail(batch: Completed) -> dict[str, Any]:
     detail: dict[str, Any] = {}
     if batch.filtered:
         detail["f"] = batch.filtered
-    if batch.returned:
-        detail["r"] = batch.returned
     if batch.refused:
         detail["x"] = batch.refused
     if batch.sent_before:
@@ -315,7 +312,6 @@ def _planned(kind: Kind, ids: Sequence[int], detail: Mapping[str, Any]) -> list[
     if kind is Kind.RETURNED:
         return [Entry(Outcome.RETURNED, (number,), "", detail.get("n", "")) for number in ids]
     outcomes = dict.fromkeys(detail.get("f", ()), Outcome.FILTERED)
-    outcomes |= dict.fromkeys(detail.get("r", ()), Outcome.RETURNED)
     reasons = {int(number): reason for number, reason in detail.get("x", {}).items()}
     outcomes |= dict.fromkeys(reasons, Outcome.EXCEPTION)
     other = Outcome.PROVEN if detail.get("b") else Outcome.SENT

@@ -7,8 +7,9 @@ that a crash left are sent again exactly as they were made, before anything new.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
@@ -17,54 +18,20 @@ from gateway.aq import transfer
 from gateway.aq.errors import NotEnabledForDequeue
 from gateway.conversion import Conversion
 from gateway.events import MessagesExceptioned, ResendSpared
+from gateway.flight import Flight
 from gateway.journal import Counts, Plan
-from gateway.ledger_record import Completed
 from gateway.recovery import check_plan, check_sending_log
 from gateway.route import Caution, RouteContext
 from links.contract import Backlog, Destination
-from links.placement import Placement
 from transforms.convert import for_exception_queue
-from transforms.errors import ConversionFailure, LinkTimeout
+from transforms.errors import ConversionFailure, GatewayError, HubUnavailable, LeaseLost, LinkTimeout
 from transforms.message import Message
 
 __all__ = ["OutboundRoute"]
 
 WINDOW_MESSAGES = 4000  # messages published and not yet confirmed, per job
 PLANS_PER_CLAIM = 8  # batches planned in one hub transaction at most
-
-
-@dataclass(slots=True)
-class _Flight:
-    """A plan on its way: what becomes of its messages when it is confirmed."""
-
-    sequence: int
-    ids: tuple[int, ...]
-    sent: int = 0
-    consumed: list[int] = field(default_factory=list)
-    filtered: list[int] = field(default_factory=list)
-    returned: list[int] = field(default_factory=list)  # expired before they were sent: left for the time manager
-    refused: list[transfer.Claimed] = field(default_factory=list)
-    reasons: dict[int, str] = field(default_factory=dict)  # why they were refused
-    sent_before: bool = False  # the sending log proves that the destination has it
-    parts: dict[int, int] = field(default_factory=dict)  # how many messages one became, where not one
-    sent_at: float = 0.0  # epoch seconds
-    confirmed_at: float = 0.0
-    placement: Placement | None = None
-
-    def ended(self) -> Completed:
-        """For the ledger."""
-        return Completed(
-            self.sequence,
-            self.ids,
-            self.filtered,
-            self.returned,
-            self.reasons,
-            self.sent_before,
-            self.sent_at,
-            self.confirmed_at,
-            self.placement,
-            self.parts,
-        )
+LAST_SECONDS = 5.0  # how long a route that fails waits for what is on its way: else it is sent once more
 
 
 class OutboundRoute:
@@ -87,7 +54,7 @@ class OutboundRoute:
         self._exception_name = exception_queue
         self._caution = Caution(context)
         self._window = max(window, 2 * context.job.batch_size)
-        self._flights: deque[_Flight] = deque()
+        self._flights: deque[Flight] = deque()
         self._in_flight = 0
         self._left: deque[tuple[Plan, list[transfer.Claimed]]] = deque()
         self._unsubscribe: Any = None
@@ -128,12 +95,10 @@ class OutboundRoute:
         """Complete the plans that the sending log proves stored: a crash came between confirmation and completion."""
         if not stored:
             return
-        context = self._context
         flights = [self._convert_plan(plan, claimed, sent_before=True)[0] for plan, claimed in stored]
         counts = Counts()
-        with context.hub.write() as conn:
-            lease.check_owner(conn, context.agent_key, context.token)
-            self._complete(conn, flights, counts)
+        self._settle(flights, 0, counts)
+        context = self._context
         context.journalist.tell(ResendSpared(context.job.name, counts.suppressed, flights[-1].sequence))
 
     def carry(self, wait: float) -> Counts:
@@ -148,9 +113,8 @@ class OutboundRoute:
         finished = self._take_confirmed()
         room = self._window - self._in_flight
         planned: list[tuple[Plan, list[transfer.Claimed]]] = []
-        with self._context.turns.take():
-            if finished or room > 0:
-                planned = self._complete_and_plan(finished, room, counts)
+        if finished or room > 0:
+            planned = self._settle(finished, room, counts)
         self._send(planned)
         if not finished and not planned:
             self._caution.passed(0)
@@ -166,12 +130,12 @@ class OutboundRoute:
             try:
                 flight = self._convert_plan(plan, claimed)
             except ConversionFailure:
-                self.drain(5.0)  # what went before it is not sent once more at every attempt
+                self.drain(LAST_SECONDS)  # what went before it is not sent once more at every attempt
                 raise
             self._left.popleft()
             self._publish(*flight)
 
-    def _take_confirmed(self) -> list[_Flight]:
+    def _take_confirmed(self) -> list[Flight]:
         if not self._flights:
             return []
         confirmed = self._destination.confirmed(0)
@@ -191,8 +155,49 @@ class OutboundRoute:
                         flight.confirmed_at, flight.placement = now, located(flight.sequence)
         return finished
 
+    def _settle(
+        self, finished: Sequence[Flight], room: int, counts: Counts
+    ) -> list[tuple[Plan, list[transfer.Claimed]]]:
+        """Complete what is confirmed and plan what is there, in one transaction of the hub.
+
+        Where something of it is refused, what is confirmed is completed all the same: else it is sent once more at
+        every attempt.
+        """
+        try:
+            with self._context.turns.take():
+                return self._complete_and_plan(finished, room, counts)
+        except Exception as error:
+            if not isinstance(error, (HubUnavailable, LeaseLost)):
+                with suppress(GatewayError):  # the first reason is the one to tell
+                    self._keep(finished)
+                    self._await_confirmations(LAST_SECONDS, self._keep)
+            raise
+
+    def _keep(self, finished: Sequence[Flight]) -> None:
+        """Complete what is confirmed and nothing else; refused messages stay set aside, on plans of their own.
+
+        They get new numbers: that the sending log has the old ones proves nothing of them.
+        """
+        kept = [flight for flight in finished if flight.consumed]
+        if not kept:
+            return
+        context, now = self._context, self._context.clock.now()
+        job_id, parted = context.job.id, [flight for flight in kept if flight.refused]
+        plans = [
+            Plan(self._sequence + number, tuple(entry.id for entry in flight.refused))
+            for number, flight in enumerate(parted, 1)
+        ]
+        with context.turns.take(), context.hub.write() as conn:
+            lease.check_owner(conn, context.agent_key, context.token)
+            for flight in parted:  # the ledger records batches as they are planned
+                journal.alter_plan(conn, job_id, Plan(flight.sequence, flight.without_refused().ids))
+            self._complete(conn, [flight.without_refused() for flight in kept], Counts())
+            if plans:
+                journal.add_plans(conn, job_id, plans, token=context.token, now=now)
+        self._sequence += len(plans)
+
     def _complete_and_plan(
-        self, finished: Sequence[_Flight], room: int, counts: Counts
+        self, finished: Sequence[Flight], room: int, counts: Counts
     ) -> list[tuple[Plan, list[transfer.Claimed]]]:
         context = self._context
         job, now = context.job, context.clock.now()
@@ -207,7 +212,7 @@ class OutboundRoute:
                 for start in range(0, len(claimed), size):
                     batch = claimed[start : start + size]
                     sequence = self._sequence + 1 + start // size
-                    planned.append((Plan(sequence, tuple(entry.id for entry in batch), now), batch))
+                    planned.append((Plan(sequence, tuple(entry.id for entry in batch)), batch))
                 journal.add_plans(conn, job.id, [plan for plan, _ in planned], token=context.token, now=now)
         if planned:
             self._sequence = planned[-1][0].sequence
@@ -229,15 +234,12 @@ class OutboundRoute:
                 return []
             raise
 
-    def _complete(self, conn: Any, finished: Sequence[_Flight], counts: Counts) -> None:
+    def _complete(self, conn: Any, finished: Sequence[Flight], counts: Counts) -> None:
         queue, consumer = self._queue, self._consumer
         consumed = [message_id for flight in finished for message_id in flight.consumed]
-        returned = [message_id for flight in finished for message_id in flight.returned]
         refused = [entry for flight in finished for entry in flight.refused]
         if consumed:
             transfer.complete(conn, queue, consumer, consumed)
-        if returned:
-            transfer.release(conn, queue, consumer, returned)
         if refused and self._exception_queue is not None:
             transfer.move(conn, queue, consumer, refused, self._exception_queue)
         filtered = sum(len(flight.filtered) for flight in finished)
@@ -259,20 +261,17 @@ class OutboundRoute:
                     flight = self._convert_plan(plan, claimed)
             except ConversionFailure:
                 self._take_back([entry for entry, _ in planned[index:]])
-                self.drain(5.0)
+                self.drain(LAST_SECONDS)
                 raise
             self._publish(*flight)
 
     def _convert_plan(
         self, plan: Plan, claimed: Sequence[transfer.Claimed], *, sent_before: bool = False
-    ) -> tuple[_Flight, list[Any]]:
-        flight = _Flight(plan.sequence, plan.ids, sent_before=sent_before)
+    ) -> tuple[Flight, list[Any]]:
+        flight = Flight(plan.sequence, plan.ids, sent_before=sent_before)
         encoded: list[Any] = []
         encode, convert = self._destination.encode, self._convert
         for message_id, message in claimed:
-            if _expired(message, plan.created):
-                flight.returned.append(message_id)
-                continue
             try:
                 results = [encode(result) for result in _identified(convert(message))]
             except ConversionFailure as failure:
@@ -294,7 +293,7 @@ class OutboundRoute:
         flight.sent = len(encoded)
         return flight, encoded
 
-    def _publish(self, flight: _Flight, encoded: Sequence[Any]) -> None:
+    def _publish(self, flight: Flight, encoded: Sequence[Any]) -> None:
         if not self._flights:
             self._last_confirmed = self._context.clock.monotonic()
         self._flights.append(flight)
@@ -341,12 +340,15 @@ class OutboundRoute:
 
     def drain(self, seconds: float) -> None:
         """Wait up to ``seconds`` for the confirmations in flight and complete them; plan nothing new."""
+        self._await_confirmations(seconds, lambda finished: self._settle(finished, 0, Counts()))
+
+    def _await_confirmations(self, seconds: float, settle: Callable[[Sequence[Flight]], object]) -> None:
         clock = self._context.clock
         deadline = clock.monotonic() + seconds
         while self._flights:
             finished = self._take_confirmed()
             if finished:
-                self._complete_and_plan(finished, 0, Counts())
+                settle(finished)
             elif (left := deadline - clock.monotonic()) <= 0:
                 break
             else:
@@ -362,10 +364,6 @@ class OutboundRoute:
             self._unsubscribe()
             self._unsubscribe = None
         self._destination.close()
-
-
-def _expired(message: Message, moment: float) -> bool:
-    return message.expires_at is not None and message.expires_at <= moment
 
 
 def _identified(results: Sequence[Message]) -> Sequence[Message]:
