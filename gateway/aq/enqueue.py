@@ -28,6 +28,7 @@ __all__ = ["EnqueueCall", "prepare_enqueue", "read_call"]
 
 _DEFAULT = EnqueueOptions()
 Transform = Callable[[Sequence[Message], str], Sequence[Message]]
+Senders = Callable[[Sequence[Message]], None]
 Member = TypeVar("Member", bound=StrEnum)
 
 
@@ -42,7 +43,7 @@ class EnqueueCall(NamedTuple):
     def immediate(self) -> bool:
         """Whether the call is a transaction of its own."""
         visibility = self.options.visibility
-        return visibility is Visibility.IMMEDIATE or str(visibility).upper() == Visibility.IMMEDIATE
+        return visibility is Visibility.IMMEDIATE or str(visibility).strip().upper() == Visibility.IMMEDIATE
 
 
 def read_call(
@@ -92,6 +93,7 @@ def prepare_enqueue(
     user: str | None,
     txn: str,
     transform: Transform,
+    senders: Senders | None = None,
     enrol: Enrol | None = None,
 ) -> Prepared:
     """Check a call, number its messages and find who gets them.
@@ -99,11 +101,12 @@ def prepare_enqueue(
     Args:
         work: the session's transaction, None for a call that is none of its work.
         transform: applies a transformation to messages.
+        senders: refuses messages whose senders are not the user's (25224, 24093); a transformation may change them.
         enrol: stores a consumer who was never named before; default: in the transaction of the call.
 
     Raises:
-        AqError: the first that applies of 25205, 25206, 25207; 25201, 25204; 25203, 25209, headers; 25299; 24094,
-            24095, 25229; 25215; 25208, 25210, 25213, 25211, 25212; 25251, 25216, 25232, 24033.
+        AqError: the first that applies of 25205, 25206, 25207; 25201, 25204; 25299; headers; 25224, 24093; 24094,
+            24095, 25229; 25203, 25209; 25215; 25208, 25210, 25213, 25211, 25212; 25251, 25216, 25232, 24033.
     """
     started = perf_counter()
     check_enqueue(db, queue)
@@ -111,9 +114,13 @@ def prepare_enqueue(
     if options is not _DEFAULT:
         options = _checked(options)
     _check_headers(messages)
+    if senders is not None:
+        senders(messages)
     if options.transformation is not None:
         messages = transform(messages, options.transformation)
         _check_headers(messages)
+        if senders is not None:
+            senders(messages)
     messages, rows = numbered(db, queue, messages, now, user=user, txn=txn, system=False)
     deviation = None
     if options.sequence_deviation is not None:

@@ -159,6 +159,8 @@ class DequeueOptions:
         deq_condition: a Boolean expression over the message, at most 4000 characters.
         transformation: applied to every message before it is returned, in place of the one of the subscriber; what is
             stored stays as it is.
+        delivery_mode: PERSISTENT; or PERSISTENT_OR_BUFFERED, which needs visibility IMMEDIATE and finds the persistent
+            messages. Buffered messages alone are refused.
     """
 
     consumer_name: str | None = None
@@ -170,6 +172,7 @@ class DequeueOptions:
     correlation: str | None = None
     deq_condition: str | None = None
     transformation: str | None = None
+    delivery_mode: DeliveryMode | str = DeliveryMode.PERSISTENT
 
 
 class Agent(NamedTuple):
@@ -184,13 +187,14 @@ class Dequeued(NamedTuple):
     """A message handed out by a session (AQ guide 12.2 §10.5, §10.2).
 
     ``state`` is the one it had; ``transaction_group`` tells which messages of an array were enqueued together (None:
-    the queue has no transaction groups, or one message was asked for).
+    the queue has no transaction groups, or one message was asked for). ``delivery_mode`` is PERSISTENT.
     """
 
     msgid: bytes
     message: Message
     state: State
     transaction_group: str | None = None
+    delivery_mode: DeliveryMode = DeliveryMode.PERSISTENT
 
 
 class Claimed(NamedTuple):

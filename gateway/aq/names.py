@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gateway.aq.errors import AgentNameInvalid, NameInvalid, NameReserved, NameTooLong
+from gateway.aq.errors import AgentNameInvalid, AgentNameReserved, NameInvalid, NameReserved, NameTooLong
 
 __all__ = [
     "DEFAULT_SCHEMA",
@@ -57,7 +57,7 @@ def qualified(text: str, schema: str = DEFAULT_SCHEMA, *, what: str = "queue", s
         system: whether a name made by the hub (``AQ$_...``) is accepted.
 
     Raises:
-        AqError: 24019 too long, 25200 bad form, 24049 reserved.
+        AqError: 24019 too long, 25200 bad form, 24079 reserved.
     """
     parts = _split(text)
     if not 1 <= len(parts) <= 2:
@@ -109,21 +109,27 @@ def agent_name(text: str | None, *, what: str = "agent") -> str | None:
     """Check the name of an agent (subscriber, recipient, consumer); None stays None.
 
     Raises:
-        AqError: 24047 empty, over 128 characters or not printable; 24049 reserved.
+        AqError: 24047 empty or not printable, 24019 over 128 characters, 24049 reserved.
     """
     if text is None:
         return None
     name = text.strip()
     if name.startswith('"') and name.endswith('"') and len(name) > 2:
         name = name[1:-1]
-    if not name or len(name) > MAX_AGENT_NAME or not name.isprintable():
+    if len(name) > MAX_AGENT_NAME:
+        raise NameTooLong(
+            f"{what} name {name[:40]!r}... is too long",
+            cause=f"{len(name)} characters, at most {MAX_AGENT_NAME} are allowed",
+            cure="use a shorter name",
+        )
+    if not name or not name.isprintable():
         raise AgentNameInvalid(
             f"{what} name {text[:40]!r} is not valid",
             cause=f"a name has 1 to {MAX_AGENT_NAME} printable characters",
             cure="use another name",
         )
     if name.upper().startswith("AQ$_"):
-        raise NameReserved(
+        raise AgentNameReserved(
             f"{what} name {name!r} is reserved",
             cause="names that begin with AQ$_ belong to the hub",
             cure="use another name",
@@ -135,12 +141,19 @@ def user_name(text: str, *, what: str = "user") -> str:
     """Check the name of a user or role; two names are one if they differ in case only.
 
     Raises:
-        AqError: 25200 empty, over 128 bytes or not printable.
+        AqError: 25200 empty or not printable, 24019 over 128 bytes.
     """
     name = text.strip()
     if name.startswith('"') and name.endswith('"') and len(name) > 2:
         name = name[1:-1]
-    if not name or len(name.encode("utf-8", "replace")) > MAX_SCHEMA_NAME or not name.isprintable():
+    length = len(name.encode("utf-8", "replace"))
+    if length > MAX_SCHEMA_NAME:
+        raise NameTooLong(
+            f"{what} name {name[:40]!r}... is too long",
+            cause=f"{length} bytes, at most {MAX_SCHEMA_NAME} are allowed",
+            cure="use a shorter name",
+        )
+    if not name or not name.isprintable():
         raise NameInvalid(
             f"{what} name {text[:40]!r} is not valid",
             cause=f"a name has 1 to {MAX_SCHEMA_NAME} bytes of printable characters",

@@ -10,7 +10,9 @@ from gateway.aq.errors import (
     ArraySizeInvalid,
     ConsumerChanged,
     CorrelationChanged,
+    DeliveryModeInvalid,
     DequeueModeInvalid,
+    ImmediateRequired,
     MessageIdNotAlone,
     NavigationInvalid,
     NavigationOutOfSequence,
@@ -19,7 +21,7 @@ from gateway.aq.errors import (
     VisibilityInvalid,
     WaitInvalid,
 )
-from gateway.aq.model import DequeueMode, DequeueOptions, Navigation, Visibility
+from gateway.aq.model import DeliveryMode, DequeueMode, DequeueOptions, Navigation, Visibility
 from gateway.aq.search import Found, Place, Request, at_the_end, find_next, find_one, head, no_such_message, upto
 from gateway.aq.statements import Db
 from gateway.aq.statements_messages import keys_of
@@ -172,8 +174,8 @@ def check_options(options: DequeueOptions, array_size: int, *, array: bool) -> D
     """The options with their enumerations read, whatever case they were written in.
 
     Raises:
-        AqError: 25225 mode, 25233 navigation, 25201 visibility, 25230 wait, 25286 array size, 25240 a message id is not
-            alone, 25448 the condition is too long.
+        AqError: 25225 mode, 25233 navigation, 25201 visibility, 25299, 25298 delivery mode, 25230 wait, 25286 array
+            size, 25240 a message id is not alone, 25448 the condition is too long.
     """
     if type(options.dequeue_mode) is not DequeueMode:
         mode: Any = _read(DequeueMode, options.dequeue_mode, "dequeue mode", DequeueModeInvalid)
@@ -184,6 +186,8 @@ def check_options(options: DequeueOptions, array_size: int, *, array: bool) -> D
     if type(options.visibility) is not Visibility:
         visibility: Any = _read(Visibility, options.visibility, "visibility", VisibilityInvalid)
         options = replace(options, visibility=visibility)
+    if options.delivery_mode is not DeliveryMode.PERSISTENT:
+        _check_delivery_mode(options)
     if not array and options.navigation not in _SINGLE:
         raise NavigationInvalid(
             f"{options.navigation} cannot be used for one message",
@@ -202,6 +206,27 @@ def check_options(options: DequeueOptions, array_size: int, *, array: bool) -> D
     if options.deq_condition is not None and len(options.deq_condition) > _MAX_CONDITION:
         raise RuleInvalid("deq_condition is too long", cause=f"at most {_MAX_CONDITION} characters are allowed")
     return options
+
+
+def _check_delivery_mode(options: DequeueOptions) -> None:
+    """There are no buffered messages; a call that would take them, too, must be one that may (AQ guide 12.2 §10.5)."""
+    mode: Any = _read(DeliveryMode, options.delivery_mode, "delivery mode", DeliveryModeInvalid)
+    if mode is DeliveryMode.BUFFERED:
+        raise DeliveryModeInvalid(
+            "delivery mode BUFFERED cannot be used for a dequeue",
+            cause="buffered messages are not part of this release",
+            cure="use PERSISTENT",
+        )
+    if (
+        mode is DeliveryMode.PERSISTENT_OR_BUFFERED
+        and options.visibility is Visibility.ON_COMMIT
+        and options.dequeue_mode is not DequeueMode.BROWSE
+    ):
+        raise ImmediateRequired(
+            f"delivery mode {mode.value} cannot be used with visibility ON_COMMIT",
+            cause="buffered messages are never part of a transaction",
+            cure="use visibility IMMEDIATE, or delivery mode PERSISTENT",
+        )
 
 
 def check_wait(wait: object) -> None:

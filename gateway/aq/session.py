@@ -16,7 +16,7 @@ from gateway.aq import transformations
 from gateway.aq.codec import ENQ_TIME, decode, message_number
 from gateway.aq.enqueue import EnqueueCall, prepare_enqueue, read_call
 from gateway.aq.errors import (
-    ConsumerNotAllowed,
+    ConsumerForExceptionQueue,
     MessageIdMissing,
     NoMessage,
     TransformationFailed,
@@ -233,7 +233,7 @@ class Session:
         return [identity for identity in prepared.msgids if identity is not None]
 
     def _prepare(self, db: Db, queue_name: str, call: EnqueueCall, work: Work | None) -> Prepared:
-        queue = self._enqueue_target(db, queue_name, call.messages)
+        queue, rights = self._enqueue_target(db, queue_name), self._rights
         now = self.hub.clock.now()
         enrol = None
         if work is not None and self.hub.postgresql:  # else nobody could name the same recipient before the commit
@@ -248,19 +248,25 @@ class Session:
             started = perf_counter()
             results = found.apply(messages)
             self.hub.statistics.transformed(queue.id, perf_counter() - started)
-            if self._rights is not None:
-                self._rights.check_senders(db, queue, results)
             return results
 
-        user, txn = self.user, self.transaction_id
-        return prepare_enqueue(db, queue, call, work, now=now, user=user, txn=txn, transform=transform, enrol=enrol)
+        return prepare_enqueue(
+            db,
+            queue,
+            call,
+            work,
+            now=now,
+            user=self.user,
+            txn=self.transaction_id,
+            transform=transform,
+            senders=None if rights is None else lambda messages: rights.check_senders(db, queue, messages),
+            enrol=enrol,
+        )
 
-    def _enqueue_target(self, db: Db, queue_name: str, messages: Sequence[Message]) -> QueueRef:
+    def _enqueue_target(self, db: Db, queue_name: str) -> QueueRef:
         if self._rights is None:
             return catalog.require_queue(db, queue_name, self.schema)
-        queue = self._rights.enqueue_target(db, queue_name, self.schema)
-        self._rights.check_senders(db, queue, messages)
-        return queue
+        return self._rights.enqueue_target(db, queue_name, self.schema)
 
     def _dequeue_target(self, db: Db, queue_name: str, consumer: str | None) -> QueueRef:
         if self._rights is None:
@@ -284,11 +290,12 @@ class Session:
 
         Raises:
             AqError: 25228 nothing there within ``wait`` seconds, 25263 no such msgid, 25205 no such queue, 25226 not
-                enabled for dequeue, 25231, 25256 consumer missing or not allowed, 25239 msgid needed, 25240 msgid with
-                a condition, 25230 bad wait, 25225 mode, 25233 navigation, 25201 visibility, 25234 the queue has no
-                transaction groups, 25235 the group is used up, 25241, 25242 correlation, condition or consumer changed
-                without FIRST_MESSAGE, 25237 NEXT_MESSAGE after the end, 24094, 24095 the transformation cannot be used,
-                25229 it failed: the message stays as it is, and NEXT_MESSAGE goes on behind it.
+                enabled for dequeue, 25231, 25243, 25256 consumer missing or not allowed, 25239 msgid needed, 25240
+                msgid with a condition, 25230 bad wait, 25225 mode, 25233 navigation, 25201 visibility, 25298, 25299
+                delivery mode, 25234 the queue has no transaction groups, 25235 the group is used up, 25241, 25242
+                correlation, condition or consumer changed without FIRST_MESSAGE, 25237 NEXT_MESSAGE after the end,
+                24094, 24095 the transformation cannot be used, 25229 it failed: the message stays as it is, and
+                NEXT_MESSAGE goes on behind it.
             HubError: the database refused.
         """
         return self._dequeue(queue_name, check_options(options, 1, array=False), 1)[0]._replace(transaction_group=None)
@@ -460,7 +467,7 @@ class Session:
                 raise no_such_message(queue, options.msgid)
         if exceptions:
             if options.consumer_name is not None:
-                raise ConsumerNotAllowed(
+                raise ConsumerForExceptionQueue(
                     f"consumer {options.consumer_name!r} given for exception queue {queue.full_name}",
                     cause="the messages of an exception queue are taken once, for everybody",
                     cure="leave the consumer name out",

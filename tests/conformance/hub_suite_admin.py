@@ -52,7 +52,7 @@ BAD_QUEUES: list[tuple[dict[str, Any], int]] = [
 ]
 
 BAD_AGENTS: list[tuple[Agent, int]] = [
-    (Agent("x" * 129), 24047),
+    (Agent("x" * 129), 24019),
     (Agent(""), 24047),
     (Agent(None), 24047),
     (Agent("AQ$_x"), 24049),
@@ -284,7 +284,7 @@ class QueueSuite(HubCase):
         with refused(24019):
             self.admin.create_queue("x" * 123, "t")
         self.admin.create_queue("x" * 122, "t")
-        with refused(24049):
+        with refused(24079):
             self.admin.create_queue("AQ$_x", "t")
 
     def test_attributes_that_do_not_go_are_refused(self) -> None:
@@ -468,12 +468,12 @@ class SubscriberSuite(HubCase):
     def test_other_refusals(self) -> None:
         self.topic("RED")
         self.queue("single")
-        for call in (
-            lambda: self.admin.add_subscriber("single", "RED"),
-            lambda: self.admin.alter_subscriber("single", "RED", rule=None),
-            lambda: self.admin.remove_subscriber("single", "RED"),
+        for number, call in (
+            (24039, lambda: self.admin.add_subscriber("single", "RED")),
+            (24029, lambda: self.admin.alter_subscriber("single", "RED", rule=None)),
+            (24029, lambda: self.admin.remove_subscriber("single", "RED")),
         ):
-            with refused(24039):
+            with refused(number):
                 call()
         with refused(24050):
             self.admin.remove_subscriber("AQ$_events_t_E", "RED")

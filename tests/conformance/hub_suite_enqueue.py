@@ -37,7 +37,7 @@ class EnqueueSuite(HubCase):
     def test_options_may_be_texts_in_either_case(self) -> None:
         self.queue()
         with self.hub.session() as session:
-            session.enqueue("orders", Message("b"), EnqueueOptions(visibility="immediate"))
+            session.enqueue("orders", Message("b"), EnqueueOptions(visibility=" immediate "))
             session.rollback()
             assert self.states("orders_t") == ["READY"]
             session.enqueue("orders", Message("c"), EnqueueOptions("On_Commit", delivery_mode="persistent"))

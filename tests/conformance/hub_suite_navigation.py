@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.aq import monitor
-from gateway.aq.model import Agent, DequeueMode, DequeueOptions, Navigation, Visibility
+from gateway.aq.model import Agent, DeliveryMode, DequeueMode, DequeueOptions, Navigation, Visibility
 from gateway.aq.session import Session
 from gateway.aq.statements import Db
 from gateway.aq.tables import State
@@ -174,6 +174,26 @@ class NavigationSuite(HubCase):
             with refused(25230):
                 session.dequeue("orders", DequeueOptions(wait="long"))  # type: ignore[arg-type]
             assert body_of(session.dequeue("orders", now())) == "b"
+
+    def test_delivery_mode_is_persistent_unless_the_call_may_take_others_too(self) -> None:
+        self.queue()
+        self.send("orders", "a", "b")
+        either: Any = {"delivery_mode": "persistent_or_buffered"}
+        with self.hub.session() as session:
+            for number, options in (
+                (25299, {"delivery_mode": "BUFFERED", "visibility": "IMMEDIATE"}),
+                (25299, {"delivery_mode": "SOMEHOW"}),
+                (25299, {"delivery_mode": None}),
+                (25298, either),
+                (25298, either | {"dequeue_mode": "LOCKED"}),
+            ):
+                with refused(number):
+                    session.dequeue("orders", now(**options))  # type: ignore[arg-type]
+            assert body_of(session.dequeue("orders", now(dequeue_mode=BROWSE, **either))) == "a"
+            found = session.dequeue("orders", now(visibility=Visibility.IMMEDIATE, navigation=FIRST, **either))
+            assert (body_of(found), found.delivery_mode) == ("a", DeliveryMode.PERSISTENT)
+            session.rollback()
+        assert self.take("orders", delivery_mode="persistent") == ["b"]
 
     @pytest.mark.parametrize("consumer", [None, "RED"])
     def test_retained_message_is_browsed_by_its_id_only(self, consumer: str | None) -> None:

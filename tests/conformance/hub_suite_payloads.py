@@ -329,7 +329,7 @@ class ObjectSuite(PayloadCase):
 
     @pytest.mark.parametrize("name", ["TEXT", "anydata", "NUMBER", "date", "SYS.MINE", "AQ$_x", "clob", "varchar2"])
     def test_names_of_the_hubs_own_types_are_reserved(self, name: str) -> None:
-        with refused(24049):
+        with refused(24079):
             self.admin.create_type(name, {"x": "NUMBER"})
 
     def test_types_that_do_not_exist(self) -> None:

@@ -740,9 +740,10 @@ class AgentSuite(SecurityCase):
             (24090, lambda: self.admin.create_aq_agent("c", "cn=c")),
             (24090, lambda: self.admin.alter_aq_agent("a", "cn=a")),
             (24047, lambda: self.admin.create_aq_agent("")),
-            (24047, lambda: self.admin.create_aq_agent("x" * 129)),
+            (24019, lambda: self.admin.create_aq_agent("x" * 129)),
             (24049, lambda: self.admin.create_aq_agent("AQ$_x")),
             (25200, lambda: self.admin.enable_db_access("a", "")),
+            (24019, lambda: self.admin.enable_db_access("a", "x" * 129)),
         ):
             with refused(number):
                 call()
@@ -819,6 +820,18 @@ class SecureQueueSuite(SecurityCase):
                     call(session, "stranger")
                 session.commit()
                 assert "x" in self.take("vault", "reader"), way
+
+    def test_the_sender_is_looked_at_after_queue_and_options_and_before_the_payload(self) -> None:
+        wrong: Any = object()
+        with self.hub.session(user="scott") as session:
+            self.admin.stop_queue("vault", dequeue=False)
+            with refused(25207):
+                session.enqueue("vault", Message("x"))
+            self.admin.start_queue("vault")
+            with refused(25201):
+                session.enqueue("vault", Message("x"), EnqueueOptions("LATER"))
+            with refused(25224):
+                session.enqueue("vault", Message(wrong))
 
     def test_one_bad_sender_refuses_the_array_and_is_named(self) -> None:
         self.admin.enable_db_access("writer", "scott")

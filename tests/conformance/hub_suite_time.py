@@ -238,7 +238,7 @@ class TimeSuite(HubCase):
         assert rows["RED"]["DEQ_TIMESTAMP"] is not None
         assert rows["GREEN"]["DEQ_TIMESTAMP"] is None
         self.admin.start_queue("AQ$_events_t_E", enqueue=False)
-        with refused(25256):
+        with refused(25243):
             self.take("AQ$_events_t_E", "GREEN")
         assert self.take("AQ$_events_t_E") == ["x"]
         assert self.take("AQ$_events_t_E") == []

@@ -133,7 +133,7 @@ BAD_RECIPIENTS = [
     (25232, "ARRAY['red', 'RED']"),
     (25216, "ARRAY['red', NULL]"),
     (24047, "ARRAY['']"),
-    (24047, "ARRAY[repeat('x', 129)]"),
+    (24019, "ARRAY[repeat('x', 129)]"),
     (24047, "ARRAY[E'a\\nb']"),
     (24049, "ARRAY['aq$_x']"),
     (25251, "(SELECT array_agg('r' || i) FROM generate_series(1, 1025) i)"),
@@ -760,7 +760,7 @@ class TestDequeue(SqlCase):
         assert [row["state"] for row in self.rows("SELECT * FROM aq.browse(%s)", exceptions)] == ["EXPIRED"]
         with refused(25239):
             self.rows("SELECT * FROM aq.dequeue(%s)", exceptions)
-        with refused(25256):
+        with refused(25243):
             self.rows("SELECT * FROM aq.dequeue(%s, 'red')", exceptions)
         (row,) = self.rows("SELECT * FROM aq.dequeue(%s, msgid => %s)", exceptions, msgid)
         assert (row["payload_text"], row["attempts"]) == ("x", 1)

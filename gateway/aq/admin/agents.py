@@ -31,7 +31,7 @@ class AgentProcedures(Administration):
             enable_anyp: the agent may use any protocol.
 
         Raises:
-            AqError: 24089 exists, 24047 name, 24090 a certificate without a protocol, 1031 no privilege.
+            AqError: 24089 exists, 24019, 24047, 24049 name, 24090 a certificate without a protocol, 1031 no privilege.
         """
         name = _checked(agent_name)
         _check_protocol(name, certificate_location, enable_http or enable_anyp)

@@ -10,6 +10,7 @@ from gateway.aq.errors import (
     AgentAddressInvalid,
     AgentNameInvalid,
     DeliveryModeInvalid,
+    NotOnSingleConsumerQueue,
     RuleInvalid,
     SingleConsumerQueue,
     SubscriberExists,
@@ -60,7 +61,7 @@ class SubscriberProcedures(Administration):
 
         Raises:
             AqError: 24010 unknown queue, 24034 subscribed already, 24039 single-consumer queue, 24050 exception queue,
-                24045 address, 24047 name, 24049 reserved name, 24067 too many, 25299 delivery mode, 25313 the queue
+                24045 address, 24019, 24047, 24049 name, 24067 too many, 25299 delivery mode, 25313 the queue
                 itself, 25448 the rule is invalid (with line and column), 24094 the transformation does not exist, or
                 does not take what the queue holds.
         """
@@ -110,7 +111,7 @@ class SubscriberProcedures(Administration):
         Who changes one repeats the other: None takes the rule, or the transformation, away.
 
         Raises:
-            AqError: 24010 unknown queue, 24035 unknown subscriber, 24039 single-consumer queue, 24050 exception queue,
+            AqError: 24010 unknown queue, 24035 unknown subscriber, 24029 single-consumer queue, 24050 exception queue,
                 25448 the rule is invalid, 24094 the transformation does not exist, or does not take what the queue
                 holds.
         """
@@ -130,7 +131,7 @@ class SubscriberProcedures(Administration):
         committed.
 
         Raises:
-            AqError: 24010 unknown queue, 24035 unknown subscriber, 24039 single-consumer queue, 24050 exception queue.
+            AqError: 24010 unknown queue, 24035 unknown subscriber, 24029 single-consumer queue, 24050 exception queue.
         """
         with self.change() as conn:
             db = Db(conn)
@@ -154,7 +155,7 @@ class SubscriberProcedures(Administration):
     def _subscriber(self, db: Db, queue_name: str, subscriber: Agent | str) -> int:
         agent = Agent(subscriber) if isinstance(subscriber, str) else subscriber
         queue = self.need_queue(db, queue_name)
-        _check_subscribable(queue)
+        _check_subscribable(queue, NotOnSingleConsumerQueue)
         name = agent_name(agent.name, what="subscriber")
         found = catalog.consumer_id(db, queue, name or "", agent.address or "", agent.protocol or 0)
         if found is None or not catalog.is_subscriber(db, found):
@@ -222,14 +223,14 @@ def _check_number(queue: QueueRef, addresses: list[str]) -> None:
             )
 
 
-def _check_subscribable(queue: QueueRef) -> None:
+def _check_subscribable(queue: QueueRef, error: type[AqError] = SingleConsumerQueue) -> None:
     if queue.queue_type is QueueType.EXCEPTION:
         raise SubscriberOfExceptionQueue(
             f"exception queue {queue.full_name} cannot have subscribers",
             cause="its messages are taken once, without a consumer name",
         )
     if not queue.multiple_consumers:
-        raise SingleConsumerQueue(
+        raise error(
             f"queue {queue.full_name} cannot have subscribers",
             cause="it is a single-consumer queue",
             cure="make its queue table with multiple_consumers",

@@ -51,7 +51,7 @@ class TypeProcedures(Administration):
 
         Raises:
             AqError: 955 it exists, 902 a declaration is not valid, 4043 an attribute's type does not exist, 24019
-                name too long, 24049 the name is reserved, 1031 the schema is neither the user's nor does the user
+                name too long, 24079 the name is reserved, 1031 the schema is neither the user's nor does the user
                 hold MANAGE_ANY.
         """
         name = _type_name(type_name, self.schema)

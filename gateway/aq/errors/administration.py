@@ -140,9 +140,9 @@ class QueueInUse(AqError):
 
 
 class NameTooLong(AqError):
-    """The name of an object is too long (AQ guide 12.2 §2.1, §8.1.1).
+    """The name of an object, agent or user is too long (AQ guide 12.2 §2.1, §8.1.1).
 
-    Action: Shorten it; queues and queue tables take 122 bytes.
+    Action: Shorten it; queues and queue tables take 122 bytes, other names 128.
     """
 
     ora = 24019
@@ -158,9 +158,9 @@ class DefaultExceptionQueue(AqError):
 
 
 class NotOnSingleConsumerQueue(AqError):
-    """The operation needs a multi-consumer queue (AQ guide 12.2 §8.6).
+    """A single-consumer queue has no subscribers to alter or remove (AQ guide 12.2 §8.6.2, §8.6.3).
 
-    Action: Make the queue table with multiple_consumers.
+    Action: Name a multi-consumer queue.
     """
 
     ora = 24029
@@ -204,7 +204,7 @@ class SchemaDiffers(AqError):
 
 
 class SingleConsumerQueue(AqError):
-    """A single-consumer queue has no subscribers and propagates nothing (AQ guide 12.2 §8.6.1, §8.7.1).
+    """A single-consumer queue takes no subscribers and propagates nothing (AQ guide 12.2 §8.6.1, §8.7.1).
 
     Action: Make the queue table with multiple_consumers.
     """
@@ -222,21 +222,21 @@ class AgentAddressInvalid(AqError):
 
 
 class AgentNameInvalid(AqError):
-    """The name of an agent is not valid (AQ guide 12.2 §2.3).
+    """The name of an agent is missing or not valid (AQ guide 12.2 §2.3).
 
-    Action: Use at most 128 characters that make an identifier.
+    Action: Use 1 to 128 printable characters.
     """
 
     ora = 24047
 
 
 class NameReserved(AqError):
-    """Names that begin with AQ$_ belong to the hub (AQ guide 12.2 §1.3.2).
+    """Names of queues, queue tables and types that begin with AQ$_ belong to the hub (AQ guide 12.2 §1.3.2).
 
     Action: Choose another name.
     """
 
-    ora = 24049
+    ora = 24079
 
 
 class SubscriberOfExceptionQueue(AqError):

@@ -61,12 +61,12 @@ class NotTheOwner(AqError):
 
 
 class AgentNameReserved(AqError):
-    """The name of an agent begins with AQ$_ (AQ guide 12.2 §2.3).
+    """Names of agents that begin with AQ$_ belong to the hub (AQ guide 12.2 §1.8, §2.3).
 
     Action: Choose another name.
     """
 
-    ora = 24079
+    ora = 24049
 
 
 class AgentMissing(AqError):

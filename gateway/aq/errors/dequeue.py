@@ -12,6 +12,7 @@ __all__ = [
     "CorrelationChanged",
     "DequeueModeInvalid",
     "EndOfGroup",
+    "ImmediateRequired",
     "ListenDuplicate",
     "ListenNameGiven",
     "ListenNameMissing",
@@ -172,6 +173,15 @@ class ConsumerNotAllowed(AqError):
     """
 
     ora = 25256
+
+
+class ImmediateRequired(AqError):
+    """Messages that may be buffered are not part of a transaction (AQ guide 12.2 §10.5).
+
+    Action: Use visibility IMMEDIATE, or delivery mode PERSISTENT.
+    """
+
+    ora = 25298
 
 
 class MessageMissing(AqError):

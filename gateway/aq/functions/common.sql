@@ -289,7 +289,10 @@ BEGIN
         IF v_name IS NULL THEN
             PERFORM @aq@._refuse(25216, 'a recipient has neither name nor address', 'its name is NULL',
                 'name the recipient');
-        ELSIF v_name = '' OR length(v_name) > 128 OR v_name ~ '[[:cntrl:]]' THEN
+        ELSIF length(v_name) > 128 THEN
+            PERFORM @aq@._refuse(24019, format('recipient name %L is too long', left(v_given, 40)),
+                format('%s characters, at most 128 are allowed', length(v_name)), 'use a shorter name');
+        ELSIF v_name = '' OR v_name ~ '[[:cntrl:]]' THEN
             PERFORM @aq@._refuse(24047, format('recipient name %L is not valid', left(v_given, 40)),
                 'a name has 1 to 128 printable characters', 'use another name');
         ELSIF @aq@._upper(v_name) LIKE 'AQ$\_%' THEN

@@ -47,7 +47,7 @@ BEGIN
     IF NOT v_exceptions THEN
         v_consumer := @aq@._consumer(q.id, q.shown, q.multiple, p_consumer);
     ELSIF p_consumer IS NOT NULL THEN
-        PERFORM @aq@._refuse(25256, format('consumer %L given for exception queue %s', p_consumer, q.shown),
+        PERFORM @aq@._refuse(25243, format('consumer %L given for exception queue %s', p_consumer, q.shown),
             'the messages of an exception queue are taken once, for everybody', 'leave the consumer name out');
     ELSIF p_msgid IS NULL AND NOT q.multiple AND p_mode <> 'BROWSE' THEN
         PERFORM @aq@._refuse(25239, format('no message id given for exception queue %s', q.shown),
