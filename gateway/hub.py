@@ -22,7 +22,7 @@ def _create(conn: sa.Connection) -> None:
     create_views(conn)
 
 
-GATEWAY_PART = SchemaPart("gateway", GATEWAY_SCHEMA_VERSION, _create)
+GATEWAY_PART = SchemaPart("gateway", GATEWAY_SCHEMA_VERSION, _create, catalog.jobs_with_transformations)
 
 
 def open_hub(

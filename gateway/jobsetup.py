@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gateway.admin import link_config
+from gateway.aq.model import QueueRef
 from gateway.aq.names import shown_key
 from gateway.model import JobDef, JobStatus, Snapshot, key
 from links.contract import Direction, JobUse, LinkConfig
@@ -25,6 +26,7 @@ class JobSetup:
     exception_use: JobUse | None
     transformation: TransformationDefinition | None
     max_connections: int | None = None  # of the link, for all its jobs; None: no limit
+    queues: tuple[QueueRef | None, ...] = ()  # of the hub; None: it is gone
 
     @property
     def connections(self) -> int:
@@ -62,6 +64,7 @@ def setup_of(snapshot: Snapshot, job: JobDef, hub_id: bytes, clock: Clock) -> Jo
         exception_use,
         transformation,
         link.max_connections,
+        tuple(snapshot.hub_queues.get(name) for name in job.hub_queues),
     )
 
 

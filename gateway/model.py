@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from gateway.aq.model import QueueRef
 from links.contract import Direction, Domain, Endpoint, Guarantee
 
 __all__ = [
@@ -161,6 +162,13 @@ class JobDef:
         return f"MGW_{self.name}"
 
     @property
+    def hub_queues(self) -> tuple[str, ...]:
+        """Names of the queues of the hub that it works with: its end in the hub, and its exception queue there."""
+        if self.propagation_type is Direction.INBOUND:
+            return (self.destination,)
+        return (self.source,) if self.exception_queue is None else (self.source, self.exception_queue)
+
+    @property
     def poll_seconds(self) -> float:
         """Poll interval in force, seconds."""
         return self.poll_interval if self.poll_interval is not None else DEFAULT_POLL_INTERVAL
@@ -191,6 +199,7 @@ class Snapshot:
     transformations: Mapping[str, TransformationDef]
     jobs: Mapping[int, JobDef]
     agent_options: Mapping[str, str] = field(default_factory=dict)
+    hub_queues: Mapping[str, QueueRef] = field(default_factory=dict)  # those that jobs name, as they name them
 
     def foreign_queue(self, name: str) -> ForeignQueueDef | None:
         """The registration behind ``queue@link``, or None."""

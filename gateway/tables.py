@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 __all__ = [
+    "CHANGE_CHANNEL",
     "GATEWAY_SCHEMA_VERSION",
     "agent",
     "agent_option",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 GATEWAY_SCHEMA_VERSION = 1
+
+CHANGE_CHANNEL = "mgw_change"  # NOTIFY on PostgreSQL, at every committed change of the definitions
 
 metadata = sa.MetaData()
 
@@ -231,6 +234,44 @@ change = sa.Table(
     sa.Column("version", _id, nullable=False),
     sa.CheckConstraint("id = 1", name="gw_change_single"),
 )
+
+# Part of the definitions are kept by the hub: transformations, and what a queue table takes. Whoever changes them,
+# running jobs have to hear of it.
+_TOLD = {
+    "aq_transformation": ("INSERT", "UPDATE", "DELETE"),
+    "aq_queue_table": ("UPDATE",),
+}
+_TELL_SQLITE = """
+CREATE TRIGGER gw_{name}_{event} AFTER {event} ON {table} BEGIN
+    UPDATE gw_change SET version = version + 1;
+END"""
+_TELL = f"""
+CREATE FUNCTION gw_tell_change() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    told bigint;
+BEGIN
+    UPDATE gw_change SET version = version + 1 RETURNING version INTO told;
+    PERFORM pg_notify('{CHANGE_CHANNEL}', told::text);
+    RETURN NULL;
+END $$"""
+# At the end of the transaction: an application's own must not keep the administration waiting for its commit.
+_TELL_POSTGRESQL = """
+CREATE CONSTRAINT TRIGGER gw_changed AFTER {events} ON {table} DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION gw_tell_change()"""
+
+
+def _tell_changes(_: sa.Table, conn: sa.Connection, **__: object) -> None:
+    if conn.dialect.name == "postgresql":
+        conn.exec_driver_sql(_TELL)
+    for table, events in _TOLD.items():
+        if conn.dialect.name == "postgresql":
+            conn.exec_driver_sql(_TELL_POSTGRESQL.format(events=" OR ".join(events), table=table))
+            continue
+        for each in events:
+            conn.exec_driver_sql(_TELL_SQLITE.format(name=table.removeprefix("aq_"), event=each, table=table))
+
+
+sa.event.listen(change, "after_create", _tell_changes)
 
 event = sa.Table(
     "gw_event",

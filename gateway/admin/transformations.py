@@ -11,9 +11,12 @@ import sqlalchemy as sa
 from gateway import catalog
 from gateway.admin.base import NO_CHANGE, Administration, OptionalText, Ora, check_identifier, check_text, refused
 from gateway.aq.admin import QueueAdmin
-from gateway.aq.names import DEFAULT_SCHEMA, qualified, shown_key
+from gateway.aq.admin.transformations import transformation_users
+from gateway.aq.model import TransformationInfo
+from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, qualified
 from gateway.aq.payloads import payload_of
 from gateway.aq.statements import Db
+from gateway.aq.transformations import check as check_stored
 from gateway.model import TransformationDef
 from transforms.errors import AdminError, AqError, ConfigInvalid, ExpressionInvalid
 from transforms.registry import BUILTIN_MODULE, TransformationDefinition, compile_transformation
@@ -74,7 +77,8 @@ class TransformationProcedures(Administration):
         """Alter a transformation (None keeps a part); jobs that use it go on with the new one at once.
 
         Raises:
-            AdminError: ORA-32801 unknown, or the definition is invalid.
+            AdminError: ORA-32801 unknown, the definition is invalid, what it does cannot make the new type, or a
+                subscriber of a queue of another type uses it.
         """
         with self.change() as conn:
             item = self._need(conn, name)
@@ -85,8 +89,17 @@ class TransformationProcedures(Administration):
                 definition=item.definition if definition is None else dict(definition),
                 comments=item.comments if comment is NO_CHANGE else comment,
             )
-            _check(altered)
-            catalog.update_transformation(conn, altered, redefined=definition is not None)
+            if definition is not None:
+                _check(altered)
+            stored = catalog.altered_transformation(conn, altered, redefined=definition is not None)
+            db = Db(conn)
+            try:
+                check_stored(db, stored, self.hub.transform_modules)
+            except AqError as error:
+                raise refused(error) from error
+            if stored.from_type != item.from_type:
+                _refuse_misfits(db, stored)
+            catalog.update_transformation(conn, stored)
 
     def drop_transformation(self, name: str) -> None:
         """Remove a transformation no job and no subscriber of a hub queue uses.
@@ -95,17 +108,7 @@ class TransformationProcedures(Administration):
             AdminError: ORA-32801 unknown, or a job or a subscriber uses it.
         """
         with self.change() as conn:
-            item = self._need(conn, name)
-            wanted = shown_key(item.name)
-            jobs = catalog.list_jobs(conn)
-            users = [job.name for job in jobs if job.transformation and shown_key(job.transformation) == wanted]
-            if users:
-                raise AdminError(
-                    f"transformation {item.name} cannot be dropped",
-                    number=Ora.INVALID_VALUE,
-                    cause=f"jobs use it: {', '.join(users)}",
-                    cure="alter those jobs first",
-                )
+            self._need(conn, name)
             try:
                 QueueAdmin(self.hub, conn).drop_transformation(name)
             except AqError as error:
@@ -121,6 +124,20 @@ class TransformationProcedures(Administration):
                 cure="create it first, or correct the name",
             )
         return item
+
+
+def _refuse_misfits(db: Db, item: TransformationInfo) -> None:
+    """Subscribers take what their queue holds; nothing would tell them before their next message."""
+    key = QualifiedName(item.schema, item.name).key
+    users = [each for each in transformation_users(db, key) if each.holds != item.from_type]
+    if users:
+        shown = ", ".join(f"{each.subscriber} of {each.queue} ({each.holds})" for each in users[:5])
+        raise AdminError(
+            f"transformation {item.full_name} cannot take {item.from_type}",
+            number=Ora.INVALID_VALUE,
+            cause=f"subscribers of queues that hold another type use it: {shown}",
+            cure="alter those subscribers first",
+        )
 
 
 def _check_name(name: str) -> None:

@@ -63,6 +63,7 @@ class Hub:
         clock: Clock,
         login: str | None = None,
         transform_modules: Sequence[str] = (),
+        parts: Sequence[SchemaPart] = (),
     ) -> None:
         self.engine = engine
         self.hub_id = hub_id
@@ -70,6 +71,7 @@ class Hub:
         self.clock = clock
         self.login = login
         self.transform_modules = tuple(transform_modules)
+        self.parts = tuple(parts)
         self.name = shown_url(engine.url)
         self.postgresql = engine.dialect.name == "postgresql"
         self.path = None if self.postgresql else os.path.abspath(engine.url.database or "")
@@ -139,7 +141,7 @@ class Hub:
             if address.get_backend_name() == "postgresql":
                 with translated(where), engine.connect() as conn:
                     login = schema.strange_login(conn)
-            return cls(engine, found.hub_id, durability, clock, login, transform_modules)
+            return cls(engine, found.hub_id, durability, clock, login, transform_modules, schemas)
         except BaseException:
             engine.dispose()
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
@@ -396,11 +396,16 @@ Durability = Literal["full", "fast"]
 
 @dataclass(frozen=True, slots=True)
 class SchemaPart:
-    """Tables and views that another module keeps in the hub database: made with it, checked at every open."""
+    """Tables and views that another module keeps in the hub database: made with it, checked at every open.
+
+    Attributes:
+        jobs_with_transformations: (job, transformation as it is written) of every job of the module that has one.
+    """
 
     name: str
     version: int
     create: Callable[[sa.Connection], None]
+    jobs_with_transformations: Callable[[sa.Connection], Iterable[tuple[str, str]]] = lambda _: ()
 
 
 DEFAULT_MAX_RETRIES = 5  # AQ guide 12.2 §1.7, §11.7.5

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.aq.model import TransformationInfo
 from gateway.aq.names import QualifiedName
 from gateway.aq.statements import Db, Row
 
 __all__ = [
+    "Using",
     "delete_transformation",
     "find_transformation",
     "find_version",
@@ -130,11 +131,23 @@ def delete_transformation(db: Db, number: int) -> None:
     db.run("DELETE FROM aq_transformation WHERE id = ?", (number,))
 
 
-def subscribers_using(db: Db) -> list[tuple[str, str, str]]:
-    """(queue, subscriber, transformation as written) of every subscriber with a transformation."""
+class Using(NamedTuple):
+    """A subscriber with a transformation."""
+
+    queue: str  # as it is shown
+    holds: str  # payload type of the queue
+    subscriber: str
+    transformation: str  # as it is shown
+
+
+def subscribers_using(db: Db) -> list[Using]:
+    """Every subscriber with a transformation, by queue."""
     rows = db.rows(
-        """SELECT q.schema, q.name, c.name, c.address, c.transformation
-             FROM aq_consumer c JOIN aq_queue q ON q.id = c.queue_id
+        """SELECT q.schema, q.name, COALESCE(t.object_type, t.payload_type), COALESCE(c.name, c.address),
+                  c.transformation
+             FROM aq_consumer c
+             JOIN aq_queue q ON q.id = c.queue_id
+             JOIN aq_queue_table t ON t.id = q.queue_table_id
             WHERE c.is_subscriber = 1 AND c.transformation IS NOT NULL ORDER BY q.name_key, c.name_key"""
     )
-    return [(QualifiedName(row[0], row[1]).shown, row[2] or row[3], row[4]) for row in rows]
+    return [Using(QualifiedName(row[0], row[1]).shown, *row[2:]) for row in rows]

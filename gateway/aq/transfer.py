@@ -69,7 +69,7 @@ MISSING = 415  # number of the error: messages of a batch are missing (AQ guide 
 
 
 def resolve(conn: sa.Connection, name: str, schema: str = DEFAULT_SCHEMA) -> QueueRef:
-    """The queue called ``[schema.]name``; keep it, it changes only when the queue is dropped.
+    """The queue called ``[schema.]name``; keep it, it changes only when the queue is dropped or its table altered.
 
     Raises:
         AqError: 25205 no such queue.

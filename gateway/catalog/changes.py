@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
+
 import sqlalchemy as sa
 
 from gateway import tables as t
+from gateway.aq.model import QueueRef
 from gateway.aq.names import shown_key
+from gateway.aq.transfer import resolve
 from gateway.catalog.agents import get_agent, insert_agent, list_agent_options
 from gateway.catalog.jobs import list_jobs
 from gateway.catalog.links import list_foreign_queues, list_links
 from gateway.catalog.transformations import list_transformations
-from gateway.model import DEFAULT_AGENT, AgentDef, Snapshot, key
+from gateway.model import DEFAULT_AGENT, AgentDef, JobDef, Snapshot, key
 from gateway.secrets import Secrets
-from transforms.errors import AdminError
+from gateway.tables import CHANGE_CHANNEL
+from transforms.errors import AdminError, AqError
 
 __all__ = [
     "CHANGE_CHANNEL",
@@ -22,8 +28,6 @@ __all__ = [
     "load_snapshot",
     "lock_administration",
 ]
-
-CHANGE_CHANNEL = "mgw_change"  # NOTIFY on PostgreSQL, at every committed change of the definitions
 
 _LOCK_MILLISECONDS = 30_000
 _ADMINISTRATION_LOCK = 0x6D67772D61646D  # "mgw-adm"
@@ -79,6 +83,7 @@ def load_snapshot(conn: sa.Connection, agent_name: str, secrets: Secrets | None)
     queues = {
         (key(queue.name), key(queue.link)): queue for queue in list_foreign_queues(conn) if key(queue.link) in links
     }
+    jobs = {job.id: job for job in list_jobs(conn, agent=agent_name)}
     return Snapshot(
         version=version,
         agent=agent,
@@ -86,6 +91,16 @@ def load_snapshot(conn: sa.Connection, agent_name: str, secrets: Secrets | None)
         links=links,
         queues=queues,
         transformations={shown_key(item.name): item for item in list_transformations(conn)},
-        jobs={job.id: job for job in list_jobs(conn, agent=agent_name)},
+        jobs=jobs,
         agent_options={option.name: option.value for option in list_agent_options(conn, agent_name, secrets)},
+        hub_queues=_hub_queues(conn, jobs.values()),
     )
+
+
+def _hub_queues(conn: sa.Connection, jobs: Iterable[JobDef]) -> dict[str, QueueRef]:
+    """The queues of the hub that jobs name, by name; those that are gone are left out."""
+    found = {}
+    for name in {name for job in jobs for name in job.hub_queues}:
+        with suppress(AqError):
+            found[name] = resolve(conn, name)
+    return found

@@ -20,6 +20,7 @@ __all__ = [
     "get_job",
     "insert_job",
     "job_keys",
+    "jobs_with_transformations",
     "list_jobs",
     "reset_job",
     "set_job_status",
@@ -42,6 +43,12 @@ def list_jobs(conn: sa.Connection, *, agent: str | None = None, link: str | None
     if link is not None:
         statement = statement.where(t.job.c.link_key == key(link))
     return [_job(row) for row in conn.execute(statement)]
+
+
+def jobs_with_transformations(conn: sa.Connection) -> list[tuple[str, str]]:
+    """(job, transformation as it is written) of every job that has one, by name."""
+    statement = sa.select(t.job.c.name, t.job.c.transformation).where(t.job.c.transformation.is_not(None))
+    return [(row.name, row.transformation) for row in conn.execute(statement.order_by(t.job.c.name_key))]
 
 
 def insert_job(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import sqlalchemy as sa
 
 from gateway.aq import statements_transformations as transformations_sql
@@ -14,7 +16,7 @@ from gateway.model import TransformationDef
 from transforms.errors import AqError
 
 __all__ = [
-    "delete_transformation",
+    "altered_transformation",
     "get_transformation",
     "insert_transformation",
     "list_transformations",
@@ -56,34 +58,23 @@ def insert_transformation(conn: sa.Connection, item: TransformationDef) -> None:
     )
 
 
-def update_transformation(conn: sa.Connection, item: TransformationDef, *, redefined: bool) -> None:
-    """Store a transformation anew; what it does is kept as it was written unless it is ``redefined``."""
-    db = Db(conn)
-    found = _find(db, item.name)
-    if found is None:
-        return
-    transformations_sql.update_transformation(
-        db,
-        TransformationInfo(
-            found.schema,
-            found.name,
-            item.from_type,
-            item.to_type,
-            dict(item.definition) if redefined else found.definition,
-            {} if redefined else found.expressions,
-            item.comments,
-            found.created,
-            found.id,
-        ),
+def altered_transformation(conn: sa.Connection, item: TransformationDef, *, redefined: bool) -> TransformationInfo:
+    """A transformation that exists, altered; what it does is kept as it was written unless it is ``redefined``."""
+    found = _find(Db(conn), item.name)
+    assert found is not None  # noqa: S101  # the caller has it from here
+    return replace(
+        found,
+        from_type=item.from_type,
+        to_type=item.to_type,
+        definition=dict(item.definition) if redefined else found.definition,
+        expressions={} if redefined else found.expressions,
+        comment=item.comments,
     )
 
 
-def delete_transformation(conn: sa.Connection, name: str) -> None:
-    """Remove a transformation."""
-    db = Db(conn)
-    found = _find(db, name)
-    if found is not None:
-        transformations_sql.delete_transformation(db, found.id)
+def update_transformation(conn: sa.Connection, item: TransformationInfo) -> None:
+    """Store a transformation anew."""
+    transformations_sql.update_transformation(Db(conn), item)
 
 
 def _find(db: Db, name: str) -> TransformationInfo | None:

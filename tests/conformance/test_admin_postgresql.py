@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.admin_suite import *  # noqa: F403
+from tests.conformance.admin_suite_changes import *  # noqa: F403
 from tests.support.brokers import PostgreSQL
 
 pytestmark = pytest.mark.postgresql

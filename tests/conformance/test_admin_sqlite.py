@@ -13,6 +13,7 @@ from gateway.admin import GatewayAdmin
 from gateway.hub import open_hub
 from tests.conformance.admin_suite import *  # noqa: F403
 from tests.conformance.admin_suite import PASSWORD
+from tests.conformance.admin_suite_changes import *  # noqa: F403
 
 
 @pytest.fixture

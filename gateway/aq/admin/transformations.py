@@ -13,8 +13,9 @@ from gateway.aq.errors import TransformationInvalid, TransformationMissing
 from gateway.aq.model import QueueRef, TransformationInfo
 from gateway.aq.names import QualifiedName, qualified, shown_key
 from gateway.aq.statements import Db
+from gateway.aq.statements_transformations import Using
 
-__all__ = ["TransformationProcedures", "subscriber_transformation"]
+__all__ = ["TransformationProcedures", "subscriber_transformation", "transformation_users"]
 
 
 class TransformationProcedures(Administration):
@@ -100,32 +101,39 @@ class TransformationProcedures(Administration):
             return altered
 
     def drop_transformation(self, name: str) -> None:
-        """Remove a transformation no subscriber uses (AQ guide 12.2 §8.4.3).
+        """Remove a transformation no subscriber and no job uses (AQ guide 12.2 §8.4.3).
+
+        A program that opened the hub without the gateway's tables does not know of jobs: one that loses its
+        transformation that way fails, and says why, until it is altered or the transformation is created again.
 
         Raises:
-            AqError: 24094 unknown, 24095 a subscriber uses it.
+            AqError: 24094 unknown, 24095 a subscriber or a job uses it.
         """
         with self.change() as conn:
             db = Db(conn)
             item = self._transformation(db, name)
-            key = QualifiedName(item.schema, item.name).key
-            users = [
-                f"{who} of {queue}"
-                for queue, who, used in transformations_sql.subscribers_using(db)
-                if shown_key(used) == key
-            ]
-            if users:
-                raise TransformationInvalid(
-                    f"transformation {item.full_name} cannot be dropped",
-                    cause=f"subscribers use it: {', '.join(users[:5])}",
-                    cure="alter those subscribers first",
-                )
+            self._refuse_used(db, item)
             transformations_sql.delete_transformation(db, item.id)
 
     def transformations(self) -> list[TransformationInfo]:
         """Every transformation, by name; a user sees those of the schemas that the user administers."""
         with self.look() as db:
             return [item for item in transformations_sql.list_transformations(db) if self.manages(db, item.schema)]
+
+    def _refuse_used(self, db: Db, item: TransformationInfo) -> None:
+        key = QualifiedName(item.schema, item.name).key
+        jobs = (job for part in self.hub.parts for job in part.jobs_with_transformations(db.connection))
+        users = {
+            "subscribers": [f"{each.subscriber} of {each.queue}" for each in transformation_users(db, key)],
+            "jobs": [job for job, used in jobs if shown_key(used) == key],
+        }
+        for kind, names in users.items():
+            if names:
+                raise TransformationInvalid(
+                    f"transformation {item.full_name} cannot be dropped",
+                    cause=f"{kind} use it: {', '.join(names[:5])}",
+                    cure=f"alter those {kind} first",
+                )
 
     def _transformation(self, db: Db, name: str) -> TransformationInfo:
         wanted = qualified(name, self.schema, what="transformation")
@@ -176,3 +184,8 @@ def subscriber_transformation(db: Db, queue: QueueRef, name: str | None, schema:
         raise transformations.missing(name)
     transformations.require_type(item.full_name, item.from_type, queue, into=False)
     return item.full_name
+
+
+def transformation_users(db: Db, key: str) -> list[Using]:
+    """The subscribers that use the transformation with this name key."""
+    return [each for each in transformations_sql.subscribers_using(db) if shown_key(each.transformation) == key]
