@@ -912,6 +912,26 @@ class ActivityViewSuite(ViewCase):
         )
         assert self.row(rows, "events_t")["TMGR_ROWS_PROCESSED"] == 1  # its retention was over
 
+    def test_processes_are_shown_with_what_they_do_in_the_background(self) -> None:
+        self.queue()
+        self.send("orders", "x")
+        views = ("AQ_BACKGROUND_COORDINATOR", "AQ_JOB_COORDINATOR", "AQ_SERVER_POOL")
+        assert [self.rows(f"SELECT * FROM V${view}") for view in views] == [[], [], []]
+        self.hub.statistics.flush(self.hub)
+        idle = self.row("SELECT * FROM V$AQ_SERVER_POOL")
+        assert (idle["PROCESS_ID"], idle["POOL_STATE"], idle["JOB_NAME"]) == (os.getpid(), "IDLE", None)
+        assert self.rows("SELECT * FROM V$AQ_BACKGROUND_COORDINATOR") == []
+        self.send("orders", "y")  # a pass after which there is nothing new to count stores nothing
+        self.run_time()
+        coordinator, job, server = (self.row(f"SELECT * FROM V${view}") for view in views)
+        assert (coordinator["PROCESS_ID"], coordinator["NUM_JOBS"]) == (os.getpid(), 1)
+        assert coordinator["JOB_LATENCY"] > 0
+        assert (job["JOB_NAME"], job["SERVER_COUNT"]) == ("TIME MANAGER", 1)
+        assert (server["COORDINATOR_ID"], server["POOL_STATE"]) == (job["COORDINATOR_ID"], "ACTIVE")
+        for view, row in zip(views, (coordinator, job, server), strict=True):
+            assert self.row(f"SELECT * FROM GV${view}") == {"INST_ID": 1, **row}
+        assert self.row("SELECT * FROM V$METRICGROUP")["INTERVAL_SIZE"] == statistics.FLUSH_SECONDS * 100
+
     def test_processes_add_up_and_vanish_when_they_close(self) -> None:
         self.queue()
         self.send("orders", "mine")

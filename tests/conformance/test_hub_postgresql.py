@@ -11,6 +11,7 @@ import pytest
 
 pytest.register_assert_rewrite(
     "tests.conformance.hub_suite",
+    "tests.conformance.hub_suite_documented",
     "tests.conformance.hub_suite_enqueue",
     "tests.conformance.hub_suite_life",
     "tests.conformance.hub_suite_payloads",
@@ -35,6 +36,7 @@ from gateway.aq.statements import Db
 from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_admin as administered
 from tests.conformance import hub_suite_commit as committed
+from tests.conformance import hub_suite_documented as documented
 from tests.conformance import hub_suite_enqueue as enqueued
 from tests.conformance import hub_suite_groups as groups
 from tests.conformance import hub_suite_life as life
@@ -116,6 +118,14 @@ class TestRecipients(base.RecipientSuite):
 
 
 class TestEnqueue(enqueued.EnqueueSuite):
+    pass
+
+
+class TestLimits(documented.LimitSuite):
+    pass
+
+
+class TestColumns(documented.ColumnSuite):
     pass
 
 

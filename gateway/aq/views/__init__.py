@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from gateway.aq.model import QueueInfo, QueueTableInfo
 from gateway.aq.statements import Db
-from gateway.aq.views import activity, catalogue, messages, security, subscribers
+from gateway.aq.views import activity, background, catalogue, messages, security, subscribers
 from gateway.aq.views.dialect import SQLITE, Maker, View, dialect_of, quoted, run
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _MAX_POSTGRESQL_NAME = 63  # bytes; PostgreSQL would cut a longer one off
-_FIXED: Mapping[str, Maker] = {**catalogue.VIEWS, **security.VIEWS, **activity.VIEWS}
+_FIXED: Mapping[str, Maker] = {**catalogue.VIEWS, **security.VIEWS, **activity.VIEWS, **background.VIEWS}
 _RESERVED = {name.removeprefix("AQ$") for name in _FIXED if name.startswith("AQ$")}
 _MESSAGES = "MESSAGES"
 _SUBSCRIBER_VIEWS = {"_S": subscribers.subscriber_view, "_R": subscribers.rule_view}
