@@ -33,18 +33,36 @@ class QualifiedName(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What uniqueness and look-up compare."""
-        return f"{self.schema}.{self.name}".upper()
+        """What uniqueness and look-up compare; a schema with a dot in it stands in quotes, which no name holds."""
+        schema = f'"{self.schema}"' if "." in self.schema else self.schema
+        return f"{schema}.{self.name}".upper()
 
     @property
     def shown(self) -> str:
-        """The plain name in the default schema, else ``schema.name``."""
+        """The plain name in the default schema, else ``schema.name``, in quotes where :func:`qualified` needs them."""
+        name = _quoted(self.name)
+        return name if self.schema.upper() == DEFAULT_SCHEMA else f"{_quoted(self.schema)}.{name}"
+
+    @property
+    def label(self) -> str:
+        """The same without quotes, for people: two objects may have one."""
         return self.name if self.schema.upper() == DEFAULT_SCHEMA else f"{self.schema}.{self.name}"
 
 
+def _quoted(part: str) -> str:
+    return part if _is_plain(part) else f'"{part}"'
+
+
+def _is_plain(part: str) -> bool:
+    return part[:1].isalnum() and all(c.isalnum() or c in _PUNCTUATION for c in part)
+
+
 def shown_key(shown: str) -> str:
-    """The :attr:`QualifiedName.key` of a name as it is shown."""
-    return (shown if "." in shown else f"{DEFAULT_SCHEMA}.{shown}").upper()
+    """The :attr:`QualifiedName.key` of a name as it is shown; of another text, something that is the key of none."""
+    parts = _split(shown)
+    if not 1 <= len(parts) <= 2:
+        return ""
+    return QualifiedName(parts[0] if len(parts) == 2 else DEFAULT_SCHEMA, parts[-1]).key
 
 
 def qualified(text: str, schema: str = DEFAULT_SCHEMA, *, what: str = "queue", system: bool = True) -> QualifiedName:
@@ -60,6 +78,12 @@ def qualified(text: str, schema: str = DEFAULT_SCHEMA, *, what: str = "queue", s
         AqError: 24019 too long, 25200 bad form, 24079 reserved.
     """
     parts = _split(text)
+    if len(parts) == 1 and (not schema or '"' in schema):
+        raise NameInvalid(
+            f"schema {schema!r} of {what} {text!r} is not valid",
+            cause="a schema has a name, without double quotes",
+            cure="give the name of the schema as it is",
+        )
     if not 1 <= len(parts) <= 2:
         raise NameInvalid(
             f"{what} name {text!r} is not valid",
@@ -96,7 +120,7 @@ def _split(text: str) -> list[str]:
         else:
             part, dot, after = rest.partition(".")
             rest = dot + after
-            if not (part[:1].isalnum() and all(c.isalnum() or c in _PUNCTUATION for c in part)):
+            if not _is_plain(part):
                 return []
         parts.append(part)
         if rest and (rest[0] != "." or len(rest) == 1):
@@ -141,7 +165,7 @@ def user_name(text: str, *, what: str = "user") -> str:
     """Check the name of a user or role; two names are one if they differ in case only.
 
     Raises:
-        AqError: 25200 empty or not printable, 24019 over 128 bytes.
+        AqError: 25200 empty, not printable or with a double quote in it, 24019 over 128 bytes.
     """
     name = text.strip()
     if name.startswith('"') and name.endswith('"') and len(name) > 2:
@@ -153,10 +177,10 @@ def user_name(text: str, *, what: str = "user") -> str:
             cause=f"{length} bytes, at most {MAX_SCHEMA_NAME} are allowed",
             cure="use a shorter name",
         )
-    if not name or not name.isprintable():
+    if not name or not name.isprintable() or '"' in name:
         raise NameInvalid(
             f"{what} name {text[:40]!r} is not valid",
-            cause=f"a name has 1 to {MAX_SCHEMA_NAME} bytes of printable characters",
+            cause=f"a name has 1 to {MAX_SCHEMA_NAME} bytes of printable characters, without double quotes",
             cure="use another name",
         )
     return name

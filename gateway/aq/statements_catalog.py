@@ -125,18 +125,10 @@ def require_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA, *, error: typ
 
 def default_exception_queue(db: Db, queue: QueueRef) -> QueueRef | None:
     """``AQ$_<queue table>_E`` of the queue's table (AQ guide 12.2 §8.1.1)."""
-    table = qualified_table(queue)
+    table = qualified(queue.queue_table)
     key = QualifiedName(table.schema, f"AQ$_{table.name}_E").key
     row = db.row(_DEFAULT_EXCEPTION, (queue.queue_table_id, key))
     return _ref(row) if row else None
-
-
-def qualified_table(queue: QueueRef) -> QualifiedName:
-    """Name of the queue's table, split; either part may hold a dot. It is in the schema of its queues."""
-    shown = queue.queue_table
-    return QualifiedName(
-        queue.schema, shown if queue.schema.upper() == DEFAULT_SCHEMA else shown[len(queue.schema) + 1 :]
-    )
 
 
 def queue_settings(db: Db, queue: QueueRef, *, hold: Literal["enqueue", "dequeue"] | None = None) -> QueueSettings:

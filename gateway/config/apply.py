@@ -15,13 +15,13 @@ from gateway.admin import NO_CHANGE, GatewayAdmin, Ora
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
 from gateway.config import hub_queues, security
-from gateway.config.checks import hub_name
+from gateway.config.checks import fold_of
 from gateway.config.lint import check
 from gateway.config.models import AgentModel, Document, GrantModel, JobModel, LinkModel
 from gateway.config.plan import Action, Verb, compare
 from gateway.config.running import read_running
 from gateway.hub import open_hub
-from gateway.model import JobStatus, key, split_foreign
+from gateway.model import JobStatus, split_foreign
 from gateway.secrets import Secrets
 from transforms.errors import AdminError, ConfigInvalid, GatewayError, HubError
 
@@ -83,7 +83,7 @@ def apply_action(admin: GatewayAdmin, document: Document, action: Action) -> Non
 
 def _find(document: Document, action: Action) -> tuple[str, Any]:
     objects = getattr(document, action.section)
-    fold: Callable[[str], str] = hub_name if action.section in ("queues", "queue_tables") else key
+    fold = fold_of(action.section)
     return next((name, model) for name, model in objects.items() if fold(name) == fold(action.name))
 
 

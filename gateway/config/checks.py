@@ -6,13 +6,13 @@ where in the file the reason stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from gateway.admin.base import check_identifier
 from gateway.aq.admin import COMPATIBLE
-from gateway.aq.names import qualified
+from gateway.aq.names import QualifiedName, qualified, user_name
 from gateway.config.findings import Path, nearest
 from gateway.config.load import Source
 from gateway.config.models import (
@@ -61,9 +61,37 @@ def hub_name(name: str) -> str:
         return key(name)
 
 
+def user_key(name: str) -> str:
+    """The name of a user, role or AQ agent in the form that compares; bad names as they are."""
+    try:
+        return key(user_name(name))
+    except AqError:
+        return key(name)
+
+
+def fold_of(section: str) -> Callable[[str], str]:
+    """How the names of a section compare."""
+    if section in ("queues", "queue_tables"):
+        return hub_name
+    return user_key if section in ("grants", "aq_agents") else key
+
+
 def queue_table_of(name: str, queue: QueueModel) -> str:
     """Name of the queue table that stores a queue."""
-    return queue.queue_table or f"{name}_TAB"
+    if queue.queue_table:
+        return queue.queue_table
+    try:
+        own = qualified(name)
+    except AqError:
+        return f"{name}_TAB"
+    return QualifiedName(own.schema, f"{own.name}_TAB").shown
+
+
+def _made_by_hub(queue: str) -> bool:
+    try:
+        return qualified(queue).name.upper().startswith("AQ$_")
+    except AqError:
+        return False
 
 
 @dataclass(slots=True)
@@ -221,8 +249,7 @@ class _Checks:
 
     def _grants(self, name: str, grants: GrantModel) -> None:
         for queue in grants.queues:
-            made_by_hub = hub_name(queue).partition(".")[2].startswith("AQ$_")
-            if hub_name(queue) not in self.queues and not made_by_hub:
+            if hub_name(queue) not in self.queues and not _made_by_hub(queue):
                 self._unknown("undefined-queue", ("grants", name, "queues", queue), "queues", queue)
 
     def _foreign_queue(self, name: str, queue: ForeignQueueModel) -> None:

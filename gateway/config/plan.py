@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gateway.config.checks import hub_name
+from gateway.config.checks import fold_of, hub_name
 from gateway.config.comparable import Comparable, Settings
 from gateway.config.models import NOUNS, SECTIONS, Document
-from gateway.model import DEFAULT_AGENT, key
+from gateway.model import DEFAULT_AGENT
 from transforms.errors import ConfigInvalid
 
 __all__ = ["Action", "Change", "Verb", "compare"]
@@ -91,7 +90,7 @@ def compare(desired: Document, running: Document, *, prune: bool = False) -> lis
     removals: list[Action] = []
     for section in SECTIONS:
         wanted, held = getattr(desired, section), getattr(running, section)
-        fold: Callable[[str], str] = hub_name if section in ("queues", "queue_tables") else key
+        fold = fold_of(section)
         by_key = {fold(name): (name, model) for name, model in held.items()}
         for name, model in wanted.items():
             known = by_key.pop(fold(name), None)

@@ -12,14 +12,15 @@ from typing import NamedTuple
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.grants import AqAgent
 from gateway.aq.hub import Hub
-from gateway.config.checks import hub_name
+from gateway.aq.names import qualified
+from gateway.config.checks import user_key
 from gateway.config.models import AqAgentModel, GrantModel, QueueGrant, SystemGrant
 from gateway.model import key
+from transforms.errors import AqError
 
 __all__ = ["agent_settings", "grant_settings", "read_agents", "read_grants", "set_agent", "set_grants"]
 
 _GRANT_OPTION, _ADMIN_OPTION = " WITH GRANT OPTION", " WITH ADMIN OPTION"
-_DEFAULT = "MGW."
 
 
 class _Privilege(NamedTuple):
@@ -32,7 +33,7 @@ class _Privilege(NamedTuple):
     def __str__(self) -> str:
         if self.role:
             return f"role {self.role}"
-        return f"{self.name} on {self.queue.removeprefix(_DEFAULT)}" if self.queue else self.name
+        return f"{self.name} on {self.queue}" if self.queue else self.name
 
 
 def grant_settings(model: GrantModel) -> dict[str, str]:
@@ -42,21 +43,29 @@ def grant_settings(model: GrantModel) -> dict[str, str]:
 
 def agent_settings(model: AqAgentModel) -> dict[str, object]:
     """Attributes of an AQ agent, its users in a form that compares."""
-    return model.model_dump() | {"users": sorted({key(user) for user in model.users})}
+    return model.model_dump() | {"users": sorted({user_key(user) for user in model.users})}
 
 
 def _flat(model: GrantModel) -> dict[_Privilege, bool]:
     """Every privilege, and whether it comes with its option."""
-    found = {_Privilege(role=key(role)): False for role in model.roles}
+    found = {_Privilege(role=user_key(role)): False for role in model.roles}
     for privilege in model.system_privileges:
         found[_Privilege(name=privilege.removesuffix(_ADMIN_OPTION))] = privilege.endswith(_ADMIN_OPTION)
     for queue, privileges in model.queues.items():
         for each in privileges:
             word, option = each.removesuffix(_GRANT_OPTION), each.endswith(_GRANT_OPTION)
             for name in ("ENQUEUE", "DEQUEUE") if word == "ALL" else (word,):
-                one = _Privilege(name=name, queue=hub_name(queue))
+                one = _Privilege(name=name, queue=_comparable(queue))
                 found[one] = option or found.get(one, False)
     return found
+
+
+def _comparable(queue: str) -> str:
+    """The name of a queue in a form that compares, and is a name."""
+    try:
+        return qualified(queue).shown.upper()
+    except AqError:
+        return key(queue)
 
 
 def read_grants(admin: QueueAdmin) -> dict[str, GrantModel]:
@@ -98,7 +107,7 @@ def set_grants(hub: Hub, name: str, wanted: GrantModel) -> None:
     """
     with hub.write() as conn:
         admin = QueueAdmin(hub, conn)
-        held = {key(grantee): model for grantee, model in read_grants(admin).items()}.get(key(name), GrantModel())
+        held = {key(grantee): model for grantee, model in read_grants(admin).items()}.get(user_key(name), GrantModel())
         old, new = _flat(held), _flat(wanted)
         for each, option in old.items():
             if each not in new or (option and not new[each]):  # an option goes with its privilege only
@@ -154,8 +163,8 @@ def set_agent(hub: Hub, name: str, wanted: AqAgentModel) -> None:
         known = _find(admin.aq_agents(), name)
         save = admin.create_aq_agent if known is None else admin.alter_aq_agent
         save(name, wanted.certificate_location, wanted.enable_http, wanted.enable_anyp)
-        held = {key(user): user for user in (known.users if known else ())}
-        asked = {key(user): user for user in wanted.users}
+        held = {user_key(user): user for user in (known.users if known else ())}
+        asked = {user_key(user): user for user in wanted.users}
         for user in held.keys() - asked.keys():
             admin.disable_db_access(name, held[user])
         for user in asked.keys() - held.keys():
@@ -163,4 +172,4 @@ def set_agent(hub: Hub, name: str, wanted: AqAgentModel) -> None:
 
 
 def _find(agents: Iterable[AqAgent], name: str) -> AqAgent | None:
-    return next((agent for agent in agents if key(agent.name) == key(name)), None)
+    return next((agent for agent in agents if key(agent.name) == user_key(name)), None)

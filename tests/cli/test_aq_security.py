@@ -173,3 +173,36 @@ def test_refusals_are_one_line(shop: Mgw, words: str, code: int, text: str) -> N
     assert (result.code, result.out) == (code, "")
     assert text in result.err
     assert len(result.err.splitlines()) == 1
+
+
+QUOTED = """\
+queue_tables:
+  '"my mill"."a table"': {}
+queues:
+  '"my queue"': {comment: the first}
+  '"a.b"': {}
+  '"my mill"."two words"': {queue_table: '"my mill"."a table"'}
+aq_agents:
+  '"the till"': {users: ['"scott tiger"']}
+grants:
+  '"scott tiger"': {queues: {'"my queue"': all, 'mgw."A.B"': dequeue, '"my mill"."two words"': enqueue}}
+"""
+
+
+def test_names_that_need_quotes_work_from_files_and_commands(mgw: Mgw) -> None:
+    mgw.ok("apply", mgw.file(QUOTED))
+    mgw.file(mgw.ok("export"), "export.yaml")
+    for name in ("gateway.yaml", "export.yaml"):
+        assert mgw.ok("apply", name, "--prune").startswith("nothing to do")
+    mgw.ok("aq", "enqueue", '"MY queue"', "for mine")
+    assert mgw.ok("aq", "dequeue", '"my queue"', "--body") == "for mine"
+    mgw.ok("aq", "tables", "purge", '"MY MILL"."a table"', "--all")
+    less = QUOTED.replace("all, ", "dequeue, ").replace("['", "[mary, '")
+    mgw.ok("apply", mgw.file(less))
+    assert [(each["queue"], each["grantee"], each["enqueue"], each["dequeue"]) for each in held(mgw)["queues"]] == [
+        ('"a.b"', "scott tiger", 0, 1),
+        ('"my queue"', "scott tiger", 0, 1),
+        ('"my mill"."two words"', "scott tiger", 1, 0),
+    ]
+    (agent,) = json.loads(mgw.ok("aq", "agents", "list", "--json"))
+    assert agent["users"] == ["mary", "scott tiger"]

@@ -358,6 +358,25 @@ class TestEnqueue(SqlCase):
         self.call("""SELECT aq.enqueue('OTHER."With Space"', 'y')""")
         assert self.take('other."with space"') == ["y"]
 
+    def test_name_with_a_dot_is_one_queue_only(self) -> None:
+        for name in ('"anna.smith".q', 'anna."smith.q"'):
+            table = name.replace("q", "t")
+            self.admin.create_queue_table(table)
+            self.admin.create_queue(name, table, max_retries=0)
+            self.admin.start_queue(name)
+            self.call("SELECT aq.enqueue(%s, %s)", name, name)
+        with refused(25205):
+            self.call("SELECT aq.enqueue('\"anna.smith.q\"', 'x')")
+        for name in ('"anna.smith".q', 'anna."smith.q"'):
+            msgid = self.call("SELECT msgid FROM aq.browse(%s)", name)
+            assert self.call("SELECT aq.fail(%s, %s)", name, msgid) == "EXPIRED"
+            table = self.admin.queue_table(name.replace("q", "t"))
+            assert table is not None
+            found = [each for each in self.admin.queues() if each.queue_table == table.full_name]
+            (exceptions,) = [each.full_name for each in found if each.queue_type == "EXCEPTION_QUEUE"]
+            self.admin.start_queue(exceptions, enqueue=False)
+            assert self.call("SELECT payload_text FROM aq.browse(%s)", exceptions) == name
+
     def test_rollback_leaves_nothing_and_commit_brings_all(self) -> None:
         self.queue()
         with self.sql.transaction(force_rollback=True):
@@ -1247,7 +1266,7 @@ class TestRights(SqlCase):
                 with pytest.raises(psycopg.Error) as caught:
                     stranger.execute("SELECT aq.enqueue(%s, 'x')", (name,))
                 diag = caught.value.diag
-                text = f"{diag.message_primary} {diag.message_detail} {diag.message_hint}"
+                text = f"{diag.message_primary} {diag.message_detail} {diag.message_hint} {diag.context}"
                 texts.append(text.replace(name, "-").replace(name.partition(".")[0].upper(), "-"))
             assert texts[0] == texts[1]
 

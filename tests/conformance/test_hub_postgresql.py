@@ -20,6 +20,7 @@ pytest.register_assert_rewrite(
     "tests.conformance.hub_suite_security",
     "tests.conformance.hub_suite_commit",
     "tests.conformance.hub_suite_groups",
+    "tests.conformance.hub_suite_names",
     "tests.conformance.hub_suite_navigation",
     "tests.conformance.hub_suite_admin",
     "tests.conformance.hub_suite_time",
@@ -40,6 +41,7 @@ from tests.conformance import hub_suite_documented as documented
 from tests.conformance import hub_suite_enqueue as enqueued
 from tests.conformance import hub_suite_groups as groups
 from tests.conformance import hub_suite_life as life
+from tests.conformance import hub_suite_names as names
 from tests.conformance import hub_suite_navigation as navigation
 from tests.conformance import hub_suite_payloads as payload
 from tests.conformance import hub_suite_rules as ruled
@@ -218,6 +220,10 @@ class TestMessageViews(views.MessageViewSuite):
 
 
 class TestActivityViews(views.ActivityViewSuite):
+    pass
+
+
+class TestNames(names.NameSuite):
     pass
 
 

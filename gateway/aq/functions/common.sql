@@ -49,10 +49,10 @@ BEGIN
 END $$;
 
 -- What privileges.py checks for a session with a user (ENQUEUE or DEQUEUE). p_agent: sender, or consumer.
+-- False: the user holds nothing, and is not to know of the queue; its caller refuses it as one that is not there.
 CREATE OR REPLACE FUNCTION @aq@._authorize(
-    p_name text, p_queue bigint, p_shown text, p_schema text, p_need text, p_secure boolean, p_agent text,
-    p_needs_consumer boolean)
-RETURNS void LANGUAGE plpgsql AS $$
+    p_queue bigint, p_shown text, p_schema text, p_need text, p_secure boolean, p_agent text, p_needs_consumer boolean)
+RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     v_user text := session_user;
     v_key text := @aq@._upper(session_user::text);  -- in the collation of type name, ASCII alone has an upper case
@@ -62,7 +62,7 @@ DECLARE
     v_agents text[];
 BEGIN
     IF v_key = @aq@._upper(p_schema) THEN
-        RETURN;
+        RETURN true;
     END IF;
     WITH RECURSIVE known(name) AS (
         SELECT v_key UNION SELECT 'PUBLIC'
@@ -75,17 +75,17 @@ BEGIN
      WHERE p.grantee_key = ANY (v_names) AND p.queue_id IN (0, p_queue);
     IF NOT ('AQ_ADMINISTRATOR_ROLE' = ANY (v_names) OR p_need || '_ANY' = ANY (v_system) OR p_need = ANY (v_queue)) THEN
         IF v_system = '{}' AND v_queue = '{}' THEN
-            PERFORM @aq@._refuse_unknown(p_name, p_need, split_part(@aq@._key(p_name, 'MGW'), '.', 1));
+            RETURN false;
         END IF;
         PERFORM @aq@._refuse(1031, format('user %s may not %s on queue %s', v_user, lower(p_need), p_shown),
             format('the user holds neither %s on it nor %s_ANY', p_need, p_need),
             format('have %s or an administrator do: grant_queue_privilege(%L, %L, %L)', p_schema, p_need, p_shown, v_user));
     ELSIF NOT p_secure THEN
-        RETURN;
+        RETURN true;
     END IF;
     SELECT coalesce(array_agg(a.agent_key), '{}') INTO v_agents FROM aq_agent_user a WHERE a.user_key = v_key;
     IF @aq@._upper(p_agent) = ANY (v_agents) THEN
-        RETURN;
+        RETURN true;
     ELSIF p_need = 'ENQUEUE' AND coalesce(p_agent, '') = '' THEN
         PERFORM @aq@._refuse(25224, format('message 0 for secure queue %s has no sender', p_shown),
             format('only its owner, user %s, may enqueue without', p_schema),
@@ -104,19 +104,40 @@ BEGIN
             'no AQ agent has the privileges of the user',
             format('have an administrator map one: enable_db_access(agent, %L)', v_user));
     END IF;
+    RETURN true;
 END $$;
 
 -- ------------------------------------------------------------------------------------------------------------- names
 
--- Key of [schema.]name, or NULL if its form is wrong.
-CREATE OR REPLACE FUNCTION @aq@._key(p_name text, p_schema text) RETURNS text
+-- Schema and name of [schema.]name, or NULL if its form is wrong.
+CREATE OR REPLACE FUNCTION @aq@._parts(p_name text, p_schema text) RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     parts text[] := regexp_match(p_name, '^\s*(?:(?:"([^"]+)"|([[:alnum:]][[:alnum:]_$#/+-]*))\.)?'
                                          '(?:"([^"]+)"|([[:alnum:]][[:alnum:]_$#/+-]*))\s*$');
 BEGIN
-    RETURN @aq@._upper(coalesce(parts[1], parts[2], p_schema) || '.' || coalesce(parts[3], parts[4]));
+    RETURN CASE WHEN parts IS NOT NULL
+                THEN ARRAY[coalesce(parts[1], parts[2], p_schema), coalesce(parts[3], parts[4])] END;
 END $$;
+
+-- What names.py compares: a schema with a dot in it stands in quotes, so that no two objects have one key.
+CREATE OR REPLACE FUNCTION @aq@._key_of(p_schema text, p_name text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT @aq@._upper(CASE WHEN strpos(p_schema, '.') > 0 THEN '"' || p_schema || '"' ELSE p_schema END
+                       || '.' || p_name)
+$$;
+
+-- A name as names.py shows it: in quotes where it needs them, and without the default schema.
+CREATE OR REPLACE FUNCTION @aq@._shown(p_schema text, p_name text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT string_agg(CASE WHEN u.part ~ '^[[:alnum:]][[:alnum:]_$#/+-]*$' THEN u.part ELSE '"' || u.part || '"' END,
+                      '.' ORDER BY u.place)
+      FROM unnest(ARRAY[p_schema, p_name]) WITH ORDINALITY u(part, place)
+     WHERE u.place = 2 OR @aq@._upper(u.part) <> 'MGW'
+$$;
+
+-- Key of [schema.]name, or NULL if its form is wrong.
+CREATE OR REPLACE FUNCTION @aq@._key(p_name text, p_schema text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT @aq@._key_of(o.parts[1], o.parts[2]) FROM @aq@._parts(p_name, p_schema) o(parts)
+$$;
 
 -- A queue, as it is now. p_hold, enqueue or dequeue, is what the transaction is going to do if the queue is enabled for
 -- it: the queue cannot be stopped then before the transaction ends (a shared lock). p_need is the privilege asked for,
@@ -130,7 +151,9 @@ CREATE OR REPLACE FUNCTION @aq@._queue(
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    v_key text := @aq@._key(p_name, 'MGW');
+    v_parts text[] := @aq@._parts(p_name, 'MGW');
+    v_key text := @aq@._key_of(v_parts[1], v_parts[2]);
+    v_allowed boolean := p_need IS NULL OR @aq@._is_owner();
     v_held boolean;
     v_class integer;
 BEGIN
@@ -138,15 +161,15 @@ BEGIN
         PERFORM @aq@._refuse(25200, format('queue name %L is not valid', p_name),
             'a name is [schema.]name: letters, digits and _ $ # - / +, beginning with a letter or a digit',
             'put any other name in double quotes');
-    ELSIF octet_length(split_part(v_key, '.', 1)) > 128 OR octet_length(v_key) - strpos(v_key, '.') > 128 THEN
+    ELSIF octet_length(v_parts[1]) > 128 OR octet_length(v_parts[2]) > 128 THEN
         PERFORM @aq@._refuse(24019, format('queue name %L... is too long', left(p_name, 40)),
             'at most 128 bytes are allowed', 'use a shorter name');
     END IF;
     LOOP
-        SELECT q.id, CASE WHEN @aq@._upper(q.schema) = 'MGW' THEN q.name ELSE q.schema || '.' || q.name END, q.schema,
+        SELECT q.id, @aq@._shown(q.schema, q.name), q.schema,
                q.queue_type, t.payload_type, t.sort_list, t.multiple_consumers <> 0, t.max_payload, t.message_grouping,
                t.secure <> 0, q.enqueue_enabled = 1, q.dequeue_enabled = 1, coalesce(q.max_retries, 5), q.retry_delay,
-               q.retention_time, @aq@._upper(t.schema || '.AQ$_' || t.name || '_E'), t.id, h.hub_id, q.tableoid::integer,
+               q.retention_time, @aq@._key_of(t.schema, 'AQ$_' || t.name || '_E'), t.id, h.hub_id, q.tableoid::integer,
                CASE WHEN CASE p_hold WHEN 'enqueue' THEN q.enqueue_enabled WHEN 'dequeue' THEN q.dequeue_enabled END = 1
                     THEN pg_try_advisory_xact_lock_shared(q.tableoid::integer, (q.id % 2147483647)::integer) END
           INTO id, shown, schema, queue_type, payload_type, sort_list, multiple, max_payload, message_grouping,
@@ -154,16 +177,18 @@ BEGIN
                hub_id, v_class, v_held
           FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id CROSS JOIN aq_hub h
          WHERE q.name_key = v_key;
-        IF NOT FOUND THEN
-            PERFORM @aq@._refuse_unknown(p_name, p_need, split_part(v_key, '.', 1));
+        IF FOUND AND NOT v_allowed THEN
+            v_allowed := @aq@._authorize(id, shown, schema, p_need, secure, p_agent,
+                multiple AND queue_type = 'NORMAL_QUEUE');
+        ELSIF NOT FOUND THEN
+            v_allowed := false;
+        END IF;
+        IF NOT v_allowed THEN  -- in one place for both: the context of an error is shown, too
+            PERFORM @aq@._refuse_unknown(p_name, p_need, @aq@._upper(v_parts[1]));
         END IF;
         EXIT WHEN v_held IS NOT FALSE;
         PERFORM pg_advisory_xact_lock_shared(v_class, (id % 2147483647)::integer);  -- it is being stopped or purged
     END LOOP;
-    IF p_need IS NOT NULL AND NOT @aq@._is_owner() THEN
-        PERFORM @aq@._authorize(p_name, id, shown, schema, p_need, secure, p_agent,
-            multiple AND queue_type = 'NORMAL_QUEUE');
-    END IF;
 END $$;
 
 -- ----------------------------------------------------------------------------------------------------------- headers

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from gateway.aq.model import QueueInfo, QueueTableInfo
+from gateway.aq.names import QualifiedName
 from gateway.aq.statements import Db
 from gateway.aq.views import activity, background, catalogue, messages, security, subscribers
 from gateway.aq.views.dialect import SQLITE, Maker, View, dialect_of, quoted, run
@@ -69,7 +70,7 @@ def view_name(table: QueueTableInfo, *, postgresql: bool) -> str:
     PostgreSQL cuts names at 63 bytes; a longer one becomes ``AQ$#<id of the queue table>`` there. So does a name that
     a view of the hub has.
     """
-    name = f"AQ${table.full_name.upper()}"
+    name = f"AQ${QualifiedName(table.schema, table.name).label.upper()}"
     if (postgresql and len(name.encode()) > _MAX_POSTGRESQL_NAME) or name.removeprefix("AQ$") in _RESERVED:
         return f"AQ$#{table.id}"
     return name
@@ -104,7 +105,7 @@ def create_queue_views(conn: sa.Connection, queue: QueueInfo) -> None:
         return
     if queue.full_name.upper() == queue.queue_table.upper():
         return
-    name = f"AQ${queue.full_name.upper()}"
+    name = f"AQ${QualifiedName(queue.schema, queue.name).label.upper()}"
     _create_subscriber_views(conn, name, _Holder("", None, queue.id))
 
 

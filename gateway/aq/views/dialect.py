@@ -88,12 +88,18 @@ def quoted(name: str) -> str:
 
 def owner_of(alias: str) -> str:
     """Schema of a queue or queue table in upper case; ``upper()`` of a database knows ASCII only, or its locale."""
-    return f"substr({alias}.name_key, 1, length({alias}.schema))"
+    key = f"{alias}.name_key"
+    return f"trim(substr({key}, 1, length({key}) - length({name_of(alias)}) - 1), '\"')"
 
 
 def name_of(alias: str) -> str:
     """Name of a queue or queue table in upper case."""
-    return f"substr({alias}.name_key, length({alias}.schema) + 2)"
+    key = f"{alias}.name_key"
+    # what follows the first dot; or, where a schema has dots and stands in quotes, the second quote
+    return (
+        f"CASE WHEN {key} LIKE '\"%' THEN substr(ltrim(substr({key}, 2), replace({key}, '\"', '')), 3)"
+        f" ELSE substr(ltrim({key}, replace({key}, '.', '')), 2) END"
+    )
 
 
 def truth(condition: str) -> str:
