@@ -54,9 +54,14 @@ _MESSAGE = (
     ("sender_protocol", "integer"),
 )
 
-_OWN = "SELECT n.nspname FROM pg_namespace n WHERE obj_description(n.oid, 'pg_namespace') LIKE ?"
+# Anybody can write a comment on a schema of his own: it says nothing unless the schema is of the owner of the tables.
+_OWN = """
+    SELECT n.nspname, pg_get_userbyid(n.nspowner), pg_get_userbyid(n.nspowner) = current_user
+      FROM pg_namespace n JOIN pg_class c ON c.oid = to_regclass('aq_hub') AND n.nspowner = c.relowner
+     WHERE obj_description(n.oid, 'pg_namespace') LIKE ?"""
 _SCHEMA = """
-    SELECT obj_description(n.oid, 'pg_namespace'),
+    SELECT obj_description(n.oid, 'pg_namespace'), pg_get_userbyid(n.nspowner),
+           pg_get_userbyid(n.nspowner) = current_user,
            EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid)
            OR EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid)
            OR EXISTS (SELECT FROM pg_type t WHERE t.typnamespace = n.oid)
@@ -97,6 +102,18 @@ def schema_name(db: Db, hub_id: bytes) -> str | None:
     return str(row[0]) if row else None
 
 
+def _own_schema(db: Db, hub_id: bytes) -> str | None:
+    """The same, if it is of the user who works: only he may replace functions that run with his rights."""
+    row = db.row(_OWN, (f"{_mark(hub_id)}%",))
+    if row and not row[2]:
+        raise HubError(
+            f"the functions of schema {row[0]} cannot be replaced",
+            cause=f"the schema and the hub's tables belong to user {row[1]}",
+            cure=f"open the hub once as {row[1]}",
+        )
+    return str(row[0]) if row else None
+
+
 def install(db: Db, hub_id: bytes, where: str) -> None:
     """Make the functions, or replace those there are; who was granted EXECUTE keeps it. Waits for who does the same.
 
@@ -120,7 +137,7 @@ def install(db: Db, hub_id: bytes, where: str) -> None:
 
 def _install(db: Db, hub_id: bytes) -> None:
     tables = schema_of_tables(db)
-    name = schema_name(db, hub_id) or _new_schema(db, tables)
+    name = _own_schema(db, hub_id) or _new_schema(db, tables)
     schema = _quoted(name)
     names = sorted(set(re.findall(r"FUNCTION @aq@\.(\w+)", _text())) | set(_FORMER))
     grants = db.rows(_GRANTS, (name,))
@@ -180,17 +197,26 @@ def remove(db: Db, hub_id: bytes) -> None:
 
 
 def _new_schema(db: Db, tables: str) -> str:
-    """A schema for the functions: new, empty, or left behind by a hub that is gone."""
+    """A schema for the functions: new, empty, or left behind by a hub that is gone; never one of another user.
+
+    Its owner could put functions of his own in the place of those that run with the rights of the hub's owner.
+    """
     other = f"aq_{tables}".encode()[:_LENGTH].decode("utf-8", "ignore")
     for name in ("aq", other):
         found = db.row(_SCHEMA, (name,))
         if found is None:
             db.raw.execute(f"CREATE SCHEMA {_quoted(name)}")
             return name
-        comment, used = found
+        comment, owner, own, used = found
+        if not used and not own:
+            raise HubError(
+                f"the functions of schema {name} cannot be made",
+                cause=f"the schema is empty, and belongs to user {owner}",
+                cure=f"drop it, or have an administrator do: ALTER SCHEMA {_quoted(name)} OWNER TO the hub's user",
+            )
         if not used:
             return name
-        if _orphaned(db, comment or ""):
+        if own and _orphaned(db, comment or ""):
             db.raw.execute(f"DROP SCHEMA {_quoted(name)} CASCADE")
             db.raw.execute(f"CREATE SCHEMA {_quoted(name)}")
             return name

@@ -1529,3 +1529,56 @@ class TestInstallation(SqlCase):
             finally:
                 connection.execute("DROP OWNED BY limited CASCADE; DROP ROLE limited")
         postgresql.drop_database(name)
+
+    def test_schema_of_somebody_else_is_never_taken(self, postgresql: PostgreSQL) -> None:
+        name = f"squatted{next(_number)}"
+        url = postgresql.create_database(name)
+        with psycopg.connect(_plain(url), autocommit=True) as connection:
+            connection.execute(f"CREATE ROLE eve LOGIN; GRANT CREATE ON DATABASE {name} TO eve")
+            with psycopg.connect(_plain(url), autocommit=True, user="eve") as eve:
+                eve.execute("CREATE SCHEMA aq; GRANT ALL ON SCHEMA aq TO PUBLIC")
+                with pytest.raises(HubError, match=r"belongs to user eve"):
+                    Hub.open(url, create=True)
+                # full, and with the words of a hub that is gone: what it says there of tables is not looked at
+                eve.execute(
+                    """CREATE FUNCTION aq.evil() RETURNS bytea LANGUAGE plpgsql AS $$ BEGIN
+                           ALTER ROLE eve SUPERUSER; RETURN 'x'; END $$;
+                       CREATE VIEW aq.aq_hub AS SELECT aq.evil() AS hub_id;
+                       COMMENT ON SCHEMA aq IS 'Functions of hub 0000000000000000, tables in aq'"""
+                )
+                with Hub.open(url, create=True) as hub:
+                    assert connection.execute("SELECT to_regprocedure('aq_public.version()')").fetchone() != (None,)
+                    eve.execute(f"COMMENT ON SCHEMA aq IS 'Functions of hub {hub.hub_id.hex()}, tables in public'")
+                    with hub.write() as conn:
+                        assert functions.schema_name(Db(conn), hub.hub_id) == "aq_public"
+                        Db(conn).run("UPDATE aq_part SET version = 0 WHERE name = 'functions'")
+                Hub.open(url).close()
+            row = connection.execute(
+                """SELECT rolsuper, to_regprocedure('aq._key(text, text)') IS NULL,
+                          aq_public.version() FROM pg_roles WHERE rolname = 'eve'"""
+            ).fetchone()
+            assert row == (False, True, functions.FUNCTIONS_VERSION)
+            connection.execute("DROP OWNED BY eve CASCADE; DROP ROLE eve")
+        postgresql.drop_database(name)
+
+    def test_functions_are_replaced_by_the_owner_of_the_tables_only(
+        self, postgresql: PostgreSQL, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Else those of an administrator would stand in a schema whose owner may replace them."""
+        name = f"owned{next(_number)}"
+        url = postgresql.create_database(name)
+        with psycopg.connect(_plain(url), autocommit=True) as connection:
+            connection.execute(f"CREATE ROLE owner LOGIN; GRANT CREATE ON DATABASE {name} TO owner")
+            connection.execute("GRANT CREATE ON SCHEMA public TO owner")
+            Hub.open(url.replace("mgw@", "owner@"), create=True).close()
+            connection.execute("UPDATE aq_part SET version = 0 WHERE name = 'functions'")
+            Hub.open(url).close()
+            assert "open the hub once as owner" in caplog.text
+            Hub.open(url.replace("mgw@", "owner@")).close()
+            owners = connection.execute("SELECT DISTINCT proowner::regrole::text FROM pg_proc WHERE proname = '_key'")
+            assert owners.fetchall() == [("owner",)]
+            assert connection.execute("SELECT version FROM aq_part WHERE name = 'functions'").fetchone() == (
+                functions.FUNCTIONS_VERSION,
+            )
+            connection.execute("DROP OWNED BY owner CASCADE; DROP ROLE owner")
+        postgresql.drop_database(name)
