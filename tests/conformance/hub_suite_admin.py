@@ -771,6 +771,21 @@ class PurgeSuite(HubCase):
         assert self.admin.purge_queue_table("orders_t", condition).messages == 1
         assert self.take("orders") == ['{"colour":"red"}']
 
+    def test_no_message_keeps_the_others_from_being_seen_and_purged(self) -> None:
+        self.queue()
+        named = ('"abc', '"', '""', '".', '"".', "a.b.c", ".", '"a"b', '"a".')
+        for name in named:
+            self.send("orders", '{"a": 1}', exception_queue=name)
+        self.send("orders", '{"a": 1}', correlation="late", delay=2**40 - 1, expiration=2**40 - 1)
+        self.send("orders", '{"a": 2}')
+        rows = self.view("orders_t")
+        assert len(rows) == len(named) + 2
+        (late,) = [row for row in rows if row["CORR_ID"] == "late"]
+        assert str(late["DELAY_TIMESTAMP"]).startswith("9999-12-31")
+        assert rows[0]["EXCEPTION_QUEUE"] == '"ABC'
+        assert self.admin.purge_queue_table("orders_t", "qtview.user_data.a = 1").messages == len(named) + 1
+        assert self.take("orders") == ['{"a": 2}']
+
     def test_blocking_purge_lets_a_job_complete_its_plan(self) -> None:
         self.queue()
         self.send("orders", "a", "b")

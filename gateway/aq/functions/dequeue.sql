@@ -88,7 +88,8 @@ BEGIN
         o.correlation := r.correlation;
         o.enqueue_time := to_timestamp(r.enq_time);
         o.expiration := r.expiration;
-        o.expires_at := to_timestamp(r.expires_at);
+        o.expires_at := CASE WHEN r.expires_at > 253402214400 THEN to_timestamp(253402214400)  -- what drivers can read
+                             ELSE to_timestamp(r.expires_at) END;
         o.attempts := r.attempts;
         o.state := CASE r.state WHEN 1 THEN 'WAITING' WHEN 2 THEN 'PROCESSED' WHEN 3 THEN 'EXPIRED'
             WHEN 4 THEN 'UNDELIVERABLE' ELSE 'READY' END;

@@ -20,7 +20,8 @@ class Dialect:
     Attributes:
         now: epoch seconds; the same for a whole statement: columns with a volatile function are computed even where
             nobody selects them.
-        moment: epoch seconds as a timestamp (PostgreSQL), as ISO text in UTC with milliseconds (SQLite).
+        moment: epoch seconds as a timestamp (PostgreSQL), as ISO text in UTC with milliseconds (SQLite); at most the
+            last day of the year 9999.
         date: the same in whole seconds.
         hexadecimal: bytes as hexadecimal text.
         integer: a sum as an integer again.
@@ -39,11 +40,14 @@ class Dialect:
     position: str  # of {1} in {0}, from 1; 0 = not there
 
 
+# A delay or an expiration may end after the year 9999, which drivers cannot read: its last day stands for what follows.
+_SHOWN = "CASE WHEN {0} > 253402214400 THEN 253402214400 ELSE {0} END"
+
 SQLITE = Dialect(
     postgresql=False,
     now="((julianday('now') - 2440587.5) * 86400.0)",
-    moment="strftime('%Y-%m-%dT%H:%M:%fZ', {0}, 'unixepoch')",
-    date="strftime('%Y-%m-%dT%H:%M:%SZ', {0}, 'unixepoch')",
+    moment=f"strftime('%Y-%m-%dT%H:%M:%fZ', {_SHOWN}, 'unixepoch')",
+    date=f"strftime('%Y-%m-%dT%H:%M:%SZ', {_SHOWN}, 'unixepoch')",
     hexadecimal="CASE WHEN {0} IS NOT NULL THEN hex({0}) END",
     integer="{0}",
     owner="1 = 1",  # a file knows no users
@@ -59,8 +63,8 @@ _LOGIN = 'upper(upper(session_user) COLLATE "default")'
 POSTGRESQL = Dialect(
     postgresql=True,
     now="extract(epoch FROM statement_timestamp())::double precision",
-    moment="to_timestamp({0})",
-    date="date_trunc('second', to_timestamp({0}))",
+    moment=f"to_timestamp({_SHOWN})",
+    date=f"date_trunc('second', to_timestamp({_SHOWN}))",
     hexadecimal="upper(encode({0}, 'hex'))",
     integer="({0})::bigint",
     owner=f"({_OWNS} AND coalesce({_NAMED}, 'SYS') IN ('SYS', 'SYSTEM'))",

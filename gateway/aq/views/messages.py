@@ -24,10 +24,11 @@ def _exception_queue(d: Dialect) -> tuple[str, str]:
     closing = d.position.format(f"substr({given}, 2)", "'\"'")
     dot = d.position.format(given, "'.'")
     quoted = f"{given} LIKE '\"%'"
-    first = f"CASE WHEN {quoted} THEN substr({given}, 2, {closing} - 1) WHEN {dot} > 0 " \
-            f"THEN substr({given}, 1, {dot} - 1) ELSE {given} END"  # fmt: skip
-    rest = f"CASE WHEN {quoted} THEN substr({given}, {closing} + 3) WHEN {dot} > 0 " \
-           f"THEN substr({given}, {dot} + 1) ELSE '' END"  # fmt: skip
+    unclosed = f"{quoted} AND {closing} = 0"  # no name: whoever enqueued wrote what he liked
+    first = f"CASE WHEN {unclosed} THEN {given} WHEN {quoted} THEN substr({given}, 2, {closing} - 1) " \
+            f"WHEN {dot} > 0 THEN substr({given}, 1, {dot} - 1) ELSE {given} END"  # fmt: skip
+    rest = f"CASE WHEN {unclosed} THEN '' WHEN {quoted} THEN substr({given}, {closing} + 3) " \
+           f"WHEN {dot} > 0 THEN substr({given}, {dot} + 1) ELSE '' END"  # fmt: skip
     owner = f"CASE WHEN {given} IS NULL THEN NULL WHEN {rest} = '' THEN {owner_of('q')} ELSE upper({first}) END"
     name = f"upper(CASE WHEN {rest} = '' THEN {first} ELSE trim({rest}, '\"') END)"
     return owner, name
