@@ -22,7 +22,12 @@ __all__ = ["FUNCTIONS_VERSION", "install", "remove", "schema_name", "stale"]
 
 FUNCTIONS_VERSION = 1  # raised by every release that changes functions/*.sql; an older release leaves newer ones alone
 _FILES = ("common", "enqueue", "dequeue")
-_PART, _TEXT = "functions", "functions_text"  # rows of aq_part: the version, and a checksum of the text
+# Modules, by the beginnings of their names, that make SQL of the rules that are stored beside the functions.
+_TRANSLATORS = (
+    ("gateway.aq", ("statements_routing", "statements_rules")),
+    ("transforms", ("compiler", "expression", "values")),
+)
+_PART, _TEXT = "functions", "functions_text"  # rows of aq_part: the version, and a checksum of text and translation
 _FORMER: tuple[str, ...] = ()  # functions that an earlier release had and this one does not
 _LENGTH = 63  # bytes of a name in PostgreSQL
 
@@ -85,9 +90,19 @@ def _text() -> str:
     return "\n".join(folder.joinpath(f"{name}.sql").read_text("utf-8") for name in _FILES)
 
 
+def _translators() -> str:
+    """The translation as it is written; where there are no sources, only a new version says that it changed."""
+    return "\n".join(
+        path.read_text("utf-8")
+        for package, beginnings in _TRANSLATORS
+        for path in sorted(resources.files(package).iterdir(), key=lambda path: path.name)
+        if path.name.endswith(".py") and path.name.startswith(beginnings)
+    )
+
+
 @cache
 def _checksum() -> int:
-    return zlib.crc32(_text().encode()) & 0x7FFFFFFF
+    return zlib.crc32((_text() + _translators()).encode()) & 0x7FFFFFFF
 
 
 def stale(parts: Mapping[str, int]) -> bool:

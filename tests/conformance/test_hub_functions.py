@@ -1506,6 +1506,26 @@ class TestInstallation(SqlCase):
         self.call("SELECT aq.enqueue('events', 'x')")
         assert self.taken("events", "urgent") == ["x"]
 
+    def test_rules_are_translated_again_when_the_translation_changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert "def translate(" in functions._translators()
+        assert "class _Translator" in functions._translators()
+        self.topic()
+        self.admin.add_subscriber("events", "urgent", rule="tab.priority < 3")
+        with self.hub.write() as conn:
+            Db(conn).run("UPDATE aq_consumer SET rule_sql = 'false' WHERE name = 'urgent'")
+        Hub.open(self.url).close()
+        with refused(24033):
+            self.call("SELECT aq.enqueue('events', 'x')")
+        functions._checksum.cache_clear()
+        written = functions._translators()
+        monkeypatch.setattr(functions, "_translators", lambda: f"{written} # corrected")
+        try:
+            Hub.open(self.url).close()
+        finally:
+            functions._checksum.cache_clear()
+        self.call("SELECT aq.enqueue('events', 'x')")
+        assert self.taken("events", "urgent") == ["x"]
+
     def test_functions_can_be_removed(self) -> None:
         with self.hub.write() as conn:
             functions.remove(Db(conn), self.hub.hub_id)
