@@ -285,11 +285,18 @@ class Hub:
         """The user as whom work is done: the one named, or the login of a program that is not the owner of the hub.
 
         Raises:
-            AqError: 1031 a program that has not the rights of the hub's owner works as its own login only.
+            AqError: 1031 a program that has not the rights of the hub's owner works as its own login only, and that
+                has to be the name of a user.
         """
         login = self.login
         if login is None:
             return user
+        if login.strip() != login or '"' in login:  # as the name of a user it would be another's
+            raise PrivilegeMissing(
+                f"login {login} may not work on hub {self.name}",
+                cause="its name has double quotes in it, or blanks around it, which no user of the hub has",
+                cure="log in under another name",
+            )
         if login.upper() not in OWNERS and (user is None or user.strip().upper() == login.upper()):
             return login
         raise PrivilegeMissing(

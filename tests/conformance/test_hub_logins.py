@@ -114,6 +114,24 @@ class TestLogins(SecurityCase):
             with refused(1031):
                 QueueAdmin(self.foreign, user=user)
 
+    def test_a_login_with_quotes_in_its_name_is_nobody_else(self) -> None:
+        for name in ('"sys"', '"scott"', " teller", 'a"b'):
+            quoted = name.replace('"', '""')
+            with self.hub.write() as conn:
+                conn.exec_driver_sql(f'CREATE ROLE "{quoted}" LOGIN')
+                conn.exec_driver_sql(f'GRANT queue_clients TO "{quoted}"')
+            url = sa.make_url(self.url).set(username=name).render_as_string(hide_password=False)
+            try:
+                with Hub.open(url) as foreign:
+                    for user in (None, name, name.strip('" ')):
+                        with refused(1031):
+                            foreign.session(user=user)
+                        with refused(1031):
+                            QueueAdmin(foreign, user=user)
+            finally:
+                with self.hub.write() as conn:
+                    conn.exec_driver_sql(f'DROP ROLE "{quoted}"')
+
     def test_sessions_work_with_what_is_granted(self) -> None:
         self.topic("reader", name="events")
         self.queue("vault", table={"secure": True})
