@@ -64,6 +64,8 @@ class Compiler:
         if not self.text.strip():
             raise self.error(0, "", "it is empty", "write a condition such as: tab.user_data.amount > 100")
         self.check_nesting()
+        if "\x00" in self.text:
+            raise self.error(self.text.index("\x00"), "", "a NUL character cannot be stored", "leave it out")
         try:
             self.text.encode()
         except UnicodeEncodeError as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.aq import group_search
 from gateway.aq.errors import (
+    AgentNameInvalid,
     ArraySizeInvalid,
     ConsumerChanged,
     CorrelationChanged,
@@ -203,6 +204,7 @@ def check_options(options: DequeueOptions, array_size: int, *, array: bool) -> D
             cause="a message id is already exact",
             cure="leave the other out",
         )
+    _check_texts(options)
     if options.deq_condition is not None and len(options.deq_condition) > _MAX_CONDITION:
         raise RuleInvalid("deq_condition is too long", cause=f"at most {_MAX_CONDITION} characters are allowed")
     return options
@@ -227,6 +229,22 @@ def _check_delivery_mode(options: DequeueOptions) -> None:
             cause="buffered messages are never part of a transaction",
             cure="use visibility IMMEDIATE, or delivery mode PERSISTENT",
         )
+
+
+def _check_texts(options: DequeueOptions) -> None:
+    """Refuse what no database can look for, before one of them fails at it."""
+    for what, text, error in (
+        ("consumer name", options.consumer_name, AgentNameInvalid),
+        ("correlation", options.correlation, AqError),
+    ):
+        if text is None or (text.isascii() and "\x00" not in text):
+            continue
+        if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
+            raise error(
+                f"{what} {text!r:.80} cannot be looked for",
+                cause="it holds a NUL character or half a character, which no message and no consumer can have",
+                cure="correct it",
+            )
 
 
 def check_wait(wait: object) -> None:

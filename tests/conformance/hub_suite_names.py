@@ -134,3 +134,25 @@ class NameSuite(ViewCase):
                 session.enqueue("q", Message("x"))
         with self.hub.session(user='"anna"') as session, refused(25205):
             session.dequeue("anna.nothing", DequeueOptions(wait=0))
+
+    @pytest.mark.parametrize("text", ["a\0b", "a\ud800"])
+    def test_texts_that_cannot_be_stored_are_not_looked_for(self, text: str) -> None:
+        """A database that fails at one would undo the transaction."""
+        self.queue()
+        self.topic("reader")
+        with self.hub.session() as session:
+            session.enqueue("orders", Message("before"))
+            for options, number in (
+                ({"correlation": text}, None),
+                ({"deq_condition": f"tab.corrid = '{text}'"}, 25448),
+                ({"consumer_name": text}, 24047),
+            ):
+                with pytest.raises(AqError) as caught:
+                    session.dequeue("events" if "consumer_name" in options else "orders", now(**options))
+                assert (caught.value.number or None) == number, options
+            with refused(25448):
+                self.admin.add_subscriber("events", "other", rule=f"tab.corrid = '{text}'")
+            with refused(24047):
+                session.listen([Agent(text, "events")], 0)
+            session.commit()
+        assert self.take("orders") == ["before"]
