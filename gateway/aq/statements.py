@@ -140,6 +140,20 @@ class Db:
             raise
         self.raw.execute("RELEASE SAVEPOINT mgw_undo").close()
 
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Undo what the body did when it is refused; the transaction, maybe the application's, goes on."""
+        if not self.postgresql:  # a savepoint that comes before the first change would end the transaction with itself
+            self.run("DELETE FROM aq_queue_table WHERE id IS NULL")
+        self.raw.execute("SAVEPOINT mgw_whole").close()
+        try:
+            yield
+        except AqError:
+            self.raw.execute("ROLLBACK TO SAVEPOINT mgw_whole").close()
+            self.raw.execute("RELEASE SAVEPOINT mgw_whole").close()
+            raise
+        self.raw.execute("RELEASE SAVEPOINT mgw_whole").close()
+
     def ids(self, ids: Iterable[int]) -> Any:
         """Parameter for ``{ids}``."""
         return list(ids) if self.postgresql else "[" + ",".join(map(str, ids)) + "]"

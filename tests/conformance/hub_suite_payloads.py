@@ -9,8 +9,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from gateway.aq import payloads, transfer
+from gateway.aq.admin import QueueAdmin
 from gateway.aq.anydata import AnyData, is_lcr, type_name, unwrap, wrap
 from gateway.aq.errors import AnyDataMismatch, PayloadRefused, TypeInvalid
 from gateway.aq.model import DequeueMode, DequeueOptions, Navigation, PayloadType
@@ -655,6 +657,29 @@ class AnyDataSuite(PayloadCase):
         self.queue("plain")
         with refused(24016):
             self.admin.enable_jms_types("plain_t")
+
+    def test_set_up_queue_that_is_refused_leaves_nothing(self) -> None:
+        self.queue("taken")
+        engine = sa.create_engine(self.hub.engine.url)
+        try:
+            with engine.connect() as conn:
+                for before in (False, True):
+                    admin = QueueAdmin(self.hub, conn)
+                    if before:
+                        admin.alter_queue("taken", comment="kept")
+                    with refused(24006):
+                        admin.set_up_queue("strm_t", "taken", "oe")
+                    with refused(25200):
+                        admin.set_up_queue("strm_t", "strm", 'o"e')
+                    conn.commit()
+                admin.set_up_queue("strm_t", "strm", ' "oe" ')
+                admin.set_up_queue("other_t", "other", '"OE"')
+                conn.rollback()
+        finally:
+            engine.dispose()
+        assert [table.name for table in self.admin.queue_tables()] == ["taken_t"]
+        assert [queue.comment for queue in self.admin.queues() if queue.name == "taken"] == ["kept"]
+        assert self.admin.aq_agents() == []
 
     def test_set_up_queue_makes_a_secure_queue_with_a_user(self) -> None:
         made = self.admin.set_up_queue("strm_t", "strm", "oe")

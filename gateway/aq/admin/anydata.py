@@ -9,7 +9,7 @@ from gateway.aq.admin.queue_tables import QueueTableProcedures
 from gateway.aq.admin.queues import QueueProcedures
 from gateway.aq.errors import PayloadTypeForbidden
 from gateway.aq.model import PayloadType, QueueInfo
-from gateway.aq.names import qualified
+from gateway.aq.names import agent_name, qualified
 from gateway.aq.statements import Db
 
 __all__ = ["AnyDataProcedures"]
@@ -30,16 +30,17 @@ class AnyDataProcedures(QueueTableProcedures, QueueProcedures, PrivilegeProcedur
             AqError: as :meth:`create_queue_table`, :meth:`create_queue` and :meth:`create_aq_agent`; nothing is made.
         """
         user = self.rights.user if self.rights is not None else None
-        with self.change() as conn:
+        agent = agent_name(queue_user)
+        with self.change() as conn, Db(conn).all_or_nothing():
             inner = type(self)(self.hub, conn, schema=self.schema, user=user)
             inner.create_queue_table(queue_table, PayloadType.ANYDATA, multiple_consumers=True, secure=True)
             made = inner.create_queue(queue_name, queue_table)
             inner.start_queue(queue_name)
-            if queue_user is not None:
+            if queue_user is not None and agent is not None:
                 inner.grant_queue_privilege("ALL", queue_name, queue_user)
-                if queue_user.upper() not in {each.name.upper() for each in inner.aq_agents()}:
-                    inner.create_aq_agent(queue_user)
-                inner.enable_db_access(queue_user, queue_user)
+                if agent.upper() not in {each.name.upper() for each in inner.aq_agents()}:
+                    inner.create_aq_agent(agent)
+                inner.enable_db_access(agent, queue_user)
             return inner.queue(queue_name) or made
 
     def enable_jms_types(self, queue_table: str) -> None:
