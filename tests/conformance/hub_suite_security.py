@@ -211,11 +211,15 @@ class PrivilegeSuite(SecurityCase):
             self.as_admin(user).start_queue("orders")
 
     def test_what_names_no_user_is_refused(self) -> None:
-        for user in ("", "  ", "a\nb", "x" * 129, "PUBLIC", "aq_administrator_role"):
+        for user in ("", "  ", "a\nb", 'a"b', "PUBLIC", "aq_administrator_role"):
             with refused(25200):
                 self.hub.session(user=user)
             with refused(25200):
                 self.as_admin(user)
+        with refused(24019):
+            self.hub.session(user="x" * 129)
+        with refused(24019):
+            self.as_admin("x" * 129)
 
     def test_user_owns_the_schema_of_the_same_name(self) -> None:
         billing = self.as_admin("billing")
