@@ -20,6 +20,7 @@ __all__ = [
     "MESSAGE_TYPES",
     "TYPED_COLUMNS",
     "TYPED_TYPES",
+    "check_times",
     "decode",
     "encode",
     "message_number",
@@ -143,7 +144,7 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
             ):
                 _check_texts(message, index)
             if delay or expiration is not None:
-                _check_times(message, index)
+                check_times(message, index)
             priority = message.priority
             if priority not in _INTEGERS:
                 raise _refused(index, f"priority {priority} is out of range", "it does not fit 64 bits")
@@ -260,7 +261,8 @@ def _check_texts(message: Message, index: int) -> None:
             text.encode()  # a lone surrogate cannot be stored
 
 
-def _check_times(message: Message, index: int) -> None:
+def check_times(message: Message, index: int) -> None:
+    """Refuse a delay or an expiration that is out of range (25203, 25209)."""
     if not 0 <= message.delay < 2**40:
         raise _refused(
             index, f"delay {message.delay} of message {index} is not valid", "0 or more seconds", error=DelayInvalid

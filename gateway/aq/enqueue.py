@@ -8,6 +8,7 @@ from enum import StrEnum
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
+from gateway.aq.codec import check_times
 from gateway.aq.deviation import deviate
 from gateway.aq.errors import (
     ArraysDiffer,
@@ -105,17 +106,22 @@ def prepare_enqueue(
         enrol: stores a consumer who was never named before; default: in the transaction of the call.
 
     Raises:
-        AqError: the first that applies of 25205, 25206, 25207; 25201, 25204; 25299; headers; 25224, 24093; 24094,
-            24095, 25229; 25203, 25209; 25215; 25208, 25210, 25213, 25211, 25212; 25251, 25216, 25232, 24033.
+        AqError: the first that applies of 25205, 25206, 25207; 25201, 25204; 25203, 25209; headers; 25224, 24093;
+            25299; 24094, 24095, 25229; 25215; 25208, 25210, 25213, 25211, 25212; 25251, 25216, 25232, 24033.
     """
     started = perf_counter()
     check_enqueue(db, queue)
     messages, options = call.messages, call.options
     if options is not _DEFAULT:
         options = _checked(options)
+    if options is not _DEFAULT or senders is not None:  # else they are looked at when the rows are made
+        for index, message in enumerate(messages):
+            check_times(message, index)
     _check_headers(messages)
     if senders is not None:
         senders(messages)
+    if options.delivery_mode is not DeliveryMode.PERSISTENT:
+        _check_delivery_mode(options)
     if options.transformation is not None:
         messages = transform(messages, options.transformation)
         _check_headers(messages)
@@ -130,11 +136,15 @@ def prepare_enqueue(
 
 
 def _checked(options: EnqueueOptions) -> EnqueueOptions:
-    """Options with members for texts. Whether a delivery mode can be served is asked after all have been read."""
+    """Options with members for texts; the delivery mode has its turn later."""
     visibility = _member(Visibility, options.visibility, "visibility", VisibilityInvalid)
     deviation = options.sequence_deviation
     if deviation is not None:
         deviation = _member(SequenceDeviation, deviation, "sequence_deviation", SequenceDeviationInvalid)
+    return replace(options, visibility=visibility, sequence_deviation=deviation)
+
+
+def _check_delivery_mode(options: EnqueueOptions) -> None:
     mode = _member(DeliveryMode, options.delivery_mode, "delivery_mode", DeliveryModeInvalid)
     if mode is not DeliveryMode.PERSISTENT:
         raise DeliveryModeInvalid(
@@ -144,7 +154,6 @@ def _checked(options: EnqueueOptions) -> EnqueueOptions:
             else "a message has one delivery mode, PERSISTENT or BUFFERED",
             cure="use PERSISTENT",
         )
-    return replace(options, visibility=visibility, sequence_deviation=deviation, delivery_mode=mode)
 
 
 def _member(kind: type[Member], value: object, name: str, error: type[AqError]) -> Member:

@@ -185,10 +185,10 @@ class Session:
 
         Raises:
             AqError: the first that applies of 25205 no such queue, 25206 exception queue, 25207 not enabled, 25201,
-                25204 unknown option, 25203, 25209 delay or expiration, a header or text over its limit, 25299
-                delivery mode, 24094, 24095, 25229 transformation, 25215 the body does not fit, 25208, 25210, 25213
-                reference of a sequence deviation, 25211, 25212 delay or priority does not go with it, 25251, 25216,
-                25232 recipient list, 24033 no recipient.
+                25204 unknown option, 25203, 25209 delay or expiration, a header over its limit, 25224, 24093
+                sender on a secure queue, 25299 delivery mode, 24094, 24095, 25229 transformation, 25215 the body does
+                not fit, 25208, 25210, 25213 reference of a sequence deviation, 25211, 25212 delay or priority does not
+                go with it, 25251, 25216, 24045, 25232 recipient list, 24033 no recipient.
             HubError: the database refused; the message is not stored.
         """
         return self.enqueue_array(queue_name, [message], options, recipients=recipients)[0]

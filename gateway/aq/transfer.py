@@ -19,6 +19,7 @@ from gateway.aq import statements_messages as messages_sql
 from gateway.aq.codec import ENQ_TIME, decode, encode, msgid
 from gateway.aq.deviation import Deviation
 from gateway.aq.errors import (
+    AgentAddressInvalid,
     DuplicateRecipient,
     ExceptionQueueEnqueue,
     MessageRefused,
@@ -26,7 +27,6 @@ from gateway.aq.errors import (
     NotEnabledForDequeue,
     NotEnabledForEnqueue,
     RecipientInvalid,
-    SingleConsumerQueue,
     TooManyRecipients,
 )
 from gateway.aq.group_search import claim_groups
@@ -286,7 +286,7 @@ def _recipients(db: Db, queue: QueueRef, recipients: Sequence[Agent], enrol: Enr
         name = agent_name(agent.name, what="recipient")
         if agent.address or agent.protocol:
             where = repr(agent.address) if agent.address else f"an address of protocol {agent.protocol}"
-            raise SingleConsumerQueue(
+            raise AgentAddressInvalid(
                 f"recipient at {where} of queue {queue.full_name} cannot be served",
                 cause="propagation to other queues is not part of this release",
                 cure="name local consumers only, or use a gateway job",

@@ -834,8 +834,11 @@ class SecureQueueSuite(SecurityCase):
             self.admin.start_queue("vault")
             with refused(25201):
                 session.enqueue("vault", Message("x"), EnqueueOptions("LATER"))
-            with refused(25224):
-                session.enqueue("vault", Message(wrong))
+            with refused(25203):
+                session.enqueue("vault", Message("x", delay=-1))
+            for options in (EnqueueOptions(), EnqueueOptions(delivery_mode="BUFFERED")):
+                with refused(25224):
+                    session.enqueue("vault", Message(wrong), options)
 
     def test_one_bad_sender_refuses_the_array_and_is_named(self) -> None:
         self.admin.enable_db_access("writer", "scott")
