@@ -21,7 +21,7 @@ from transforms.errors import HubError
 __all__ = ["FUNCTIONS_VERSION", "install", "remove", "schema_name", "stale"]
 
 FUNCTIONS_VERSION = 1  # raised by every release that changes functions/*.sql; an older release leaves newer ones alone
-_FILES = ("common", "enqueue", "dequeue")
+_FILES = ("common", "enqueue", "groups", "dequeue")
 # Modules, by the beginnings of their names, that make SQL of the rules that are stored beside the functions.
 _TRANSLATORS = (
     ("gateway.aq", ("statements_routing", "statements_rules")),

@@ -9,7 +9,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -1093,12 +1093,129 @@ class TestGroups(SqlCase):
         assert rows[2][0] > first
         assert self.groups() == [["one", "two"]]
 
-    def test_groups_are_taken_in_python(self) -> None:
-        self.queue(table={"message_grouping": "TRANSACTIONAL"})
-        (msgid,) = self.send("orders", "x")
-        for call in ("dequeue('orders')", "dequeue_array('orders')", "browse('orders')", "fail('orders', %s)"):
-            with refused(0, "grouped by transaction"):
-                self.sql.execute(f"SELECT aq.{call}", (msgid,) if "%s" in call else None)
+    def grouped(self, *groups: Sequence[str], **table: Any) -> None:
+        """A queue ``orders`` with a group of messages per sequence."""
+        self.queue(table={"message_grouping": "TRANSACTIONAL", **table})
+        if table.get("multiple_consumers"):
+            self.admin.add_subscriber("orders", "red")
+            self.admin.add_subscriber("orders", "blue")
+        for group in groups:
+            self.send("orders", *group)
+
+    @staticmethod
+    def take(client: psycopg.Connection[Row], *more: str, call: str = "dequeue") -> str:
+        """Texts of what a client gets, in its transaction."""
+        arguments = ", ".join(("'orders'", *more))
+        rows = client.execute(f"SELECT payload_text FROM aq.{call}({arguments})").fetchall()
+        return " ".join(row["payload_text"] for row in rows)
+
+    @pytest.mark.parametrize(
+        "table", [{}, {"sort_list": "PRIORITY"}, {"multiple_consumers": True},
+                  {"multiple_consumers": True, "sort_list": "COMMIT_TIME"}],
+    )  # fmt: skip
+    def test_whole_groups_go_to_one_consumer_each(self, table: dict[str, Any]) -> None:
+        self.grouped(["a1", "a2", "a3"], ["b1", "b2"], ["c1"], **table)
+        red, blue = ("consumer => 'red'", "consumer => 'blue'") if table.get("multiple_consumers") else ("NULL", "NULL")
+        with self.client() as one, self.client() as two:
+            one.autocommit = two.autocommit = False
+            assert self.take(one, red) == "a1"
+            assert self.take(two, red) == "b1"
+            assert self.take(self.sql, red, "array_size => 9", call="dequeue_array") == "c1"
+            assert self.take(self.sql, red, "array_size => 9", call="dequeue_array") == ""
+            assert [self.take(one, red) for _ in range(3)] == ["a2", "a3", ""]
+            assert self.take(one, red, "navigation => 'NEXT_TRANSACTION'") == ""
+            assert self.take(one, red, "navigation => 'first_message'") == ""
+            two.rollback()
+            assert self.take(one, red, "navigation => 'NEXT_TRANSACTION'") == "b1"
+            assert self.take(one, red, "wait => 60") == "b2"
+            assert self.take(one, red, "wait => 60") == ""  # nothing can come to this group
+            one.commit()
+            assert self.take(two, red) == ""
+            two.rollback()
+            if blue != red:
+                assert self.take(two, blue, "array_size => 9", call="dequeue_array") == "a1 a2 a3"
+
+    def test_what_a_commit_leaves_of_a_group_is_a_smaller_group(self) -> None:
+        self.grouped(["a1", "a2", "a3", "a4"], ["b1"])
+        assert self.take(self.sql) == "a1"  # in a transaction of its own
+        with self.client() as one:
+            one.autocommit = False
+            assert self.take(one, "array_size => 2", call="dequeue_array") == "a2 a3"
+            assert self.take(self.sql, "array_size => 9", call="dequeue_array") == "b1"
+            one.commit()
+            assert self.take(one, "navigation => 'NEXT_TRANSACTION'") == "a4"
+
+    def test_position_goes_back_with_a_savepoint(self) -> None:
+        self.grouped(["a1", "a2"], ["b1", "b2"])
+        with self.sql.transaction():
+            with self.sql.transaction(force_rollback=True):
+                assert self.take(self.sql, "navigation => 'NEXT_TRANSACTION'") == "a1"
+            assert self.take(self.sql) == "a1"
+            with self.sql.transaction(force_rollback=True):
+                assert self.take(self.sql, "navigation => 'NEXT_TRANSACTION'") == "b1"
+            assert [self.take(self.sql), self.take(self.sql)] == ["a2", ""]
+
+    def test_a_group_in_other_hands_is_left_alone(self) -> None:
+        self.grouped(["a1", "a2"], ["b1", "b2"], ["c1", "c2"], ["d1"])
+        with self.client() as other, self.hub.session() as session:
+            other.autocommit = False
+            msgid = self.call("SELECT msgid FROM aq.browse('orders') WHERE payload_text = 'a2'")
+            other.execute("SELECT aq.dequeue('orders', msgid => %s)", (msgid,))
+            assert session.dequeue("orders", base.now()).message.body == "b1"
+            failed = self.call("SELECT msgid FROM aq.browse('orders') WHERE payload_text = 'c2'")
+            self.admin.alter_queue("orders", retry_delay=60)
+            assert self.call("SELECT aq.fail('orders', %s)", failed) == "WAITING"
+            self.admin.alter_queue("orders", retry_delay=0)
+            with self.sql.transaction():
+                assert self.take(self.sql) == "d1"
+                assert self.take(self.sql, "navigation => 'NEXT_TRANSACTION'") == ""
+                other.commit()
+                session.rollback()
+                assert self.take(self.sql, "navigation => 'FIRST_MESSAGE'") == "a1"
+                assert self.take(self.sql, "navigation => 'NEXT_TRANSACTION'") == "b1"
+                with self.hub.session() as again, pytest.raises(AqError, match="ORA-25228"):
+                    again.dequeue("orders", base.now())
+        assert self.call("SELECT count(*) FROM aq.browse('orders')") == 2  # b2, and c1: c2 waits
+
+    def test_modes_and_searches_of_groups(self) -> None:
+        self.grouped(["a1", "a2"], ["b1"])
+        self.send("orders", "c1", correlation="red")
+        assert self.take(self.sql, call="browse") == "a1 a2 b1 c1"
+        with self.sql.transaction(force_rollback=True):
+            locked = "dequeue_mode => 'LOCKED'"
+            assert [self.take(self.sql, locked) for _ in range(3)] == ["a1", "a2", ""]
+            assert self.take(self.sql, locked, "navigation => 'NEXT_TRANSACTION'") == "b1"
+            with self.client() as other:
+                assert self.take(other, "correlation => 'r%%'") == "c1"
+                assert self.take(other) == ""
+            assert self.take(self.sql, "navigation => 'FIRST_MESSAGE'") == "a1"
+        for number, call in (
+            (25233, "'orders', navigation => 'NEXT_MESSAGE_ONE_GROUP'"),
+            (25233, "'orders', navigation => 'NEXT_TRANSACTION', correlation => 'red'"),
+            (25233, "'orders', navigation => 'NEXT_TRANSACTION', dequeue_mode => 'BROWSE'"),
+            (25234, "'plain', navigation => 'NEXT_TRANSACTION'"),
+        ):
+            if number == 25234:
+                self.queue("plain")
+            with refused(number):
+                self.call(f"SELECT aq.dequeue({call})")
+
+    def test_a_position_that_is_made_up_gives_nothing_more(self, eve: psycopg.Connection[Row]) -> None:
+        self.grouped(["a1", "a2"], ["b1"])
+        self.queue("secret", table={"message_grouping": "TRANSACTIONAL"})
+        self.send("secret", "s1", "s2")
+        self.admin.grant_queue_privilege("DEQUEUE", "orders", "eve")
+        with self.hub.read() as conn:
+            ids = dict(Db(conn).rows("SELECT name, id FROM aq_queue WHERE name IN ('orders', 'secret')"))
+            ((group,),) = Db(conn).rows("SELECT min(id) FROM aq_message WHERE queue_id = ?", (ids["secret"],))
+        with eve.transaction(force_rollback=True):
+            for queue in ids.values():
+                setting = f"mgw.at_{self.hub.hub_id.hex()}_{queue}_0"
+                eve.execute("SELECT set_config(%s, %s, true)", (setting, f"{group} 0 0 0 0"))
+            assert self.take(eve) == ""
+            assert self.take(eve, "navigation => 'FIRST_MESSAGE'") == "a1"
+            with refused(25205), eve.transaction():
+                eve.execute("SELECT aq.dequeue('secret')")
 
 
 class TestNamesBeyondAscii(SqlCase):
@@ -1305,7 +1422,7 @@ class TestRights(SqlCase):
         schema = self.call("SELECT relnamespace::regnamespace::text FROM pg_class WHERE relname = 'aq_message'")
         for forbidden in (
             f"SELECT * FROM {schema}.aq_message",
-            "SELECT * FROM aq._take('orders', NULL, 'REMOVE', NULL, NULL, 1)",
+            "SELECT * FROM aq._take('orders', NULL, 'REMOVE', NULL, NULL, 'NEXT_MESSAGE', 1)",
             f"SELECT aq._enqueue('orders', 'text', '{{x}}'{', NULL' * 12})",
         ):
             with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable)):

@@ -7,15 +7,9 @@ LANGUAGE sql IMMUTABLE AS $$
                 THEN ('x' || encode(substr(p_msgid, 9), 'hex'))::bit(64)::bigint END
 $$;
 
-CREATE OR REPLACE FUNCTION @aq@._refuse_groups(p_shown text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM @aq@._refuse(0, format('queue %s cannot be read by SQL', p_shown),
-        'its messages are grouped by transaction, and are taken group by group', 'use a session in Python');
-END $$;
-
 -- One attempt: what is found is handed out, and consumed in the modes that do so.
 CREATE OR REPLACE FUNCTION @aq@._take(
-    p_queue text, p_consumer text, p_mode text, p_correlation text, p_msgid bytea, p_limit integer)
+    p_queue text, p_consumer text, p_mode text, p_correlation text, p_msgid bytea, p_navigation text, p_limit integer)
 RETURNS SETOF @aq@.message LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -24,6 +18,8 @@ DECLARE
     o @aq@.message;
     a text := 'm';
     v_exceptions boolean;
+    v_grouped boolean;
+    v_chosen bigint[];
     v_consumer bigint := 0;
     v_number bigint;
     v_states text;
@@ -36,10 +32,14 @@ DECLARE
 BEGIN
     q := @aq@._queue(p_queue, CASE WHEN p_mode <> 'BROWSE' THEN 'dequeue' END, 'DEQUEUE', p_consumer);
     v_exceptions := q.queue_type <> 'NORMAL_QUEUE';
-    PERFORM @aq@._refuse_groups(q.shown) WHERE q.message_grouping <> 'NONE' AND NOT v_exceptions;
+    v_grouped := q.message_grouping <> 'NONE' AND NOT v_exceptions;
     IF NOT q.dequeue_enabled THEN
         PERFORM @aq@._refuse(25226, format('queue %s is not enabled for dequeue', q.shown),
             'it was not started, or stopped', 'start it: start_queue');
+    ELSIF p_navigation = 'NEXT_TRANSACTION' AND NOT v_grouped THEN
+        PERFORM @aq@._refuse(25234, format('NEXT_TRANSACTION cannot be used on queue %s', q.shown),
+            'its messages are not grouped by transaction',
+            'use NEXT_MESSAGE, or a queue table with message_grouping TRANSACTIONAL');
     END IF;
     IF p_msgid IS NOT NULL THEN
         v_number := coalesce(@aq@._number(q.hub_id, p_msgid), -1);
@@ -52,6 +52,14 @@ BEGIN
     ELSIF p_msgid IS NULL AND NOT q.multiple AND p_mode <> 'BROWSE' THEN
         PERFORM @aq@._refuse(25239, format('no message id given for exception queue %s', q.shown),
             'its messages are taken by message id only', 'browse it, then dequeue by msgid');
+    END IF;
+
+    -- a search by id or correlation, and a look, take no groups
+    IF v_grouped AND p_mode <> 'BROWSE' AND p_msgid IS NULL AND p_correlation IS NULL THEN
+        v_chosen := @aq@._of_group(q.hub_id, q.id, v_consumer, p_navigation, p_limit);
+        IF v_chosen = '{}' THEN
+            RETURN;
+        END IF;
     END IF;
 
     -- the states stand in the text: the indexes are partial
@@ -71,9 +79,12 @@ BEGIN
         || CASE WHEN p_msgid IS NULL THEN '' WHEN a = 'e' THEN ' AND e.message_id = $2' ELSE ' AND m.id = $2' END
         || CASE WHEN p_correlation IS NULL THEN '' WHEN p_correlation ~ '[%_]' THEN ' AND m.correlation LIKE $3 ESCAPE '''''
                 ELSE ' AND m.correlation = $3' END
-        || format(' ORDER BY %1$s.k1, %1$s.k2, %1$s.k3 LIMIT $4', a)
+        || CASE WHEN v_chosen IS NULL THEN '' WHEN a = 'e' THEN ' AND e.message_id = ANY ($5)' ELSE ' AND m.id = ANY ($5)' END
+        || CASE WHEN v_grouped AND p_msgid IS NULL THEN format(' AND %s.k2 < 1e300', a) ELSE '' END
+        || format(' ORDER BY %1$s.k1, %1$s.k2, %1$s.k3', a) || CASE WHEN v_grouped THEN ', m.id' ELSE '' END || ' LIMIT $4'
         || CASE WHEN p_mode = 'BROWSE' THEN '' ELSE ' FOR UPDATE OF ' || a || ' SKIP LOCKED' END;
-    FOR r IN EXECUTE v_sql USING CASE a WHEN 'e' THEN v_consumer ELSE q.id END, v_number, p_correlation, p_limit LOOP
+    FOR r IN EXECUTE v_sql USING CASE a WHEN 'e' THEN v_consumer ELSE q.id END, v_number, p_correlation, p_limit,
+        v_chosen LOOP
         v_ids := v_ids || r.id;
         o.msgid := q.hub_id || int8send(r.id);
         o.body_type := CASE WHEN p_mode <> 'REMOVE_NODATA' THEN (ARRAY['RAW', 'TEXT', 'FIELDS', 'VALUE'])[r.body_type] END;
@@ -139,11 +150,12 @@ END $$;
 
 CREATE OR REPLACE FUNCTION @aq@._dequeue(
     p_queue text, p_consumer text, p_mode text, p_wait double precision, p_correlation text, p_msgid bytea,
-    p_limit integer)
+    p_navigation text, p_limit integer)
 RETURNS SETOF @aq@.message LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_mode text := @aq@._upper(coalesce(p_mode, 'REMOVE'));
+    v_navigation text := @aq@._upper(coalesce(p_navigation, 'NEXT_MESSAGE'));
     v_wait double precision := coalesce(p_wait, 0);
     v_deadline timestamptz := clock_timestamp();
     v_pause double precision := 0.01;
@@ -151,6 +163,13 @@ BEGIN
     IF v_mode NOT IN ('REMOVE', 'BROWSE', 'LOCKED', 'REMOVE_NODATA') THEN
         PERFORM @aq@._refuse(25225, format('dequeue mode %L is not known', p_mode),
             'the modes are REMOVE, BROWSE, LOCKED and REMOVE_NODATA', 'use one of them');
+    ELSIF v_navigation NOT IN ('NEXT_MESSAGE', 'FIRST_MESSAGE', 'NEXT_TRANSACTION') THEN
+        PERFORM @aq@._refuse(25233, format('navigation %L is not known to SQL', p_navigation),
+            'it knows NEXT_MESSAGE, FIRST_MESSAGE and NEXT_TRANSACTION', 'use one of them');
+    ELSIF v_navigation = 'NEXT_TRANSACTION'
+          AND (v_mode = 'BROWSE' OR p_msgid IS NOT NULL OR p_correlation IS NOT NULL) THEN
+        PERFORM @aq@._refuse(25233, 'NEXT_TRANSACTION given for a search that takes no groups',
+            'a message id, a correlation and BROWSE look at single messages', 'leave the navigation out');
     ELSIF NOT (v_wait >= 0 AND v_wait <= 60) THEN
         PERFORM @aq@._refuse(25230, format('wait is %s', v_wait),
             'a call from SQL waits for 0 to 60 seconds: it keeps its transaction open', 'call again, or LISTEN mgw_hub');
@@ -167,8 +186,11 @@ BEGIN
     END IF;
     v_deadline := v_deadline + make_interval(secs => v_wait);
     LOOP
-        RETURN QUERY SELECT t.* FROM @aq@._take(p_queue, p_consumer, v_mode, p_correlation, p_msgid, p_limit) t;
+        RETURN QUERY SELECT t.* FROM @aq@._take(
+            p_queue, p_consumer, v_mode, p_correlation, p_msgid, v_navigation, p_limit) t;
         EXIT WHEN FOUND OR clock_timestamp() >= v_deadline;
+        EXIT WHEN v_navigation = 'NEXT_MESSAGE' AND p_msgid IS NULL AND p_correlation IS NULL
+              AND v_mode <> 'BROWSE' AND @aq@._in_group(p_queue, p_consumer);  -- nothing comes to a group that is used up
         PERFORM pg_sleep(least(v_pause, extract(epoch FROM v_deadline - clock_timestamp())));
         v_pause := least(v_pause * 1.5, 0.25);
     END LOOP;
@@ -176,18 +198,18 @@ END $$;
 
 CREATE OR REPLACE FUNCTION @aq@.dequeue(
     queue text, consumer text DEFAULT NULL, dequeue_mode text DEFAULT 'REMOVE', wait double precision DEFAULT 0,
-    correlation text DEFAULT NULL, msgid bytea DEFAULT NULL)
+    correlation text DEFAULT NULL, msgid bytea DEFAULT NULL, navigation text DEFAULT 'NEXT_MESSAGE')
 RETURNS SETOF @aq@.message LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
-    RETURN QUERY SELECT t.* FROM @aq@._dequeue($1, $2, $3, $4, $5, $6, 1) t;
+    RETURN QUERY SELECT t.* FROM @aq@._dequeue($1, $2, $3, $4, $5, $6, $7, 1) t;
 END $$;
 
 CREATE OR REPLACE FUNCTION @aq@.dequeue_array(
     queue text, consumer text DEFAULT NULL, array_size integer DEFAULT 100, dequeue_mode text DEFAULT 'REMOVE',
-    wait double precision DEFAULT 0, correlation text DEFAULT NULL)
+    wait double precision DEFAULT 0, correlation text DEFAULT NULL, navigation text DEFAULT 'NEXT_MESSAGE')
 RETURNS SETOF @aq@.message LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
-    RETURN QUERY SELECT t.* FROM @aq@._dequeue($1, $2, $4, $5, $6, NULL, $3) t;
+    RETURN QUERY SELECT t.* FROM @aq@._dequeue($1, $2, $4, $5, $6, NULL, $7, $3) t;
 END $$;
 
 CREATE OR REPLACE FUNCTION @aq@.browse(
@@ -195,7 +217,7 @@ CREATE OR REPLACE FUNCTION @aq@.browse(
     msgid bytea DEFAULT NULL)
 RETURNS SETOF @aq@.message LANGUAGE plpgsql SECURITY DEFINER @settings@ AS $$
 BEGIN
-    RETURN QUERY SELECT t.* FROM @aq@._dequeue($1, $2, 'BROWSE', 0, $4, $5, $3) t;
+    RETURN QUERY SELECT t.* FROM @aq@._dequeue($1, $2, 'BROWSE', 0, $4, $5, NULL, $3) t;
 END $$;
 
 -- ---------------------------------------------------------------------------------------------------- failed attempts
@@ -242,7 +264,6 @@ BEGIN
         PERFORM @aq@._refuse(25226, format('queue %s is not enabled for dequeue', q.shown),
             'it was not started, or stopped', 'start it: start_queue');
     END IF;
-    PERFORM @aq@._refuse_groups(q.shown) WHERE q.message_grouping <> 'NONE';
     v_consumer := @aq@._consumer(q.id, q.shown, q.multiple, $3);
     v_number := @aq@._number(q.hub_id, $2);
     IF q.multiple THEN
