@@ -18,6 +18,7 @@ __all__ = [
     "RoleMember",
     "SystemPrivilege",
     "SystemRight",
+    "TypePrivilege",
     "unfounded",
 ]
 
@@ -70,6 +71,15 @@ class SystemPrivilege:
     grantee: str
     grantor: str
     admin_option: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TypePrivilege:
+    """EXECUTE on an object type: the grantee may make queue tables, types and transformations of it."""
+
+    type: str
+    grantee: str
+    grantor: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_security as security_sql
+from gateway.aq import statements_types as types_sql
 from gateway.aq.errors import (
     AgentNotMapped,
     NameInvalid,
     NotTheOwner,
+    PayloadTypeForbidden,
     PrivilegeMissing,
     QueueMissing,
     SenderMissing,
@@ -28,6 +30,7 @@ from gateway.aq.model import QueueInfo, QueueRef, QueueType
 from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, qualified, user_name
 from gateway.aq.statements import Db
 from gateway.aq.statements_security import Held
+from gateway.aq.statements_types import TypeRecord
 from transforms.errors import AqError
 from transforms.message import Message
 
@@ -212,6 +215,23 @@ class Rights:
                 f"user {self.user} may not make {what} {name.schema}.{name.name}",
                 cause=f"schema {name.schema} is not the user's, and the user does not hold MANAGE_ANY",
                 cure=f"make it in schema {self.key}, or have an administrator grant MANAGE_ANY to {self.user}",
+            )
+
+    def executes(self, db: Db, records: Iterable[TypeRecord]) -> list[TypeRecord]:
+        """Those of the types that the user may make something of: the own ones, and those granted to the user."""
+        if self.administers(db):
+            return list(records)
+        granted = types_sql.granted_types(db, self.held(db).names)
+        return [record for record in records if self._owns(record.schema) or record.id in granted]
+
+    def require_type(self, db: Db, record: TypeRecord | None, what: str) -> None:
+        """Refuse to make something of another's type without EXECUTE on it (24016); None: a type of the hub's own."""
+        if record is not None and not self.executes(db, [record]):
+            raise PayloadTypeForbidden(
+                f"{what} cannot be made of type {record.full_name}",
+                cause=f"user {self.user} neither owns the type nor holds EXECUTE on it",
+                cure=f"have {record.schema} or an administrator do: "
+                f"grant_type_privilege('{record.full_name}', '{self.user}')",
             )
 
     def require_owner(self, name: QualifiedName, what: str) -> None:

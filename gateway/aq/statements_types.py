@@ -6,16 +6,21 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from gateway.aq.grants import TypePrivilege
 from gateway.aq.names import QualifiedName
 from gateway.aq.statements import Db, Row
 from transforms.sqltypes import NamedType, from_definition
 
 __all__ = [
     "TypeRecord",
+    "delete_grant",
     "drop_type",
     "find_type",
     "find_types",
+    "granted_types",
+    "insert_grant",
     "insert_type",
+    "list_grants",
     "list_types",
     "types_by_id",
     "users_of_type",
@@ -84,6 +89,7 @@ def insert_type(db: Db, record: TypeRecord) -> None:
 
 def drop_type(db: Db, type_id: int, now: float) -> None:
     """Take a type out of use; its definition stays for the messages that hold it."""
+    db.run("DELETE FROM aq_type_privilege WHERE type_id = ?", (type_id,))
     db.run("UPDATE aq_type SET dropped = ? WHERE id = ?", (now, type_id))
 
 
@@ -97,3 +103,36 @@ def users_of_type(db: Db, record: TypeRecord) -> list[str]:
         if key in made_of:
             users.append(f"type {other.full_name}")
     return users
+
+
+# -- EXECUTE -----------------------------------------------------------------------------------------------------------
+
+
+def insert_grant(db: Db, type_id: int, grantee: str, grantor: str, now: float) -> None:
+    """Store a grant; nothing happens if it is there already."""
+    db.run(
+        "INSERT INTO aq_type_privilege (type_id, grantee_key, grantee, grantor, created) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING",
+        (type_id, grantee.upper(), grantee, grantor, now),
+    )
+
+
+def delete_grant(db: Db, type_id: int, grantee: str) -> int:
+    """Delete a grant; returns 0 if there was none."""
+    return db.run("DELETE FROM aq_type_privilege WHERE type_id = ? AND grantee_key = ?", (type_id, grantee.upper()))
+
+
+def granted_types(db: Db, names: Iterable[str]) -> set[int]:
+    """Ids of the types that were granted to any of these names."""
+    wanted = tuple(names)
+    marks = ", ".join("?" * len(wanted))
+    return {row[0] for row in db.rows(f"SELECT type_id FROM aq_type_privilege WHERE grantee_key IN ({marks})", wanted)}
+
+
+def list_grants(db: Db) -> list[tuple[str, TypePrivilege]]:
+    """(schema of the type, grant) of every grant, by type and grantee."""
+    rows = db.rows(
+        """SELECT t.schema, t.name, p.grantee, p.grantor FROM aq_type_privilege p JOIN aq_type t ON t.id = p.type_id
+            ORDER BY t.name_key, p.grantee_key"""
+    )
+    return [(row[0], TypePrivilege(QualifiedName(row[0], row[1]).shown, row[2], row[3])) for row in rows]

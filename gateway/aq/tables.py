@@ -354,6 +354,17 @@ privilege = sa.Table(
     sqlite_autoincrement=True,
 )
 
+# EXECUTE on an object type: who may make queue tables, types and transformations of it.
+type_privilege = sa.Table(
+    "aq_type_privilege",
+    metadata,
+    _required("type_id", _ID, primary_key=True, autoincrement=False),
+    _required("grantee_key", sa.Text, primary_key=True),
+    _required("grantee", sa.Text),
+    _required("grantor", sa.Text),
+    _required("created", _TIME),
+)
+
 role = sa.Table(
     "aq_role",
     metadata,

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from gateway.aq import payloads, transfer
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.anydata import AnyData, is_lcr, type_name, unwrap, wrap
-from gateway.aq.errors import AnyDataMismatch, PayloadRefused, TypeInvalid
+from gateway.aq.errors import AnyDataMismatch, PayloadRefused, PayloadTypeForbidden, TypeInvalid
 from gateway.aq.model import DequeueMode, DequeueOptions, Navigation, PayloadType
 from tests.conformance.hub_suite import HubCase, refused
 from transforms.errors import AqError
@@ -375,6 +375,80 @@ class ObjectSuite(PayloadCase):
         assert [each.full_name for each in self.admin.types()] == ["scott.mine"]
         scott.drop_transformation("mine")
         scott.drop_type("mine")
+
+    def test_a_type_of_another_needs_execute_to_be_made_something_of(self) -> None:
+        def admin(user: str) -> QueueAdmin:
+            return QueueAdmin(self.hub, user=user, schema=user)
+
+        oe, scott = admin("oe"), admin("scott")
+        oe.create_type("address", {"city": "VARCHAR2(20)"})
+        oe.create_type("person", {"home": "address"})
+        makes: dict[str, Callable[[], Any]] = {
+            "queue table": lambda: scott.create_queue_table("t", "oe.person"),
+            "type": lambda: scott.create_type("family", {"mother": "oe.person"}),
+            "array": lambda: scott.create_type("crowd", "VARRAY(9) OF oe.person"),
+            "from": lambda: scott.create_transformation("f", "oe.person", "TEXT", "source.user_data.home.city"),
+            "to": lambda: scott.create_transformation("g", "TEXT", "oe.person", "source.user_data"),
+        }
+
+        def refuse_all() -> None:
+            for make in makes.values():
+                with pytest.raises(
+                    PayloadTypeForbidden, match=r"^ORA-24016: .* of type oe\.person; c.*'oe\.person', 'scott'"
+                ):
+                    make()
+            assert [each.full_name for each in scott.types()] == []
+
+        refuse_all()
+        oe.grant_type_privilege("person", "CLERKS")
+        refuse_all()
+        self.admin.grant_role("clerks", "scott")  # what a role may, its holders may
+        for make in makes.values():
+            make()
+        assert [each.full_name for each in scott.types()] == ["oe.person", "scott.crowd", "scott.family"]
+        assert [(each.type, each.grantee, each.grantor) for each in scott.type_privileges()] == [
+            ("oe.person", "CLERKS", "oe")
+        ]
+        with refused(24016):  # of what it is made of nothing was said
+            scott.create_type("house", {"at": "oe.address"})
+        with refused(2303):
+            oe.drop_type("person")
+        oe.revoke_type_privilege("person", "clerks")
+        for number, call in (
+            (24066, lambda: oe.revoke_type_privilege("person", "clerks")),
+            (1031, lambda: scott.grant_type_privilege("oe.person", "scott")),
+            (1031, lambda: scott.revoke_type_privilege("oe.person", "scott")),
+            (4043, lambda: oe.grant_type_privilege("nothing", "scott")),
+            (24019, lambda: oe.grant_type_privilege("person", "x" * 129)),
+        ):
+            with refused(number):
+                call()
+        with pytest.raises(PayloadTypeForbidden):
+            scott.create_queue_table("again", "oe.person")
+        self.admin.create_queue_table("mine", "oe.person")  # the hub's owner asks nobody
+        self.admin.grant_system_privilege("MANAGE_ANY", "scott")
+        scott.create_queue_table("again", "oe.person")
+
+    def test_messages_need_no_privilege_on_their_type_and_grants_go_with_it(self) -> None:
+        oe = QueueAdmin(self.hub, user="oe", schema="oe")
+        oe.create_type("address", {"city": "VARCHAR2(20)"})
+        oe.create_queue_table("t", "address")
+        oe.create_queue("q", "t")
+        oe.start_queue("q")
+        oe.grant_queue_privilege("ALL", "q", "scott")
+        with self.hub.session(user="scott") as session:
+            session.enqueue("oe.q", Message({"city": "Bonn"}))
+            session.commit()
+            assert session.dequeue("oe.q", ONCE).message.body["city"] == "Bonn"  # type: ignore[index, call-overload]
+            session.commit()
+        oe.drop_queue_table("t", force=True)
+        oe.grant_type_privilege("address", "PUBLIC")
+        assert [each.full_name for each in QueueAdmin(self.hub, user="scott").types()] == ["oe.address"]
+        oe.drop_type("address")
+        oe.create_type("address", {"city": "VARCHAR2(20)"})
+        assert self.admin.type_privileges() == []
+        with refused(24016):
+            QueueAdmin(self.hub, user="scott", schema="scott").create_queue_table("t", "oe.address")
 
     def test_an_array_type_is_part_of_objects_only(self) -> None:
         made = self.admin.create_type("phones", "VARRAY(2) OF VARCHAR2(9)")

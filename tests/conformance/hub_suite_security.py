@@ -609,6 +609,9 @@ ADMINISTRATION: dict[str, Callable[[QueueAdmin], Any] | None] = {
     "create_type": lambda a: a.create_type("new", {"x": "NUMBER"}),
     "drop_type": lambda a: a.drop_type("point"),
     "types": None,
+    "grant_type_privilege": lambda a: a.grant_type_privilege("point", "me"),
+    "revoke_type_privilege": lambda a: a.revoke_type_privilege("point", "boss"),
+    "type_privileges": None,
     "set_up_queue": lambda a: a.set_up_queue("new_t", "new", "nobody"),
     "enable_jms_types": lambda a: a.enable_jms_types("events_t"),
     "create_transformation": lambda a: a.create_transformation("new", "BASIC", "BASIC", "'x'"),
@@ -639,6 +642,7 @@ class AdministrationSuite(SecurityCase):
         self.admin.grant_role("AQ_ADMINISTRATOR_ROLE", "boss")
         self.admin.enable_db_access("press", "boss")
         self.admin.create_type("point", {"x": "NUMBER"})
+        self.admin.grant_type_privilege("point", "boss")
         self.admin.create_transformation("shout", "BASIC", "BASIC", "UPPER(source.user_data)")
 
     def test_every_procedure_is_listed_here(self) -> None:
@@ -693,6 +697,7 @@ class AdministrationSuite(SecurityCase):
             admin.roles(),
             admin.aq_agents(),
             admin.types(),
+            admin.type_privileges(),
             admin.transformations(),
         )
 

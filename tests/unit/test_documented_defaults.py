@@ -113,6 +113,8 @@ PROCEDURES: dict[str, dict[str, Any]] = {
     "drop_queue": {"queue_name": REQUIRED, "auto_commit": None},
     "queue_subscribers": {"queue_name": None},
     "enable_jms_types": {"queue_table": REQUIRED},
+    "grant_type_privilege": {"type_name": REQUIRED, "grantee": REQUIRED},
+    "revoke_type_privilege": {"type_name": REQUIRED, "grantee": REQUIRED},
     "set_up_queue": {"queue_table": REQUIRED, "queue_name": REQUIRED, "queue_user": None},
     "create_transformation": {
         "name": REQUIRED,

@@ -83,8 +83,9 @@ class QueueTableProcedures(QueueProcedures):
             max_payload: bytes of a body, 1 to 128 MiB; default 128 MiB, 32512 for RAW tables with compatible 12.2.
 
         Raises:
-            AqError: 24001 exists, 24019 name too long, 24015 payload type, 24036 sort list, 24059 compatible, 24078
-                instances, 1031 the schema is neither the user's nor does the user hold MANAGE_ANY.
+            AqError: 24001 exists, 24019 name too long, 24015 payload type, 24016 the type is another's, 24036 sort
+                list, 24059 compatible, 24078 instances, 1031 the schema is neither the user's nor does the user hold
+                MANAGE_ANY.
         """
         name = qualified(queue_table, self.schema, what="queue table", system=False)
         shape = Shape(sort_list, multiple_consumers, message_grouping, compatible, secure)
@@ -105,6 +106,8 @@ class QueueTableProcedures(QueueProcedures):
             if self.rights is not None:
                 self.rights.require_schema(db, name, "queue table")
             payload = payload_of(db, queue_payload_type, self.schema, f"queue table {name.shown}")
+            if self.rights is not None:
+                self.rights.require_type(db, payload.object_type, f"queue table {name.shown}")
             values |= {
                 "payload_type": payload.kind.value,
                 "object_type": payload.object_type and payload.name,

@@ -47,8 +47,9 @@ class TransformationProcedures(Administration):
                 function, at most 4000 characters; or a mapping as :mod:`transforms.registry` reads it.
 
         Raises:
-            AqError: 24094 it exists, 24095 it cannot be compiled, 24015 a type does not exist, 1031 the schema is
-                neither the user's nor does the user hold MANAGE_ANY.
+            AqError: 24094 it exists, 24095 it cannot be compiled, 24015 a type does not exist, 24016 a type is
+                another's without EXECUTE on it, 1031 the schema is neither the user's nor does the user hold
+                MANAGE_ANY.
         """
         found = qualified(name, self.schema, what="transformation")
         with self.change() as conn:
@@ -69,8 +70,11 @@ class TransformationProcedures(Administration):
 
     def _typed(self, db: Db, name: QualifiedName, from_type: str, to_type: str) -> TransformationInfo:
         what = f"transformation {name.shown}"
-        given, made = (payloads.payload_of(db, each, self.schema, what).name for each in (from_type, to_type))
-        return TransformationInfo(name.schema, name.name, given, made)
+        given, made = (payloads.payload_of(db, each, self.schema, what) for each in (from_type, to_type))
+        if self.rights is not None:
+            for each in (given, made):
+                self.rights.require_type(db, each.object_type, what)
+        return TransformationInfo(name.schema, name.name, given.name, made.name)
 
     def modify_transformation(
         self, name: str, attribute_number: int, transformation: str | Mapping[str, Any]

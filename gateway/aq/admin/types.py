@@ -12,13 +12,15 @@ from gateway.aq.admin.base import Administration
 from gateway.aq.anydata import SCALARS
 from gateway.aq.errors import (
     NameReserved,
+    PrivilegeInvalid,
     TypeExists,
     TypeInUse,
     TypeInvalid,
     TypeMissing,
 )
+from gateway.aq.grants import TypePrivilege
 from gateway.aq.model import PayloadType, TypeInfo
-from gateway.aq.names import QualifiedName, qualified
+from gateway.aq.names import QualifiedName, qualified, user_name
 from gateway.aq.statements import Db
 from gateway.aq.statements_transformations import transformations_of_type
 from gateway.aq.statements_types import TypeRecord
@@ -50,9 +52,9 @@ class TypeProcedures(Administration):
                 attribute or wrapped as ANYDATA.
 
         Raises:
-            AqError: 955 it exists, 902 a declaration is not valid, 4043 an attribute's type does not exist, 24019
-                name too long, 24079 the name is reserved, 1031 the schema is neither the user's nor does the user
-                hold MANAGE_ANY.
+            AqError: 955 it exists, 902 a declaration is not valid, 4043 an attribute's type does not exist, 24016 it is
+                another's without EXECUTE on it, 24019 name too long, 24079 the name is reserved, 1031 the schema is
+                neither the user's nor does the user hold MANAGE_ANY.
         """
         name = _type_name(type_name, self.schema)
         with self.change() as conn:
@@ -79,6 +81,8 @@ class TypeProcedures(Administration):
                     cause=f"type {name.shown} is to be made of it",
                     cure="create it first, or correct the declaration",
                 )
+            if self.rights is not None:
+                self.rights.require_type(db, found, f"type {name.shown}")
             return found.type
 
         where = f"type {name.shown} cannot be made"
@@ -109,12 +113,9 @@ class TypeProcedures(Administration):
             AqError: 4043 unknown, 2303 queue tables, other types or transformations are made of it, 1031 the schema is
                 another's.
         """
-        name = qualified(type_name, self.schema, what="type")
         with self.change() as conn:
             db = Db(conn)
-            if self.rights is not None:
-                self.rights.require_schema(db, name, "type")
-            found = _require(db, name)
+            found = self._own_type(db, type_name)
             users = types_sql.users_of_type(db, found)
             users += [f"transformation {one.full_name}" for one in transformations_of_type(db, found.type.text)]
             if users:
@@ -126,9 +127,63 @@ class TypeProcedures(Administration):
             types_sql.drop_type(db, found.id, self.hub.clock.now())
 
     def types(self) -> list[TypeInfo]:
-        """Every object type, by name; a user sees those of the schemas that the user administers."""
+        """Every object type, by name; a user sees the own ones, and those with EXECUTE on them."""
         with self.look() as db:
-            return [_info(record) for record in types_sql.list_types(db) if self.manages(db, record.schema)]
+            found = types_sql.list_types(db)
+            return [_info(record) for record in (self.rights.executes(db, found) if self.rights else found)]
+
+    # -- EXECUTE ---------------------------------------------------------------------------------------------------
+
+    def grant_type_privilege(self, type_name: str, grantee: str) -> None:
+        """Let a user or role make queue tables, types and transformations of a type (EXECUTE; AQ guide 12.2 §8.4).
+
+        What is made of it keeps the type from being dropped. Messages are enqueued and dequeued with the privileges on
+        their queue alone.
+
+        Args:
+            grantee: a user, a role, or PUBLIC.
+
+        Raises:
+            AqError: 4043 unknown, 25200, 24019 not the name of a user, 1031 the schema is another's.
+        """
+        holder = user_name(grantee, what="grantee")
+        with self.change() as conn:
+            db = Db(conn)
+            found = self._own_type(db, type_name)
+            grantor = self.rights.user if self.rights is not None else found.schema
+            types_sql.insert_grant(db, found.id, holder, grantor, self.hub.clock.now())
+
+    def revoke_type_privilege(self, type_name: str, grantee: str) -> None:
+        """Take EXECUTE on a type back; what was made of the type stays.
+
+        Raises:
+            AqError: 4043 unknown, 24066 it was not granted, 1031 the schema is another's.
+        """
+        holder = user_name(grantee, what="grantee")
+        with self.change() as conn:
+            db = Db(conn)
+            found = self._own_type(db, type_name)
+            if not types_sql.delete_grant(db, found.id, holder):
+                raise PrivilegeInvalid(
+                    f"EXECUTE on type {found.full_name} was not granted to {holder}",
+                    cure="list what is granted: type_privileges",
+                )
+
+    def type_privileges(self) -> list[TypePrivilege]:
+        """Grants of EXECUTE on types; a user sees those on the types of the user, and those the user got."""
+        with self.look() as db:
+            found = types_sql.list_grants(db)
+            rights = self.rights
+            if rights is None:
+                return [each for _, each in found]
+            names = rights.held(db).names
+            return [each for schema, each in found if each.grantee.upper() in names or rights.manages(db, schema)]
+
+    def _own_type(self, db: Db, type_name: str) -> TypeRecord:
+        name = qualified(type_name, self.schema, what="type")
+        if self.rights is not None:
+            self.rights.require_schema(db, name, "type")
+        return _require(db, name)
 
 
 def _type_name(text: str, schema: str) -> QualifiedName:

@@ -34,9 +34,9 @@ class PayloadTypeUnknown(AqError):
 
 
 class PayloadTypeForbidden(AqError):
-    """The payload type cannot be used by this user (AQ guide 12.2 §8.1.1).
+    """The payload type cannot be used by this user, or not for this (AQ guide 12.2 §8.1.1, §8.4).
 
-    Action: Have the owner of the type allow it.
+    Action: Have the owner of the type grant EXECUTE on it.
     """
 
     ora = 24016
