@@ -134,13 +134,12 @@ class _Steps:
 
     def sweep(self) -> int:
         total = 0
-        while not self._stop.is_set():
+        after: int | None = 0
+        while after is not None and not self._stop.is_set():
             with self._step() as (db, limit, queues):
-                read, number, touched = time_sql.sweep_log(db, limit)
+                number, touched, after = time_sql.sweep_log(db, limit, after)
                 queues.update(touched)
             total += number
-            if read < limit:
-                break
         return total
 
 

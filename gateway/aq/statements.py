@@ -33,6 +33,7 @@ Row = tuple[Any, ...]
 #: In the ``info`` of a hub's connection: the list behind :attr:`Db.tally`.
 TALLY = "mgw_tally"
 
+_NOTIFIED = 350  # queues in one notice: PostgreSQL takes less than 8000 bytes
 _COPY_FROM = 20  # rows; below that COPY costs PostgreSQL more than it saves
 
 
@@ -200,6 +201,8 @@ class Db:
 
     def notify(self, queue_ids: Iterable[int]) -> None:
         """Tell listeners of other processes at commit that these queues got messages (PostgreSQL; else nothing)."""
-        queue_ids = tuple(queue_ids)
-        if self.postgresql and queue_ids:
-            self.raw.execute("SELECT pg_notify('mgw_hub', %s)", (",".join(map(str, queue_ids)),)).close()
+        if self.postgresql:
+            queue_ids = tuple(queue_ids)
+            for start in range(0, len(queue_ids), _NOTIFIED):
+                told = ",".join(map(str, queue_ids[start : start + _NOTIFIED]))
+                self.raw.execute("SELECT pg_notify('mgw_hub', %s)", (told,)).close()

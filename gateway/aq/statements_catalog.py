@@ -461,12 +461,13 @@ def drop_removed(db: Db, consumer: int | None = None, *, claim: int | None = Non
     return len(rows)
 
 
-def names_exception_queue(db: Db, name: str, schema: str, *, multiple_consumers: bool) -> QueueRef | None:
-    """The exception queue a message names, or None if it is missing or cannot take the message."""
+def names_exception_queue(db: Db, name: str, queue: QueueRef) -> QueueRef | None:
+    """The exception queue a message of ``queue`` names, or None if it is missing or cannot hold the message."""
     try:
-        found = find_queue(db, name, schema)
+        found = find_queue(db, name, queue.schema)
     except AqError:
         return None
-    if found and found.queue_type is QueueType.EXCEPTION and found.multiple_consumers == multiple_consumers:
-        return found
-    return None
+    if found is None or found.queue_type is not QueueType.EXCEPTION:
+        return None
+    held = (queue.multiple_consumers, queue.payload_type, queue.type_id)
+    return found if (found.multiple_consumers, found.payload_type, found.type_id) == held else None

@@ -164,8 +164,9 @@ def unlock(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], *, claim:
 
 
 def block_again(db: Db, consumer: int, ids: Sequence[int], claim: int) -> None:
-    """Entries that a session held are UNDELIVERABLE, as they were."""
+    """Entries that a session held are UNDELIVERABLE, as they were; others may have taken the messages meanwhile."""
     if ids:
+        log_consumption(db, ids)
         sql = """UPDATE aq_entry SET state = 4, claim = NULL
                   WHERE consumer_id = ? AND message_id {ids} AND state = 8 AND claim = ?"""
         db.run(sql, (consumer, db.ids(ids), claim))

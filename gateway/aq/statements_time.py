@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_messages as messages_sql
-from gateway.aq.model import QueueRef
+from gateway.aq.model import DEFAULT_MAX_RETRIES, QueueRef
 from gateway.aq.statements import Db
 from gateway.aq.tables import State
 from gateway.aq.tally import Managed
@@ -85,9 +85,10 @@ def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float,
             f"UPDATE {table} SET attempts = attempts + 1, claim = NULL, state = ? WHERE {where} AND {key} {{ids}}",
             (int(state), owner, db.ids(over)),
         )
-        gone = _blocked_for_all(db, over) if consumer else over
+        gone = over
         if consumer:  # another recipient may fail or consume at this moment; the time manager looks again
             messages_sql.log_consumption(db, over)
+            gone = list(_lock_unheld(db, _blocked_for_all(db, over)))
         touched += move_to_exception(db, queue, gone, MAX_RETRY_EXCEEDED)
     return touched
 
@@ -117,8 +118,9 @@ def _blocked_for_all(db: Db, ids: Sequence[int]) -> list[int]:
 def move_to_exception(db: Db, queue: QueueRef, ids: Sequence[int], reason: str) -> list[int]:
     """Messages become EXPIRED in their exception queue (AQ guide 12.2 §1.7, §1.8, §10.2); returns those queues.
 
-    The queue a message names is looked up now; if it is missing or of the other kind, the default one takes the
-    message and a warning is logged. Entries of consumers that took the message keep their history.
+    Their rows are locked, entries and all: nobody is waited for. The queue a message names is looked up now; if it is
+    missing or cannot hold the message, the default one takes it and a warning is logged. Entries of consumers that took
+    the message keep their history.
     """
     if not ids:
         return []
@@ -129,7 +131,7 @@ def move_to_exception(db: Db, queue: QueueRef, ids: Sequence[int], reason: str) 
     for name, numbers in named.items():
         target = None
         if name is not None:
-            target = catalog.names_exception_queue(db, name, queue.schema, multiple_consumers=queue.multiple_consumers)
+            target = catalog.names_exception_queue(db, name, queue)
             if target is None:
                 _log.warning(
                     "exception queue %s named by %d message(s) of queue %s does not exist or is of another kind; "
@@ -246,7 +248,7 @@ def expire_messages(
     moved, targets = Counter[int](), set()
     consumers = Counter[int]()
     for queue_id, numbers in split.items():
-        missed = _missed(db, numbers)
+        missed = _lock_unheld(db, numbers)
         single[queue_id] = list(missed)
         for each in missed.values():
             consumers.update(each)
@@ -261,8 +263,15 @@ def expire_messages(
     return moved.total(), targets, last
 
 
-def _missed(db: Db, ids: Sequence[int]) -> dict[int, list[int]]:
-    """Messages that nobody holds, with the recipients that have not taken them (AQ guide 12.2 §1.7)."""
+def _lock_unheld(db: Db, ids: Sequence[int]) -> dict[int, list[int]]:
+    """Messages that nobody holds, with the recipients that have not taken them (AQ guide 12.2 §1.7); locked.
+
+    Others are left out and not waited for: whoever holds one may do so for as long as he likes.
+    """
+    if not ids:
+        return {}
+    if db.postgresql:
+        ids = [row[0] for row in db.rows("SELECT id FROM aq_message WHERE id {ids} {lock}", (db.ids(ids),))]
     total: dict[int, int] = dict(
         db.rows(
             f"""SELECT message_id, COUNT(*) FROM aq_entry WHERE message_id {{ids}} AND state IN {_OPEN[:-1]}, 8)
@@ -279,18 +288,18 @@ def _missed(db: Db, ids: Sequence[int]) -> dict[int, list[int]]:
     return {number: free[number] for number in ids if number in free and len(free[number]) == total.get(number)}
 
 
-def sweep_log(db: Db, limit: int) -> tuple[int, int, set[int]]:
+def sweep_log(db: Db, limit: int, after: int) -> tuple[int, set[int], int | None]:
     """Work off the dequeue log: multi-consumer messages that everybody consumed go, or become PROCESSED where retained.
 
-    Returns log rows read, messages finished, and exception queues that got messages.
+    Returns messages finished, exception queues that got messages, and where to go on (None at the end). What nobody can
+    take any more but somebody holds stays in the log for the next pass.
     """
     started = perf_counter()
-    rows = db.rows("SELECT id, message_id FROM aq_dequeue_log ORDER BY id LIMIT ? {lock}", (limit,))
+    rows = db.rows("SELECT id, message_id FROM aq_dequeue_log WHERE id > ? ORDER BY id LIMIT ? {lock}", (after, limit))
     if not rows:
-        return 0, 0, set()
+        return 0, set(), None
     times = Counter[int](row[1] for row in rows)
     ids = list(times)
-    db.run("DELETE FROM aq_dequeue_log WHERE id {ids}", (db.ids(row[0] for row in rows),))
     found = db.rows(
         """SELECT m.id, m.queue_id, q.retention_time, MAX(e.deq_time),
                   SUM(CASE WHEN e.state IN (0, 1, 8) THEN 1 ELSE 0 END),
@@ -320,12 +329,17 @@ def sweep_log(db: Db, limit: int) -> tuple[int, int, set[int]]:
     if kept:
         db.many("UPDATE aq_message SET state = 2, deq_time = ?, expires_at = NULL WHERE id = ?", kept)
     targets: set[int] = set()
+    held: set[int] = set()
     for queue_id, numbers in blocked.items():
         queue = catalog.find_queue_by_id(db, queue_id)
         if queue is not None:
-            targets |= set(move_to_exception(db, queue, numbers, MAX_RETRY_EXCEEDED))
-    _note(db, Managed(perf_counter() - started, logged=logged, removed=removed))
-    return len(rows), len(gone) + len(kept), targets
+            unheld = _lock_unheld(db, numbers)
+            targets |= set(move_to_exception(db, queue, list(unheld), MAX_RETRY_EXCEEDED))
+            held.update(number for number in numbers if number not in unheld)
+            logged[queue_id] -= sum(times[number] for number in numbers if number not in unheld)
+    db.run("DELETE FROM aq_dequeue_log WHERE id {ids}", (db.ids(row[0] for row in rows if row[1] not in held),))
+    _note(db, Managed(perf_counter() - started, logged=+logged, removed=removed))
+    return len(gone) + len(kept), targets, rows[-1][0] if len(rows) == limit else None
 
 
 def remove_retained(db: Db, now: float, limit: int) -> int:
@@ -387,7 +401,11 @@ def sessions(db: Db) -> list[tuple[int, str, int, float]]:
 
 
 def return_claims(db: Db, number: int, now: float) -> tuple[int, set[int]]:
-    """What a dead session held is as it was before, its attempts unchanged (AQ guide 12.2 §1.7)."""
+    """What a dead session held is as it was before, its attempts unchanged (AQ guide 12.2 §1.7).
+
+    Recipients over their retry limit are blocked still. The time manager looks at their messages: others may have taken
+    them meanwhile.
+    """
     queues = {
         row[0] for row in db.rows("SELECT DISTINCT queue_id FROM aq_message WHERE state = 8 AND claim = ?", (number,))
     }
@@ -395,12 +413,15 @@ def return_claims(db: Db, number: int, now: float) -> tuple[int, set[int]]:
         row[0] for row in db.rows("SELECT DISTINCT queue_id FROM aq_entry WHERE state = 8 AND claim = ?", (number,))
     }
     returned = 0
-    waiting = "WHEN ready_at > ? THEN 1 ELSE 0 END"
+    over = f"""attempts > (SELECT coalesce(q.max_retries, {DEFAULT_MAX_RETRIES}) FROM aq_queue q
+                            WHERE q.id = aq_entry.queue_id)"""
+    held = "WHERE state = 8 AND claim = ?"
+    db.run(f"INSERT INTO aq_dequeue_log (message_id) SELECT message_id FROM aq_entry {held} AND {over}", (number,))
     for table, state in (
-        ("aq_message", f"CASE WHEN expiration_reason IS NOT NULL THEN 3 {waiting}"),  # 3: it is in an exception queue
-        ("aq_entry", f"CASE {waiting}"),
+        ("aq_message", "WHEN expiration_reason IS NOT NULL THEN 3 WHEN ready_at > ? THEN 1"),  # 3: an exception queue
+        ("aq_entry", f"WHEN {over} THEN 4 WHEN ready_at > ? THEN 1"),
     ):
-        sql = f"UPDATE {table} SET state = {state}, claim = NULL WHERE state = 8 AND claim = ?"
+        sql = f"UPDATE {table} SET state = CASE {state} ELSE 0 END, claim = NULL {held}"
         returned += db.run(sql, (now, number))
     catalog.drop_removed(db)
     delete_session(db, number)

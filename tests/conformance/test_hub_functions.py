@@ -22,7 +22,7 @@ pytest.register_assert_rewrite("tests.conformance.hub_suite")
 from gateway.aq import statements_functions as functions
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions
+from gateway.aq.model import DequeueMode, DequeueOptions
 from gateway.aq.statements import Db
 from tests.conformance import hub_suite as base
 from tests.support.brokers import PostgreSQL
@@ -897,6 +897,18 @@ class TestFailedAttempts(SqlCase):
         self.run_time()
         assert {row["QUEUE"] for row in self.view("events_t")} == {"AQ$_EVENTS_T_E"}
         assert {row["MSG_STATE"] for row in self.view("events_t")} == {"EXPIRED"}
+
+    def test_who_has_the_message_of_a_blocked_recipient_in_hand_is_not_waited_for(self) -> None:
+        self.topic("red", "green", max_retries=0)
+        (msgid,) = self.send("events", "x")
+        assert self.call("SELECT aq.fail('events', %s, 'red')", msgid) == "UNDELIVERABLE"
+        with self.hub.session() as session:
+            session.dequeue("events", DequeueOptions("red", DequeueMode.LOCKED, msgid=msgid, wait=0))
+            self.call("SELECT set_config('statement_timeout', '10s', false)")
+            assert self.call("SELECT aq.fail('events', %s, 'green')", msgid) == "UNDELIVERABLE"
+            self.run_time()
+        self.run_time()
+        assert {row["QUEUE"] for row in self.view("events_t")} == {"AQ$_EVENTS_T_E"}
 
     def test_blocked_recipient_can_still_take_its_message_by_id(self) -> None:
         self.topic("red", "green", max_retries=0)

@@ -21,6 +21,7 @@ pytest.register_assert_rewrite(
     "tests.conformance.hub_suite_commit",
     "tests.conformance.hub_suite_groups",
     "tests.conformance.hub_suite_names",
+    "tests.conformance.hub_suite_hands",
     "tests.conformance.hub_suite_navigation",
     "tests.conformance.hub_suite_admin",
     "tests.conformance.hub_suite_time",
@@ -40,6 +41,7 @@ from tests.conformance import hub_suite_commit as committed
 from tests.conformance import hub_suite_documented as documented
 from tests.conformance import hub_suite_enqueue as enqueued
 from tests.conformance import hub_suite_groups as groups
+from tests.conformance import hub_suite_hands as hands
 from tests.conformance import hub_suite_life as life
 from tests.conformance import hub_suite_names as names
 from tests.conformance import hub_suite_navigation as navigation
@@ -152,6 +154,10 @@ class TestCounting(savepoints.CountingSuite):
 
 
 class TestLife(life.LifeSuite):
+    pass
+
+
+class TestHands(hands.HandsSuite):
     pass
 
 

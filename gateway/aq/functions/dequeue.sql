@@ -230,9 +230,11 @@ DECLARE
     q record;
 BEGIN
     q := @aq@._queue(p_queue, NULL, NULL, NULL);
-    SELECT x.id, true INTO id, named FROM aq_queue x JOIN aq_queue_table t ON t.id = x.queue_table_id
+    SELECT x.id, true INTO id, named
+      FROM aq_queue x JOIN aq_queue_table t ON t.id = x.queue_table_id JOIN aq_queue_table s ON s.id = q.table_id
      WHERE x.name_key = @aq@._key(p_named, q.schema) AND x.queue_type = 'EXCEPTION_QUEUE'
-       AND (t.multiple_consumers <> 0) = q.multiple;
+       AND (t.multiple_consumers <> 0) = q.multiple
+       AND t.payload_type = s.payload_type AND t.type_id IS NOT DISTINCT FROM s.type_id;
     IF NOT FOUND THEN
         IF p_named IS NOT NULL THEN
             RAISE WARNING 'exception queue % does not exist or is of another kind; the default one takes the message',
@@ -298,6 +300,11 @@ BEGIN
         PERFORM FROM aq_entry e WHERE e.message_id = v_number AND e.state IN (0, 1, 8);
         IF FOUND THEN
             RETURN 'UNDELIVERABLE';
+        END IF;
+        IF (SELECT count(*) FROM aq_entry e WHERE e.message_id = v_number AND e.state = 4) >
+           (SELECT count(*) FROM (SELECT 1 FROM aq_entry e WHERE e.message_id = v_number AND e.state = 4
+                                     FOR UPDATE SKIP LOCKED) AS free) THEN
+            RETURN 'UNDELIVERABLE';  -- who has it in hand is not waited for
         END IF;
     END IF;
     SELECT t.* INTO x FROM aq_message m, @aq@._exceptions($1, m.exception_queue) t WHERE m.id = v_number;
