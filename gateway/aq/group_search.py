@@ -94,7 +94,8 @@ def _rest(db: Db, request: Request, place: Place, hand: Hand) -> tuple[list[Row]
 
 
 def _looked_at(request: Request, place: Place) -> Search:
-    return Search(request.queue, request.consumer, (int(State.READY),), after=place.after, upto=place.upto)
+    ready = (int(State.READY),)
+    return Search(request.queue, request.consumer, ready, after=place.after, upto=place.upto, without=request.removed)
 
 
 def _groups(db: Db, request: Request, place: Place, hand: Hand, limit: int) -> Found:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gateway.aq import group_search
+from gateway.aq import statements_catalog as catalog
 from gateway.aq.errors import (
     AgentNameInvalid,
     ArraySizeInvalid,
@@ -90,10 +91,13 @@ class Finder:
         if self._work.within is not None:
             self._follow(self._work.within)
         claim = None if autonomous else self._work.claim
+        removed = self._work.taken(request.queue, request.consumer)
         if request.number is not None:
-            if not request.browse and request.number in self._work.taken(request.queue, request.consumer):
+            if request.number in removed and not (request.browse and _kept(db, request)):
                 raise no_such_message(request.queue, request.options.msgid)
             return Found(find_one(db, request, request.number, claim), self._places.get(queue_id), [])
+        if removed and request.browse:
+            request = request._replace(removed=removed)
         place = self._start(db, request)
         if request.queue.grouped and not request.exceptions:
             if request.criteria == (None, None):
@@ -169,6 +173,13 @@ class Finder:
                 cure="use FIRST_MESSAGE for the first call with other ones",
             )
         return place
+
+
+def _kept(db: Db, request: Request) -> bool:
+    """Whether a message that was removed still lies in its queue: for other consumers, or because it is retained."""
+    if request.exceptions:
+        return False
+    return bool(request.consumer or catalog.queue_settings(db, request.queue).retention_time)
 
 
 def check_options(options: DequeueOptions, array_size: int, *, array: bool) -> DequeueOptions:

@@ -37,6 +37,7 @@ class Request(NamedTuple):
     number: int | None
     limit: int
     transformation: str | None = None  # of the subscriber
+    removed: Sequence[int] = ()  # what a browser has removed itself although it still lies there (SQLite)
 
     @property
     def browse(self) -> bool:
@@ -151,6 +152,7 @@ def _find(db: Db, request: Request, place: Place, claim: int | None = None, numb
         after=place.after,
         upto=place.upto,
         numbers=tuple(numbers),
+        without=request.removed,
     )
     if request.options.deq_condition is not None:
         return find_matching(
@@ -162,7 +164,7 @@ def _find(db: Db, request: Request, place: Place, claim: int | None = None, numb
 
 
 def browse(db: Db, what: Search, limit: int) -> list[Row]:
-    """A browser also sees what other sessions have in hand (AQ guide 12.2 §11.3)."""
+    """A browser also sees what sessions have in hand (AQ guide 12.2 §11.3), but for what it has removed itself."""
     rows = messages_sql.search(db, what, limit, lock=False)
     if not db.postgresql:
         rows += messages_sql.search(db, what._replace(states=(int(State.CLAIMED),), claimed=True), limit, lock=False)

@@ -263,6 +263,7 @@ class Search(NamedTuple):
     after: tuple[float, ...] | None = None  # four keys where messages are grouped: the last one is the id
     upto: int | None = None
     numbers: tuple[int, ...] = ()  # only these message ids
+    without: Sequence[int] = ()  # not these, of those in hand: the session has removed them
     where: str = ""  # of a deq_condition: SQL over m and e, and its parameters
     where_params: tuple[Any, ...] = ()
     group: int | None = None  # only this transaction group
@@ -325,6 +326,8 @@ def _bounds(db: Db, what: Search, a: str, order: str) -> Iterator[tuple[str, Seq
         yield "m.id <= ?", (what.upto,)
     if what.numbers:
         yield "e.message_id {ids}" if what.consumer else "m.id {ids}", (db.ids(what.numbers),)
+    if what.without and what.claimed:
+        yield "NOT (e.message_id {ids})" if what.consumer else "NOT (m.id {ids})", (db.ids(what.without),)
     if what.where:
         yield what.where, what.where_params
 

@@ -56,14 +56,15 @@ class ClaimWork:
 
     @contextmanager
     def transaction(self) -> Iterator[Db]:
-        taken = {key: list(ids) for key, ids in self._taken.items()}
-        locked = {key: list(ids) for key, ids in self._locked.items()}
+        taken = lengths(self._taken)  # to copy what is in hand would make a long transaction slower with every call
+        locked = {key: (ids, len(ids)) for key, ids in self._locked.items()}
         pending, claim = len(self._pending), self.claim
         try:
             with self._hub.write(durable=False) as conn:
                 yield Db(conn)
         except BaseException:
-            self._taken, self._locked = taken, locked
+            cut(self._taken, taken)
+            self._locked = {key: ids[:length] for key, (ids, length) in locked.items()}
             del self._pending[pending:]
             if claim is None and self.claim is not None:
                 self._hub.registry.forget(self.claim)

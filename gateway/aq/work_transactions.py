@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
@@ -262,37 +262,38 @@ class ApplicationWork:
         self._taken.setdefault((queue, consumer), []).extend(ids)
         if not self._listening:
             self._listening = True
-            self._conn.info[LISTENED] = True
-            sa.event.listen(self._conn, "rollback", self._rolled_back)
-            sa.event.listen(self._conn, "commit", self._committed)
-            sa.event.listen(self._conn, "savepoint", self._savepoint_set)
-            sa.event.listen(self._conn, "rollback_savepoint", self._savepoint_undone)
-            sa.event.listen(self._conn, "release_savepoint", self._savepoint_released)
+            _listeners_of(self._conn).append(self)
 
-    def _rolled_back(self, _: sa.Connection) -> None:
+    def rolled_back(self) -> None:
+        """The application rolled back."""
         taken, self._taken, self._tally = self._taken, {}, []
         self._savepoints.clear()
+        self._listening = False
         count_later(self._hub, taken)
         self.undone += 1
 
-    def _committed(self, _: sa.Connection) -> None:
+    def committed(self) -> None:
+        """The application committed."""
         tally, self._tally = self._tally, []
+        self._listening = False
         if tally:
             self._hub.statistics.add(tally)
         self._taken = {}  # SQLAlchemy tells of no commit that fails: its attempts go uncounted
         self._savepoints.clear()
 
-    def _savepoint_set(self, _: sa.Connection, name: str) -> None:
+    def savepoint_set(self, name: str) -> None:
+        """The application set a savepoint."""
         self._savepoints[name] = lengths(self._taken), len(self._tally)
 
-    def _savepoint_undone(self, _: sa.Connection, name: str, __: Any) -> None:
+    def savepoint_undone(self, name: str) -> None:
         """Nothing was taken before a savepoint that is not known: it was set before the first message was taken."""
         taken, events = self._savepoints.pop(name, ({}, 0))
         del self._tally[events:]
         count_later(self._hub, cut(self._taken, taken))
         self.undone += 1
 
-    def _savepoint_released(self, _: sa.Connection, name: str, __: Any) -> None:
+    def savepoint_released(self, name: str) -> None:
+        """The application released a savepoint."""
         self._savepoints.pop(name, None)
 
     def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], state: State = State.READY) -> None:
@@ -324,6 +325,40 @@ class ApplicationWork:
 
     def close(self) -> None:
         """Nothing is ours to end."""
+
+
+_LISTENERS = "mgw_listeners"  # among the options of the application's connection, so that they end with it
+
+
+def _listeners_of(conn: sa.Connection) -> list[ApplicationWork]:
+    """The sessions that took messages in the application's present transaction; they learn how it ends.
+
+    However many sessions come and go on a connection, it is listened to once.
+    """
+    known: list[ApplicationWork] | None = conn.get_execution_options().get(_LISTENERS)
+    if known is not None:
+        return known
+    works: list[ApplicationWork] = []
+    conn.execution_options(**{_LISTENERS: works})
+    conn.info[LISTENED] = True
+
+    def ended(how: Callable[[ApplicationWork], None]) -> None:
+        told = works.copy()
+        works.clear()
+        for work in told:
+            how(work)
+
+    def tell(how: Callable[[ApplicationWork, str], None], name: str) -> None:
+        for work in works:
+            how(work, name)
+
+    sa.event.listen(conn, "rollback", lambda _: ended(ApplicationWork.rolled_back))
+    sa.event.listen(conn, "commit", lambda _: ended(ApplicationWork.committed))
+    sa.event.listen(conn, "savepoint", lambda _, name: tell(ApplicationWork.savepoint_set, name))
+    undone, released = ApplicationWork.savepoint_undone, ApplicationWork.savepoint_released
+    sa.event.listen(conn, "rollback_savepoint", lambda _, name, __: tell(undone, name))
+    sa.event.listen(conn, "release_savepoint", lambda _, name, __: tell(released, name))
+    return works
 
 
 def _not_ours(what: str, instead: str) -> AqError:

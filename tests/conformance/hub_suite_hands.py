@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,8 @@ import pytest
 
 from gateway.aq import monitor
 from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, EnqueueOptions, Visibility
+from gateway.aq.model import DequeueMode, EnqueueOptions, Navigation, Visibility
+from gateway.aq.session import Session
 from gateway.aq.statements import Db
 from tests.conformance.hub_suite import HubCase, now, refused
 from tests.conformance.hub_suite_transfer import ProcessSuite
@@ -160,3 +162,71 @@ class HandsSuite(HubCase):
         assert (row["QUEUE"], row["EXCEPTION_QUEUE"]) == ("AQ$_ORDERS_T_E", None)
         with self.hub.session() as session, refused(25228):
             session.dequeue("AQ$_other_t_E", now(dequeue_mode=DequeueMode.BROWSE))
+
+    def browsed(self, session: Session, queue: str = "orders", **options: Any) -> list[Any]:
+        found = session.dequeue_array(queue, now(dequeue_mode=DequeueMode.BROWSE, **options), 10)
+        return [each.message.body for each in found]
+
+    @pytest.mark.parametrize("grouping", ["NONE", "TRANSACTIONAL"])
+    def test_browser_does_not_see_what_it_has_removed_itself(self, grouping: str) -> None:
+        self.queue(table={"message_grouping": grouping})
+        for body in "abcd":
+            self.send("orders", body)
+        first = {"navigation": Navigation.FIRST_MESSAGE_MULTI_GROUP}
+        with self.hub.session() as session, self.hub.session() as other:
+            session.dequeue("orders", now())
+            head = now(dequeue_mode=DequeueMode.LOCKED, navigation=Navigation.FIRST_MESSAGE)
+            session.dequeue("orders", head)
+            other.dequeue("orders", now())
+            assert self.browsed(session, **first) == ["b", "c", "d"]
+            assert self.browsed(other, **first) == ["a", "b", "d"]
+            assert self.browsed(session, deq_condition="tab.user_data <> 'c'", **first) == ["b", "d"]
+            session.rollback()
+            assert self.browsed(session, **first) == ["a", "b", "c", "d"]
+
+    @pytest.mark.parametrize("retention", [0, 60])
+    def test_browser_finds_what_it_has_removed_by_its_id_only_where_it_is_retained(self, retention: int) -> None:
+        self.queue(retention_time=retention)
+        (msgid,) = self.send("orders", "a")
+        with self.hub.session() as session:
+            session.dequeue("orders", now(msgid=msgid))
+            if retention:
+                assert self.browsed(session, msgid=msgid) == ["a"]
+            else:
+                with refused(25263):
+                    self.browsed(session, msgid=msgid)
+
+    def test_call_in_a_long_transaction_costs_no_more_than_in_a_short_one(self) -> None:
+        self.queue()
+        number = 20_000
+        self.send("orders", *["x"] * number)
+        with self.hub.session() as session:
+            for _ in range(20):
+                session.dequeue_array("orders", now(), number // 20 - 1)
+            session.dequeue("orders", now())
+            tracemalloc.start()
+            try:
+                session.dequeue("orders", now())
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+        assert peak < 4 * number, "bytes: the ids of all that was taken are copied"
+
+    def test_connection_is_listened_to_once_however_many_sessions_it_sees(self) -> None:
+        self.queue(max_retries=5)
+        self.send("orders", *map(str, range(6)))
+        with self.hub.engine.connect() as conn:
+            listeners = set()
+            for _ in range(4):
+                self.hub.session(conn).dequeue("orders", now())
+                conn.commit()
+                listeners.add(len(conn.dispatch.commit))  # type: ignore[attr-defined]
+            assert listeners == {1}
+            kept = self.hub.session(conn)
+            kept.dequeue("orders", now())
+            self.hub.session(conn).dequeue("orders", now())
+            conn.rollback()
+            self.run_time()
+            found = kept.dequeue_array("orders", now(), 10)
+            assert [(each.message.body, each.message.attempts) for each in found] == [("4", 1), ("5", 1)]
+            conn.commit()
