@@ -79,7 +79,7 @@ class Hub:
         self._writers: deque[sa.Connection] = deque()
         self._open = True
         self._lock: FairLock | None = None if self.path is None else writer_lock(os.path.realpath(self.path))
-        self.notifier = Notifier(self._watch_target())
+        self.notifier = Notifier(self._watch_target(), watchfulness(engine.url) if self.postgresql else {})
         self.statistics = Statistics(clock)
         self.rolled_back: RolledBack = deque()
         self._registry: SessionRegistry | None = None
@@ -147,16 +147,27 @@ class Hub:
             raise
 
     def close(self) -> None:
-        """Stop the hub's threads and close its connections. Idempotent."""
+        """Stop the hub's threads and close its connections; who waits for a message learns it. Idempotent."""
+        self._open = False
+        self.notifier.close()
         with self._registry_mutex:
             registry, self._registry = self._registry, None
         if registry is not None:
             registry.close()
         self.statistics.forget(self)
-        self.notifier.close()
-        self._open = False
         self._drop_writers()
         self.engine.dispose()
+
+    def require_open(self) -> None:
+        """Refuse to wait for messages that nobody will tell of any more.
+
+        Raises:
+            HubUnavailable: the hub was closed.
+        """
+        if not self._open:
+            raise HubUnavailable(
+                f"hub {self.name} is closed", cause="it was closed while the call waited", cure="open it again"
+            )
 
     def __enter__(self) -> Hub:
         return self
@@ -167,7 +178,7 @@ class Hub:
     # -- transactions ----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def write(self, *, durable: bool = True) -> Iterator[sa.Connection]:
+    def write(self, *, durable: bool = True, patience: float = _BUSY_SECONDS) -> Iterator[sa.Connection]:
         """A transaction that may write: commits at the end, rolls back when the body raises.
 
         On SQLite the threads of a process take turns in order of arrival; another process is waited for up to 30 s.
@@ -176,13 +187,14 @@ class Hub:
         Args:
             durable: False for what may be forgotten at a power failure as long as it is forgotten whole (claims of
                 sessions): SQLite then does not wait for the disk. The next durable commit carries it along.
+            patience: how many seconds to wait for SQLite's write lock.
 
         Raises:
             HubUnavailable, HubFull, HubError: instead of any database error.
         """
         lock = self._lock
         if lock is None:
-            with translated(self.name), self._writer(durable) as conn:
+            with translated(self.name), self._writer(durable, patience) as conn:
                 yield conn
             return
         if lock.held_here():
@@ -191,20 +203,20 @@ class Hub:
                 cause="SQLite has one writer; the second would wait for the first for ever",
                 cure="pass the open connection on",
             )
-        if not lock.acquire(_BUSY_SECONDS):
+        if not lock.acquire(patience):
             raise HubUnavailable(
-                f"hub {self.name} stayed locked for {_BUSY_SECONDS:.0f} s",
+                f"hub {self.name} stayed locked for {patience:.0f} s",
                 cause="another thread of this process keeps a write transaction open",
                 cure="end transactions soon",
             )
         try:
-            with translated(self.name, self.path), self._writer(durable) as conn:
+            with translated(self.name, self.path), self._writer(durable, patience) as conn:
                 yield conn
         finally:
             lock.release()
 
     @contextmanager
-    def _writer(self, durable: bool) -> Iterator[sa.Connection]:
+    def _writer(self, durable: bool, patience: float) -> Iterator[sa.Connection]:
         """A transaction on a connection that is kept for the next one: checking out and resetting cost too much here.
 
         After any error the connections kept go back to the pool, which resets them, or replaces them if they are dead.
@@ -218,6 +230,8 @@ class Hub:
         try:
             if not durable:
                 info["mgw_relaxed"] = True
+            if patience != _BUSY_SECONDS:
+                info["mgw_patience"] = patience
             with conn.begin():
                 try:
                     yield conn
@@ -227,7 +241,7 @@ class Hub:
         except BaseException as error:
             info[TALLY] = []
             self._drop_writers()
-            self._give_back(conn)
+            self.give_back(conn)
             if failure is not None and error is not failure:
                 raise failure from failure.__cause__  # the reason, not that a lost connection cannot be rolled back
             raise
@@ -235,7 +249,7 @@ class Hub:
             info[TALLY] = []
             self.statistics.add(tally)
         if info.pop(LISTENED, False):
-            self._give_back(conn)
+            self.give_back(conn)
             return
         self._writers.append(conn)
         if not self._open or len(self._writers) > _POOL:
@@ -244,9 +258,9 @@ class Hub:
     def _drop_writers(self) -> None:
         while self._writers:
             with suppress(IndexError):  # another thread took the last one
-                self._give_back(self._writers.pop())
+                self.give_back(self._writers.pop())
 
-    def _give_back(self, conn: sa.Connection) -> None:
+    def give_back(self, conn: sa.Connection) -> None:
         """To the pool; after :meth:`close` there is none any more that would ever close it."""
         if not self._open and not conn.invalidated:
             conn.detach()
@@ -365,6 +379,22 @@ def _parse(url: str) -> sa.URL:
     return address
 
 
+def watchfulness(address: sa.URL) -> dict[str, Any]:
+    """What has a PostgreSQL connection notice that the server does not answer any more: else it waits for an hour.
+
+    What the URL or the environment of the driver says goes before.
+    """
+    wanted = {
+        "connect_timeout": 10,  # seconds, as the others but the last
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 60_000,  # milliseconds: what was sent, a commit for example, stays unanswered for so long
+    }
+    given = {*address.query, *(["connect_timeout"] if "PGCONNECT_TIMEOUT" in os.environ else [])}
+    return {name: value for name, value in wanted.items() if name not in given}
+
+
 def _make_private(path: str) -> None:
     """Make a missing database file that others cannot read: messages are in it. Its log gets the same permissions."""
     with suppress(OSError):  # what is wrong with the path, SQLite says itself; a file that exists keeps its permissions
@@ -381,7 +411,9 @@ def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
                 cause="the PostgreSQL driver is not installed",
                 cure="pip install 'mgw[postgres]'",
             ) from None
-        engine = sa.create_engine(address, pool_size=_POOL, max_overflow=-1, pool_use_lifo=True)
+        engine = sa.create_engine(
+            address, pool_size=_POOL, max_overflow=-1, pool_use_lifo=True, connect_args=watchfulness(address)
+        )
         commit = "on" if durability == "full" else "off"
 
         @sa.event.listens_for(engine, "connect")
@@ -428,8 +460,17 @@ def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
         if info["mgw_synchronous"] != level:
             driver.execute(f"PRAGMA synchronous={level}").close()
             info["mgw_synchronous"] = level
-        with gate.passing(_BUSY_SECONDS):
-            driver.execute("BEGIN IMMEDIATE").close()
+        patience = info.pop("mgw_patience", None)
+        if patience is None:
+            with gate.passing(_BUSY_SECONDS):
+                driver.execute("BEGIN IMMEDIATE").close()
+            return
+        driver.execute(f"PRAGMA busy_timeout={int(patience * 1000)}").close()
+        try:
+            with gate.passing(patience):
+                driver.execute("BEGIN IMMEDIATE").close()
+        finally:
+            driver.execute(f"PRAGMA busy_timeout={int(_BUSY_SECONDS * 1000)}").close()
 
     return engine
 

@@ -63,6 +63,7 @@ def listen(
         pause()
         while True:
             woken.clear()
+            hub.require_open()
             with hub.read() as conn:
                 heard = _look(Db(conn), agents, watched)
             if heard is not None:

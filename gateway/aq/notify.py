@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -24,8 +24,9 @@ Callback = Callable[[], None]
 class Notifier:
     """Wakes waiters. No thread runs until somebody subscribes."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, options: Mapping[str, Any]) -> None:
         self._target = target
+        self._options = options  # of a connection to PostgreSQL
         self._mutex = threading.Lock()
         self._wanted = threading.Condition(self._mutex)
         self._callbacks: dict[int, dict[int, Callback]] = {}  # queue id -> subscription -> callback
@@ -33,6 +34,11 @@ class Notifier:
         self._count = 0
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+
+    @property
+    def waiting(self) -> int:
+        """Subscriptions that have not ended."""
+        return self._count
 
     def committed(self, queue_ids: Iterable[int]) -> None:
         """Messages became ready in these queues and the transaction that brought them is committed."""
@@ -78,11 +84,12 @@ class Notifier:
         return unsubscribe
 
     def close(self) -> None:
-        """End the watching thread. Idempotent."""
+        """End the watching thread and wake everybody. Idempotent."""
         with self._mutex:
             self._stop.set()
             self._wanted.notify_all()
             thread = self._thread
+        self.committed(self._queues())
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=5)
 
@@ -133,7 +140,7 @@ class Notifier:
     def _watch_postgresql(self) -> None:
         import psycopg
 
-        with psycopg.connect(self._target, autocommit=True) as connection:
+        with psycopg.connect(self._target, autocommit=True, **self._options) as connection:
             connection.execute(f"LISTEN {_CHANNEL}")
             self.committed(self._queues())  # whatever came while nobody listened
             while not self._stop.is_set():

@@ -331,6 +331,7 @@ class Session:
         try:
             while True:
                 woken.clear()
+                self.hub.require_open()
                 self._finder.restart(queue_id)
                 found = self._attempt(queue_name, options, array_size)
                 if found:

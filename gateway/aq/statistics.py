@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Activity", "Statistics", "forget_ended"]
 
 FLUSH_SECONDS = 10.0
+_LAST_SECONDS = 1.0  # how long a process that ends waits for others to let it forget its numbers
 LEASE = 3600.0  # seconds after which a process of another machine that stored nothing is taken for ended
 MAX_PUBLISHERS = 1000
 OTHERS = "(others)"  # the publishers beyond
@@ -309,7 +310,7 @@ class Statistics:
         gone."""
         self._closed = True
         if self._stored:
-            with suppress(HubError), hub.write(durable=False) as conn:
+            with suppress(HubError), hub.write(durable=False, patience=_LAST_SECONDS) as conn:
                 statistics_sql.delete_process(Db(conn), self._process)
             self._stored = False
 

@@ -208,7 +208,7 @@ class TransactionWork:
         finally:
             conn, self._conn = self._conn, None
             if conn is not None:
-                conn.close()
+                self._hub.give_back(conn)
 
 
 def _take_now(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,12 +16,13 @@ import pytest
 
 from gateway.aq import monitor
 from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, EnqueueOptions, Navigation, Visibility
+from gateway.aq.model import Agent, DequeueMode, DequeueOptions, EnqueueOptions, Navigation, Visibility
 from gateway.aq.session import Session
 from gateway.aq.statements import Db
 from tests.conformance.hub_suite import HubCase, now, refused
 from tests.conformance.hub_suite_transfer import ProcessSuite
 from tests.support.waiting import eventually
+from transforms.errors import HubUnavailable
 from transforms.message import Message
 
 
@@ -230,3 +231,30 @@ class HandsSuite(HubCase):
             found = kept.dequeue_array("orders", now(), 10)
             assert [(each.message.body, each.message.attempts) for each in found] == [("4", 1), ("5", 1)]
             conn.commit()
+
+    def test_hub_that_is_closed_tells_who_waits_for_messages(self) -> None:
+        self.queue()
+        other = Hub.open(self.url, clock=self.clock)
+        ended: list[str] = []
+
+        def wait(how: Callable[[Session], object]) -> None:
+            try:
+                with other.session() as session:
+                    how(session)
+            except HubUnavailable as error:
+                ended.append(str(error))
+
+        waits: list[Callable[[Session], object]] = [
+            lambda session: session.dequeue("orders", DequeueOptions(wait=60)),
+            lambda session: session.listen([Agent(None, "orders")], 60),
+        ]
+        threads = [threading.Thread(target=wait, args=(how,)) for how in waits]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: other.notifier.waiting == len(threads))
+        other.close()
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive()
+        assert len(ended) == len(threads)
+        assert all("is closed" in text for text in ended)

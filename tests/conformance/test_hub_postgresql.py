@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -31,8 +32,9 @@ pytest.register_assert_rewrite(
     "tests.conformance.hub_suite_views",
 )
 
+from gateway.aq import monitor
 from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions
+from gateway.aq.model import DequeueMode, DequeueOptions
 from gateway.aq.rules import register_function, unregister_function
 from gateway.aq.statements import Db
 from tests.conformance import hub_suite as base
@@ -56,7 +58,9 @@ from tests.conformance import hub_suite_traps as traps
 from tests.conformance import hub_suite_views as views
 from tests.support.brokers import PostgreSQL
 from tests.support.ports import free_port
+from tests.support.proxy import TcpProxy
 from transforms.errors import AqError, HubError, HubUnavailable
+from transforms.message import Message
 
 pytestmark = pytest.mark.postgresql
 
@@ -413,6 +417,95 @@ class TestPostgreSQL(base.HubCase):
                 return not Db(conn).rows("SELECT 1 FROM pg_stat_activity WHERE pid = ?", (served[0],))
 
         base.eventually(gone)
+
+    def backends(self) -> int:
+        with self.hub.read() as conn:
+            return int(Db(conn).rows("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")[0][0])
+
+    def test_hub_that_is_closed_while_a_session_waits_leaves_no_connection_open(self) -> None:
+        self.queue()
+        before = self.backends()
+        hub = Hub.open(self.url)
+        session = hub.session()
+
+        def wait() -> None:
+            with session, pytest.raises(HubUnavailable, match="is closed"):
+                session.dequeue("orders", DequeueOptions(wait=60))
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        base.eventually(lambda: hub.notifier.waiting)
+        hub.close()
+        thread.join(20)
+        assert not thread.is_alive()
+        base.eventually(lambda: self.backends() == before)
+
+    def test_session_whose_connection_is_killed_goes_on_after_a_rollback(self) -> None:
+        self.queue()
+        self.send("orders", "a", "b")
+        with self.hub.session() as session:
+            session.enqueue("orders", Message("lost"))
+            session.dequeue("orders", DequeueOptions(wait=0))
+            self.kill_connections()
+            for again in (session.commit, session.commit, lambda: session.dequeue("orders", DequeueOptions(wait=0))):
+                with pytest.raises(HubUnavailable):
+                    again()
+            session.rollback()
+            found = base.eventually(
+                lambda: session.dequeue_array("orders", DequeueOptions(wait=0), 10), tolerate=(HubUnavailable, AqError)
+            )
+            assert [(each.message.body, each.message.attempts) for each in found] == [("a", 1), ("b", 0)]
+            session.commit()
+
+    @pytest.mark.parametrize("consumer", [None, "RED"])
+    def test_commit_whose_answer_is_lost_happened_once(self, postgresql: PostgreSQL, consumer: str | None) -> None:
+        queue = self.topic("RED") if consumer else self.queue()
+        self.send(queue, "taken", "left")
+        with (
+            TcpProxy("127.0.0.1", postgresql.port) as proxy,
+            Hub.open(self.url.replace(f":{postgresql.port}/", f":{proxy.port}/"), clock=self.clock) as hub,
+        ):
+            session = hub.session()
+            session.dequeue(queue, DequeueOptions(consumer, wait=0))
+            session.enqueue(queue, Message("put"))
+            proxy.stall(requests=False)
+
+            def commit() -> None:
+                with pytest.raises(HubUnavailable):
+                    session.commit()
+
+            thread = threading.Thread(target=commit)
+            thread.start()
+
+            def committed() -> bool:
+                options = DequeueOptions(consumer, DequeueMode.BROWSE, wait=0)
+                with self.hub.session() as other:
+                    return [base.body_of(one) for one in other.dequeue_array(queue, options, 10)] == ["left", "put"]
+
+            base.eventually(committed)
+            proxy.cut()
+            proxy.resume()
+            thread.join(20)
+            assert not thread.is_alive()
+            session.rollback()  # counts no attempt of what is consumed
+            session.close()
+            base.eventually(lambda: monitor.run_once(hub), tolerate=(HubUnavailable,))
+            assert not hub.rolled_back
+        assert self.take(queue, consumer) == ["left", "put"]
+        with self.hub.read() as conn:
+            assert Db(conn).rows("SELECT max(attempts) FROM aq_entry" if consumer else "SELECT 0") == [(0,)]
+
+    def test_connection_notices_that_the_server_does_not_answer(self) -> None:
+        def options(hub: Hub) -> dict[str, str]:
+            with hub.read() as conn:
+                driver: Any = conn.connection.driver_connection
+                known: dict[str, str] = driver.info.get_parameters()
+                return known
+
+        assert options(self.hub)["tcp_user_timeout"] == "60000"
+        with Hub.open(f"{self.url}&tcp_user_timeout=5000") as hub:
+            assert options(hub)["tcp_user_timeout"] == "5000"
+            assert "5000" in hub.name
 
     def test_attempt_is_counted_when_the_connection_was_lost_before_the_rollback(self) -> None:
         self.queue()

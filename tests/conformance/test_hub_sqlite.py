@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -360,6 +361,21 @@ class TestSQLite(base.HubCase):
             session.dequeue("orders", base.now())
             session.commit()
         assert len(self.view("orders_t")) == 2
+
+    def test_hub_is_closed_soon_although_somebody_writes(self) -> None:
+        other = Hub.open(self.url, clock=self.clock)
+        self.queue()
+        with other.session() as session:
+            session.enqueue("orders", Message("x"))
+            session.commit()
+        other.statistics.flush(other)  # so that there is something to forget
+        writer = sqlite3.connect(self.hub.path or "", isolation_level=None)
+        writer.execute("BEGIN IMMEDIATE")
+        started = time.monotonic()
+        other.close()
+        assert time.monotonic() - started < 10
+        writer.rollback()
+        writer.close()
 
     def test_second_write_transaction_of_a_thread_is_refused_at_once(self) -> None:
         with self.hub.write(), pytest.raises(HubError, match="second write transaction"), self.hub.write():
