@@ -1,4 +1,4 @@
-"""What every hub database must do: the documented limits, to the last that is allowed, and the documented columns.
+"""What every hub database must do: the documented limits, to the last that is allowed, columns, and single rules.
 
 Run by test_hub_*.py.
 """
@@ -222,6 +222,73 @@ class LimitSuite(HubCase):
             self.admin.add_subscriber("events", Agent("RED", "x" * 1025))
         with self.hub.session() as session, pytest.raises(AqError, match="propagation to other queues"):
             session.enqueue("events", Message("x"), recipients=[Agent("RED", "x" * 1024)])
+
+
+class RuleSuite(HubCase):
+    """Single documented rules that nothing else holds."""
+
+    def test_altered_rule_is_for_messages_to_come(self) -> None:
+        self.topic("RED")
+        self.send("events", "old", priority=9)
+        self.admin.alter_subscriber("events", "RED", rule="priority < 5")
+        with refused(24033):
+            self.send("events", "new", priority=9)
+        assert self.take("events", "RED") == ["old"]
+
+    @pytest.mark.parametrize("consumer", [None, "RED"])
+    def test_retention_that_was_taken_away_holds_for_what_was_retained(self, consumer: str | None) -> None:
+        queue = self.topic("RED", retention_time=-1) if consumer else self.queue("events", retention_time=-1)
+        self.send(queue, "x")
+        assert self.take(queue, consumer, dequeue_mode="REMOVE_NODATA") == [None]
+        assert self.run_time(10**9).removed == bool(consumer)  # its entries are all consumed now
+        assert self.states("events_t") == ["PROCESSED"]
+        self.admin.alter_queue(queue, retention_time=0)
+        self.run_time(1)
+        assert self.view("events_t") == []
+
+    def test_message_id_is_one_of_this_consumer_and_this_queue(self) -> None:
+        self.topic("RED", "GREEN")
+        self.queue()
+        (msgid,) = self.send("events", "x", recipients=["RED"])
+        with self.hub.session() as session:
+            for queue, consumer in (("events", "GREEN"), ("orders", None)):
+                for mode in ("REMOVE", "BROWSE", "LOCKED"):
+                    with refused(25263):
+                        session.dequeue(queue, now(consumer_name=consumer, msgid=msgid, dequeue_mode=mode))  # type: ignore[arg-type]
+            assert session.dequeue("events", now(consumer_name="RED", msgid=msgid)).message.body == "x"
+
+    def test_exception_message_of_a_topic_is_taken_by_its_id_too(self) -> None:
+        self.topic("RED", "GREEN")
+        (msgid,) = self.send("events", "x", expiration=1)
+        self.run_time(1)
+        self.admin.start_queue("AQ$_events_t_E", enqueue=False)
+        assert self.take("AQ$_events_t_E", msgid=msgid) == ["x"]
+        assert self.view("events_t") == []
+
+    def test_plain_name_of_an_exception_queue_is_one_in_the_schema_of_the_queue(self) -> None:
+        self.admin.create_queue_table("oe.t")
+        self.admin.create_queue("oe.q", "oe.t")
+        self.admin.create_queue("oe.bad", "oe.t", queue_type="EXCEPTION_QUEUE")
+        self.admin.start_queue("oe.q")
+        self.send("oe.q", "x", expiration=1, exception_queue="bad")
+        self.run_time(1)
+        (row,) = self.view("oe.t")
+        assert [row[name] for name in ("QUEUE", "EXCEPTION_QUEUE", "EXCEPTION_QUEUE_OWNER")] == ["BAD", "BAD", "OE"]
+        assert (row["ORIGINAL_QUEUE_NAME"], row["ORIGINAL_QUEUE_OWNER"]) == ("Q", "OE")
+
+    def test_purge_by_the_sender(self) -> None:
+        self.topic("RED", "GREEN")
+        self.send("events", "x", sender_name="bob")
+        self.send("events", "y", sender_name="ann")
+        self.send("events", "z")
+        assert self.admin.purge_queue_table("events_t", "qtview.sender_name = 'bob'") == (1, 2)
+        assert self.take("events", "RED") == self.take("events", "GREEN") == ["y", "z"]
+
+    def test_dropped_agent_leaves_its_subscription(self) -> None:
+        self.topic("RED")
+        self.admin.drop_aq_agent("RED")
+        self.send("events", "x")
+        assert self.take("events", "RED") == ["x"]
 
 
 class ColumnSuite(ViewCase):

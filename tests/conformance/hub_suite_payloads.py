@@ -794,6 +794,8 @@ class AnyDataSuite(PayloadCase):
         assert message.kind is PayloadKind.ANYDATA
         assert Message("text").type_name is None
         assert not is_lcr(message.body)  # type: ignore[arg-type]
+        assert is_lcr(AnyData("SYS.LCR$_ROW_RECORD", {}))
+        assert is_lcr(AnyData("SYS.LCR$_DDL_RECORD", {}))
 
     def test_subscribers_choose_by_type_and_unknown_is_no(self) -> None:
         self.admin.create_type("oe.address", {"city": "VARCHAR2(20)"})

@@ -133,6 +133,10 @@ class TestLimits(documented.LimitSuite):
     pass
 
 
+class TestSingleRules(documented.RuleSuite):
+    pass
+
+
 class TestColumns(documented.ColumnSuite):
     pass
 

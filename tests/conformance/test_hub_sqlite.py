@@ -112,6 +112,10 @@ class TestLimits(documented.LimitSuite):
     pass
 
 
+class TestSingleRules(documented.RuleSuite):
+    pass
+
+
 class TestColumns(documented.ColumnSuite):
     pass
 
