@@ -84,7 +84,7 @@ _BODIES: dict[PayloadType, dict[Any, int]] = {
 _CHECKED = (PayloadType.JSON, PayloadType.XMLTYPE)
 _BY_PRIORITY = (SortList.PRIORITY, SortList.PRIORITY_ENQ_TIME, SortList.PRIORITY_COMMIT_TIME)
 _KIND = MESSAGE_COLUMNS.index("kind")
-_INTEGERS = range(-(2**63), 2**63)
+_BEYOND = 2**63
 MAX_USER_PROPERTY = 4000  # characters
 
 
@@ -98,7 +98,7 @@ def message_number(hub_id: bytes, identity: object) -> int | None:
     if not isinstance(identity, bytes) or len(identity) != 16 or identity[:8] != hub_id:
         return None
     number = int.from_bytes(identity[8:], "big")
-    return number if number in _INTEGERS else None
+    return number if number < _BEYOND else None
 
 
 def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
@@ -146,8 +146,8 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
             if delay or expiration is not None:
                 check_times(message, index)
             priority = message.priority
-            if priority not in _INTEGERS:
-                raise _refused(index, f"priority {priority} is out of range", "it does not fit 64 bits")
+            if not isinstance(priority, int) or type(priority) is bool or not -_BEYOND <= priority < _BEYOND:
+                raise _refused(index, f"priority {priority!r} is out of range", "it is no integer of 64 bits")
             body: Any = message.body
             if body is None:
                 body_type = _NONE
@@ -263,14 +263,16 @@ def _check_texts(message: Message, index: int) -> None:
 
 def check_times(message: Message, index: int) -> None:
     """Refuse a delay or an expiration that is out of range (25203, 25209)."""
-    if not 0 <= message.delay < 2**40:
+    if not isinstance(message.delay, int | float) or not 0 <= message.delay < 2**40:
         raise _refused(
-            index, f"delay {message.delay} of message {index} is not valid", "0 or more seconds", error=DelayInvalid
+            index, f"delay {message.delay!r} of message {index} is not valid", "0 or more seconds", error=DelayInvalid
         )
-    if message.expiration is not None and not 0 <= message.expiration < 2**40:
+    if message.expiration is None:
+        return
+    if not isinstance(message.expiration, int | float) or not 0 <= message.expiration < 2**40:
         raise _refused(
             index,
-            f"expiration {message.expiration} of message {index} is not valid",
+            f"expiration {message.expiration!r} of message {index} is not valid",
             "0 or more seconds",
             error=ExpirationInvalid,
         )

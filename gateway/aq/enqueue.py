@@ -25,9 +25,9 @@ from gateway.aq.work import Work
 from transforms.errors import AqError, ConversionFailure
 from transforms.message import Message, check_headers
 
-__all__ = ["EnqueueCall", "prepare_enqueue", "read_call"]
+__all__ = ["DEFAULT_OPTIONS", "EnqueueCall", "prepare_enqueue", "read_call"]
 
-_DEFAULT = EnqueueOptions()
+DEFAULT_OPTIONS = EnqueueOptions()  # of calls that give none: there is nothing to read
 Transform = Callable[[Sequence[Message], str], Sequence[Message]]
 Senders = Callable[[Sequence[Message]], None]
 Member = TypeVar("Member", bound=StrEnum)
@@ -112,9 +112,9 @@ def prepare_enqueue(
     started = perf_counter()
     check_enqueue(db, queue)
     messages, options = call.messages, call.options
-    if options is not _DEFAULT:
+    if options is not DEFAULT_OPTIONS:
         options = _checked(options)
-    if options is not _DEFAULT or senders is not None:  # else they are looked at when the rows are made
+    if options is not DEFAULT_OPTIONS or senders is not None:  # else they are looked at when the rows are made
         for index, message in enumerate(messages):
             check_times(message, index)
     _check_headers(messages)

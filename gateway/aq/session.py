@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import transformations
 from gateway.aq.codec import ENQ_TIME, decode, message_number
-from gateway.aq.enqueue import EnqueueCall, prepare_enqueue, read_call
+from gateway.aq.enqueue import DEFAULT_OPTIONS, EnqueueCall, prepare_enqueue, read_call
 from gateway.aq.errors import (
     ConsumerForExceptionQueue,
     MessageIdMissing,
@@ -57,7 +57,6 @@ __all__ = ["Session"]
 
 _LOOK_AGAIN = 1.0  # seconds; a waiting call looks by itself that often, should a wake-up get lost
 _serial = itertools.count(1)
-_ENQUEUE = EnqueueOptions()
 _DEQUEUE = DequeueOptions()
 
 
@@ -172,7 +171,7 @@ class Session:
         self,
         queue_name: str,
         message: Message,
-        options: EnqueueOptions = _ENQUEUE,
+        options: EnqueueOptions = DEFAULT_OPTIONS,
         *,
         recipients: Sequence[Agent | str] = (),
     ) -> bytes:
@@ -197,7 +196,7 @@ class Session:
         self,
         queue_name: str,
         messages: Sequence[Message],
-        options: EnqueueOptions = _ENQUEUE,
+        options: EnqueueOptions = DEFAULT_OPTIONS,
         *,
         recipients: Sequence[Agent | str] = (),
         recipient_lists: Sequence[Sequence[Agent | str]] | None = None,

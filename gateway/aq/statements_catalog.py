@@ -17,7 +17,7 @@ from gateway.aq.model import (
     SortList,
     SubscriberInfo,
 )
-from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, qualified
+from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, agent_name, qualified
 from gateway.aq.statements import Db, Row
 from transforms.errors import AqError
 
@@ -324,6 +324,8 @@ def require_consumer_of(db: Db, queue: QueueRef, consumer: str | None) -> tuple[
             cure="name one of its subscribers as consumer",
         )
     found = _consumer(db, queue, consumer, "", 0)
+    if found is None and consumer[:1] == '"':
+        found = _consumer(db, queue, agent_name(consumer) or "", "", 0)
     if found is None:
         raise SubscriberMissing(
             f"consumer {consumer!r} of queue {queue.full_name} does not exist",

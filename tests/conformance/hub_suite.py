@@ -418,6 +418,9 @@ class SessionSuite(HubCase):
                 Message("{}", sender_name="\ud800"),
                 Message("{}", correlation="x" * 129),
                 Message("{}", priority=2**64),
+                *(Message("{}", priority=wrong) for wrong in (1.5, 1e30, None, "1", True)),  # type: ignore[arg-type]
+                *(Message("{}", delay=wrong) for wrong in (None, "1", float("nan"))),  # type: ignore[arg-type]
+                *(Message("{}", expiration=wrong) for wrong in ("1", float("nan"), float("inf"))),  # type: ignore[arg-type]
                 Message("{}", delay=-1),
                 Message("{}", expiration=-1),
             ):
@@ -706,7 +709,9 @@ class RecipientSuite(HubCase):
         assert self.take("events", "GREEN") == ["x"]
 
     def test_consumer_is_required_and_must_exist(self) -> None:
-        self.topic("RED")
+        self.topic('"RED"')
+        self.send("events", "x")
+        assert self.take("events", '"red"') == ["x"]
         with refused(25231):
             self.take("events")
         with refused(24035):

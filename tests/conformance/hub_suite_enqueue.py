@@ -20,6 +20,7 @@ from gateway.aq.model import (
     Visibility,
 )
 from gateway.aq.session import Session
+from gateway.aq.tables import State
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
 from transforms.errors import AqError
 from transforms.message import Header, Message, ValueType
@@ -66,6 +67,12 @@ class EnqueueSuite(HubCase):
                 session.enqueue("orders", Message("no"), options)
             session.commit()
         assert self.take("orders") == ["a"]
+
+    def test_priority_is_any_integer(self) -> None:
+        self.queue(table={"sort_list": "PRIORITY"})
+        for priority in (7, State.WAITING, -3):  # one of them has a name
+            self.send("orders", str(int(priority)), priority=priority)
+        assert self.take("orders") == ["-3", "1", "7"]
 
     def test_first_refusal_is_the_one_that_the_order_of_checks_demands(self) -> None:
         self.admin.create_queue_table("t", "TEXT", multiple_consumers=True)

@@ -309,14 +309,16 @@ def require_off(db: Db, queue: QueueRef) -> None:
 
 
 def _check_retry(queue: str, max_retries: int | None, retry_delay: float, retention_time: float) -> None:
-    if max_retries is not None and not 0 <= max_retries <= MAX_RETRIES:
-        raise RetryInvalid(f"max_retries of queue {queue} is {max_retries}", cause=f"allowed are 0 to {MAX_RETRIES}")
-    if not 0 <= retry_delay <= MAX_SECONDS:
+    if max_retries is not None and (not isinstance(max_retries, int) or not 0 <= max_retries <= MAX_RETRIES):
+        raise RetryInvalid(f"max_retries of queue {queue} is {max_retries!r}", cause=f"allowed are 0 to {MAX_RETRIES}")
+    if not isinstance(retry_delay, int | float) or not 0 <= retry_delay <= MAX_SECONDS:
         raise RetryInvalid(
-            f"retry_delay of queue {queue} is {retry_delay}", cause=f"allowed are 0 to {MAX_SECONDS} seconds"
+            f"retry_delay of queue {queue} is {retry_delay!r}", cause=f"allowed are 0 to {MAX_SECONDS} seconds"
         )
-    if not (0 <= retention_time <= MAX_SECONDS or retention_time == INFINITE):
+    if not isinstance(retention_time, int | float) or not (
+        0 <= retention_time <= MAX_SECONDS or retention_time == INFINITE
+    ):
         raise RetentionInvalid(
-            f"retention_time of queue {queue} is {retention_time}",
+            f"retention_time of queue {queue} is {retention_time!r}",
             cause=f"allowed are 0 to {MAX_SECONDS} seconds, or -1 for ever",
         )

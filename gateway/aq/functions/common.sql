@@ -364,7 +364,8 @@ BEGIN
         PERFORM @aq@._refuse(25231, format('no consumer given for queue %s', p_shown),
             'the queue is a multi-consumer queue', 'name one of its subscribers as consumer');
     END IF;
-    SELECT n.id, n.transformation INTO v_id, v_transformation FROM @aq@._named(p_queue, p_name) n;
+    SELECT n.id, n.transformation INTO v_id, v_transformation
+      FROM @aq@._named(p_queue, regexp_replace(p_name, '^"(.+)"$', '\1')) n;
     IF v_id IS NULL THEN
         PERFORM @aq@._refuse(24035, format('consumer %L of queue %s does not exist', p_name, p_shown),
             'it is neither a subscriber nor was it ever named as a recipient', 'add it with add_subscriber');
