@@ -169,9 +169,19 @@ class OutboundRoute:
         except Exception as error:
             if not isinstance(error, (HubUnavailable, LeaseLost)):
                 with suppress(GatewayError):  # the first reason is the one to tell
-                    self._keep(finished)
-                    self._await_confirmations(LAST_SECONDS, self._keep)
+                    self._rescue(finished)
+                    self._await_confirmations(LAST_SECONDS, self._rescue)
             raise
+
+    def _rescue(self, finished: Sequence[Flight]) -> None:
+        """Complete all of it if only the planning failed, else what the destination has."""
+        if not finished:
+            return
+        try:
+            with self._context.turns.take():
+                self._complete_and_plan(finished, 0, Counts())
+        except Exception:
+            self._keep(finished)
 
     def _keep(self, finished: Sequence[Flight]) -> None:
         """Complete what is confirmed and nothing else; refused messages stay set aside, on plans of their own.

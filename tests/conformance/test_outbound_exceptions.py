@@ -155,3 +155,21 @@ def test_a_crash_before_the_refusal_is_known_sends_nothing_again(gateway: Gatewa
     assert arrived(broker) == SENT
     assert gateway.job("outj")["PROPAGATED_TOTAL"] == len(SENT)
     check_ledger(gateway)
+
+
+def test_a_message_that_cannot_be_read_undoes_no_completion(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.queue("BAD")
+    job(gateway, broker)
+    broker.hold_confirms = True
+    with gateway.run():
+        eventually(lambda: arrived(broker) == SENT)
+        with gateway.hub.write() as conn:
+            gateway.hub.session(conn).enqueue("H", Message(body="damaged"))
+            conn.exec_driver_sql("UPDATE aq_message SET headers = '[' WHERE body = ?", (b"damaged",))
+        broker.hold_confirms = False
+        broker.wake()
+        fails_again(gateway, "failure", 2)
+    assert arrived(broker) == SENT
+    row = gateway.job("outj")
+    assert (row["PROPAGATED_TOTAL"], row["EXCEPTIONQ_TOTAL"]) == (len(SENT), len(REFUSED))
+    assert gateway.plans("outj") == []
