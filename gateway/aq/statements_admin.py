@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gateway.aq import payloads
+from gateway.aq.codec import COLUMNS, decode
 from gateway.aq.statements import Db
 from gateway.aq.statements_rules import Filter
+from gateway.aq.statements_rules_columns import view_columns
 from gateway.aq.views.dialect import quoted
+from transforms.message import Message
 
 __all__ = [
     "Body",
@@ -30,6 +34,7 @@ __all__ = [
     "lock_bodies",
     "lock_entries",
     "message_view",
+    "messages_by_number",
     "open_again",
     "selected",
     "try_exclusive",
@@ -138,14 +143,20 @@ def message_view(db: Db, table_id: int) -> str:
 
 
 def selected(
-    db: Db, view: str, chosen: Filter, size: int, *, in_hands: bool = False
+    db: Db, view: str, chosen: Filter, names: Sequence[str], size: int, *, in_hands: bool = False
 ) -> Iterator[list[Mapping[str, Any]]]:
     """Rows of a message view that pass a filter, in pages of one snapshot, by names of columns.
 
-    All columns where the filter is not exact. ``in_hands``: only those that somebody has taken, as far as the hub
-    stores it. Nothing else may be done with the connection between two pages, on SQLite.
+    Args:
+        names: columns to be judged by, where the filter is not exact; times come as text.
+        in_hands: only those that somebody has taken, as far as the hub stores it.
+
+    The connection may only read between two pages, on SQLite.
     """
-    columns = ", ".join(f'qtview."{name}"' for name in _COLUMNS) if chosen.exact else "qtview.*"
+    columns = ", ".join(f'qtview."{name}"' for name in _COLUMNS)
+    if not chosen.exact:  # a date may be beyond what the driver can read
+        known = view_columns(postgresql=db.postgresql)
+        columns += "".join(f', {known[name.lower()].sql} AS "{name}"' for name in names if name not in _COLUMNS)
     where = f'({chosen.sql}) AND qtview."IN_TRANSACTION"' if in_hands else chosen.sql
     if db.postgresql:  # the name of the view may hold any character
         view, where = view.replace("%", "%%"), where.replace("%", "%%").replace("?", "%s")
@@ -157,6 +168,14 @@ def selected(
             yield [dict(zip(names, row, strict=True)) for row in page]
     finally:
         cursor.close()
+
+
+def messages_by_number(db: Db, hub_id: bytes, numbers: Sequence[int]) -> dict[int, Message]:
+    """Messages with their bodies, by their numbers; those that are gone are left out."""
+    columns = COLUMNS.format(a="m")
+    rows = db.rows(f"SELECT {columns} FROM aq_message m WHERE m.id {{ids}}", (db.ids(numbers),))
+    payloads.learn(db, rows)
+    return {row[0]: message for row, message in zip(rows, decode(rows, hub_id), strict=True)}
 
 
 class Who(NamedTuple):

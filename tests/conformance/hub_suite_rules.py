@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from gateway.aq.anydata import wrap
 from gateway.aq.errors import NoMessage
 from gateway.aq.matching import pushed
-from gateway.aq.model import DequeueMode, DequeueOptions, PayloadType
+from gateway.aq.model import DequeueMode, DequeueOptions
 from gateway.aq.purge_conditions import purge_condition
 from gateway.aq.rules import register_function, unregister_function
 from gateway.aq.statements import Db
@@ -301,8 +302,97 @@ PURGES = [
 ]
 
 
+def times_as_text(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a view with its times as purge conditions see them."""
+    found = dict(row)
+    for name, value in row.items():
+        if isinstance(value, datetime):
+            text = value.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
+            found[name] = (text if name.endswith("_TIMESTAMP") else text[:19]) + "Z"
+    return found
+
+
+TYPED_PURGES: dict[str, list[tuple[str, str]]] = {
+    "OE.ORDERS": [
+        ("qtview.user_data.state IS NULL", "abc"),
+        ("qtview.user_data.state = 'OLD'", "c"),
+        ("qtview.user_data.STATE = 'OLD' AND qtview.msg_priority = 1", "ac"),
+        ("qtview.user_data.address.City = 'Bonn'", "ac"),
+        ("qtview.user_data.total > 99.99", "ab"),
+        ("HEADER('kind') = 'x'", "ab"),
+    ],
+    "ANYDATA": [
+        ("qtview.user_data.GetTypeName() IS NULL", "abc"),
+        ("qtview.user_data.gettypename() = 'SYS.VARCHAR2'", "bc"),
+        ("qtview.user_data.gettypename() = 'OE.ORDERS' AND qtview.user_data.state = 'OLD'", "ab"),
+        ("qtview.user_data.state = 'NEW'", "abc"),
+        ("HEADER('kind') = 'x'", "ab"),
+    ],
+    "FIELDS": [("qtview.user_data.state IS NULL", "abc"), ("qtview.user_data.state = 'OLD'", "ab")],
+    "TEXT": [
+        ("qtview.user_data IS NULL", "abc"),
+        ("qtview.user_data = 'b'", "ac"),
+        ("qtview.user_data LIKE 'a%'", "bc"),
+    ],
+}
+
+
 class PurgeConditionSuite(HubCase):
     """Conditions over the view: the database and Python choose the same rows."""
+
+    @pytest.mark.parametrize("payload", TYPED_PURGES)
+    @pytest.mark.parametrize("multiple", [False, True])
+    def test_purge_conditions_see_the_body_as_rules_do(self, payload: str, multiple: bool) -> None:
+        self.admin.create_type("oe.address", {"city": "VARCHAR2(20)"})
+        self.admin.create_type("oe.orders", {"state": "VARCHAR2(8)", "total": "NUMBER(8,2)", "address": "oe.address"})
+        self.queue("orders", table={"multiple_consumers": multiple, "queue_payload_type": payload})
+        if multiple:
+            self.admin.add_subscriber("orders", "RED")
+        old = {"state": "OLD", "total": "99.99", "address": {"city": "Ulm"}}
+        bodies: list[Any] = [old, {**old, "address": {"city": "Bonn"}}, {**old, "total": 100, "state": "OLDER"}]
+        if payload == "ANYDATA":
+            bodies = [wrap("a"), wrap(2), wrap(old, "OE.ORDERS")]
+        elif payload == "FIELDS":
+            bodies = [(Header("state", ValueType.TEXT, state),) for state in ("X", "NEW", "OLD")]
+        elif payload == "TEXT":
+            bodies = ["a\x00", "b", "c"]
+        for condition, left in TYPED_PURGES[payload]:
+            with self.hub.session() as session:
+                for name, body in zip("abc", bodies, strict=True):
+                    headers = (Header("kind", ValueType.TEXT, "x"),) if name == "c" else ()
+                    message = Message(body, headers, correlation=name, priority=2 if name == "a" else 1)
+                    session.enqueue("orders", message)
+                session.commit()
+            done = self.admin.purge_queue_table("orders_t", condition)
+            stayed = "".join(str(row["CORR_ID"]) for row in self.view("orders_t"))
+            assert (condition, stayed) == (condition, left)
+            assert done.messages == 3 - len(left)
+            self.admin.purge_queue_table("orders_t")
+
+    def test_purge_reads_moments_after_the_year_9999(self) -> None:
+        self.queue("orders")
+        with self.hub.session() as session:
+            session.enqueue("orders", Message('{"a": 1}', delay=2**39))
+            session.commit()
+        condition = "qtview.user_data.a = 1 AND NVL(qtview.delay_timestamp, 'later') > '1'"
+        assert self.admin.purge_queue_table("orders_t", condition).messages == 1
+
+    def test_purge_condition_calls_the_function_registered_last(self) -> None:
+        self.queue("orders")
+        register_function("hr.wanted", lambda value: value == "a")
+        try:
+            condition = "hr.wanted(qtview.corr_id)"
+            assert self.admin.purge_queue_table("orders_t", condition).messages == 0
+            register_function("hr.wanted", lambda value: value == "b")
+            with self.hub.session() as session:
+                session.enqueue_array("orders", [Message("1", correlation="a"), Message("2", correlation="b")])
+                session.commit()
+            self.admin.purge_queue_table("orders_t", condition)
+            assert [row["CORR_ID"] for row in self.view("orders_t")] == ["a"]
+        finally:
+            unregister_function("hr.wanted")
+        with pytest.raises(AqError, match=r"no function hr\.wanted"):
+            self.admin.purge_queue_table("orders_t", condition)
 
     @pytest.mark.parametrize("multiple", [False, True])
     def test_purge_conditions_choose_what_python_chooses(self, multiple: bool) -> None:
@@ -323,7 +413,9 @@ class PurgeConditionSuite(HubCase):
                 sql = f'SELECT qtview."MSG_ID", qtview."CONSUMER_NAME" FROM "AQ$ORDERS_T" AS qtview WHERE {where.sql}'
                 found = {(row[0], row[1]) for row in Db(conn).rows(sql, where.params)}
             expected = {
-                (row["MSG_ID"], row["CONSUMER_NAME"]) for row in rows if condition.holds(row, PayloadType.BASIC)
+                (row["MSG_ID"], row["CONSUMER_NAME"])
+                for row in rows
+                if condition.holds(times_as_text(row), Message(row["USER_DATA"]))
             }
             assert found == expected if where.exact else found >= expected, text
             chosen.append(len(expected))

@@ -168,16 +168,25 @@ class PurgeProcedures(Administration):
         with self.look() as db:
             chosen = plan.condition.where(postgresql=db.postgresql)
             pages: Iterable[list[Mapping[str, Any]]] = admin_sql.selected(
-                db, plan.view, chosen, _BATCH, in_hands=in_hands
+                db, plan.view, chosen, plan.condition.names, _BATCH, in_hands=in_hands
             )
             if self.connection is not None and not db.postgresql:
                 pages = list(pages)
             for page in pages:
                 rows = page
                 if not chosen.exact:
-                    rows = [row for row in page if plan.condition.holds(row, plan.table.payload_type)]
+                    rows = self._judged(db, plan.condition, page)
                 if rows:
                     yield rows
+
+    def _judged(self, db: Db, condition: PurgeCondition, page: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Those rows for which the condition is true."""
+        if not condition.reads_bodies:
+            return [row for row in page if condition.holds(row)]
+        numbers = [_number(row) for row in page]
+        messages = admin_sql.messages_by_number(db, self.hub.hub_id, list(set(numbers)))
+        found = ((row, messages.get(number)) for row, number in zip(page, numbers, strict=True))
+        return [row for row, message in found if message is not None and condition.holds(row, message)]
 
     def _remove(self, plan: _Plan, page: list[Mapping[str, Any]], *, partly: bool) -> _Batch | None:
         """Remove the rows of a page that are as they were read, in one transaction.
@@ -186,7 +195,7 @@ class PurgeProcedures(Administration):
         """
         wanted: dict[_Key, _AsRead] = {}
         for row in page:
-            number = int(row["MSG_ID"][16:], 16)
+            number = _number(row)
             queue = plan.queues.get(row["QUEUE"])
             if number <= plan.upto and queue is not None:
                 known = row["PROTOCOL"] is not None
@@ -198,6 +207,10 @@ class PurgeProcedures(Administration):
             if plan.table.multiple_consumers:
                 return _remove_entries(Db(conn), wanted, plan.consumers, partly=partly)
             return _remove_messages(Db(conn), {number: row for (number, _), row in wanted.items()}, partly=partly)
+
+
+def _number(row: Mapping[str, Any]) -> int:
+    return int(row["MSG_ID"][16:], 16)
 
 
 def _plan(db: Db, table: QueueTableInfo, condition: PurgeCondition) -> _Plan:
