@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from gateway.aq import payloads
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_messages as messages_sql
-from gateway.aq.codec import ENQ_TIME, decode, encode, msgid
+from gateway.aq.codec import ENQ_TIME, MESSAGE_COLUMNS, decode, encode, msgid
 from gateway.aq.deviation import Deviation
 from gateway.aq.errors import (
     AgentAddressInvalid,
@@ -61,7 +61,9 @@ __all__ = [
 ]
 
 Enrol = Callable[[str], int]  # name of a consumer -> its id
+_Arriving = tuple[Message, Row]
 MAX_RECIPIENTS = 1024
+_ORIGINAL = MESSAGE_COLUMNS.index("original_msgid")
 _SET_ASIDE = "SELECT id FROM aq_message WHERE queue_id = ? AND state = 8 AND claim IS NULL"
 _SET_ASIDE_FOR = "SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = 8 AND claim IS NULL"
 _PRESENT = "SELECT id FROM aq_message WHERE id {ids}"
@@ -184,7 +186,7 @@ def address(
             return catalog.ensure_consumer(db, queue, name, address="", protocol=0, now=now)
 
         began = perf_counter()
-        chosen = _chosen(db, queue, messages, recipients, enrol or in_the_call)
+        chosen = _chosen(db, queue, list(zip(messages, rows, strict=True)), recipients, enrol or in_the_call)
         rule_seconds = perf_counter() - began
         kept = []
         for index, (row, consumers) in enumerate(zip(rows, chosen, strict=True)):
@@ -258,18 +260,22 @@ def _no_recipient(queue: QueueRef, index: int) -> MessageRefused:
 
 
 def _chosen(
-    db: Db, queue: QueueRef, messages: Sequence[Message], recipients: Sequence[Sequence[Agent]], enrol: Enrol
+    db: Db,
+    queue: QueueRef,
+    arriving: Sequence[_Arriving],
+    recipients: Sequence[Sequence[Agent]],
+    enrol: Enrol,
 ) -> list[list[int]]:
     """The consumers of each message: those named for it, or the subscribers."""
     if not any(recipients):
-        return _route(db, queue, messages)
+        return _route(db, queue, arriving)
     named: dict[int, list[int]] = {}  # lists that are one object are resolved once
     for agents in recipients:
         if agents and id(agents) not in named:
             named[id(agents)] = _recipients(db, queue, agents, enrol)
     others = [index for index, agents in enumerate(recipients) if not agents]
     try:
-        found = _route(db, queue, [messages[index] for index in others]) if others else []
+        found = _route(db, queue, [arriving[index] for index in others]) if others else []
     except MessageRefused as error:
         error.index = others[error.index]
         raise
@@ -301,28 +307,37 @@ def _recipients(db: Db, queue: QueueRef, recipients: Sequence[Agent], enrol: Enr
     return list(found)
 
 
-def _route(db: Db, queue: QueueRef, messages: Sequence[Message]) -> list[list[int]]:
-    """The subscribers of each message (AQ guide 12.2 §1.3.4, §8.6.1)."""
+def _route(db: Db, queue: QueueRef, arriving: Sequence[_Arriving]) -> list[list[int]]:
+    """The subscribers of each message (AQ guide 12.2 §1.3.4, §8.6.1); rules see it as it is stored."""
     subscribers = catalog.subscribers_for(db, queue)
     everything = [consumer for consumer, _, rule in subscribers if rule is None]
     if len(everything) == len(subscribers):
-        return [everything] * len(messages)
+        return [everything] * len(arriving)
     from gateway.aq.matching import matching
     from gateway.aq.rules import compile_rule
     from transforms.expression import Row as Parsed
 
-    parsed = [Parsed(message) for message in messages]  # bodies are parsed at most once for all rules
+    # bodies are parsed at most once for all rules
+    parsed = [Parsed(_as_new(message, row[_ORIGINAL])) for message, row in arriving]
     rules: dict[str, list[tuple[int, str, str]]] = {}  # equal rules are evaluated once
     for consumer, name, text in subscribers:
         if text is not None:
             rules.setdefault(compile_rule(text).canonical, []).append((consumer, name, text))
-    chosen = [list(everything) for _ in messages]
+    chosen = [list(everything) for _ in arriving]
     for same in rules.values():
         _, name, text = same[0]
         consumers = [consumer for consumer, _, _ in same]
         for index in matching(text, parsed, f"subscriber {name} of queue {queue.full_name}"):
             chosen[index] += consumers
     return chosen
+
+
+def _as_new(message: Message, original: bytes | None) -> Message:
+    """A message before its enqueue: what it was in the queue it may have come from is over."""
+    fresh = message.msgid is None and message.enqueue_time is None and not message.attempts
+    if fresh and message.original_msgid == original:
+        return message
+    return replace(message, msgid=None, enqueue_time=None, expires_at=None, attempts=0, original_msgid=original)
 
 
 # -- out -------------------------------------------------------------------------------------------------------------

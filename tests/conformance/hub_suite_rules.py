@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from gateway.aq import transfer
 from gateway.aq.anydata import wrap
 from gateway.aq.errors import NoMessage
 from gateway.aq.matching import pushed
@@ -260,6 +262,37 @@ class ConditionSuite(HubCase):
 
 
 class RuleSuite(HubCase):
+    def test_a_forwarded_message_is_judged_as_the_new_message_that_it_is(self) -> None:
+        self.topic()
+        rules = {
+            "NEW": "retry_count = 0 AND attempts = 0",
+            "NAMELESS": "msgid IS NULL AND enq_time IS NULL",
+            "FIRST": "original_msgid IS NULL",
+            "OLD": "retry_count > 0 OR msgid IS NOT NULL OR enq_time IS NOT NULL",
+            "MOVED": "original_msgid IS NOT NULL",
+        }
+        for name, rule in rules.items():
+            self.admin.add_subscriber("events", name, rule=rule)
+        self.queue("orders")
+        self.send("orders", "x")
+        self.fail("orders")
+        with self.hub.session() as session:
+            taken = session.dequeue("orders", DequeueOptions(wait=0)).message
+            assert taken.attempts == 1
+            session.enqueue("events", replace(taken, original_msgid=bytes(16)))
+            session.enqueue("events", replace(taken, correlation="named"), recipients=["OLD"])
+            session.commit()
+        assert {row["CONSUMER_NAME"] for row in self.view("events_t") if row["CORR_ID"] is None} == {
+            "NEW", "NAMELESS", "FIRST",
+        }  # fmt: skip
+        with self.hub.write() as conn:  # a job says which message it was
+            transfer.put(
+                conn, transfer.resolve(conn, "events"), [replace(taken, correlation="a", original_msgid=bytes(16))]
+            )
+        assert {row["CONSUMER_NAME"] for row in self.view("events_t") if row["CORR_ID"] == "a"} == {
+            "NEW", "NAMELESS", "MOVED",
+        }  # fmt: skip
+
     """Subscriber rules: one pass per batch."""
 
     def test_equal_rules_are_evaluated_once_per_message(self) -> None:
