@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from transforms import values
 from transforms.expression import RULES, Language, Row
-from transforms.expression_conditions import CONDITIONS, comparable, compared
+from transforms.expression_conditions import CONDITIONS, Test, against, comparable
 from transforms.expression_functions import call
 from transforms.expression_parser import NUMBERS, Build, Code, Compiler, Run, constant_code
 from transforms.objects import ObjectValue
@@ -106,33 +106,38 @@ def _literal(compiler: Compiler, node: Any) -> Code:
 def _case(compiler: Compiler, node: Any) -> Code:
     compiler.only(node, "this", "ifs", "default")
     subject = compiler.node(node.this) if node.this else None
-    branches: list[tuple[Run, Run]] = []
-    kinds = set()
-    total = True
-    for branch in node.args["ifs"]:
-        if subject is None:
-            condition = compiler.condition(branch.this)
-            test, total = condition.run, total and condition.total
-        else:
-            other = compiler.node(branch.this)
-            test, total = compared(operator.eq, subject, other), total and comparable(subject, other)
-        result = compiler.node(branch.args["true"])
-        branches.append((test, result.run))
-        total = total and result.total
-        if result.constant != (None,):
-            kinds.add(result.kind)
+    tests = [_branch(compiler, subject, branch.this) for branch in node.args["ifs"]]
+    results = [compiler.node(branch.args["true"]) for branch in node.args["ifs"]]
     default = compiler.node(node.args["default"]) if node.args.get("default") else constant_code(None, "any")
-    default_run = default.run
-    if default.constant != (None,):
-        kinds.add(default.kind)
+    branches = tuple((test, result.run) for (test, _), result in zip(tests, results, strict=True))
+    run_subject, run_default = (subject or default).run, default.run
 
     def run(row: Row) -> Value:
         for test, result in branches:
-            if test(row) is True:
+            if test(None, row) is True:
                 return result(row)
-        return default_run(row)
+        return run_default(row)
 
-    return Code(run, kinds.pop() if len(kinds) == 1 else "any", total=total and default.total)
+    def run_chosen(row: Row) -> Value:
+        value = run_subject(row)
+        for test, result in branches:
+            if test(value, row) is True:
+                return result(row)
+        return run_default(row)
+
+    kinds = {code.kind for code in (*results, default) if code.constant != (None,)}
+    total = all(certain for _, certain in tests) and all(code.total for code in (*results, default))
+    return Code(run_chosen if subject else run, kinds.pop() if len(kinds) == 1 else "any", total=total)
+
+
+def _branch(compiler: Compiler, subject: Code | None, node: Any) -> tuple[Test, bool]:
+    """The test of a branch of CASE, and whether it has a value for every message."""
+    if subject is None:
+        condition = compiler.condition(node)
+        holds = condition.run
+        return lambda _, row: holds(row), condition.total
+    other = compiler.node(node)
+    return against(operator.eq, other), comparable(subject, other)
 
 
 def _coalesce(compiler: Compiler, node: Any) -> Code:
@@ -155,10 +160,13 @@ def _nullif(compiler: Compiler, node: Any) -> Code:
     compiler.only(node, "this", "expression")
     subject = compiler.node(node.this)
     other = compiler.node(node.args["expression"])
-    same, run_subject = compared(operator.eq, subject, other), subject.run
-    return Code(
-        lambda row: None if same(row) is True else run_subject(row), subject.kind, total=comparable(subject, other)
-    )
+    same, run_subject = against(operator.eq, other), subject.run
+
+    def run(row: Row) -> Value:
+        value = run_subject(row)
+        return None if same(value, row) is True else value
+
+    return Code(run, subject.kind, total=comparable(subject, other))
 
 
 def _call(function: Callable[..., Value], arguments: tuple[Run, ...], kind: str, *, total: bool = False) -> Code:

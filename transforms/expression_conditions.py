@@ -12,7 +12,9 @@ from transforms.expression import Row
 from transforms.expression_parser import NUMBERS, Build, Code, Compiler, Run
 from transforms.values import NoValue, Value, align, like_matcher, to_text
 
-__all__ = ["CONDITIONS", "comparable", "compared"]
+__all__ = ["CONDITIONS", "Test", "against", "comparable", "compared"]
+
+Test = Callable[[Value, Row], bool | None]
 
 
 def _logic(kind: type[exp.Expr], decisive: bool) -> Callable[[Compiler, Any], Code]:
@@ -100,36 +102,60 @@ def compared(compare: Callable[[Any, Any], bool], left: Code, right: Code) -> Ru
     return run_constant
 
 
+def against(compare: Callable[[Any, Any], bool], other: Code) -> Test:
+    """The comparison of a value that is known already with a code: None when one of them is NULL.
+
+    What compares one operand with several computes it once; otherwise nesting would double the work at every level.
+    """
+    b_run = other.run
+
+    def test(a: Value, row: Row) -> bool | None:
+        if a is None:
+            return None
+        b = b_run(row)
+        if b is None:
+            return None
+        if type(a) is not str or type(b) is not str:
+            a, b = align(a, b)
+        return compare(a, b)
+
+    return test
+
+
 def _in(compiler: Compiler, node: Any) -> Code:
     compiler.only(node, "this", "expressions")
     if not node.expressions:
         raise compiler.refuse(node, "IN needs a list of values in parentheses")
     subject = compiler.node(node.this)
     choices = [compiler.node(choice) for choice in node.expressions]
-    tests = tuple(compared(operator.eq, subject, choice) for choice in choices)
+    tests = tuple(against(operator.eq, choice) for choice in choices)
+    run_subject = subject.run
 
-    def run(row: Row) -> bool | None:
+    def found(value: Value, row: Row) -> bool | None:
         result: bool | None = False
         for test in tests:
-            value = test(row)
-            if value:
+            same = test(value, row)
+            if same:
                 return True
-            if value is None:
+            if same is None:
                 result = None
         return result
+
+    def run(row: Row) -> bool | None:
+        return found(run_subject(row), row)
 
     total = all(comparable(subject, choice) for choice in choices)
     constants = [choice.constant[0] for choice in choices if choice.constant]
     for kinds in ((str,), NUMBERS):
         if len(constants) == len(choices) and all(type(constant) in kinds for constant in constants):
-            return Code(_in_set(subject.run, frozenset(constants), kinds, run), "boolean", total=total)
+            return Code(_in_set(run_subject, frozenset(constants), kinds, found), "boolean", total=total)
     return Code(run, "boolean", total=total)
 
 
-def _in_set(subject: Run, choices: frozenset[Value], kinds: tuple[type, ...], otherwise: Run) -> Run:
+def _in_set(subject: Run, choices: frozenset[Value], kinds: tuple[type, ...], otherwise: Test) -> Run:
     def run(row: Row) -> Value:
         value = subject(row)
-        return value in choices if type(value) in kinds else otherwise(row)
+        return value in choices if type(value) in kinds else otherwise(value, row)
 
     return run
 
@@ -138,10 +164,12 @@ def _between(compiler: Compiler, node: Any) -> Code:
     compiler.only(node, "this", "low", "high")
     subject = compiler.node(node.this)
     low, high = compiler.node(node.args["low"]), compiler.node(node.args["high"])
-    above, below = compared(operator.ge, subject, low), compared(operator.le, subject, high)
+    above, below = against(operator.ge, low), against(operator.le, high)
+    run_subject = subject.run
 
     def run(row: Row) -> bool | None:
-        first, second = above(row), below(row)
+        value = run_subject(row)
+        first, second = above(value, row), below(value, row)
         if first is False or second is False:
             return False
         return None if first is None or second is None else True

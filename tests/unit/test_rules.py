@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.aq.rules import compile_rule, register_function, unregister_function
-from transforms.errors import AqError, ConfigInvalid, ExpressionInvalid
+from transforms.errors import AqError, ConfigInvalid, ExpressionFailed, ExpressionInvalid
 from transforms.expression import Row, compile_condition
 from transforms.message import Header, Message, ValueType
 from transforms.objects import AnyData, ObjectValue
@@ -229,3 +229,35 @@ def test_the_remainder_of_what_is_out_of_range_is_an_error_of_the_rule() -> None
     with pytest.raises(AqError, match="out of the range of numbers") as caught:
         compile_rule("MOD(tab.user_data.n, 2) = 1").matches(Message('{"n": 1E400}'))
     assert caught.value.number == 25449
+
+
+@pytest.mark.parametrize(
+    ("condition", "truth"),
+    [
+        ("hr.asked(priority) BETWEEN 1 AND 9", True),
+        ("hr.asked(priority) IN (1, 2, '3', NULL)", True),
+        ("hr.asked(priority) NOT IN ('a', priority + 1, 7)", None),
+        ("NULLIF(hr.asked(priority), 7) = 3", True),
+        ("CASE hr.asked(priority) WHEN 1 THEN FALSE WHEN 2 THEN FALSE ELSE TRUE END", True),
+        ("CASE WHEN hr.asked(priority) = 1 THEN FALSE ELSE TRUE END", True),
+    ],
+)
+def test_what_is_compared_with_several_values_is_computed_once(condition: str, truth: bool | None) -> None:
+    asked: list[int] = []
+    register_function("hr.asked", lambda number: asked.append(number) or number)
+    try:
+        row = Row(Message(None, priority=3))
+        if truth is None:
+            with pytest.raises(ExpressionFailed):
+                compile_condition(condition).holds(row)
+        else:
+            assert compile_condition(condition).holds(row) is truth
+    finally:
+        unregister_function("hr.asked")
+    assert asked == [3]
+
+
+@pytest.mark.parametrize("after", [" BETWEEN TRUE AND TRUE)", " IN (TRUE, TRUE, TRUE))", " IN (TRUE, priority = 3))"])
+def test_nesting_does_not_multiply_the_work(after: str) -> None:
+    condition = compile_condition("(" * 22 + "(priority = 3)" + after * 22)
+    assert condition.holds(Row(Message(None, priority=3))) is True
