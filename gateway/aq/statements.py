@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import lru_cache
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -34,6 +34,7 @@ Row = tuple[Any, ...]
 TALLY = "mgw_tally"
 
 _NOTIFIED = 350  # queues in one notice: PostgreSQL takes less than 8000 bytes
+_TEMPLATES = 2048  # statements known; conditions of callers are part of some
 _COPY_FROM = 20  # rows; below that COPY costs PostgreSQL more than it saves
 
 
@@ -43,7 +44,7 @@ class _Connection(Protocol):
     def cursor(self, **options: Any) -> Any: ...
 
 
-@cache
+@lru_cache(maxsize=_TEMPLATES)
 def _sqlite(template: str) -> str:
     return (
         template.replace("{ids}", "IN (SELECT value FROM json_each(?))")
@@ -53,7 +54,7 @@ def _sqlite(template: str) -> str:
     )
 
 
-@cache
+@lru_cache(maxsize=_TEMPLATES)
 def _postgresql(template: str) -> str:
     return (
         template.replace("%", "%%")

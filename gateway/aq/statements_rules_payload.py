@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from gateway.aq.statements_rules_values import Guard, NotInSql, Piece
+from gateway.aq.statements_rules_values import Guard, NotInSql, Piece, side_by_side
 from gateway.aq.tables import MAX_BRACKETS, BodyType
 from transforms.message import ValueType
 from transforms.values import MAX_TEXT
@@ -22,6 +22,8 @@ __all__ = ["Path", "Payload"]
 
 _CLOSE = 1e-9  # of the value: nearer than that, reading decimals decides
 _TINY = 1e-290
+_MANY = 20  # numbers to compare with; the decimals of a payload are left to Python where there are more
+_LEVELS = 16  # of names in SQLite, each a table in the FROM clause
 
 _TEXT_CODES = (int(ValueType.TEXT),)
 _BOOLEAN_CODES = (int(ValueType.BOOLEAN),)
@@ -105,16 +107,20 @@ class Payload:
         value = self._as_number(place)
         mark = "?::numeric" if self.postgresql else "?"
         limits = [self._limit(limit) for _, limit in comparisons]
-        far = " AND ".join([f"abs({value} - {mark}) > {mark}"] * len(limits))
+        near = limits if len(limits) <= _MANY else []
+        far = " AND ".join([f"abs({value} - {mark}) > {mark}"] * len(near)) or "FALSE"
         margins: tuple[Any, ...] = ()
-        for limit in limits:
+        for limit in near:
             margins += (limit, self._limit(abs(float(limit)) * _CLOSE + _TINY))
         if self.postgresql:
             exact = f"({value} = trunc({value}) AND abs({value}) <= {2**53})"
         else:
             exact = f"typeof({value}) = 'integer'"
         check = f"CASE WHEN {self._is_number(place)} THEN {exact} OR ({far}) ELSE FALSE END"
-        tests = word.join(f"({value} {operator} {mark})" for operator, _ in comparisons)
+        if len(comparisons) > 1 and word == " OR " and all(operator == "=" for operator, _ in comparisons):
+            tests = f"({value} IN ({', '.join([mark] * len(limits))}))"
+        else:
+            tests = side_by_side([f"({value} {operator} {mark})" for operator, _ in comparisons], word)
         sql = f"(SELECT CASE WHEN {self._is_number(place)} THEN {tests} END {place.source})"
         guard = self._check(place, check, margins)
         return Piece(sql, (*limits, *place.params), guards=(*place.guards, guard))
@@ -224,21 +230,24 @@ class Payload:
         return _Value(source, path.names, "j.item", "jsonb_typeof(j.item)", (readable,), False)
 
     def _member_sqlite(self, path: Path) -> _Value:
+        """A table for each name, side by side: a query within a query for each would soon be too deep to be parsed."""
+        if len(path.names) > _LEVELS:
+            raise NotInSql
         document = self._document("'{}'", BodyType.RAW, BodyType.TEXT)
         guards = [Guard(f"({document} IS NOT NULL)")]
-        *outer, last = path.names
-        params: tuple[Any, ...] = ()
-        for name in outer:
-            guards.append(
-                Guard(f"((SELECT count(*) FROM json_each({document}) AS j WHERE j.key = ?) < 2)", (*params, name))
-            )
-            document = f"(SELECT j.value FROM json_each({document}) AS j WHERE j.key = ? AND j.type = 'object')"
-            params += (name,)
-        guards.append(
-            Guard(f"((SELECT count(*) FROM json_each({document}) AS j WHERE j.key = ?) < 2)", (*params, last))
-        )
-        source = f"FROM json_each({document}) AS j WHERE j.key = ?"
-        return _Value(source, (*params, last), "j.value", "j.type", tuple(guards), False)
+        tables: list[str] = []
+        keys: list[str] = []
+        source = ""
+        for level in range(len(path.names)):
+            name = "j" if level + 1 == len(path.names) else f"j{level}"
+            within = f"CASE j{level - 1}.type WHEN 'object' THEN j{level - 1}.value END" if level else document
+            tables.append(f"json_each({within}) AS {name}")
+            keys.append(f"{name}.key = ?")
+            source = f"FROM {', '.join(tables)} WHERE {' AND '.join(keys)}"
+            guards.append(Guard(f"((SELECT count(*) {source}) < 2)", path.names[: level + 1]))
+            tables[-1] = f"json_each({within}) AS j{level}"
+            keys[-1] = f"j{level}.key = ?"
+        return _Value(source, path.names, "j.value", "j.type", tuple(guards), False)
 
 
 _KNOWN = (BodyType.NONE, BodyType.RAW, BodyType.TEXT, BodyType.FIELDS)

@@ -12,6 +12,8 @@ from transforms.values import MAX_TEXT, to_number
 __all__ = [
     "FALSE",
     "MAX_LENGTH",
+    "MAX_PARAMS",
+    "MAX_SQL",
     "NULL_TRUTH",
     "TRUE",
     "Guard",
@@ -20,14 +22,21 @@ __all__ = [
     "compare",
     "constant",
     "guarded",
+    "guards_of",
+    "joined",
     "like",
     "number",
+    "side_by_side",
 ]
 
+MAX_SQL = 100_000  # characters of a condition in SQL
+MAX_PARAMS = 10_000  # parameters of a condition in SQL; both databases take three times as many
 MAX_LENGTH = 10**9  # characters; longer than any text
 _EXACT = 2**53  # integers up to here are floating-point numbers
 _SMALL = 2**40  # integers that arithmetic starts with, so that it stays within 64 bits
 _LARGE = 10.0**300
+_CHUNK = 40  # operands of AND and OR side by side: every one is a level deeper in the tree of SQLite
+_MISREAD = ("\ufffd", "\ufffe", "\uffff")  # one and the same to GLOB
 _INTEGERS = range(-(2**63), 2**63)
 _TYPES = {"text": "text", "integer": "bigint", "float": "float8", "boolean": "boolean"}
 
@@ -137,14 +146,37 @@ def like(subject: Piece, items: Sequence[tuple[str, str]], postgresql: bool) -> 
         words = {"any": "%", "one": "_"}
         pattern = "".join(words.get(kind) or ("!" + c if c in "!%_" else c) for kind, c in items)
         return Piece(f"({subject.sql} LIKE ?::text ESCAPE '!')", (*subject.params, pattern), guards=subject.guards)
+    if any(character in _MISREAD for _, character in items):
+        raise NotInSql
     words = {"any": "*", "one": "?"}
     pattern = "".join(words.get(kind) or (f"[{c}]" if c in "*?[" else c) for kind, c in items)
     return Piece(f"({subject.sql} GLOB ?)", (*subject.params, pattern), guards=subject.guards)
 
 
+def joined(pieces: Sequence[Piece], word: str) -> Piece:
+    """Truths joined by AND or OR; many of them in groups, which says the same."""
+    if len(pieces) == 1:
+        return pieces[0]
+    params = tuple(param for piece in pieces for param in piece.params)
+    return Piece(f"({side_by_side([piece.sql for piece in pieces], word)})", params, guards=guards_of(pieces))
+
+
+def side_by_side(sqls: Sequence[str], word: str) -> str:
+    """Truths joined by AND or OR, in groups where there are many."""
+    while len(sqls) > _CHUNK:
+        sqls = [f"({word.join(sqls[n : n + _CHUNK])})" for n in range(0, len(sqls), _CHUNK)]
+    return word.join(sqls)
+
+
+def guards_of(pieces: Sequence[Piece]) -> tuple[Guard, ...]:
+    """All guards of the pieces, each once."""
+    return tuple(dict.fromkeys(guard for piece in pieces for guard in piece.guards))
+
+
 def guarded(pieces: Sequence[Piece]) -> Guard | None:
     """All guards of the pieces as one condition, each once."""
-    every = dict.fromkeys(guard for piece in pieces for guard in piece.guards)
+    every = guards_of(pieces)
     if not every:
         return None
-    return Guard(" AND ".join(guard.sql for guard in every), sum((guard.params for guard in every), ()))
+    sql = side_by_side([guard.sql for guard in every], " AND ")
+    return Guard(sql, tuple(param for guard in every for param in guard.params))

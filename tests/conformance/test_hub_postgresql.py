@@ -20,6 +20,7 @@ pytest.register_assert_rewrite(
     "tests.conformance.hub_suite_savepoints",
     "tests.conformance.hub_suite_security",
     "tests.conformance.hub_suite_commit",
+    "tests.conformance.hub_suite_conditions",
     "tests.conformance.hub_suite_groups",
     "tests.conformance.hub_suite_names",
     "tests.conformance.hub_suite_hands",
@@ -40,6 +41,7 @@ from gateway.aq.statements import Db
 from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_admin as administered
 from tests.conformance import hub_suite_commit as committed
+from tests.conformance import hub_suite_conditions as conditioned
 from tests.conformance import hub_suite_documented as documented
 from tests.conformance import hub_suite_enqueue as enqueued
 from tests.conformance import hub_suite_groups as groups
@@ -186,6 +188,10 @@ class TestConditions(ruled.ConditionSuite):
 
 
 class TestRules(ruled.RuleSuite):
+    pass
+
+
+class TestLongConditions(conditioned.LongConditionSuite):
     pass
 
 

@@ -254,8 +254,38 @@ def _grow(depth: int) -> tuple[Any, Any, Any]:
     return numbers, texts, conditions
 
 
+def _large() -> Any:
+    """Conditions that are longer or deeper than anybody writes them; each part is small."""
+    f = str.format
+    n, t, c = _grow(1)
+    counts = st.sampled_from([5, 12, 22])
+    wrapped = [
+        ("(", " AND priority > 0)"), ("(", " OR NULL = 1)"), ("NOT (", ")"), ("(", " IN (TRUE, NULL))"),
+        ("(", " BETWEEN FALSE AND TRUE)"), ("CASE WHEN corrid = 'a' THEN NULL ELSE ", " END"), ("(", " IS NOT FALSE)"),
+    ]  # fmt: skip
+    nested = [("NULLIF(", ", 7)"), ("ABS(", ")"), ("COALESCE(", ", 4)"), ("CASE ", " WHEN 3 THEN 4 ELSE 3 END")]
+    paths = st.lists(st.sampled_from(["o", "n", "t"]), min_size=2, max_size=20).map(".".join)
+    return st.one_of(
+        st.builds(
+            lambda pair, core, k: pair[0] * k + core + pair[1] * k, st.sampled_from(wrapped), _grow(0)[2], counts
+        ),
+        st.builds(lambda pair, core, k: pair[0] * k + core + pair[1] * k + " > 3", st.sampled_from(nested), n, counts),
+        st.builds(lambda word, each: word.join(each), st.sampled_from([" AND ", " OR "]), st.lists(c, min_size=60)),
+        st.builds(lambda x, sign, k: x + f" {sign} priority" * k + " > 7", n, st.sampled_from("+-*"), counts),
+        st.builds(lambda x, k: x + " || corrid" * k + " > 'a'", t, counts),
+        st.builds(f, st.just("tab.user_data.{} = {}"), paths, st.sampled_from(["7", "'a'", "NULL"])),
+        st.builds(f, st.just("tab.user_data.{} IS NULL"), paths),
+        st.builds(
+            lambda x, negation, items: f"{x} {negation}IN ({', '.join(items)})",
+            st.one_of(n, t),
+            st.sampled_from(["", "NOT "]),
+            st.lists(st.sampled_from([*NUMBER_TEXTS, *map(str, range(30))]), min_size=50, max_size=90),
+        ),
+    )
+
+
 CONDITIONS = st.one_of(
-    *(_grow(depth)[2] for depth in (1, 2, 3)), st.lists(_grow(1)[2], min_size=2, max_size=4).map(" AND ".join)
+    *(_grow(depth)[2] for depth in (1, 2, 3)), st.lists(_grow(1)[2], min_size=2, max_size=4).map(" AND ".join), _large()
 )
 
 # -- the databases
