@@ -223,6 +223,15 @@ class ConditionSuite(HubCase):
             assert self.browse("orders", condition) == []
         assert len(self.browse("orders", "1 = 1")) == len(MESSAGES)
 
+    def test_like_tells_characters_apart_that_glob_does_not(self) -> None:
+        self.queue()
+        texts = ["x\ufffd", "x\ufffe", "x\uffff", "x", "xy"]
+        self.fill("orders", [Message("x", correlation=text) for text in texts])
+        for pattern in ("x\ufffd", "x\uffff", "%\ufffe", "x_", "%"):
+            judge = compile_condition(f"corrid LIKE '{pattern}'")
+            found = [each.correlation for each in self.browse("orders", judge.text)]
+            assert found == [text for text in texts if judge.holds(Row(Message(correlation=text)))], ascii(pattern)
+
     def test_correlation_pattern_finds_what_like_finds(self) -> None:
         self.queue()
         texts = ["a", "A", "a%", "a_b", "axb", "a*b", "a?b", "[a]b", "a\\b", "ab\n", "%", "", "ü"]
