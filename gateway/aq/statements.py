@@ -6,6 +6,7 @@ A template is SQL with ``?`` for parameters and these words:
 word           SQLite                                      PostgreSQL
 =============  ==========================================  ==============================
 ``{ids}``      ``IN (SELECT value FROM json_each(?))``     ``= ANY(?::bigint[])``
+``{texts}``    ``IN (SELECT value FROM json_each(?))``     ``= ANY(?::text[])``
 ``{lock}``     nothing: there is one writer                ``FOR UPDATE SKIP LOCKED``
 ``{lock_e}``   nothing                                     ``FOR UPDATE OF e SKIP LOCKED``
 ``{like}``     ``GLOB ?``                                  ``LIKE ? ESCAPE ''``
@@ -17,6 +18,7 @@ that is worth a factor of two.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -48,6 +50,7 @@ class _Connection(Protocol):
 def _sqlite(template: str) -> str:
     return (
         template.replace("{ids}", "IN (SELECT value FROM json_each(?))")
+        .replace("{texts}", "IN (SELECT value FROM json_each(?))")
         .replace("{lock}", "")
         .replace("{lock_e}", "")
         .replace("{like}", "GLOB ?")
@@ -59,6 +62,7 @@ def _postgresql(template: str) -> str:
     return (
         template.replace("%", "%%")
         .replace("{ids}", "= ANY(?::bigint[])")
+        .replace("{texts}", "= ANY(?::text[])")
         .replace("{lock}", "FOR UPDATE SKIP LOCKED")
         .replace("{lock_e}", "FOR UPDATE OF e SKIP LOCKED")
         .replace("{like}", "LIKE ? ESCAPE ''")
@@ -159,6 +163,10 @@ class Db:
     def ids(self, ids: Iterable[int]) -> Any:
         """Parameter for ``{ids}``."""
         return list(ids) if self.postgresql else "[" + ",".join(map(str, ids)) + "]"
+
+    def texts(self, texts: Iterable[str]) -> Any:
+        """Parameter for ``{texts}``."""
+        return list(texts) if self.postgresql else json.dumps(list(texts))
 
     def pattern(self, pattern: str) -> str:
         """Parameter for ``{like}``: a pattern with ``%`` and ``_``, compared case-sensitively."""

@@ -61,8 +61,8 @@ def find_types(db: Db, keys: Iterable[str]) -> dict[str, TypeRecord]:
     wanted = tuple(keys)
     if not wanted:
         return {}
-    marks = ", ".join("?" * len(wanted))
-    rows = db.rows(f"SELECT {_COLUMNS}, name_key FROM aq_type WHERE dropped IS NULL AND name_key IN ({marks})", wanted)
+    sql = f"SELECT {_COLUMNS}, name_key FROM aq_type WHERE dropped IS NULL AND name_key {{texts}}"
+    rows = db.rows(sql, (db.texts(wanted),))
     return {row[6]: _record(row) for row in rows}
 
 

@@ -679,6 +679,12 @@ class AnyDataSuite(PayloadCase):
         self.typed("nationals", "national")
         self.put("nationals", {"body": "ü"})
 
+    def test_any_number_of_unknown_types_is_refused_by_name(self) -> None:
+        queue = self.anything()
+        bodies = [AnyData(f"OE.NONE{number}", {}) for number in range(70_000)]
+        with pytest.raises(PayloadRefused, match=r"there is no type OE\.NONE0;"):
+            self.put(queue, *bodies)
+
     @pytest.mark.parametrize(
         ("body", "cause"),
         [
