@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ from transforms.message import (
     ValueType,
     find_header,
 )
-from transforms.objects import AnyData, ObjectValue, plain_body
+from transforms.objects import AnyData, JsonNumber, ObjectValue, plain_body
 
 if TYPE_CHECKING:
     from transforms.sqltypes import ObjectType
@@ -55,6 +56,7 @@ __all__ = [
     "from_payload",
     "header_of",
     "json_to_fields",
+    "parse_exact",
     "parse_json",
     "sendable",
     "to_payload",
@@ -97,6 +99,32 @@ def parse_json(body: bytes | str) -> Any:
         raise
     except ValueError:
         return _decode_long(text)
+
+
+def _exact(text: str) -> float | JsonNumber:
+    number = float(text)
+    if repr(number) == text:
+        return number
+    try:
+        exact = JsonNumber(text)
+    except InvalidOperation:  # an exponent of many digits
+        return number
+    return number if math.isfinite(number) and Decimal(repr(number)) == exact else exact
+
+
+_decode_exact = json.JSONDecoder(parse_constant=_no_constant, parse_int=_integer, parse_float=_exact).decode
+
+
+def parse_exact(body: bytes | str) -> Any:
+    """As :func:`parse_json`, for values that go into declared types: no digit of a number is lost.
+
+    A number that a floating-point number does not keep is a :class:`~transforms.objects.JsonNumber`.
+    """
+    text = body if isinstance(body, str) else body.decode()
+    try:
+        return _decode_exact(text)
+    except RecursionError:
+        raise ValueError("the JSON text is nested too deeply") from None
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
@@ -422,7 +450,7 @@ def _to_object(declared: ObjectType, message: Message) -> tuple[PayloadKind, Bod
         if isinstance(body, tuple):
             body = fields_to_json(body)[0]
         if isinstance(body, (str, bytes)):
-            body = parse_json(body)
+            body = parse_exact(body)
         return PayloadKind.OBJECT, None if body is None else declared.fit(body)
     except Misfit as problem:
         where = f"attribute {problem.path}: " if problem.path else ""

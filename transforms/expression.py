@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from transforms.convert import parse_json
+from transforms.convert import parse_exact, parse_json
 from transforms.errors import ExpressionFailed
 from transforms.message import Message
 from transforms.objects import AnyData, ObjectValue
@@ -101,13 +101,15 @@ class Row:
     Args:
         message: the message.
         strict: a payload attribute of a body that is no JSON object is an error instead of NULL.
+        exact: numbers of the JSON body keep all their digits, for results that do.
     """
 
-    __slots__ = ("_attributes", "_xml", "message", "strict")
+    __slots__ = ("_attributes", "_xml", "exact", "message", "strict")
 
-    def __init__(self, message: Message, *, strict: bool = False) -> None:
+    def __init__(self, message: Message, *, strict: bool = False, exact: bool = False) -> None:
         self.message = message
         self.strict = strict
+        self.exact = exact
         self._attributes: Mapping[str, Value] | None = None
         self._xml: Any = _NOT_PARSED
 
@@ -169,7 +171,7 @@ class Row:
         problem = "there is no body"
         if isinstance(body, (str, bytes)):
             try:
-                value = parse_json(body)
+                value = parse_exact(body) if self.exact else parse_json(body)
                 if isinstance(value, dict):
                     return value
                 problem = f"the body is {show(value)}"

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["AnyData", "ObjectValue", "object_json", "plain_body"]
+__all__ = ["AnyData", "JsonNumber", "ObjectValue", "object_json", "plain_body"]
 
 
 class ObjectValue(Mapping[str, Any]):
@@ -61,6 +61,12 @@ class ObjectValue(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"ObjectValue({self.type_name!r}, {self._values!r})"
+
+
+class JsonNumber(Decimal):
+    """A number of JSON text that has more digits than a floating-point number keeps."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

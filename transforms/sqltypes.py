@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from transforms.objects import ObjectValue
+from transforms.objects import JsonNumber, ObjectValue
 
 __all__ = ["Attribute", "Misfit", "NamedType", "ObjectType", "SqlType", "Varray", "from_definition", "load_text"]
 
@@ -261,6 +261,7 @@ def _kind_of(value: Any) -> str:
         return f"an object of type {value.type_name}"
     names: dict[type, str] = {
         str: "text", bytes: "raw bytes", bool: "a boolean", int: "a number", float: "a number", Decimal: "a number",
+        JsonNumber: "a number",
         dict: "a mapping", list: "a list", tuple: "a list",
     }  # fmt: skip
     return names.get(type(value), f"a {type(value).__name__}")

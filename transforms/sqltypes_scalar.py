@@ -13,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar
 
 from transforms.convert import dump_json
+from transforms.objects import JsonNumber
 from transforms.sqltypes import Misfit, SqlType, kind_of
 from transforms.xmltext import check_xml
 
@@ -104,9 +105,9 @@ class Number(SqlType):
             if exponent < -scale or top >= self.precision - scale:
                 raise Misfit(f"{_short(value)} does not fit {self.text}", "round it, or use a larger type")
         exact = Decimal((sign, digits, exponent))
-        if exponent < 0 or (self.scale and self.scale > 0):
+        if exponent < 0:
             return exact
-        return int(exact)
+        return Decimal(int(exact)) if self.scale and self.scale > 0 else int(exact)
 
     def dump(self, value: Any) -> str:
         return str(value)
@@ -119,7 +120,7 @@ class Number(SqlType):
 
 def _decimal(value: Any) -> Decimal:
     kind = type(value)
-    if kind is Decimal:
+    if kind is Decimal or kind is JsonNumber:
         if value.is_snan():
             raise Misfit("it is a signalling NaN")
         return value  # type: ignore[no-any-return]
@@ -159,8 +160,8 @@ class Double(SqlType):
         return self.name
 
     def fit(self, value: Any) -> float:
-        if type(value) is float:
-            number = value
+        if type(value) is float or type(value) is JsonNumber:
+            number = float(value)
         else:
             exact = _decimal(value)
             number = float(exact)
@@ -332,6 +333,7 @@ class Json(SqlType):
     def fit(self, value: Any) -> Any:
         try:
             _check_json(value)
+            value = _floats(value, JsonNumber)
             dump_json(value)
         except (ValueError, RecursionError) as error:
             raise Misfit(str(error) or "the value is nested too deeply") from None
@@ -354,18 +356,18 @@ def _check_json(value: Any, level: int = 0) -> None:
                 raise ValueError(f"JSON has no names that are {kind_of(name)}")
         for each in value.values() if kind is dict else value:
             _check_json(each, level + 1)
-    elif value is not None and kind not in (str, int, float, bool):
+    elif value is not None and kind not in (str, int, float, bool, JsonNumber):
         raise ValueError(f"JSON has no value that is {kind_of(value)}")
 
 
-def _floats(value: Any) -> Any:
+def _floats(value: Any, exact: type[Decimal] = Decimal) -> Any:
     kind = type(value)
-    if kind is Decimal:
+    if kind is exact:
         return float(value)
     if kind is dict:
-        return {name: _floats(each) for name, each in value.items()}
+        return {name: _floats(each, exact) for name, each in value.items()}
     if kind is list:
-        return [_floats(each) for each in value]
+        return [_floats(each, exact) for each in value]
     return value
 
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from transforms.objects import AnyData, ObjectValue
+from transforms.objects import AnyData, JsonNumber, ObjectValue
 
 __all__ = [
     "MAX_TEXT",
@@ -38,6 +38,7 @@ Value = Any
 MAX_TEXT = 128 * 1024 * 1024  # characters an expression may produce; guards against replace() and || running away
 _MAX_BITS = 4096  # integers beyond this are refused, they can only come from runaway multiplication
 
+_WRITTEN_OUT = 130  # digits before or after the point; no NUMBER has more
 _TEXTUAL = (bytes, datetime)
 _STRUCTURES: dict[type, str] = {
     dict: "a JSON object",
@@ -75,9 +76,13 @@ def to_text(value: Value) -> str:
         return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
     if kind is bytes:
         return value.hex().upper()  # type: ignore[no-any-return]
-    if kind is Decimal or kind is datetime:
-        return str(value) if kind is Decimal else value.isoformat()
+    if kind is datetime or kind is Decimal or kind is JsonNumber:
+        return value.isoformat() if kind is datetime else _written(value)
     raise NoValue(f"{show(value)} is {_STRUCTURES.get(kind, 'no scalar value')}, text is needed here")
+
+
+def _written(number: Decimal) -> str:
+    return format(number, "f") if abs(number.adjusted()) < _WRITTEN_OUT else str(number)
 
 
 def to_number(value: Value) -> int | float:
@@ -87,6 +92,8 @@ def to_number(value: Value) -> int | float:
         return value  # type: ignore[no-any-return]
     if kind is Decimal:
         return int(value) if value == value.to_integral_value() else float(value)
+    if kind is JsonNumber:
+        return float(value)
     if kind is str:
         text = value.strip(" ")
         if _NUMBER.fullmatch(text) and len(text) <= 400:

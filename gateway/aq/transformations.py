@@ -25,7 +25,7 @@ from gateway.aq.names import DEFAULT_SCHEMA, qualified, shown_key
 from gateway.aq.payloads import Payload
 from gateway.aq.statements import Db
 from gateway.aq.transformed import as_payload, as_source
-from transforms.convert import parse_json
+from transforms.convert import parse_exact
 from transforms.errors import AqError, ExpressionInvalid, GatewayError
 from transforms.expression import Row, compile_expression
 from transforms.expression_functions import on_change
@@ -313,7 +313,7 @@ def _expressions(item: TransformationInfo, target: Payload, modules: Sequence[st
         raise _invalid(item, "it has no expression", "give it one: modify_transformation")
 
     def run(message: Message) -> Message:
-        row = Row(message, strict=True)
+        row = Row(message, strict=True, exact=declared is not None)
         body: Any = whole(message, row) if whole is not None else {}
         if attributes:
             body = _members(declared, body) | {name: compute(row) for name, compute in attributes.items()}
@@ -325,7 +325,7 @@ def _expressions(item: TransformationInfo, target: Payload, modules: Sequence[st
 def _members(declared: Any, body: Any) -> dict[str, Any]:
     if body is None:
         return {}
-    return dict(declared.fit(parse_json(body) if isinstance(body, (str, bytes)) else body))
+    return dict(declared.fit(parse_exact(body) if isinstance(body, (str, bytes)) else body))
 
 
 def _expression(item: TransformationInfo, text: str, declared: Any) -> Callable[[Row], Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from gateway.aq.anydata import wrap
 from gateway.aq.model import PayloadType
 from gateway.aq.payloads import Payload
-from transforms.convert import dump_json, json_to_fields, parse_json
+from transforms.convert import dump_json, json_to_fields, parse_exact, parse_json
 from transforms.message import Body, Message, PayloadKind
 from transforms.objects import AnyData, ObjectValue, object_json
 from transforms.values import to_text
@@ -114,7 +114,7 @@ def _to_object(target: Payload, value: Any) -> tuple[PayloadKind, Body]:
     if isinstance(value, AnyData):
         raise ValueError("ANYDATA has to be unwrapped first")
     if isinstance(value, (str, bytes)):
-        value = parse_json(value)
+        value = parse_exact(value)
     return PayloadKind.OBJECT, target.object_type.type.fit(value)
 
 

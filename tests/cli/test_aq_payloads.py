@@ -37,6 +37,8 @@ def test_queues_of_declared_types(mgw: Mgw) -> None:
     shown = json.loads(mgw.ok("aq", "browse", "POINTS", "--json"))
     (shown,) = shown if isinstance(shown, list) else [shown]
     assert (shown["type"], shown["value"]) == ("OE.POINT", {"x": 1.5, "y": 2})
+    mgw.ok("aq", "enqueue", "POINTS", stdin='{"x": 12345678901234567890.12, "y": 100}')
+    assert '"value": {"x":12345678901234567890.12,"y":100}' in mgw.ok("aq", "browse", "POINTS", "--json")
     assert "SYS.VARCHAR2" in mgw.ok("aq", "browse", "ANY")
     assert "OE.POINT" in mgw.ok("aq", "queues")
 

@@ -267,6 +267,25 @@ class EnqueueSuite(TransformationCase):
             self.put("plain", "x", options=EnqueueOptions(transformation="nosuch"))
         assert self.take("plain") == []
 
+    def test_decimals_of_json_keep_their_digits_in_an_object(self) -> None:
+        self.admin.create_type("oe.bill", {"total": "NUMBER(18,2)", "text": "VARCHAR2(40)", "rate": "BINARY_DOUBLE"})
+        self.queue("bills", table={"queue_payload_type": "oe.bill"})
+        parts = ("source.user_data.total", "'EUR ' || source.user_data.total", "source.user_data.rate * 2")
+        self.admin.create_transformation("attributes", "JSON", "oe.bill", "NULL")
+        for number, text in enumerate(parts, 1):
+            self.admin.modify_transformation("attributes", number, text)
+        self.admin.create_transformation("constructed", "JSON", "oe.bill", f"oe.bill({', '.join(parts)})")
+        self.admin.create_transformation("whole", "JSON", "oe.bill", "source.user_data")
+        body = '{"total": 1234567890123456.78, "rate": 0.10000000000000001}'
+        for name in ("attributes", "constructed", "whole"):
+            with self.hub.session() as session:
+                session.enqueue("bills", Message(body), EnqueueOptions(transformation=name))
+                session.commit()
+            made = self.one("bills").body
+            assert (name, made["total"]) == (name, Decimal("1234567890123456.78"))
+            if name != "whole":
+                assert (made["text"], made["rate"]) == ("EUR 1234567890123456.78", 0.2)
+
     def test_a_failure_stores_nothing_of_the_batch(self) -> None:
         self.queue("plain")
         self.admin.create_transformation("t", "BASIC", "BASIC", "TO_CHAR(100 / source.user_data)")

@@ -37,7 +37,8 @@ from transforms.message import (
 )
 from transforms.objects import AnyData, ObjectValue, plain_body
 from transforms.sqltypes import Attribute, ObjectType
-from transforms.sqltypes_scalar import Number, Text
+from transforms.sqltypes_scalar import Double, Json, Number, Text
+from transforms.values import to_text
 
 FIELDS = (Header("speed", ValueType.INTEGER, 7), Header("name", ValueType.TEXT, "süd"))
 
@@ -207,6 +208,33 @@ def test_json_becomes_an_object_of_the_queues_type(body: Body) -> None:
     fitted = to_payload(Message(body=body), "OBJECT", declared=ADDRESS)
     assert fitted.body == HOME
     assert fitted.kind is PayloadKind.OBJECT
+
+
+PRICE = ObjectType(
+    "OE.PRICE", (Attribute("price", Number(18, 2)), Attribute("rate", Double()), Attribute("notes", Json()))
+)
+
+
+def test_decimals_of_json_keep_their_digits_on_their_way_into_an_object() -> None:
+    text = '{"price": 1234567890123456.78, "rate": 0.10000000000000001, "notes": [0.12345678901234567890, 1e2]}'
+    fitted = to_payload(Message(body=text), "OBJECT", declared=PRICE).body
+    assert isinstance(fitted, ObjectValue)
+    assert fitted["price"] == Decimal("1234567890123456.78")
+    assert (fitted["rate"], fitted["notes"]) == (0.1, [0.12345678901234568, 100.0])
+    assert [type(fitted["rate"]), *map(type, fitted["notes"])] == [float, float, float]
+    with pytest.raises(ConversionFailure, match="attribute price"):
+        to_payload(Message(body='{"price": 0.100000000000000000001}'), "OBJECT", declared=PRICE)
+    for huge in ("1e400", "1e99999999999999999999"):
+        with pytest.raises(ConversionFailure, match="attribute price"):
+            to_payload(Message(body=f'{{"price": {huge}}}'), "OBJECT", declared=PRICE)
+
+
+def test_round_numbers_are_written_out() -> None:
+    fitted = to_payload(Message(body='{"price": 1e2}'), "OBJECT", declared=PRICE).body
+    assert isinstance(fitted, ObjectValue)
+    assert str(fitted["price"]) == "100"
+    assert to_text(Decimal("1E+2")) == "100"
+    assert to_text(Decimal("-1.5E-7")) == "-0.00000015"
 
 
 def test_fields_become_an_object() -> None:

@@ -149,10 +149,10 @@ def _text(body: bytes) -> str:
 def _fitting(info: QueueInfo | None, text: str) -> Any:
     """Text as the queue holds it: a JSON object is an object, and ANYDATA wraps text."""
     if info is not None and info.payload_type == "OBJECT":
-        from transforms.convert import parse_json
+        from transforms.convert import parse_exact
 
         try:
-            return parse_json(text)
+            return parse_exact(text)
         except ValueError:
             return text  # refused by the queue, with the reason
     if info is not None and info.payload_type == "ANYDATA":

@@ -22,9 +22,7 @@ def print_message(found: Dequeued, *, body: bool, as_json: bool) -> None:
         sys.stdout.buffer.flush()
         return
     if as_json:
-        import json
-
-        say(json.dumps(_as_json(found), ensure_ascii=False))
+        say(_as_json(found))
         return
     message = found.message
     parts = {
@@ -44,7 +42,9 @@ def print_message(found: Dequeued, *, body: bool, as_json: bool) -> None:
         say(f"  {_shown(message.body)}")
 
 
-def _as_json(found: Dequeued) -> dict[str, Any]:
+def _as_json(found: Dequeued) -> str:
+    import json
+
     message = found.message
     text = isinstance(message.body, str)
     values: dict[str, Any] = {
@@ -59,14 +59,16 @@ def _as_json(found: Dequeued) -> dict[str, Any]:
         "headers": [[header.name, header.type.name, _plain(header.value)] for header in message.headers],
     }
     if isinstance(message.body, tuple):
-        return values | {"fields": [[field.name, field.type.name, _plain(field.value)] for field in message.body]}
-    if message.type_name is not None:
-        import json
-
+        values["fields"] = [[field.name, field.type.name, _plain(field.value)] for field in message.body]
+    elif message.type_name is not None:
         from transforms.objects import object_json
 
-        return values | {"type": message.type_name, "value": json.loads(object_json(message.body, lenient=True))}
-    return values | {"text" if text else "raw": _plain(message.body)}
+        values["type"] = message.type_name
+        value = object_json(message.body, lenient=True)  # as it is: its numbers have more digits than Python's floats
+        return f'{json.dumps(values, ensure_ascii=False)[:-1]}, "value": {value}}}'
+    else:
+        values["text" if text else "raw"] = _plain(message.body)
+    return json.dumps(values, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:
