@@ -142,6 +142,8 @@ def _branch(compiler: Compiler, subject: Code | None, node: Any) -> tuple[Test, 
 
 def _coalesce(compiler: Compiler, node: Any) -> Code:
     compiler.only(node, "this", "expressions")
+    if node.args.get("is_nvl") and len(node.expressions) != 1:
+        raise compiler.refuse(node, "NVL takes two arguments", "use COALESCE for more")
     codes = [compiler.node(choice) for choice in (node.this, *node.expressions)]
     runs = tuple(code.run for code in codes)
 

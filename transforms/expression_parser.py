@@ -21,6 +21,10 @@ MAX_DEPTH = 100  # levels of the tree
 
 Run = Callable[[Row], Value]
 
+_CALLED = re.compile(r"[A-Za-z_][\w.]*\s*(?:\(\s*)+(?:select\s+)?(?=\Z)", re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_CLOSING = re.compile(r"\s*\)")
+
 
 class Code(NamedTuple):
     """A compiled part of an expression."""
@@ -107,15 +111,39 @@ class Compiler:
 
     def refuse(self, node: exp.Expr, cause: str, cure: str = "") -> ExpressionInvalid:
         """An error at the place of a node."""
-        spans = [part.meta for part in node.walk() if "start" in part.meta]
-        start = min((span["start"] for span in spans), default=0)
-        end = max((span["end"] for span in spans), default=len(self.text) - 1)
+        start, end = self.place(node)
         return self.error(
             start,
-            self.text[start : min(end + 1, start + 60)],
+            self.text[start : min(end, start + 60)],
             cause,
             cure or "use what the expression language has, see its documentation",
         )
+
+    def place(self, node: exp.Expr) -> tuple[int, int]:
+        """Where a node begins in the text, and where it ends."""
+        spans = [part.meta for part in node.walk() if "start" in part.meta]
+        if not spans:  # a word, or a sign, that stands for itself
+            found = re.search(re.escape(node.sql(dialect="oracle")), self.text, re.IGNORECASE)
+            return found.span() if found else (0, len(self.text))
+        start = min(span["start"] for span in spans)
+        end = max(span["end"] for span in spans) + 1
+        if isinstance(node, exp.Func):  # the parser keeps the places of its arguments only
+            called = _CALLED.search(self.text, 0, start)
+            start = called.start() if called else start
+        while self.text.count("(", start, end) > self.text.count(")", start, end):
+            closing = _CLOSING.match(self.text, end)
+            if closing is None:
+                break
+            end = closing.end()
+        return start, end
+
+    def written(self, node: exp.Expr) -> str:
+        """What a node is called in the text."""
+        start, end = self.place(node)
+        word = _WORD.match(self.text, start, end)
+        if isinstance(node, (exp.Func, exp.Placeholder)) or not list(node.iter_expressions()):
+            return word.group() if word else self.text[start:end]
+        return type(node).__name__
 
     def parse_error(self, error: ParseError) -> ExpressionInvalid:
         """The parser's error in our words."""
@@ -127,9 +155,17 @@ class Compiler:
         lines = self.text.splitlines(keepends=True) or [""]
         line = min(max(int(found.get("line") or 1), 1), len(lines))
         at = sum(map(len, lines[: line - 1])) + max(int(found.get("col") or 1) - len(highlight), 0)
+        at = min(at, len(self.text))
         description = str(found.get("description"))
-        cause = "something is missing after it" if "Required" in description else "this was not expected here"
-        return self.error(min(at, len(self.text)), highlight, cause, cure)
+        if "number of provided arguments" in description:
+            cause = "the function before it has too many arguments"
+        elif "Required" in description and highlight == ")":
+            cause = "something is missing before it"
+        elif "Required" in description or ("Expect" in description and not self.text[at + len(highlight) :].strip()):
+            cause = "something is missing after it"
+        else:
+            cause = "this was not expected here"
+        return self.error(at, highlight, cause, cure)
 
     def too_deep(self, at: int) -> ExpressionInvalid:
         """The error of an expression nested too deeply."""
@@ -153,8 +189,7 @@ class Compiler:
         """The code of any accepted node."""
         build = self.builders.get(type(node))
         if build is None:
-            name = getattr(node, "name", "") if isinstance(node, exp.Anonymous) else type(node).__name__
-            raise self.refuse(node, f"{name} is not part of the expression language")
+            raise self.refuse(node, f"{self.written(node)} is not part of the expression language")
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.error(0, "", f"it has more than {MAX_DEPTH} levels", "split it into simpler conditions")
@@ -168,7 +203,7 @@ class Compiler:
         """Refuse arguments that were not asked for (a format, a subquery, a join mark...)."""
         for name, value in node.args.items():
             if name not in known and name not in ("safe", "is_nvl", "coalesce") and value not in (None, False, []):
-                raise self.refuse(node, f"{type(node).__name__} takes no {name.strip('_')} here")
+                raise self.refuse(node, f"{self.written(node).upper()} takes no {name.strip('_')} here")
 
     def boolean(self, node: Any) -> Run:
         """The closure of a node that has to be true, false or unknown."""

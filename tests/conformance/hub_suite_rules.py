@@ -471,7 +471,7 @@ class PurgeConditionSuite(HubCase):
             ("qtview.priority = 1", 1),
             ("qtview.queue = 'A' AND tab.priority = 1", 24),
             ("qtview.queue = 'A'; DROP TABLE aq_message", 21),
-            ("1 = 1 OR EXISTS (SELECT 1 FROM aq_hub)", 25),
+            ("1 = 1 OR EXISTS (SELECT 1 FROM aq_hub)", 10),
         ]:
             with pytest.raises(AqError, match=f"line 1, column {column}") as caught:
                 purge_condition(text)

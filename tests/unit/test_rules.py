@@ -261,3 +261,31 @@ def test_what_is_compared_with_several_values_is_computed_once(condition: str, t
 def test_nesting_does_not_multiply_the_work(after: str) -> None:
     condition = compile_condition("(" * 22 + "(priority = 3)" + after * 22)
     assert condition.holds(Row(Message(None, priority=3))) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "offending", "cause"),
+    [
+        ("(priority = 3", 1, 13, "3", "something is missing after it"),
+        ("CASE WHEN priority = 3 THEN 1", 1, 29, "1", "something is missing after it"),
+        ("priority = 3)", 1, 13, ")", "not expected"),
+        ("priority = 3 AND\n  DECODE(priority, 2, 'a') = 'a'", 2, 3, "DECODE(priority, 2, 'a')", "DECODE is not part"),
+        ("priority = 3 AND GREATEST((priority), (5)) = 5", 1, 18, "GREATEST((priority), (5))", "GREATEST is not part"),
+        ("priority = 3 AND CAST(priority AS VARCHAR2(3)) = '3'", 1, 18, "CAST(priority AS VARCHAR2(3))", "CAST is not"),
+        ("1 = 1 OR EXISTS (SELECT 1 FROM aq_hub)", 1, 10, "EXISTS (SELECT 1 FROM aq_hub)", "EXISTS is not part"),
+        ("priority = 3 AND corrid = SYSDATE", 1, 27, "SYSDATE", "SYSDATE is not part"),
+        ("priority = 3 AND corrid = ?", 1, 27, "?", "? is not part"),
+        ("corrid = 'a' AND nofunc(corrid) = 1", 1, 18, "nofunc(corrid)", "no function nofunc"),
+        ("corrid = 'a' AND UPPER() = 'X'", 1, 24, ")", "missing before it"),
+        ("corrid = 'a' AND UPPER(corrid, 1) = 'X'", 1, 33, ")", "too many arguments"),
+        ("corrid = 'a' AND NVL(corrid) = 'X'", 1, 18, "NVL(corrid)", "NVL takes two arguments"),
+        ("corrid LIKE '%x' AND\n\n  upper(corrid) = lower(nme)", 3, 25, "nme", "no message property nme"),
+    ],
+)
+def test_the_place_of_an_error_is_where_a_reader_would_put_it(
+    text: str, line: int, column: int, offending: str, cause: str
+) -> None:
+    with pytest.raises(ExpressionInvalid) as caught:
+        compile_condition(text)
+    assert (caught.value.line, caught.value.column, caught.value.offending) == (line, column, offending)
+    assert cause in caught.value.cause
