@@ -7,7 +7,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from gateway.aq import statements_time as time_sql
+from gateway.aq import statements_sessions as sessions_sql
 from gateway.aq.statements import Db
 from gateway.aq.tables import SESSION_COUNTER
 from transforms.errors import HubError
@@ -69,7 +69,7 @@ class SessionRegistry:
     def register_again(self, db: Db, number: int) -> None:
         """Store a session, also one that was removed as dead and is not: nobody would return its claims."""
         now = self._hub.clock.now()
-        time_sql.insert_session(db, number, host=host_name(), pid=os.getpid(), lease_until=now + LEASE, now=now)
+        sessions_sql.insert_session(db, number, host=host_name(), pid=os.getpid(), lease_until=now + LEASE, now=now)
 
     def forget(self, number: int) -> None:
         """The session ended and holds nothing any more."""
@@ -87,7 +87,7 @@ class SessionRegistry:
             numbers = list(self._numbers)
         if numbers and now - self._renewed >= LEASE / 3 - 1:
             with self._hub.write(durable=False) as conn:
-                time_sql.renew_sessions(Db(conn), numbers, now + LEASE)
+                sessions_sql.renew_sessions(Db(conn), numbers, now + LEASE)
             self._renewed = now
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_sessions as sessions_sql
 from gateway.aq import statements_time as time_sql
 from gateway.aq.claims import is_dead
 from gateway.aq.statements import Db
@@ -151,17 +152,17 @@ def return_claims(hub: Hub, now: float) -> int:
     """
     hub.renew_leases()
     with hub.read() as conn:
-        known = time_sql.sessions(Db(conn))
+        known = sessions_sql.sessions(Db(conn))
     total = 0
     for number, host, pid, lease_until in known:
         if not is_dead(host, pid, lease_until, now):
             continue
         with hub.write() as conn:
             db = Db(conn)
-            again = {row[0]: row for row in time_sql.sessions(db)}.get(number)
+            again = {row[0]: row for row in sessions_sql.sessions(db)}.get(number)
             if again is None or not is_dead(again[1], again[2], again[3], now):
                 continue  # it renewed its lease meanwhile
-            returned, queues = time_sql.return_claims(db, number, now)
+            returned, queues = sessions_sql.return_claims(db, number, now)
             db.notify(queues)
         hub.notifier.committed(queues)
         total += returned

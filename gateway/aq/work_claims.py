@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from gateway.aq import statements_messages as messages_sql
+from gateway.aq import statements_sessions as sessions_sql
 from gateway.aq import statements_time as time_sql
 from gateway.aq.deviation import place
 from gateway.aq.model import QueueRef, QueueType
@@ -236,7 +237,7 @@ class ClaimWork:
             number, self.claim = self.claim, None
             self._hub.registry.forget(number)
             with self._hub.write() as conn:
-                time_sql.delete_session(Db(conn), number)
+                sessions_sql.delete_session(Db(conn), number)
 
     def _abandon(self) -> None:
         """The hub fails: the lease is left to run out, which ends the claims, and the attempts are counted after it."""
