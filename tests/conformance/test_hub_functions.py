@@ -1636,8 +1636,15 @@ class TestInstallation(SqlCase):
         assert self.taken("events", "urgent") == ["x"]
 
     def test_rules_are_translated_again_when_the_translation_changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert "def translate(" in functions._translators()
-        assert "class _Translator" in functions._translators()
+        for made_by in (
+            "def translate(",
+            "class Translation",
+            "def compared(",
+            "def _quotient(",
+            "def _cased(",
+            "def _case(",
+        ):
+            assert made_by in functions._translators()
         self.topic()
         self.admin.add_subscriber("events", "urgent", rule="tab.priority < 3")
         with self.hub.write() as conn:
