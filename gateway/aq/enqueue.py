@@ -81,6 +81,8 @@ def read_call(
 
 
 def _agents(recipients: Sequence[Agent | str]) -> list[Agent]:
+    if isinstance(recipients, str | Agent):  # a text is a sequence, too: of one-letter names
+        recipients = [recipients]
     return [Agent(agent) if isinstance(agent, str) else agent for agent in recipients]
 
 

@@ -180,7 +180,7 @@ class Session:
         What the hub sets itself (id, enqueue time, attempts, original id) is ignored in the message.
 
         Args:
-            recipients: consumers of this message; they replace the subscribers (multi-consumer queues only).
+            recipients: consumers of this message, or one; they replace the subscribers (multi-consumer queues only).
 
         Raises:
             AqError: the first that applies of 25205 no such queue, 25206 exception queue, 25207 not enabled, 25201,

@@ -166,6 +166,18 @@ class EnqueueSuite(HubCase):
         self.run_time(60)
         assert (self.take("events", "RED"), self.take("events", "PINK")) == (["3"], ["3"])
 
+    def test_one_recipient_needs_no_list(self) -> None:
+        self.topic("RED")
+        one: Any
+        for one in ("BLUE", Agent("BLUE")):
+            self.send("events", "x", recipients=one)
+            with self.hub.session() as session:
+                session.enqueue_array("events", [Message("y"), Message("z")], recipient_lists=[one, ["RED"]])
+                session.commit()
+        assert self.take("events", "BLUE") == ["x", "y"] * 2
+        assert self.take("events", "RED") == ["z"] * 2
+        assert {row["CONSUMER_NAME"] for row in self.view("events_t")} == {"BLUE", "RED"}
+
     def test_array_is_stored_whole_or_not_at_all(self) -> None:
         self.topic("RED")
         self.admin.add_subscriber("events", "GREEN", rule="priority < 5")
