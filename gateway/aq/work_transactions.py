@@ -167,6 +167,7 @@ class TransactionWork:
     def commit(self) -> None:
         self._refuse_if_undone()
         if self._conn is None:
+            self._savepoints.clear()
             return
         try:
             with self._hub.translated():

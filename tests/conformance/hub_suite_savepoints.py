@@ -177,6 +177,28 @@ class SavepointSuite(HubCase):
             session.commit()
         assert self.view("events_t") == []
 
+    def test_exception_message_locked_before_a_savepoint_stays_locked(self) -> None:
+        self.topic("RED", max_retries=0)
+        self.send("events", "x")
+        self.fail("events", "RED")
+        self.admin.start_queue("AQ$_events_t_E", enqueue=False)
+        with self.hub.session() as session:
+            session.dequeue("AQ$_events_t_E", now(dequeue_mode=DequeueMode.LOCKED))
+            session.savepoint("here")
+            session.dequeue("AQ$_events_t_E", now())
+            session.rollback_to("here")
+            assert self.take("AQ$_events_t_E") == []
+            session.commit()
+        assert self.take("AQ$_events_t_E") == ["x"]
+
+    def test_savepoint_ends_with_its_transaction_also_when_nothing_was_done(self) -> None:
+        for end in ("commit", "rollback"):
+            with self.hub.session() as session:
+                session.savepoint("here")
+                getattr(session, end)()
+                with refused(1086):
+                    session.rollback_to("here")
+
     def test_session_with_a_savepoint_may_wait(self) -> None:
         self.queue()
         with self.hub.session() as session:
