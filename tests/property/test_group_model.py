@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import shutil
-import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from gateway.aq import monitor
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.codec import message_number
 from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueOptions, Navigation
+from tests.support.brokers import PostgreSQL
 from transforms.errors import AqError
 from transforms.message import Message
 
 WHO = st.integers(0, 1)
-EXAMPLES = int(os.environ.get("MGW_PROPERTY_EXAMPLES", "40"))
+EXAMPLES = os.environ.get("MGW_PROPERTY_EXAMPLES")
+pytestmark = pytest.mark.timeout(7200 if EXAMPLES else 180)
+_queues = itertools.count(1)
 
 
 class _Session:
@@ -37,14 +40,15 @@ class _Session:
 class GroupModel(RuleBasedStateMachine):
     """``groups``: group -> (priority of its first message, ids that are left)."""
 
-    def __init__(self) -> None:
+    def __init__(self, hub: Hub) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="mgw-hub-"))
-        self.hub = Hub.open(f"sqlite:///{self.folder}/hub.db", create=True, durability="fast")
-        admin = QueueAdmin(self.hub)
-        admin.create_queue_table("t", sort_list="PRIORITY,ENQ_TIME", message_grouping="TRANSACTIONAL")
-        admin.create_queue("q", "t", max_retries=1000)
-        admin.start_queue("q")
+        self.hub = hub
+        self.admin = QueueAdmin(hub)
+        self.queue = f"q{next(_queues)}"
+        self.table = f"{self.queue}_t"
+        self.admin.create_queue_table(self.table, sort_list="PRIORITY,ENQ_TIME", message_grouping="TRANSACTIONAL")
+        self.admin.create_queue(self.queue, self.table, max_retries=1000)
+        self.admin.start_queue(self.queue)
         self.sessions = [self.hub.session() for _ in range(2)]
         self.model = [_Session(), _Session()]
         self.groups: dict[int, tuple[int, list[int]]] = {}
@@ -58,21 +62,28 @@ class GroupModel(RuleBasedStateMachine):
 
     @rule(who=WHO, priorities=st.lists(st.integers(-1, 1), min_size=1, max_size=3))
     def enqueue(self, who: int, priorities: list[int]) -> None:
-        ids = self.sessions[who].enqueue_array("q", [Message("x", priority=p) for p in priorities])
+        ids = self.sessions[who].enqueue_array(self.queue, [Message("x", priority=p) for p in priorities])
         numbers = [self.number(identity) for identity in ids]
         self.model[who].sent += zip(numbers, priorities, strict=True)
         self.last_id = numbers[-1]
 
-    def key(self, group: int) -> tuple[int, int]:
-        return (self.groups[group][0], group)
+    def visible(self, who: int) -> dict[int, tuple[int, list[int]]]:
+        """The groups that a session can find; on PostgreSQL what it has enqueued itself is one of them."""
+        sent = self.model[who].sent
+        if not sent or not self.hub.postgresql:
+            return self.groups
+        return self.groups | {sent[0][0]: (sent[0][1], [number for number, _ in sent])}
+
+    def key(self, who: int, group: int) -> tuple[int, int]:
+        return (self.visible(who)[group][0], group)
 
     def left(self, who: int, group: int) -> list[int]:
-        return [each for each in self.groups[group][1] if each not in self.model[who].taken]
+        return [each for each in self.visible(who)[group][1] if each not in self.model[who].taken]
 
     def first_free(self, who: int, after: tuple[int, int] | None, upto: int) -> int | None:
         other = self.model[1 - who].held
-        for group in sorted(self.groups, key=self.key):
-            if group in other or not self.left(who, group) or (after is not None and self.key(group) <= after):
+        for group in sorted(self.visible(who), key=partial(self.key, who)):
+            if group in other or not self.left(who, group) or (after is not None and self.key(who, group) <= after):
                 continue
             if self.left(who, group)[0] <= upto or group in self.model[who].held:
                 return group
@@ -90,22 +101,22 @@ class GroupModel(RuleBasedStateMachine):
         if place is not None and navigation is Navigation.NEXT_MESSAGE:
             key, group, last, upto, locked = place
             ids = []
-            if group in self.groups and (locked or group not in self.model[1 - who].held):
+            if group in self.visible(who) and (locked or group not in self.model[1 - who].held):
                 ids = [each for each in self.left(who, group) if each > last][:size]
             if not ids:
                 with pytest.raises(AqError, match=r"^ORA-25235: "):
-                    session.dequeue_array("q", options, size)
+                    session.dequeue_array(self.queue, options, size)
                 return
         else:
             after, upto = (place[0], place[3]) if place else (None, self.last_id)
             found = self.first_free(who, after, upto)
             if found is None:
                 with pytest.raises(AqError, match=r"^ORA-25228: "):
-                    session.dequeue_array("q", options, size)
+                    session.dequeue_array(self.queue, options, size)
                 own.place = None
                 return
-            key, group, ids = self.key(found), found, self.left(who, found)[:size]
-        got = session.dequeue_array("q", options, size)
+            key, group, ids = self.key(who, found), found, self.left(who, found)[:size]
+        got = session.dequeue_array(self.queue, options, size)
         assert [self.number(one.msgid) for one in got] == ids
         assert [one.message.attempts for one in got] == [self.failed.get(each, 0) for each in ids]
         assert {one.message.priority for one in got} == {key[0]}
@@ -125,8 +136,9 @@ class GroupModel(RuleBasedStateMachine):
                 self.groups[group] = (priority, rest)
             else:
                 del self.groups[group]
-        if own.sent:
-            self.groups[own.sent[0][0]] = (own.sent[0][1], [number for number, _ in own.sent])
+        rest = [number for number, _ in own.sent if number not in own.taken]
+        if rest:
+            self.groups[own.sent[0][0]] = (own.sent[0][1], rest)
         place = own.place
         own.sent, own.taken, own.held = [], set(), set()
         own.place = (*place[:4], False) if place else None
@@ -146,7 +158,9 @@ class GroupModel(RuleBasedStateMachine):
     @invariant()
     def a_group_is_in_one_pair_of_hands(self) -> None:
         with self.hub.read() as conn:
-            rows = conn.exec_driver_sql("SELECT id, group_id, state, claim FROM aq_message").fetchall()
+            sql = f"""SELECT m.id, m.group_id, m.state, m.claim FROM aq_message m JOIN aq_queue q ON q.id = m.queue_id
+                       WHERE q.name = '{self.queue}'"""
+            rows = conn.exec_driver_sql(sql).fetchall()
         assert {row[0] for row in rows} == {each for _, ids in self.groups.values() for each in ids}
         hands: dict[int, set[int | None]] = {}
         for _, group, _, claim in rows:
@@ -156,9 +170,28 @@ class GroupModel(RuleBasedStateMachine):
     def teardown(self) -> None:
         for session in self.sessions:
             session.close()
-        self.hub.close()
-        shutil.rmtree(self.folder)
+        self.admin.drop_queue_table(self.table, force=True)
 
 
-TestGroupModel = GroupModel.TestCase
-TestGroupModel.settings = settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None)
+def run(url: str, examples: int) -> None:
+    with Hub.open(url, create=True, durability="fast") as hub:
+        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+            partial(GroupModel, hub),
+            settings=settings(
+                max_examples=int(EXAMPLES or examples),
+                stateful_step_count=30,
+                deadline=None,
+                suppress_health_check=[HealthCheck.too_slow],
+            ),
+        )
+
+
+def test_groups_on_sqlite_are_those_of_the_model(tmp_path: Path) -> None:
+    run(f"sqlite:///{tmp_path}/hub.db", 40)
+
+
+@pytest.mark.postgresql
+def test_groups_on_postgresql_are_those_of_the_model(postgresql: PostgreSQL) -> None:
+    database = postgresql.create_database("group_model")
+    run(f"{database}?options=-clock_timeout%3D3000", 20)
+    postgresql.drop_database("group_model")
