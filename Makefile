@@ -68,7 +68,7 @@ format: $(STAMPS)/venv ## put the code into shape
 	$(BIN)/ruff format --quiet
 
 test-faults: setup ## cut wires, kill processes and brokers, many times (make test does it a few times)
-	@$(BIN)/pytest -q -m long tests/faults
+	@$(BIN)/pytest -q -m long tests/faults tests/conformance/test_hub_sqlite.py tests/conformance/test_hub_postgresql.py
 
 bench: setup ## measure the gateway beside Shovel, a Mosquitto bridge and bare clients
 	@$(BIN)/python -m benchmarks

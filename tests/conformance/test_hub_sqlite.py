@@ -22,6 +22,7 @@ pytest.register_assert_rewrite(
     "tests.conformance.hub_suite_security",
     "tests.conformance.hub_suite_commit",
     "tests.conformance.hub_suite_conditions",
+    "tests.conformance.hub_suite_crowd",
     "tests.conformance.hub_suite_groups",
     "tests.conformance.hub_suite_names",
     "tests.conformance.hub_suite_hands",
@@ -41,6 +42,7 @@ from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_admin as administered
 from tests.conformance import hub_suite_commit as committed
 from tests.conformance import hub_suite_conditions as conditioned
+from tests.conformance import hub_suite_crowd as crowded
 from tests.conformance import hub_suite_documented as documented
 from tests.conformance import hub_suite_enqueue as enqueued
 from tests.conformance import hub_suite_groups as groups
@@ -243,6 +245,10 @@ class TestGroupTransfer(groups.GroupTransferSuite):
 
 
 class TestGroupConcurrency(groups.GroupConcurrencySuite):
+    pass
+
+
+class TestCrowd(crowded.CrowdSuite):
     pass
 
 
