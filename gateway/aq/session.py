@@ -411,11 +411,12 @@ class Session:
             with_body = options.dequeue_mode is not DequeueMode.REMOVE_NODATA
             messages = decode(rows, request.queue.hub_id, with_body=with_body)
         grouped = request.queue.grouped and not request.exceptions
+        in_hand = State.EXPIRED if request.exceptions else State.READY
         return [
             Dequeued(
                 message.msgid or b"",
                 message,
-                State(0 if row[15] == State.CLAIMED else row[15]),
+                in_hand if row[15] == State.CLAIMED else State(row[15]),
                 str(row[-1]) if grouped else None,
             )
             for message, row in zip(messages, rows, strict=True)

@@ -224,6 +224,16 @@ class NavigationSuite(HubCase):
         self.run_time(60)
         assert self.take("orders") == []
 
+    def test_exception_message_in_other_hands_is_shown_as_expired(self) -> None:
+        self.topic("RED", max_retries=0)
+        self.send("events", "x")
+        self.fail("events", "RED")
+        self.admin.start_queue("AQ$_events_t_E", enqueue=False)
+        with self.hub.session() as session, self.hub.session() as other:
+            session.dequeue("AQ$_events_t_E", now(dequeue_mode=DequeueMode.LOCKED))
+            assert other.dequeue("AQ$_events_t_E", now(dequeue_mode=BROWSE)).state is State.EXPIRED
+            assert session.dequeue("AQ$_events_t_E", now(navigation=FIRST)).state is State.EXPIRED
+
     @pytest.mark.parametrize("again", [DequeueMode.REMOVE, DequeueMode.REMOVE_NODATA, DequeueMode.LOCKED])
     def test_session_does_not_find_again_by_its_id_what_it_has_removed(self, again: DequeueMode) -> None:
         self.queue()
