@@ -172,14 +172,14 @@ def block_again(db: Db, consumer: int, ids: Sequence[int], claim: int) -> None:
         db.run(sql, (consumer, db.ids(ids), claim))
 
 
-def claim_again(db: Db, consumer: int, ids: Sequence[int], claim: int) -> list[int]:
-    """READY messages come back into the hands of a registered session; returns those that were READY."""
+def claim_again(db: Db, consumer: int, ids: Sequence[int], claim: int, state: int) -> list[int]:
+    """Messages in this state come back into the hands of a registered session; returns those that were in it."""
     if consumer:
         sql = f"""UPDATE aq_entry SET state = 8, claim = ?
-                   WHERE consumer_id = ? AND message_id {{ids}} AND state = 0 AND {_REGISTERED} RETURNING message_id"""
-        return [row[0] for row in db.rows(sql, (claim, consumer, db.ids(ids), claim))]
-    sql = f"UPDATE aq_message SET state = 8, claim = ? WHERE id {{ids}} AND state = 0 AND {_REGISTERED} RETURNING id"
-    return [row[0] for row in db.rows(sql, (claim, db.ids(ids), claim))]
+                   WHERE consumer_id = ? AND message_id {{ids}} AND state = ? AND {_REGISTERED} RETURNING message_id"""
+        return [row[0] for row in db.rows(sql, (claim, consumer, db.ids(ids), state, claim))]
+    sql = f"UPDATE aq_message SET state = 8, claim = ? WHERE id {{ids}} AND state = ? AND {_REGISTERED} RETURNING id"
+    return [row[0] for row in db.rows(sql, (claim, db.ids(ids), state, claim))]
 
 
 def _held(claim: int | None) -> tuple[str, tuple[Any, ...]]:

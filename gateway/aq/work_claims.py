@@ -139,11 +139,12 @@ class ClaimWork:
         if back or any(free.values()):
             with self._hub.write() as conn:
                 db = Db(conn)
-                touched = self._give_back(db, back) | self._unlock(db, free)
+                touched = self._unlock(db, free) | self._give_back(db, back)
                 for (queue, consumer), ids in back.items():
                     again = [number for number in ids if number in mark.locked.get((queue, consumer), ())]
                     if again and self.claim is not None:
-                        held[queue, consumer] = messages_sql.claim_again(db, consumer, again, self.claim)
+                        state = State.EXPIRED if queue.queue_type is QueueType.EXCEPTION else State.READY
+                        held[queue, consumer] = messages_sql.claim_again(db, consumer, again, self.claim, int(state))
         cut(self._taken, mark.taken)
         for key, ids in free.items():
             self._locked[key] = [number for number in self._locked[key] if number not in ids]
@@ -223,7 +224,7 @@ class ClaimWork:
             return
         with self._hub.write() as conn:
             db = Db(conn)
-            touched = self._give_back(db, self._taken) | self._unlock(db, self._locked)
+            touched = self._unlock(db, self._locked) | self._give_back(db, self._taken)
         self._forget()
         self._hub.notifier.committed(touched)
 

@@ -100,6 +100,16 @@ class RetrySuite(HubCase):
         assert rows["GREEN"]["DEQ_TIMESTAMP"] is not None
         assert {row["EXPIRATION_REASON"] for row in rows.values()} == {"MAX_RETRY_EXCEEDED"}
 
+    def test_whoever_lets_go_of_a_message_does_not_keep_it_from_its_exception_queue(self) -> None:
+        self.topic("RED", "GREEN", max_retries=0)
+        (msgid,) = self.send("events", "x")
+        self.fail("events", "RED")
+        with self.hub.session() as session:
+            session.dequeue("events", now(consumer_name="RED", msgid=msgid, dequeue_mode=DequeueMode.LOCKED))
+            session.dequeue("events", now(consumer_name="GREEN"))
+            session.rollback()
+        assert self.states("events_t") == ["EXPIRED", "EXPIRED"]
+
     def attempts(self, queue: str = "orders") -> int:
         """Failed attempts of the only message of a queue, as whoever takes it next is told."""
         with self.hub.session() as session:
