@@ -47,11 +47,6 @@ class Database(NamedTuple):
         return self.postgresql
 
     @property
-    def shows_own_removals(self) -> bool:
-        """A session can look by its id at what it has removed, if that stays as PROCESSED. (SQLite: not before.)"""
-        return self.postgresql
-
-    @property
     def counts_late(self) -> bool:
         """A failed attempt is counted after the rollback, by a transaction of its own.
 

@@ -201,15 +201,15 @@ class Client:
 
     def _shows_own_removal(self, call: Call) -> bool:
         kept = not call.queue.exceptions and (call.queue.multiple or call.queue.retention != 0)
-        return self.model.database.shows_own_removals and kept and call.browses and call.number is not None
+        return kept and call.browses and call.number is not None
 
     def _got(self, call: Call, entry: Entry) -> Got:
         state = entry.state
-        if entry.holder is not None:
-            if entry.holder is self and entry.removed:
-                state = PROCESSED
-            elif not self.model.database.keeps_states and not call.queue.exceptions:
+        if entry.holder is not None and not call.queue.exceptions:
+            if not self.model.database.keeps_states:
                 state = READY
+            elif entry.holder is self and entry.removed:
+                state = PROCESSED
         body = None if call.mode is DequeueMode.REMOVE_NODATA else entry.message.body
         return Got(entry.message.number, body, entry.attempts, state)
 
