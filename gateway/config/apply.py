@@ -15,7 +15,7 @@ from gateway.admin import NO_CHANGE, GatewayAdmin, Ora
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
 from gateway.config import hub_queues, security
-from gateway.config.checks import fold_of
+from gateway.config.forms import fold_of
 from gateway.config.lint import check
 from gateway.config.models import AgentModel, Document, GrantModel, JobModel, LinkModel
 from gateway.config.plan import Action, Verb, compare

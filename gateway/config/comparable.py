@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.admin.job_checks import JOB_OPTIONS
-from gateway.config.checks import folded, hub_name, inline_table
+from gateway.config.forms import folded, hub_name, inline_table
 from gateway.config.models import (
     AqAgentModel,
     Document,

@@ -8,7 +8,7 @@ from typing import Any
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
 from gateway.aq.model import INFINITE
-from gateway.config.checks import hub_name, inline_table, queue_table_of
+from gateway.config.forms import hub_name, inline_table, queue_table_of
 from gateway.config.models import Document, QueueModel, QueueTableModel, SubscriberModel
 from transforms.errors import ConfigInvalid
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gateway.config.checks import fold_of, hub_name
 from gateway.config.comparable import Comparable, Settings
+from gateway.config.forms import fold_of, hub_name
 from gateway.config.models import NOUNS, SECTIONS, Document
 from gateway.model import DEFAULT_AGENT
 from transforms.errors import ConfigInvalid

@@ -9,7 +9,7 @@ from gateway.admin import GatewayAdmin
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
 from gateway.aq.model import QueueInfo, QueueTableInfo, QueueType
-from gateway.config.checks import hub_name, queue_table_of
+from gateway.config.forms import hub_name, queue_table_of
 from gateway.config.models import (
     AgentModel,
     Document,

@@ -13,7 +13,7 @@ from gateway.aq.admin import QueueAdmin
 from gateway.aq.grants import AqAgent
 from gateway.aq.hub import Hub
 from gateway.aq.names import qualified
-from gateway.config.checks import user_key
+from gateway.config.forms import user_key
 from gateway.config.models import AqAgentModel, GrantModel, QueueGrant, SystemGrant
 from gateway.model import key
 from transforms.errors import AqError

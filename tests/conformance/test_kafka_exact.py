@@ -19,7 +19,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin import NewPartitions
 
-from gateway.config.checks import link_config as file_link_config
+from gateway.config.forms import link_config as file_link_config
 from gateway.config.models import LinkModel
 from links.contract import Direction, Guarantee, GuaranteeReport, JobUse, LinkConfig, Recovered
 from links.kafka import KafkaLink

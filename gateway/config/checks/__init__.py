@@ -1,0 +1,49 @@
+"""What the objects of a configuration must agree on, as far as it can be known without a broker.
+
+Each check refuses what the administration procedure for that object would refuse, before anything is created, and says
+where in the file the reason stands.
+"""
+
+from __future__ import annotations
+
+from gateway.config.checks.context import Context
+from gateway.config.checks.jobs import check_job, check_sources
+from gateway.config.checks.links import check_foreign_queue, check_link
+from gateway.config.checks.queues import (
+    check_grants,
+    check_queue,
+    check_queue_shape,
+    check_rule_function,
+    check_transformation,
+)
+from gateway.config.load import Source
+from gateway.config.models import Document
+
+__all__ = ["check_meaning"]
+
+
+def check_meaning(source: Source, document: Document, existing: Document) -> None:
+    """Add to ``source`` everything that is wrong between the objects of ``document``.
+
+    References may also point to objects of ``existing``, which a hub holds already.
+    """
+    ctx = Context(source, document, existing)
+    for name, path in document.settings.rule_functions.items():
+        check_rule_function(ctx, name, path)
+    for name, link in document.links.items():
+        check_link(ctx, name, link)
+    for name, queue in document.foreign_queues.items():
+        check_foreign_queue(ctx, name, queue)
+    for name, table in document.queue_tables.items():
+        check_queue_shape(ctx, ("queue_tables", name), table)
+    for name, hub_queue in document.queues.items():
+        check_queue(ctx, name, hub_queue)
+    for name, transformation in document.transformations.items():
+        check_transformation(ctx, name, transformation)
+    for name, job in document.jobs.items():
+        check_job(ctx, name, job)
+    for name, grants in document.grants.items():
+        check_grants(ctx, name, grants)
+    check_sources(ctx)
+    for name, agent in document.agents.items():
+        ctx.plain_password(("agents", name, "password"), agent.password)

@@ -1,0 +1,160 @@
+"""What the checks share: everything that references may point to, and how findings are added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.admin.base import check_identifier
+from gateway.aq.names import qualified
+from gateway.config.findings import Path, nearest
+from gateway.config.forms import endpoint, folded, hub_name, inline_table, link_config
+from gateway.config.load import Source
+from gateway.config.models import (
+    NOUNS,
+    Document,
+    ForeignQueueModel,
+    LinkModel,
+    QueueModel,
+    QueueTableModel,
+    TransformationModel,
+)
+from gateway.model import DEFAULT_AGENT, key, split_foreign
+from links import options as settings
+from links import registry
+from links.contract import Direction, Field, Link
+from transforms.errors import AdminError, ConfigInvalid, GatewayError
+
+__all__ = ["Context"]
+
+
+@dataclass(slots=True)
+class Context:
+    """One run; the fields beside the arguments are everything that references may point to."""
+
+    source: Source
+    document: Document
+    existing: Document
+    agents: set[str] = field(init=False)
+    links: dict[str, LinkModel] = field(init=False)
+    foreign: dict[str, ForeignQueueModel] = field(init=False)
+    tables: dict[str, QueueTableModel] = field(init=False)
+    queues: dict[str, tuple[str, QueueModel]] = field(init=False)
+    transformations: dict[str, TransformationModel] = field(init=False)
+    drivers: dict[str, Link | None] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        old, new = self.existing, self.document
+        self.agents = {DEFAULT_AGENT, *folded(old.agents), *folded(new.agents)}
+        self.links = folded(old.links) | folded(new.links)
+        self.foreign = folded(old.foreign_queues) | folded(new.foreign_queues)
+        self.tables = folded(old.queue_tables) | folded(new.queue_tables)
+        self.queues = {hub_name(name): (name, queue) for name, queue in (dict(old.queues) | dict(new.queues)).items()}
+        self.transformations = folded(old.transformations) | folded(new.transformations)
+
+    # Names that are missing although an object of that name stands in the file, with errors of its own, are no news.
+    def _defined_badly(self, section: str, name: str) -> bool:
+        raw = self.source.tree.get(section)
+        return isinstance(raw, dict) and key(name) in {key(known) for known in raw}
+
+    def unknown(self, finding: str, path: Path, section: str, name: str) -> None:
+        """A reference to nothing."""
+        if path in self.source.unresolved or self._defined_badly(section, name):
+            return
+        guess = nearest(name, self._names(section))
+        cure = f"did you mean {guess!r}?" if guess else f"define it under {section}"
+        self.source.error(finding, path, f"{NOUNS[section]} {name!r} is not defined", cure)
+
+    def _names(self, section: str) -> Iterator[str]:
+        yield from getattr(self.document, section)
+        yield from getattr(self.existing, section)
+
+    def plain_password(self, path: Path, password: str | None) -> None:
+        """Warn of a secret that stands in the file."""
+        if password and path not in self.source.variables:
+            self.source.warning(
+                "plain-text-password",
+                path,
+                f"the {path[-1]} stands in the file",
+                f"write {path[-1]}: ${{SOME_VARIABLE}}, or keep it in a file of its own",
+            )
+
+    def driver(self, name: str) -> Link | None:
+        """The opened link, if it is good."""
+        if key(name) not in self.drivers:
+            link = folded(self.existing.links).get(key(name))
+            try:
+                self.drivers[key(name)] = registry.open_link(link_config(name, link)) if link else None
+            except GatewayError:
+                self.drivers[key(name)] = None
+        return self.drivers[key(name)]
+
+    def unresolved_below(self, path: Path) -> bool:
+        """Whether a variable below a place is not set."""
+        return any(place[: len(path)] == path for place in self.source.unresolved)
+
+    def values(self, path: Path, fields: tuple[Field, ...], values: Mapping[str, Any], owner: str) -> None:
+        """Check settings against their specification, each at its own place."""
+        known = {each.name.lower(): each for each in fields}
+        for name, value in values.items():
+            place = (*path, self._spelled(path, name))
+            if place in self.source.unresolved:
+                continue
+            found = known.get(name.lower())
+            if found is None:
+                guess = nearest(name, (each.name for each in fields))
+                allowed = ", ".join(each.name for each in fields) or "none"
+                cure = f"did you mean {guess!r}?" if guess else f"known here: {allowed}"
+                self.source.error("unknown-option", place, f"{owner}: option {name!r} is not known", cure)
+            elif value is not None:
+                try:
+                    settings.parse_value(found, value, owner)
+                except ConfigInvalid as error:
+                    self.refused("bad-value", place, error)
+        given = {name.lower() for name, value in values.items() if value not in (None, "")}
+        for each in fields:
+            if each.required and each.name.lower() not in given:
+                place = (*path, self._spelled(path, each.name))
+                if place not in self.source.unresolved:
+                    self.source.error("missing-key", path, f"{owner}: {each.name} is missing", each.description)
+
+    def _spelled(self, path: Path, name: str) -> str:
+        """The key as the file writes it."""
+        for place in self.source.marks:
+            if len(place) == len(path) + 1 and place[:-1] == path and str(place[-1]).lower() == name.lower():
+                return str(place[-1])
+        return name
+
+    def refused(self, finding: str, path: Path, error: GatewayError) -> None:
+        """What creating the object would refuse."""
+        message = f"{error.what}: {error.cause}" if error.cause else error.what
+        self.source.error(finding, path, message, error.cure)
+
+    def name(self, path: Path, name: str) -> None:
+        """A name that every statement, client id and queue name can carry."""
+        try:
+            if path[0] == "queues":
+                qualified(name, system=False)
+            else:
+                check_identifier(NOUNS[str(path[0])], name)
+        except GatewayError as error:
+            self.refused("bad-name", path, error)
+
+    def endpoint(self, finding: str, path: Path, name: str, direction: Direction | None) -> None:
+        """Ask the link what it would refuse without looking at the broker."""
+        parts = split_foreign(name)
+        queue = self.foreign.get(key(name))
+        driver = self.driver(parts[1]) if parts else None
+        if parts is None or queue is None or driver is None:
+            return
+        try:
+            driver.check_endpoint(endpoint(name, queue), direction)
+        except (AdminError, ConfigInvalid) as error:
+            self.refused(finding, path, error)
+
+    def shape(self, queue: QueueModel) -> QueueTableModel:
+        """Payload type, consumers and sort list of a hub queue, wherever they were written."""
+        if queue.queue_table and key(queue.queue_table) in self.tables:
+            return self.tables[key(queue.queue_table)]
+        return inline_table(queue)

@@ -1,0 +1,210 @@
+"""Checks of jobs: their ends, options, rule and exception queue, and what no two of them may share."""
+
+from __future__ import annotations
+
+from gateway.config.checks.context import Context
+from gateway.config.findings import Path
+from gateway.config.forms import folded, hub_name, spec_of
+from gateway.config.models import JobModel, LinkModel, QueueModel
+from gateway.model import key, split_foreign
+from links.contract import Direction, Domain
+from transforms.errors import GatewayError
+
+__all__ = ["check_job", "check_sources"]
+
+
+def check_job(ctx: Context, name: str, job: JobModel) -> None:
+    """A job and everything it names."""
+    path: Path = ("jobs", name)
+    ctx.name(path, name)
+    inbound = job.type == "INBOUND"
+    foreign_end, hub_end = ("source", "destination") if inbound else ("destination", "source")
+    foreign_name, hub_queue = getattr(job, foreign_end), getattr(job, hub_end)
+    link = _foreign_end(ctx, path, foreign_end, foreign_name, job)
+    queue = _hub_end(ctx, path, hub_end, hub_queue, job)
+    if link is not None:
+        _options(ctx, path, link, job)
+    if job.transformation is not None and key(job.transformation) not in ctx.transformations:
+        ctx.unknown("unknown-transformation", (*path, "transformation"), "transformations", job.transformation)
+    _rule(ctx, path, job, queue)
+    _exception_queue(ctx, path, job, queue)
+
+
+def _foreign_end(ctx: Context, path: Path, end: str, name: str, job: JobModel) -> LinkModel | None:
+    place = (*path, end)
+    if place in ctx.source.unresolved:
+        return None
+    parts = split_foreign(name)
+    if parts is None:
+        ctx.source.error(
+            "bad-" + end,
+            place,
+            f"{end} {name!r} of an {job.type} job is no foreign queue",
+            "write queue@link, or change the type of the job",
+        )
+        return None
+    link = ctx.links.get(key(parts[1]))
+    if link is None:
+        ctx.unknown("unknown-link", place, "links", parts[1])
+    elif key(name) not in ctx.foreign:
+        ctx.unknown("undefined-foreign-queue", place, "foreign_queues", name)
+    else:
+        provider = ctx.foreign[key(name)].provider_queue or parts[0]
+        wildcard = end == "destination" and any(letter in provider for letter in "+#*")
+        finding = "wildcard-destination" if wildcard else "bad-" + end
+        ctx.endpoint(finding, place, name, Direction(job.type))
+    return link
+
+
+def _hub_end(ctx: Context, path: Path, end: str, name: str, job: JobModel) -> QueueModel | None:
+    place = (*path, end)
+    if place in ctx.source.unresolved:
+        return None
+    if "@" in name:
+        ctx.source.error(
+            "bad-" + end,
+            place,
+            f"{end} {name!r} of an {job.type} job is a foreign queue",
+            "name a queue of the hub, or change the type of the job",
+        )
+        return None
+    found = ctx.queues.get(hub_name(name))
+    if found is None:
+        ctx.unknown("undefined-queue", place, "queues", name)
+        return None
+    if found[1].type == "EXCEPTION" and end == "destination":
+        ctx.source.error(
+            "bad-destination", place, f"{name!r} is an exception queue", "nothing but the hub may write into it"
+        )
+    return found[1]
+
+
+def _options(ctx: Context, path: Path, link: LinkModel, job: JobModel) -> None:
+    from gateway.admin.job_checks import JOB_OPTIONS
+
+    spec = spec_of(link.type)
+    if spec is None:
+        return
+    names = {name.lower() for name in job.options}
+    if job.batch_size is not None and "msgbatchsize" in names:
+        ctx.source.error(
+            "conflicting-keys",
+            (*path, "batch_size"),
+            "batch_size and MsgBatchSize are the same",
+            "keep one of them",
+        )
+    own = {each.name.lower() for each in spec.job_options}
+    common = tuple(each for each in JOB_OPTIONS if each.name.lower() not in own)
+    ctx.values((*path, "options"), common + spec.job_options, job.options, f"job {path[1]}")
+
+
+def _rule(ctx: Context, path: Path, job: JobModel, queue: QueueModel | None) -> None:
+    place = (*path, "rule")
+    if job.rule is None or place in ctx.source.unresolved:
+        return
+    from gateway.aq.rules import compile_rule
+
+    try:
+        compile_rule(job.rule)
+    except GatewayError as error:
+        ctx.refused("bad-rule", place, error)
+        return
+    if job.type == "OUTBOUND" and queue is not None and not ctx.shape(queue).multiple_consumers:
+        ctx.source.error(
+            "bad-rule",
+            place,
+            f"{job.source!r} has a single consumer, which takes every message",
+            "set multiple_consumers: true on the queue, or remove the rule",
+        )
+
+
+def _exception_queue(ctx: Context, path: Path, job: JobModel, queue: QueueModel | None) -> None:
+    name, place = job.exception_queue, (*path, "exception_queue")
+    if name is None or place in ctx.source.unresolved:
+        return
+    same = key(name) == key(job.source) if job.type == "INBOUND" else hub_name(name) == hub_name(job.source)
+    if same:
+        ctx.source.error("bad-exception-queue", place, "it is the source of the job", "name another queue")
+    elif job.type == "INBOUND":
+        _foreign_exception_queue(ctx, place, name, job)
+    else:
+        _hub_exception_queue(ctx, place, name, queue)
+
+
+def _foreign_exception_queue(ctx: Context, place: Path, name: str, job: JobModel) -> None:
+    own, other = split_foreign(job.source), split_foreign(name)
+    if own is None:
+        return
+    if other is None or key(other[1]) != key(own[1]):
+        ctx.source.error(
+            "bad-exception-queue",
+            place,
+            f"{name!r} is not on link {own[1]!r} of the source",
+            f"register a queue there and write queue@{own[1]}",
+        )
+    elif key(name) not in ctx.foreign:
+        ctx.unknown("undefined-foreign-queue", place, "foreign_queues", name)
+    else:
+        ctx.endpoint("bad-exception-queue", place, name, Direction.OUTBOUND)
+
+
+def _hub_exception_queue(ctx: Context, place: Path, name: str, queue: QueueModel | None) -> None:
+    found = ctx.queues.get(hub_name(name))
+    if found is None:
+        ctx.unknown("undefined-queue", place, "queues", name)
+        return
+    if found[1].type == "EXCEPTION":
+        ctx.source.error("bad-exception-queue", place, f"{name!r} has type EXCEPTION", "name a queue of type NORMAL")
+    elif queue is not None:
+        wanted, has = ctx.shape(queue).payload_type, ctx.shape(found[1]).payload_type
+        if wanted != has:
+            ctx.source.error(
+                "bad-exception-queue",
+                place,
+                f"{name!r} holds {has}, the source holds {wanted}",
+                f"give {name!r} payload_type {wanted}",
+            )
+
+
+def check_sources(ctx: Context) -> None:
+    """One job per queue source, one job per (type, source, destination)."""
+    by_source: dict[str, str] = {}
+    triplets: dict[tuple[str, str, str], str] = {}
+    new = set(folded(ctx.document.jobs))
+    old = {name: job for name, job in ctx.existing.jobs.items() if key(name) not in new}
+    for name, job in (old | dict(ctx.document.jobs)).items():
+        path: Path = ("jobs", name)
+        ends = (hub_name(job.source), hub_name(job.destination))
+        twin = triplets.setdefault((job.type, *ends), name)
+        if twin != name:
+            ctx.source.error(
+                "duplicate-job", path, f"job {twin!r} has the same source and destination", "remove one of the two"
+            )
+            continue
+        if not _is_queue_source(ctx, job):
+            continue
+        owner = by_source.setdefault(ends[0], name)
+        if owner != name:
+            cure = "let one job read it"
+            if job.type == "OUTBOUND":
+                cure = f"set multiple_consumers: true on {job.source!r}, then any number of jobs may read it"
+            ctx.source.error(
+                "duplicate-source",
+                (*path, "source"),
+                f"job {owner!r} reads {job.source!r} already, and a queue gives each message to one reader",
+                cure,
+            )
+
+
+def _is_queue_source(ctx: Context, job: JobModel) -> bool:
+    if job.type == "OUTBOUND":
+        found = ctx.queues.get(hub_name(job.source))
+        return found is not None and not ctx.shape(found[1]).multiple_consumers
+    parts = split_foreign(job.source)
+    link = ctx.links.get(key(parts[1])) if parts else None
+    queue = ctx.foreign.get(key(job.source))
+    spec = spec_of(link.type) if link else None
+    if spec is None or queue is None:
+        return False
+    domain = Domain(queue.domain) if queue.domain else next((each for each in spec.domains if each), None)
+    return domain is not Domain.TOPIC

@@ -1,0 +1,67 @@
+"""Checks of links and foreign queues."""
+
+from __future__ import annotations
+
+from gateway.config.checks.context import Context
+from gateway.config.findings import Path
+from gateway.config.forms import link_config, spec_of
+from gateway.config.models import ForeignQueueModel, LinkModel
+from gateway.model import key, split_foreign
+from links import registry
+from links.contract import Domain
+from transforms.errors import GatewayError
+
+__all__ = ["check_foreign_queue", "check_link"]
+
+
+def check_link(ctx: Context, name: str, link: LinkModel) -> None:
+    """A link: its name, agent, attributes and options."""
+    path: Path = ("links", name)
+    ctx.name(path, name)
+    if key(link.agent) not in ctx.agents:
+        ctx.unknown("unknown-agent", (*path, "agent"), "agents", link.agent)
+    ctx.plain_password((*path, "password"), link.password)
+    spec = spec_of(link.type)
+    if spec is None:
+        return
+    for each in spec.attributes:
+        if each.secret and link.attributes.get(each.name):
+            ctx.plain_password((*path, each.name), str(link.attributes[each.name]))
+    before = len(ctx.source.findings)
+    ctx.values(path, spec.attributes, link.attributes, f"link {name}")
+    ctx.values((*path, "options"), spec.options, link.options, f"link {name}")
+    if len(ctx.source.findings) > before or ctx.unresolved_below(path):
+        ctx.drivers[key(name)] = None
+        return
+    try:
+        ctx.drivers[key(name)] = registry.open_link(link_config(name, link))
+    except GatewayError as error:
+        ctx.drivers[key(name)] = None
+        ctx.refused("bad-link", path, error)
+
+
+def check_foreign_queue(ctx: Context, name: str, queue: ForeignQueueModel) -> None:
+    """A foreign queue: its link, domain and options, and what the link says of it."""
+    path: Path = ("foreign_queues", name)
+    parts = split_foreign(name)
+    if parts is None:
+        ctx.source.error(
+            "bad-name", path, f"{name!r} does not name a foreign queue", "write queue@link, e.g. orders@rabbit"
+        )
+        return
+    link = ctx.links.get(key(parts[1]))
+    if link is None:
+        ctx.unknown("unknown-link", path, "links", parts[1])
+        return
+    spec = spec_of(link.type)
+    if spec is None:
+        return
+    domain = Domain(queue.domain) if queue.domain else None
+    if domain is not None and domain not in spec.domains:
+        allowed = ", ".join(str(each) for each in spec.domains if each) or "none"
+        ctx.source.error("bad-domain", (*path, "domain"), f"{spec.title} has no domain {domain}", f"use {allowed}")
+        return
+    before = len(ctx.source.findings)
+    ctx.values((*path, "options"), spec.queue_options, queue.options, f"foreign queue {name}")
+    if len(ctx.source.findings) == before and not ctx.unresolved_below(path):
+        ctx.endpoint("bad-foreign-queue", path, name, None)

@@ -1,0 +1,141 @@
+"""Checks of what the hub keeps: queue tables, queues, subscribers, transformations, grants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway.aq.admin import COMPATIBLE
+from gateway.aq.names import qualified
+from gateway.config.checks.context import Context
+from gateway.config.findings import Path
+from gateway.config.forms import hub_name, inline_table
+from gateway.config.models import (
+    GrantModel,
+    QueueModel,
+    QueueTableModel,
+    SubscriberModel,
+    TransformationModel,
+)
+from gateway.model import key
+from transforms.errors import AqError, GatewayError
+
+__all__ = ["check_grants", "check_queue", "check_queue_shape", "check_rule_function", "check_transformation"]
+
+
+def check_queue_shape(ctx: Context, path: Path, table: QueueTableModel) -> None:
+    """Attributes of a queue table that do not go together."""
+    transactional = table.multiple_consumers and table.message_grouping == "TRANSACTIONAL"
+    if table.sort_list and "COMMIT_TIME" in table.sort_list and not transactional:
+        ctx.source.error(
+            "bad-value",
+            (*path, "sort_list"),
+            "COMMIT_TIME needs multiple_consumers and message_grouping TRANSACTIONAL",
+            "set both, or sort by ENQ_TIME",
+        )
+    if table.compatible is not None and table.compatible not in COMPATIBLE:
+        ctx.source.error(
+            "bad-value",
+            (*path, "compatible"),
+            f"compatible {table.compatible!r} is not supported",
+            f"write one of {', '.join(repr(each) for each in COMPATIBLE)}",
+        )
+    if table.secondary_instance and not table.primary_instance:
+        ctx.source.error(
+            "bad-value",
+            (*path, "secondary_instance"),
+            "a secondary instance needs a primary one",
+            "give primary_instance too",
+        )
+
+
+def check_queue(ctx: Context, name: str, queue: QueueModel) -> None:
+    """A queue, where it is stored, and its subscribers."""
+    path: Path = ("queues", name)
+    ctx.name(path, name)
+    given = {each for each in QueueTableModel.model_fields if each != "comment" and each in queue.model_fields_set}
+    if queue.queue_table is not None and key(queue.queue_table) in ctx.tables:
+        for each in sorted(given):
+            ctx.source.error(
+                "conflicting-keys",
+                (*path, each),
+                f"{each} belongs to queue table {queue.queue_table!r}",
+                "give it there, or leave out queue_table",
+            )
+    elif queue.queue_table is not None:
+        ctx.unknown("unknown-queue-table", (*path, "queue_table"), "queue_tables", queue.queue_table)
+    else:
+        check_queue_shape(ctx, path, inline_table(queue))
+    if queue.type == "EXCEPTION":
+        for each in ("max_retries", "retry_delay", "retention_time"):
+            if each in queue.model_fields_set:
+                ctx.source.error("bad-value", (*path, each), f"an EXCEPTION queue has no {each}", f"leave out {each}")
+
+    if queue.subscribers:
+        _subscribers(ctx, path, queue, queue.subscribers)
+
+
+def _subscribers(ctx: Context, path: Path, queue: QueueModel, subscribers: Mapping[str, SubscriberModel]) -> None:
+    from gateway.aq.names import agent_name
+    from gateway.aq.rules import compile_rule
+
+    below: Path = (*path, "subscribers")
+    if queue.type == "EXCEPTION" or not ctx.shape(queue).multiple_consumers:
+        kind = "an EXCEPTION queue" if queue.type == "EXCEPTION" else "a single-consumer queue"
+        cure = "leave them out" if queue.type == "EXCEPTION" else "set multiple_consumers: true"
+        ctx.source.error("bad-value", below, f"{kind} has no subscribers", cure)
+    for name, each in subscribers.items():
+        place = (*below, name)
+        if name.upper().startswith("MGW_"):
+            ctx.source.error("bad-value", place, f"{name!r}: names with MGW_ belong to jobs", "use another name")
+        try:
+            agent_name(name, what="subscriber")
+        except AqError as error:
+            ctx.refused("bad-value", place, error)
+        if each.rule is not None and (*place, "rule") not in ctx.source.unresolved:
+            try:
+                compile_rule(each.rule)
+            except AqError as error:
+                ctx.refused("bad-rule", (*place, "rule"), error)
+
+
+def check_rule_function(ctx: Context, name: str, function: str) -> None:
+    """Rules are checked with the functions that the file registers, and run with them in this process."""
+    from gateway.aq.rules import register_function
+    from transforms.registry import load_rule_function
+
+    path: Path = ("settings", "rule_functions", name)
+    if path in ctx.source.unresolved:
+        return
+    try:
+        register_function(name, load_rule_function(name, function, ctx.document.settings.transform_modules))
+    except GatewayError as error:
+        ctx.refused("bad-function", path, error)
+
+
+def check_transformation(ctx: Context, name: str, transformation: TransformationModel) -> None:
+    """A transformation: what it does must compile."""
+    from transforms.registry import TransformationDefinition, compile_transformation
+
+    path: Path = ("transformations", name)
+    ctx.name(path, name)
+    if ctx.unresolved_below(path):
+        return
+    try:
+        definition = TransformationDefinition.from_mapping(name, transformation.definition)
+        compile_transformation(definition, modules=ctx.document.settings.transform_modules)
+    except GatewayError as error:
+        ctx.refused("bad-transformation", path, error)
+
+
+def check_grants(ctx: Context, name: str, grants: GrantModel) -> None:
+    """The queues of grants."""
+    for queue in grants.queues:
+        if hub_name(queue) not in ctx.queues and not _made_by_hub(queue):
+            ctx.unknown("undefined-queue", ("grants", name, "queues", queue), "queues", queue)
+
+
+def _made_by_hub(queue: str) -> bool:
+    try:
+        return qualified(queue).name.upper().startswith("AQ$_")
+    except AqError:
+        return False
