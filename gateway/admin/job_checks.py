@@ -12,6 +12,7 @@ from gateway.admin.job_ends import ForeignEnd, JobEnds, check_endpoint, hub_queu
 from gateway.admin.job_options import JOB_OPTIONS
 from gateway.aq.hub import Hub
 from gateway.aq.rules import compile_rule
+from gateway.aq.transformations import payload_name
 from gateway.model import JobDef, key, split_foreign
 from links.contract import Direction, GuaranteeReport
 from transforms.errors import AdminError, AqError, ConfigInvalid, LinkError
@@ -111,12 +112,20 @@ def check_exception_queue(admin: Administration, conn: sa.Connection, job: JobDe
     if ends.outbound:
         queue = hub_queue(conn, name, job.name)
         exception_key = key(f"{queue.schema}.{queue.name}")
-        if queue.payload_type is not ends.queue.payload_type:
+        has, wanted = payload_name(queue), payload_name(ends.queue)
+        if has != wanted:
             raise _bad_exception_queue(
                 job,
                 Ora.EXCEPTION_QUEUE_OTHER_TYPE,
-                f"it holds {queue.payload_type}, the source holds {ends.queue.payload_type}",
+                f"it holds {has}, the source holds {wanted}",
                 "use a queue of the same payload type",
+            )
+        if ends.queue.jms_types and not queue.jms_types:
+            raise _bad_exception_queue(
+                job,
+                Ora.EXCEPTION_QUEUE_OTHER_TYPE,
+                f"queue table {queue.queue_table} takes no JMS and XML types, that of the source does",
+                f"enable_jms_types for queue table {queue.queue_table}",
             )
     else:
         registered = admin.need_queue(conn, name)

@@ -37,6 +37,7 @@ __all__ = [
     "encoded",
     "learn",
     "object_type_of",
+    "own_kind",
     "payload_of",
     "refused",
     "stored_value",
@@ -75,6 +76,15 @@ class Payload(NamedTuple):
         return self.kind.value if self.object_type is None else self.object_type.type.text
 
 
+def own_kind(text: str) -> PayloadType | None:
+    """The payload type of the hub's own called ``text``, also by its other names; None for all else."""
+    plain = " ".join(text.split()).upper()
+    kind = _ALIASES.get(plain)
+    if kind is None and plain in PayloadType.__members__ and plain != PayloadType.OBJECT:
+        kind = PayloadType[plain]
+    return kind
+
+
 def payload_of(db: Db, text: str, schema: str, what: str) -> Payload:
     """The payload type called ``text``: one of the hub's own, or an object type.
 
@@ -84,10 +94,7 @@ def payload_of(db: Db, text: str, schema: str, what: str) -> Payload:
     Raises:
         AqError: 24015 there is no such type.
     """
-    plain = " ".join(str(text).split()).upper()
-    kind = _ALIASES.get(plain)
-    if kind is None and plain in PayloadType.__members__ and plain != PayloadType.OBJECT:
-        kind = PayloadType[plain]
+    kind = own_kind(str(text))
     if kind is not None:
         return Payload(kind)
     own = ", ".join(member.value for member in PayloadType if member is not PayloadType.OBJECT)

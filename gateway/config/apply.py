@@ -14,7 +14,7 @@ from typing import Any
 from gateway.admin import NO_CHANGE, GatewayAdmin, Ora
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
-from gateway.config import hub_queues, security
+from gateway.config import hub_queues, object_types, security
 from gateway.config.forms import fold_of
 from gateway.config.lint import check
 from gateway.config.models import AgentModel, Document, GrantModel, JobModel, LinkModel
@@ -225,11 +225,17 @@ def _remove(admin: GatewayAdmin, action: Action) -> None:
         "transformations": admin.drop_transformation,
         "jobs": admin.remove_job,
         "queues": lambda queue: hub_queues.drop_queue(admin.hub, queue),
+        "object_types": lambda each: object_types.drop_type(admin.hub, each),
         "queue_tables": lambda table: hub_queues.drop_queue_table(admin.hub, table),
         "aq_agents": QueueAdmin(admin.hub).drop_aq_agent,
         "grants": lambda grantee: security.set_grants(admin.hub, grantee, GrantModel()),
     }
     removals[action.section](name)
+
+
+def _object_type(admin: GatewayAdmin, _: Document, name: str, each: Any, change: Action | None) -> None:
+    assert change is None  # noqa: S101  comparing refuses every change of a type
+    object_types.create_type(admin.hub, name, each)
 
 
 def _queue(admin: GatewayAdmin, document: Document, name: str, queue: Any, change: Action | None) -> None:
@@ -258,6 +264,7 @@ _STEPS: dict[str, Callable[[GatewayAdmin, Document, str, Any, Action | None], No
     "agents": _agent,
     "links": _link,
     "foreign_queues": _foreign_queue,
+    "object_types": _object_type,
     "queue_tables": _queue_table,
     "queues": _queue,
     "transformations": _transformation,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.admin.job_checks import JOB_OPTIONS
-from gateway.config.forms import folded, hub_name, inline_table
+from gateway.config.forms import folded, hub_folded, hub_name, inline_table, queue_table_of
 from gateway.config.models import (
     AqAgentModel,
     Document,
@@ -15,12 +15,14 @@ from gateway.config.models import (
     GrantModel,
     JobModel,
     LinkModel,
+    ObjectTypeModel,
     QueueModel,
     QueueTableModel,
     Strict,
     SubscriberModel,
     TransformationModel,
 )
+from gateway.config.object_types import type_settings
 from gateway.config.security import agent_settings, grant_settings
 from gateway.model import key
 from links import options as settings
@@ -32,7 +34,7 @@ from transforms.registry import TransformationDefinition
 __all__ = ["DEFAULT_MAX_RETRIES", "TABLE_CHANGES", "Comparable", "Settings"]
 
 #: What of a queue table can be altered, beside its comment.
-TABLE_CHANGES = frozenset(("compatible", "primary_instance", "secondary_instance"))
+TABLE_CHANGES = frozenset(("compatible", "jms_types", "primary_instance", "secondary_instance"))
 
 DEFAULT_MAX_RETRIES = 5  # AQ guide 12.2 §11.7.5
 
@@ -54,7 +56,7 @@ class Comparable:
         self._tables: dict[str, QueueTableModel] = {}
         for document in documents:
             self._links |= folded(document.links)
-            self._tables |= {hub_name(name): table for name, table in document.queue_tables.items()}
+            self._tables |= hub_folded(document.queue_tables)
 
     def settings(self, name: str, model: Strict) -> Settings:
         """Settings of one object."""
@@ -63,7 +65,10 @@ class Comparable:
         elif isinstance(model, ForeignQueueModel):
             found = self._foreign_queue(name, model)
         elif isinstance(model, QueueModel):
-            found = self._queue(model)
+            found = self._queue(name, model)
+        elif isinstance(model, ObjectTypeModel):
+            values = type_settings(model)
+            found = Settings(values, fixed=frozenset(values))
         elif isinstance(model, QueueTableModel):
             values = _shape(model) | {"comment": model.comment}
             found = Settings(values, fixed=frozenset(values) - TABLE_CHANGES - {"comment"})
@@ -87,7 +92,7 @@ class Comparable:
         values |= _options(queue.options, fields)
         return Settings(values, fixed=frozenset((*values, *(_option(each.name) for each in fields))))
 
-    def _queue(self, queue: QueueModel) -> Settings:
+    def _queue(self, name: str, queue: QueueModel) -> Settings:
         table = self._tables.get(hub_name(queue.queue_table)) if queue.queue_table else None
         values: dict[str, Any] = {
             "type": queue.type,
@@ -100,7 +105,13 @@ class Comparable:
             values |= {"retry_delay": queue.retry_delay, "retention_time": queue.retention_time}
         if queue.subscribers is not None:
             values["subscribers"] = _subscribers(queue.subscribers)
-        storage = _shape(inline_table(queue)) if table is None else {"queue_table": queue.queue_table}
+        # The queue table that was made for a queue is its own, also when others are stored there, too.
+        if table is None:
+            storage = _shape(inline_table(queue))
+        elif hub_name(queue.queue_table or "") == hub_name(queue_table_of(name, QueueModel())):
+            storage = _shape(table)
+        else:
+            storage = {"queue_table": queue.queue_table}
         return Settings(values | storage, fixed=frozenset(("type", "queue_table", *storage)) - TABLE_CHANGES)
 
     def _job(self, job: JobModel) -> Settings:
@@ -146,7 +157,11 @@ def _transformation(name: str, each: TransformationModel) -> Settings:
 
 def _subscribers(given: Mapping[str, SubscriberModel]) -> dict[str, dict[str, Any]]:
     """Subscribers by name, without what is left at its default."""
-    return {key(name): each.model_dump(exclude_defaults=True) for name, each in sorted(given.items())}
+    result = {key(name): each.model_dump(exclude_defaults=True) for name, each in sorted(given.items())}
+    for each in result.values():
+        if "transformation" in each:
+            each["transformation"] = hub_name(each["transformation"])
+    return result
 
 
 def _shape(table: QueueTableModel) -> dict[str, Any]:

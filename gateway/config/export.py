@@ -35,6 +35,7 @@ _UNSAID = {
     "max_payload": MAX_PAYLOAD,
     "message_grouping": "NONE",
     "secure": False,
+    "jms_types": False,
     "primary_instance": 0,
     "secondary_instance": 0,
     "multiple_consumers": False,
@@ -64,10 +65,11 @@ def document_text(document: Document) -> str:
 
 
 def _object(name: str, model: Strict) -> CommentedMap:
-    values = model.model_dump(exclude_defaults=True, exclude={"attributes", "definition", "password", "password_file"})
+    values = model.model_dump(exclude_defaults=True, exclude={"definition", "password", "password_file"})
     result = CommentedMap()
     if isinstance(model, LinkModel):
         result["type"] = values.pop("type").lower()
+        values.pop("attributes", None)
         secrets = _attributes(name, model, result, values)
     else:
         secrets = ["password"] if isinstance(model, AgentModel) and model.username else []

@@ -16,6 +16,7 @@ __all__ = [
     "endpoint",
     "fold_of",
     "folded",
+    "hub_folded",
     "hub_name",
     "inline_table",
     "link_config",
@@ -25,11 +26,17 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_OF_THE_HUB = frozenset(("object_types", "queue_tables", "transformations", "queues"))
 
 
 def folded(objects: Mapping[str, T]) -> dict[str, T]:
     """The same objects under the names that compare."""
     return {key(name): value for name, value in objects.items()}
+
+
+def hub_folded(objects: Mapping[str, T]) -> dict[str, T]:
+    """The same objects of the hub under the names that compare."""
+    return {hub_name(name): value for name, value in objects.items()}
 
 
 def hub_name(name: str) -> str:
@@ -51,8 +58,8 @@ def user_key(name: str) -> str:
 
 
 def fold_of(section: str) -> Callable[[str], str]:
-    """How the names of a section compare."""
-    if section in ("queues", "queue_tables"):
+    """How the names of a section compare: those of the hub have a schema."""
+    if section in _OF_THE_HUB:
         return hub_name
     return user_key if section in ("grants", "aq_agents") else key
 

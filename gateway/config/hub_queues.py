@@ -109,6 +109,8 @@ def _alter_table(admin: QueueAdmin, name: str, changed: dict[str, Any]) -> None:
             primary_instance=changed.get("primary_instance", held),
             secondary_instance=changed.get("secondary_instance", other),
         )
+    if changed.get("jms_types"):
+        admin.enable_jms_types(name)
     if "compatible" in changed:
         admin.migrate_queue_table(name, changed["compatible"])
 
@@ -129,10 +131,14 @@ def _subscribe(admin: QueueAdmin, queue: str, wanted: Mapping[str, SubscriberMod
             admin.add_subscriber(
                 queue, name, rule=each.rule, transformation=each.transformation, delivery_mode=each.delivery_mode
             )
-        elif (known.rule, known.transformation) != (each.rule, each.transformation):
+        elif (known.rule, _folded(known.transformation)) != (each.rule, _folded(each.transformation)):
             admin.alter_subscriber(queue, name, rule=each.rule, transformation=each.transformation)
     for known in held.values():
         admin.remove_subscriber(queue, known.name or "")
+
+
+def _folded(name: str | None) -> str | None:
+    return None if name is None else hub_name(name)
 
 
 def drop_queue(hub: Hub, name: str) -> None:
@@ -154,13 +160,15 @@ def drop_queue(hub: Hub, name: str) -> None:
 
 
 def drop_queue_table(hub: Hub, name: str) -> None:
-    """Drop a queue table without queues.
+    """Drop a queue table without queues, unless it went with the queue that it was made for.
 
     Raises:
         AqError: refused.
     """
     with hub.write() as conn:
-        QueueAdmin(hub, conn).drop_queue_table(name)
+        admin = QueueAdmin(hub, conn)
+        if admin.queue_table(name) is not None:
+            admin.drop_queue_table(name)
 
 
 def _create_table(admin: QueueAdmin, name: str, table: QueueTableModel) -> None:
@@ -178,6 +186,8 @@ def _create_table(admin: QueueAdmin, name: str, table: QueueTableModel) -> None:
         primary_instance=table.primary_instance,
         secondary_instance=table.secondary_instance,
     )
+    if table.jms_types:
+        admin.enable_jms_types(name)
 
 
 def _retention(value: float | str) -> float:

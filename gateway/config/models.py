@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from gateway.aq.payloads import own_kind
 
 __all__ = [
     "NOUNS",
@@ -23,6 +25,7 @@ __all__ = [
     "JobModel",
     "LinkModel",
     "LogModel",
+    "ObjectTypeModel",
     "QueueGrant",
     "QueueModel",
     "QueueTableModel",
@@ -59,18 +62,27 @@ def _option_text(value: object) -> object:
 
 Options = dict[str, Annotated[str | None, BeforeValidator(_option_text)]]
 _PAYLOADS = ("RAW", "BASIC", "FIELDS", "TEXT", "JSON", "XMLTYPE", "ANYDATA")
-_OBJECT_TYPE = r"[A-Z0-9_$#]+\.[A-Z0-9_$#]+"
+_OBJECT_TYPE = r"[^\s.\"]+\.[^\s.\"]+"
+
+
+def _payload_name(value: object) -> object:
+    """As the hub writes it; it knows some of its own types by other names, too."""
+    if not isinstance(value, str):
+        return value
+    own = own_kind(value)
+    return _upper(value) if own is None else own.value
 
 
 def _payload_type(value: str) -> str:
     if value not in _PAYLOADS and not re.fullmatch(_OBJECT_TYPE, value):
-        raise ValueError(f"{value} is no payload type: {', '.join(_PAYLOADS)}, or SCHEMA.NAME of an object type")
+        own = ", ".join(_PAYLOADS)
+        raise ValueError(f"one of {own}, or SCHEMA.NAME of an object type (MGW.NAME of one without a schema)")
     return value
 
 
 PayloadType = Annotated[
     str,
-    BeforeValidator(_upper),
+    BeforeValidator(_payload_name),
     AfterValidator(_payload_type),
     WithJsonSchema({"anyOf": [{"enum": list(_PAYLOADS)}, {"pattern": f"^{_OBJECT_TYPE}$", "type": "string"}]}),
 ]
@@ -200,10 +212,36 @@ class ForeignQueueModel(Strict):
     comment: str | None = Field(default=None, description="Free text.")
 
 
+class ObjectTypeModel(Strict):
+    """A type that queue tables, transformations, ANYDATA and other types can be made of, `[SCHEMA.]NAME`.
+
+    It has attributes, or is an array; see
+    [payloads](../how-to/payloads-and-transformations.md#object-types). Nothing of it can be changed later.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"oneOf": [{"required": ["attributes"]}, {"required": ["array"]}]},
+    )
+
+    attributes: dict[str, str] = Field(
+        default_factory=dict,
+        description="Declared type by name, in order: `VARCHAR2(40)`, `NUMBER(9,2)`, `OE.ADDRESS`.",
+    )
+    array: str | None = Field(default=None, description="`VARRAY(n) OF type` instead of attributes.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> ObjectTypeModel:
+        if bool(self.attributes) is (self.array is not None):
+            raise ValueError("either attributes or array")
+        return self
+
+
 class QueueTableModel(Strict):
     """Storage shared by hub queues of the same shape.
 
-    What can be changed later: `compatible`, the instances and the comment.
+    What can be changed later: `compatible`, `jms_types` to true, the instances and the comment.
     """
 
     payload_type: PayloadType = Field(default="BASIC", description="What the messages hold.")
@@ -217,6 +255,10 @@ class QueueTableModel(Strict):
     compatible: Text | None = Field(default=None, description="8.1, 10.0 or 12.2 (limits RAW to 32,512 bytes).")
     secure: bool = Field(default=False, description="Users other than the owner need AQ agents.")
     max_payload: int | None = Field(default=None, ge=1, description="Largest message, bytes.")
+    jms_types: bool | None = Field(
+        default=None,
+        description="ANYDATA may hold JMS and XML types; cannot be taken back. A missing key leaves it as it is.",
+    )
     storage_clause: str | None = Field(default=None, description="Free text about storage, kept for the views.")
     primary_instance: int = Field(default=0, ge=0, le=2**31 - 1, description="Owner instance; 0: any.")
     secondary_instance: int = Field(
@@ -275,6 +317,7 @@ class QueueModel(Strict):
     compatible: Text | None = Field(default=None, description="As in a queue table.")
     secure: bool | None = Field(default=None, description="As in a queue table; default false.")
     max_payload: int | None = Field(default=None, ge=1, description="As in a queue table.")
+    jms_types: bool | None = Field(default=None, description="As in a queue table.")
     storage_clause: str | None = Field(default=None, description="As in a queue table.")
     primary_instance: int | None = Field(default=None, ge=0, le=2**31 - 1, description="As in a queue table.")
     secondary_instance: int | None = Field(default=None, ge=0, le=2**31 - 1, description="As in a queue table.")
@@ -356,6 +399,7 @@ class Document(Strict):
     agents: dict[str, AgentModel] = Field(default_factory=dict, description="Agents.")
     links: dict[str, LinkModel] = Field(default_factory=dict, description="Links.")
     foreign_queues: dict[str, ForeignQueueModel] = Field(default_factory=dict, description="Foreign queues.")
+    object_types: dict[str, ObjectTypeModel] = Field(default_factory=dict, description="Object types of the hub.")
     queue_tables: dict[str, QueueTableModel] = Field(default_factory=dict, description="Queue tables of the hub.")
     queues: dict[str, QueueModel] = Field(default_factory=dict, description="Queues of the hub.")
     transformations: dict[str, TransformationModel] = Field(default_factory=dict, description="Transformations.")
@@ -371,6 +415,7 @@ NOUNS = {
     "agents": "agent",
     "links": "link",
     "foreign_queues": "foreign queue",
+    "object_types": "object type",
     "queue_tables": "queue table",
     "transformations": "transformation",
     "queues": "queue",
@@ -384,6 +429,7 @@ SECTIONS: dict[str, type[Strict]] = {
     "agents": AgentModel,
     "links": LinkModel,
     "foreign_queues": ForeignQueueModel,
+    "object_types": ObjectTypeModel,
     "queue_tables": QueueTableModel,
     "transformations": TransformationModel,
     "queues": QueueModel,

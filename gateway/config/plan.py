@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 from gateway.config.comparable import Comparable, Settings
 from gateway.config.forms import fold_of, hub_name
 from gateway.config.models import NOUNS, SECTIONS, Document
+from gateway.config.object_types import in_order
 from gateway.model import DEFAULT_AGENT
 from transforms.errors import ConfigInvalid
 
 __all__ = ["Action", "Change", "Verb", "compare"]
 
+_KEPT = frozenset(("compatible", "max_payload", "jms_types"))
 _NAMES = frozenset(("agent", "source", "destination", "exception_queue", "transformation", "queue_table"))
 
 
@@ -92,7 +95,8 @@ def compare(desired: Document, running: Document, *, prune: bool = False) -> lis
         wanted, held = getattr(desired, section), getattr(running, section)
         fold = fold_of(section)
         by_key = {fold(name): (name, model) for name, model in held.items()}
-        for name, model in wanted.items():
+        for name in _in_order(section, wanted):
+            model = wanted[name]
             known = by_key.pop(fold(name), None)
             if known is None:
                 steps.append(Action(Verb.CREATE, section, name))
@@ -100,12 +104,23 @@ def compare(desired: Document, running: Document, *, prune: bool = False) -> lis
             changes = _changes(section, known[0], flat.settings(name, model), flat.settings(*known))
             steps.append(Action(Verb.ALTER if changes else Verb.NONE, section, known[0], changes))
         left = [name for fold_name, (name, _) in by_key.items() if fold_name != DEFAULT_AGENT or section != "agents"]
+        if section == "object_types":  # it was read in the order in which they are made of each other
+            left.reverse()
         removals += [Action(Verb.REMOVE if prune else Verb.LEAVE, section, name) for name in left]
     order = list(SECTIONS)
     removals.sort(key=lambda action: -order.index(action.section))
     # A job that goes frees its source for one that comes; everything else may still be in use until it was altered.
     jobs = [action for action in removals if action.section == "jobs"]
     return jobs + steps + [action for action in removals if action.section != "jobs"]
+
+
+def _in_order(section: str, wanted: Mapping[str, Any]) -> Iterable[str]:
+    """Names of a section, each behind those of the section that it needs."""
+    if section == "object_types":
+        return in_order(wanted)
+    if section == "queues":  # a queue may be stored in the queue table that is made for another
+        return sorted(wanted, key=lambda name: wanted[name].queue_table is not None)
+    return wanted
 
 
 def _changes(section: str, name: str, new: Settings, old: Settings) -> tuple[Change, ...]:
@@ -115,13 +130,14 @@ def _changes(section: str, name: str, new: Settings, old: Settings) -> tuple[Cha
         secret = setting in new.secret
         if secret and after is None:  # a missing key keeps the stored secret
             continue
-        if section in ("queues", "queue_tables") and setting in ("compatible", "max_payload") and after is None:
+        if section in ("queues", "queue_tables") and setting in _KEPT and after is None:
             continue  # the hub's default, whatever it was when the queue table was made
         if section == "queues" and setting == "subscribers" and (after is None or after == (before or {})):
             continue  # a missing key leaves those that there are alone
         if not _same(setting, before, after) and (setting != "comment" or (before or None) != after):
             changes.append(Change(setting, before, after, secret))
-    _refuse_fixed(section, name, [change for change in changes if change.setting in new.fixed])
+    fixed = [each for each in changes if each.setting in new.fixed or (each.setting, each.new) == ("jms_types", False)]
+    _refuse_fixed(section, name, fixed)
     return tuple(changes)
 
 

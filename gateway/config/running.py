@@ -20,6 +20,7 @@ from gateway.config.models import (
     QueueTableModel,
     TransformationModel,
 )
+from gateway.config.object_types import read_types
 from gateway.config.security import read_agents, read_grants
 from gateway.model import DEFAULT_AGENT, AgentDef, JobDef, JobStatus, LinkDef
 
@@ -51,6 +52,7 @@ def read_running(hub: Hub) -> Document:
             )
             for queue in admin.list_foreign_queues()
         },
+        object_types=read_types(queue_admin),
         queue_tables=tables,
         queues=queues,
         transformations={
@@ -168,6 +170,7 @@ def _shape(table: QueueTableInfo) -> dict[str, Any]:
         "compatible": table.compatible,
         "secure": table.secure,
         "max_payload": table.max_payload,
+        "jms_types": table.jms_types or None,
         "storage_clause": table.storage_clause,
         "primary_instance": table.primary_instance,
         "secondary_instance": table.secondary_instance,

@@ -26,6 +26,9 @@ foreign_queues:
   orders@mem: {domain: queue}
   bad@mem: {provider_queue: orders.bad, domain: queue}
   news@other: {domain: topic, provider_queue: factory.news}
+object_types:
+  OE.LINES: {array: VARRAY(9) OF OE.LINE}
+  OE.LINE: {attributes: {item: VARCHAR2(30), amount: "number (5)"}}
 queue_tables:
   SHARED: {payload_type: text}
 queues:
@@ -34,7 +37,10 @@ queues:
   ONE: {queue_table: SHARED}
   TWO: {queue_table: SHARED, enqueue: false, retention_time: infinite}
   DUMP: {type: exception}
+  LINES: {payload_type: OE.LINE}
+  ANY: {payload_type: sys.anydata, jms_types: true}
 transformations:
+  first_line: {from_type: json, to_type: OE.Line, set: {body: "tab.user_data"}}
   urgent: {set: {priority: "0"}, where: "tab.user_data.urgent = TRUE", comment: For rush orders}
 jobs:
   orders_in: {type: inbound, source: orders@mem, destination: ORDERS, transformation: urgent,

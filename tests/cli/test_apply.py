@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import COMPLETE, Mgw
 
-OBJECTS = 19  # in COMPLETE
+OBJECTS = 24  # in COMPLETE
 SECRET = "sesame-open-42"
 
 
@@ -335,3 +335,85 @@ def test_killed_apply_leaves_whole_objects_and_the_next_run_does_the_rest(mgw: M
     assert "created" in out.splitlines()[-1]
     assert _half_made(mgw.folder / "hub.db") == []
     assert mgw.ok("apply", file) == f"nothing to do: {OBJECTS} objects are as the files say\n"
+
+
+TYPES = """\
+object_types:
+  OE.ORDERS: {attributes: {id: NUMBER(10), lines: OE.LINES}}
+  OE.LINES: {array: VARRAY(9) OF OE.LINE}
+  OE.LINE: {attributes: {item: varchar2(30), amount: NUMBER}}
+queue_tables:
+  ORDERS_T: {payload_type: OE.ORDERS, multiple_consumers: true}
+transformations:
+  To_Text: {from_type: OE.ORDERS, to_type: text, set: {body: "tab.user_data.id"}}
+queues:
+  ORDERS: {queue_table: MGW.Orders_T, subscribers: {desk: {transformation: mgw.TO_TEXT}}}
+"""
+
+
+def test_object_types_are_made_first_and_removed_last(mgw: Mgw) -> None:
+    file = mgw.file(TYPES)
+    assert mgw.ok("lint", file) == f"{file}: nothing to complain about\n"
+    made = mgw.ok("apply", file).splitlines()[1:-1]
+    assert made == [
+        *(f"create object type OE.{name}" for name in ("LINE", "LINES", "ORDERS")),
+        "create queue table ORDERS_T",
+        "create transformation To_Text",
+        "create queue ORDERS",
+    ]
+    again = mgw.file(TYPES.replace("To_Text", "TO_TEXT").replace("varchar2(30)", "VARCHAR2 ( 30 )"), "again.yaml")
+    for words in (("apply", again), ("plan", "--prune", again), ("apply", "--prune", again)):
+        assert mgw.ok(*words) == "nothing to do: 6 objects are as the files say\n"
+    mgw.file(mgw.ok("export"), "export.yaml")
+    second = f"sqlite:///{mgw.folder}/second.db"
+    assert mgw.ok("apply", "--hub", second, "export.yaml").splitlines()[-1] == "6 created"
+    assert mgw.ok("export", "--hub", second) == (mgw.folder / "export.yaml").read_text()
+    mgw.ok("aq", "enqueue", "ORDERS", '{"id": 7, "lines": [{"item": "nut", "amount": 2}]}')
+    assert "7" in mgw.ok("aq", "dequeue", "ORDERS", "--consumer", "desk", "--body")
+    removed = mgw.ok("apply", "--prune", mgw.file("queues: {}\n", "empty.yaml")).splitlines()[:-1]
+    assert removed[-4:] == [
+        "remove queue table ORDERS_T",
+        *(f"remove object type OE.{name}" for name in ("ORDERS", "LINES", "LINE")),
+    ]
+
+
+def test_an_object_type_cannot_be_altered(mgw: Mgw) -> None:
+    mgw.ok("apply", mgw.file(TYPES))
+    changed = "{amount: NUMBER, item: VARCHAR2(30)}"
+    result = mgw("plan", mgw.file(TYPES.replace("{item: varchar2(30), amount: NUMBER}", changed)))
+    assert result.code == 78
+    assert "object type OE.LINE cannot be altered: attributes: 'ITEM VARCHAR2(30), AMOUNT NUMBER' -> " in result.err
+
+
+def test_jms_types_are_enabled_and_stay_so(mgw: Mgw) -> None:
+    text = "queue_tables:\n  ANY_T: {payload_type: anydata}\nqueues:\n  ANY: {queue_table: ANY_T}\n"
+    file = mgw.file(text)
+    mgw.ok("apply", file)
+    more = mgw.file(text.replace("anydata}", "anydata, jms_types: true}"), "more.yaml")
+    assert mgw.ok("apply", more).splitlines()[0] == "alter  queue table ANY_T (jms_types: none -> true)"
+    assert "jms_types: true" in mgw.ok("export")
+    for same in (more, file):
+        assert mgw.ok("plan", same) == "nothing to do: 2 objects are as the files say\n"
+    result = mgw("apply", mgw.file(text.replace("anydata}", "anydata, jms_types: false}")))
+    assert (result.code, "cannot be altered: jms_types: true -> false" in result.err) == (78, True)
+
+
+def test_another_queue_in_the_queue_table_of_a_queue_changes_nothing_for_it(mgw: Mgw) -> None:
+    file = mgw.file("queues:\n  ORDERS: {max_payload: 1000}\n")
+    mgw.ok("apply", file)
+    mgw.ok("aq", "create", "A_BAD", "--table", "ORDERS_TAB", "--exception")
+    assert mgw.ok("plan", file).splitlines() == [
+        "left alone, not in the files: queue A_BAD, queue table ORDERS_TAB",
+        "nothing to do: 1 objects are as the files say",
+    ]
+    both = "queues:\n  A_BAD: {queue_table: orders_tab, type: exception}\n  ORDERS: {max_payload: 1000}\n"
+    assert mgw.ok("lint", mgw.file(both, "both.yaml")) == "both.yaml: nothing to complain about\n"
+    assert mgw.ok("apply", "both.yaml").splitlines()[-1] == "nothing to do: 2 objects are as the files say"
+    second = f"sqlite:///{mgw.folder}/second.db"
+    assert mgw.ok("apply", "--hub", second, "both.yaml").splitlines()[-1] == "2 created"
+    (mgw.folder / "export.yaml").write_text(mgw.ok("export"))
+    assert mgw.ok("apply", "export.yaml") == "nothing to do: 3 objects are as the files say\n"
+    fixed = mgw("plan", mgw.file("queues:\n  ORDERS: {max_payload: 2000}\n"))
+    assert (fixed.code, "max_payload: 1000 -> 2000" in fixed.err) == (78, True)
+    mgw.ok("apply", "--prune", mgw.file("queues: {}\n", "empty.yaml"))
+    assert mgw.ok("export") == "version: 1\n"

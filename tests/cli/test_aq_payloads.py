@@ -18,8 +18,8 @@ WITH_OBJECTS = TABLES + "  POINTS: {payload_type: oe.point}\n"
 def test_queues_of_declared_types(mgw: Mgw) -> None:
     mgw.ok("apply", mgw.file(TABLES))
     refused = mgw("apply", mgw.file(WITH_OBJECTS, "objects.yaml"))
-    assert refused.code == 1
-    assert "create_type" in refused.err + refused.out
+    assert refused.code == 78
+    assert "unknown-object-type: object type 'OE.POINT' is not defined; define it under object_types" in refused.err
     with open_hub(f"sqlite:///{mgw.folder}/hub.db") as hub:
         QueueAdmin(hub).create_type("oe.point", {"x": "NUMBER", "y": "NUMBER"})
     mgw.ok("apply", "objects.yaml")

@@ -201,6 +201,78 @@ def test_transformation_that_cannot_be_compiled_is_a_finding(definition: str, tm
     assert [name for name, _, _ in found] == ["bad-transformation"]
 
 
+TYPES = {
+    "a payload type that is not defined": ("queues:\n  Q: {payload_type: OE.POINT}\n", ("unknown-object-type", 2, 7)),
+    "a table of such a type": ("queue_tables:\n  T: {payload_type: oe.point}\n", ("unknown-object-type", 2, 7)),
+    "a transformation to it": (
+        "transformations:\n  t: {to_type: a.b, set: {priority: 1}}\n",
+        ("unknown-object-type", 2, 7),
+    ),
+    "an attribute of it": (
+        "object_types:\n  A.B: {attributes: {x: NUMBER, p: A.C}}\n",
+        ("unknown-object-type", 2, 33),
+    ),
+    "no type at all": ("object_types:\n  A.B: {attributes: {x: BFILE}}\n", ("bad-type", 2, 22)),
+    "an array without a size": ("object_types:\n  A.B: {array: VARRAY OF NUMBER}\n", ("bad-type", 2, 9)),
+    "attributes and an array": ("object_types:\n  A.B: {attributes: {x: DATE}, array: x}\n", ("bad-value", 2, 3)),
+    "neither": ("object_types:\n  A.B: {}\n", ("bad-value", 2, 3)),
+    "made of each other": (
+        "object_types:\n  A.B: {attributes: {x: A.C}}\n  A.C: {attributes: {x: a.b}}\n",
+        ("bad-type", 1, 1),
+    ),
+    "a name that is the hub's": ("object_types:\n  SYS.X: {attributes: {x: DATE}}\n", ("refused", 2, 3)),
+    "a name with too many parts": ("object_types:\n  a.b.c: {attributes: {x: DATE}}\n", ("bad-name", 2, 3)),
+    "an attribute that is twice there": (
+        "object_types:\n  A.B: {attributes: {x: DATE, X: DATE}}\n",
+        ("refused", 2, 3),
+    ),
+    "JMS types without ANYDATA": ("queues:\n  Q: {payload_type: raw, jms_types: true}\n", ("bad-value", 2, 26)),
+    "a subscriber's transformation": (
+        "queues:\n  Q: {multiple_consumers: true, subscribers: {s: {transformation: t}}}\n",
+        ("unknown-transformation", 2, 51),
+    ),
+    "an exception queue of another object type": (
+        BASE + "  A: {payload_type: A.A}\n  B: {payload_type: A.B}\n"
+        "object_types:\n  A.A: {attributes: {x: DATE}}\n  A.B: {attributes: {x: DATE}}\n"
+        "jobs:\n  j: {type: outbound, source: A, destination: in@mem, exception_queue: B}\n",
+        ("bad-exception-queue", 20, 55),
+    ),
+    "an exception queue that takes no JMS types": (
+        BASE + "  A: {payload_type: anydata, jms_types: true}\n  B: {payload_type: anydata}\n"
+        "jobs:\n  j: {type: outbound, source: A, destination: in@mem, exception_queue: B}\n",
+        ("bad-exception-queue", 17, 55),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TYPES)
+def test_types_that_do_not_fit_are_findings(case: str, tmp_path: Path) -> None:
+    text, expected = TYPES[case]
+    assert names(text, tmp_path) == [expected]
+
+
+def test_types_by_their_other_names_are_the_same(tmp_path: Path) -> None:
+    text = "queues:\n  A: {payload_type: Sys.AnyData, jms_types: true}\n  X: {payload_type: sys.xmltype}\n"
+    assert names(text, tmp_path) == []
+
+
+def test_names_of_the_hub_compare_with_their_schema(tmp_path: Path) -> None:
+    text = (
+        BASE
+        + """\
+  SHARES: {queue_table: mgw.T1}
+  GUEST: {queue_table: Q_tab}
+queue_tables:
+  T1: {}
+transformations:
+  MGW.Celsius: {set: {priority: "1"}}
+jobs:
+  j: {type: inbound, source: in@mem, destination: Q, transformation: CELSIUS}
+"""
+    )
+    assert names(text, tmp_path) == []
+
+
 def test_functions_of_rules_are_registered_and_rules_checked_with_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,24 @@ def test_a_queue_is_made_changed_stopped_and_dropped(queues: Mgw) -> None:
     assert queues.ok("aq", "tables", "drop", "t") == "queue table T dropped\n"
 
 
+def test_object_types_are_made_listed_and_dropped(queues: Mgw) -> None:
+    assert queues.ok("aq", "types", "create", "OE.Line", "item=VARCHAR2(30)", "amount = number") == (
+        "object type OE.Line created\n"
+    )
+    queues.ok("aq", "types", "create", "oe.lines", "--array", "VARRAY(9) OF oe.line")
+    shown = queues.ok("aq", "types", "list")
+    assert "item VARCHAR2(30), amount NUMBER" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    array, line = sorted(json.loads(queues.ok("aq", "types", "list", "--json")), key=lambda each: each["array"] or "z")
+    assert (array["array"], line["attributes"]) == (
+        "VARRAY(9) OF OE.LINE",
+        {"item": "VARCHAR2(30)", "amount": "NUMBER"},
+    )
+    assert "ORA-02303" in queues("aq", "types", "drop", "oe.line").err
+    assert queues.ok("aq", "types", "drop", "OE.LINES") == "object type oe.lines dropped\n"
+    assert queues.ok("aq", "types", "drop", "OE.LINE") == "object type OE.Line dropped\n"
+
+
 def test_queue_tables_are_listed_altered_migrated_and_dropped_with_force(queues: Mgw) -> None:
     shown = queues.ok("aq", "tables", "list")
     assert "WIDE" in shown
@@ -112,6 +130,12 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("aq", "create", "OTHER", "-t", "wide", "--exception", "--max-retries", "3"), 1, "ORA-24074"),
     (("aq", "alter", "EVENTS"), 2, "nothing to change"),
     (("aq", "alter", "EVENTS", "--retention", "long"), 2, "neither a number of seconds nor INFINITE"),
+    (("aq", "types", "create", "T"), 2, "give either attributes as NAME=DECLARATION, or --array"),
+    (("aq", "types", "create", "T", "x=DATE", "--array", "VARRAY(1) OF DATE"), 2, "give either attributes"),
+    (("aq", "types", "create", "T", "x"), 2, "attribute 'x' is not of the form NAME=DECLARATION"),
+    (("aq", "types", "create", "T", "x=DATE", "x=DATE"), 2, "attribute x is given twice"),
+    (("aq", "types", "create", "T", "x=BFILE"), 1, "ORA-00902"),
+    (("aq", "types", "drop", "nothing"), 1, "object type 'nothing' does not exist"),
     (("aq", "subscribers", "add", "ALONE", "me"), 1, "ORA-24039"),
     (("aq", "subscribers", "alter", "EVENTS", "me"), 1, "ORA-24035"),
     (("aq", "subscribers", "alter", "EVENTS", "MGW_job"), 1, "belongs to a job"),

@@ -14,7 +14,7 @@ from tests.support.brokers import PostgreSQL, RabbitMQ
 @pytest.mark.postgresql
 def test_configuration_and_status_are_the_same_on_postgresql(mgw: Mgw, postgresql: PostgreSQL) -> None:
     mgw.environ["MGW_HUB"] = postgresql.create_database("mgw_cli")
-    assert mgw.ok("apply", mgw.file(COMPLETE)).splitlines()[-1] == "19 created"
+    assert mgw.ok("apply", mgw.file(COMPLETE)).splitlines()[-1] == "24 created"
     (mgw.folder / "export.yaml").write_text(mgw.ok("export"), "utf-8")
     assert mgw.ok("apply", "export.yaml").startswith("nothing to do: 19 objects")
     mgw.ok("aq", "enqueue", "news", "hello")

@@ -112,6 +112,20 @@ def test_types_of_a_transformation_stay_what_its_users_need(gateway: Gateway) ->
     admin.alter_transformation("to_point", from_type="RAW", to_type="RAW", definition={"set": {"priority": "2"}})
 
 
+def test_an_exception_queue_holds_exactly_what_the_source_holds(gateway: Gateway) -> None:
+    for name in ("a", "b"):
+        gateway.queues.create_type(f"oe.{name}", {name: "NUMBER"})
+        gateway.queue(f"Q{name}", queue_payload_type=f"OE.{name}")
+    gateway.queue("ANY", queue_payload_type="ANYDATA")
+    gateway.queue("REST", queue_payload_type="ANYDATA")
+    gateway.queues.enable_jms_types("ANY_QT")
+    for source, exceptions in (("Qa", "Qb"), ("Qa", "H"), ("ANY", "REST")):
+        with refused(32821):
+            gateway.admin.create_job("outj", "OUTBOUND", source, "OUT@mem", exception_queue=exceptions)
+    gateway.queues.enable_jms_types("REST_QT")
+    gateway.admin.create_job("outj", "OUTBOUND", "ANY", "OUT@mem", exception_queue="REST")
+
+
 def test_a_running_job_follows_what_its_queue_table_takes(gateway: Gateway, request: pytest.FixtureRequest) -> None:
     gateway.queue("ANY", queue_payload_type="ANYDATA")
     gateway.admin.create_job("inj", "INBOUND", "IN@mem", "ANY", exception_queue="OUT@mem")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli.aq import messages, queues, security, subscribers, tables
+from gateway.cli.aq import messages, queues, security, subscribers, tables, types
 
 __all__ = ["app"]
 
@@ -12,5 +12,6 @@ app = typer.Typer(help="The hub's own queues and their messages.", no_args_is_he
 queues.register(app)
 messages.register(app)
 app.add_typer(tables.app, name="tables")
+app.add_typer(types.app, name="types")
 app.add_typer(subscribers.app, name="subscribers")
 security.register(app)

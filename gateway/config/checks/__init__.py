@@ -11,6 +11,7 @@ from gateway.config.checks.jobs import check_job, check_sources
 from gateway.config.checks.links import check_foreign_queue, check_link
 from gateway.config.checks.queues import (
     check_grants,
+    check_object_types,
     check_queue,
     check_queue_shape,
     check_rule_function,
@@ -34,6 +35,7 @@ def check_meaning(source: Source, document: Document, existing: Document) -> Non
         check_link(ctx, name, link)
     for name, queue in document.foreign_queues.items():
         check_foreign_queue(ctx, name, queue)
+    check_object_types(ctx)
     for name, table in document.queue_tables.items():
         check_queue_shape(ctx, ("queue_tables", name), table)
     for name, hub_queue in document.queues.items():

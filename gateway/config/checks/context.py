@@ -9,7 +9,16 @@ from typing import Any
 from gateway.admin.base import check_identifier
 from gateway.aq.names import qualified
 from gateway.config.findings import Path, nearest
-from gateway.config.forms import endpoint, folded, hub_name, inline_table, link_config
+from gateway.config.forms import (
+    endpoint,
+    fold_of,
+    folded,
+    hub_folded,
+    hub_name,
+    inline_table,
+    link_config,
+    queue_table_of,
+)
 from gateway.config.load import Source
 from gateway.config.models import (
     NOUNS,
@@ -18,7 +27,6 @@ from gateway.config.models import (
     LinkModel,
     QueueModel,
     QueueTableModel,
-    TransformationModel,
 )
 from gateway.model import DEFAULT_AGENT, key, split_foreign
 from links import options as settings
@@ -41,7 +49,8 @@ class Context:
     foreign: dict[str, ForeignQueueModel] = field(init=False)
     tables: dict[str, QueueTableModel] = field(init=False)
     queues: dict[str, tuple[str, QueueModel]] = field(init=False)
-    transformations: dict[str, TransformationModel] = field(init=False)
+    types: set[str] = field(init=False)
+    transformations: set[str] = field(init=False)
     drivers: dict[str, Link | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -49,14 +58,21 @@ class Context:
         self.agents = {DEFAULT_AGENT, *folded(old.agents), *folded(new.agents)}
         self.links = folded(old.links) | folded(new.links)
         self.foreign = folded(old.foreign_queues) | folded(new.foreign_queues)
-        self.tables = folded(old.queue_tables) | folded(new.queue_tables)
+        self.types = {hub_name(name) for name in (*old.object_types, *new.object_types)}
         self.queues = {hub_name(name): (name, queue) for name, queue in (dict(old.queues) | dict(new.queues)).items()}
-        self.transformations = folded(old.transformations) | folded(new.transformations)
+        own = {
+            hub_name(queue_table_of(name, queue)): inline_table(queue)
+            for name, queue in self.queues.values()
+            if queue.queue_table is None
+        }
+        self.tables = own | hub_folded(old.queue_tables) | hub_folded(new.queue_tables)
+        self.transformations = {hub_name(name) for name in (*old.transformations, *new.transformations)}
 
     # Names that are missing although an object of that name stands in the file, with errors of its own, are no news.
     def _defined_badly(self, section: str, name: str) -> bool:
         raw = self.source.tree.get(section)
-        return isinstance(raw, dict) and key(name) in {key(known) for known in raw}
+        fold = fold_of(section)
+        return isinstance(raw, dict) and fold(name) in {fold(str(known)) for known in raw}
 
     def unknown(self, finding: str, path: Path, section: str, name: str) -> None:
         """A reference to nothing."""
@@ -134,8 +150,8 @@ class Context:
     def name(self, path: Path, name: str) -> None:
         """A name that every statement, client id and queue name can carry."""
         try:
-            if path[0] == "queues":
-                qualified(name, system=False)
+            if path[0] in ("queues", "queue_tables", "object_types"):
+                qualified(name, what=NOUNS[str(path[0])], system=False)
             else:
                 check_identifier(NOUNS[str(path[0])], name)
         except GatewayError as error:
@@ -153,8 +169,16 @@ class Context:
         except (AdminError, ConfigInvalid) as error:
             self.refused(finding, path, error)
 
+    def transformation(self, path: Path, name: str | None) -> None:
+        """A reference to a transformation."""
+        if name is not None and hub_name(name) not in self.transformations:
+            self.unknown("unknown-transformation", path, "transformations", name)
+
+    def payload_type(self, path: Path, name: str | None) -> None:
+        """A payload type, which may be an object type."""
+        if name is not None and "." in name and hub_name(name) not in self.types:
+            self.unknown("unknown-object-type", path, "object_types", name)
+
     def shape(self, queue: QueueModel) -> QueueTableModel:
         """Payload type, consumers and sort list of a hub queue, wherever they were written."""
-        if queue.queue_table and key(queue.queue_table) in self.tables:
-            return self.tables[key(queue.queue_table)]
-        return inline_table(queue)
+        return self.tables.get(hub_name(queue.queue_table or "")) or inline_table(queue)

@@ -24,8 +24,7 @@ def check_job(ctx: Context, name: str, job: JobModel) -> None:
     queue = _hub_end(ctx, path, hub_end, hub_queue, job)
     if link is not None:
         _options(ctx, path, link, job)
-    if job.transformation is not None and key(job.transformation) not in ctx.transformations:
-        ctx.unknown("unknown-transformation", (*path, "transformation"), "transformations", job.transformation)
+    ctx.transformation((*path, "transformation"), job.transformation)
     _rule(ctx, path, job, queue)
     _exception_queue(ctx, path, job, queue)
 
@@ -156,13 +155,20 @@ def _hub_exception_queue(ctx: Context, place: Path, name: str, queue: QueueModel
     if found[1].type == "EXCEPTION":
         ctx.source.error("bad-exception-queue", place, f"{name!r} has type EXCEPTION", "name a queue of type NORMAL")
     elif queue is not None:
-        wanted, has = ctx.shape(queue).payload_type, ctx.shape(found[1]).payload_type
-        if wanted != has:
+        wanted, has = ctx.shape(queue), ctx.shape(found[1])
+        if wanted.payload_type != has.payload_type:
             ctx.source.error(
                 "bad-exception-queue",
                 place,
-                f"{name!r} holds {has}, the source holds {wanted}",
-                f"give {name!r} payload_type {wanted}",
+                f"{name!r} holds {has.payload_type}, the source holds {wanted.payload_type}",
+                f"give {name!r} payload_type {wanted.payload_type}",
+            )
+        elif wanted.jms_types and not has.jms_types:
+            ctx.source.error(
+                "bad-exception-queue",
+                place,
+                f"{name!r} takes no JMS and XML types, the source does",
+                f"give {name!r} jms_types: true",
             )
 
 

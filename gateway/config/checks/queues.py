@@ -11,19 +11,65 @@ from gateway.config.findings import Path
 from gateway.config.forms import hub_name, inline_table
 from gateway.config.models import (
     GrantModel,
+    ObjectTypeModel,
     QueueModel,
     QueueTableModel,
     SubscriberModel,
     TransformationModel,
 )
-from gateway.model import key
-from transforms.errors import AqError, GatewayError
+from gateway.config.object_types import in_order, types_within
+from transforms.errors import AqError, ConfigInvalid, GatewayError
+from transforms.sqltypes_parser import DeclarationInvalid
 
-__all__ = ["check_grants", "check_queue", "check_queue_shape", "check_rule_function", "check_transformation"]
+__all__ = [
+    "check_grants",
+    "check_object_types",
+    "check_queue",
+    "check_queue_shape",
+    "check_rule_function",
+    "check_transformation",
+]
+
+
+def check_object_types(ctx: Context) -> None:
+    """Object types: what they are declared as, and of which others they are made."""
+    types = ctx.document.object_types
+    for name, wanted in types.items():
+        path: Path = ("object_types", name)
+        ctx.name(path, name)
+        places = {(*path, "array"): wanted.array} if wanted.array is not None else {}
+        places |= {(*path, "attributes", each): declared for each, declared in wanted.attributes.items()}
+        for place, declared in places.items():
+            if place not in ctx.source.unresolved:
+                _declaration(ctx, place, declared)
+    try:
+        in_order(types)
+    except ConfigInvalid as error:
+        ctx.refused("bad-type", ("object_types",), error)
+
+
+def _declaration(ctx: Context, place: Path, declared: str) -> None:
+    try:
+        named = types_within(ObjectTypeModel(array=declared))
+    except DeclarationInvalid as error:
+        ctx.source.error("bad-type", place, error.cause, error.cure)
+    except AqError as error:
+        ctx.refused("bad-type", place, error)
+    else:
+        for each in sorted(named - ctx.types):
+            ctx.unknown("unknown-object-type", place, "object_types", each)
 
 
 def check_queue_shape(ctx: Context, path: Path, table: QueueTableModel) -> None:
     """Attributes of a queue table that do not go together."""
+    ctx.payload_type((*path, "payload_type"), table.payload_type)
+    if table.jms_types and table.payload_type != "ANYDATA":
+        ctx.source.error(
+            "bad-value",
+            (*path, "jms_types"),
+            f"JMS and XML types are for payload type ANYDATA, this is {table.payload_type}",
+            "leave out jms_types, or set payload_type: anydata",
+        )
     transactional = table.multiple_consumers and table.message_grouping == "TRANSACTIONAL"
     if table.sort_list and "COMMIT_TIME" in table.sort_list and not transactional:
         ctx.source.error(
@@ -53,7 +99,7 @@ def check_queue(ctx: Context, name: str, queue: QueueModel) -> None:
     path: Path = ("queues", name)
     ctx.name(path, name)
     given = {each for each in QueueTableModel.model_fields if each != "comment" and each in queue.model_fields_set}
-    if queue.queue_table is not None and key(queue.queue_table) in ctx.tables:
+    if queue.queue_table is not None and hub_name(queue.queue_table) in ctx.tables:
         for each in sorted(given):
             ctx.source.error(
                 "conflicting-keys",
@@ -91,6 +137,7 @@ def _subscribers(ctx: Context, path: Path, queue: QueueModel, subscribers: Mappi
             agent_name(name, what="subscriber")
         except AqError as error:
             ctx.refused("bad-value", place, error)
+        ctx.transformation((*place, "transformation"), each.transformation)
         if each.rule is not None and (*place, "rule") not in ctx.source.unresolved:
             try:
                 compile_rule(each.rule)
@@ -118,6 +165,8 @@ def check_transformation(ctx: Context, name: str, transformation: Transformation
 
     path: Path = ("transformations", name)
     ctx.name(path, name)
+    for each in ("from_type", "to_type"):
+        ctx.payload_type((*path, each), getattr(transformation, each))
     if ctx.unresolved_below(path):
         return
     try:

@@ -1,0 +1,113 @@
+"""Object types, as configurations describe them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+from gateway.aq.admin import QueueAdmin
+from gateway.aq.hub import Hub
+from gateway.aq.model import TypeInfo
+from gateway.aq.names import QualifiedName, qualified
+from gateway.config.forms import hub_name
+from gateway.config.models import ObjectTypeModel
+from transforms.errors import AqError, ConfigInvalid
+from transforms.sqltypes import NamedType, ObjectType
+from transforms.sqltypes_parser import DeclarationInvalid, parse_type
+
+__all__ = ["create_type", "drop_type", "in_order", "read_types", "type_settings", "types_within"]
+
+
+def read_types(admin: QueueAdmin) -> dict[str, ObjectTypeModel]:
+    """The types of a hub, those that others are made of first."""
+    found = {QualifiedName(each.schema, each.name).shown: _model(each) for each in admin.types()}
+    return {name: found[name] for name in in_order(found)}
+
+
+def _model(each: TypeInfo) -> ObjectTypeModel:
+    return ObjectTypeModel(attributes=dict(each.attributes), array=each.array)
+
+
+def create_type(hub: Hub, name: str, wanted: ObjectTypeModel) -> None:
+    """Make a type.
+
+    Raises:
+        AqError: refused.
+    """
+    QueueAdmin(hub).create_type(name, wanted.array or wanted.attributes)
+
+
+def drop_type(hub: Hub, name: str) -> None:
+    """Drop a type.
+
+    Raises:
+        AqError: refused: something is made of it.
+    """
+    QueueAdmin(hub).drop_type(name)
+
+
+def type_settings(wanted: ObjectTypeModel) -> dict[str, object]:
+    """What a type is made of, in a form that compares: every declared type as the hub writes it, names in order."""
+    if wanted.array is not None:
+        return {"array": _written(wanted.array)}
+    return {
+        "attributes": ", ".join(f"{name.upper()} {_written(declared)}" for name, declared in wanted.attributes.items())
+    }
+
+
+def _written(declared: str) -> str:
+    try:
+        return parse_type(declared, _named).text
+    except (DeclarationInvalid, AqError):  # refused when it is created
+        return declared
+
+
+def _named(text: str) -> NamedType:
+    return ObjectType(qualified(text, what="type").key, ())
+
+
+def types_within(wanted: ObjectTypeModel) -> set[str]:
+    """Names of the types that a type is made of, as they compare.
+
+    Raises:
+        DeclarationInvalid: a declaration is no type.
+        AqError: the name of a type is not valid.
+    """
+    named: set[str] = set()
+
+    def remember(text: str) -> NamedType:
+        found = _named(text)
+        named.add(found.text)
+        return found
+
+    for declared in (wanted.array,) if wanted.array is not None else wanted.attributes.values():
+        parse_type(declared, remember)
+    return named
+
+
+def in_order(types: Mapping[str, ObjectTypeModel]) -> Iterable[str]:
+    """Names of types, each behind those that it is made of; else in the order given.
+
+    Raises:
+        ConfigInvalid: types are made of each other.
+    """
+    names = {hub_name(name): name for name in types}
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for folded, name in names.items():
+        sorter.add(folded, *(each for each in _within(types[name]) if each in names))
+    try:
+        return [names[folded] for folded in sorter.static_order()]
+    except CycleError as error:
+        ring = " -> ".join(names[folded] for folded in error.args[1])
+        raise ConfigInvalid(
+            f"object types are made of each other: {ring}",
+            cause="a type has to be there before another can be made of it",
+            cure="take one of these attributes out",
+        ) from None
+
+
+def _within(wanted: ObjectTypeModel) -> list[str]:
+    try:
+        return sorted(types_within(wanted))
+    except (DeclarationInvalid, AqError):  # refused when it is created
+        return []
