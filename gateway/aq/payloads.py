@@ -20,6 +20,7 @@ from gateway.aq.model import PayloadType, QueueRef
 from gateway.aq.names import qualified
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_types import TypeRecord
+from gateway.aq.type_cache import TypeCache
 from transforms.convert import parse_json
 from transforms.errors import AqError, HubError
 from transforms.message import Message, PayloadKind
@@ -57,7 +58,7 @@ _ALIASES = {
 _LOBS = ("CLOB", "BLOB")
 _MAX_KNOWN = 10_000
 
-_known: dict[int, SqlType] = {scalar.code: scalar.type for scalar in SCALARS.values()}
+_known = TypeCache({scalar.code: scalar.type for scalar in SCALARS.values()}, _MAX_KNOWN)
 _NAMES = {scalar.code: name for name, scalar in SCALARS.items()}
 
 
@@ -140,14 +141,9 @@ def learn(db: Db, rows: Iterable[Row]) -> None:
 
 
 def _load(db: Db, ids: Iterable[int | None]) -> None:
-    missing = [each for each in ids if each is not None and each not in _known]
-    if not missing:
-        return
-    found = types_sql.types_by_id(db, missing)
-    if len(_known) > _MAX_KNOWN:
-        for each in [each for each in _known if each > 0]:
-            _known.pop(each, None)
-    _known.update(found)
+    missing = _known.missing(each for each in ids if each is not None)
+    if missing:
+        _known.add(types_sql.types_by_id(db, missing))
 
 
 def _of(type_id: int) -> SqlType:
@@ -208,7 +204,7 @@ def encoded(db: Db, queue: QueueRef, messages: Sequence[Message]) -> list[Encode
         return [_object(queue, index, message, declared) for index, message in enumerate(messages)]
     names = {each.body.type_name.upper() for each in messages if isinstance(each.body, AnyData)}
     found = types_sql.find_types(db, sorted(name for name in names if name not in SCALARS))
-    _known.update((record.id, record.type) for record in found.values())
+    _known.add({record.id: record.type for record in found.values()})
     return [_any(queue, index, message, found) for index, message in enumerate(messages)]
 
 
