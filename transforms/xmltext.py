@@ -37,7 +37,7 @@ def parse_xml(text: str | bytes) -> Any:
     try:
         root = etree.fromstring(text if isinstance(text, bytes) else text.encode(), _parser())
     except etree.XMLSyntaxError as error:
-        raise ValueError(str(error)[:300]) from None
+        raise ValueError((error.msg or "it ends too early")[:300]) from None  # its own text repeats the place
     if root is None:
         raise ValueError("there is no element")
     if root.getroottree().docinfo.doctype:

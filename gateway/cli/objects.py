@@ -341,7 +341,7 @@ def transformations_show(ctx: typer.Context, name: TransformationName) -> None:
 
 @transformations.command("remove")
 def transformations_remove(ctx: typer.Context, name: TransformationName) -> None:
-    """Remove a transformation that no job uses."""
+    """Remove a transformation that no job and no subscriber uses."""
     with admin(ctx) as procedures:
         name = find_name("transformation", name, [each.name for each in procedures.list_transformations()])
         procedures.drop_transformation(name)

@@ -172,7 +172,7 @@ jobs:
   orders_back: {type: outbound, source: ORDERS, destination: orders@mem}
 """
     out = applied.ok("apply", "--prune", applied.file(keep, "keep.yaml"))
-    assert out.splitlines()[-1] == "1 created, 16 removed, 3 unchanged"
+    assert out.splitlines()[-1] == "1 created, 21 removed, 3 unchanged"
     assert applied.ok("apply", "--prune", "keep.yaml") == "nothing to do: 4 objects are as the files say\n"
 
 

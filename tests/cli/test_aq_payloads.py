@@ -57,3 +57,57 @@ def test_numbers_that_json_does_not_have_are_shown_as_text(mgw: Mgw) -> None:
     assert '{"x":"-inf"}' in mgw.ok("aq", "browse", "POINTS")
     assert '"nan"' in mgw.ok("aq", "browse", "ANY", "--json")
     assert '"nan"' in mgw.ok("aq", "dequeue", "ANY", "--body")
+
+
+def test_every_kind_of_payload_goes_in_and_out(mgw: Mgw) -> None:
+    file = """\
+object_types:
+  OE.P: {attributes: {x: NUMBER, y: VARCHAR2(5)}}
+queues:
+  RAW: {payload_type: raw}
+  TEXT: {payload_type: text}
+  JSON: {payload_type: json}
+  XML: {payload_type: xmltype}
+  OBJ: {payload_type: OE.P}
+  ANY: {payload_type: anydata}
+  FIELDS: {payload_type: fields}
+"""
+    mgw.ok("apply", mgw.file(file))
+    digits = '{"x":12345678901234567890.12,"y":null}'
+    for queue, given, options, shown in (
+        ("RAW", "\x01", (), "\x01"),
+        ("TEXT", "häh", (), "häh"),
+        ("JSON", '{"a": 1.10}', (), '{"a": 1.10}'),
+        ("XML", "<a/>", (), "<a/>"),
+        ("OBJ", digits, (), digits),
+        ("ANY", "text", (), "text"),
+        ("ANY", "\x01", ("--raw",), "\x01"),
+        ("ANY", "16.50", ("--type", "number"), "16.5"),
+        ("ANY", digits, ("--type", "oe.p"), digits),
+        ("FIELDS", '{"a": 1}', (), '{"a":1}'),
+    ):
+        mgw.ok("aq", "enqueue", queue, *options, stdin=given)
+        if given == digits:
+            assert f'"value": {digits}}}\n' in mgw.ok("aq", "browse", queue, "--json")
+        assert mgw.ok("aq", "dequeue", queue, "--body") == shown
+
+
+def test_wrong_bodies_and_names_are_explained(mgw: Mgw) -> None:
+    mgw.ok("apply", mgw.file(TABLES + "  FIELDS: {payload_type: fields}\n  PLAIN: {}\n"))
+    for words, code, expected in (
+        (("enqueue", "FIELDS", "x"), 1, "the body cannot be used: it is no JSON"),
+        (("enqueue", "ANY", "x", "--type", "oe.p"), 1, "the body cannot be used: it is no JSON"),
+        (("enqueue", "ANY", "{}", "--type", "oe.p"), 1, "there is no type OE.P"),
+        (("enqueue", "ANY", "x", "--type", "number"), 1, "ORA-22626"),
+        (("enqueue", "PLAIN", "x", "--type", "number"), 2, "--type is for ANYDATA, queue PLAIN holds BASIC"),
+        (("enqueue", "DOCS", "<a>"), 1, "no well-formed XML: Premature end of data in tag a line 1, line 1, column 4;"),
+        (("dequeue", "PLAIN", "--msgid", "zz"), 2, "--msgid 'zz' is not 32 hexadecimal digits"),
+        (("dequeue", "PLAIN", "--msgid", "00"), 2, "--msgid '00' is not 32 hexadecimal digits"),
+        (("dequeue", "nosuch"), 1, "queue 'nosuch' does not exist; known: ANY, DOCS, FIELDS, PLAIN\n"),
+        (("grant", "read", "scott", "--queue", "PLAIN"), 2, "there is no privilege READ on queues"),
+        (("tables", "enable-jms-types", "plain_tab"), 1, "ORA-24016"),
+    ):
+        done = mgw("aq", *words)
+        assert (done.code, expected in done.err) == (code, True), done
+    assert mgw.ok("aq", "tables", "enable-jms-types", "any_tab") == "queue table ANY_TAB takes JMS and XML types\n"
+    mgw.ok("aq", "enqueue", "ANY", "<a/>", "--type", "sys.xmltype")

@@ -142,4 +142,4 @@ def choice(kind: type[Choice], value: str, what: str, error: type[AqError]) -> C
         return kind(str(value).upper())
     except ValueError:
         allowed = ", ".join(member.value for member in kind)
-        raise error(f"{what} is {value!r}", cause=f"allowed are {allowed}") from None
+        raise error(f"{what} is {value!r}", cause=f"allowed are {allowed}", cure="name one of them") from None

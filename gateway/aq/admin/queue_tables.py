@@ -301,7 +301,7 @@ def _compatible(name: QualifiedName, version: str) -> str:
         raise CompatibleInvalid(
             f"compatible of queue table {name.shown} is {version!r}",
             cause=f"allowed are {', '.join(COMPATIBLE)}",
-            cure="8.0 is not supported; use 8.1" if version == "8.0" else "",
+            cure="8.0 is not supported; use 8.1" if version == "8.0" else "name one of them",
         )
     return version
 

@@ -97,7 +97,11 @@ class QueueProcedures(Administration):
             db = Db(conn)
             found = self.need_queue_table(db, table)
             if catalog.find_queue(db, f'"{name.schema}"."{name.name}"') is not None:
-                raise QueueExists(f"queue {name.shown} exists", cause="a queue of that name is in the hub")
+                raise QueueExists(
+                    f"queue {name.shown} exists",
+                    cause="a queue of that name is in the hub",
+                    cure="choose another name, or alter that queue",
+                )
             values = queue_values(
                 name, found.id, kind, max_retries, retry_delay, retention_time, comment, self.hub.clock.now()
             )

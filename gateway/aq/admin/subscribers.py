@@ -77,7 +77,11 @@ class SubscriberProcedures(Administration):
             name = name or ""
             taken = catalog.consumer_id(db, queue, name)
             if taken is not None and catalog.is_subscriber(db, taken):
-                raise SubscriberExists(f"subscriber {name} of queue {queue.full_name} exists", cure="alter_subscriber")
+                raise SubscriberExists(
+                    f"subscriber {name} of queue {queue.full_name} exists",
+                    cause="it was added before",
+                    cure="alter it, or choose another name",
+                )
             transformation = subscriber_transformation(db, queue, transformation, self.schema)
             if taken is not None:
                 catalog.drop_removed(db, taken)

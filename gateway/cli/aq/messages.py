@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gateway.cli.aq.printing import print_message
-from gateway.cli.aq.words import Json, QueueName, User, full_queue_name, usage
+from gateway.cli.aq.words import Json, QueueName, User, full_queue_name
 from gateway.cli.common import EXIT_FAILED, EXIT_USAGE, fail, hub_url, open_hub, say
 
 if TYPE_CHECKING:
-    from gateway.aq.model import DequeueOptions, QueueInfo
+    from gateway.aq.model import DequeueOptions
     from transforms.message import Header
 
 __all__ = ["register"]
@@ -48,6 +49,10 @@ def enqueue(
     expiration: Annotated[float | None, typer.Option(min=0, help="Seconds it stays readable.")] = None,
     recipient: Annotated[list[str] | None, typer.Option(help="Instead of the subscribers; may be repeated.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Every line of the input is a message.")] = False,
+    type_name: Annotated[
+        str | None,
+        typer.Option("--type", help="What ANYDATA wraps: NUMBER, or OE.ADDRESS given as JSON."),
+    ] = None,
     sender: Annotated[str | None, typer.Option(help="Name of the sender; on secure queues an AQ agent.")] = None,
     user: User = None,
 ) -> None:
@@ -62,9 +67,12 @@ def enqueue(
         name = full_queue_name(hub, queue, user)
         info = QueueAdmin(hub, user=user).queue(name)
         is_raw = raw or (info is not None and info.payload_type == "RAW")
+        holds = info.payload_type if info is not None else None
+        if type_name is not None and holds not in {None, "ANYDATA"}:
+            fail(f"--type is for ANYDATA, queue {name} holds {holds}; leave it out", EXIT_USAGE)
         messages = [
             Message(
-                body=body if is_raw else _fitting(info, _text(body)),
+                body=_fitting(holds, body if is_raw else _text(body), type_name),
                 headers=headers,
                 kind=PayloadKind.RAW if is_raw and not headers else PayloadKind.BASIC,
                 priority=priority,
@@ -146,20 +154,26 @@ def _text(body: bytes) -> str:
         fail(f"the body is not UTF-8 text at byte {error.start}; add --raw to send bytes", EXIT_FAILED)
 
 
-def _fitting(info: QueueInfo | None, text: str) -> Any:
-    """Text as the queue holds it: a JSON object is an object, and ANYDATA wraps text."""
-    if info is not None and info.payload_type == "OBJECT":
-        from transforms.convert import parse_exact
+def _fitting(holds: str | None, body: str | bytes, type_name: str | None) -> Any:
+    """A body as the queue holds it: JSON as an object or fields, and ANYDATA wraps it."""
+    from gateway.aq.anydata import SCALARS, canonical_type, wrap
+    from transforms.convert import json_to_fields, parse_exact
+    from transforms.errors import ConversionFailure
 
-        try:
-            return parse_exact(text)
-        except ValueError:
-            return text  # refused by the queue, with the reason
-    if info is not None and info.payload_type == "ANYDATA":
-        from gateway.aq.anydata import wrap
-
-        return wrap(text)
-    return text
+    try:
+        if holds == "ANYDATA":
+            if type_name is not None and canonical_type(type_name, "MGW") not in SCALARS:
+                return wrap(parse_exact(body), type_name)
+            return wrap(body, type_name)
+        if holds == "FIELDS" and isinstance(body, str):
+            return json_to_fields(body)
+    except (ValueError, ConversionFailure) as error:
+        reason = error.cause if isinstance(error, ConversionFailure) else f"it is no JSON ({error})"
+        fail(f'the body cannot be used: {reason}; send a JSON object, such as {{"id": 7}}')
+    if holds == "OBJECT" and isinstance(body, str):
+        with suppress(ValueError):  # refused by the queue, with the reason
+            return parse_exact(body)
+    return body
 
 
 def _headers(words: list[str] | None) -> tuple[Header, ...]:
@@ -187,8 +201,12 @@ def _options(
 
     identity = None
     if msgid is not None:
-        with usage():
+        try:
             identity = bytes.fromhex(msgid.removeprefix("AQMSGID:"))
+        except ValueError:
+            identity = b""
+        if len(identity) != 16:
+            fail(f"--msgid {msgid!r} is not 32 hexadecimal digits; copy it from mgw aq browse", EXIT_USAGE)
     return DequeueOptions(
         consumer_name=consumer,
         dequeue_mode=DequeueMode.BROWSE if browse else DequeueMode.REMOVE,

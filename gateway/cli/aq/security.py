@@ -12,6 +12,7 @@ from gateway.cli.common import EXIT_USAGE, completer, fail, hub_url, open_hub, p
 __all__ = ["register"]
 
 QUEUE_RIGHTS = ("ENQUEUE", "DEQUEUE", "ALL")
+SYSTEM_RIGHTS = ("ENQUEUE_ANY", "DEQUEUE_ANY", "MANAGE_ANY")
 _OPTION = ", and may pass it on"
 
 roles = typer.Typer(help="Roles and who holds them.", no_args_is_help=True, rich_markup_mode=None)
@@ -50,6 +51,8 @@ def register(app: typer.Typer) -> None:
 def _on(privilege: str, queue: str | None) -> str | None:
     """The queue of a queue privilege, None for a system privilege; leaves when the two do not go together."""
     on_queue = privilege.upper() in QUEUE_RIGHTS
+    if not on_queue and queue is not None and privilege.upper() not in SYSTEM_RIGHTS:
+        fail(f"there is no privilege {privilege.upper()} on queues; grant {', '.join(QUEUE_RIGHTS)}", EXIT_USAGE)
     if on_queue and queue is None:
         fail(f"privilege {privilege.upper()} is on one queue; add --queue", EXIT_USAGE)
     if not on_queue and queue is not None:

@@ -35,7 +35,7 @@ def list_all(ctx: typer.Context, as_json: Json = False) -> None:
         [
             (
                 each.full_name,
-                each.payload_type,
+                each.object_type or each.payload_type,
                 "multi" if each.multiple_consumers else "single",
                 each.sort_list,
                 each.message_grouping,
@@ -120,6 +120,17 @@ def migrate(
     with open_hub(hub_url(ctx)) as hub:
         changed = QueueAdmin(hub).migrate_queue_table(full_table_name(hub, table), compatible)
     say(f"queue table {changed.full_name} migrated to {changed.compatible}")
+
+
+@app.command("enable-jms-types")
+def enable_jms_types(ctx: typer.Context, table: TableName) -> None:
+    """Let the queues of an ANYDATA queue table take JMS and XML types. This cannot be taken back."""
+    from gateway.aq.admin import QueueAdmin
+
+    with open_hub(hub_url(ctx)) as hub:
+        full = full_table_name(hub, table)
+        QueueAdmin(hub).enable_jms_types(full)
+    say(f"queue table {full} takes JMS and XML types")
 
 
 @app.command("drop")

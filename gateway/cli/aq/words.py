@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.common import EXIT_USAGE, completer, fail, find_name
+from gateway.cli.common import completer, find_name
 
 if TYPE_CHECKING:
     from gateway.aq.hub import Hub
@@ -22,7 +20,6 @@ __all__ = [
     "Wait",
     "full_queue_name",
     "full_table_name",
-    "usage",
     "waiting",
 ]
 
@@ -37,15 +34,6 @@ Wait = Annotated[
 ]
 
 
-@contextmanager
-def usage() -> Iterator[None]:
-    """A bad value of an option is a wrong usage."""
-    try:
-        yield
-    except ValueError as error:
-        fail(str(error), EXIT_USAGE)
-
-
 def waiting(seconds: float | None) -> bool | float:
     """``--wait`` as the hub takes it."""
     return True if seconds is None else seconds
@@ -58,7 +46,10 @@ def full_queue_name(hub: Hub, name: str, user: str | None = None) -> str:
     if user is not None:
         return name
     found = QueueAdmin(hub).queue(name)
-    return found.full_name if found else find_name("queue", name, [each.full_name for each in QueueAdmin(hub).queues()])
+    if found is not None:
+        return found.full_name
+    known = [each.full_name for each in QueueAdmin(hub).queues() if not each.name.upper().startswith("AQ$_")]
+    return find_name("queue", name, known)
 
 
 def full_table_name(hub: Hub, name: str) -> str:
