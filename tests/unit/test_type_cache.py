@@ -37,7 +37,7 @@ def test_a_batch_larger_than_the_cache_is_there_as_a_whole() -> None:
 
 
 def test_threads_find_what_they_have_just_learnt() -> None:
-    cache = TypeCache({}, 100)
+    cache = TypeCache({}, 6000)  # of 8000 in all: it is full once, and never while a thread that was held up looks away
 
     def work(thread: int) -> int:
         lost = 0
