@@ -69,7 +69,11 @@ def rights_of(user: str | None) -> Rights | None:
     name = user_name(user)
     if name.upper() in (PUBLIC, ADMINISTRATOR):
         raise NameInvalid(f"{name} is not a user", cause="it is a role", cure="name the user who works")
-    return None if name.upper() in OWNERS else Rights(name)
+    if name.upper() not in OWNERS:
+        return Rights(name)
+    if not name.isascii():  # a letter that only looks like theirs, such as a long s, has the same upper case
+        raise NameInvalid(f"{name} is not a user", cause=f"it would be read as {name.upper()}", cure="use another name")
+    return None
 
 
 class Rights:

@@ -211,7 +211,7 @@ class PrivilegeSuite(SecurityCase):
             self.as_admin(user).start_queue("orders")
 
     def test_what_names_no_user_is_refused(self) -> None:
-        for user in ("", "  ", "a\nb", 'a"b', "PUBLIC", "aq_administrator_role"):
+        for user in ("", "  ", "a\nb", 'a"b', "PUBLIC", "aq_administrator_role", "\u017fys", "sy\u017ftem"):
             with refused(25200):
                 self.hub.session(user=user)
             with refused(25200):
