@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -276,6 +277,23 @@ class TestLogins(SecurityCase):
         for view in ("DBA_QUEUES", "V$AQ", '"AQ$ORDERS_T"'):
             with pytest.raises(HubError, match="permission denied"), self.foreign.read() as conn:
                 conn.exec_driver_sql(f"SELECT * FROM {view}")
+
+    def test_a_function_of_the_reader_sees_no_row_that_the_view_leaves_out(self) -> None:
+        self.queue("mine")
+        self.admin.grant_queue_privilege("DEQUEUE", "mine", "teller")
+        url = sa.make_url(self.url).set(username="teller", drivername="postgresql")
+        heard: list[str] = []
+        with psycopg.connect(url.render_as_string(hide_password=False), autocommit=True) as teller:
+            teller.add_notice_handler(lambda notice: heard.append(str(notice.message_primary)))
+            teller.execute(
+                """CREATE FUNCTION pg_temp.tell(value text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS
+                   $$ BEGIN RAISE NOTICE '%', value; RETURN true; END $$"""
+            )
+            for view, column in (("ALL_QUEUES", "NAME"), ("USER_QUEUES", "NAME"), ("ALL_QUEUE_TABLES", "QUEUE_TABLE"),
+                                 ("QUEUE_PRIVILEGES", "NAME")):  # fmt: skip
+                teller.execute(f"SELECT * FROM {view} WHERE pg_temp.tell({column}::text)")
+        assert "MINE" in heard
+        assert not [name for name in heard if "ORDERS" in name.upper()]
 
     def test_a_login_without_the_role_gets_nowhere(self) -> None:
         with self.hub.write() as conn:

@@ -15,7 +15,7 @@ from gateway.aq.model import QueueInfo, QueueTableInfo
 from gateway.aq.names import QualifiedName
 from gateway.aq.statements import Db
 from gateway.aq.views import activity, background, catalogue, messages, security, subscribers
-from gateway.aq.views.dialect import SQLITE, Maker, View, dialect_of, quoted, run
+from gateway.aq.views.dialect import SQLITE, Dialect, Maker, View, dialect_of, quoted, run
 
 __all__ = [
     "COLUMNS",
@@ -52,7 +52,12 @@ def create_views(conn: sa.Connection) -> None:
     """Make the fixed views in the transaction of ``conn``; the tables must be there."""
     dialect = dialect_of(conn)
     # Names are not quoted: PostgreSQL folds them, so that they can be written in either case without quotes.
-    run(conn, *(_statement(name, view(dialect), lambda column: column) for name, view in _FIXED.items()))
+    run(conn, *(_statement(_with_barrier(name, dialect), view(dialect), str) for name, view in _FIXED.items()))
+
+
+def _with_barrier(name: str, dialect: Dialect) -> str:
+    """Where users see different rows, PostgreSQL must not show any to a function of the user's before it left them out."""
+    return f"{name} WITH (security_barrier)" if dialect.postgresql and name in VIEWS_OF_THE_USER else name
 
 
 def _statement(name: str, view: View, as_name: Callable[[str], str]) -> str:
