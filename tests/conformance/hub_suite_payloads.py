@@ -425,9 +425,13 @@ class ObjectSuite(PayloadCase):
                 call()
         with pytest.raises(PayloadTypeForbidden):
             scott.create_queue_table("again", "oe.person")
+        for name in ("f", "g"):
+            with pytest.raises(PayloadTypeForbidden):
+                scott.modify_transformation(name, 0, "source.user_data")
         self.admin.create_queue_table("mine", "oe.person")  # the hub's owner asks nobody
         self.admin.grant_system_privilege("MANAGE_ANY", "scott")
         scott.create_queue_table("again", "oe.person")
+        scott.modify_transformation("f", 0, "'somewhere'")
 
     def test_messages_need_no_privilege_on_their_type_and_grants_go_with_it(self) -> None:
         oe = QueueAdmin(self.hub, user="oe", schema="oe")

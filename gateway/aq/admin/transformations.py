@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.aq import payloads, transformations
 from gateway.aq import statements_transformations as transformations_sql
+from gateway.aq import statements_types as types_sql
 from gateway.aq.admin.base import Administration
 from gateway.aq.errors import TransformationInvalid, TransformationMissing
 from gateway.aq.model import QueueRef, TransformationInfo
@@ -88,7 +89,7 @@ class TransformationProcedures(Administration):
 
         Raises:
             AqError: 24094 unknown, 24095 it cannot be compiled, there is no such attribute, or a function makes the
-                whole.
+                whole; 24016 a type is another's without EXECUTE on it.
         """
         with self.change() as conn:
             db = Db(conn)
@@ -99,6 +100,9 @@ class TransformationProcedures(Administration):
                     cause="the transformation has a definition, not expressions",
                     cure="give it an expression first: modify_transformation with attribute number 0",
                 )
+            if self.rights is not None:
+                for each in types_sql.find_types(db, (item.from_type, item.to_type)).values():
+                    self.rights.require_type(db, each, f"another transformation {item.full_name}")
             altered = _with(item, attribute_number, transformation)
             transformations.check(db, altered, self.hub.transform_modules)
             transformations_sql.update_transformation(db, altered)

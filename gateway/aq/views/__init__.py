@@ -56,7 +56,7 @@ def create_views(conn: sa.Connection) -> None:
 
 
 def _with_barrier(name: str, dialect: Dialect) -> str:
-    """Where users see different rows, PostgreSQL must not show any to a function of the user's before it left them out."""
+    """Where users see different rows, a function of the reader's must not be shown any before they are left out."""
     return f"{name} WITH (security_barrier)" if dialect.postgresql and name in VIEWS_OF_THE_USER else name
 
 
