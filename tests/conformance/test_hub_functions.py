@@ -1504,8 +1504,13 @@ class TestRights(SqlCase):
         try:
             self.sql.execute("GRANT USAGE ON SCHEMA aq TO aq_administrator_role")
             self.sql.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aq TO aq_administrator_role")
-            with self.client("aq_administrator_role") as client, refused(25205):
-                client.execute("SELECT aq.enqueue('orders', 'x')")
+            schema = self.call("SELECT relnamespace::regnamespace::text FROM pg_class WHERE relname = 'aq_message'")
+            self.sql.execute(f"GRANT USAGE ON SCHEMA {schema} TO aq_administrator_role")
+            self.sql.execute(f"GRANT SELECT ON {schema}.ALL_QUEUES TO aq_administrator_role")
+            with self.client("aq_administrator_role") as client:
+                assert client.execute(f"SELECT * FROM {schema}.ALL_QUEUES").fetchall() == []
+                with refused(25205):
+                    client.execute("SELECT aq.enqueue('orders', 'x')")
         finally:
             self.sql.execute("DROP OWNED BY aq_administrator_role; DROP ROLE aq_administrator_role")
 

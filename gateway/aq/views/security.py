@@ -17,7 +17,8 @@ def _names(d: Dialect) -> str:
 
 
 def _administers(d: Dialect) -> str:
-    return f"{d.owner} OR '{ADMINISTRATOR}' IN {_names(d)}"
+    # a login of that name does not hold the role
+    return f"{d.owner} OR '{ADMINISTRATOR}' <> {d.user} AND '{ADMINISTRATOR}' IN {_names(d)}"
 
 
 def _granted(d: Dialect, queue: str, privilege: str = "") -> str:
