@@ -102,27 +102,32 @@ class NameSuite(ViewCase):
         assert [each.name for each in anna.queue_subscribers()] == ["own"]
         assert [each.name for each in smith.queue_subscribers()] == ["reader"]
 
-    @pytest.mark.parametrize(
-        "name",
-        ["orders", '"my orders"', '"a.b"', '"eu.Straße"."_x"', "mill.grün#1", '"my mill"."a.b"', '"m.i.l.l".o'],
-    )
-    def test_name_as_it_is_shown_is_a_name(self, name: str) -> None:
-        given = qualified(name)
-        assert qualified(given.shown) == given
-        self.admin.create_queue_table(given.shown)
-        made = self.admin.queue_table(given.shown)
-        assert made is not None
-        assert (made.schema, made.name, made.full_name) == (given.schema, given.name, given.shown)
-        self.admin.create_queue(given.shown, given.shown)
-        queue = self.admin.queue(given.shown)
-        assert queue is not None
-        assert (queue.full_name, queue.queue_table) == (given.shown, given.shown)
-        self.admin.start_queue(queue.full_name)
-        self.send(queue.full_name, "x")
-        assert self.take(queue.full_name) == ["x"]
-        row = self.row("SELECT OWNER, NAME FROM DBA_QUEUES WHERE QUEUE_TYPE = 'NORMAL_QUEUE'")
-        assert (row["OWNER"], row["NAME"]) == (given.schema.upper(), given.name.upper())
-        self.admin.drop_queue_table(given.shown, force=True)
+    def test_name_as_it_is_shown_is_a_name(self) -> None:
+        for name in (
+            "orders",
+            '"my orders"',
+            '"a.b"',
+            '"eu.Straße"."_x"',
+            "mill.grün#1",
+            '"my mill"."a.b"',
+            '"m.i.l.l".o',
+        ):
+            given = qualified(name)
+            assert qualified(given.shown) == given
+            self.admin.create_queue_table(given.shown)
+            made = self.admin.queue_table(given.shown)
+            assert made is not None
+            assert (made.schema, made.name, made.full_name) == (given.schema, given.name, given.shown)
+            self.admin.create_queue(given.shown, given.shown)
+            queue = self.admin.queue(given.shown)
+            assert queue is not None
+            assert (queue.full_name, queue.queue_table) == (given.shown, given.shown)
+            self.admin.start_queue(queue.full_name)
+            self.send(queue.full_name, "x")
+            assert self.take(queue.full_name) == ["x"]
+            row = self.row("SELECT OWNER, NAME FROM DBA_QUEUES WHERE QUEUE_TYPE = 'NORMAL_QUEUE'")
+            assert (row["OWNER"], row["NAME"]) == (given.schema.upper(), given.name.upper())
+            self.admin.drop_queue_table(given.shown, force=True)
 
     def test_users_and_schemas_have_no_quotes_in_their_names(self) -> None:
         for name in ('an"na', '"', '""anna.smith""'):
@@ -135,24 +140,24 @@ class NameSuite(ViewCase):
         with self.hub.session(user='"anna"') as session, refused(25205):
             session.dequeue("anna.nothing", DequeueOptions(wait=0))
 
-    @pytest.mark.parametrize("text", ["a\0b", "a\ud800"])
-    def test_texts_that_cannot_be_stored_are_not_looked_for(self, text: str) -> None:
+    def test_texts_that_cannot_be_stored_are_not_looked_for(self) -> None:
         """A database that fails at one would undo the transaction."""
         self.queue()
         self.topic("reader")
         with self.hub.session() as session:
             session.enqueue("orders", Message("before"))
-            for options, number in (
-                ({"correlation": text}, None),
-                ({"deq_condition": f"tab.corrid = '{text}'"}, 25448),
-                ({"consumer_name": text}, 24047),
-            ):
-                with pytest.raises(AqError) as caught:
-                    session.dequeue("events" if "consumer_name" in options else "orders", now(**options))
-                assert (caught.value.number or None) == number, options
-            with refused(25448):
-                self.admin.add_subscriber("events", "other", rule=f"tab.corrid = '{text}'")
-            with refused(24047):
-                session.listen([Agent(text, "events")], 0)
+            for text in ("a\0b", "a\ud800"):
+                for options, number in (
+                    ({"correlation": text}, None),
+                    ({"deq_condition": f"tab.corrid = '{text}'"}, 25448),
+                    ({"consumer_name": text}, 24047),
+                ):
+                    with pytest.raises(AqError) as caught:
+                        session.dequeue("events" if "consumer_name" in options else "orders", now(**options))
+                    assert (caught.value.number or None) == number, options
+                with refused(25448):
+                    self.admin.add_subscriber("events", "other", rule=f"tab.corrid = '{text}'")
+                with refused(24047):
+                    session.listen([Agent(text, "events")], 0)
             session.commit()
         assert self.take("orders") == ["before"]

@@ -1122,9 +1122,8 @@ class TestGroups(SqlCase):
         return " ".join(row["payload_text"] for row in rows)
 
     @pytest.mark.parametrize(
-        "table", [{}, {"sort_list": "PRIORITY"}, {"multiple_consumers": True},
-                  {"multiple_consumers": True, "sort_list": "COMMIT_TIME"}],
-    )  # fmt: skip
+        "table", [{"sort_list": "PRIORITY"}, {"multiple_consumers": True, "sort_list": "COMMIT_TIME"}]
+    )
     def test_whole_groups_go_to_one_consumer_each(self, table: dict[str, Any]) -> None:
         self.grouped(["a1", "a2", "a3"], ["b1", "b2"], ["c1"], **table)
         red, blue = ("consumer => 'red'", "consumer => 'blue'") if table.get("multiple_consumers") else ("NULL", "NULL")
