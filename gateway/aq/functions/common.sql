@@ -127,11 +127,12 @@ CREATE OR REPLACE FUNCTION @aq@._key_of(p_schema text, p_name text) RETURNS text
 $$;
 
 -- A name as names.py shows it: in quotes where it needs them, and without the default schema.
+CREATE OR REPLACE FUNCTION @aq@._quoted(p_part text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_part ~ '^[[:alnum:]][[:alnum:]_$#/+-]*$' THEN p_part ELSE '"' || p_part || '"' END
+$$;
+
 CREATE OR REPLACE FUNCTION @aq@._shown(p_schema text, p_name text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT string_agg(CASE WHEN u.part ~ '^[[:alnum:]][[:alnum:]_$#/+-]*$' THEN u.part ELSE '"' || u.part || '"' END,
-                      '.' ORDER BY u.place)
-      FROM unnest(ARRAY[p_schema, p_name]) WITH ORDINALITY u(part, place)
-     WHERE u.place = 2 OR @aq@._upper(u.part) <> 'MGW'
+    SELECT CASE WHEN @aq@._upper(p_schema) = 'MGW' THEN '' ELSE @aq@._quoted(p_schema) || '.' END || @aq@._quoted(p_name)
 $$;
 
 -- Key of [schema.]name, or NULL if its form is wrong.
