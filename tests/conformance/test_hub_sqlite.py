@@ -17,6 +17,7 @@ pytest.register_assert_rewrite(
     "tests.conformance.hub_suite_enqueue",
     "tests.conformance.hub_suite_life",
     "tests.conformance.hub_suite_payloads",
+    "tests.conformance.hub_suite_readings",
     "tests.conformance.hub_suite_rules",
     "tests.conformance.hub_suite_savepoints",
     "tests.conformance.hub_suite_security",
@@ -51,6 +52,7 @@ from tests.conformance import hub_suite_life as life
 from tests.conformance import hub_suite_names as names
 from tests.conformance import hub_suite_navigation as navigation
 from tests.conformance import hub_suite_payloads as payload
+from tests.conformance import hub_suite_readings as readings
 from tests.conformance import hub_suite_rules as ruled
 from tests.conformance import hub_suite_savepoints as savepoints
 from tests.conformance import hub_suite_security as secured
@@ -173,6 +175,10 @@ class TestRules(ruled.RuleSuite):
 
 
 class TestLongConditions(conditioned.LongConditionSuite):
+    pass
+
+
+class TestReadings(readings.ReadingSuite):
     pass
 
 
