@@ -23,7 +23,8 @@ __all__ = ["Path", "Payload"]
 _CLOSE = 1e-9  # of the value: nearer than that, reading decimals decides
 _TINY = 1e-290
 _MANY = 20  # numbers to compare with; the decimals of a payload are left to Python where there are more
-_LEVELS = 16  # of names in SQLite, each a table in the FROM clause
+_NESTED = 3  # names in SQLite, each a query in a query: more would soon be too deep for it
+_LEVELS = 16  # names in SQLite, each a table in the FROM clause
 
 _TEXT_CODES = (int(ValueType.TEXT),)
 _BOOLEAN_CODES = (int(ValueType.BOOLEAN),)
@@ -230,23 +231,26 @@ class Payload:
         return _Value(source, path.names, "j.item", "jsonb_typeof(j.item)", (readable,), False)
 
     def _member_sqlite(self, path: Path) -> _Value:
-        """A table for each name, side by side: a query within a query for each would soon be too deep to be parsed."""
-        if len(path.names) > _LEVELS:
+        """Objects within objects: queries within queries while there are few, which is faster, else tables in a row."""
+        levels = len(path.names)
+        if levels > _LEVELS:
             raise NotInSql
         document = self._document("'{}'", BodyType.RAW, BodyType.TEXT)
         guards = [Guard(f"({document} IS NOT NULL)")]
-        tables: list[str] = []
+        before: list[str] = []
         keys: list[str] = []
         source = ""
-        for level in range(len(path.names)):
-            name = "j" if level + 1 == len(path.names) else f"j{level}"
-            within = f"CASE j{level - 1}.type WHEN 'object' THEN j{level - 1}.value END" if level else document
-            tables.append(f"json_each({within}) AS {name}")
-            keys.append(f"{name}.key = ?")
-            source = f"FROM {', '.join(tables)} WHERE {' AND '.join(keys)}"
-            guards.append(Guard(f"((SELECT count(*) {source}) < 2)", path.names[: level + 1]))
-            tables[-1] = f"json_each({within}) AS j{level}"
-            keys[-1] = f"j{level}.key = ?"
+        for level in range(levels):
+            last = f"FROM {''.join(before)}json_each({document}) AS j WHERE {''.join(keys)}j.key = ?"
+            guards.append(Guard(f"((SELECT count(*) {last}) < 2)", path.names[: level + 1]))
+            source = last
+            if levels <= _NESTED:
+                document = f"(SELECT j.value {last} AND j.type = 'object')"
+            else:
+                name = f"j{level}"
+                before.append(f"json_each({document}) AS {name}, ")
+                keys.append(f"{name}.key = ? AND ")
+                document = f"CASE {name}.type WHEN 'object' THEN {name}.value END"
         return _Value(source, path.names, "j.value", "j.type", tuple(guards), False)
 
 
