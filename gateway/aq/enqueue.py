@@ -60,9 +60,9 @@ def read_call(
         AqError: 25286 bad array size, 25287 not one recipient list for each message.
     """
     if array_size is not None:
-        if not 1 <= array_size <= len(messages):
+        if not isinstance(array_size, int) or not 1 <= array_size <= len(messages):
             raise ArraySizeInvalid(
-                f"array size is {array_size}",
+                f"array size is {array_size!r}",
                 cause=f"{len(messages)} messages are given",
                 cure="give a size of at least 1 that is not larger",
             )
@@ -83,7 +83,7 @@ def read_call(
 def _agents(recipients: Sequence[Agent | str]) -> list[Agent]:
     if isinstance(recipients, str | Agent):  # a text is a sequence, too: of one-letter names
         recipients = [recipients]
-    return [Agent(agent) if isinstance(agent, str) else agent for agent in recipients]
+    return [agent if isinstance(agent, Agent) else Agent(agent) for agent in recipients]
 
 
 def prepare_enqueue(

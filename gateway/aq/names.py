@@ -110,6 +110,8 @@ def qualified(text: str, schema: str = DEFAULT_SCHEMA, *, what: str = "queue", s
 def _split(text: str) -> list[str]:
     """Parts of a dotted name, or an empty list if its form is wrong."""
     parts: list[str] = []
+    if not isinstance(text, str):
+        return parts
     rest = text.strip()
     while rest:
         if rest[0] == '"':
@@ -137,7 +139,7 @@ def agent_name(text: str | None, *, what: str = "agent") -> str | None:
     """
     if text is None:
         return None
-    name = text.strip()
+    name = text.strip() if isinstance(text, str) else ""
     if name.startswith('"') and name.endswith('"') and len(name) > 2:
         name = name[1:-1]
     if len(name) > MAX_AGENT_NAME:
@@ -148,7 +150,7 @@ def agent_name(text: str | None, *, what: str = "agent") -> str | None:
         )
     if not name or not name.isprintable():
         raise AgentNameInvalid(
-            f"{what} name {text[:40]!r} is not valid",
+            f"{what} name {text!r:.42} is not valid",
             cause=f"a name has 1 to {MAX_AGENT_NAME} printable characters",
             cure="use another name",
         )
@@ -167,7 +169,7 @@ def user_name(text: str, *, what: str = "user") -> str:
     Raises:
         AqError: 25200 empty, not printable or with a double quote in it, 24019 over 128 bytes.
     """
-    name = text.strip()
+    name = text.strip() if isinstance(text, str) else ""
     if name.startswith('"') and name.endswith('"') and len(name) > 2:
         name = name[1:-1]
     length = len(name.encode("utf-8", "replace"))
@@ -179,7 +181,7 @@ def user_name(text: str, *, what: str = "user") -> str:
         )
     if not name or not name.isprintable() or '"' in name:
         raise NameInvalid(
-            f"{what} name {text[:40]!r} is not valid",
+            f"{what} name {text!r:.42} is not valid",
             cause=f"a name has 1 to {MAX_SCHEMA_NAME} bytes of printable characters, without double quotes",
             cure="use another name",
         )

@@ -207,8 +207,8 @@ def check_options(options: DequeueOptions, array_size: int, *, array: bool) -> D
             cure="use dequeue_array, or FIRST_MESSAGE, NEXT_MESSAGE or NEXT_TRANSACTION",
         )
     check_wait(options.wait)
-    if array_size < 1:
-        raise ArraySizeInvalid(f"array size is {array_size}", cause="it must be at least 1")
+    if not isinstance(array_size, int) or not 1 <= array_size < 2**31:
+        raise ArraySizeInvalid(f"array size is {array_size!r}", cause="it must be 1 to 2147483647")
     if options.msgid is not None and (options.correlation is not None or options.deq_condition is not None):
         raise MessageIdNotAlone(
             "msgid given together with a correlation or a condition",
@@ -216,6 +216,8 @@ def check_options(options: DequeueOptions, array_size: int, *, array: bool) -> D
             cure="leave the other out",
         )
     _check_texts(options)
+    if options.deq_condition is not None and not isinstance(options.deq_condition, str):
+        raise RuleInvalid(f"deq_condition is {options.deq_condition!r:.80}", cause="it must be text")
     if options.deq_condition is not None and len(options.deq_condition) > _MAX_CONDITION:
         raise RuleInvalid("deq_condition is too long", cause=f"at most {_MAX_CONDITION} characters are allowed")
     return options
@@ -248,7 +250,11 @@ def _check_texts(options: DequeueOptions) -> None:
         ("consumer name", options.consumer_name, AgentNameInvalid),
         ("correlation", options.correlation, AqError),
     ):
-        if text is None or (text.isascii() and "\x00" not in text):
+        if text is None:
+            continue
+        if not isinstance(text, str):
+            raise error(f"{what} is {text!r:.80}", cause="it must be text")
+        if text.isascii() and "\x00" not in text:
             continue
         if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
             raise error(

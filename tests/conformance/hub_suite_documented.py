@@ -284,6 +284,41 @@ class RuleSuite(HubCase):
         assert self.admin.purge_queue_table("events_t", "qtview.sender_name = 'bob'") == (1, 2)
         assert self.take("events", "RED") == self.take("events", "GREEN") == ["y", "z"]
 
+    def test_what_has_the_wrong_type_is_refused_by_its_number(self) -> None:
+        self.topic("RED")
+        admin: Any = self.admin
+        wrong: Any = 5
+        for number, call in (
+            (25200, lambda: admin.create_queue_table(None)),
+            (25200, lambda: admin.create_queue(wrong, "events_t")),
+            (25200, lambda: admin.grant_queue_privilege("ALL", "events", None)),
+            (24047, lambda: admin.add_subscriber("events", None)),
+            (24047, lambda: admin.add_subscriber("events", wrong)),
+            (24047, lambda: admin.create_aq_agent(wrong)),
+            (25216, lambda: self.send("events", "x", recipients=[None])),
+            (24047, lambda: self.send("events", "x", recipients=["BLUE", wrong])),
+        ):
+            with refused(number):
+                call()
+        with self.hub.session() as session:
+            for size in (1.5, "1", None, 2**31, 10**30):
+                with refused(25286):
+                    session.dequeue_array("events", now(consumer_name="RED"), size)  # type: ignore[arg-type]
+            for size in (1.5, "1"):
+                with refused(25286):
+                    session.enqueue_array("events", [Message("x")] * 2, array_size=size)  # type: ignore[arg-type]
+            with refused(25200):
+                session.enqueue(wrong, Message("x"))
+            for text, options in (
+                ("ORA-24047: consumer name is 5", {"consumer_name": 5}),
+                ("correlation is 5", {"consumer_name": "RED", "correlation": 5}),
+                ("ORA-25448: deq_condition is 5", {"consumer_name": "RED", "deq_condition": 5}),
+                ("ORA-25200: transformation name 5", {"consumer_name": "RED", "transformation": 5}),
+            ):
+                with pytest.raises(AqError, match=f"^{text}"):
+                    session.dequeue("events", now(**options))
+        assert self.view("events_t") == []
+
     def test_dropped_agent_leaves_its_subscription(self) -> None:
         self.topic("RED")
         self.admin.drop_aq_agent("RED")

@@ -65,7 +65,7 @@ class SubscriberProcedures(Administration):
                 itself, 25448 the rule is invalid (with line and column), 24094 the transformation does not exist, or
                 does not take what the queue holds.
         """
-        agent = Agent(subscriber) if isinstance(subscriber, str) else subscriber
+        agent = subscriber if isinstance(subscriber, Agent) else Agent(subscriber)
         name = agent_name(agent.name, what="subscriber")
         _check_rule(rule)
         mode = _delivery_mode(delivery_mode, name)
@@ -157,7 +157,7 @@ class SubscriberProcedures(Administration):
             return [each for each in catalog.list_subscribers(db) if each.queue in open_to_user]
 
     def _subscriber(self, db: Db, queue_name: str, subscriber: Agent | str) -> int:
-        agent = Agent(subscriber) if isinstance(subscriber, str) else subscriber
+        agent = subscriber if isinstance(subscriber, Agent) else Agent(subscriber)
         queue = self.need_queue(db, queue_name)
         _check_subscribable(queue, NotOnSingleConsumerQueue)
         name = agent_name(agent.name, what="subscriber")
