@@ -15,6 +15,7 @@ from gateway.aq import statements_schema as schema
 from gateway.aq.errors import PrivilegeMissing
 from gateway.aq.failures import shown_url, translate, translated
 from gateway.aq.grants import OWNERS
+from gateway.aq.heads import HEADS, Heads
 from gateway.aq.lock import FairLock, Gate, writer_lock
 from gateway.aq.model import Durability, SchemaPart
 from gateway.aq.names import DEFAULT_SCHEMA
@@ -415,12 +416,12 @@ def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
             address, pool_size=_POOL, max_overflow=-1, pool_use_lifo=True, connect_args=watchfulness(address)
         )
         commit = "on" if durability == "full" else "off"
+        heads = Heads()
 
         @sa.event.listens_for(engine, "connect")
         def _settings(connection: Any, record: Any) -> None:
-            connection.execute(f"SET synchronous_commit TO {commit}")
-            connection.commit()
-            record.info.update({"mgw_clock": clock, TALLY: []})
+            heads.connected(schema.settle(connection, commit))
+            record.info.update({"mgw_clock": clock, TALLY: [], HEADS: heads})
 
         return engine
     engine = sa.create_engine(

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_heads as heads_sql
 from gateway.aq import statements_sessions as sessions_sql
 from gateway.aq import statements_time as time_sql
 from gateway.aq.claims import is_dead
@@ -80,6 +81,8 @@ def run_once(hub: Hub, now: float | None = None, *, stop: threading.Event | None
         removed += steps.sweep()
     if due.retained or removed:
         removed += steps.repeat(lambda db, limit: (time_sql.remove_retained(db, moment, limit), set()))
+    if due.reopened:
+        steps.repeat(lambda db, limit: (heads_sql.forget_reopened(db, limit), set()))
     hub.statistics.passed(perf_counter() - started)
     hub.statistics.flush(hub)
     if due.processes:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gateway.aq import statements_messages as messages_sql
 from gateway.aq.errors import MessageMissing
+from gateway.aq.heads import heads_of
 from gateway.aq.matching import find_matching
 from gateway.aq.model import DequeueMode, DequeueOptions, QueueRef, QueueType
 from gateway.aq.statements import Db, Row
@@ -38,6 +39,7 @@ class Request(NamedTuple):
     limit: int
     transformation: str | None = None  # of the subscriber
     removed: Sequence[int] = ()  # what a browser has removed itself although it still lies there (SQLite)
+    reopened: float | None = None  # see Heads.after
 
     @property
     def browse(self) -> bool:
@@ -143,13 +145,18 @@ def find_next(
 
 def _find(db: Db, request: Request, place: Place, claim: int | None = None, numbers: Sequence[int] = ()) -> list[Row]:
     state = State.EXPIRED if request.exceptions else State.READY
+    after = place.after
+    heads = None if numbers or request.browse else heads_of(db, request.queue)
+    if heads is not None:
+        head = heads.after(request.queue, request.reopened)
+        after = head if after is None else after if head is None else max(head, after)
     what = Search(
         request.queue,
         request.consumer,
         (int(State.CLAIMED if numbers else state),),
         held_by=claim,
         correlation=request.options.correlation,
-        after=place.after,
+        after=after,
         upto=place.upto,
         numbers=tuple(numbers),
         without=request.removed,
@@ -159,7 +166,10 @@ def _find(db: Db, request: Request, place: Place, claim: int | None = None, numb
             db, what, request.options.deq_condition, request.limit, browse=browse if request.browse else None
         )
     if not request.browse:
-        return messages_sql.search(db, what, request.limit, lock=True)
+        rows = messages_sql.search(db, what, request.limit, lock=True)
+        if heads is not None:
+            heads.found(db.connection.engine, request.queue, rows[0][18] if rows else None)
+        return rows
     return browse(db, what, request.limit)
 
 

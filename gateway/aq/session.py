@@ -459,7 +459,7 @@ class Session:
 
     def _request(self, db: Db, queue_name: str, options: DequeueOptions, limit: int) -> Request:
         queue = self._dequeue_target(db, queue_name, options.consumer_name)
-        check_dequeue(db, queue, browse=options.dequeue_mode is DequeueMode.BROWSE)
+        settings = check_dequeue(db, queue, browse=options.dequeue_mode is DequeueMode.BROWSE)
         exceptions = queue.queue_type is QueueType.EXCEPTION
         number = None
         if options.msgid is not None:
@@ -481,7 +481,7 @@ class Session:
                 )
             return Request(queue, 0, options, number, limit)
         consumer, transformation = catalog.require_consumer_of(db, queue, options.consumer_name)
-        return Request(queue, consumer, options, number, limit, transformation)
+        return Request(queue, consumer, options, number, limit, transformation, settings.reopened)
 
 
 def _check_application(hub: Hub, connection: sa.Connection) -> None:

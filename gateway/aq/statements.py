@@ -75,9 +75,10 @@ class Db:
 
     Attributes:
         tally: what the transaction does, to be counted when it has committed; None on a connection of other people.
+        settled: whether the connection prefers plans that follow an index (every connection of a hub does).
     """
 
-    __slots__ = ("connection", "postgresql", "raw", "tally")
+    __slots__ = ("connection", "postgresql", "raw", "settled", "tally")
 
     def __init__(self, conn: sa.Connection) -> None:
         if not conn.in_transaction():
@@ -87,6 +88,7 @@ class Db:
         pooled = conn.connection
         self.raw: _Connection = pooled.driver_connection  # type: ignore[assignment]
         self.tally: list[Any] | None = pooled.info.get(TALLY)
+        self.settled = self.tally is not None
 
     def rows(self, template: str, params: Sequence[Any] = ()) -> list[Row]:
         """Every row of a query."""
@@ -95,6 +97,14 @@ class Db:
                 cursor.execute(_postgresql(template), params)
                 return cursor.fetchall()  # type: ignore[no-any-return]
         return self.raw.execute(_sqlite(template), params).fetchall()  # type: ignore[no-any-return]
+
+    def found(self, template: str, params: Sequence[Any]) -> list[Row]:
+        """Every row of a search in a queue, planned for the queue as it is: it may have been empty a moment ago."""
+        if self.settled or not self.postgresql:
+            return self.rows(template, params)
+        with self.raw.cursor(binary=True) as cursor:
+            cursor.execute(_postgresql(template), params, prepare=False)
+            return cursor.fetchall()  # type: ignore[no-any-return]
 
     def row(self, template: str, params: Sequence[Any] = ()) -> Row | None:
         """The first row of a query that returns few, or None."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any, Literal, NamedTuple
 
 from gateway.aq.errors import ConsumerMissing, ConsumerNotAllowed, SubscriberMissing, UnknownQueue
@@ -57,19 +58,22 @@ class QueueSettings(NamedTuple):
     retry_delay: float
     retention_time: float
     enqueue_closing: bool = False  # being stopped: what a transaction has enqueued it may still commit
+    reopened: float | None = None  # last key of the first message that became READY again; -inf: not looked up
 
 
 _ENABLED, _CLOSING = 1, 2
+_WITH_REOPENED = 7  # columns
 _SETTINGS = """
     SELECT enqueue_enabled, dequeue_enabled, max_retries, retry_delay, retention_time{more}
       FROM aq_queue WHERE id = ?"""
 _PLAIN = _SETTINGS.format(more="")
 _QUEUE_LOCK = "(tableoid::int, (id % 2147483647)::int)"
+_REOPENED = ", (SELECT min(r.k3) FROM aq_reopened r WHERE r.queue_id = aq_queue.id)"
 _HELD = {
     direction: _SETTINGS.format(
-        more=f", CASE WHEN {direction}_enabled = 1 THEN pg_try_advisory_xact_lock_shared{_QUEUE_LOCK} END"
+        more=f"{more}, CASE WHEN {direction}_enabled = 1 THEN pg_try_advisory_xact_lock_shared{_QUEUE_LOCK} END"
     )
-    for direction in ("enqueue", "dequeue")
+    for direction, more in (("enqueue", ""), ("dequeue", _REOPENED))
 }
 _WAIT = f"SELECT pg_advisory_xact_lock_shared{_QUEUE_LOCK} IS NULL FROM aq_queue WHERE id = ?"
 
@@ -159,6 +163,7 @@ def queue_settings(db: Db, queue: QueueRef, *, hold: Literal["enqueue", "dequeue
         float(row[3]),
         float(row[4]),
         row[0] == _CLOSING,
+        row[5] if len(row) == _WITH_REOPENED else -inf,
     )
 
 
@@ -270,6 +275,7 @@ def delete_queue(db: Db, queue_id: int) -> None:
     """Delete a queue with its messages and consumers."""
     db.run("DELETE FROM aq_entry WHERE message_id IN (SELECT id FROM aq_message WHERE queue_id = ?)", (queue_id,))
     db.run("DELETE FROM aq_message WHERE queue_id = ?", (queue_id,))
+    db.run("DELETE FROM aq_reopened WHERE queue_id = ?", (queue_id,))
     db.run("DELETE FROM aq_consumer WHERE queue_id = ?", (queue_id,))
     db.run("DELETE FROM aq_privilege WHERE queue_id = ?", (queue_id,))
     db.run("DELETE FROM aq_queue WHERE id = ?", (queue_id,))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 from gateway.aq import payloads
 from gateway.aq.codec import COLUMNS, MESSAGE_COLUMNS, MESSAGE_TYPES, TYPED_COLUMNS, TYPED_TYPES
+from gateway.aq.heads import heads_of
 from gateway.aq.model import Counts, QueueRef
 from gateway.aq.statements import Db, Row
 from gateway.aq.tally import Dequeued
@@ -68,7 +70,7 @@ def store(db: Db, messages: Sequence[Row], entries: Sequence[Row], *, grouped: b
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"
 _CLAIM_PG = f"""
     WITH pick AS MATERIALIZED (
-        SELECT id FROM aq_message WHERE queue_id = ? AND state = 0 AND {_ALIVE}
+        SELECT id FROM aq_message WHERE queue_id = ? AND state = 0 AND {_ALIVE} AND (k1, k2, k3) > (?, ?, ?)
          ORDER BY k1, k2, k3 LIMIT ? FOR UPDATE SKIP LOCKED)
     UPDATE aq_message m SET state = 8, claim = ? FROM pick WHERE m.id = pick.id RETURNING {_M}"""
 _CLAIM_ENTRY_PG = f"""
@@ -84,21 +86,31 @@ _READY_ENTRY = f"""
 _REGISTERED = "EXISTS (SELECT 1 FROM aq_session WHERE id = ?)"
 
 
+_FROM_THE_START = (-inf, -inf, -inf)
+
+
 def _keys(row: Row) -> Row:
     return row[16:19]
 
 
-def claim_ready(db: Db, queue: QueueRef, consumer: int, limit: int, now: float) -> list[Row]:
+def claim_ready(
+    db: Db, queue: QueueRef, consumer: int, limit: int, now: float, reopened: float | None = -inf
+) -> list[Row]:
     """Take up to ``limit`` READY messages in order: READY -> CLAIMED. Never waits for another consumer's messages.
 
     What has expired is left to the time manager: in the hands of a plan it could not be moved.
+    ``reopened``: see :meth:`gateway.aq.heads.Heads.after`.
     """
     if db.postgresql:
         if consumer:
-            found = db.rows(_CLAIM_ENTRY_PG, (consumer, now, limit, None, consumer))
+            found = db.found(_CLAIM_ENTRY_PG, (consumer, now, limit, None, consumer))
         else:
-            found = db.rows(_CLAIM_PG, (queue.id, now, limit, None))
+            heads = heads_of(db, queue)
+            after = (heads and heads.after(queue, reopened)) or _FROM_THE_START
+            found = db.found(_CLAIM_PG, (queue.id, now, *after, limit, None))
         found.sort(key=_keys)  # RETURNING has no order
+        if not consumer and heads is not None:
+            heads.found(db.connection.engine, queue, _keys(found[0])[-1] if found else None)
         return learnt(db, queue, found)
     found = db.rows(_READY_ENTRY, (consumer, now, limit)) if consumer else db.rows(_READY, (queue.id, now, limit))
     if found:
@@ -313,7 +325,7 @@ def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
         params.extend(values)
     locking = ("{lock_e}" if what.consumer else "{lock}") if lock else ""
     sql = f"SELECT {columns} FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ? {locking}"
-    return learnt(db, what.queue, db.rows(sql, (*params, limit)))
+    return learnt(db, what.queue, db.found(sql, (*params, limit)))
 
 
 def _bounds(db: Db, what: Search, a: str, order: str) -> Iterator[tuple[str, Sequence[Any]]]:

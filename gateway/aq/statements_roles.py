@@ -23,6 +23,7 @@ _CHANGED = {
     "aq_dequeue_log": "SELECT, INSERT, DELETE",
     "aq_consumer": f"SELECT, INSERT ({_RECIPIENT})",
     "aq_unplaced": "SELECT, INSERT, DELETE",
+    "aq_reopened": "SELECT, INSERT",
     "aq_process": "SELECT, INSERT, UPDATE, DELETE",
     "aq_activity": "SELECT, INSERT, UPDATE, DELETE",
 }

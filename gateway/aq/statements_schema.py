@@ -20,7 +20,7 @@ from gateway.aq.views import create_views
 from transforms.clock import Clock
 from transforms.errors import HubError, HubVersionMismatch
 
-__all__ = ["Found", "create", "inspect", "inspect_sqlite", "judge", "refresh_functions", "strange_login"]
+__all__ = ["Found", "create", "inspect", "inspect_sqlite", "judge", "refresh_functions", "settle", "strange_login"]
 
 _BUSY_SECONDS = 30.0
 _log = logging.getLogger(__name__)
@@ -145,6 +145,23 @@ def create(engine: sa.Engine, durability: Durability, clock: Clock, schemas: Seq
                 part.create(conn)
                 conn.execute(tables.part.insert(), {"name": part.name, "version": part.version})
         return inspect(conn)
+
+
+# A queue is empty at one moment and holds millions at the next, and a statement is planned once: what was planned for
+# the empty queue must not read and sort the full one. So the plans that follow an index in its order are preferred,
+# whatever the statistics say. Where no index serves, the others are used still; their cost must not start the compiler.
+_SETTLE = """
+    SELECT set_config('synchronous_commit', %s, false), set_config('enable_seqscan', 'off', false),
+           set_config('enable_bitmapscan', 'off', false), set_config('enable_sort', 'off', false),
+           set_config('jit', 'off', false),
+           (SELECT oid FROM pg_database WHERE datname = current_database()), pg_postmaster_start_time()::text"""
+
+
+def settle(connection: Any, synchronous_commit: str) -> object:
+    """Give a driver's new connection its settings; returns what tells a server from another, or from its restart."""
+    row = connection.execute(_SETTLE, (synchronous_commit,)).fetchone()
+    connection.commit()
+    return row[-2:]
 
 
 def _lock(conn: sa.Connection) -> None:

@@ -174,6 +174,7 @@ class Due(NamedTuple):
     retained: bool
     sessions: bool  # sessions hold claims; some may be dead
     processes: bool  # processes have counted what they did; some may have ended
+    reopened: bool  # notes about messages that became READY again; some may be out of date
     left_over: bool  # entries of consumers that ceased to be subscribers before these were committed or given back
 
 
@@ -188,12 +189,13 @@ def due(db: Db, now: float) -> Due:
                           (SELECT 1 FROM aq_message m
                             WHERE m.queue_id = q.id AND m.state = 2 AND m.deq_time <= ? - q.retention_time)),
                   EXISTS (SELECT 1 FROM aq_session), EXISTS (SELECT 1 FROM aq_process),
+                  EXISTS (SELECT 1 FROM aq_reopened),
                   EXISTS (SELECT 1 FROM aq_consumer c JOIN aq_entry e ON e.consumer_id = c.id AND e.state = 0
                            WHERE c.removed_upto IS NOT NULL AND c.is_subscriber = 0
                              AND e.message_id + 0 <= c.removed_upto)""",
         (now, now, now, now),
     )
-    return Due(*map(bool, row or (False,) * 8))
+    return Due(*map(bool, row or (False,) * 9))
 
 
 def make_messages_ready(db: Db, now: float, limit: int) -> tuple[int, set[int]]:

@@ -256,6 +256,16 @@ entry = sa.Table(
 # row of it: the last act of a transaction on PostgreSQL is to give its messages their places and to empty it.
 unplaced = sa.Table("aq_unplaced", metadata, _required("queue_id", _ID), _required("group_id", _ID))
 
+# Messages that became READY after others behind them (PostgreSQL); see gateway/aq/heads.py.
+reopened = sa.Table(
+    "aq_reopened",
+    metadata,
+    _required("queue_id", _ID),
+    _required("k3", _TIME),
+    _required("message_id", _ID),
+    sa.Index("aq_reopened_first", "queue_id", "k3"),
+)
+
 # One row per consumption of a multi-consumer message (AQ$_<queue table>_L): the time manager reads it in order and
 # never has to look through messages that nobody touched.
 dequeue_log = sa.Table(
@@ -453,6 +463,26 @@ CREATE CONSTRAINT TRIGGER aq_place AFTER INSERT ON aq_unplaced DEFERRABLE INITIA
     FOR EACH ROW EXECUTE FUNCTION aq_place()"""
 for _statement in (PLACE, _PLACE_AT_COMMIT):
     sa.event.listen(unplaced, "after_create", sa.DDL(_statement).execute_if(dialect="postgresql"))  # type: ignore[no-untyped-call]
+
+#: Notes every message that becomes READY behind the back of those who remember where a queue begins: whatever does it.
+#: In queues in the order of arrival the first two keys are 0, or the first one -1e19 for what goes ahead of all others.
+_REOPENED = """
+CREATE FUNCTION aq_reopen() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    INSERT INTO aq_reopened (queue_id, k3, message_id)
+    VALUES (NEW.queue_id, CASE WHEN NEW.k1 < 0 THEN '-Infinity' ELSE NEW.k3 END, NEW.id);
+    RETURN NULL;
+END $$"""
+_REOPENED_BY_UPDATE = """
+CREATE TRIGGER aq_reopened_by_update AFTER UPDATE OF state, queue_id, k1, k2, k3 ON aq_message FOR EACH ROW
+    WHEN (NEW.state = 0 AND NEW.k1 IN (0, -1e19) AND NEW.k2 = 0 AND (OLD.state <> 0 OR OLD.k1 <> NEW.k1
+          OR OLD.k2 <> 0 OR OLD.k3 <> NEW.k3 OR OLD.queue_id <> NEW.queue_id))
+    EXECUTE FUNCTION aq_reopen()"""
+_REOPENED_BY_INSERT = """
+CREATE TRIGGER aq_reopened_by_insert AFTER INSERT ON aq_message FOR EACH ROW
+    WHEN (NEW.k3 <> NEW.id AND NEW.state = 0 AND NEW.k1 IN (0, -1e19) AND NEW.k2 = 0) EXECUTE FUNCTION aq_reopen()"""
+for _statement in (_REOPENED, _REOPENED_BY_UPDATE, _REOPENED_BY_INSERT):
+    sa.event.listen(message, "after_create", sa.DDL(_statement).execute_if(dialect="postgresql"))  # type: ignore[no-untyped-call]
 
 commit_numbers = sa.Sequence("aq_commit_number", metadata=metadata, data_type=sa.BigInteger)
 message_ids = sa.Sequence("aq_message_id", metadata=metadata, data_type=sa.BigInteger)

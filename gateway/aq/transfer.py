@@ -366,11 +366,13 @@ def claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int
     """
     started = perf_counter()
     db = Db(conn)
-    check_dequeue(db, queue)
+    settings = check_dequeue(db, queue)
     target = catalog.require_consumer(db, queue, consumer)
-    take = claim_groups if queue.grouped and queue.queue_type is QueueType.NORMAL else messages_sql.claim_ready
     now = hub_clock(conn).now()
-    rows = take(db, queue, target, limit, now)
+    if queue.grouped and queue.queue_type is QueueType.NORMAL:
+        rows = claim_groups(db, queue, target, limit, now)
+    else:
+        rows = messages_sql.claim_ready(db, queue, target, limit, now, settings.reopened)
     if rows and db.tally is not None:
         seconds, latency = perf_counter() - started, max(now - rows[-1][ENQ_TIME], 0.0)
         db.tally.append(HandedOut(queue.id, target, now, len(rows), False, seconds, latency))
