@@ -93,7 +93,7 @@ def _keys(row: Row) -> Row:
     return row[16:19]
 
 
-def claim_ready(
+def claim_ready(  # noqa: PLR0917  (as of claim_groups, and what the settings tell)
     db: Db, queue: QueueRef, consumer: int, limit: int, now: float, reopened: float | None = -inf
 ) -> list[Row]:
     """Take up to ``limit`` READY messages in order: READY -> CLAIMED. Never waits for another consumer's messages.

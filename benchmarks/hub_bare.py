@@ -1,0 +1,98 @@
+"""The hub's SQL without the hub: the statements on messages, sent through the driver's own interface.
+
+Tables, indexes, columns, values and durability are the hub's own. Left out is all that a queue is beside a table: the
+look at the queue and its settings, the checks, the claims that a session on SQLite holds between two calls, the
+notification of who waits, and every conversion between messages and rows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from gateway.aq.codec import COLUMNS, MESSAGE_COLUMNS, MESSAGE_TYPES
+
+__all__ = ["BarePostgreSQL", "BareSQLite"]
+
+Row = tuple[Any, ...]
+_NAMES = ", ".join(MESSAGE_COLUMNS)
+_SELECT = f"""SELECT {COLUMNS.format(a="m")} FROM aq_message m
+               WHERE m.queue_id = ? AND m.state = 0 ORDER BY m.k1, m.k2, m.k3 LIMIT ?"""
+_COPY_FROM = 20  # rows; below that executemany is faster
+
+
+class BareSQLite:
+    """One connection with the settings of the hub's; each call is a transaction that survives a power failure."""
+
+    def __init__(self, path: str, queue_id: int) -> None:
+        self._queue_id = queue_id
+        self._raw = sqlite3.connect(path, isolation_level=None)
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000", "cache_size=-16000"):
+            self._raw.execute(f"PRAGMA {pragma}")
+        self._insert = f"INSERT INTO aq_message ({_NAMES}) VALUES ({', '.join('?' * len(MESSAGE_COLUMNS))})"
+
+    def enqueue(self, rows: Sequence[Row]) -> None:
+        """Take ids and insert rows."""
+        execute = self._raw.execute
+        execute("BEGIN IMMEDIATE")
+        execute("UPDATE aq_counter SET value = value + ? WHERE name = 'message' RETURNING value", (len(rows),)).close()
+        self._raw.executemany(self._insert, rows)
+        execute("COMMIT")
+
+    def dequeue(self, limit: int) -> list[Row]:
+        """Select and delete."""
+        execute = self._raw.execute
+        execute("BEGIN IMMEDIATE")
+        found = execute(_SELECT, (self._queue_id, limit)).fetchall()
+        ids = f"[{','.join([str(row[0]) for row in found])}]"
+        execute("DELETE FROM aq_message WHERE queue_id = ? AND id IN (SELECT value FROM json_each(?))",
+                (self._queue_id, ids))  # fmt: skip
+        execute("COMMIT")
+        return found
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._raw.close()
+
+
+class BarePostgreSQL:
+    """One connection with the settings of the hub's; the driver prepares what it sends often."""
+
+    def __init__(self, url: str, queue_id: int) -> None:
+        import psycopg
+
+        self._queue_id = queue_id
+        self._raw = psycopg.connect(url.replace("+psycopg", ""))
+        self._raw.execute("SET synchronous_commit TO on")
+        self._raw.commit()
+        self._insert = f"INSERT INTO aq_message ({_NAMES}) VALUES ({', '.join(['%s'] * len(MESSAGE_COLUMNS))})"
+        self._select = f"{_SELECT} FOR UPDATE SKIP LOCKED".replace("?", "%s")
+
+    def enqueue(self, rows: Sequence[Row]) -> None:
+        """Take ids and insert rows."""
+        with self._raw.cursor(binary=True) as cursor:
+            cursor.execute("SELECT nextval('aq_message_id') FROM generate_series(1, %s::int)", (len(rows),))
+            cursor.fetchall()
+            if len(rows) < _COPY_FROM:
+                cursor.executemany(self._insert, rows)
+            else:
+                with cursor.copy(f"COPY aq_message ({_NAMES}) FROM STDIN (FORMAT BINARY)") as copy:
+                    copy.set_types(MESSAGE_TYPES)
+                    for row in rows:
+                        copy.write_row(row)
+        self._raw.commit()
+
+    def dequeue(self, limit: int) -> list[Row]:
+        """Select, skipping what others have locked, and delete."""
+        with self._raw.cursor(binary=True) as cursor:
+            found = cursor.execute(self._select, (self._queue_id, limit)).fetchall()
+            ids = [row[0] for row in found]
+            cursor.execute("DELETE FROM aq_message WHERE queue_id = %s AND id = ANY(%s::bigint[])",
+                           (self._queue_id, ids))  # fmt: skip
+        self._raw.commit()
+        return found
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._raw.close()
