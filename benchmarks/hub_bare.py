@@ -1,8 +1,8 @@
 """The hub's SQL without the hub: the statements on messages, sent through the driver's own interface.
 
 Tables, indexes, columns, values and durability are the hub's own. Left out is all that a queue is beside a table: the
-look at the queue and its settings, the checks, the claims that a session on SQLite holds between two calls, the
-notification of who waits, and every conversion between messages and rows.
+look at the queue and its settings, the checks, the notification of who waits, and every conversion between messages and
+rows. A batch is one transaction in and one out; only :class:`BareClaims` does what a session on SQLite needs beside.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.aq.codec import COLUMNS, MESSAGE_COLUMNS, MESSAGE_TYPES
 
-__all__ = ["BarePostgreSQL", "BareSQLite"]
+__all__ = ["BareClaims", "BarePostgreSQL", "BareSQLite"]
 
 Row = tuple[Any, ...]
 _NAMES = ", ".join(MESSAGE_COLUMNS)
@@ -54,6 +54,41 @@ class BareSQLite:
     def close(self) -> None:
         """Close the connection."""
         self._raw.close()
+
+
+class BareClaims(BareSQLite):
+    """The statements of a session of its own on SQLite, which holds no transaction between two calls.
+
+    Ids are taken, and messages claimed, in transactions that need not reach the disk; the commit inserts or deletes.
+    """
+
+    def enqueue(self, rows: Sequence[Row]) -> None:
+        """Take ids; insert rows."""
+        execute = self._raw.execute
+        self._begin("NORMAL")
+        execute("UPDATE aq_counter SET value = value + ? WHERE name = 'message' RETURNING value", (len(rows),)).close()
+        execute("COMMIT")
+        self._begin("FULL")
+        self._raw.executemany(self._insert, rows)
+        execute("COMMIT")
+
+    def dequeue(self, limit: int) -> list[Row]:
+        """Select and claim; delete."""
+        execute = self._raw.execute
+        self._begin("NORMAL")
+        found = execute(_SELECT, (self._queue_id, limit)).fetchall()
+        ids = f"[{','.join([str(row[0]) for row in found])}]"
+        execute("UPDATE aq_message SET state = 8, claim = 1 WHERE id IN (SELECT value FROM json_each(?))", (ids,))
+        execute("COMMIT")
+        self._begin("FULL")
+        execute("DELETE FROM aq_message WHERE queue_id = ? AND id IN (SELECT value FROM json_each(?)) AND claim = 1",
+                (self._queue_id, ids))  # fmt: skip
+        execute("COMMIT")
+        return found
+
+    def _begin(self, synchronous: str) -> None:
+        self._raw.execute(f"PRAGMA synchronous={synchronous}")
+        self._raw.execute("BEGIN IMMEDIATE")
 
 
 class BarePostgreSQL:

@@ -106,11 +106,10 @@ def _holding(hub: Hub) -> Iterator[Callable[[], None]]:
     engine = sa.create_engine(hub.engine.url)
     with engine.connect() as conn:
         if hub.postgresql:
-            conn = conn.execution_options(isolation_level="REPEATABLE READ")
-            conn.exec_driver_sql("SELECT count(*) FROM aq_queue").scalar()
+            conn.execution_options(isolation_level="REPEATABLE READ")
         else:
             conn.exec_driver_sql("BEGIN")
-            conn.exec_driver_sql("SELECT count(*) FROM aq_queue").scalar()
+        conn.exec_driver_sql("SELECT count(*) FROM aq_queue").scalar()
         yield lambda: None
         conn.rollback()
     engine.dispose()

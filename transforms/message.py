@@ -29,6 +29,7 @@ __all__ = [
     "Header",
     "HeaderValue",
     "Message",
+    "MessageDraft",
     "PayloadKind",
     "ValueType",
     "check_headers",
@@ -150,7 +151,8 @@ class Message:
         return None
 
 
-_Draft: Any = make_dataclass("_Draft", [(field.name, Any) for field in fields(Message)], slots=True)
+#: A message that is not complete, for :func:`new_message` and loops that cannot afford the call.
+MessageDraft: Any = make_dataclass("MessageDraft", [(field.name, Any) for field in fields(Message)], slots=True)
 
 
 def new_message(*values: Any) -> Message:
@@ -159,7 +161,7 @@ def new_message(*values: Any) -> Message:
     A frozen dataclass sets every field through ``object.__setattr__``; its open twin with the same slots does not, and
     becomes a Message when it is complete.
     """
-    draft = _Draft(*values)
+    draft = MessageDraft(*values)
     draft.__class__ = Message
     return draft  # type: ignore[no-any-return]
 

@@ -10,7 +10,14 @@ from gateway.aq.errors import DelayInvalid, ExpirationInvalid, MessageRefused, P
 from gateway.aq.model import PayloadType, QueueRef, SortList
 from gateway.aq.statements import Row
 from gateway.aq.tables import BodyType, State
-from transforms.message import MAX_CORRELATION, Message, PayloadKind, decode_headers, encode_headers, new_message
+from transforms.message import (
+    MAX_CORRELATION,
+    Message,
+    MessageDraft,
+    PayloadKind,
+    decode_headers,
+    encode_headers,
+)
 from transforms.objects import AnyData, ObjectValue
 
 __all__ = [
@@ -282,8 +289,10 @@ def decode(rows: Sequence[Row], hub_id: bytes, *, with_body: bool = True) -> lis
     """Messages from rows of :data:`COLUMNS`. Their delay is 0: it is over, or was overridden."""
     messages = []
     for row in rows:
-        (number, body, headers, kind, priority, correlation, expiration, expires_at, enqueued, attempts) = row[:10]
-        body_type = row[14]
+        (
+            number, body, headers, kind, priority, correlation, expiration, expires_at, enqueued, attempts, exceptions,
+            sender, address, original, body_type, _, _, _, _, type_id, user_property, protocol,
+        ) = row[:22]  # fmt: skip
         if body_type == _NONE or not with_body:
             body = None
         elif body_type == _TEXT:
@@ -291,26 +300,26 @@ def decode(rows: Sequence[Row], hub_id: bytes, *, with_body: bool = True) -> lis
         elif body_type == _FIELDS:
             body = decode_headers(bytes(body).decode())
         elif body_type == _VALUE:
-            body = payloads.stored_value(_KINDS[kind], row[19], bytes(body))
-        messages.append(
-            new_message(
-                body,
-                decode_headers(headers) if headers else (),
-                _KINDS[kind],
-                priority,
-                correlation,
-                0,
-                expiration,
-                expires_at,
-                hub_id + number.to_bytes(8, "big"),
-                enqueued,
-                attempts,
-                row[10],
-                row[11],
-                row[12],
-                row[13],
-                row[20],
-                row[21] or 0,
-            )
+            body = payloads.stored_value(_KINDS[kind], type_id, bytes(body))
+        draft = MessageDraft(
+            body,
+            decode_headers(headers) if headers else (),
+            _KINDS[kind],
+            priority,
+            correlation,
+            0,
+            expiration,
+            expires_at,
+            hub_id + number.to_bytes(8, "big"),
+            enqueued,
+            attempts,
+            exceptions,
+            sender,
+            address,
+            original,
+            user_property,
+            protocol or 0,
         )
+        draft.__class__ = Message  # as new_message does it
+        messages.append(draft)
     return messages

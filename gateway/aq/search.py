@@ -40,6 +40,7 @@ class Request(NamedTuple):
     transformation: str | None = None  # of the subscriber
     removed: Sequence[int] = ()  # what a browser has removed itself although it still lies there (SQLite)
     reopened: float | None = None  # see Heads.after
+    retention: float | None = None  # of the queue, in seconds
 
     @property
     def browse(self) -> bool:

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import sqlalchemy as sa
 
@@ -58,6 +58,8 @@ __all__ = ["Session"]
 _LOOK_AGAIN = 1.0  # seconds; a waiting call looks by itself that often, should a wake-up get lost
 _serial = itertools.count(1)
 _DEQUEUE = DequeueOptions()
+_STATES = {int(state): State.READY if state is State.CLAIMED else state for state in State}  # in hand: as it was
+_STATES_OF_EXCEPTIONS = _STATES | {int(State.CLAIMED): State.EXPIRED}
 
 
 class Session:
@@ -229,7 +231,7 @@ class Session:
             with self._work.transaction() as db:
                 prepared = self._prepare(db, queue_name, call, self._work)
                 self._work.store(db, prepared)
-        return [identity for identity in prepared.msgids if identity is not None]
+        return cast("list[bytes]", prepared.msgids)  # nobody asked to leave out what has no recipient
 
     def _prepare(self, db: Db, queue_name: str, call: EnqueueCall, work: Work | None) -> Prepared:
         queue, rights = self._enqueue_target(db, queue_name), self._rights
@@ -391,7 +393,7 @@ class Session:
                 rows = found.rows
                 if rows and options.dequeue_mode is not DequeueMode.LOCKED:
                     ids = [row[0] for row in rows]
-                    consume(db, request.queue, request.consumer, ids, self._finisher(), "state IN (0, 1, 3, 4)")
+                    consume(db, request.queue, request.consumer, ids, self._finisher(request), "state IN (0, 1, 3, 4)")
         else:
             with self._work.transaction() as db:
                 request = self._request(db, queue_name, options, limit)
@@ -404,21 +406,20 @@ class Session:
                     if options.dequeue_mode is DequeueMode.LOCKED:
                         self._work.hold(db, request.queue, request.consumer, ids, rows[0][15])
                     else:
-                        self._work.take(db, request.queue, request.consumer, ids, self._finisher())
+                        self._work.take(db, request.queue, request.consumer, ids, self._finisher(request))
         self._count(request, rows, perf_counter() - started)
         self._finder.keep(request.queue.id, found)
         if messages is None:
             with_body = options.dequeue_mode is not DequeueMode.REMOVE_NODATA
             messages = decode(rows, request.queue.hub_id, with_body=with_body)
-        grouped = request.queue.grouped and not request.exceptions
-        in_hand = State.EXPIRED if request.exceptions else State.READY
+        states = _STATES_OF_EXCEPTIONS if request.exceptions else _STATES
+        if request.queue.grouped and not request.exceptions:
+            return [
+                Dequeued(message.msgid or b"", message, states[row[15]], str(row[-1]))
+                for message, row in zip(messages, rows, strict=True)
+            ]
         return [
-            Dequeued(
-                message.msgid or b"",
-                message,
-                in_hand if row[15] == State.CLAIMED else State(row[15]),
-                str(row[-1]) if grouped else None,
-            )
+            Dequeued(message.msgid or b"", message, states[row[15]])
             for message, row in zip(messages, rows, strict=True)
         ]
 
@@ -454,8 +455,8 @@ class Session:
         count = self.hub.statistics.handed_out
         count(request.queue.id, request.consumer, now, len(rows), request.browse, seconds, latency)
 
-    def _finisher(self) -> Finisher:
-        return Finisher(self.hub.clock.now(), self.user, self.transaction_id)
+    def _finisher(self, request: Request) -> Finisher:
+        return Finisher(self.hub.clock.now(), self.user, self.transaction_id, request.retention)
 
     def _request(self, db: Db, queue_name: str, options: DequeueOptions, limit: int) -> Request:
         queue = self._dequeue_target(db, queue_name, options.consumer_name)
@@ -481,7 +482,8 @@ class Session:
                 )
             return Request(queue, 0, options, number, limit)
         consumer, transformation = catalog.require_consumer_of(db, queue, options.consumer_name)
-        return Request(queue, consumer, options, number, limit, transformation, settings.reopened)
+        reopened, retention = settings.reopened, settings.retention_time
+        return Request(queue, consumer, options, number, limit, transformation, reopened, retention)
 
 
 def _check_application(hub: Hub, connection: sa.Connection) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import inf
 from typing import Any, Literal, NamedTuple
 
@@ -78,6 +79,7 @@ _HELD = {
 _WAIT = f"SELECT pg_advisory_xact_lock_shared{_QUEUE_LOCK} IS NULL FROM aq_queue WHERE id = ?"
 
 
+@lru_cache(maxsize=4096)
 def _ref(row: Row) -> QueueRef:
     return QueueRef(
         id=row[0],
@@ -101,8 +103,13 @@ def _ref(row: Row) -> QueueRef:
 
 def find_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA) -> QueueRef | None:
     """The queue called ``name``, or None."""
-    row = db.row(_BY_KEY, (qualified(name, schema).key,))
+    row = db.row(_BY_KEY, (_key(name, schema),))
     return _ref(row) if row else None
+
+
+@lru_cache(maxsize=4096)
+def _key(name: str, schema: str) -> str:
+    return qualified(name, schema).key
 
 
 def find_queue_by_id(db: Db, queue_id: int) -> QueueRef | None:

@@ -199,11 +199,12 @@ def _held(claim: int | None) -> tuple[str, tuple[Any, ...]]:
 
 
 class Finisher(NamedTuple):
-    """Who consumes, for the history columns."""
+    """Who consumes, for the history columns, and the retention time of the queue if the call has just read it."""
 
     time: float
     user: str | None = None
     txn: str | None = None
+    retention: float | None = None
 
 
 def finish(

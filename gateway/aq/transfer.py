@@ -200,17 +200,17 @@ def address(
             state = int(State.WAITING) if messages[index].delay > 0 else int(State.READY)
             entries += [(number, c, queue_id, state, k1, k2, k3, ready_at, expires_at, 0) for c in consumers]
         rows = kept
-    elif any(recipients):
+    elif recipients and any(recipients):
         raise RecipientInvalid(
             f"recipients given for queue {queue.full_name}",
             cause="the queue is a single-consumer queue",
             cure="leave the recipient list out",
         )
     hub_id = queue.hub_id
-    identities: list[bytes | None] = [msgid(hub_id, number) for number in ids]
+    identities: list[bytes | None] = [hub_id + number.to_bytes(8, "big") for number in ids]
     for index in discarded:
         identities[index] = None
-    ready = any(not message.delay for message in messages) and bool(rows)
+    ready = bool(rows) and (not messages[0].delay or any(not message.delay for message in messages))
     return Prepared(queue, rows, entries, identities, discarded, ready, rule_seconds=rule_seconds)
 
 

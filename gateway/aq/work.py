@@ -113,7 +113,9 @@ def consume(  # noqa: PLR0917
         if db.tally is not None:
             db.tally.append(Dequeued(queue.id, 0, by.time, number, number))
         return number
-    retention = catalog.queue_settings(db, queue).retention_time
+    retention = by.retention
+    if retention is None:
+        retention = catalog.queue_settings(db, queue).retention_time
     return messages_sql.finish(db, queue, consumer, ids, by, retention=retention, held=held, params=params)
 
 

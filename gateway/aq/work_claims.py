@@ -97,7 +97,7 @@ class ClaimWork:
             self._mark(db, consumer, fresh)
         self._locked[key] = [number for number in locked if number not in taken]
         self._taken.setdefault(key, []).extend(ids)
-        self._by[key] = by
+        self._by[key] = by._replace(retention=None)  # it may be another one at the commit
 
     def hold(self, db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], state: State = State.READY) -> None:
         locked = self._locked.setdefault((queue, consumer), [])
