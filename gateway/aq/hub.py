@@ -22,6 +22,7 @@ from gateway.aq.names import DEFAULT_SCHEMA
 from gateway.aq.notify import Notifier
 from gateway.aq.statements import TALLY
 from gateway.aq.statistics import Statistics
+from gateway.aq.wal import KEPT_BYTES
 from transforms.clock import SYSTEM_CLOCK, Clock
 from transforms.errors import AqError, HubError, HubUnavailable, HubVersionMismatch
 
@@ -445,6 +446,7 @@ def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
             f"synchronous={synchronous}",
             "foreign_keys=ON",
             "wal_autocheckpoint=4000",  # pages: a page written often is copied into the database once
+            f"journal_size_limit={KEPT_BYTES}",  # of the log, when it begins anew after somebody has read for long
             "cache_size=-16000",  # KiB
         ):
             connection.execute(f"PRAGMA {pragma}").close()

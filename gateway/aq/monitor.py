@@ -20,6 +20,7 @@ from gateway.aq import statements_time as time_sql
 from gateway.aq.claims import is_dead
 from gateway.aq.statements import Db
 from gateway.aq.statistics import forget_ended
+from gateway.aq.wal import shorten
 from gateway.aq.work import count_rolled_back
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def run_once(hub: Hub, now: float | None = None, *, stop: threading.Event | None
         removed += steps.repeat(lambda db, limit: (time_sql.remove_retained(db, moment, limit), set()))
     if due.reopened:
         steps.repeat(lambda db, limit: (heads_sql.forget_reopened(db, limit), set()))
+    shorten(hub)
     hub.statistics.passed(perf_counter() - started)
     hub.statistics.flush(hub)
     if due.processes:

@@ -7,6 +7,7 @@ hide a message: every way by which one comes up behind it is tried.
 from __future__ import annotations
 
 import itertools
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from gateway.aq.hub import Hub
 from gateway.aq.model import EnqueueOptions, SequenceDeviation
 from gateway.aq.session import Session
 from gateway.aq.statements import Db
+from gateway.aq.wal import shorten
 from tests.conformance.hub_suite import HubCase, now
 from tests.support.brokers import PostgreSQL
 from transforms.message import Message
@@ -299,3 +301,28 @@ class TestSQLite(Growth):
                 plan = [row[3] for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {each}")]
                 assert "aq_message_ready" in plan[0], plan
                 assert not [step for step in plan if "B-TREE" in step or step.startswith("SCAN")], plan
+
+    def test_log_is_cut_when_nobody_reads_it_and_its_growth_is_told(self, caplog: pytest.LogCaptureFixture) -> None:
+        def size() -> int:
+            return Path(f"{self.hub.path}-wal").stat().st_size
+
+        self.queue()
+        reader = sqlite3.connect(self.hub.path or "", isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM aq_message").fetchone()
+        with self.hub.session() as session:
+            self.through(session, 3)
+        grown = size()
+        assert grown > 100_000
+        assert not shorten(self.hub, 100_000)
+        assert not shorten(self.hub, 100_000)
+        assert [record.getMessage() for record in caplog.records if "keeps a transaction open" in record.getMessage()]
+        assert len(caplog.records) == 1  # it is said once, and again when the log has doubled
+        assert size() == grown
+        reader.execute("COMMIT")
+        reader.close()
+        assert shorten(self.hub, 100_000)
+        assert size() == 0
+        with self.hub.session() as session:
+            self.through(session, 1)
+        assert not shorten(self.hub, 1 << 30)

@@ -1,0 +1,70 @@
+"""The write-ahead log of an SQLite hub: it begins anew when all of it is in the database and nobody reads it.
+
+While any program keeps a transaction open in which it has read, SQLite must keep what was written since: the file
+``<database>-wal`` grows until that transaction ends, and the hub can do nothing but say so. When it has ended, the hub
+gives the space back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from typing import TYPE_CHECKING
+
+from gateway.aq.lock import writer_lock
+
+if TYPE_CHECKING:
+    from gateway.aq.hub import Hub
+
+__all__ = ["KEPT_BYTES", "shorten"]
+
+_log = logging.getLogger(__name__)
+
+KEPT_BYTES = 64 << 20  # of a log that begins anew; what is beyond is given back to the file system
+_LONG = 256 << 20  # bytes that the log does not have unless somebody reads for long
+_PATIENCE = 1.0  # seconds; writers wait meanwhile
+
+_warned: dict[str, int] = {}  # database -> size at the last warning
+
+
+def shorten(hub: Hub, long: int = _LONG) -> bool:
+    """Begin the log anew if it is long; whether that was done. Where somebody still reads it, the log says so.
+
+    The warning comes again when the file has doubled.
+    """
+    if hub.path is None:
+        return False
+    size = _size(hub.path)
+    if size < long:
+        _warned.pop(hub.path, None)
+        return False
+    lock = writer_lock(os.path.realpath(hub.path))
+    if lock.held_here() or not lock.acquire(_PATIENCE):
+        return False
+    try:
+        connection = sqlite3.connect(hub.path, timeout=0, isolation_level=None)
+        try:
+            busy = bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        busy = True
+    finally:
+        lock.release()
+    if busy and size >= 2 * _warned.get(hub.path, 0):
+        _warned[hub.path] = size
+        _log.warning(
+            "the write-ahead log of hub %s has %d MB and grows: another program keeps a transaction open in which it "
+            "reads this database; end it",
+            hub.name,
+            size >> 20,
+        )
+    return not busy
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(f"{path}-wal")
+    except OSError:
+        return 0
