@@ -37,6 +37,8 @@ TALLY = "mgw_tally"
 
 _NOTIFIED = 350  # queues in one notice: PostgreSQL takes less than 8000 bytes
 _TEMPLATES = 2048  # statements known; conditions of callers are part of some
+_IDS = "SELECT nextval('aq_message_id') FROM generate_series(1, ?::int)"
+_IDS_AND_NOTICE = "SELECT nextval('aq_message_id') FROM pg_notify('mgw_hub', ?) CROSS JOIN generate_series(1, ?::int)"
 _COPY_FROM = 20  # rows; below that COPY costs PostgreSQL more than it saves
 
 
@@ -78,7 +80,7 @@ class Db:
         settled: whether the connection prefers plans that follow an index (every connection of a hub does).
     """
 
-    __slots__ = ("connection", "postgresql", "raw", "settled", "tally")
+    __slots__ = ("_told", "connection", "postgresql", "raw", "settled", "tally")
 
     def __init__(self, conn: sa.Connection) -> None:
         if not conn.in_transaction():
@@ -89,6 +91,7 @@ class Db:
         self.raw: _Connection = pooled.driver_connection  # type: ignore[assignment]
         self.tally: list[Any] | None = pooled.info.get(TALLY)
         self.settled = self.tally is not None
+        self._told: int | None = None
 
     def rows(self, template: str, params: Sequence[Any] = ()) -> list[Row]:
         """Every row of a query."""
@@ -185,10 +188,14 @@ class Db:
         table = {ord("%"): "*", ord("_"): "?", ord("*"): "[*]", ord("?"): "[?]", ord("["): "[[]"}
         return pattern.translate(table)
 
-    def message_ids(self, count: int) -> Sequence[int]:
-        """``count`` fresh message ids, ascending."""
+    def message_ids(self, count: int, queue_id: int | None = None) -> Sequence[int]:
+        """``count`` fresh message ids, ascending; in the same statement what :meth:`notify` tells of one queue."""
         if self.postgresql:
-            found = self.rows("SELECT nextval('aq_message_id') FROM generate_series(1, ?::int)", (count,))
+            if queue_id is None:
+                found = self.rows(_IDS, (count,))
+            else:
+                found = self.rows(_IDS_AND_NOTICE, (str(queue_id), count))
+                self._told = queue_id
             return [row[0] for row in found]
         last = self.next_value(MESSAGE_COUNTER, count)
         return range(last - count + 1, last + 1)
@@ -221,7 +228,7 @@ class Db:
     def notify(self, queue_ids: Iterable[int]) -> None:
         """Tell listeners of other processes at commit that these queues got messages (PostgreSQL; else nothing)."""
         if self.postgresql:
-            queue_ids = tuple(queue_ids)
+            queue_ids = [number for number in queue_ids if number != self._told]
             for start in range(0, len(queue_ids), _NOTIFIED):
                 told = ",".join(map(str, queue_ids[start : start + _NOTIFIED]))
                 self.raw.execute("SELECT pg_notify('mgw_hub', %s)", (told,)).close()

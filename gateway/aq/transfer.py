@@ -155,7 +155,8 @@ def numbered(
 ) -> tuple[Sequence[Message], list[Row]]:
     """Messages as they are stored, and their rows with fresh ids; see :func:`gateway.aq.codec.encode`."""
     values = payloads.encoded(db, queue, messages) if queue.payload_type in payloads.TYPED else ()
-    rows = encode(queue, messages, db.message_ids(len(messages)), now, user, txn, values, system=system)
+    told = queue.id if any(not message.delay for message in messages) else None
+    rows = encode(queue, messages, db.message_ids(len(messages), told), now, user, txn, values, system=system)
     return (payloads.as_stored(messages, values) if values else messages), rows
 
 

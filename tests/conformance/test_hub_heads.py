@@ -4,6 +4,8 @@ Counted in index entries and steps of plans, never in time. The hint that search
 hide a message: every way by which one comes up behind it is tried.
 """
 
+# ruff: noqa: E402  (the suite is registered for assertion rewriting before it is imported)
+
 from __future__ import annotations
 
 import itertools
@@ -14,6 +16,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+
+pytest.register_assert_rewrite("tests.conformance.hub_suite")
 
 from gateway.aq import heads as heads_module
 from gateway.aq import transfer
