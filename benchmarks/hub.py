@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from benchmarks import hub_growth
-from benchmarks.hub_bare import BarePostgreSQL, BareSQLite
+from benchmarks.hub_bare import BareClaims, BarePostgreSQL, BareSQLite
+from benchmarks.hub_peer import Peer
 from benchmarks.measuring import body_of, machine, sync_seconds
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.codec import encode
@@ -216,11 +217,17 @@ def rates(stand: Stand, database: str) -> None:
             stack.callback(side.close)
             variants.append(Variant(name, side, messages))
         if database == "postgresql":
-            from benchmarks.hub_peer import Peer
-
-            peer = Peer(stand.url(database))
-            stack.callback(peer.close)
-            variants.append(Variant(peer.name, peer, bodies))
+            try:
+                peer = Peer(stand.url(database))
+            except ImportError as missing:
+                print(f"{Peer.name} is left out: {missing}")
+            else:
+                stack.callback(peer.close)
+                variants.append(Variant(peer.name, peer, bodies))
+        else:
+            claiming = BareClaims(stack.enter_context(stand.hub(database)).path or "", queue_id)
+            stack.callback(claiming.close)
+            variants.insert(1, Variant("bare claims", claiming, rows_for(plain)))
         for batch, total in SIZES.items():
             size = max(total // 10, batch * 4) if stand.quick else total
             _compare(database, variants, batch, size, stand.rounds)
@@ -235,7 +242,7 @@ def _compare(database: str, variants: Sequence[Variant], batch: int, total: int,
         for variant in order:
             runs[variant.name].append(run(variant, batch, total))
     first = runs[variants[0].name]
-    peer = runs.get("PgQueuer")
+    peer = runs.get(Peer.name)
     for name, measured in runs.items():
         told = f"{database:<11}batch {batch:>3}  {name:<12}"
         told += f"{_rate(total, [sum(each) for each in measured]):>9,.0f}/s"
@@ -243,6 +250,8 @@ def _compare(database: str, variants: Sequence[Variant], batch: int, total: int,
         told += f"  out {_rate(total, [each.dequeue for each in measured]):>9,.0f}/s"
         if measured is not first:
             told += f"  {_ratio(measured, first)} of bare SQL"
+        if name == "session" and (claims := runs.get("bare claims")) is not None:
+            told += f"  {_ratio(measured, claims)} of bare claims"
         if peer is not None and measured is not peer and measured is not first:
             told += f"  {_ratio(measured, peer)} of PgQueuer"
         print(told, flush=True)

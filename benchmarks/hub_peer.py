@@ -1,4 +1,4 @@
-"""PgQueuer, a queue for Python in PostgreSQL, on the same server: ``pip install 'mgw[bench]'``.
+"""PgQueuer, a queue for Python in PostgreSQL, on the same server; benchmarks/README.md says how to install it.
 
 Its own public calls, with its own tables at their default durability (all are logged), on asyncpg, which it recommends.
 A message is enqueued, claimed and, when it is done, logged and deleted: three durable transactions per batch, because
@@ -19,7 +19,11 @@ _NAME = "bench"
 
 
 class Peer:
-    """One connection to a database of its own."""
+    """One connection to a database of its own.
+
+    Raises:
+        ImportError: it is not installed.
+    """
 
     name = "PgQueuer"
 
