@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.aq.codec import COLUMNS, MESSAGE_COLUMNS, MESSAGE_TYPES
+from gateway.aq.statements_schema import settle
 
 __all__ = ["BareClaims", "BarePostgreSQL", "BareSQLite"]
 
@@ -92,15 +93,14 @@ class BareClaims(BareSQLite):
 
 
 class BarePostgreSQL:
-    """One connection with the settings of the hub's; the driver prepares what it sends often."""
+    """One connection with the settings of the hub's, planner included; the driver prepares what it sends often."""
 
     def __init__(self, url: str, queue_id: int) -> None:
         import psycopg
 
         self._queue_id = queue_id
         self._raw = psycopg.connect(url.replace("+psycopg", ""))
-        self._raw.execute("SET synchronous_commit TO on")
-        self._raw.commit()
+        settle(self._raw, "on")
         self._insert = f"INSERT INTO aq_message ({_NAMES}) VALUES ({', '.join(['%s'] * len(MESSAGE_COLUMNS))})"
         self._select = f"{_SELECT} FOR UPDATE SKIP LOCKED".replace("?", "%s")
 

@@ -41,6 +41,7 @@ class Request(NamedTuple):
     removed: Sequence[int] = ()  # what a browser has removed itself although it still lies there (SQLite)
     reopened: float | None = None  # see Heads.after
     retention: float | None = None  # of the queue, in seconds
+    last_id: int | None = None  # of the hub's messages when the call began
 
     @property
     def browse(self) -> bool:
@@ -95,7 +96,8 @@ class Found(NamedTuple):
 
 def head(db: Db, request: Request) -> Place:
     """The head of the queue, and a snapshot of what is there now."""
-    return Place(request.consumer, request.criteria, None, db.last_message_id())
+    last_id = db.last_message_id() if request.last_id is None else request.last_id
+    return Place(request.consumer, request.criteria, None, last_id)
 
 
 def at_the_end(request: Request, place: Place) -> Place | None:

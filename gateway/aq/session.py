@@ -266,7 +266,7 @@ class Session:
 
     def _enqueue_target(self, db: Db, queue_name: str) -> QueueRef:
         if self._rights is None:
-            return catalog.require_queue(db, queue_name, self.schema)
+            return catalog.require_queue(db, queue_name, self.schema, hold="enqueue")
         return self._rights.enqueue_target(db, queue_name, self.schema)
 
     def _dequeue_target(self, db: Db, queue_name: str, consumer: str | None) -> QueueRef:
@@ -459,8 +459,12 @@ class Session:
         return Finisher(self.hub.clock.now(), self.user, self.transaction_id, request.retention)
 
     def _request(self, db: Db, queue_name: str, options: DequeueOptions, limit: int) -> Request:
-        queue = self._dequeue_target(db, queue_name, options.consumer_name)
-        settings = check_dequeue(db, queue, browse=options.dequeue_mode is DequeueMode.BROWSE)
+        browse = options.dequeue_mode is DequeueMode.BROWSE
+        if self._rights is None and not browse:
+            queue = catalog.require_queue(db, queue_name, self.schema, hold="dequeue")
+        else:
+            queue = self._dequeue_target(db, queue_name, options.consumer_name)
+        settings = check_dequeue(db, queue, browse=browse)
         exceptions = queue.queue_type is QueueType.EXCEPTION
         number = None
         if options.msgid is not None:
@@ -482,8 +486,17 @@ class Session:
                 )
             return Request(queue, 0, options, number, limit)
         consumer, transformation = catalog.require_consumer_of(db, queue, options.consumer_name)
-        reopened, retention = settings.reopened, settings.retention_time
-        return Request(queue, consumer, options, number, limit, transformation, reopened, retention)
+        return Request(
+            queue,
+            consumer,
+            options,
+            number,
+            limit,
+            transformation,
+            settings.reopened,
+            settings.retention_time,
+            settings.last_id,
+        )
 
 
 def _check_application(hub: Hub, connection: sa.Connection) -> None:

@@ -77,10 +77,12 @@ class Db:
 
     Attributes:
         tally: what the transaction does, to be counted when it has committed; None on a connection of other people.
+        settings: a queue's id, what is going to be done there, and its settings, read with the queue; for the next call
+            that asks for them.
         settled: whether the connection prefers plans that follow an index (every connection of a hub does).
     """
 
-    __slots__ = ("_told", "connection", "postgresql", "raw", "settled", "tally")
+    __slots__ = ("_told", "connection", "postgresql", "raw", "settings", "settled", "tally")
 
     def __init__(self, conn: sa.Connection) -> None:
         if not conn.in_transaction():
@@ -92,6 +94,7 @@ class Db:
         self.tally: list[Any] | None = pooled.info.get(TALLY)
         self.settled = self.tally is not None
         self._told: int | None = None
+        self.settings: tuple[int, str, Row] | None = None
 
     def rows(self, template: str, params: Sequence[Any] = ()) -> list[Row]:
         """Every row of a query."""

@@ -39,12 +39,15 @@ __all__ = [
     "subscribers_for",
 ]
 
-_REF = """
+_REF_COLUMNS = """
     SELECT q.id, q.name, q.schema, q.queue_type, t.schema, t.name, t.id, t.payload_type, t.sort_list,
            t.multiple_consumers, t.max_payload, h.hub_id, t.secure, t.message_grouping, t.object_type, t.type_id,
-           t.jms_types
+           t.jms_types"""
+_REF_FROM = """
       FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id CROSS JOIN aq_hub h
 """
+_OF_REF = 17  # columns
+_REF = _REF_COLUMNS + _REF_FROM
 _BY_KEY = _REF + " WHERE q.name_key = ?"
 _BY_ID = _REF + " WHERE q.id = ?"
 _DEFAULT_EXCEPTION = _REF + " WHERE q.queue_table_id = ? AND q.name_key = ?"
@@ -60,23 +63,31 @@ class QueueSettings(NamedTuple):
     retention_time: float
     enqueue_closing: bool = False  # being stopped: what a transaction has enqueued it may still commit
     reopened: float | None = None  # last key of the first message that became READY again; -inf: not looked up
+    last_id: int | None = None  # of the hub's messages; None: not looked up
 
 
+Hold = Literal["enqueue", "dequeue"]
 _ENABLED, _CLOSING = 1, 2
-_WITH_REOPENED = 7  # columns
-_SETTINGS = """
-    SELECT enqueue_enabled, dequeue_enabled, max_retries, retry_delay, retention_time{more}
-      FROM aq_queue WHERE id = ?"""
-_PLAIN = _SETTINGS.format(more="")
-_QUEUE_LOCK = "(tableoid::int, (id % 2147483647)::int)"
-_REOPENED = ", (SELECT min(r.k3) FROM aq_reopened r WHERE r.queue_id = aq_queue.id)"
-_HELD = {
-    direction: _SETTINGS.format(
-        more=f"{more}, CASE WHEN {direction}_enabled = 1 THEN pg_try_advisory_xact_lock_shared{_QUEUE_LOCK} END"
-    )
-    for direction, more in (("enqueue", ""), ("dequeue", _REOPENED))
+_SETTINGS = "q.enqueue_enabled, q.dequeue_enabled, q.max_retries, q.retry_delay, q.retention_time"
+_PLAIN = f"SELECT {_SETTINGS} FROM aq_queue q WHERE q.id = ?"
+_QUEUE_LOCK = "(q.tableoid::int, (q.id % 2147483647)::int)"
+_SEARCHED = (
+    """(SELECT min(r.k3) FROM aq_reopened r WHERE r.queue_id = q.id), (SELECT last_value FROM aq_message_id), """
+)
+_LOCKED = f"CASE WHEN q.{{0}}_enabled = 1 THEN pg_try_advisory_xact_lock_shared{_QUEUE_LOCK} END"
+_HELD_COLUMNS = {
+    "enqueue": f"{_SETTINGS}, {_LOCKED.format('enqueue')}",
+    "dequeue": f"{_SETTINGS}, {_SEARCHED}{_LOCKED.format('dequeue')}",
 }
-_WAIT = f"SELECT pg_advisory_xact_lock_shared{_QUEUE_LOCK} IS NULL FROM aq_queue WHERE id = ?"
+_WITH_SEARCHED = 8  # columns
+_HELD = {direction: f"SELECT {columns} FROM aq_queue q WHERE q.id = ?" for direction, columns in _HELD_COLUMNS.items()}
+#: A queue and its settings at once, where the call needs both; on SQLite and on PostgreSQL.
+_BOTH = f"{_REF_COLUMNS}, {_SETTINGS}{_REF_FROM} WHERE q.name_key = ?"
+_BOTH_HELD = {
+    direction: f"{_REF_COLUMNS}, {columns}{_REF_FROM} WHERE q.name_key = ?"
+    for direction, columns in _HELD_COLUMNS.items()
+}
+_WAIT = f"SELECT pg_advisory_xact_lock_shared{_QUEUE_LOCK} IS NULL FROM aq_queue q WHERE q.id = ?"
 
 
 @lru_cache(maxsize=4096)
@@ -101,10 +112,19 @@ def _ref(row: Row) -> QueueRef:
     )
 
 
-def find_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA) -> QueueRef | None:
-    """The queue called ``name``, or None."""
-    row = db.row(_BY_KEY, (_key(name, schema),))
-    return _ref(row) if row else None
+def find_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA, *, hold: Hold | None = None) -> QueueRef | None:
+    """The queue called ``name``, or None.
+
+    ``hold``: the call asks for :func:`queue_settings` with this next, and the same statement answers it.
+    """
+    if hold is None:
+        row = db.row(_BY_KEY, (_key(name, schema),))
+        return _ref(row) if row else None
+    row = db.row(_BOTH_HELD[hold] if db.postgresql else _BOTH, (_key(name, schema),))
+    if row is None:
+        return None
+    db.settings = (row[0], hold, row[_OF_REF:])
+    return _ref(row[:_OF_REF])
 
 
 @lru_cache(maxsize=4096)
@@ -118,13 +138,20 @@ def find_queue_by_id(db: Db, queue_id: int) -> QueueRef | None:
     return _ref(row) if row else None
 
 
-def require_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA, *, error: type[AqError] = UnknownQueue) -> QueueRef:
-    """The queue called ``name``.
+def require_queue(
+    db: Db,
+    name: str,
+    schema: str = DEFAULT_SCHEMA,
+    *,
+    error: type[AqError] = UnknownQueue,
+    hold: Hold | None = None,
+) -> QueueRef:
+    """The queue called ``name``; ``hold`` as in :func:`find_queue`.
 
     Raises:
         UnknownQueue: there is none. Administration has another error, ``error``, for that.
     """
-    found = find_queue(db, name, schema)
+    found = find_queue(db, name, schema, hold=hold)
     if found is None:
         raise error(
             f"queue {name!r} does not exist",
@@ -142,7 +169,7 @@ def default_exception_queue(db: Db, queue: QueueRef) -> QueueRef | None:
     return _ref(row) if row else None
 
 
-def queue_settings(db: Db, queue: QueueRef, *, hold: Literal["enqueue", "dequeue"] | None = None) -> QueueSettings:
+def queue_settings(db: Db, queue: QueueRef, *, hold: Hold | None = None) -> QueueSettings:
     """The queue's current settings.
 
     Args:
@@ -153,7 +180,12 @@ def queue_settings(db: Db, queue: QueueRef, *, hold: Literal["enqueue", "dequeue
     Raises:
         AqError: 25205 when it was dropped meanwhile.
     """
-    row = db.row(_HELD[hold] if hold and db.postgresql else _PLAIN, (queue.id,))
+    known, db.settings = db.settings, None
+    row: Row | None
+    if hold and known is not None and known[:2] == (queue.id, hold):
+        row = known[2]
+    else:
+        row = db.row(_HELD[hold] if hold and db.postgresql else _PLAIN, (queue.id,))
     if row is not None and row[-1] is False:  # somebody has, or waits for, the queue for himself
         db.rows(_WAIT, (queue.id,))
         row = db.row(_PLAIN, (queue.id,))
@@ -170,7 +202,7 @@ def queue_settings(db: Db, queue: QueueRef, *, hold: Literal["enqueue", "dequeue
         float(row[3]),
         float(row[4]),
         row[0] == _CLOSING,
-        row[5] if len(row) == _WITH_REOPENED else -inf,
+        *((row[5], row[6]) if len(row) == _WITH_SEARCHED else (-inf, None)),
     )
 
 
