@@ -493,9 +493,9 @@ class Session:
             number,
             limit,
             transformation,
-            settings.reopened,
-            settings.retention_time,
-            settings.last_id,
+            reopened=settings.reopened,
+            retention=settings.retention_time,
+            last_id=settings.last_id,
         )
 
 
