@@ -127,8 +127,14 @@ def find_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA, *, hold: Hold | 
     return _ref(row[:_OF_REF])
 
 
-@lru_cache(maxsize=4096)
 def _key(name: str, schema: str) -> str:
+    if type(name) is str and type(schema) is str:
+        return _known_key(name, schema)
+    return qualified(name, schema).key  # which says what is wrong with it
+
+
+@lru_cache(maxsize=4096)
+def _known_key(name: str, schema: str) -> str:
     return qualified(name, schema).key
 
 
