@@ -347,7 +347,10 @@ class Model:
     def count_uncounted(self) -> None:
         """Count failed attempts of earlier rollbacks, but not of what is in hand."""
         for _ in range(len(self.uncounted)):
-            entries = [entry for entry in self.uncounted.popleft() if self._countable(entry)]
+            group = self.uncounted.popleft()
+            if group[0].consumer is not None:
+                self._drop_left_over(group[0].message.home, group[0].consumer)
+            entries = [entry for entry in group if self._countable(entry)]
             self.fail([entry for entry in entries if entry.holder is None])
             held = [entry for entry in entries if entry.holder is not None]
             if held:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gateway.aq.model import DequeueMode, Navigation
@@ -321,12 +321,12 @@ class Client:
     def _count_late(self, attempts: Sequence[Entry], locked_before: Sequence[Entry]) -> None:
         for entry in locked_before:
             entry.holder = self
-        self.model.uncounted.extend(_by_consumer(attempts))
+        self.model.uncounted.extend(self._by_consumer(attempts))
         if attempts:
             self.model.count_uncounted()
 
     def _count_now(self, attempts: Sequence[Entry], locked_before: Sequence[Entry]) -> None:
-        for group in _by_consumer(attempts):
+        for group in self._by_consumer(attempts):
             self.model.fail(group)
         for entry in locked_before:
             if entry not in attempts or (entry.state is READY and entry in entry.message.entries):
@@ -334,15 +334,14 @@ class Client:
             else:
                 del self.hands[entry]
 
+    def _by_consumer(self, entries: Sequence[Entry]) -> list[list[Entry]]:
+        """Attempts are counted for each queue and consumer together, in the order of their first removals."""
+        groups: dict[tuple[Queue, str | None], list[Entry]] = {key: [] for key in self.stamps}
+        for entry in entries:
+            groups[entry.message.queue, entry.consumer].append(entry)
+        return [group for group in groups.values() if group]
+
     def _let_go(self, entry: Entry) -> None:
         entry.holder = None
         if not self.model.database.keeps_states and entry.state is WAITING and entry.ready_at <= self.model.now:
             entry.state = READY
-
-
-def _by_consumer(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Attempts are counted for each queue and consumer together."""
-    groups: dict[tuple[Queue, str | None], list[Entry]] = {}
-    for entry in entries:
-        groups.setdefault((entry.message.queue, entry.consumer), []).append(entry)
-    return list(groups.values())
