@@ -28,7 +28,7 @@ from gateway.aq.statements_deviation import Reference
 from transforms.message import Message
 
 if TYPE_CHECKING:
-    from gateway.aq.transfer import Prepared
+    from gateway.aq.arrivals import Prepared
     from gateway.aq.work import Work
 
 __all__ = ["Deviation", "deviate", "place"]

@@ -8,6 +8,7 @@ from enum import StrEnum
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
+from gateway.aq.arrivals import Enrol, Prepared, address, check_enqueue, numbered
 from gateway.aq.codec import check_times
 from gateway.aq.deviation import deviate
 from gateway.aq.errors import (
@@ -20,7 +21,6 @@ from gateway.aq.errors import (
 )
 from gateway.aq.model import Agent, DeliveryMode, EnqueueOptions, QueueRef, SequenceDeviation, Visibility
 from gateway.aq.statements import Db
-from gateway.aq.transfer import Enrol, Prepared, address, check_enqueue, numbered
 from gateway.aq.work import Work
 from transforms.errors import AqError, ConversionFailure
 from transforms.message import Message, check_headers

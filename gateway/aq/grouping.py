@@ -14,7 +14,7 @@ from gateway.aq.statements import Db
 from gateway.aq.tables import State
 
 if TYPE_CHECKING:
-    from gateway.aq.transfer import Prepared
+    from gateway.aq.arrivals import Prepared
 
 __all__ = ["in_group", "place"]
 

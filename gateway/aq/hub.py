@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from gateway.aq import statements_schema as schema
+from gateway.aq.database import BUSY_SECONDS, POOL, make_engine, make_private, parse_url, watchfulness
 from gateway.aq.errors import PrivilegeMissing
 from gateway.aq.failures import shown_url, translate, translated
 from gateway.aq.grants import OWNERS
-from gateway.aq.heads import HEADS, Heads
-from gateway.aq.lock import FairLock, Gate, writer_lock
+from gateway.aq.lock import FairLock, writer_lock
 from gateway.aq.model import Durability, SchemaPart
 from gateway.aq.names import DEFAULT_SCHEMA
 from gateway.aq.notify import Notifier
 from gateway.aq.statements import TALLY
 from gateway.aq.statistics import Statistics
-from gateway.aq.wal import KEPT_BYTES
 from transforms.clock import SYSTEM_CLOCK, Clock
 from transforms.errors import AqError, HubError, HubUnavailable, HubVersionMismatch
 
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Durability", "Hub"]
 
-
-_BUSY_SECONDS = 30.0
-_POOL = 8
 
 #: In the ``info`` of a connection on which somebody listens to events: it is not kept for the next transaction.
 LISTENED = "mgw_listened"
@@ -116,7 +112,7 @@ class Hub:
             HubUnavailable: cannot be reached.
             HubError: it does not exist and ``create`` is False, or the URL cannot be used.
         """
-        address = _parse(url)
+        address = parse_url(url)
         where = shown_url(address)
         if durability not in ("full", "fast"):
             raise HubError(f"durability {durability!r} of hub {where} is not known", cure="use 'full' or 'fast'")
@@ -124,7 +120,7 @@ class Hub:
             found = schema.inspect_sqlite(address.database or "", where)
         else:
             found = schema.Found(frozenset(), None, None, {})
-        engine = _engine(address, durability, clock)
+        engine = make_engine(address, durability, clock)
         try:
             with translated(where, address.database):
                 if address.get_backend_name() == "postgresql":
@@ -133,7 +129,7 @@ class Hub:
                 schema.judge(found, where, create=create, schemas=schemas)
                 if found.hub_id is None or any(part.name not in found.parts for part in schemas):
                     if address.get_backend_name() == "sqlite":
-                        _make_private(address.database or "")
+                        make_private(address.database or "")
                     found = schema.create(engine, durability, clock, schemas, where)
                 if address.get_backend_name() == "postgresql":
                     schema.refresh_functions(engine, found, where)
@@ -180,7 +176,7 @@ class Hub:
     # -- transactions ----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def write(self, *, durable: bool = True, patience: float = _BUSY_SECONDS) -> Iterator[sa.Connection]:
+    def write(self, *, durable: bool = True, patience: float = BUSY_SECONDS) -> Iterator[sa.Connection]:
         """A transaction that may write: commits at the end, rolls back when the body raises.
 
         On SQLite the threads of a process take turns in order of arrival; another process is waited for up to 30 s.
@@ -232,7 +228,7 @@ class Hub:
         try:
             if not durable:
                 info["mgw_relaxed"] = True
-            if patience != _BUSY_SECONDS:
+            if patience != BUSY_SECONDS:
                 info["mgw_patience"] = patience
             with conn.begin():
                 try:
@@ -254,7 +250,7 @@ class Hub:
             self.give_back(conn)
             return
         self._writers.append(conn)
-        if not self._open or len(self._writers) > _POOL:
+        if not self._open or len(self._writers) > POOL:
             self._drop_writers()
 
     def _drop_writers(self) -> None:
@@ -351,139 +347,6 @@ class Hub:
             return f"sqlite:{self.path}"
         url = self.engine.url.set(drivername="postgresql")
         return url.render_as_string(hide_password=False)
-
-
-# -- connections -----------------------------------------------------------------------------------------------------
-
-
-def _parse(url: str) -> sa.URL:
-    try:
-        address = sa.make_url(url)
-        backend = address.get_backend_name()
-    except (sa.exc.ArgumentError, ValueError, AttributeError):
-        raise HubError(
-            "the hub's database URL cannot be read",
-            cause="it is not of the form sqlite:///path or postgresql://user@host/database",
-            cure="correct the URL",
-        ) from None
-    if backend == "postgresql":
-        return address.set(drivername="postgresql+psycopg")
-    if backend != "sqlite":
-        raise HubError(
-            f"hub {shown_url(address)} cannot be used",
-            cause=f"{backend} is not supported",
-            cure="use sqlite:///path or postgresql://user@host/database",
-        )
-    if address.database in (None, "", ":memory:"):
-        raise HubError(
-            f"hub {shown_url(address)} cannot be used", cause="a hub in memory is not durable", cure="name a file"
-        )
-    return address
-
-
-def watchfulness(address: sa.URL) -> dict[str, Any]:
-    """What has a PostgreSQL connection notice that the server does not answer any more: else it waits for an hour.
-
-    What the URL or the environment of the driver says goes before.
-    """
-    wanted = {
-        "connect_timeout": 10,  # seconds, as the others but the last
-        "keepalives_idle": 30,
-        "keepalives_interval": 10,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 60_000,  # milliseconds: what was sent, a commit for example, stays unanswered for so long
-    }
-    given = {*address.query, *(["connect_timeout"] if "PGCONNECT_TIMEOUT" in os.environ else [])}
-    return {name: value for name, value in wanted.items() if name not in given}
-
-
-def _make_private(path: str) -> None:
-    """Make a missing database file that others cannot read: messages are in it. Its log gets the same permissions."""
-    with suppress(OSError):  # what is wrong with the path, SQLite says itself; a file that exists keeps its permissions
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660))
-
-
-def _engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
-    if address.get_backend_name() == "postgresql":
-        try:
-            import psycopg  # noqa: F401
-        except ImportError:
-            raise HubError(
-                f"hub {shown_url(address)} cannot be used",
-                cause="the PostgreSQL driver is not installed",
-                cure="pip install 'mgw[postgres]'",
-            ) from None
-        engine = sa.create_engine(
-            address, pool_size=_POOL, max_overflow=-1, pool_use_lifo=True, connect_args=watchfulness(address)
-        )
-        commit = "on" if durability == "full" else "off"
-        heads = Heads()
-
-        @sa.event.listens_for(engine, "connect")
-        def _settings(connection: Any, record: Any) -> None:
-            heads.connected(schema.settle(connection, commit))
-            record.info.update({"mgw_clock": clock, TALLY: [], HEADS: heads})
-
-        return engine
-    engine = sa.create_engine(
-        address,
-        poolclass=sa.pool.QueuePool,
-        pool_size=_POOL,
-        max_overflow=-1,
-        pool_use_lifo=True,
-        connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False},
-    )
-    gate = Gate(os.path.realpath(address.database or ""))
-    sa.event.listen(engine, "engine_disposed", lambda _: gate.close())
-    synchronous = "FULL" if durability == "full" else "NORMAL"
-
-    @sa.event.listens_for(engine, "connect")
-    def _pragmas(connection: Any, record: Any) -> None:
-        connection.isolation_level = None  # the driver must not emit a BEGIN of its own
-        for pragma in (
-            f"busy_timeout={int(_BUSY_SECONDS * 1000)}",
-            "journal_mode=WAL",
-            f"synchronous={synchronous}",
-            "foreign_keys=ON",
-            "wal_autocheckpoint=4000",  # pages: a page written often is copied into the database once
-            f"journal_size_limit={KEPT_BYTES}",  # of the log, when it begins anew after somebody has read for long
-            "cache_size=-16000",  # KiB
-        ):
-            connection.execute(f"PRAGMA {pragma}").close()
-        record.info.update({"mgw_clock": clock, "mgw_synchronous": synchronous, TALLY: []})
-
-    @sa.event.listens_for(engine, "begin")
-    def _begin(conn: sa.Connection) -> None:
-        driver: Any = conn.connection.driver_connection
-        if conn.get_execution_options().get("ro"):
-            driver.execute("BEGIN").close()
-            return
-        info = conn.info
-        level = "NORMAL" if info.pop("mgw_relaxed", False) else synchronous
-        if info["mgw_synchronous"] != level:
-            driver.execute(f"PRAGMA synchronous={level}").close()
-            info["mgw_synchronous"] = level
-        patience = info.pop("mgw_patience", None)
-        if patience is None:
-            with gate.passing(_BUSY_SECONDS):
-                driver.execute("BEGIN IMMEDIATE").close()
-            return
-        driver.execute(f"PRAGMA busy_timeout={int(patience * 1000)}").close()
-        try:
-            with gate.passing(patience):
-                driver.execute("BEGIN IMMEDIATE").close()
-        finally:
-            driver.execute(f"PRAGMA busy_timeout={int(_BUSY_SECONDS * 1000)}").close()
-
-    return engine
-
-
-def hub_clock(conn: sa.Connection) -> Clock:
-    """The clock of the hub a connection belongs to; the system's for a foreign connection."""
-    with suppress(KeyError):
-        clock: Clock = conn.info["mgw_clock"]
-        return clock
-    return SYSTEM_CLOCK
 
 
 def require_own_thread(hub: Hub) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_consumers as consumers_sql
 from gateway.aq import statements_listen as listen_sql
 from gateway.aq.errors import (
     DeliveryModeInvalid,
@@ -133,7 +134,7 @@ def _consumer(db: Db, queue: QueueRef, agent: Agent) -> int:
                 cause="the queue is a multi-consumer queue",
                 cure="name the consumer",
             )
-        return catalog.require_consumer(db, queue, agent_name(agent.name, what="consumer"))
+        return consumers_sql.require_consumer(db, queue, agent_name(agent.name, what="consumer"))
     if agent.name is not None:
         raise _name_given(queue, agent, "the queue is a single-consumer queue")
     return 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_consumers as consumers_sql
 from gateway.aq import statements_heads as heads_sql
 from gateway.aq import statements_sessions as sessions_sql
 from gateway.aq import statements_time as time_sql
@@ -77,7 +77,7 @@ def run_once(hub: Hub, now: float | None = None, *, stop: threading.Event | None
         expired = steps.expire(moment)
     if due.left_over:
         with hub.write() as conn:
-            catalog.drop_removed(Db(conn))
+            consumers_sql.drop_removed(Db(conn))
     if due.log or due.left_over:
         removed += steps.sweep()
     if due.retained or removed:

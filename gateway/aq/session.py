@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
@@ -12,39 +10,26 @@ from typing import TYPE_CHECKING, cast
 import sqlalchemy as sa
 
 from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_consumers as consumers_sql
 from gateway.aq import transformations
-from gateway.aq.codec import ENQ_TIME, decode, message_number
+from gateway.aq.arrivals import Prepared, store
+from gateway.aq.dequeue import DequeueCalls
 from gateway.aq.enqueue import DEFAULT_OPTIONS, EnqueueCall, prepare_enqueue, read_call
-from gateway.aq.errors import (
-    ConsumerForExceptionQueue,
-    MessageIdMissing,
-    NoMessage,
-    TransformationFailed,
-    VisibilityInvalid,
-)
-from gateway.aq.hub import require_own_thread
 from gateway.aq.listen import listen
 from gateway.aq.model import (
     FOREVER,
     Agent,
     DeliveryMode,
     Dequeued,
-    DequeueMode,
     DequeueOptions,
     EnqueueOptions,
     QueueRef,
-    QueueType,
-    Visibility,
 )
 from gateway.aq.names import DEFAULT_SCHEMA
 from gateway.aq.navigation import Finder, check_options
 from gateway.aq.privileges import rights_of
-from gateway.aq.search import Found, Request, no_such_message, upto
-from gateway.aq.statements import Db, Row
-from gateway.aq.statements_messages import Finisher
-from gateway.aq.tables import State
-from gateway.aq.transfer import Prepared, check_dequeue, store
-from gateway.aq.work import Work, consume, count_rolled_back
+from gateway.aq.statements import Db
+from gateway.aq.work import Work
 from gateway.aq.work_claims import ClaimWork
 from gateway.aq.work_transactions import ApplicationWork, TransactionWork
 from transforms.errors import AqError
@@ -55,14 +40,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
-_LOOK_AGAIN = 1.0  # seconds; a waiting call looks by itself that often, should a wake-up get lost
 _serial = itertools.count(1)
 _DEQUEUE = DequeueOptions()
-_STATES = {int(state): State.READY if state is State.CLAIMED else state for state in State}  # in hand: as it was
-_STATES_OF_EXCEPTIONS = _STATES | {int(State.CLAIMED): State.EXPIRED}
 
 
-class Session:
+class Session(DequeueCalls):
     """One transaction after another; made by :meth:`gateway.aq.hub.Hub.session`. For one thread at a time.
 
     As a context manager it rolls back what was not committed when it ends. On SQLite a session of its own sees the
@@ -99,11 +81,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def transaction_id(self) -> str:
-        """Recorded with the messages enqueued and dequeued in the present transaction."""
-        return f"{os.getpid()}.{self._number}.{self._transaction}"
 
     def commit(self) -> None:
         """Make everything since the last commit or rollback true.
@@ -241,7 +218,7 @@ class Session:
 
             def enrol(name: str) -> int:
                 with self.hub.write() as conn:
-                    return catalog.ensure_consumer(Db(conn), queue, name, address="", protocol=0, now=now)
+                    return consumers_sql.ensure_consumer(Db(conn), queue, name, address="", protocol=0, now=now)
 
         def transform(messages: Sequence[Message], name: str) -> Sequence[Message]:
             modules = self.hub.transform_modules
@@ -268,21 +245,6 @@ class Session:
         if self._rights is None:
             return catalog.require_queue(db, queue_name, self.schema, hold="enqueue")
         return self._rights.enqueue_target(db, queue_name, self.schema)
-
-    def _dequeue_target(self, db: Db, queue_name: str, consumer: str | None) -> QueueRef:
-        if self._rights is None:
-            return catalog.require_queue(db, queue_name, self.schema)
-        return self._rights.dequeue_target(db, queue_name, consumer, self.schema)
-
-    def _require_autonomous(self) -> None:
-        require_own_thread(self.hub)
-        conn = self._application
-        if conn is not None and not self.hub.postgresql and conn.in_transaction():
-            raise VisibilityInvalid(
-                "visibility IMMEDIATE cannot be used here",
-                cause="the application's transaction may hold SQLite's one write lock",
-                cure="end the application's transaction first, or use ON_COMMIT",
-            )
 
     # -- dequeue ---------------------------------------------------------------------------------------------------
 
@@ -315,36 +277,6 @@ class Session:
         """
         return self._dequeue(queue_name, check_options(options, array_size, array=True), array_size)
 
-    def _dequeue(self, queue_name: str, options: DequeueOptions, array_size: int) -> list[Dequeued]:
-        if self.hub.rolled_back and self._may_count():
-            count_rolled_back(self.hub)
-        found = self._attempt(queue_name, options, array_size)
-        if found:
-            return found
-        if options.wait <= 0:
-            self._work.pause()  # who took nothing holds nothing up
-            return self._nothing(queue_name, options)
-        deadline = self.hub.clock.monotonic() + options.wait
-        woken = threading.Event()
-        with self._work.transaction() as db:
-            queue_id = self._dequeue_target(db, queue_name, options.consumer_name).id
-        unsubscribe = self.hub.notifier.subscribe((queue_id,), woken.set)
-        try:
-            while True:
-                woken.clear()
-                self.hub.require_open()
-                self._finder.restart(queue_id)
-                found = self._attempt(queue_name, options, array_size)
-                if found:
-                    return found
-                left = deadline - self.hub.clock.monotonic()
-                if left <= 0:
-                    return self._nothing(queue_name, options)
-                self._work.pause()
-                woken.wait(min(left, _LOOK_AGAIN))
-        finally:
-            unsubscribe()
-
     def listen(
         self,
         agents: Sequence[Agent],
@@ -369,134 +301,6 @@ class Session:
             HubError: the database refused.
         """
         return listen(self.hub, agents, wait, listen_delivery_mode, target=self._dequeue_target, pause=self._work.pause)
-
-    def _may_count(self) -> bool:
-        """Whether a transaction beside this session's would not wait for it (SQLite's one writer)."""
-        return self._application is None or self.hub.postgresql or not self._application.in_transaction()
-
-    def _nothing(self, queue_name: str, options: DequeueOptions) -> list[Dequeued]:
-        who = f" for consumer {options.consumer_name}" if options.consumer_name else ""
-        raise NoMessage(
-            f"no message in queue {queue_name}{who}",
-            cause="the wait ended" if options.wait > 0 else "nothing matches, or the rest is in other sessions' hands",
-            cure="try again later, or wait longer",
-        )
-
-    def _attempt(self, queue_name: str, options: DequeueOptions, limit: int) -> list[Dequeued]:
-        started = perf_counter()
-        if options.visibility is Visibility.IMMEDIATE and options.dequeue_mode is not DequeueMode.BROWSE:
-            self._require_autonomous()
-            with self.hub.write() as conn:
-                db = Db(conn)
-                request = self._request(db, queue_name, options, limit)
-                found, messages = self._find(db, request, autonomous=True)
-                rows = found.rows
-                if rows and options.dequeue_mode is not DequeueMode.LOCKED:
-                    ids = [row[0] for row in rows]
-                    consume(db, request.queue, request.consumer, ids, self._finisher(request), "state IN (0, 1, 3, 4)")
-        else:
-            with self._work.transaction() as db:
-                request = self._request(db, queue_name, options, limit)
-                found, messages = self._find(db, request)
-                rows = found.rows
-                if found.held:
-                    self._work.hold(db, request.queue, request.consumer, found.held)
-                if rows and not request.browse:
-                    ids = [row[0] for row in rows]
-                    if options.dequeue_mode is DequeueMode.LOCKED:
-                        self._work.hold(db, request.queue, request.consumer, ids, rows[0][15])
-                    else:
-                        self._work.take(db, request.queue, request.consumer, ids, self._finisher(request))
-        self._count(request, rows, perf_counter() - started)
-        self._finder.keep(request.queue.id, found)
-        if messages is None:
-            with_body = options.dequeue_mode is not DequeueMode.REMOVE_NODATA
-            messages = decode(rows, request.queue.hub_id, with_body=with_body)
-        states = _STATES_OF_EXCEPTIONS if request.exceptions else _STATES
-        if request.queue.grouped and not request.exceptions:
-            return [
-                Dequeued(message.msgid or b"", message, states[row[15]], str(row[-1]))
-                for message, row in zip(messages, rows, strict=True)
-            ]
-        return [
-            Dequeued(message.msgid or b"", message, states[row[15]])
-            for message, row in zip(messages, rows, strict=True)
-        ]
-
-    def _find(self, db: Db, request: Request, *, autonomous: bool = False) -> tuple[Found, list[Message] | None]:
-        """What is handed out, and the messages where a transformation makes them (AQ guide 12.2 §1.9)."""
-        name, modules = request.options.transformation, self.hub.transform_modules
-        if (name or request.transformation) is None or request.options.dequeue_mode is DequeueMode.REMOVE_NODATA:
-            return self._finder.find(db, request, autonomous=autonomous), None
-        with db.undone_on_error():
-            if name is not None:
-                applied = transformations.of_queue(db, request.queue, name, self.schema, modules, into=False)
-            else:
-                applied = transformations.of_subscriber(db, request.queue, request.transformation or "", modules)
-            found = self._finder.find(db, request, autonomous=autonomous)
-            messages: list[Message] = []
-            started = perf_counter()
-            try:
-                for message in decode(found.rows, request.queue.hub_id):
-                    messages.append(applied.run(message))  # noqa: PERF401  (those before one that fails are kept)
-            except TransformationFailed:
-                if not messages:
-                    self._finder.skip(request, found)
-                    raise
-                return upto(request, found, len(messages)), messages
-            finally:
-                if found.rows:
-                    self.hub.statistics.transformed(request.queue.id, perf_counter() - started)
-            return found, messages
-
-    def _count(self, request: Request, rows: Sequence[Row], seconds: float) -> None:
-        now = self.hub.clock.now()
-        latency = max(now - rows[-1][ENQ_TIME], 0.0) if rows else 0.0
-        count = self.hub.statistics.handed_out
-        count(request.queue.id, request.consumer, now, len(rows), request.browse, seconds, latency)
-
-    def _finisher(self, request: Request) -> Finisher:
-        return Finisher(self.hub.clock.now(), self.user, self.transaction_id, request.retention)
-
-    def _request(self, db: Db, queue_name: str, options: DequeueOptions, limit: int) -> Request:
-        browse = options.dequeue_mode is DequeueMode.BROWSE
-        if self._rights is None and not browse:
-            queue = catalog.require_queue(db, queue_name, self.schema, hold="dequeue")
-        else:
-            queue = self._dequeue_target(db, queue_name, options.consumer_name)
-        settings = check_dequeue(db, queue, browse=browse)
-        exceptions = queue.queue_type is QueueType.EXCEPTION
-        number = None
-        if options.msgid is not None:
-            number = message_number(queue.hub_id, options.msgid)
-            if number is None:
-                raise no_such_message(queue, options.msgid)
-        if exceptions:
-            if options.consumer_name is not None:
-                raise ConsumerForExceptionQueue(
-                    f"consumer {options.consumer_name!r} given for exception queue {queue.full_name}",
-                    cause="the messages of an exception queue are taken once, for everybody",
-                    cure="leave the consumer name out",
-                )
-            if number is None and not queue.multiple_consumers and options.dequeue_mode is not DequeueMode.BROWSE:
-                raise MessageIdMissing(
-                    f"no message id given for exception queue {queue.full_name}",
-                    cause="its messages are taken by message id only",
-                    cure="browse it, then dequeue by msgid",
-                )
-            return Request(queue, 0, options, number, limit)
-        consumer, transformation = catalog.require_consumer_of(db, queue, options.consumer_name)
-        return Request(
-            queue,
-            consumer,
-            options,
-            number,
-            limit,
-            transformation,
-            reopened=settings.reopened,
-            retention=settings.retention_time,
-            last_id=settings.last_id,
-        )
 
 
 def _check_application(hub: Hub, connection: sa.Connection) -> None:

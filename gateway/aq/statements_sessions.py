@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_consumers as consumers_sql
 from gateway.aq.model import DEFAULT_MAX_RETRIES
 from gateway.aq.statements import Db
 
@@ -57,6 +57,6 @@ def return_claims(db: Db, number: int, now: float) -> tuple[int, set[int]]:
     ):
         sql = f"UPDATE {table} SET state = CASE {state} ELSE 0 END, claim = NULL {held}"
         returned += db.run(sql, (now, number))
-    catalog.drop_removed(db)
+    consumers_sql.drop_removed(db)
     delete_session(db, number)
     return returned, queues

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import sqlalchemy as sa
 
+from gateway.aq import statements_attempts as attempts_sql
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_messages as messages_sql
-from gateway.aq import statements_time as time_sql
+from gateway.aq.arrivals import Prepared
 from gateway.aq.model import QueueRef, QueueType
 from gateway.aq.savepoints import Held
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
 from gateway.aq.tally import Dequeued
-from gateway.aq.transfer import Prepared
 from transforms.errors import AqError
 
 if TYPE_CHECKING:
@@ -148,9 +148,9 @@ def _count_failure(hub: Hub, queue: QueueRef, consumer: int, ids: Sequence[int])
     with hub.write() as conn:
         db = Db(conn)
         if queue.queue_type is QueueType.NORMAL:
-            left = time_sql.in_other_hands(db, queue, consumer, ids)
+            left = attempts_sql.in_other_hands(db, queue, consumer, ids)
             free = [number for number in ids if number not in set(left)] if left else ids
-            touched = time_sql.fail(db, queue, consumer, free, hub.clock.now(), claim=None)
+            touched = attempts_sql.fail(db, queue, consumer, free, hub.clock.now(), claim=None)
         db.notify(touched)
     hub.notifier.committed(touched)
     return left

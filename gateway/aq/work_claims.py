@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
+from gateway.aq import statements_attempts as attempts_sql
 from gateway.aq import statements_messages as messages_sql
 from gateway.aq import statements_sessions as sessions_sql
-from gateway.aq import statements_time as time_sql
+from gateway.aq.arrivals import Prepared, check_enqueue, store
 from gateway.aq.deviation import place
 from gateway.aq.model import QueueRef, QueueType
 from gateway.aq.savepoints import Held, Savepoints, after, cut, lengths
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
-from gateway.aq.transfer import Prepared, check_enqueue, store
 from gateway.aq.work import consume, count_later, took
 from transforms.errors import HubError, LeaseLost
 
@@ -193,7 +193,7 @@ class ClaimWork:
                 _restore_exceptions(db, ids, self.claim)
                 touched.add(queue.id)
             else:
-                touched |= set(time_sql.fail(db, queue, consumer, ids, now, claim=self.claim))
+                touched |= set(attempts_sql.fail(db, queue, consumer, ids, now, claim=self.claim))
         return touched
 
     def _unlock(self, db: Db, locked: Held) -> set[int]:

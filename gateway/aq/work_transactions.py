@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
+from gateway.aq.arrivals import Prepared, store
 from gateway.aq.hub import LISTENED
 from gateway.aq.model import QueueRef
 from gateway.aq.savepoints import Held, Savepoints, cut, lengths
@@ -15,7 +16,6 @@ from gateway.aq.statements import TALLY, Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
 from gateway.aq.tally import Tally
-from gateway.aq.transfer import Prepared, store
 from gateway.aq.work import consume, count_later, count_rolled_back, took
 from transforms.errors import AqError, HubError, HubUnavailable
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from gateway.aq import statements_transformations as transformations_sql
-from gateway.aq.hub import hub_clock
+from gateway.aq.database import hub_clock
 from gateway.aq.model import TransformationInfo
 from gateway.aq.names import qualified
 from gateway.aq.statements import Db

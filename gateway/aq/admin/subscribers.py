@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_consumers as consumers_sql
 from gateway.aq import statements_security as security_sql
 from gateway.aq.admin.base import Administration, choice
 from gateway.aq.admin.transformations import subscriber_transformation
@@ -75,8 +76,8 @@ class SubscriberProcedures(Administration):
             _check_subscribable(queue)
             self._check_address(db, queue, agent, queue_to_queue=queue_to_queue)
             name = name or ""
-            taken = catalog.consumer_id(db, queue, name)
-            if taken is not None and catalog.is_subscriber(db, taken):
+            taken = consumers_sql.consumer_id(db, queue, name)
+            if taken is not None and consumers_sql.is_subscriber(db, taken):
                 raise SubscriberExists(
                     f"subscriber {name} of queue {queue.full_name} exists",
                     cause="it was added before",
@@ -84,10 +85,10 @@ class SubscriberProcedures(Administration):
                 )
             transformation = subscriber_transformation(db, queue, transformation, self.schema)
             if taken is not None:
-                catalog.drop_removed(db, taken)
-            _check_number(queue, catalog.count_subscribers(db, queue))
+                consumers_sql.drop_removed(db, taken)
+            _check_number(queue, consumers_sql.count_subscribers(db, queue))
             security_sql.add_automatic_agent(db, name, self.hub.clock.now())
-            catalog.upsert_subscriber(
+            consumers_sql.upsert_subscriber(
                 db,
                 {
                     "queue_id": queue.id,
@@ -105,7 +106,7 @@ class SubscriberProcedures(Administration):
                 },
             )
             if rule is not None:
-                translate(db, catalog.consumer_id(db, queue, name))
+                translate(db, consumers_sql.consumer_id(db, queue, name))
 
     def alter_subscriber(
         self, queue_name: str, subscriber: Agent | str, *, rule: str | None, transformation: str | None = None
@@ -123,7 +124,7 @@ class SubscriberProcedures(Administration):
         with self.change() as conn:
             db = Db(conn)
             number, queue = self._subscriber(db, queue_name, subscriber), self.need_queue(db, queue_name)
-            catalog.set_rule(db, number, rule, subscriber_transformation(db, queue, transformation, self.schema))
+            consumers_sql.set_rule(db, number, rule, subscriber_transformation(db, queue, transformation, self.schema))
             if rule is not None:
                 translate(db, number)
 
@@ -139,7 +140,7 @@ class SubscriberProcedures(Administration):
         """
         with self.change() as conn:
             db = Db(conn)
-            catalog.remove_subscriber(db, self._subscriber(db, queue_name, subscriber))
+            consumers_sql.remove_subscriber(db, self._subscriber(db, queue_name, subscriber))
 
     def queue_subscribers(self, queue_name: str | None = None) -> list[SubscriberInfo]:
         """Subscribers of one queue, or of all; a user sees those of queues to dequeue from (AQ guide 12.2 §9.11).
@@ -150,19 +151,21 @@ class SubscriberProcedures(Administration):
         with self.look() as db:
             rights = self.rights
             if rights is None:
-                return catalog.list_subscribers(db, None if queue_name is None else self.need_queue(db, queue_name))
+                return consumers_sql.list_subscribers(
+                    db, None if queue_name is None else self.need_queue(db, queue_name)
+                )
             if queue_name is not None:
-                return catalog.list_subscribers(db, rights.reading_target(db, queue_name, self.schema))
+                return consumers_sql.list_subscribers(db, rights.reading_target(db, queue_name, self.schema))
             open_to_user = rights.readable(db, catalog.list_queues(db))
-            return [each for each in catalog.list_subscribers(db) if each.queue in open_to_user]
+            return [each for each in consumers_sql.list_subscribers(db) if each.queue in open_to_user]
 
     def _subscriber(self, db: Db, queue_name: str, subscriber: Agent | str) -> int:
         agent = subscriber if isinstance(subscriber, Agent) else Agent(subscriber)
         queue = self.need_queue(db, queue_name)
         _check_subscribable(queue, NotOnSingleConsumerQueue)
         name = agent_name(agent.name, what="subscriber")
-        found = catalog.consumer_id(db, queue, name or "", agent.address or "", agent.protocol or 0)
-        if found is None or not catalog.is_subscriber(db, found):
+        found = consumers_sql.consumer_id(db, queue, name or "", agent.address or "", agent.protocol or 0)
+        if found is None or not consumers_sql.is_subscriber(db, found):
             raise SubscriberMissing(
                 f"subscriber {name or agent.address} of queue {queue.full_name} does not exist",
                 cause="it was removed, or never added",

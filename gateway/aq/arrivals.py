@@ -1,0 +1,267 @@
+"""Messages on their way into a queue: checked, numbered, given to those who get them, stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import NamedTuple
+
+from gateway.aq import payloads
+from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_consumers as consumers_sql
+from gateway.aq import statements_messages as messages_sql
+from gateway.aq.codec import MESSAGE_COLUMNS, encode
+from gateway.aq.deviation import Deviation
+from gateway.aq.errors import (
+    AgentAddressInvalid,
+    DuplicateRecipient,
+    ExceptionQueueEnqueue,
+    MessageRefused,
+    NoRecipients,
+    NotEnabledForEnqueue,
+    RecipientInvalid,
+    TooManyRecipients,
+)
+from gateway.aq.grouping import in_group, place
+from gateway.aq.model import Agent, QueueRef, QueueType
+from gateway.aq.names import agent_name
+from gateway.aq.statements import Db, Row
+from gateway.aq.tables import State
+from gateway.aq.tally import enqueued
+from transforms.message import Message
+
+__all__ = ["Enrol", "Prepared", "address", "check_enqueue", "numbered", "prepare", "store"]
+
+Enrol = Callable[[str], int]  # name of a consumer -> its id
+_Arriving = tuple[Message, Row]
+MAX_RECIPIENTS = 1024
+_ORIGINAL = MESSAGE_COLUMNS.index("original_msgid")
+
+
+class Prepared(NamedTuple):
+    """Messages checked, numbered and addressed, ready to be stored."""
+
+    queue: QueueRef
+    rows: list[Row]
+    entries: list[Row]
+    msgids: list[bytes | None]
+    discarded: list[int]
+    ready: bool  # some can be taken at once: waiters are to be woken
+    seconds: float = 0  # what it took to prepare them
+    rule_seconds: float = 0  # of that: the subscribers' rules
+    deviation: Deviation | None = None  # they go ahead of others
+
+
+def prepare(
+    db: Db,
+    queue: QueueRef,
+    messages: Sequence[Message],
+    now: float,
+    *,
+    discard_unrouted: bool = False,
+) -> Prepared:
+    """Everything of :func:`put` but the storing of messages; takes fresh message ids."""
+    started = perf_counter()
+    check_enqueue(db, queue)
+    messages, rows = numbered(db, queue, messages, now)
+    prepared = address(db, queue, messages, rows, now, discard_unrouted=discard_unrouted)
+    return prepared._replace(seconds=perf_counter() - started)
+
+
+def numbered(
+    db: Db,
+    queue: QueueRef,
+    messages: Sequence[Message],
+    now: float,
+    *,
+    user: str | None = None,
+    txn: str | None = None,
+    system: bool = True,
+) -> tuple[Sequence[Message], list[Row]]:
+    """Messages as they are stored, and their rows with fresh ids; see :func:`gateway.aq.codec.encode`."""
+    values = payloads.encoded(db, queue, messages) if queue.payload_type in payloads.TYPED else ()
+    told = queue.id if any(not message.delay for message in messages) else None
+    rows = encode(queue, messages, db.message_ids(len(messages), told), now, user, txn, values, system=system)
+    return (payloads.as_stored(messages, values) if values else messages), rows
+
+
+def address(
+    db: Db,
+    queue: QueueRef,
+    messages: Sequence[Message],
+    rows: list[Row],
+    now: float,
+    *,
+    recipients: Sequence[Sequence[Agent]] = (),
+    discard_unrouted: bool = False,
+    enrol: Enrol | None = None,
+) -> Prepared:
+    """Give the rows of messages to those who get them.
+
+    Args:
+        recipients: for each message the agents named for it, or nobody; empty when none is named for any.
+        enrol: stores a consumer who was never named before; default: in the transaction of the call.
+    """
+    rule_seconds = 0.0
+    ids = [row[0] for row in rows]
+    entries: list[Row] = []
+    discarded: list[int] = []
+    if queue.multiple_consumers:
+
+        def in_the_call(name: str) -> int:
+            return consumers_sql.ensure_consumer(db, queue, name, address="", protocol=0, now=now)
+
+        began = perf_counter()
+        chosen = _chosen(db, queue, list(zip(messages, rows, strict=True)), recipients, enrol or in_the_call)
+        rule_seconds = perf_counter() - began
+        kept = []
+        for index, (row, consumers) in enumerate(zip(rows, chosen, strict=True)):
+            if not consumers:
+                if not discard_unrouted:
+                    raise _no_recipient(queue, index)
+                discarded.append(index)
+                continue
+            kept.append(row)
+            number, queue_id, _, k1, k2, k3, _, ready_at, expires_at = row[:9]
+            state = int(State.WAITING) if messages[index].delay > 0 else int(State.READY)
+            entries += [(number, c, queue_id, state, k1, k2, k3, ready_at, expires_at, 0) for c in consumers]
+        rows = kept
+    elif recipients and any(recipients):
+        raise RecipientInvalid(
+            f"recipients given for queue {queue.full_name}",
+            cause="the queue is a single-consumer queue",
+            cure="leave the recipient list out",
+        )
+    hub_id = queue.hub_id
+    identities: list[bytes | None] = [hub_id + number.to_bytes(8, "big") for number in ids]
+    for index in discarded:
+        identities[index] = None
+    ready = bool(rows) and (not messages[0].delay or any(not message.delay for message in messages))
+    return Prepared(queue, rows, entries, identities, discarded, ready, rule_seconds=rule_seconds)
+
+
+def store(db: Db, prepared: Prepared) -> None:
+    """Store what :func:`prepare` made, and tell other processes at commit."""
+    started = perf_counter()
+    if prepared.queue.grouped:
+        prepared = in_group(db, prepared)
+    messages_sql.store(db, prepared.rows, prepared.entries, grouped=prepared.queue.grouped)
+    if prepared.queue.grouped:
+        place(db, prepared)
+    if db.tally is not None and prepared.rows:
+        seconds = prepared.seconds + perf_counter() - started
+        queue_id, rows, entries = prepared.queue.id, prepared.rows, prepared.entries
+        db.tally.append(enqueued(queue_id, rows, entries, seconds, prepared.rule_seconds))
+    if prepared.ready:
+        db.notify((prepared.queue.id,))
+
+
+def check_enqueue(db: Db, queue: QueueRef, *, committing: bool = False) -> None:
+    """Refuse an enqueue to a queue that does not take any (25206, 25207, 25205).
+
+    ``committing``: the messages were accepted before; a queue that is being stopped still takes them.
+    """
+    if queue.queue_type is QueueType.EXCEPTION:
+        raise ExceptionQueueEnqueue(
+            f"enqueue to exception queue {queue.full_name}",
+            cause="only the hub moves messages into an exception queue",
+            cure="enqueue to a normal queue",
+        )
+    settings = catalog.queue_settings(db, queue, hold="enqueue")
+    if not (settings.enqueue_enabled or (committing and settings.enqueue_closing)):
+        raise NotEnabledForEnqueue(
+            f"queue {queue.full_name} is not enabled for enqueue",
+            cause="it was not started, or stopped",
+            cure="start it: start_queue",
+        )
+
+
+def _no_recipient(queue: QueueRef, index: int) -> MessageRefused:
+    return NoRecipients(
+        f"message {index} for queue {queue.full_name} has no recipient",
+        index=index,
+        cause="the queue has no subscriber whose rule is true for it",
+        cure="add a subscriber, or name recipients",
+    )
+
+
+def _chosen(
+    db: Db,
+    queue: QueueRef,
+    arriving: Sequence[_Arriving],
+    recipients: Sequence[Sequence[Agent]],
+    enrol: Enrol,
+) -> list[list[int]]:
+    """The consumers of each message: those named for it, or the subscribers."""
+    if not any(recipients):
+        return _route(db, queue, arriving)
+    named: dict[int, list[int]] = {}  # lists that are one object are resolved once
+    for agents in recipients:
+        if agents and id(agents) not in named:
+            named[id(agents)] = _recipients(db, queue, agents, enrol)
+    others = [index for index, agents in enumerate(recipients) if not agents]
+    try:
+        found = _route(db, queue, [arriving[index] for index in others]) if others else []
+    except MessageRefused as error:
+        error.index = others[error.index]
+        raise
+    routed = dict(zip(others, found, strict=True))
+    return [routed[index] if index in routed else named[id(agents)] for index, agents in enumerate(recipients)]
+
+
+def _recipients(db: Db, queue: QueueRef, recipients: Sequence[Agent], enrol: Enrol) -> list[int]:
+    """Consumers of an explicit recipient list; it replaces the subscribers (AQ guide 12.2 §1.3.2)."""
+    if len(recipients) > MAX_RECIPIENTS:
+        raise TooManyRecipients(f"{len(recipients)} recipients given", cause=f"at most {MAX_RECIPIENTS} are allowed")
+    found: dict[int, None] = {}
+    for agent in recipients:
+        name = agent_name(agent.name, what="recipient")
+        if agent.address or agent.protocol:
+            where = repr(agent.address) if agent.address else f"an address of protocol {agent.protocol}"
+            raise AgentAddressInvalid(
+                f"recipient at {where} of queue {queue.full_name} cannot be served",
+                cause="propagation to other queues is not part of this release",
+                cure="name local consumers only, or use a gateway job",
+            )
+        if name is None:
+            raise RecipientInvalid("a recipient has neither name nor address", cure="name the recipient")
+        known = consumers_sql.consumer_id(db, queue, name)
+        consumer = enrol(name) if known is None else known
+        if consumer in found:
+            raise DuplicateRecipient(f"recipient {name!r} is listed twice", cure="list every recipient once")
+        found[consumer] = None
+    return list(found)
+
+
+def _route(db: Db, queue: QueueRef, arriving: Sequence[_Arriving]) -> list[list[int]]:
+    """The subscribers of each message (AQ guide 12.2 §1.3.4, §8.6.1); rules see it as it is stored."""
+    subscribers = consumers_sql.subscribers_for(db, queue)
+    everything = [consumer for consumer, _, rule in subscribers if rule is None]
+    if len(everything) == len(subscribers):
+        return [everything] * len(arriving)
+    from gateway.aq.matching import matching
+    from gateway.aq.rules import compile_rule
+    from transforms.expression import Row as Parsed
+
+    # bodies are parsed at most once for all rules
+    parsed = [Parsed(_as_new(message, row[_ORIGINAL])) for message, row in arriving]
+    rules: dict[str, list[tuple[int, str, str]]] = {}  # equal rules are evaluated once
+    for consumer, name, text in subscribers:
+        if text is not None:
+            rules.setdefault(compile_rule(text).canonical, []).append((consumer, name, text))
+    chosen = [list(everything) for _ in arriving]
+    for same in rules.values():
+        _, name, text = same[0]
+        consumers = [consumer for consumer, _, _ in same]
+        for index in matching(text, parsed, f"subscriber {name} of queue {queue.full_name}"):
+            chosen[index] += consumers
+    return chosen
+
+
+def _as_new(message: Message, original: bytes | None) -> Message:
+    """A message before its enqueue: what it was in the queue it may have come from is over."""
+    fresh = message.msgid is None and message.enqueue_time is None and not message.attempts
+    if fresh and message.original_msgid == original:
+        return message
+    return replace(message, msgid=None, enqueue_time=None, expires_at=None, attempts=0, original_msgid=original)

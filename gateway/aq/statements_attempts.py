@@ -1,0 +1,161 @@
+"""Statements on failed attempts, and on the way to the exception queue."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_consumers as consumers_sql
+from gateway.aq import statements_messages as messages_sql
+from gateway.aq.model import QueueRef
+from gateway.aq.statements import Db
+from gateway.aq.tables import State
+
+__all__ = ["MAX_RETRY_EXCEEDED", "TIME_EXPIRATION", "fail", "in_other_hands", "lock_unheld", "move_to_exception"]
+
+_log = logging.getLogger(__name__)
+TIME_EXPIRATION = "TIME_EXPIRATION"
+MAX_RETRY_EXCEEDED = "MAX_RETRY_EXCEEDED"
+_OPEN = "(0, 1, 4)"  # states of an entry that is neither consumed nor in somebody's hands
+
+
+def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float, *, claim: int | None) -> list[int]:
+    """Count a failed attempt of each message (AQ guide 12.2 §1.7, §9.10) and put it back, or move it away.
+
+    ``claim``: the session that holds them; None: their transaction was rolled back, so they are READY or WAITING, and
+    those in other hands are left alone (:func:`in_other_hands`). Returns the queues that have something to take now.
+    """
+    settings = catalog.queue_settings(db, queue)
+    table, key, where = "aq_message", "id", "queue_id = ?"
+    if consumer:
+        table, key, where = "aq_entry", "message_id", "consumer_id = ?"
+    owner = consumer or queue.id
+    if consumer:
+        consumers_sql.drop_removed(db, consumer, claim=claim, claimed=ids)
+    if claim is None:
+        rows = db.rows(
+            f"SELECT {key}, attempts FROM {table} WHERE {where} AND {key} {{ids}} AND state IN {_OPEN} {{lock}}",
+            (owner, db.ids(ids)),
+        )
+    else:
+        rows = db.rows(
+            f"SELECT {key}, attempts FROM {table} WHERE {where} AND {key} {{ids}} AND state = 8 AND claim = ? {{lock}}",
+            (owner, db.ids(ids), claim),
+        )
+    over = [row[0] for row in rows if row[1] + 1 > settings.max_retries]
+    again = [row[0] for row in rows if row[1] + 1 <= settings.max_retries]
+    touched = []
+    if again:
+        state = State.WAITING if settings.retry_delay > 0 else State.READY
+        db.run(
+            f"""UPDATE {table} SET attempts = attempts + 1, claim = NULL, state = ?, ready_at = ?
+                 WHERE {where} AND {key} {{ids}}""",
+            (int(state), now + settings.retry_delay, owner, db.ids(again)),
+        )
+        touched.append(queue.id)
+    if over:
+        state = State.UNDELIVERABLE if consumer else State.READY
+        db.run(
+            f"UPDATE {table} SET attempts = attempts + 1, claim = NULL, state = ? WHERE {where} AND {key} {{ids}}",
+            (int(state), owner, db.ids(over)),
+        )
+        gone = over
+        if consumer:  # another recipient may fail or consume at this moment; the time manager looks again
+            messages_sql.log_consumption(db, over)
+            gone = list(lock_unheld(db, _blocked_for_all(db, over)))
+        touched += move_to_exception(db, queue, gone, MAX_RETRY_EXCEEDED)
+    return touched
+
+
+def in_other_hands(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> list[int]:
+    """Those messages that somebody else has taken and not yet consumed: their attempts cannot be counted now."""
+    table, key, where = "aq_message", "id", "queue_id = ?"
+    if consumer:
+        table, key, where = "aq_entry", "message_id", "consumer_id = ?"
+    params = (consumer or queue.id, db.ids(ids))
+    chosen = f"SELECT {key} FROM {table} WHERE {where} AND {key} {{ids}}"
+    free = {row[0] for row in db.rows(f"{chosen} AND state IN {_OPEN} {{lock}}", params)}
+    return [row[0] for row in db.rows(f"{chosen} AND state IN (0, 1, 4, 8)", params) if row[0] not in free]
+
+
+def _blocked_for_all(db: Db, ids: Sequence[int]) -> list[int]:
+    """Those messages that every recipient who has not consumed them is blocked from (AQ guide 12.2 §1.7)."""
+    rows = db.rows(
+        """SELECT message_id FROM aq_entry WHERE message_id {ids} GROUP BY message_id
+           HAVING SUM(CASE WHEN state IN (0, 1, 8) THEN 1 ELSE 0 END) = 0
+              AND SUM(CASE WHEN state = 4 THEN 1 ELSE 0 END) > 0""",
+        (db.ids(ids),),
+    )
+    return [row[0] for row in rows]
+
+
+def move_to_exception(db: Db, queue: QueueRef, ids: Sequence[int], reason: str) -> list[int]:
+    """Messages become EXPIRED in their exception queue (AQ guide 12.2 §1.7, §1.8, §10.2); returns those queues.
+
+    Their rows are locked, entries and all: nobody is waited for. The queue a message names is looked up now; if it is
+    missing or cannot hold the message, the default one takes it and a warning is logged. Entries of consumers that took
+    the message keep their history.
+    """
+    if not ids:
+        return []
+    named: dict[str | None, list[int]] = {}
+    for number, name in db.rows("SELECT id, exception_queue FROM aq_message WHERE id {ids}", (db.ids(ids),)):
+        named.setdefault(name, []).append(number)
+    targets = []
+    for name, numbers in named.items():
+        target = None
+        if name is not None:
+            target = catalog.names_exception_queue(db, name, queue)
+            if target is None:
+                _log.warning(
+                    "exception queue %s named by %d message(s) of queue %s does not exist or is of another kind; "
+                    "the default exception queue of %s takes them",
+                    name,
+                    len(numbers),
+                    queue.full_name,
+                    queue.queue_table,
+                )
+        kept_name = name if target else None
+        target = target or catalog.default_exception_queue(db, queue)
+        if target is None:  # only a damaged hub has none; leave the messages where they are, visible
+            _log.error("queue table %s has no exception queue", queue.queue_table)
+            continue
+        db.run(
+            f"""UPDATE aq_message SET queue_id = ?, state = {int(State.EXPIRED)}, original_queue_id = ?,
+                       expiration_reason = ?, exception_queue = ?, claim = NULL, expires_at = NULL WHERE id {{ids}}""",
+            (target.id, queue.id, reason, kept_name, db.ids(numbers)),
+        )
+        if queue.multiple_consumers:
+            db.run(
+                f"UPDATE aq_entry SET state = {int(State.EXPIRED)}, claim = NULL"
+                f" WHERE message_id {{ids}} AND state IN {_OPEN}",
+                (db.ids(numbers),),
+            )
+        targets.append(target.id)
+    return targets
+
+
+def lock_unheld(db: Db, ids: Sequence[int]) -> dict[int, list[int]]:
+    """Messages that nobody holds, with the recipients that have not taken them (AQ guide 12.2 §1.7); locked.
+
+    Others are left out and not waited for: whoever holds one may do so for as long as he likes.
+    """
+    if not ids:
+        return {}
+    if db.postgresql:
+        ids = [row[0] for row in db.rows("SELECT id FROM aq_message WHERE id {ids} {lock}", (db.ids(ids),))]
+    total: dict[int, int] = dict(
+        db.rows(
+            f"""SELECT message_id, COUNT(*) FROM aq_entry WHERE message_id {{ids}} AND state IN {_OPEN[:-1]}, 8)
+                 GROUP BY message_id""",
+            (db.ids(ids),),
+        )
+    )
+    free: dict[int, list[int]] = {}
+    for number, consumer in db.rows(
+        f"SELECT message_id, consumer_id FROM aq_entry WHERE message_id {{ids}} AND state IN {_OPEN} {{lock}}",
+        (db.ids(ids),),
+    ):
+        free.setdefault(number, []).append(consumer)
+    return {number: free[number] for number in ids if number in free and len(free[number]) == total.get(number)}
