@@ -389,6 +389,9 @@ class GrantModel(Strict):
         default_factory=dict,
         description="By queue: `ENQUEUE`, `DEQUEUE`, `ALL`; each may be followed by `with grant option`.",
     )
+    object_types: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
+        default_factory=list, description="Object types of others that it may make something of (EXECUTE)."
+    )
 
 
 class Document(Strict):

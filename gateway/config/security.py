@@ -24,15 +24,18 @@ _GRANT_OPTION, _ADMIN_OPTION = " WITH GRANT OPTION", " WITH ADMIN OPTION"
 
 
 class _Privilege(NamedTuple):
-    """One thing that is granted: a role, a privilege on everything, or one on a queue."""
+    """One thing that is granted: a role, a privilege on everything, one on a queue, or EXECUTE on an object type."""
 
     role: str = ""
     name: str = ""
     queue: str = ""
+    object_type: str = ""
 
     def __str__(self) -> str:
         if self.role:
             return f"role {self.role}"
+        if self.object_type:
+            return f"EXECUTE on {self.object_type}"
         return f"{self.name} on {self.queue}" if self.queue else self.name
 
 
@@ -57,15 +60,15 @@ def _flat(model: GrantModel) -> dict[_Privilege, bool]:
             for name in ("ENQUEUE", "DEQUEUE") if word == "ALL" else (word,):
                 one = _Privilege(name=name, queue=_comparable(queue))
                 found[one] = option or found.get(one, False)
-    return found
+    return found | {_Privilege(object_type=_comparable(each)): False for each in model.object_types}
 
 
-def _comparable(queue: str) -> str:
-    """The name of a queue in a form that compares, and is a name."""
+def _comparable(name: str) -> str:
+    """The name of a queue or type in a form that compares, and is a name."""
     try:
-        return qualified(queue).shown.upper()
+        return qualified(name).shown.upper()
     except AqError:
-        return key(queue)
+        return key(name)
 
 
 def read_grants(admin: QueueAdmin) -> dict[str, GrantModel]:
@@ -86,9 +89,15 @@ def read_grants(admin: QueueAdmin) -> dict[str, GrantModel]:
         for word, level in (("ENQUEUE", each.enqueue), ("DEQUEUE", each.dequeue)):
             if level:
                 held.append(f"{word}{_GRANT_OPTION if level == 2 else ''}")  # type: ignore[arg-type]
+    types: dict[str, list[str]] = {}
+    for grant in admin.type_privileges():
+        types.setdefault(_remember(names, grant.grantee), []).append(grant.type)
     return {
         name: GrantModel(
-            roles=roles.get(folded, []), system_privileges=system.get(folded, []), queues=queues.get(folded, {})
+            roles=roles.get(folded, []),
+            system_privileges=system.get(folded, []),
+            queues=queues.get(folded, {}),
+            object_types=types.get(folded, []),
         )
         for folded, name in sorted(names.items())
     }
@@ -120,6 +129,8 @@ def set_grants(hub: Hub, name: str, wanted: GrantModel) -> None:
 def _grant(admin: QueueAdmin, privilege: _Privilege, grantee: str, option: bool) -> None:
     if privilege.role:
         admin.grant_role(privilege.role, grantee)
+    elif privilege.object_type:
+        admin.grant_type_privilege(privilege.object_type, grantee)
     elif privilege.queue:
         admin.grant_queue_privilege(privilege.name, privilege.queue, grantee, option)
     else:
@@ -129,6 +140,8 @@ def _grant(admin: QueueAdmin, privilege: _Privilege, grantee: str, option: bool)
 def _revoke(admin: QueueAdmin, privilege: _Privilege, grantee: str) -> None:
     if privilege.role:
         admin.revoke_role(privilege.role, grantee)
+    elif privilege.object_type:
+        admin.revoke_type_privilege(privilege.object_type, grantee)
     elif privilege.queue:
         admin.revoke_queue_privilege(privilege.name, privilege.queue, grantee)
     else:

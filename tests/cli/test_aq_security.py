@@ -67,7 +67,7 @@ def test_what_a_file_no_longer_grants_is_revoked(shop: Mgw) -> None:
     assert [(each["privilege"], each["admin_option"]) for each in held(shop)["system"]] == [("ENQUEUE_ANY", False)]
     assert shop.ok("apply", "changed.yaml") == "nothing to do: 5 objects are as the files say\n"
     shop.ok("apply", "--prune", shop.file("queues: {ORDERS: {}}\n", "less.yaml"))
-    assert held(shop) == {"queues": [], "system": [], "roles": []}
+    assert held(shop) == {"queues": [], "system": [], "roles": [], "types": []}
     assert json.loads(shop.ok("aq", "agents", "list", "--json")) == []
 
 
@@ -206,3 +206,22 @@ def test_names_that_need_quotes_work_from_files_and_commands(mgw: Mgw) -> None:
     ]
     (agent,) = json.loads(mgw.ok("aq", "agents", "list", "--json"))
     assert agent["users"] == ["mary", "scott tiger"]
+
+
+def test_object_types_are_granted_in_files_and_by_command(mgw: Mgw) -> None:
+    text = "object_types:\n  OE.P: {attributes: {x: NUMBER}}\ngrants:\n  scott: {object_types: oe.p}\n"
+    file = mgw.file(text)
+    assert mgw.ok("apply", file).splitlines()[-1] == "2 created"
+    assert mgw.ok("apply", file).startswith("nothing to do")
+    assert "object_types:\n      - OE.P" in mgw.ok("export")
+    assert mgw.ok("aq", "grant", "execute", "mary", "--type", "OE.P") == "mary holds EXECUTE on OE.P\n"
+    held = json.loads(mgw.ok("aq", "privileges", "--json"))["types"]
+    assert [(each["type"], each["grantee"]) for each in held] == [("OE.P", "mary"), ("OE.P", "scott")]
+    assert "EXECUTE" in mgw.ok("aq", "privileges")
+    assert mgw.ok("aq", "revoke", "execute", "mary", "--type", "oe.p") == "revoked EXECUTE on oe.p from mary\n"
+    for words in (("execute", "mary"), ("enqueue", "mary", "--type", "OE.P")):
+        wrong = mgw("aq", "grant", *words)
+        assert (wrong.code, "privilege EXECUTE is on an object type" in wrong.err) == (2, True)
+    revoked = mgw.ok("apply", mgw.file(text.replace("object_types: oe.p", "object_types: []")))
+    assert "EXECUTE on OE.P: granted -> none" in revoked
+    assert mgw("lint", mgw.file("grants: {scott: {object_types: [OE.NOWHERE]}}\n")).code == 78

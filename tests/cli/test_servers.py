@@ -16,11 +16,11 @@ def test_configuration_and_status_are_the_same_on_postgresql(mgw: Mgw, postgresq
     mgw.environ["MGW_HUB"] = postgresql.create_database("mgw_cli")
     assert mgw.ok("apply", mgw.file(COMPLETE)).splitlines()[-1] == "24 created"
     (mgw.folder / "export.yaml").write_text(mgw.ok("export"), "utf-8")
-    assert mgw.ok("apply", "export.yaml").startswith("nothing to do: 19 objects")
+    assert mgw.ok("apply", "export.yaml").startswith("nothing to do: 24 objects")
     mgw.ok("aq", "enqueue", "news", "hello")
     jobs = {job["job_name"]: job for job in json.loads(mgw.ok("status", "--json"))["jobs"]}
     assert {name: job["backlog"] for name, job in jobs.items()} == {"ALL_NEWS": 1, "NEWS_OUT": 1, "ORDERS_IN": None}
-    assert mgw.ok("apply", "--prune", mgw.file("version: 1\n", "empty.yaml")).splitlines()[-1] == "19 removed"
+    assert mgw.ok("apply", "--prune", mgw.file("version: 1\n", "empty.yaml")).splitlines()[-1] == "24 removed"
     assert mgw.ok("export") == "version: 1\n"
 
 

@@ -24,11 +24,14 @@ Privilege = Annotated[
     str,
     typer.Argument(
         metavar="PRIVILEGE",
-        help="ENQUEUE, DEQUEUE or ALL on a queue; ENQUEUE_ANY, DEQUEUE_ANY or MANAGE_ANY.",
+        help="ENQUEUE, DEQUEUE or ALL on a queue; EXECUTE on a type; ENQUEUE_ANY, DEQUEUE_ANY or MANAGE_ANY.",
     ),
 ]
 Grantee = Annotated[str, typer.Argument(metavar="GRANTEE", help="A user, a role, or PUBLIC.")]
 On = Annotated[str | None, typer.Option("--queue", "-q", help="The queue.", autocompletion=completer("queues"))]
+Type = Annotated[
+    str | None, typer.Option("--type", "-t", help="The object type.", autocompletion=completer("object_types"))
+]
 As = Annotated[str | None, typer.Option("--user", help="Act as this user, with the privileges of that user only.")]
 Agent = Annotated[str, typer.Argument(metavar="AGENT", autocompletion=completer("aq_agents"))]
 User = Annotated[str, typer.Argument(metavar="USER", help="A database user.")]
@@ -48,8 +51,12 @@ def register(app: typer.Typer) -> None:
     app.add_typer(agents, name="agents")
 
 
-def _on(privilege: str, queue: str | None) -> str | None:
-    """The queue of a queue privilege, None for a system privilege; leaves when the two do not go together."""
+def _on(privilege: str, queue: str | None, type_name: str | None) -> str | None:
+    """The queue of a queue privilege, else None; leaves when privilege and object do not go together."""
+    if (privilege.upper() == "EXECUTE") is (type_name is None):
+        fail("privilege EXECUTE is on an object type, and only that; give both EXECUTE and --type, or none", EXIT_USAGE)
+    if type_name is not None and queue is None:
+        return None
     on_queue = privilege.upper() in QUEUE_RIGHTS
     if not on_queue and queue is not None and privilege.upper() not in SYSTEM_RIGHTS:
         fail(f"there is no privilege {privilege.upper()} on queues; grant {', '.join(QUEUE_RIGHTS)}", EXIT_USAGE)
@@ -66,34 +73,51 @@ def grant(
     grantee: Grantee,
     *,
     queue: On = None,
+    type_name: Type = None,
     option: Annotated[bool, typer.Option("--with-option", help="The grantee may pass it on.")] = False,
     user: As = None,
 ) -> None:
-    """Let a user or role use a queue, or all queues."""
+    """Let a user or role use a queue, or all queues, or make something of an object type."""
     from gateway.aq.admin import QueueAdmin
 
-    name = _on(privilege, queue)
+    name = _on(privilege, queue, type_name)
+    if type_name is not None and option:
+        fail("EXECUTE cannot be passed on; leave --with-option out", EXIT_USAGE)
     with open_hub(hub_url(ctx)) as hub:
         admin = QueueAdmin(hub, user=user)
-        if name is not None:
+        if type_name is not None:
+            admin.grant_type_privilege(type_name, grantee)
+        elif name is not None:
             admin.grant_queue_privilege(privilege, name, grantee, option)
         else:
             admin.grant_system_privilege(privilege, grantee, option)
-    say(f"{grantee} holds {privilege.upper()}{f' on {name}' if name else ''}{_OPTION if option else ''}")
+    on = type_name or name
+    say(f"{grantee} holds {privilege.upper()}{f' on {on}' if on else ''}{_OPTION if option else ''}")
 
 
-def revoke(ctx: typer.Context, privilege: Privilege, grantee: Grantee, *, queue: On = None, user: As = None) -> None:
+def revoke(
+    ctx: typer.Context,
+    privilege: Privilege,
+    grantee: Grantee,
+    *,
+    queue: On = None,
+    type_name: Type = None,
+    user: As = None,
+) -> None:
     """Take a privilege back. What the grantee passed on of a queue privilege falls with it."""
     from gateway.aq.admin import QueueAdmin
 
-    name = _on(privilege, queue)
+    name = _on(privilege, queue, type_name)
     with open_hub(hub_url(ctx)) as hub:
         admin = QueueAdmin(hub, user=user)
-        if name is not None:
+        if type_name is not None:
+            admin.revoke_type_privilege(type_name, grantee)
+        elif name is not None:
             admin.revoke_queue_privilege(privilege, name, grantee)
         else:
             admin.revoke_system_privilege(privilege, grantee)
-    say(f"revoked {privilege.upper()}{f' on {name}' if name else ''} from {grantee}")
+    on = type_name or name
+    say(f"revoked {privilege.upper()}{f' on {on}' if on else ''} from {grantee}")
 
 
 def privileges(ctx: typer.Context, *, queue: On = None, user: As = None, as_json: Json = False) -> None:
@@ -105,22 +129,25 @@ def privileges(ctx: typer.Context, *, queue: On = None, user: As = None, as_json
         on_queues = admin.queue_privileges(queue)
         system = [] if queue is not None else admin.system_privileges()
         members = [] if queue is not None else admin.roles()
+        types = [] if queue is not None else admin.type_privileges()
     if as_json:
         print_json(
             {
                 "queues": [asdict(each) for each in on_queues],
                 "system": [asdict(each) for each in system],
                 "roles": [asdict(each) for each in members],
+                "types": [asdict(each) for each in types],
             }
         )
         return
     rows: list[tuple[Any, ...]] = [(each.grantee, f"role {each.role}", "", each.grantor) for each in members]
     rows += [(each.grantee, _shown(each.privilege, each.admin_option), "", each.grantor) for each in system]
+    rows += [(grant.grantee, "EXECUTE", grant.type, grant.grantor) for grant in types]
     for one in on_queues:
         for word, level in (("ENQUEUE", one.enqueue), ("DEQUEUE", one.dequeue)):
             if level:
                 rows.append((one.grantee, _shown(word, level == 2), one.queue, one.grantor))
-    print_table({"GRANTEE": "fold", "HOLDS": "left", "ON QUEUE": "fold", "GRANTED BY": "fold"}, rows)
+    print_table({"GRANTEE": "fold", "HOLDS": "left", "ON": "fold", "GRANTED BY": "fold"}, rows)
 
 
 def _shown(privilege: str, option: bool) -> str:

@@ -181,6 +181,9 @@ def check_grants(ctx: Context, name: str, grants: GrantModel) -> None:
     for queue in grants.queues:
         if hub_name(queue) not in ctx.queues and not _made_by_hub(queue):
             ctx.unknown("undefined-queue", ("grants", name, "queues", queue), "queues", queue)
+    for each in grants.object_types:
+        if hub_name(each) not in ctx.types:
+            ctx.unknown("unknown-object-type", ("grants", name, "object_types"), "object_types", each)
 
 
 def _made_by_hub(queue: str) -> bool:
