@@ -14,6 +14,8 @@ BIN := .venv/bin
 export MGW_CACHE ?= $(CURDIR)/.cache
 export PYTHONDONTWRITEBYTECODE := 1
 STAMPS := .cache/stamps
+# Tests without brokers, for two processes side by side. All others have the machine to themselves.
+SIDE_BY_SIDE := tests/unit tests/property tests/docs $(wildcard tests/conformance/test_hub_*.py tests/conformance/test_admin_*.py)
 
 # Every extra that does not just name others of our own: the lock file must not contain this package itself.
 define LOCK_EXTRAS
@@ -56,7 +58,10 @@ demo: setup ## carry real messages between RabbitMQ, Kafka and MQTT, and judge t
 
 test: setup ## check style and types, run every test
 	@$(MAKE) lint
-	$(BIN)/pytest -q
+	status=0
+	$(BIN)/pytest -q -n 2 --dist loadfile $(SIDE_BY_SIDE) || status=$$?
+	$(BIN)/pytest -q $(addprefix --ignore=,$(SIDE_BY_SIDE)) || status=$$?
+	exit $$status
 
 lint: $(STAMPS)/venv ## check style and types
 	@$(BIN)/ruff check --quiet
