@@ -15,7 +15,8 @@ export MGW_CACHE ?= $(CURDIR)/.cache
 export PYTHONDONTWRITEBYTECODE := 1
 STAMPS := .cache/stamps
 # Tests without brokers, for two processes side by side. All others have the machine to themselves.
-SIDE_BY_SIDE := tests/unit tests/property tests/docs $(wildcard tests/conformance/test_hub_*.py tests/conformance/test_admin_*.py)
+SIDE_BY_SIDE := tests/unit tests/property tests/docs $(wildcard tests/conformance/test_hub_*.py tests/conformance/test_admin_*.py) \
+  $(filter-out %/test_servers.py,$(wildcard tests/cli/test_*.py))
 
 # Every extra that does not just name others of our own: the lock file must not contain this package itself.
 define LOCK_EXTRAS

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from benchmarks import hub_growth
-from benchmarks.hub_bare import BareClaims, BarePostgreSQL, BareSQLite
+from benchmarks.hub_bare import BarePostgreSQL, BareSQLite, SessionPostgreSQL, SessionSQLite
 from benchmarks.hub_peer import Peer
 from benchmarks.measuring import body_of, machine, sync_seconds
 from gateway.aq.admin import QueueAdmin
@@ -31,6 +31,7 @@ from tests.support.brokers import PostgreSQL
 from transforms.message import Message
 
 BODY = 256
+SAME = "same SQL"
 SIZES = {1: 200, 30: 6_000, 500: 20_000}  # messages of a run
 DATABASES = ("sqlite", "postgresql")
 
@@ -204,13 +205,19 @@ def rates(stand: Stand, database: str) -> None:
         plain = stack.enter_context(stand.hub(database))
         with plain.read() as conn:
             queue_id = resolve(conn, "bench").id
+        own = stack.enter_context(stand.hub(database))
         bare: Any
+        statements: Any
         if database == "sqlite":
-            bare = BareSQLite(plain.path or "", queue_id)
+            bare, statements = BareSQLite(plain.path or "", queue_id), SessionSQLite(own.path or "", queue_id)
         else:
-            bare = BarePostgreSQL(plain.engine.url.render_as_string(hide_password=False), queue_id)
-        stack.callback(bare.close)
-        variants.append(Variant("bare SQL", bare, rows_for(plain)))
+            bare, statements = (
+                kind(hub.engine.url.render_as_string(hide_password=False), queue_id)
+                for kind, hub in ((BarePostgreSQL, plain), (SessionPostgreSQL, own))
+            )
+        for name, each in (("table alone", bare), (SAME, statements)):
+            stack.callback(each.close)
+            variants.append(Variant(name, each, rows_for(plain)))
         kinds: dict[str, Any] = {"session": SessionSide, "IMMEDIATE": ImmediateSide, "application": ApplicationSide}
         for name, kind in kinds.items():
             side = kind(stack.enter_context(stand.hub(database)))
@@ -224,10 +231,6 @@ def rates(stand: Stand, database: str) -> None:
             else:
                 stack.callback(peer.close)
                 variants.append(Variant(peer.name, peer, bodies))
-        else:
-            claiming = BareClaims(stack.enter_context(stand.hub(database)).path or "", queue_id)
-            stack.callback(claiming.close)
-            variants.insert(1, Variant("bare claims", claiming, rows_for(plain)))
         for batch, total in SIZES.items():
             size = max(total // 10, batch * 4) if stand.quick else total
             _compare(database, variants, batch, size, stand.rounds)
@@ -249,9 +252,9 @@ def _compare(database: str, variants: Sequence[Variant], batch: int, total: int,
         told += f"  in {_rate(total, [each.enqueue for each in measured]):>9,.0f}/s"
         told += f"  out {_rate(total, [each.dequeue for each in measured]):>9,.0f}/s"
         if measured is not first:
-            told += f"  {_ratio(measured, first)} of bare SQL"
-        if name == "session" and (claims := runs.get("bare claims")) is not None:
-            told += f"  {_ratio(measured, claims)} of bare claims"
+            told += f"  {_ratio(measured, first)} of table alone"
+        if name == "session":
+            told += f"  {_ratio(measured, runs[SAME])} of {SAME}"
         if peer is not None and measured is not peer and measured is not first:
             told += f"  {_ratio(measured, peer)} of PgQueuer"
         print(told, flush=True)

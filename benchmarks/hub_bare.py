@@ -1,8 +1,9 @@
-"""The hub's SQL without the hub: the statements on messages, sent through the driver's own interface.
+"""The hub's SQL without the hub, sent through the driver's own interface.
 
-Tables, indexes, columns, values and durability are the hub's own. Left out is all that a queue is beside a table: the
-look at the queue and its settings, the checks, the notification of who waits, and every conversion between messages and
-rows. A batch is one transaction in and one out; only :class:`BareClaims` does what a session on SQLite needs beside.
+Tables, indexes, columns, values and durability are the hub's own. :class:`SessionSQLite` and :class:`SessionPostgreSQL`
+send every statement that a session sends, without the checks and conversions between messages and rows.
+:class:`BareSQLite` and :class:`BarePostgreSQL` send those on messages alone, one transaction in and one out: a table,
+and nothing that makes it a queue (no look at the queue and its settings, no notification of who waits, no claims).
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from gateway.aq import statements_catalog as catalog
 from gateway.aq.codec import COLUMNS, MESSAGE_COLUMNS, MESSAGE_TYPES
 from gateway.aq.statements_schema import settle
 
-__all__ = ["BareClaims", "BarePostgreSQL", "BareSQLite"]
+__all__ = ["BarePostgreSQL", "BareSQLite", "SessionPostgreSQL", "SessionSQLite"]
 
 Row = tuple[Any, ...]
 _NAMES = ", ".join(MESSAGE_COLUMNS)
 _SELECT = f"""SELECT {COLUMNS.format(a="m")} FROM aq_message m
                WHERE m.queue_id = ? AND m.state = 0 ORDER BY m.k1, m.k2, m.k3 LIMIT ?"""
+_QUEUE_KEY = "MGW.BENCH"
 _COPY_FROM = 20  # rows; below that executemany is faster
 
 
@@ -57,33 +60,43 @@ class BareSQLite:
         self._raw.close()
 
 
-class BareClaims(BareSQLite):
-    """The statements of a session of its own on SQLite, which holds no transaction between two calls.
+class SessionSQLite(BareSQLite):
+    """Every statement of a session of its own on SQLite, which holds no transaction between two calls.
 
     Ids are taken, and messages claimed, in transactions that need not reach the disk; the commit inserts or deletes.
+    Each of the four looks at the queue first.
     """
 
+    def __init__(self, path: str, queue_id: int) -> None:
+        super().__init__(path, queue_id)
+        self._raw.execute("INSERT INTO aq_session (id, host, pid, lease_until, created) VALUES (1, '', 0, 1e12, 0)")
+
     def enqueue(self, rows: Sequence[Row]) -> None:
-        """Take ids; insert rows."""
+        """Look, take ids; look, insert rows."""
         execute = self._raw.execute
         self._begin("NORMAL")
+        execute(catalog._BOTH["enqueue"], (_QUEUE_KEY,)).fetchall()
         execute("UPDATE aq_counter SET value = value + ? WHERE name = 'message' RETURNING value", (len(rows),)).close()
         execute("COMMIT")
         self._begin("FULL")
+        execute(catalog._PLAIN, (self._queue_id,)).fetchall()
         self._raw.executemany(self._insert, rows)
         execute("COMMIT")
 
     def dequeue(self, limit: int) -> list[Row]:
-        """Select and claim; delete."""
+        """Look, select and claim; look, delete."""
         execute = self._raw.execute
         self._begin("NORMAL")
+        execute(catalog._BOTH["dequeue"], (_QUEUE_KEY,)).fetchall()
         found = execute(_SELECT, (self._queue_id, limit)).fetchall()
         ids = f"[{','.join([str(row[0]) for row in found])}]"
-        execute("UPDATE aq_message SET state = 8, claim = 1 WHERE id IN (SELECT value FROM json_each(?))", (ids,))
+        execute("UPDATE aq_message SET state = 8, claim = ? WHERE id IN (SELECT value FROM json_each(?))"
+                " AND EXISTS (SELECT 1 FROM aq_session WHERE id = ?)", (1, ids, 1))  # fmt: skip
         execute("COMMIT")
         self._begin("FULL")
-        execute("DELETE FROM aq_message WHERE queue_id = ? AND id IN (SELECT value FROM json_each(?)) AND claim = 1",
-                (self._queue_id, ids))  # fmt: skip
+        execute(catalog._PLAIN, (self._queue_id,)).fetchall()
+        execute("DELETE FROM aq_message WHERE queue_id = ? AND id IN (SELECT value FROM json_each(?)) AND state = 8"
+                " AND claim = ?", (self._queue_id, ids, 1))  # fmt: skip
         execute("COMMIT")
         return found
 
@@ -107,8 +120,7 @@ class BarePostgreSQL:
     def enqueue(self, rows: Sequence[Row]) -> None:
         """Take ids and insert rows."""
         with self._raw.cursor(binary=True) as cursor:
-            cursor.execute("SELECT nextval('aq_message_id') FROM generate_series(1, %s::int)", (len(rows),))
-            cursor.fetchall()
+            self._ids(cursor, len(rows))
             if len(rows) < _COPY_FROM:
                 cursor.executemany(self._insert, rows)
             else:
@@ -128,6 +140,37 @@ class BarePostgreSQL:
         self._raw.commit()
         return found
 
+    def _ids(self, cursor: Any, count: int) -> None:
+        cursor.execute("SELECT nextval('aq_message_id') FROM generate_series(1, %s::int)", (count,))
+        cursor.fetchall()
+
     def close(self) -> None:
         """Close the connection."""
         self._raw.close()
+
+
+class SessionPostgreSQL(BarePostgreSQL):
+    """Every statement of a session of its own on PostgreSQL: it looks at the queue first, and tells who waits."""
+
+    def __init__(self, url: str, queue_id: int) -> None:
+        super().__init__(url, queue_id)
+        self._looks = {name: sql.replace("%", "%%").replace("?", "%s") for name, sql in catalog._BOTH_HELD.items()}
+
+    def enqueue(self, rows: Sequence[Row]) -> None:
+        """Look, take ids and notify, insert rows."""
+        with self._raw.cursor(binary=True) as cursor:
+            cursor.execute(self._looks["enqueue"], (_QUEUE_KEY,)).fetchall()
+        super().enqueue(rows)
+
+    def dequeue(self, limit: int) -> list[Row]:
+        """Look, select, delete."""
+        with self._raw.cursor(binary=True) as cursor:
+            cursor.execute(self._looks["dequeue"], (_QUEUE_KEY,)).fetchall()
+        return super().dequeue(limit)
+
+    def _ids(self, cursor: Any, count: int) -> None:
+        cursor.execute(
+            "SELECT nextval('aq_message_id') FROM pg_notify('mgw_hub', %s) CROSS JOIN generate_series(1, %s::int)",
+            (str(self._queue_id), count),
+        )
+        cursor.fetchall()

@@ -172,7 +172,7 @@ class Finder:
                 cause="correlation and deq_condition hold from FIRST_MESSAGE to the next FIRST_MESSAGE",
                 cure="use FIRST_MESSAGE for the first call with other ones",
             )
-        return place
+        return head(db, request) if request.takes and place.used_up(request.queue) else place
 
 
 def _kept(db: Db, request: Request) -> bool:

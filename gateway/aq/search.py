@@ -9,7 +9,7 @@ from gateway.aq import statements_messages as messages_sql
 from gateway.aq.errors import MessageMissing
 from gateway.aq.heads import heads_of
 from gateway.aq.matching import find_matching
-from gateway.aq.model import DequeueMode, DequeueOptions, QueueRef, QueueType
+from gateway.aq.model import DequeueMode, DequeueOptions, QueueRef, QueueType, SortList
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Search, keys_of
 from gateway.aq.tables import State
@@ -84,6 +84,15 @@ class Place(NamedTuple):
     group: int | None = None
     turn: int = -1
     ended: bool = False
+
+    def used_up(self, queue: QueueRef) -> bool:
+        """Whether nothing of the snapshot can be after the place: in the order of arrival the last key is the id.
+
+        What goes ahead of a message that came later came later itself.
+        """
+        if self.after is None or queue.grouped or queue.sort_list is not SortList.ENQ_TIME:
+            return False
+        return self.after[-1] >= self.upto
 
 
 class Found(NamedTuple):

@@ -18,6 +18,7 @@ from gateway.aq.model import (
 )
 from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, qualified
 from gateway.aq.statements import Db, Row
+from gateway.aq.tables import MESSAGE_COUNTER
 from transforms.errors import AqError
 
 __all__ = [
@@ -74,8 +75,12 @@ _HELD_COLUMNS = {
 }
 _WITH_SEARCHED = 8  # columns
 _HELD = {direction: f"SELECT {columns} FROM aq_queue q WHERE q.id = ?" for direction, columns in _HELD_COLUMNS.items()}
+_LAST_ID = f"(SELECT value FROM aq_counter WHERE name = '{MESSAGE_COUNTER}')"
 #: A queue and its settings at once, where the call needs both; on SQLite and on PostgreSQL.
-_BOTH = f"{_REF_COLUMNS}, {_SETTINGS}{_REF_FROM} WHERE q.name_key = ?"
+_BOTH = {
+    "enqueue": f"{_REF_COLUMNS}, {_SETTINGS}{_REF_FROM} WHERE q.name_key = ?",
+    "dequeue": f"{_REF_COLUMNS}, {_SETTINGS}, NULL, {_LAST_ID}, NULL{_REF_FROM} WHERE q.name_key = ?",
+}
 _BOTH_HELD = {
     direction: f"{_REF_COLUMNS}, {columns}{_REF_FROM} WHERE q.name_key = ?"
     for direction, columns in _HELD_COLUMNS.items()
@@ -113,7 +118,7 @@ def find_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA, *, hold: Hold | 
     if hold is None:
         row = db.row(_BY_KEY, (_key(name, schema),))
         return _ref(row) if row else None
-    row = db.row(_BOTH_HELD[hold] if db.postgresql else _BOTH, (_key(name, schema),))
+    row = db.row((_BOTH_HELD if db.postgresql else _BOTH)[hold], (_key(name, schema),))
     if row is None:
         return None
     db.settings = (row[0], hold, row[_OF_REF:])
