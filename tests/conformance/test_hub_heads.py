@@ -306,6 +306,19 @@ class TestSQLite(Growth):
                 assert "aq_message_ready" in plan[0], plan
                 assert not [step for step in plan if "B-TREE" in step or step.startswith("SCAN")], plan
 
+    def test_queue_that_is_emptied_again_and_again_is_searched_once_for_each_call(self) -> None:
+        self.queue()
+        statements: list[str] = []
+        with self.hub.session() as session:
+            self.through(session, 2, 5)
+            with self.hub.write() as conn:
+                driver: Any = conn.connection.driver_connection
+                driver.set_trace_callback(statements.append)
+            self.through(session, 3, 5)
+            driver.set_trace_callback(None)
+            del driver
+        assert len([each for each in statements if "FROM aq_message" in each and "LIMIT" in each]) == 3
+
     def test_log_is_cut_when_nobody_reads_it_and_its_growth_is_told(self, caplog: pytest.LogCaptureFixture) -> None:
         def size() -> int:
             return Path(f"{self.hub.path}-wal").stat().st_size
