@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from gateway.aq import transfer
 from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions
+from gateway.aq.model import DequeueMode, DequeueOptions
 from transforms.message import Message
 
 __all__ = ["snapshot", "waiting"]
@@ -137,6 +137,16 @@ def _now_and_then(hub: Hub) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
+def _browsing(hub: Hub) -> Iterator[Callable[[], None]]:
+    """A session of the hub that has begun to browse, and keeps its position in what was there then."""
+    with hub.session() as session:
+        session.enqueue("bench", Message(BODY))
+        session.commit()
+        session.dequeue("bench", DequeueOptions(dequeue_mode=DequeueMode.BROWSE, wait=0))
+        yield lambda: None
+
+
+@contextmanager
 def _nobody(hub: Hub) -> Iterator[Callable[[], None]]:  # noqa: ARG001
     yield lambda: None
 
@@ -144,7 +154,7 @@ def _nobody(hub: Hub) -> Iterator[Callable[[], None]]:  # noqa: ARG001
 def snapshot(stand: Stand, database: str) -> None:
     """Messages through a short queue while another session reads; how it slows down, and how the files grow."""
     total = THROUGH // 10 if stand.quick else THROUGH
-    kinds = [("nobody reads", _nobody), ("a snapshot is kept", _holding)]
+    kinds = [("nobody reads", _nobody), ("a session of the hub browses", _browsing), ("a snapshot is kept", _holding)]
     if database == "sqlite":
         kinds.append(("somebody reads now and then", _now_and_then))
     for name, reading in kinds:
