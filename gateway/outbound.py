@@ -186,13 +186,15 @@ class OutboundRoute:
     def _keep(self, finished: Sequence[Flight]) -> None:
         """Complete what is confirmed and nothing else; refused messages stay set aside, on plans of their own.
 
-        They get new numbers: that the sending log has the old ones proves nothing of them.
+        They get new numbers: that the sending log has the old ones, or later ones, proves nothing of them.
         """
-        kept = [flight for flight in finished if flight.consumed]
+        last = max((flight.sequence for flight in (*finished, *self._flights) if flight.sent), default=0)
+        kept = [flight for flight in finished if flight.consumed or flight.sequence < last]
         if not kept:
             return
         context, now = self._context, self._context.clock.now()
         job_id, parted = context.job.id, [flight for flight in kept if flight.refused]
+        unsent = [(flight.sequence, flight.ids) for flight in parted if not flight.consumed]
         plans = [
             Plan(self._sequence + number, tuple(entry.id for entry in flight.refused))
             for number, flight in enumerate(parted, 1)
@@ -200,8 +202,13 @@ class OutboundRoute:
         with context.turns.take(), context.hub.write() as conn:
             lease.check_owner(conn, context.agent_key, context.token)
             for flight in parted:  # the ledger records batches as they are planned
-                journal.alter_plan(conn, job_id, Plan(flight.sequence, flight.without_refused().ids))
-            self._complete(conn, [flight.without_refused() for flight in kept], Counts())
+                if flight.consumed:
+                    journal.alter_plan(conn, job_id, Plan(flight.sequence, flight.without_refused().ids))
+            self._complete(conn, [flight.without_refused() for flight in kept if flight.consumed], Counts())
+            if context.ledger:
+                note = "the exception queue does not take the batch"
+                ledger.record_returned(conn, job_id, unsent, now=now, note=note)
+            journal.delete_plans(conn, job_id, [sequence for sequence, _ in unsent])
             if plans:
                 journal.add_plans(conn, job_id, plans, token=context.token, now=now)
         self._sequence += len(plans)

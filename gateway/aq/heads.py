@@ -97,8 +97,12 @@ class Heads:
             head.busy = True
         began = time.monotonic()
         try:
-            with suppress(Exception), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
-                self._advance(Db(conn), queue, head)
+            with suppress(Exception), engine.connect().execution_options(isolation_level="READ COMMITTED") as conn:
+                db = Db(conn)
+                heads_sql.wait_for_nobody(
+                    db
+                )  # the caller's transaction is open: who waits for it must not be waited for
+                self._advance(db, queue, head)
         finally:
             now = time.monotonic()
             head.due = now + (now - began) * _SHARE

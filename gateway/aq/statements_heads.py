@@ -7,7 +7,7 @@ import math
 from gateway.aq.model import QueueRef
 from gateway.aq.statements import Db
 
-__all__ = ["first_ready", "forget_reopened", "last_id", "workers"]
+__all__ = ["first_ready", "forget_reopened", "last_id", "wait_for_nobody", "workers"]
 
 _LAST = "SELECT last_value FROM aq_message_id"
 _WORKERS = """
@@ -23,6 +23,11 @@ _FORGET = """
         SELECT r.ctid FROM aq_queue q CROSS JOIN LATERAL
                (SELECT ctid, message_id FROM aq_reopened WHERE queue_id = q.id ORDER BY k3 LIMIT ?) r
          WHERE NOT EXISTS (SELECT FROM aq_message m WHERE m.id = r.message_id AND m.state = 0)))"""
+
+
+def wait_for_nobody(db: Db) -> None:
+    """Let what follows in this transaction fail rather than wait for a lock, or for long."""
+    db.rows("SELECT set_config('lock_timeout', '50ms', true), set_config('statement_timeout', '2s', true)")
 
 
 def last_id(db: Db) -> int:

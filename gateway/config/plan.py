@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from gateway.config.comparable import Comparable, Settings
-from gateway.config.forms import fold_of, hub_name
-from gateway.config.models import NOUNS, SECTIONS, Document
+from gateway.config.forms import fold_of, hub_name, inline_table, queue_table_of
+from gateway.config.models import NOUNS, SECTIONS, Document, QueueTableModel
 from gateway.config.object_types import in_order
 from gateway.model import DEFAULT_AGENT
 from transforms.errors import ConfigInvalid
@@ -95,6 +95,11 @@ def compare(desired: Document, running: Document, *, prune: bool = False) -> lis
         wanted, held = getattr(desired, section), getattr(running, section)
         fold = fold_of(section)
         by_key = {fold(name): (name, model) for name, model in held.items()}
+        if section == "queue_tables":  # one queue may describe its table in place, or the file the table by itself
+            named, own, described = {fold(name): name for name in wanted}, _own_tables(running), _own_tables(desired)
+            for each in named.keys() & own.keys() - by_key.keys():
+                by_key[each] = (named[each], own[each].model_copy(update={"comment": wanted[named[each]].comment}))
+            by_key = {each: found for each, found in by_key.items() if each in named or each not in described}
         for name in _in_order(section, wanted):
             model = wanted[name]
             known = by_key.pop(fold(name), None)
@@ -112,6 +117,15 @@ def compare(desired: Document, running: Document, *, prune: bool = False) -> lis
     # A job that goes frees its source for one that comes; everything else may still be in use until it was altered.
     jobs = [action for action in removals if action.section == "jobs"]
     return jobs + steps + [action for action in removals if action.section != "jobs"]
+
+
+def _own_tables(document: Document) -> dict[str, QueueTableModel]:
+    """The queue tables that queues describe in place, by their folded names."""
+    return {
+        fold_of("queue_tables")(queue_table_of(name, queue)): inline_table(queue)
+        for name, queue in document.queues.items()
+        if queue.queue_table is None
+    }
 
 
 def _in_order(section: str, wanted: Mapping[str, Any]) -> Iterable[str]:

@@ -403,7 +403,7 @@ def test_another_queue_in_the_queue_table_of_a_queue_changes_nothing_for_it(mgw:
     mgw.ok("apply", file)
     mgw.ok("aq", "create", "A_BAD", "--table", "ORDERS_TAB", "--exception")
     assert mgw.ok("plan", file).splitlines() == [
-        "left alone, not in the files: queue A_BAD, queue table ORDERS_TAB",
+        "left alone, not in the files: queue A_BAD",
         "nothing to do: 1 objects are as the files say",
     ]
     both = "queues:\n  A_BAD: {queue_table: orders_tab, type: exception}\n  ORDERS: {max_payload: 1000}\n"
@@ -417,3 +417,18 @@ def test_another_queue_in_the_queue_table_of_a_queue_changes_nothing_for_it(mgw:
     assert (fixed.code, "max_payload: 1000 -> 2000" in fixed.err) == (78, True)
     mgw.ok("apply", "--prune", mgw.file("queues: {}\n", "empty.yaml"))
     assert mgw.ok("export") == "version: 1\n"
+
+
+def test_queue_table_called_like_that_of_its_only_queue_may_be_described_by_itself(mgw: Mgw) -> None:
+    file = mgw.file("queue_tables:\n  A_TAB: {comment: apart}\nqueues:\n  A: {queue_table: A_TAB}\n")
+    assert mgw.ok("apply", file).splitlines()[-1] == "2 created"
+    assert mgw.ok("apply", file) == "nothing to do: 2 objects are as the files say\n"
+    assert mgw.ok("apply", "--prune", file) == "nothing to do: 2 objects are as the files say\n"
+
+
+def test_pruning_removes_a_queue_beside_the_one_that_the_table_was_made_for(mgw: Mgw) -> None:
+    file = mgw.file("queues:\n  A: {}\n")
+    mgw.ok("apply", file)
+    mgw.ok("aq", "create", "A_BAD", "--table", "A_TAB", "--exception")
+    assert mgw.ok("apply", "--prune", file).splitlines()[-1] == "1 removed, 1 unchanged"
+    assert mgw.ok("apply", "--prune", file) == "nothing to do: 1 objects are as the files say\n"

@@ -40,13 +40,13 @@ def gateway(tmp_path: Path, broker: MemoryBroker) -> Iterator[Gateway]:
         yield gateway
 
 
-def job(gateway: Gateway, broker: MemoryBroker, **link: Any) -> None:
+def job(gateway: Gateway, broker: MemoryBroker, batch: int = 4, hot: tuple[int, ...] = (2, 5), **link: Any) -> None:
     gateway.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name}, **link)
     gateway.admin.register_foreign_queue("DST", "mem")
-    options = {"MsgBatchSize": "4"}
+    options = {"MsgBatchSize": str(batch)}
     bad = {"transformation": "celsius", "exception_queue": "BAD"}
     gateway.admin.create_job("outj", "OUTBOUND", "H", "DST@mem", options=options, **bad)
-    gateway.enqueue("H", [Message(body=(BAD if number in {2, 5} else GOOD).format(number)) for number in range(7)])
+    gateway.enqueue("H", [Message(body=(BAD if number in hot else GOOD).format(number)) for number in range(7)])
 
 
 def closed(gateway: Gateway) -> None:
@@ -135,6 +135,25 @@ def test_the_sending_log_proves_nothing_of_a_message_that_was_refused(gateway: G
         gateway.admin.alter_job("outj", transformation=None)
         eventually(lambda: gateway.job("outj")["PROPAGATED_TOTAL"] == len(SENT) + len(REFUSED))
     assert arrived(broker) == SENT + REFUSED
+    assert gateway.job("outj")["SUPPRESSED_TOTAL"] == 0
+    assert gateway.plans("outj") == []
+    check_ledger(gateway)
+
+
+def test_the_sending_log_proves_nothing_of_a_batch_that_was_refused_whole(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    """It went on its way before others that are in the log: once it can be converted, it must be sent."""
+    closed(gateway)
+    job(gateway, broker, 2, (2, 3), outbound_log_queue="SENT")
+    sent, refused = [GOOD.format(number) for number in (0, 1, 4, 5, 6)], [BAD.format(number) for number in (2, 3)]
+    with gateway.run():
+        fails_again(gateway, "25207", 2)
+        assert arrived(broker) == sent
+        assert planned(gateway) == len(refused)
+        gateway.admin.alter_job("outj", transformation=None)
+        eventually(lambda: gateway.job("outj")["PROPAGATED_TOTAL"] == len(sent) + len(refused))
+    assert arrived(broker) == sent + refused
     assert gateway.job("outj")["SUPPRESSED_TOTAL"] == 0
     assert gateway.plans("outj") == []
     check_ledger(gateway)
