@@ -154,14 +154,18 @@ _SETTLE = """
     SELECT set_config('synchronous_commit', %s, false), set_config('enable_seqscan', 'off', false),
            set_config('enable_bitmapscan', 'off', false), set_config('enable_sort', 'off', false),
            set_config('jit', 'off', false),
-           (SELECT oid FROM pg_database WHERE datname = current_database()), pg_postmaster_start_time()::text"""
+           (SELECT oid FROM pg_database WHERE datname = current_database()), pg_postmaster_start_time()::text,
+           (SELECT stats_reset::text FROM pg_stat_bgwriter)"""
 
 
 def settle(connection: Any, synchronous_commit: str) -> object:
-    """Give a driver's new connection its settings; returns what tells a server from another, or from its restart."""
+    """Give a driver's new connection its settings; returns what tells a server from another, or from its restart.
+
+    When one process of a server crashes, all others start anew but the first; it begins to count anew then.
+    """
     row = connection.execute(_SETTLE, (synchronous_commit,)).fetchone()
     connection.commit()
-    return row[-2:]
+    return row[-3:]
 
 
 def _lock(conn: sa.Connection) -> None:

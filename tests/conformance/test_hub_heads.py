@@ -9,8 +9,11 @@ hide a message: every way by which one comes up behind it is tried.
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ pytest.register_assert_rewrite("tests.conformance.hub_suite")
 
 from gateway.aq import heads as heads_module
 from gateway.aq import transfer
+from gateway.aq.admin import QueueAdmin
 from gateway.aq.heads import HEADS, Heads
 from gateway.aq.hub import Hub
 from gateway.aq.model import EnqueueOptions, SequenceDeviation
@@ -29,6 +33,8 @@ from gateway.aq.statements import Db
 from gateway.aq.wal import shorten
 from tests.conformance.hub_suite import HubCase, now
 from tests.support.brokers import PostgreSQL
+from tests.support.waiting import eventually
+from transforms.errors import HubError
 from transforms.message import Message
 
 _number = itertools.count(1)
@@ -120,6 +126,22 @@ class TestHeads(Growth):
                 assert self.read_entries(conn, session, 10) <= 10 + 3 * BATCH
             with Hub.open(self.url) as stranger, stranger.engine.connect() as conn, stranger.session(conn) as session:
                 assert self.read_entries(conn, session, 10) >= 10 * BATCH  # it knows nothing: what the hint saves
+
+    def test_nothing_is_known_of_a_server_that_has_crashed(self) -> None:
+        """What it need not have kept is undone: messages that were gone are there again, and nobody noted them."""
+        with PostgreSQL() as server:
+            address = server.create_database("crashed")
+            with Hub.open(address, create=True, durability="fast") as hub:
+                self.hub, self.admin = hub, QueueAdmin(hub)
+                self.queue()
+                self.moved_on()
+                with hub.read() as conn:
+                    pid = int(conn.exec_driver_sql("SELECT pg_backend_pid()").scalar() or 0)
+                    os.kill(pid, signal.SIGKILL)
+                    with suppress(Exception):
+                        conn.exec_driver_sql("SELECT 1")
+                hub.engine.dispose()
+                eventually(lambda: self.head() == float("-inf"), tolerate=(HubError, AssertionError))
 
     def test_claims_of_plans_begin_at_the_head_too(self) -> None:
         self.queue()
