@@ -32,14 +32,19 @@ def open_hub(
     durability: Durability = "full",
     clock: Clock = SYSTEM_CLOCK,
     transform_modules: Sequence[str] = (),
+    parts: Sequence[SchemaPart] = (),
 ) -> Hub:
-    """Open the gateway's hub, or make it; arguments and errors as :meth:`gateway.aq.hub.Hub.open`."""
+    """Open the gateway's hub, or make it; arguments and errors as :meth:`gateway.aq.hub.Hub.open`.
+
+    Args:
+        parts: tables and views of other modules beside the gateway's.
+    """
     hub = Hub.open(
         url,
         create=create,
         durability=durability,
         clock=clock,
-        schemas=[GATEWAY_PART],
+        schemas=[GATEWAY_PART, *parts],
         transform_modules=transform_modules,
     )
     if hub.postgresql:

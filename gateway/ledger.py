@@ -258,8 +258,11 @@ def _source(conn: sa.Connection, job: JobDef) -> tuple[QueueRef, str | None] | N
         return None
 
 
+_IN_STREAMS = "SELECT p.message_id FROM pl_plan p JOIN pl_stream s ON s.id = p.stream_id WHERE s.queue_id = ?"
+
+
 def stranded(conn: sa.Connection, job: JobDef) -> set[int]:
-    """Messages of an outbound job that are set aside for a plan and are in no plan of any job.
+    """Messages of an outbound job that are set aside for a plan and are in no plan of any job, nor of a stream.
 
     Of a running job these may be messages that were completed while this looked: look twice.
     """
@@ -269,6 +272,8 @@ def stranded(conn: sa.Connection, job: JobDef) -> set[int]:
     found = transfer.set_aside(conn, *source)
     for (ids,) in conn.execute(sa.select(plan.c.message_ids)) if found else ():
         found.difference_update(unpack(f">{len(ids) // 8}q", ids))
+    if found and sa.inspect(conn).has_table("pl_plan"):  # the pipelines have been here
+        found.difference_update(number for (number,) in Db(conn).rows(_IN_STREAMS, (source[0].id,)))
     return found
 
 

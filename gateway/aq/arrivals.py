@@ -60,11 +60,12 @@ def prepare(
     now: float,
     *,
     discard_unrouted: bool = False,
+    user: str | None = None,
 ) -> Prepared:
     """Everything of :func:`put` but the storing of messages; takes fresh message ids."""
     started = perf_counter()
     check_enqueue(db, queue)
-    messages, rows = numbered(db, queue, messages, now)
+    messages, rows = numbered(db, queue, messages, now, user=user)
     prepared = address(db, queue, messages, rows, now, discard_unrouted=discard_unrouted)
     return prepared._replace(seconds=perf_counter() - started)
 

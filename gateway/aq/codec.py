@@ -153,7 +153,8 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
             if delay or expiration is not None:
                 check_times(message, index)
             priority = message.priority
-            if not isinstance(priority, int) or type(priority) is bool or not -_BEYOND <= priority < _BEYOND:
+            odd = type(priority) is not int and (not isinstance(priority, int) or type(priority) is bool)
+            if odd or not -_BEYOND <= priority < _BEYOND:
                 raise _refused(index, f"priority {priority!r} is out of range", "it is no integer of 64 bits")
             body: Any = message.body
             if body is None:
@@ -198,7 +199,7 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
                     message.original_msgid if system else None,
                     message.user_property,
                     _KIND_TEXT[message.kind],
-                    encode_headers(message.headers),
+                    encode_headers(message.headers) if message.headers else None,
                     body_type,
                     body,
                 )

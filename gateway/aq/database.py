@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -13,15 +14,18 @@ from gateway.aq.failures import shown_url
 from gateway.aq.heads import HEADS, Heads
 from gateway.aq.lock import Gate
 from gateway.aq.model import Durability
-from gateway.aq.statements import TALLY
+from gateway.aq.statements import CURSOR, TALLY
 from gateway.aq.wal import KEPT_BYTES
 from transforms.clock import SYSTEM_CLOCK, Clock
 from transforms.errors import HubError
 
-__all__ = ["BUSY_SECONDS", "POOL", "hub_clock", "make_engine", "make_private", "parse_url", "watchfulness"]
+__all__ = ["BEGIN", "BUSY_SECONDS", "POOL", "hub_clock", "make_engine", "make_private", "parse_url", "watchfulness"]
 
 BUSY_SECONDS = 30.0  # how long a writer waits for its turn on SQLite
 POOL = 8  # connections kept
+#: In the ``info`` of a hub's connection to SQLite: what begins a write transaction on it.
+BEGIN = "mgw_begin"
+_SYNCHRONOUS = {level: f"PRAGMA synchronous={level}" for level in ("FULL", "NORMAL")}
 
 
 def parse_url(url: str) -> sa.URL:
@@ -76,6 +80,28 @@ def make_private(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660))
 
 
+def _beginning(gate: Gate, synchronous: str) -> Callable[..., None]:
+    """What begins a write transaction on a driver's connection, whose ``info`` is given with it."""
+
+    def begin(driver: Any, info: Any, *, durable: bool, patience: float | None = None) -> None:
+        level = synchronous if durable else "NORMAL"
+        if info["mgw_synchronous"] != level:
+            driver.execute(_SYNCHRONOUS[level]).close()
+            info["mgw_synchronous"] = level
+        if patience is not None:
+            driver.execute(f"PRAGMA busy_timeout={int(patience * 1000)}").close()
+        passed = gate.enter(BUSY_SECONDS if patience is None else patience)
+        try:
+            driver.execute("BEGIN IMMEDIATE").close()
+        finally:
+            if passed:
+                gate.leave()
+            if patience is not None:
+                driver.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}").close()
+
+    return begin
+
+
 def make_engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
     """An engine whose connections are set as the hub needs them.
 
@@ -100,7 +126,7 @@ def make_engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Eng
         @sa.event.listens_for(engine, "connect")
         def _settings(connection: Any, record: Any) -> None:
             heads.connected(schema.settle(connection, commit))
-            record.info.update({"mgw_clock": clock, TALLY: [], HEADS: heads})
+            record.info.update({"mgw_clock": clock, TALLY: [], HEADS: heads, CURSOR: connection.cursor(binary=True)})
 
         return engine
     engine = sa.create_engine(
@@ -114,6 +140,7 @@ def make_engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Eng
     gate = Gate(os.path.realpath(address.database or ""))
     sa.event.listen(engine, "engine_disposed", lambda _: gate.close())
     synchronous = "FULL" if durability == "full" else "NORMAL"
+    begin = _beginning(gate, synchronous)
 
     @sa.event.listens_for(engine, "connect")
     def _pragmas(connection: Any, record: Any) -> None:
@@ -128,7 +155,7 @@ def make_engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Eng
             "cache_size=-16000",  # KiB
         ):
             connection.execute(f"PRAGMA {pragma}").close()
-        record.info.update({"mgw_clock": clock, "mgw_synchronous": synchronous, TALLY: []})
+        record.info.update({"mgw_clock": clock, "mgw_synchronous": synchronous, TALLY: [], BEGIN: begin})
 
     @sa.event.listens_for(engine, "begin")
     def _begin(conn: sa.Connection) -> None:
@@ -137,21 +164,8 @@ def make_engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Eng
             driver.execute("BEGIN").close()
             return
         info = conn.info
-        level = "NORMAL" if info.pop("mgw_relaxed", False) else synchronous
-        if info["mgw_synchronous"] != level:
-            driver.execute(f"PRAGMA synchronous={level}").close()
-            info["mgw_synchronous"] = level
-        patience = info.pop("mgw_patience", None)
-        if patience is None:
-            with gate.passing(BUSY_SECONDS):
-                driver.execute("BEGIN IMMEDIATE").close()
-            return
-        driver.execute(f"PRAGMA busy_timeout={int(patience * 1000)}").close()
-        try:
-            with gate.passing(patience):
-                driver.execute("BEGIN IMMEDIATE").close()
-        finally:
-            driver.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}").close()
+        durable = not info.pop("mgw_relaxed", False)
+        begin(driver, info, durable=durable, patience=info.pop("mgw_patience", None))
 
     return engine
 

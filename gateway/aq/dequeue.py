@@ -23,6 +23,7 @@ from gateway.aq.errors import (
 )
 from gateway.aq.hub import require_own_thread
 from gateway.aq.model import (
+    DeliveryMode,
     Dequeued,
     DequeueMode,
     DequeueOptions,
@@ -38,6 +39,7 @@ from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
 from gateway.aq.transfer import check_dequeue
 from gateway.aq.work import Work, consume, count_rolled_back
+from gateway.aq.writing import Writing
 from transforms.message import Message
 
 if TYPE_CHECKING:
@@ -130,8 +132,7 @@ class DequeueCalls:
         started = perf_counter()
         if options.visibility is Visibility.IMMEDIATE and options.dequeue_mode is not DequeueMode.BROWSE:
             self._require_autonomous()
-            with self.hub.write() as conn:
-                db = Db(conn)
+            with Writing(self.hub) as db:
                 request = self._request(db, queue_name, options, limit)
                 found, messages = self._find(db, request, autonomous=True)
                 rows = found.rows
@@ -162,8 +163,9 @@ class DequeueCalls:
                 Dequeued(message.msgid or b"", message, states[row[15]], str(row[-1]))
                 for message, row in zip(messages, rows, strict=True)
             ]
+        make, persistent = tuple.__new__, DeliveryMode.PERSISTENT
         return [
-            Dequeued(message.msgid or b"", message, states[row[15]])
+            make(Dequeued, (message.msgid or b"", message, states[row[15]], None, persistent))
             for message, row in zip(messages, rows, strict=True)
         ]
 

@@ -83,7 +83,7 @@ def _head(db: Db, queue: QueueRef, prepared: Prepared) -> _Head:
 
 def _heads_of_transaction(db: Db) -> dict[int, _Head]:
     info: dict[Any, Any] = db.connection.info
-    transaction = db.connection.get_transaction()
+    transaction = db.connection.get_transaction() or db  # which is the only one of a transaction without
     known = info.get(_INFO)
     if known is None or known[0] is not transaction:
         known = info[_INFO] = (transaction, {})

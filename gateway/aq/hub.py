@@ -36,6 +36,9 @@ __all__ = ["Durability", "Hub"]
 #: In the ``info`` of a connection on which somebody listens to events: it is not kept for the next transaction.
 LISTENED = "mgw_listened"
 
+#: A connection with no transaction open, its driver's connection, and its ``info``.
+Writer = tuple[sa.Connection, Any, dict[Any, Any]]
+
 
 class Hub:
     """A hub database, opened with :meth:`open`; may be used by any number of threads.
@@ -74,7 +77,7 @@ class Hub:
         self.postgresql = engine.dialect.name == "postgresql"
         self.path = None if self.postgresql else os.path.abspath(engine.url.database or "")
         self._reader = engine.execution_options(ro=True)
-        self._writers: deque[sa.Connection] = deque()
+        self._writers: deque[Writer] = deque()
         self._open = True
         self._lock: FairLock | None = None if self.path is None else writer_lock(os.path.realpath(self.path))
         self.notifier = Notifier(self._watch_target(), watchfulness(engine.url) if self.postgresql else {})
@@ -190,28 +193,12 @@ class Hub:
         Raises:
             HubUnavailable, HubFull, HubError: instead of any database error.
         """
-        lock = self._lock
-        if lock is None:
-            with translated(self.name), self._writer(durable, patience) as conn:
-                yield conn
-            return
-        if lock.held_here():
-            raise HubError(
-                f"a second write transaction on hub {self.name} was begun by the thread that has one open",
-                cause="SQLite has one writer; the second would wait for the first for ever",
-                cure="pass the open connection on",
-            )
-        if not lock.acquire(patience):
-            raise HubUnavailable(
-                f"hub {self.name} stayed locked for {patience:.0f} s",
-                cause="another thread of this process keeps a write transaction open",
-                cure="end transactions soon",
-            )
+        self.take_turn(patience)
         try:
             with translated(self.name, self.path), self._writer(durable, patience) as conn:
                 yield conn
         finally:
-            lock.release()
+            self.end_turn()
 
     @contextmanager
     def _writer(self, durable: bool, patience: float) -> Iterator[sa.Connection]:
@@ -219,12 +206,8 @@ class Hub:
 
         After any error the connections kept go back to the pool, which resets them, or replaces them if they are dead.
         """
-        try:
-            conn = self._writers.pop()
-        except IndexError:
-            conn = self.engine.connect()
+        conn, raw, info = self.take_writer()
         failure: BaseException | None = None
-        info = conn.info
         try:
             if not durable:
                 info["mgw_relaxed"] = True
@@ -246,17 +229,69 @@ class Hub:
         if tally := info[TALLY]:
             info[TALLY] = []
             self.statistics.add(tally)
-        if info.pop(LISTENED, False):
-            self.give_back(conn)
+        self.keep_writer((conn, raw, info))
+
+    # The parts of a write transaction; those who use them see to it that each is undone.
+
+    def take_turn(self, patience: float = BUSY_SECONDS) -> None:
+        """Wait until the calling thread may write (SQLite): the threads of a process take turns in order of arrival.
+
+        Raises:
+            HubUnavailable: another thread writes for longer than ``patience`` seconds.
+            HubError: the calling thread has a write transaction open.
+        """
+        lock = self._lock
+        if lock is None:
             return
-        self._writers.append(conn)
+        if lock.held_here():
+            raise HubError(
+                f"a second write transaction on hub {self.name} was begun by the thread that has one open",
+                cause="SQLite has one writer; the second would wait for the first for ever",
+                cure="pass the open connection on",
+            )
+        if not lock.acquire(patience):
+            raise HubUnavailable(
+                f"hub {self.name} stayed locked for {patience:.0f} s",
+                cause="another thread of this process keeps a write transaction open",
+                cure="end transactions soon",
+            )
+
+    def end_turn(self) -> None:
+        """The next thread may write."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def take_writer(self) -> Writer:
+        """A connection with no transaction open, its driver's connection, and its ``info``."""
+        try:
+            return self._writers.pop()
+        except IndexError:
+            conn = self.engine.connect()
+        return conn, conn.connection.driver_connection, conn.info
+
+    def keep_writer(self, writer: Writer) -> None:
+        """The transaction has ended well: the connection is there for the next."""
+        if writer[2].pop(LISTENED, False):
+            self.give_back(writer[0])
+            return
+        self._writers.append(writer)
         if not self._open or len(self._writers) > POOL:
             self._drop_writers()
+
+    def drop_writer(self, conn: sa.Connection) -> None:
+        """Undo the transaction of a connection of :meth:`take_writer`, whose fate SQLAlchemy does not know."""
+        conn.info[TALLY] = []
+        try:
+            conn.connection.rollback()
+        except Exception:  # it is dead; what failed first is what the caller is told
+            conn.invalidate()
+        self._drop_writers()
+        self.give_back(conn)
 
     def _drop_writers(self) -> None:
         while self._writers:
             with suppress(IndexError):  # another thread took the last one
-                self.give_back(self._writers.pop())
+                self.give_back(self._writers.pop()[0])
 
     def give_back(self, conn: sa.Connection) -> None:
         """To the pool; after :meth:`close` there is none any more that would ever close it."""

@@ -134,7 +134,8 @@ def _consumer(db: Db, queue: QueueRef, agent: Agent) -> int:
                 cause="the queue is a multi-consumer queue",
                 cure="name the consumer",
             )
-        return consumers_sql.require_consumer(db, queue, agent_name(agent.name, what="consumer"))
+        agent_name(agent.name, what="consumer")
+        return consumers_sql.require_consumer(db, queue, agent.name)
     if agent.name is not None:
         raise _name_given(queue, agent, "the queue is a single-consumer queue")
     return 0

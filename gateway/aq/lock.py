@@ -84,17 +84,26 @@ class Gate:
         self._mutex = threading.Lock()
         self._file: int | None = None
 
+    def enter(self, timeout: float) -> bool:
+        """Pass the gate, and :meth:`leave` it soon; False: nobody is to leave it, for it was not had in time."""
+        file = self._open() if self._file is None else self._file
+        return file is not None and self._acquire(file, timeout)
+
+    def leave(self) -> None:
+        """Let the next process pass."""
+        if self._file is not None:
+            with suppress(OSError):
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
     @contextmanager
     def passing(self, timeout: float) -> Iterator[None]:
         """Pass the gate; whoever waited longer than ``timeout`` seconds for it goes without."""
-        file = self._open()
-        passed = file is not None and self._acquire(file, timeout)
+        passed = self.enter(timeout)
         try:
             yield
         finally:
-            if passed and file is not None:
-                with suppress(OSError):
-                    fcntl.flock(file, fcntl.LOCK_UN)
+            if passed:
+                self.leave()
 
     def _open(self) -> int | None:
         with self._mutex:
@@ -104,11 +113,12 @@ class Gate:
             return self._file
 
     def _acquire(self, file: int, timeout: float) -> bool:
-        end = time.monotonic() + timeout
+        end: float | None = None
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                end = time.monotonic() + timeout if end is None else end
                 if time.monotonic() >= end:
                     return False
                 time.sleep(_POLL)

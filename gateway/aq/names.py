@@ -11,7 +11,9 @@ __all__ = [
     "MAX_AGENT_NAME",
     "MAX_QUEUE_NAME",
     "QualifiedName",
+    "agent_key",
     "agent_name",
+    "bare_agent",
     "qualified",
     "shown_key",
     "user_name",
@@ -131,6 +133,20 @@ def _split(text: str) -> list[str]:
     return parts
 
 
+def bare_agent(text: str) -> str:
+    """The name of an agent as it is read: without blanks around it, then without quotes. Not checked; may be empty.
+
+    The function _agent of functions/common.sql does the same.
+    """
+    name = text.strip()
+    return name[1:-1] if name.startswith('"') and name.endswith('"') and len(name) > 2 else name
+
+
+def agent_key(text: str) -> str:
+    """What compares of the name of an agent, however an application writes it."""
+    return bare_agent(text).upper()
+
+
 def agent_name(text: str | None, *, what: str = "agent") -> str | None:
     """Check the name of an agent (subscriber, recipient, consumer); None stays None.
 
@@ -139,9 +155,7 @@ def agent_name(text: str | None, *, what: str = "agent") -> str | None:
     """
     if text is None:
         return None
-    name = text.strip() if isinstance(text, str) else ""
-    if name.startswith('"') and name.endswith('"') and len(name) > 2:
-        name = name[1:-1]
+    name = bare_agent(text) if isinstance(text, str) else ""
     if len(name) > MAX_AGENT_NAME:
         raise NameTooLong(
             f"{what} name {name[:40]!r}... is too long",

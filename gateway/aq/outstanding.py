@@ -97,8 +97,8 @@ def _refusal(db: Db, stop: Stop, *, alone: bool) -> QueueInUse | None:
     if stop.dequeue and stop.plans and taken.plans:
         return QueueInUse(
             what,
-            cause=f"{taken.plans} of its messages are on their way with gateway jobs",
-            cure="let the call wait while their agent runs, or remove the jobs",
+            cause=f"{taken.plans} of its messages are on their way with gateway jobs, or in streams of pipelines",
+            cure="let the call wait while they run, or remove the jobs and release the streams",
         )
     return None
 

@@ -27,7 +27,7 @@ from gateway.aq.errors import (
 )
 from gateway.aq.grants import ADMINISTRATOR, OWNERS, PUBLIC, SystemRight
 from gateway.aq.model import QueueInfo, QueueRef, QueueType
-from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, qualified, user_name
+from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, agent_key, qualified, user_name
 from gateway.aq.statements import Db
 from gateway.aq.statements_security import Held
 from gateway.aq.statements_types import TypeRecord
@@ -262,7 +262,7 @@ class Rights:
 
     def _check_senders(self, queue: QueueRef, held: Held, given: list[str | None]) -> None:
         for name in dict.fromkeys(given):
-            if name is not None and name.upper() in held.agents:
+            if name is not None and agent_key(name) in held.agents:
                 continue
             index = given.index(name)
             if not name:
@@ -287,7 +287,7 @@ class Rights:
                 cause="no AQ agent has the privileges of the user",
                 cure=f"have an administrator map one: enable_db_access(agent, '{self.user}')",
             )
-        if consumer.upper() not in held.agents:
+        if agent_key(consumer) not in held.agents:
             raise AgentNotMapped(
                 f"user {self.user} may not dequeue from secure queue {queue.full_name} as consumer {consumer}",
                 cause=f"no AQ agent of that name has the privileges of user {self.user}",

@@ -32,6 +32,7 @@ from gateway.aq.statements import Db
 from gateway.aq.work import Work
 from gateway.aq.work_claims import ClaimWork
 from gateway.aq.work_transactions import ApplicationWork, TransactionWork
+from gateway.aq.writing import Writing
 from transforms.errors import AqError
 from transforms.message import Message
 
@@ -198,8 +199,7 @@ class Session(DequeueCalls):
         call = read_call(messages, options, recipients, recipient_lists, array_size)
         if call.immediate:
             self._require_autonomous()
-            with self.hub.write() as conn:
-                db = Db(conn)
+            with Writing(self.hub) as db:
                 prepared = self._prepare(db, queue_name, call, None)
                 store(db, prepared)
             if prepared.ready:

@@ -29,11 +29,13 @@ import sqlalchemy as sa
 from gateway.aq.tables import MESSAGE_COUNTER
 from transforms.errors import AqError
 
-__all__ = ["TALLY", "Db", "Row"]
+__all__ = ["CURSOR", "TALLY", "Db", "Row"]
 
 Row = tuple[Any, ...]
 #: In the ``info`` of a hub's connection: the list behind :attr:`Db.tally`.
 TALLY = "mgw_tally"
+#: There, too, on PostgreSQL: the cursor for statements with few results.
+CURSOR = "mgw_cursor"
 
 _NOTIFIED = 350  # queues in one notice: PostgreSQL takes less than 8000 bytes
 _TEMPLATES = 2048  # statements known; conditions of callers are part of some
@@ -72,6 +74,11 @@ def _postgresql(template: str) -> str:
     )
 
 
+@lru_cache(maxsize=64)
+def _insertion(table: str, columns: tuple[str, ...]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
 class Db:
     """The driver's connection under a SQLAlchemy connection, inside its transaction (begun here if need be).
 
@@ -82,7 +89,7 @@ class Db:
         settled: whether the connection prefers plans that follow an index (every connection of a hub does).
     """
 
-    __slots__ = ("_told", "connection", "postgresql", "raw", "settings", "settled", "tally")
+    __slots__ = ("_cursor", "_told", "connection", "postgresql", "raw", "settings", "settled", "tally")
 
     def __init__(self, conn: sa.Connection) -> None:
         if not conn.in_transaction():
@@ -93,8 +100,21 @@ class Db:
         self.raw: _Connection = pooled.driver_connection  # type: ignore[assignment]
         self.tally: list[Any] | None = pooled.info.get(TALLY)
         self.settled = self.tally is not None
+        self._cursor: Any = pooled.info.get(CURSOR)
         self._told: int | None = None
         self.settings: tuple[int, str, Row] | None = None
+
+    @classmethod
+    def within(cls, writer: tuple[sa.Connection, Any, dict[Any, Any]], *, postgresql: bool) -> Db:
+        """For a connection of the hub's own, its driver's connection and its ``info``, in a transaction already."""
+        db = cls.__new__(cls)
+        db.connection, db.raw, info = writer
+        db.postgresql = postgresql
+        db.tally = info[TALLY]
+        db._cursor = info.get(CURSOR)
+        db.settled = True
+        db.settings = db._told = None
+        return db
 
     def rows(self, template: str, params: Sequence[Any] = ()) -> list[Row]:
         """Every row of a query."""
@@ -114,13 +134,26 @@ class Db:
 
     def row(self, template: str, params: Sequence[Any] = ()) -> Row | None:
         """The first row of a query that returns few, or None."""
-        found = self.rows(template, params)
+        found = self._few(template, params)
         return found[0] if found else None
+
+    def _few(self, template: str, params: Sequence[Any]) -> list[Row]:
+        """:meth:`rows` of a query whose result need not be given up at once: on PostgreSQL, a cursor is made once."""
+        if not self.postgresql:
+            return self.raw.execute(_sqlite(template), params).fetchall()  # type: ignore[no-any-return]
+        if self._cursor is None:
+            self._cursor = self.raw.cursor(binary=True)
+        self._cursor.execute(_postgresql(template), params)
+        return self._cursor.fetchall()  # type: ignore[no-any-return]
 
     def run(self, template: str, params: Sequence[Any] = ()) -> int:
         """Number of rows a statement changed."""
-        sql = _postgresql(template) if self.postgresql else _sqlite(template)
-        cursor = self.raw.execute(sql, params)
+        if self.postgresql:
+            if self._cursor is None:
+                self._cursor = self.raw.cursor(binary=True)
+            number: int = self._cursor.execute(_postgresql(template), params).rowcount
+            return number
+        cursor = self.raw.execute(_sqlite(template), params)
         count: int = cursor.rowcount
         cursor.close()
         return count
@@ -135,18 +168,18 @@ class Db:
 
     def insert(self, table: str, columns: Sequence[str], types: Sequence[str], rows: Sequence[Row]) -> None:
         """Insert rows; large batches go to PostgreSQL by COPY (``types`` are its type names)."""
-        names = ", ".join(columns)
         if self.postgresql and len(rows) >= _COPY_FROM:
             with (
                 self.raw.cursor() as cursor,
-                cursor.copy(f"COPY {table} ({names}) FROM STDIN (FORMAT BINARY)") as copy,
+                cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)") as copy,
             ):
                 copy.set_types(types)
                 for row in rows:
                     copy.write_row(row)
-            return
-        marks = ", ".join("?" * len(columns))
-        self.many(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
+        elif len(rows) == 1:  # to prepare for many costs more than it saves
+            self.run(_insertion(table, tuple(columns)), rows[0])
+        else:
+            self.many(_insertion(table, tuple(columns)), rows)
 
     @contextmanager
     def undone_on_error(self) -> Iterator[None]:
@@ -195,9 +228,9 @@ class Db:
         """``count`` fresh message ids, ascending; in the same statement what :meth:`notify` tells of one queue."""
         if self.postgresql:
             if queue_id is None:
-                found = self.rows(_IDS, (count,))
+                found = self._few(_IDS, (count,))
             else:
-                found = self.rows(_IDS_AND_NOTICE, (str(queue_id), count))
+                found = self._few(_IDS_AND_NOTICE, (str(queue_id), count))
                 self._told = queue_id
             return [row[0] for row in found]
         last = self.next_value(MESSAGE_COUNTER, count)
@@ -213,7 +246,7 @@ class Db:
 
     def next_value(self, counter: str, count: int = 1) -> int:
         """Raise a counter by ``count`` and return it."""
-        found = self.rows("UPDATE aq_counter SET value = value + ? WHERE name = ? RETURNING value", (count, counter))
+        found = self._few("UPDATE aq_counter SET value = value + ? WHERE name = ? RETURNING value", (count, counter))
         return int(found[0][0])
 
     def savepoint(self, number: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.aq.errors import ConsumerMissing, ConsumerNotAllowed, SubscriberMissing
 from gateway.aq.model import DeliveryMode, QueueRef, SubscriberInfo
-from gateway.aq.names import QualifiedName, agent_name
+from gateway.aq.names import QualifiedName, agent_key
 from gateway.aq.statements import Db
 
 __all__ = [
@@ -28,15 +28,15 @@ __all__ = [
 
 def consumer_id(db: Db, queue: QueueRef, agent_name: str, address: str = "", protocol: int = 0) -> int | None:
     """Id of a consumer of the queue, or None."""
-    found = _consumer(db, queue, agent_name, address, protocol)
+    found = _consumer(db, queue, agent_name.upper(), address, protocol)
     return found[0] if found else None
 
 
-def _consumer(db: Db, queue: QueueRef, name: str, address: str, protocol: int) -> tuple[int, str | None] | None:
+def _consumer(db: Db, queue: QueueRef, key: str, address: str, protocol: int) -> tuple[int, str | None] | None:
     row = db.row(
         "SELECT id, transformation FROM aq_consumer"
         " WHERE queue_id = ? AND name_key = ? AND address = ? AND protocol = ?",
-        (queue.id, name.upper(), address, protocol),
+        (queue.id, key, address, protocol),
     )
     return (int(row[0]), row[1]) if row else None
 
@@ -51,7 +51,10 @@ def require_consumer(db: Db, queue: QueueRef, consumer: str | None) -> int:
 
 
 def require_consumer_of(db: Db, queue: QueueRef, consumer: str | None) -> tuple[int, str | None]:
-    """As :func:`require_consumer`, with the transformation of the subscriber."""
+    """As :func:`require_consumer`, with the transformation of the subscriber.
+
+    The name is read as :class:`gateway.aq.privileges.Rights` read it to allow it.
+    """
     if not queue.multiple_consumers:
         if consumer is not None:
             raise ConsumerNotAllowed(
@@ -66,9 +69,7 @@ def require_consumer_of(db: Db, queue: QueueRef, consumer: str | None) -> tuple[
             cause="the queue is a multi-consumer queue",
             cure="name one of its subscribers as consumer",
         )
-    found = _consumer(db, queue, consumer, "", 0)
-    if found is None and consumer[:1] == '"':
-        found = _consumer(db, queue, agent_name(consumer) or "", "", 0)
+    found = _consumer(db, queue, agent_key(consumer), "", 0)
     if found is None:
         raise SubscriberMissing(
             f"consumer {consumer!r} of queue {queue.full_name} does not exist",

@@ -51,6 +51,8 @@ ENTRY_COLUMNS, ENTRY_TYPES = zip(
 UNPLACED = 1e300  # a second key above it: the message has no place before its transaction commits
 
 _M, _E = COLUMNS.replace("{a}", "m"), COLUMNS.replace("{a}", "e")
+# The same for those who only want to know which messages they took.
+_BARE_M, _BARE_E = (each.replace("m.body,", "NULL,").replace("m.headers", "NULL") for each in (_M, _E))
 _JOIN = "aq_entry e JOIN aq_message m ON m.id = e.message_id"
 
 
@@ -86,6 +88,11 @@ _READY_ENTRY = f"""
 _REGISTERED = "EXISTS (SELECT 1 FROM aq_session WHERE id = ?)"
 
 
+_BARE = {
+    each: each.replace(_M, _BARE_M).replace(_E, _BARE_E) for each in (_CLAIM_PG, _CLAIM_ENTRY_PG, _READY, _READY_ENTRY)
+}
+
+
 _FROM_THE_START = (-inf, -inf, -inf)
 
 
@@ -94,25 +101,37 @@ def _keys(row: Row) -> Row:
 
 
 def claim_ready(  # noqa: PLR0917  (as of claim_groups, and what the settings tell)
-    db: Db, queue: QueueRef, consumer: int, limit: int, now: float, reopened: float | None = -inf
+    db: Db,
+    queue: QueueRef,
+    consumer: int,
+    limit: int,
+    now: float,
+    reopened: float | None = -inf,
+    *,
+    bare: bool = False,
 ) -> list[Row]:
     """Take up to ``limit`` READY messages in order: READY -> CLAIMED. Never waits for another consumer's messages.
 
     What has expired is left to the time manager: in the hands of a plan it could not be moved.
-    ``reopened``: see :meth:`gateway.aq.heads.Heads.after`.
+    ``reopened``: see :meth:`gateway.aq.heads.Heads.after`. ``bare``: the rows come without headers and body.
     """
+
+    def sql(template: str) -> str:
+        return _BARE[template] if bare else template
+
     if db.postgresql:
         if consumer:
-            found = db.found(_CLAIM_ENTRY_PG, (consumer, now, limit, None, consumer))
+            found = db.found(sql(_CLAIM_ENTRY_PG), (consumer, now, limit, None, consumer))
         else:
             heads = heads_of(db, queue)
             after = (heads and heads.after(queue, reopened)) or _FROM_THE_START
-            found = db.found(_CLAIM_PG, (queue.id, now, *after, limit, None))
+            found = db.found(sql(_CLAIM_PG), (queue.id, now, *after, limit, None))
         found.sort(key=_keys)  # RETURNING has no order
         if not consumer and heads is not None:
             heads.found(db.connection.engine, queue, _keys(found[0])[-1] if found else None)
         return learnt(db, queue, found)
-    found = db.rows(_READY_ENTRY, (consumer, now, limit)) if consumer else db.rows(_READY, (queue.id, now, limit))
+    template, target = (_READY_ENTRY, consumer) if consumer else (_READY, queue.id)
+    found = db.rows(sql(template), (target, now, limit))
     if found:
         mark_claimed(db, consumer, [row[0] for row in found], None)
     return learnt(db, queue, found)

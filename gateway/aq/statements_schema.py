@@ -36,18 +36,14 @@ class Found(NamedTuple):
 
 
 def inspect_sqlite(path: str, where: str) -> Found:
-    """Look into a file without changing a byte of it: even choosing the journal mode would write."""
+    """Look into a file without changing a byte of it: even choosing the journal mode would write.
+
+    Through SQLite, never by opening the file: closing it would drop every lock that this process has on the database,
+    and another process that closes it then takes its log away from under the connections that are open here.
+    """
     nothing = Found(frozenset(), None, None, {})
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return nothing
-    with open(path, "rb") as file:
-        start = file.read(16)
-    if start != b"SQLite format 3\x00":
-        raise HubVersionMismatch(
-            f"{where} is not a hub",
-            cause="the file is not an SQLite database",
-            cure="name another file; it was not touched",
-        )
     with translated(where, path):
         uri = "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23") + "?mode=ro"
         connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)
@@ -56,6 +52,14 @@ def inspect_sqlite(path: str, where: str) -> Found:
             if "aq_hub" not in names:
                 return Found(names - {"sqlite_sequence"}, None, None, {})
             return _identity(names, lambda sql: connection.execute(sql).fetchall())
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
+                raise
+            raise HubVersionMismatch(
+                f"{where} is not a hub",
+                cause="the file is not an SQLite database",
+                cure="name another file; it was not touched",
+            ) from None
         finally:
             connection.close()
 

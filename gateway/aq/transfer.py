@@ -12,11 +12,12 @@ from time import perf_counter
 
 import sqlalchemy as sa
 
+from gateway.aq import payloads
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_consumers as consumers_sql
 from gateway.aq import statements_messages as messages_sql
-from gateway.aq.arrivals import prepare, store
-from gateway.aq.codec import ENQ_TIME, decode, msgid
+from gateway.aq.arrivals import address, prepare, store
+from gateway.aq.codec import ENQ_TIME, decode, encode, msgid
 from gateway.aq.database import hub_clock
 from gateway.aq.errors import NotEnabledForDequeue
 from gateway.aq.group_search import claim_groups
@@ -33,17 +34,21 @@ __all__ = [
     "PutResult",
     "QueueRef",
     "backlog",
+    "check",
     "claim",
+    "claim_numbers",
     "complete",
     "load",
     "move",
     "put",
     "release",
     "resolve",
+    "take_exceptions",
 ]
 
 _SET_ASIDE = "SELECT id FROM aq_message WHERE queue_id = ? AND state = 8 AND claim IS NULL"
 _SET_ASIDE_FOR = "SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = 8 AND claim IS NULL"
+_EXPIRED = "SELECT id FROM aq_message WHERE queue_id = ? AND id {ids} AND state = 3"
 _PRESENT = "SELECT id FROM aq_message WHERE id {ids}"
 MISSING = 415  # number of the error: messages of a batch are missing (AQ guide 12.2 §21.4)
 
@@ -67,6 +72,7 @@ def put(
     *,
     discard_unrouted: bool = False,
     now: float | None = None,
+    user: str | None = None,
 ) -> PutResult:
     """Store a batch, in order.
 
@@ -75,6 +81,7 @@ def put(
     Args:
         discard_unrouted: leave out messages without a recipient and list them in the result, instead of refusing.
         now: the enqueue time; default: the hub's clock.
+        user: who enqueues, to be recorded; what that user may do is for the caller to check.
 
     Raises:
         AqError: 25207 the queue is not enabled for enqueue, 25206 it is an exception queue, 25205 it is gone.
@@ -85,10 +92,28 @@ def put(
         return PutResult([], [])
     db = Db(conn)
     prepared = prepare(
-        db, queue, messages, hub_clock(conn).now() if now is None else now, discard_unrouted=discard_unrouted
+        db, queue, messages, hub_clock(conn).now() if now is None else now, discard_unrouted=discard_unrouted, user=user
     )
     store(db, prepared)
     return PutResult(prepared.msgids, prepared.discarded)
+
+
+def check(conn: sa.Connection, queue: QueueRef, messages: Sequence[Message]) -> list[Row]:
+    """Refuse what :func:`put` would refuse of the messages now; nothing is stored, and no message id is used up.
+
+    Returns their rows as they would be stored, with numbers that mean nothing; columns: see
+    :data:`gateway.aq.codec.MESSAGE_COLUMNS` and ``TYPED_COLUMNS``.
+
+    Raises:
+        MessageRefused: as :func:`put`.
+    """
+    db = Db(conn)
+    now = hub_clock(conn).now()
+    values = payloads.encoded(db, queue, messages) if queue.payload_type in payloads.TYPED else ()
+    rows = encode(queue, messages, range(1, len(messages) + 1), now, None, None, values)
+    if queue.multiple_consumers:
+        address(db, queue, payloads.as_stored(messages, values) if values else messages, rows, now)
+    return rows
 
 
 # -- out -------------------------------------------------------------------------------------------------------------
@@ -115,6 +140,15 @@ def claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int
     Raises:
         AqError: 25226 not enabled for dequeue, 25231 and 25256 consumer missing or not allowed, 24035 unknown.
     """
+    return _claimed(_claim(conn, queue, consumer, limit), queue)
+
+
+def claim_numbers(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int) -> list[int]:
+    """As :func:`claim`, for a plan that only has to know which messages are in it: their internal numbers, in order."""
+    return [row[0] for row in _claim(conn, queue, consumer, limit, bare=True)]
+
+
+def _claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int, *, bare: bool = False) -> list[Row]:
     started = perf_counter()
     db = Db(conn)
     settings = check_dequeue(db, queue)
@@ -123,11 +157,11 @@ def claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int
     if queue.grouped and queue.queue_type is QueueType.NORMAL:
         rows = claim_groups(db, queue, target, limit, now)
     else:
-        rows = messages_sql.claim_ready(db, queue, target, limit, now, settings.reopened)
+        rows = messages_sql.claim_ready(db, queue, target, limit, now, settings.reopened, bare=bare)
     if rows and db.tally is not None:
         seconds, latency = perf_counter() - started, max(now - rows[-1][ENQ_TIME], 0.0)
         db.tally.append(HandedOut(queue.id, target, now, len(rows), False, seconds, latency))
-    return _claimed(rows, queue)
+    return rows
 
 
 def _claimed(rows: list[Row], queue: QueueRef) -> list[Claimed]:
@@ -212,6 +246,22 @@ def move(
     ]
     complete(conn, queue, consumer, [number for number, _ in taken], now=now)
     return put(conn, exception_queue, stored, now=now)
+
+
+def take_exceptions(conn: sa.Connection, queue: QueueRef, ids: Sequence[int]) -> set[int]:
+    """Remove messages from an exception queue for good; returns the numbers of those that were there.
+
+    Raises:
+        AqError: 25226 the queue is not enabled for dequeue; 25205 it is gone.
+    """
+    if not ids:
+        return set()
+    db = Db(conn)
+    check_dequeue(db, queue)
+    wait = " ORDER BY id FOR UPDATE" if db.postgresql else ""  # whoever has one may still give it back
+    there = {number for (number,) in db.rows(_EXPIRED + wait, (queue.id, db.ids(ids)))}
+    messages_sql.finish_exceptions(db, queue, sorted(there), "state = 3")
+    return there
 
 
 def backlog(conn: sa.Connection, queue: QueueRef, consumer: str | None = None) -> Counts:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
@@ -19,6 +19,7 @@ from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
 from gateway.aq.work import consume, count_later, took
+from gateway.aq.writing import Writing
 from transforms.errors import HubError, LeaseLost
 
 if TYPE_CHECKING:
@@ -33,6 +34,33 @@ class _Mark(NamedTuple):
     pending: int
     taken: dict[tuple[QueueRef, int], int]
     locked: dict[tuple[QueueRef, int], frozenset[int]]
+
+
+#: Of a session: how much was taken, what was locked, how much was enqueued, and its claim.
+_Before = tuple[dict[tuple[QueueRef, int], int], dict[tuple[QueueRef, int], tuple[list[int], int]], int, int | None]
+_NOTHING_LOCKED: dict[tuple[QueueRef, int], tuple[list[int], int]] = {}
+
+
+class _Call(Writing):
+    """The transaction of one call of a session; what the call changed in the session goes when it is undone."""
+
+    __slots__ = ("_before", "_work")
+
+    def __init__(self, work: ClaimWork, hub: Hub) -> None:
+        super().__init__(hub, durable=False)
+        self._work = work
+        self._before = work.mark()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        except BaseException:
+            self._work.undo(self._before)
+            raise
+        if error is not None:
+            self._work.undo(self._before)
 
 
 class ClaimWork:
@@ -55,22 +83,23 @@ class ClaimWork:
         self._hidden: dict[tuple[int, int], int] = {}  # consumer, locked message: state hiding it from searches
         self._savepoints: Savepoints[_Mark] = Savepoints()
 
-    @contextmanager
-    def transaction(self) -> Iterator[Db]:
-        taken = lengths(self._taken)  # to copy what is in hand would make a long transaction slower with every call
-        locked = {key: (ids, len(ids)) for key, ids in self._locked.items()}
-        pending, claim = len(self._pending), self.claim
-        try:
-            with self._hub.write(durable=False) as conn:
-                yield Db(conn)
-        except BaseException:
-            cut(self._taken, taken)
-            self._locked = {key: ids[:length] for key, (ids, length) in locked.items()}
-            del self._pending[pending:]
-            if claim is None and self.claim is not None:
-                self._hub.registry.forget(self.claim)
-                self.claim = None
-            raise
+    def transaction(self) -> _Call:
+        return _Call(self, self._hub)
+
+    def mark(self) -> _Before:
+        """What the session has now; not a copy, which would make a long transaction slower with every call."""
+        locked = {key: (ids, len(ids)) for key, ids in self._locked.items()} if self._locked else _NOTHING_LOCKED
+        return lengths(self._taken), locked, len(self._pending), self.claim
+
+    def undo(self, before: _Before) -> None:
+        """A call failed: the session has what it had."""
+        taken, locked, pending, claim = before
+        cut(self._taken, taken)
+        self._locked = {key: ids[:length] for key, (ids, length) in locked.items()}
+        del self._pending[pending:]
+        if claim is None and self.claim is not None:
+            self._hub.registry.forget(self.claim)
+            self.claim = None
 
     def store(self, db: Db, prepared: Prepared) -> None:  # noqa: ARG002
         self._pending.append(prepared)
@@ -163,8 +192,7 @@ class ClaimWork:
             self._savepoints.clear()
             return
         ready: set[int] = set()
-        with self._hub.write() as conn:
-            db = Db(conn)
+        with Writing(self._hub) as db:
             for (queue, consumer), ids in self._taken.items():
                 if not ids:
                     continue

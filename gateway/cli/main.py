@@ -14,11 +14,13 @@ import typer
 
 from gateway.cli import aq, configure, objects, prove, runner, watch
 from gateway.cli.common import DEFAULT_HUB, EXIT_CONFIG, EXIT_FAILED
+from gateway.cli.plugins import Commands
 
 __all__ = ["app", "execute", "main"]
 
 app = typer.Typer(
     name="mgw",
+    cls=Commands,
     help="Carries messages between durable hub queues and RabbitMQ, Kafka and MQTT.",
     epilog="Start with: mgw lint FILE, mgw apply FILE, mgw run.",
     no_args_is_help=True,
@@ -63,11 +65,11 @@ def main() -> NoReturn:
     sys.exit(execute(sys.argv[1:]))
 
 
-def execute(arguments: list[str]) -> int:
-    """Run one command; returns the exit code. Bad input never shows a traceback."""
+def execute(arguments: list[str], program: typer.Typer | None = None, name: str = "mgw") -> int:
+    """Run one command of a program that has ``--hub``; the exit code. Bad input never shows a traceback."""
     given = _hub_first(arguments)
     try:
-        app(given, prog_name="mgw")
+        (program or app)(given, prog_name=name)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else EXIT_FAILED
     except KeyboardInterrupt:

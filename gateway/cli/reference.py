@@ -45,7 +45,7 @@ def cli_page() -> str:
 
 
 def _commands(command: Any, path: str) -> list[str]:
-    group = getattr(command, "commands", None)
+    group = _children(command)
     parts = []
     text = " ".join((command.help or "").split())
     arguments = [param for param in command.params if param.param_type_name == "argument"]
@@ -67,9 +67,19 @@ def _commands(command: Any, path: str) -> list[str]:
     rows = [(f"`{_argument(param)}`", cell(param.help)) for param in arguments if getattr(param, "help", None)] + rows
     if rows:
         parts.append(table(("Argument or option", "Meaning"), rows))
-    for name, child in (group or {}).items():
+    for name, child in group.items():
         parts += _commands(child, f"{path} {name}")
     return parts
+
+
+def _children(command: Any) -> dict[str, Any]:
+    """Sub-commands by name, with those that other packages add."""
+    from typer import Context
+
+    if not hasattr(command, "list_commands"):
+        return {}
+    context = Context(command)
+    return {name: command.get_command(context, name) for name in command.list_commands(context)}
 
 
 def _argument(param: Any) -> str:

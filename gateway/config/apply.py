@@ -73,7 +73,7 @@ def apply_action(admin: GatewayAdmin, document: Document, action: Action) -> Non
         GatewayError: it was refused, and nothing of it was done.
     """
     if action.verb is Verb.REMOVE:
-        _remove(admin, action)
+        _remove(admin, document, action)
         return
     name, model = _find(document, action)
     change = action if action.verb is Verb.ALTER else None
@@ -213,7 +213,7 @@ def _job(admin: GatewayAdmin, _: Document, name: str, job: JobModel, change: Act
         admin.enable_job(name)
 
 
-def _remove(admin: GatewayAdmin, action: Action) -> None:
+def _remove(admin: GatewayAdmin, document: Document, action: Action) -> None:
     name = action.name
     if action.section == "foreign_queues":
         queue, _, link = name.rpartition("@")
@@ -224,7 +224,7 @@ def _remove(admin: GatewayAdmin, action: Action) -> None:
         "links": admin.remove_msgsystem_link,
         "transformations": admin.drop_transformation,
         "jobs": admin.remove_job,
-        "queues": lambda queue: hub_queues.drop_queue(admin.hub, queue),
+        "queues": lambda queue: hub_queues.drop_queue(admin.hub, document, queue),
         "object_types": lambda each: object_types.drop_type(admin.hub, each),
         "queue_tables": lambda table: hub_queues.drop_queue_table(admin.hub, table),
         "aq_agents": QueueAdmin(admin.hub).drop_aq_agent,

@@ -141,8 +141,9 @@ def _folded(name: str | None) -> str | None:
     return None if name is None else hub_name(name)
 
 
-def drop_queue(hub: Hub, name: str) -> None:
-    """Stop and drop a queue, and its queue table if no other queue uses it and it was made for this queue.
+def drop_queue(hub: Hub, document: Document, name: str) -> None:
+    """Stop and drop a queue, and its queue table if it was made for this queue, and neither another queue uses it nor
+    ``document`` describes it by itself.
 
     Raises:
         AqError: refused; nothing was dropped.
@@ -153,6 +154,8 @@ def drop_queue(hub: Hub, name: str) -> None:
         found = admin.queue(name)
         admin.drop_queue(name)
         if found is None or hub_name(found.queue_table) != hub_name(queue_table_of(name, QueueModel())):
+            return
+        if hub_name(found.queue_table) in {hub_name(each) for each in document.queue_tables}:
             return
         users = [each for each in admin.queues() if hub_name(each.queue_table) == hub_name(found.queue_table)]
         if all(each.name.upper().startswith("AQ$_") for each in users):

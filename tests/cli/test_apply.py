@@ -426,6 +426,21 @@ def test_queue_table_called_like_that_of_its_only_queue_may_be_described_by_itse
     assert mgw.ok("apply", "--prune", file) == "nothing to do: 2 objects are as the files say\n"
 
 
+def test_pruning_leaves_the_queue_table_of_its_last_queue_that_the_file_describes(mgw: Mgw) -> None:
+    table = "queue_tables:\n  Mgw.a_tab: {comment: apart}\n"
+    mgw.ok("apply", mgw.file(table + "queues:\n  A: {queue_table: A_TAB}\n"))
+    only = mgw.file(table + "queues: {}\n", "only.yaml")
+    done = mgw.ok("apply", "--prune", only).splitlines()
+    assert done == ["remove queue A", "1 removed, 1 unchanged"]
+    assert mgw.ok("plan", "--prune", only) == "nothing to do: 1 objects are as the files say\n"
+    mgw.ok("apply", mgw.file(table + "queues:\n  A: {queue_table: A_TAB}\n"))
+    other = mgw.file(table + "queues:\n  B: {queue_table: A_TAB}\n", "other.yaml")
+    assert mgw.ok("apply", "--prune", other).splitlines()[-1] == "1 created, 1 removed, 1 unchanged"
+    assert mgw.ok("plan", "--prune", other) == "nothing to do: 2 objects are as the files say\n"
+    mgw.ok("apply", "--prune", mgw.file("queues: {}\n", "empty.yaml"))
+    assert mgw.ok("export") == "version: 1\n"
+
+
 def test_pruning_removes_a_queue_beside_the_one_that_the_table_was_made_for(mgw: Mgw) -> None:
     file = mgw.file("queues:\n  A: {}\n")
     mgw.ok("apply", file)

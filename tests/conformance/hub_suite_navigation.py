@@ -457,13 +457,13 @@ class ListenSuite(HubCase):
     def test_one_statement_looks_for_all_agents(self, monkeypatch: pytest.MonkeyPatch) -> None:
         names = [self.queue(f"q{number}") for number in range(20)]
         statements: list[str] = []
-        original = Db.rows
+        original = Db.row
 
         def counted(db: Db, sql: str, *rest: Any) -> Any:
             statements.append(sql)
             return original(db, sql, *rest)
 
-        monkeypatch.setattr(Db, "rows", counted)
+        monkeypatch.setattr(Db, "row", counted)
         with self.hub.session() as session, refused(25254):
             session.listen([Agent(None, name) for name in names], wait=0.3)
         looks = [sql for sql in statements if "aq_entry" in sql]

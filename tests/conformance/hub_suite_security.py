@@ -944,6 +944,42 @@ class SecureQueueSuite(SecurityCase):
             self.admin.grant_queue_privilege("DEQUEUE", "orders", "scott")
             assert session.listen([Agent(None, "orders"), Agent("reader", "vault")], 0).address == "orders"
 
+    def test_names_are_read_as_the_search_reads_them(self) -> None:
+        self.admin.enable_db_access("writer", "scott")
+        self.admin.enable_db_access("reader", "scott")
+        for name in ('"reader"', " reader\t", ' "READER" '):
+            self.send("vault", "x")
+            with self.hub.session(user="scott") as session:
+                assert session.listen([Agent(name, "vault")], 0).name == name
+                assert session.dequeue("vault", now(consumer_name=name)).message.body == "x"
+                session.commit()
+        for name in ('"writer"', " Writer ", '\n"WRITER" '):
+            for call in SECURE_ENQUEUES.values():
+                with self.hub.session(user="scott") as session:
+                    call(session, name)
+                    session.commit()
+                assert "x" in self.take("vault", "reader"), name
+
+    def test_an_agent_with_quotes_in_its_name_is_nobody_else(self) -> None:
+        self.admin.create_aq_agent('""reader""')
+        self.admin.create_aq_agent('" reader "')
+        self.send("vault", "x")
+        with self.hub.session(user="scott") as session:
+            for agent in ('""reader""', '" reader "'):
+                self.admin.enable_db_access(agent, "scott")
+                for name in ('"reader"', " reader ", ' "reader"'):
+                    with refused(24093):
+                        session.listen([Agent(name, "vault")], 0)
+                    for ways in SECURE_DEQUEUES.values():
+                        with refused(24093):
+                            session.dequeue_array("vault", now(consumer_name=name, **ways), 10)
+                    for call in SECURE_ENQUEUES.values():
+                        with refused(24093):
+                            call(session, name)
+                with refused(24035):  # its own name, which nobody has subscribed
+                    session.dequeue("vault", now(consumer_name=agent))
+        assert self.take("vault", "reader") == ["x"]
+
     def test_msgid_opens_no_way_in(self) -> None:
         (identity,) = self.send("vault", "x")
         with self.hub.session(user="scott") as session, refused(24093):

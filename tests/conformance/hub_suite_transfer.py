@@ -64,6 +64,35 @@ class TransferSuite(HubCase):
         assert [one.message.body for one in again] == ["a", "b", "c"]
         assert [one.message.attempts for one in again] == [0, 0, 0]
 
+    def test_what_is_checked_is_not_stored(self) -> None:
+        queue = self.ref(self.topic("RED"))
+        (before,) = self.put(queue, "before").msgids
+        good = [Message("a"), Message("b", (Header("n", ValueType.LONG, 1),))]
+        with self.hub.read() as conn:
+            assert [row[-1] for row in transfer.check(conn, queue, good)] == [b"a", b"b"]
+            with pytest.raises(MessageRefused) as wrong:
+                transfer.check(conn, queue, [*good, Message(())])
+        assert wrong.value.index == 2
+        (after,) = self.put(queue, "after").msgids
+        assert before is not None and after is not None  # noqa: PT018
+        assert int.from_bytes(after) == int.from_bytes(before) + 1, "no message id was used up"
+        assert self.take(queue.name, "RED") == ["before", "after"]
+
+    def test_exception_messages_are_taken_once(self) -> None:
+        self.queue(max_retries=0)
+        self.send("orders", "a", "b")
+        with self.hub.session() as session:
+            taken = session.dequeue_array("orders", DequeueOptions(wait=0), 2)
+            session.rollback()
+        exceptions = self.ref("aq$_orders_t_e")
+        numbers = [int.from_bytes(each.msgid[8:]) for each in taken]
+        with self.hub.write() as conn, pytest.raises(AqError, match="not enabled for dequeue"):
+            transfer.take_exceptions(conn, exceptions, numbers)
+        self.admin.start_queue("aq$_orders_t_e", enqueue=False)
+        for expected in (set(numbers), set()):
+            with self.hub.write() as conn:
+                assert transfer.take_exceptions(conn, exceptions, [*numbers, 999_999]) == expected
+
     @pytest.mark.parametrize("consumer", [None, "RED"])
     def test_a_plan_leaves_what_has_expired_to_the_time_manager(self, consumer: str | None) -> None:
         queue = self.ref(self.topic("RED") if consumer else self.queue())

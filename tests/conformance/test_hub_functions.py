@@ -23,6 +23,7 @@ from gateway.aq import statements_functions as functions
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueMode, DequeueOptions
+from gateway.aq.names import bare_agent
 from gateway.aq.statements import Db
 from tests.conformance import hub_suite as base
 from tests.support.brokers import PostgreSQL
@@ -1423,6 +1424,33 @@ class TestRights(SqlCase):
         assert self.agree(stranger, "split", "other", "press") == [0, 24093]
         self.call("SELECT aq.enqueue('single', 'x')")  # the owner needs none
         assert self.taken("single") == ["x"]
+
+    def test_names_on_secure_queues_are_read_as_the_search_reads_them(self, stranger: psycopg.Connection[Row]) -> None:
+        self.allow()
+        self.queue("split", table={"secure": True, "multiple_consumers": True})
+        self.admin.grant_queue_privilege("ALL", "split", "stranger")
+        mine = ("press", '""other""', '" other "', "Große")
+        for name in (*mine, "other"):
+            self.admin.create_aq_agent(name)
+        for name in mine:
+            self.admin.enable_db_access(name, "stranger")
+        self.admin.add_subscriber("split", "other")
+        self.admin.add_subscriber("split", "Große")
+        self.send("split", "secret", recipients=["other"])
+        unquoted, quoted = (" Press ", " \x85press\xa0", "Große"), ('\t"PRESS"\n', '\u2028 "press"\u3000', ' "Große" ')
+        for name in unquoted + quoted:
+            assert self.agree(stranger, "split", name, name) == [0, 0], name
+        for name in ('"other"', " other ", ' "OTHER"', '"other"\u2003'):
+            assert self.agree(stranger, "split", name, name) == [24093, 24093], name
+        for name in ('""other""', '" other "'):  # agents of the user, with messages of their own
+            assert self.agree(stranger, "split", name, name) == [0, 0], name
+        assert self.taken("split", "other") == ["secret"]
+
+    def test_names_of_agents_are_read_as_in_python(self) -> None:
+        given = ["", '"', '""', '"""', 'a"b"', '"a"b', " a  b ", ' ""a" " ', '"\n"']
+        given += [f'{c}"{c}x{c}"{c}' for c in map(chr, range(1, 0xD800))]
+        sql = "SELECT array_agg(aq._agent(u.c) ORDER BY u.n) FROM unnest(%s::text[]) WITH ORDINALITY u(c, n)"
+        assert self.call(sql, given) == [bare_agent(each) for each in given]
 
     def test_right_to_call_is_no_right_on_the_tables(self, stranger: psycopg.Connection[Row]) -> None:
         self.queue()

@@ -37,7 +37,7 @@ pytest.register_assert_rewrite(
 
 from gateway.aq import monitor
 from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, DequeueOptions
+from gateway.aq.model import DequeueMode, DequeueOptions, EnqueueOptions, Visibility
 from gateway.aq.rules import register_function, unregister_function
 from gateway.aq.statements import Db
 from tests.conformance import hub_suite as base
@@ -373,6 +373,20 @@ class TestPostgreSQL(base.HubCase):
 
         base.eventually(sent, tolerate=(HubUnavailable,))
         assert self.take("orders") == ["x"]
+
+    def test_call_of_its_own_fails_once_when_its_connection_was_killed_while_idle(self) -> None:
+        self.queue()
+        at_once = EnqueueOptions(visibility=Visibility.IMMEDIATE)
+        with self.hub.session() as session:
+            session.enqueue("orders", Message("a"), at_once)
+            self.kill_connections()
+            with pytest.raises(HubUnavailable):
+                session.enqueue("orders", Message("lost"), at_once)
+            session.enqueue("orders", Message("b"), at_once)
+            self.hub.statistics.flush(self.hub)
+        assert self.take("orders") == ["a", "b"]
+        with self.hub.read() as conn:
+            assert conn.exec_driver_sql("SELECT sum(enqueued) FROM aq_activity WHERE kind = 'QUEUE'").scalar() == 2
 
     def kill_connections(self) -> None:
         """All of this hub, whatever they do."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -513,6 +515,23 @@ class TestForeignFiles:
         with pytest.raises(HubVersionMismatch, match="customers"):
             Hub.open(f"sqlite:///{path}", create=create)
         assert path.read_bytes() == before
+
+    def test_opening_a_hub_again_keeps_the_locks_of_the_process(self, tmp_path: Path) -> None:
+        """Another process that closes the hub must see that it is not the last one: else it removes the log."""
+        url = f"sqlite:///{tmp_path}/hub.db"
+        change = "UPDATE aq_counter SET value = value + 1"
+        program = f"from gateway.aq.hub import Hub\nwith Hub.open({url!r}) as hub, hub.write() as conn:\n"
+        program += f"    conn.exec_driver_sql({change!r})\n"
+        with Hub.open(url, create=True) as hub:
+            Hub.open(url).close()
+            log = (tmp_path / "hub.db-wal").stat().st_ino
+            subprocess.run([sys.executable, "-c", program], check=True)
+            assert (tmp_path / "hub.db-wal").stat().st_ino == log
+            with hub.write() as conn:
+                conn.exec_driver_sql(change)
+            subprocess.run([sys.executable, "-c", program], check=True)
+            with hub.read() as conn:
+                assert conn.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
 
     @pytest.mark.parametrize("url", ["nonsense", "mysql://host/db", "sqlite://", "sqlite:///:memory:"])
     def test_unusable_url_is_explained(self, url: str) -> None:

@@ -27,6 +27,14 @@ CREATE OR REPLACE FUNCTION @aq@._upper(p_name text) RETURNS text LANGUAGE sql IM
     SELECT upper(upper(p_name COLLATE "C") COLLATE "default")
 $$;
 
+-- The name of an agent as names.py reads it: without blanks around it (those of Python), then without quotes.
+CREATE OR REPLACE FUNCTION @aq@._agent(p_name text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT regexp_replace(substring(p_name,
+        '^[\t-\r\u001c- \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*'
+        '(.*?)'
+        '[\t-\r\u001c- \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*$'), '^"(.+)"$', '\1')
+$$;
+
 -- ------------------------------------------------------------------------------------------------------------ rights
 
 -- Whether whoever logged in has the rights of the hub's owner: nothing is checked then.
@@ -60,6 +68,7 @@ DECLARE
     v_system text[];
     v_queue text[];
     v_agents text[];
+    v_agent text := @aq@._agent(p_agent);
 BEGIN
     IF v_key = @aq@._upper(p_schema) THEN
         RETURN true;
@@ -84,7 +93,9 @@ BEGIN
         RETURN true;
     END IF;
     SELECT coalesce(array_agg(a.agent_key), '{}') INTO v_agents FROM aq_agent_user a WHERE a.user_key = v_key;
-    IF @aq@._upper(p_agent) = ANY (v_agents) THEN
+    v_agent := coalesce(CASE WHEN p_need = 'DEQUEUE' THEN (SELECT n.name_key FROM @aq@._named(p_queue, v_agent) n) END,
+        (SELECT a.name_key FROM aq_agent a WHERE a.name = v_agent), @aq@._upper(v_agent));
+    IF v_agent = ANY (v_agents) THEN
         RETURN true;
     ELSIF p_need = 'ENQUEUE' AND coalesce(p_agent, '') = '' THEN
         PERFORM @aq@._refuse(25224, format('message 0 for secure queue %s has no sender', p_shown),
@@ -285,14 +296,14 @@ $$;
 -- ------------------------------------------------------------------------------------------------------------ agents
 
 -- The consumer of that name; NULL if there is none. Beyond ASCII the name as it was given is found, too.
-CREATE OR REPLACE FUNCTION @aq@._named(p_queue bigint, p_name text, OUT id bigint, OUT transformation text)
+CREATE OR REPLACE FUNCTION @aq@._named(p_queue bigint, p_name text, OUT id bigint, OUT transformation text, OUT name_key text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-    SELECT c.id, c.transformation INTO id, transformation FROM aq_consumer c
+    SELECT c.id, c.transformation, c.name_key INTO id, transformation, name_key FROM aq_consumer c
      WHERE c.queue_id = p_queue AND c.name_key = @aq@._upper(p_name) AND c.address = '' AND c.protocol = 0;
     IF NOT FOUND AND p_name ~ '[^\x01-\x7f]' THEN
-        SELECT c.id, c.transformation INTO id, transformation FROM aq_consumer c
+        SELECT c.id, c.transformation, c.name_key INTO id, transformation, name_key FROM aq_consumer c
          WHERE c.queue_id = p_queue AND c.name = p_name AND c.address = '' AND c.protocol = 0;
     END IF;
 END $$;
@@ -311,7 +322,7 @@ BEGIN
             'name fewer, or subscribe them');
     END IF;
     FOREACH v_given IN ARRAY p_names LOOP
-        v_name := regexp_replace(btrim(v_given, E' \t\n\r'), '^"(.+)"$', '\1');
+        v_name := @aq@._agent(v_given);
         IF v_name IS NULL THEN
             PERFORM @aq@._refuse(25216, 'a recipient has neither name nor address', 'its name is NULL',
                 'name the recipient');
@@ -366,7 +377,7 @@ BEGIN
             'the queue is a multi-consumer queue', 'name one of its subscribers as consumer');
     END IF;
     SELECT n.id, n.transformation INTO v_id, v_transformation
-      FROM @aq@._named(p_queue, regexp_replace(p_name, '^"(.+)"$', '\1')) n;
+      FROM @aq@._named(p_queue, @aq@._agent(p_name)) n;
     IF v_id IS NULL THEN
         PERFORM @aq@._refuse(24035, format('consumer %L of queue %s does not exist', p_name, p_shown),
             'it is neither a subscriber nor was it ever named as a recipient', 'add it with add_subscriber');

@@ -1,0 +1,84 @@
+"""A write transaction of the hub on the path of every message.
+
+It is what :meth:`gateway.aq.hub.Hub.write` is, on the driver's connection itself: what SQLAlchemy does at the beginning
+and the end of a transaction costs more there than most statements.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from gateway.aq.database import BEGIN
+from gateway.aq.statements import TALLY, Db
+
+if TYPE_CHECKING:
+    from gateway.aq.hub import Hub
+
+__all__ = ["Writing"]
+
+
+class Writing:
+    """Context manager: a transaction that commits at the end, and rolls back when the body raises.
+
+    The :class:`Db` it gives is the transaction's only one: SQLAlchemy does not know that one is open.
+
+    Args:
+        durable: as for :meth:`gateway.aq.hub.Hub.write`.
+
+    Raises:
+        HubUnavailable, HubFull, HubError: instead of any database error, at the beginning, in the body and at the end.
+    """
+
+    __slots__ = ("_begun", "_durable", "_hub", "_writer")
+
+    def __init__(self, hub: Hub, *, durable: bool = True) -> None:
+        self._hub = hub
+        self._durable = durable
+        self._begun = False
+
+    def __enter__(self) -> Db:
+        hub = self._hub
+        hub.take_turn()
+        try:
+            self._writer = writer = hub.take_writer()
+            self._begun = True
+            if hub.postgresql:
+                return Db.within(writer, postgresql=True)
+            writer[2][BEGIN](writer[1], writer[2], durable=self._durable)
+            return Db.within(writer, postgresql=False)
+        except BaseException as error:
+            self._give_up(error)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._give_up(error)
+            return
+        try:
+            self._writer[1].commit()
+        except BaseException as failed:
+            self._give_up(failed)
+            raise
+        hub, info = self._hub, self._writer[2]
+        tally = info[TALLY]
+        if tally:
+            info[TALLY] = []
+        hub.keep_writer(self._writer)
+        hub.end_turn()
+        if tally:
+            hub.statistics.add(tally)
+
+    def _give_up(self, error: BaseException) -> None:
+        """Undo everything; raise the hub's error for one of the database."""
+        hub = self._hub
+        try:
+            if self._begun:
+                hub.drop_writer(self._writer[0])
+        finally:
+            hub.end_turn()
+        known = hub.translate(error) if isinstance(error, Exception) else None
+        if known is not None:
+            raise known from error
