@@ -117,9 +117,18 @@ class GatewayProcess:
 
 
 @contextlib.contextmanager
-def plant(say: Callable[[str], None]) -> Iterator[Plant]:
-    """Start the three brokers on free loopback ports with private data; stop them by pid at the end."""
-    servers: Sequence[Any] = (RabbitMQ(plugins=("rabbitmq_management",)), Kafka(), Mosquitto())
+def plant(
+    say: Callable[[str], None],
+    *,
+    plugins: Sequence[str] = ("rabbitmq_management",),
+    mosquitto_config: Sequence[str] = (),
+    make_queues: Callable[[Plant], None] = Plant.make_queues,
+) -> Iterator[Plant]:
+    """Start the three brokers on free loopback ports with private data; stop them by pid at the end.
+
+    ``plugins`` are RabbitMQ's; ``make_queues`` makes what must be there before the gateway comes.
+    """
+    servers: Sequence[Any] = (RabbitMQ(plugins=plugins), Kafka(), Mosquitto(config=mosquitto_config))
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mgw-demo-")))
         for server in servers:
@@ -130,5 +139,5 @@ def plant(say: Callable[[str], None]) -> Iterator[Plant]:
         say(f"RabbitMQ, Kafka and Mosquitto are up after {time.monotonic() - started:.0f} s")
         rabbitmq, kafka, mosquitto = servers
         place = Plant(rabbitmq, kafka, mosquitto, folder)
-        place.make_queues()
+        make_queues(place)
         yield place

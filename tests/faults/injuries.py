@@ -131,6 +131,8 @@ class Injuries:
         Mosquitto answers before it writes to disk, so what it confirmed last may be lost by itself. To see what the
         gateway loses, the publisher pauses and Mosquitto saves before it is killed.
         """
+        if "rabbitmq" in self._way.systems:
+            self._stage.brokers.rabbitmq.flush_declarations()
         self._at_random()
         for system in self._way.systems:
             server = self._stage.brokers.server(system)

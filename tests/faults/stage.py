@@ -212,7 +212,6 @@ class Stage:
             declare(self.brokers.rabbitmq, name, {"x-queue-type": end.kind})
             if end.outbound is not Guarantee.AT_LEAST_ONCE:
                 declare(self.brokers.rabbitmq, f"mgw.{'acks' if inbound else 'sent'}.{job}", _LOG_QUEUE)
-            self.brokers.rabbitmq.flush_declarations()
         self.gateway.admin.register_foreign_queue(name, end.link, provider, options=dict(end.options))
 
     def _feed(self, name: str, end: End) -> Feed:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import kafka
@@ -11,7 +13,22 @@ from links.kafka_network import DIRECT, NetClient
 
 __all__ = ["KafkaAdminClient", "KafkaConsumer", "KafkaProducer"]
 
-_CLOSING = {"kafka_client": NetClient, "proxy_url": DIRECT}
+
+@contextmanager
+def _closing() -> Iterator[dict[str, Any]]:
+    """Options of a constructor; the client would leave its thread and sockets behind where it reaches no broker."""
+    made: list[NetClient] = []
+
+    def make(**configs: Any) -> NetClient:
+        made.append(NetClient(**configs))
+        return made[-1]
+
+    try:
+        yield {"kafka_client": make, "proxy_url": DIRECT}
+    except BaseException:
+        for client in made:
+            client.close()
+        raise
 
 
 class KafkaConsumer(kafka.KafkaConsumer):  # type: ignore[misc]
@@ -20,18 +37,21 @@ class KafkaConsumer(kafka.KafkaConsumer):  # type: ignore[misc]
     def __init__(self, *topics: str, **options: Any) -> None:
         if "ssl_cafile" in options:  # the client would make the context where it connects, which is ours here
             options["ssl_context"] = ssl.create_default_context(cafile=options.pop("ssl_cafile"))
-        super().__init__(*topics, **_CLOSING, **options)
+        with _closing() as closing:
+            super().__init__(*topics, **closing, **options)
 
 
 class KafkaProducer(kafka.KafkaProducer):  # type: ignore[misc]
     """A producer as tests need it; parameters as in the client."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**_CLOSING, **options)
+        with _closing() as closing:
+            super().__init__(**closing, **options)
 
 
 class KafkaAdminClient(kafka.KafkaAdminClient):  # type: ignore[misc]
     """An administrator as tests need it; parameters as in the client."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**_CLOSING, **options)
+        with _closing() as closing:
+            super().__init__(**closing, **options)

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("transforms", "links", "gateway")
+PACKAGES = ("transforms", "links", "gateway", "pipelines")
 FACES = ("gateway.__main__", "gateway.cli", "gateway.http", "gateway.jms")
 CLIENTS = {"pika": "links/rabbitmq", "kafka": "links/kafka", "paho": "links/mqtt"}
+SPARK = {"pyspark", "py4j", "pandas", "pyarrow", "numpy", "adbc_driver_manager"}  # and what comes with it
+SPARK |= {"adbc_driver_postgresql", "adbc_driver_sqlite"}
 HOMES_OF_SQL = re.compile(
     r"gateway/aq/(tables|statements\w*|transfer|views/\w+)\.py|gateway/catalog(\w*\.py|/\w+\.py)"
-    r"|gateway/(journal|ledger|lease|views|status|tables)\.py"
+    r"|gateway/(journal|ledger|lease|views|status|tables)\.py|pipelines/(\w+/)?(statements\w*|tables\w*)\.py"
 )
 SQL_TEXT = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|DROP|ALTER)\s")
 SQL_BUILDERS = {"select", "insert", "update", "delete", "text"}
@@ -40,7 +42,7 @@ def _floor(name: str) -> int | None:
         return 4
     if name == "gateway.aq" or name.startswith("gateway.aq."):
         return 2
-    return {"transforms": 0, "links": 1, "gateway": 3}.get(name.partition(".")[0])
+    return {"transforms": 0, "links": 1, "gateway": 3, "pipelines": 5}.get(name.partition(".")[0])
 
 
 def _name(path: Path) -> str:
@@ -126,6 +128,12 @@ def test_a_messaging_client_is_imported_by_its_link_only(module: Path) -> None:
         if (home := CLIENTS.get(name.partition(".")[0])) is not None and not place.startswith(home)
     ]
     assert not wrong, f"{place}: {wrong}"
+
+
+def test_only_pipelines_import_spark(module: Path) -> None:
+    place = module.relative_to(ROOT).as_posix()
+    wrong = [f"line {line}: {name}" for line, name in _imports(module) if name.partition(".")[0] in SPARK]
+    assert not wrong or place.startswith("pipelines/"), f"{place}: {wrong}"
 
 
 def test_sql_is_in_the_statement_modules_only(module: Path) -> None:

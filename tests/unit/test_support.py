@@ -10,13 +10,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from kafka.errors import KafkaError
 
 from tests.support.brokers.server import Server, ServerFailed, connect, receive_exactly
 from tests.support.certificates import Certificates
+from tests.support.kafka_clients import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.support.ports import LOOPBACK, free_port
 from tests.support.proxy import TcpProxy
 from tests.support.waiting import NotInTime, eventually
@@ -150,6 +152,19 @@ def test_free_ports_are_never_given_twice() -> None:
     assert len(set(ports)) == len(ports)
 
 
+def test_port_given_to_another_process_is_not_given_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "import sys; from tests.support import ports; print(ports.free_port(), flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        given = int(other.stdout.readline())
+        monkeypatch.setattr("tests.support.ports._PORTS", range(given, given + 1))
+        with pytest.raises(RuntimeError, match="no free TCP port"):
+            free_port()
+        other.communicate()
+        assert free_port() == given
+
+
 def test_certificates_are_accepted_by_those_who_trust_the_authority_only(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path / "tls")
     server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -264,3 +279,12 @@ def _alive(pid: int) -> bool:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
+
+
+@pytest.mark.parametrize("client", [KafkaAdminClient, KafkaConsumer, KafkaProducer])
+def test_kafka_client_that_reaches_no_broker_leaves_nothing_open(client: Callable[..., object]) -> None:
+    servers = f"{LOOPBACK}:{free_port()}"
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(KafkaError):
+        client(bootstrap_servers=servers, bootstrap_timeout_ms=200)
+    assert os.listdir("/proc/self/fd") == before
