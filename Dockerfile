@@ -11,10 +11,11 @@ COPY pyproject.toml README.md LICENSE ./
 COPY gateway gateway
 COPY links links
 COPY transforms transforms
+COPY pipelines pipelines
 RUN pip install --quiet --upgrade --no-index --find-links wheels setuptools \
  && pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist . \
  && python -m venv /opt/mgw \
- && /opt/mgw/bin/pip install --quiet --no-index --find-links wheels --find-links dist "mgw[all]"
+ && /opt/mgw/bin/pip install --quiet --no-index --find-links wheels --find-links dist "mgw[rabbitmq,kafka,mqtt,postgres]"
 
 FROM python:3.11-slim-bookworm
 RUN groupadd --gid 10001 mgw \

@@ -14,9 +14,11 @@ BIN := .venv/bin
 export MGW_CACHE ?= $(CURDIR)/.cache
 export PYTHONDONTWRITEBYTECODE := 1
 STAMPS := .cache/stamps
-# Tests without brokers, for two processes side by side. All others have the machine to themselves.
-SIDE_BY_SIDE := tests/unit tests/property tests/docs $(wildcard tests/conformance/test_hub_*.py tests/conformance/test_admin_*.py) \
-  $(filter-out %/test_servers.py,$(wildcard tests/cli/test_*.py))
+# Tests that judge by the clock, or hurt brokers while much is on its way, have the machine to themselves. Of all others three
+# files run at once: while some wait for a broker, others work. Every process has brokers of its own. The long ones begin.
+ALONE := tests/faults tests/conformance/test_supervisor.py
+SIDE_BY_SIDE := tests/property \
+  $(filter-out tests/property tests/pipelines $(ALONE),$(sort $(shell find tests -name 'test_*.py' -printf '%h ')))
 
 # Every extra that does not just name others of our own: the lock file must not contain this package itself.
 define LOCK_EXTRAS
@@ -26,12 +28,12 @@ print(*(f"--extra {name}" for name, needs in extras.items() if not any(need.star
 endef
 export LOCK_EXTRAS
 
-.PHONY: help setup packages demo test lint format test-faults bench lock clean
+.PHONY: help setup packages demo demo-spark test lint format test-faults bench lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: packages $(STAMPS)/venv $(STAMPS)/kafka ## install everything that demo and tests need (again: under 2 s)
+setup: packages $(STAMPS)/venv $(STAMPS)/kafka $(STAMPS)/spark ## install everything that demo and tests need (again: under 2 s)
 
 packages: # Debian's packages may be removed between two runs, so this is no stamp; it takes milliseconds
 	@tests/support/packages
@@ -54,14 +56,24 @@ $(STAMPS)/kafka: tests/support/kafka/pom.xml | $(STAMPS)/venv
 	$(BIN)/python -c "from tests.support.brokers.kafka_jars import main; main()"
 	touch $@
 
+$(STAMPS)/spark: tests/support/spark/pom.xml | $(STAMPS)/venv
+	@echo "setup: fetch Spark's connectors through Maven"
+	$(BIN)/python -c "from tests.support.spark_jars import main; main()"
+	touch $@
+
 demo: setup ## carry real messages between RabbitMQ, Kafka and MQTT, and judge the result
 	@$(BIN)/python -m tests.demo
+
+demo-spark: setup ## bridge 200,000 messages, then measure, archive and audit them with Spark
+	@$(BIN)/python -m tests.demo_spark
 
 test: setup ## check style and types, run every test
 	@$(MAKE) lint
 	status=0
-	$(BIN)/pytest -q -n 2 --dist loadfile $(SIDE_BY_SIDE) || status=$$?
-	$(BIN)/pytest -q $(addprefix --ignore=,$(SIDE_BY_SIDE)) || status=$$?
+	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder $(SIDE_BY_SIDE) \
+	  $(addprefix --ignore=,tests/pipelines $(ALONE)) || status=$$?
+	$(BIN)/pytest -q tests/pipelines || status=$$?
+	$(BIN)/pytest -q $(ALONE) || status=$$?
 	exit $$status
 
 lint: $(STAMPS)/venv ## check style and types
@@ -74,7 +86,7 @@ format: $(STAMPS)/venv ## put the code into shape
 	$(BIN)/ruff format --quiet
 
 test-faults: setup ## cut wires, kill processes and brokers, many times (make test does it a few times)
-	@$(BIN)/pytest -q -m long tests/faults tests/conformance/test_hub_sqlite.py tests/conformance/test_hub_postgresql.py
+	@$(BIN)/pytest -q -m long tests/faults tests/conformance/test_hub_sqlite.py tests/conformance/test_hub_postgresql.py tests/pipelines
 
 bench: setup ## measure the gateway beside Shovel, a Mosquitto bridge and bare clients
 	@$(BIN)/python -m benchmarks

@@ -60,8 +60,12 @@ def prose(page: Path) -> str:
 # ------------------------------------------------------------------------------------------------------------- shown
 
 
-# With a module of its own, a block is run by test_transformation_examples.py.
-CONFIGURATIONS = [each for each in BLOCKS if each.language == "yaml" and "transform_modules" not in each.text]
+# With a module of its own, a block is run by test_transformation_examples.py; pipelines by tests/pipelines.
+CONFIGURATIONS = [
+    each
+    for each in BLOCKS
+    if each.language == "yaml" and "transform_modules" not in each.text and "pipeline" not in each.words
+]
 
 
 @pytest.mark.parametrize("block", CONFIGURATIONS, ids=str)
@@ -79,7 +83,9 @@ def test_every_configuration_that_is_shown_has_no_findings(block: Block, tmp_pat
 
 
 def _commands(group: TyperGroup, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for name, command in group.commands.items():
+    context = typer.Context(group)
+    for name in group.list_commands(context):  # with those of other packages
+        command = group.get_command(context, name)
         yield (*words, name)
         if isinstance(command, TyperGroup):
             yield from _commands(command, (*words, name))

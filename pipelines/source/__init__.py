@@ -1,0 +1,1 @@
+"""The data source ``mgw``: reading the hub's queues from Spark, in batches and as replayable streams."""

@@ -1,0 +1,114 @@
+"""Rows of the hub's database as Arrow, piece by piece, through the drivers that make Arrow in C.
+
+A piece is bounded in rows and in bytes, so that a queue of any length is read in the same memory. SQLite is read in
+windows, each a transaction of its own: a reader that held one for long would let the hub's log grow. The driver brings
+its own SQLite, which shares no locks with Python's: a process must not have both open on one file at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+
+from pipelines.source.statements_read import Selection
+from transforms.errors import HubError, HubUnavailable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["address_of", "is_postgresql", "pieces"]
+
+MAX_BYTES = 32 * 1024 * 1024  # of bodies in a piece
+
+
+def address_of(url: str) -> str:
+    """What the Arrow driver takes for a SQLAlchemy URL: libpq's form, or SQLite's for a file that must be there."""
+    address = sa.make_url(url)
+    if address.get_backend_name() == "postgresql":
+        return address.set(drivername="postgresql").render_as_string(hide_password=False)
+    return f"file:{quote(str(Path(address.database or '').absolute()))}?mode=rw"
+
+
+def is_postgresql(url: str) -> bool:
+    """Whether a SQLAlchemy URL is one of PostgreSQL's."""
+    return sa.make_url(url).get_backend_name() == "postgresql"
+
+
+def pieces(
+    address: str, chosen: Selection, reads: Sequence[str], lower: int, upper: int, *, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows with ``lower < key <= upper``, at most ``rows`` in a piece; no empty pieces.
+
+    Args:
+        address: as :func:`address_of` gives it.
+
+    Raises:
+        HubUnavailable: the database cannot be reached.
+        HubError: it refused the statement.
+    """
+    with _cursor(address, postgresql=chosen.postgresql) as cursor:
+        if chosen.postgresql:
+            cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(MAX_BYTES)})
+            found = _run(cursor, chosen.rows(reads, lower, upper), cursor.fetch_record_batch)
+            for batch in found:
+                for start in range(0, batch.num_rows, rows):
+                    yield batch.slice(start, rows)
+            return
+        cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(rows + 1)})
+        limit = rows
+        while lower < upper:
+            last, count, longest = _run(cursor, chosen.window(lower, upper, limit), cursor.fetchone)
+            if not count:
+                return
+            if "body" in reads and count > 1 and (longest or 0) * count > MAX_BYTES:
+                limit = max(1, min(count - 1, MAX_BYTES // longest))
+                continue
+            yield from _windowed(cursor, chosen.rows(reads, lower, last))
+            lower, limit = last, rows
+
+
+def _windowed(cursor: Any, statement: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a window without the first one, which only says what types the columns have."""
+    begun = False
+    for batch in _run(cursor, statement, lambda: list(cursor.fetch_record_batch())):
+        found = batch if begun else batch.slice(1)
+        begun = True
+        if found.num_rows:
+            yield found
+
+
+def _run(cursor: Any, statement: str, fetch: Callable[[], Any]) -> Any:
+    import adbc_driver_manager as adbc
+
+    try:
+        cursor.execute(statement)
+        return fetch()
+    except adbc.Error as error:
+        raise HubError(
+            "a queue cannot be read",
+            cause=str(error).partition("\n")[0],
+            cure="see whether the hub is as it was planned",
+        ) from None
+
+
+@contextmanager
+def _cursor(address: str, *, postgresql: bool) -> Iterator[Any]:
+    import adbc_driver_manager as adbc
+
+    driver = import_module(f"adbc_driver_{'postgresql' if postgresql else 'sqlite'}.dbapi")
+    try:
+        connection = driver.connect(address, autocommit=True)
+    except adbc.Error as error:
+        raise HubUnavailable(
+            "the hub cannot be reached from where Spark reads it",
+            cause=str(error).partition("\n")[0],
+            cure="let the executors reach the database under the same address as the driver",
+        ) from None
+    with closing(connection), closing(connection.cursor()) as cursor:
+        yield cursor

@@ -1,0 +1,125 @@
+"""A streaming query from a hub queue to the archive, killed whole at random points: nothing is lost, nothing twice.
+
+The judges are the hub's history, counted in plain SQL, and the message ids in the archive.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway.aq.hub import Hub
+from pipelines.hub import open_hub
+from tests.pipelines.hubs import database, make, put
+from tests.support.waiting import eventually
+from transforms.message import Message
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = 100  # of a batch
+PATIENCE = 500.0  # seconds until a query that was started moves something, on however busy a machine
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return database(request, tmp_path_factory, f"kills_{os.urandom(4).hex()}")
+
+
+def pipeline(url: str, folder: Path) -> subprocess.Popen[bytes]:
+    """The job ``archive`` in a process group of its own: Python, Java and the workers of Spark."""
+    config = folder / "archive.yaml"
+    config.write_text(f"""
+version: 1
+hub: ${{MGW_HUB}}
+checkpoints: {folder / "checkpoints"}
+spark: {{master: "local[2]", conf: {{spark.ui.enabled: "false"}}}}
+settings:
+  path: {folder / "archive"}
+  sources: {{q: {{queue: {{queue: KILLED, stream: KILLED, max_rows: {ROWS}}}}}}}
+""")
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipelines", "archive", "--config", str(config)],
+            env={**os.environ, "MGW_HUB": url},
+            cwd=Path(__file__).parents[2],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def settled(hub: Hub) -> int:
+    with hub.read() as conn:
+        return int(conn.exec_driver_sql("SELECT coalesce(max(settled), 0) FROM pl_stream").scalar_one())
+
+
+def judge(spark: SparkSession, hub: Hub, url: str, folder: Path, times: int) -> None:
+    chance = random.Random(times)
+    make(hub, "KILLED", retention_time=-1)
+    ids: list[bytes] = []
+    for kill_number in range(times):
+        ids += put(hub, "KILLED", *(Message(f"{kill_number} {n}") for n in range(4 * ROWS)))
+        process = pipeline(url, folder)
+        try:
+            goal = settled(hub) + chance.randint(1, 2) * ROWS
+
+            def reached(goal: int = goal, process: subprocess.Popen[bytes] = process) -> bool:
+                assert process.poll() is None, (folder / "log").read_text()[-3000:]
+                return settled(hub) >= goal
+
+            eventually(reached, deadline=PATIENCE, what="progress of the stream", tolerate=())
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(chance.uniform(0, 0.6))
+        finally:
+            kill(process)
+    last = pipeline(url, folder)
+    try:
+        assert last.wait(PATIENCE) == 0, (folder / "log").read_text()[-3000:]
+    finally:
+        if last.poll() is None:
+            kill(last)
+
+    with hub.read() as conn:
+        states = conn.exec_driver_sql("SELECT state, count(*) FROM aq_message GROUP BY state").fetchall()
+        assert [tuple(row) for row in states] == [(2, len(ids))]
+        assert conn.exec_driver_sql("SELECT count(*) FROM pl_plan").scalar_one() == 0
+
+    from pipelines.jobs.archive import read_archive
+
+    archived = Counter(
+        bytes(row.msgid) for row in read_archive(spark, str(folder / "archive")).select("msgid").collect()
+    )
+    assert archived == Counter(ids)
+
+
+@pytest.mark.timeout(2400)
+def test_a_query_killed_three_times_loses_and_doubles_nothing(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    with Hub.open(url, create=True):
+        pass
+    with open_hub(url) as hub:
+        judge(spark, hub, url, tmp_path, 3 if hub.postgresql else 1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(14400)
+def test_a_query_killed_twenty_times_loses_and_doubles_nothing(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    with Hub.open(url, create=True):
+        pass
+    with open_hub(url) as hub:
+        judge(spark, hub, url, tmp_path, 20)
