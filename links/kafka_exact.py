@@ -75,10 +75,11 @@ class KafkaExactDestination:
             LinkUnavailable, LinkTimeout.
         """
         self.close()
-        self._target.learn(describe(self._settings, self._name, "connect", Direction.OUTBOUND))
+        topic = describe(self._settings, self._name, "connect", Direction.OUTBOUND)
+        self._target.learn(topic)
         size = max(_MIN_REQUEST, self._target.limit + BATCH_OVERHEAD)
         self._transactions = transactions = open_transactions(self._settings, self._use, size)
-        self._recovered = self._log.find(transactions)
+        self._recovered = self._log.find(transactions, topic)
         self._thread = threading.Thread(
             target=self._run, args=(transactions,), name=f"kafka-{self._use.job}", daemon=True
         )

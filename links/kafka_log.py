@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.protocol.consumer.offsets import OffsetSpec
+from kafka.protocol.consumer.offsets import IsolationLevel, OffsetSpec
 
 from links.contract import Direction, JobUse
 from links.kafka_client import Settings, Topic, build, describe, quietly, translate
@@ -76,8 +76,11 @@ class SendingLog:
         """A record: everything up to ``sequence`` is stored, the last transaction had ``count`` messages."""
         return json.dumps({"sequence": sequence, "count": count, "time": self._use.clock.now()}).encode()
 
-    def find(self, transactions: Transactions) -> int | None:
+    def find(self, transactions: Transactions, target: Topic) -> int | None:
         """The last committed sequence, or None; call it when earlier producers of the job are shut out.
+
+        What they have written to the log and to the target and no server has marked is aborted first: only if its
+        record in the log were committed too would it count.
 
         Raises:
             LinkRefused: every partition belongs to other jobs.
@@ -89,6 +92,7 @@ class SendingLog:
         with self._consumer() as (consumer, admin):
             found: dict[int, _Found] = {}
             for partition in order:
+                self._clear(transactions, admin, partition, target)
                 found[partition] = self._look(consumer, admin, partition)
                 own = found[partition].own
                 if own is not None and own[1] is not None:
@@ -181,6 +185,17 @@ class SendingLog:
                 quietly(consumer.close)
         finally:
             quietly(admin.close)
+
+    def _clear(self, transactions: Transactions, admin: Any, partition: int, target: Topic) -> None:
+        """End what is open in a partition of the log, if it is ours."""
+        place = TopicPartition(self._topic, partition)
+        ends = [
+            admin.list_partition_offsets({place: OffsetSpec.LATEST}, isolation_level=level)[place].offset
+            for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        ]
+        if ends[0] < ends[1]:
+            places = [place, *(TopicPartition(target.name, number) for number in target.partitions)]
+            transactions.clear(places, f"topic {self._topic}")
 
     def _look(self, consumer: KafkaConsumer, admin: Any, partition: int) -> _Found:
         """Read a partition backwards until our record with a sequence is found, or all of it was read.

@@ -6,6 +6,9 @@
 * ``commit_transaction`` and ``flush`` may wait for ever. Here every wait has an end.
 * ``close`` leaves a transaction open, which holds readers back. Here it is aborted first.
 * After a failed batch the object cannot be used any more. Here it refuses to be: whoever owns it makes a new one.
+* A server answers a commit before it has marked the records, and one that dies then and holds all copies of them may
+  forget to mark them: readers wait for them, and the next abort takes them away. Here a transaction counts when its
+  last record, which is in a partition that nobody else writes to, is there for readers of what is committed.
 * When it was shut out in the middle of a transaction it asks for a new epoch, which, where the server grants one, would
   shut out the producer that came after it. Here it ends.
 
@@ -19,7 +22,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kafka import errors
+from kafka import TopicPartition, errors
+from kafka.protocol.consumer import ListOffsetsRequest
 
 from links.contract import JobUse
 from links.kafka_client import FENCED, Producer, Settings, build, close_producer, translate
@@ -83,6 +87,7 @@ class Transactions:
         self._clock = clock
         self._identity = identity
         self._manager: Any = producer._transaction_manager
+        self._client: Any = producer._sender._client._manager
         self._manager._supports_epoch_bump = _never
         self._epoch = self._manager.producer_id_and_epoch
         self._stopped = threading.Event()
@@ -100,7 +105,8 @@ class Transactions:
         self._broken = True
         try:
             self.producer.begin_transaction()
-            self._finish(list(send()), what)
+            futures = list(send())
+            self._finish(futures, what)
             self._check_epoch()
             result = self._manager.begin_commit()
         except LinkError:
@@ -110,7 +116,80 @@ class Transactions:
             self._abort()
             raise self._translated(error, "publish", what) from self._first(error)
         self._commit(result, what)
+        self._see(futures[-1].value, what)
         self._broken = False
+
+    def clear(self, places: Iterable[TopicPartition], what: str) -> None:
+        """Abort what an earlier producer of the job has left in these partitions and no server has marked.
+
+        Only what no marker has decided is aborted: what is committed stays.
+
+        Raises:
+            LinkError: it is not sure that it was done. This object is of no use any more.
+        """
+        if self._broken or self._stopped.is_set():
+            raise self._unavailable()
+        self._broken = True
+        wanted = list(places)
+        deadline = self._clock.monotonic() + self._settings.timeout
+        try:
+            self.producer.begin_transaction()
+            for place in wanted:
+                self._manager.maybe_add_partition_to_transaction(place)
+            while not all(self._manager.is_partition_added(place) for place in wanted):
+                self.producer._sender.wakeup()
+                if self._manager.has_error() or self._stopped.wait(0.005):
+                    raise self._manager.last_error or self._unavailable()
+                if self._clock.monotonic() >= deadline:
+                    raise self._timeout(what, "its partitions were not taken into a transaction")
+            result = self._manager.begin_abort()
+            self.producer._sender.wakeup()
+            if not result.wait(timeout_ms=self._settings.timeout * 1000):
+                raise self._timeout(what, "the abort of a transaction was not answered")
+        except Exception as error:
+            raise self._translated(error, "clear", what) from self._first(error)
+        self._broken = False
+
+    def _see(self, record: Any, what: str) -> None:
+        """Wait until a record of a committed transaction can be read.
+
+        Raises:
+            LinkTimeout: the server has said that it is committed, and does not show it.
+            LinkError: the server cannot be asked; whether the transaction stands, only the sending log can tell.
+        """
+        clock = self._clock
+        deadline = clock.monotonic() + self._settings.timeout
+        while True:
+            answer = self._client.call_soon(self._stable_offset, record.topic_partition)
+            self.producer._sender.wakeup()
+            seen = threading.Event()
+            answer.add_both(lambda _, seen=seen: seen.set())
+            while not seen.wait(_SLICE):
+                if self._stopped.is_set():
+                    deadline = min(deadline, clock.monotonic() + _ABORT)
+                if clock.monotonic() >= deadline:
+                    raise self._timeout(what, "a committed transaction cannot be read; its outcome is unknown")
+            if answer.exception is not None:
+                raise self._translated(answer.exception, "commit", what) from answer.exception
+            if answer.value > record.offset:
+                return
+            if clock.monotonic() >= deadline:
+                raise self._timeout(what, "a committed transaction cannot be read; its outcome is unknown")
+            self._stopped.wait(0.001)
+
+    async def _stable_offset(self, place: TopicPartition) -> int:
+        """The first offset that readers of what is committed do not get yet."""
+        manager = self._client
+        topic = ListOffsetsRequest.ListOffsetsTopic
+        wanted = topic.ListOffsetsPartition(partition_index=place.partition, timestamp=-1)
+        request = ListOffsetsRequest(
+            isolation_level=1, topics=[topic(name=place.topic, partitions=[wanted])], min_version=2
+        )
+        response = await manager.send(request, node_id=manager.cluster.leader_for_partition(place))
+        part = response.topics[0].partitions[0]
+        if part.error_code:
+            raise errors.for_code(part.error_code)(f"the end of {place.topic}, partition {place.partition}")
+        return int(part.offset)
 
     def _finish(self, futures: list[Any], what: str) -> None:
         """Wait for the outcome of every record.

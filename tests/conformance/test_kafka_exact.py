@@ -401,6 +401,52 @@ class TestFencing:
         assert committed(template.broker, name) == bodies(10)
 
 
+class TestForgottenMarkers:
+    """A server that dies after it has answered a commit may call the transaction complete and mark none of its records.
+
+    Here records never become part of the transaction that the server knows; to it and to readers that is the same.
+    """
+
+    @pytest.fixture
+    def careless(self, broker: Kafka) -> Iterator[None]:
+        """The server takes records of transactions it does not know."""
+        option = "transaction.partition.verification.enable"
+        broker.configure_broker(option, "false")
+        yield
+        broker.configure_broker(option, "true")
+
+    @staticmethod
+    def forget(sender: Sender) -> None:
+        destination = sender.destination
+        assert isinstance(destination, KafkaExactDestination)
+        assert destination._transactions is not None
+        manager = destination._transactions._manager
+
+        def only_here(place: TopicPartition) -> None:
+            manager._partitions_in_transaction.add(place)
+            manager._transaction_started = True
+
+        manager.maybe_add_partition_to_transaction = only_here
+
+    @pytest.mark.usefixtures("careless")
+    def test_they_are_not_confirmed_and_are_there_once_when_they_were_sent_again(self, template: ExactTemplate) -> None:
+        pair = template.pair()
+        name = pair.destination.provider_queue
+        link = template.link_to(template.broker.bootstrap)
+        with sending(link, pair) as sender:
+            sender.deliver(list(numbered(5)))
+            self.forget(sender)
+            sender.plan(list(numbered(5, 5)))
+            sender.send(2)
+            with pytest.raises(LinkError, match="confirmed nothing in time"):
+                sender.confirm()
+            sender.destination.close()
+            assert sender.connect() == Recovered(1)
+            sender.finish(2)
+            sender.deliver(list(numbered(5, 10)))
+        assert committed(template.broker, name) == bodies(15)
+
+
 class TestFaults:
     """After every fault the sender does what the engine does: connect, read the log, send what it has not."""
 

@@ -119,6 +119,24 @@ class Kafka(Server):
         finally:
             admin.close()
 
+    def configure_broker(self, option: str, value: str) -> None:
+        """Set an option of the running broker and wait until it works by it."""
+        from kafka.admin import ConfigResource, ConfigResourceType
+
+        from tests.support.kafka_clients import KafkaAdminClient
+
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+
+        def told() -> bool:
+            answer = admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, "1")], config_filter="all")
+            return bool(answer["broker"]["1"][option]["value"] == value)
+
+        try:
+            admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "1", {option: value})])
+            eventually(told, what=f"option {option}={value} of the broker")
+        finally:
+            admin.close()
+
     def proxy(self) -> TcpProxy:
         """A proxy, not yet started, for clients that use ``proxied_bootstrap``."""
         return TcpProxy(LOOPBACK, self.behind_proxy, port=self.proxy_port)
