@@ -50,6 +50,7 @@ class Prepared(NamedTuple):
     ready: bool  # some can be taken at once: waiters are to be woken
     seconds: float = 0  # what it took to prepare them
     rule_seconds: float = 0  # of that: the subscribers' rules
+    numbered: bool = True  # False: the one row gets its id where it is stored, and its message id then
     deviation: Deviation | None = None  # they go ahead of others
 
 
@@ -79,11 +80,16 @@ def numbered(
     user: str | None = None,
     txn: str | None = None,
     system: bool = True,
+    later: bool = False,
 ) -> tuple[Sequence[Message], list[Row]]:
-    """Messages as they are stored, and their rows with fresh ids; see :func:`gateway.aq.codec.encode`."""
+    """Messages as they are stored, and their rows with fresh ids; see :func:`gateway.aq.codec.encode`.
+
+    ``later``: without ids, for one message that gets it where it is stored.
+    """
     values = payloads.encoded(db, queue, messages) if queue.payload_type in payloads.TYPED else ()
     told = queue.id if any(not message.delay for message in messages) else None
-    rows = encode(queue, messages, db.message_ids(len(messages), told), now, user, txn, values, system=system)
+    ids = (0,) if later else db.message_ids(len(messages), told)
+    rows = encode(queue, messages, ids, now, user, txn, values, system=system)
     return (payloads.as_stored(messages, values) if values else messages), rows
 
 
@@ -143,18 +149,25 @@ def address(
 
 
 def store(db: Db, prepared: Prepared) -> None:
-    """Store what :func:`prepare` made, and tell other processes at commit."""
+    """Store what :func:`prepare` made, and tell other processes at commit.
+
+    A message that has no id yet gets it here, and its place in ``msgids`` with it.
+    """
     started = perf_counter()
     if prepared.queue.grouped:
         prepared = in_group(db, prepared)
-    messages_sql.store(db, prepared.rows, prepared.entries, grouped=prepared.queue.grouped)
+    if prepared.numbered:
+        messages_sql.store(db, prepared.rows, prepared.entries, grouped=prepared.queue.grouped)
+    else:
+        number = messages_sql.store_one(db, prepared.rows[0], prepared.queue.id if prepared.ready else None)
+        prepared.msgids[0] = prepared.queue.hub_id + number.to_bytes(8, "big")
     if prepared.queue.grouped:
         place(db, prepared)
     if db.tally is not None and prepared.rows:
         seconds = prepared.seconds + perf_counter() - started
         queue_id, rows, entries = prepared.queue.id, prepared.rows, prepared.entries
         db.tally.append(enqueued(queue_id, rows, entries, seconds, prepared.rule_seconds))
-    if prepared.ready:
+    if prepared.ready and prepared.numbered:
         db.notify((prepared.queue.id,))
 
 

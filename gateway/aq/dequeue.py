@@ -202,7 +202,7 @@ class DequeueCalls:
         count(request.queue.id, request.consumer, now, len(rows), request.browse, seconds, latency)
 
     def _finisher(self, request: Request) -> Finisher:
-        return Finisher(self.hub.clock.now(), self.user, self.transaction_id, request.retention)
+        return Finisher(self.hub.clock.now(), self.user, self.transaction_id, request.retention, request.at_once)
 
     def _request(self, db: Db, queue_name: str, options: DequeueOptions, limit: int) -> Request:
         browse = options.dequeue_mode is DequeueMode.BROWSE
@@ -242,4 +242,17 @@ class DequeueCalls:
             reopened=settings.reopened,
             retention=settings.retention_time,
             last_id=settings.last_id,
+            at_once=number is None and _at_once(db, queue, options, settings.retention_time),
         )
+
+
+def _at_once(db: Db, queue: QueueRef, options: DequeueOptions, retention: float) -> bool:
+    """Whether what a search finds can be removed by the same statement: nobody looks at it before, nothing is kept."""
+    return (
+        db.postgresql
+        and db.settled
+        and not (retention or queue.multiple_consumers or queue.grouped)
+        and options.dequeue_mode in (DequeueMode.REMOVE, DequeueMode.REMOVE_NODATA)
+        and options.transformation is None
+        and options.deq_condition is None
+    )

@@ -129,12 +129,14 @@ def prepare_enqueue(
         _check_headers(messages)
         if senders is not None:
             senders(messages)
-    messages, rows = numbered(db, queue, messages, now, user=user, txn=txn, system=False)
+    alone = db.postgresql and len(messages) == 1 and not (queue.multiple_consumers or queue.grouped)
+    later = alone and options.sequence_deviation is None
+    messages, rows = numbered(db, queue, messages, now, user=user, txn=txn, system=False, later=later)
     deviation = None
     if options.sequence_deviation is not None:
         deviation, rows = deviate(db, queue, options, messages, rows, work)
     prepared = address(db, queue, messages, rows, now, recipients=call.recipients, enrol=enrol)
-    return prepared._replace(deviation=deviation, seconds=perf_counter() - started)
+    return prepared._replace(deviation=deviation, seconds=perf_counter() - started, numbered=not later)
 
 
 def _checked(options: EnqueueOptions) -> EnqueueOptions:

@@ -288,6 +288,12 @@ class Hub:
         self._drop_writers()
         self.give_back(conn)
 
+    def abandon_writer(self, writer: Writer) -> None:
+        """A connection of :meth:`take_writer` that nothing is known of any more: it is not used again."""
+        writer[0].invalidate()
+        writer[0].close()
+        self._drop_writers()
+
     def _drop_writers(self) -> None:
         while self._writers:
             with suppress(IndexError):  # another thread took the last one

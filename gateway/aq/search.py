@@ -42,6 +42,7 @@ class Request(NamedTuple):
     reopened: float | None = None  # see Heads.after
     retention: float | None = None  # of the queue, in seconds
     last_id: int | None = None  # of the hub's messages when the call began
+    at_once: bool = False  # what is found is removed by the statement that finds it (PostgreSQL)
 
     @property
     def browse(self) -> bool:
@@ -172,6 +173,7 @@ def _find(db: Db, request: Request, place: Place, claim: int | None = None, numb
         upto=place.upto,
         numbers=tuple(numbers),
         without=request.removed,
+        remove=request.at_once,
     )
     if request.options.deq_condition is not None:
         return find_matching(

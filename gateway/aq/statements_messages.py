@@ -31,6 +31,7 @@ __all__ = [
     "release",
     "search",
     "store",
+    "store_one",
     "unlock",
 ]
 
@@ -65,6 +66,34 @@ def store(db: Db, messages: Sequence[Row], entries: Sequence[Row], *, grouped: b
         db.insert("aq_message", (*columns, *more), (*kinds, *types), messages)
     if entries:
         db.insert("aq_entry", (*ENTRY_COLUMNS, *more), (*ENTRY_TYPES, *types), entries)
+
+
+def store_one(db: Db, row: Row, told: int | None) -> int:
+    """Insert one message of a single-consumer queue on PostgreSQL under the next id, which is returned.
+
+    ``told``: the queue whose listeners are to be told at commit, as by :meth:`Db.notify`.
+    """
+    typed = len(row) > len(MESSAGE_COLUMNS)
+    params = [value for place, value in enumerate(row) if place not in _NUMBERS]
+    sql = _STORE_ONE[typed, told is not None]
+    found = db.row(sql, params if told is None else (*params, str(told)))
+    assert found is not None  # noqa: S101 - an INSERT of one row returns it
+    return int(found[0])
+
+
+def _one(columns: Sequence[str], *, tell: bool) -> str:
+    values = ["nextval('aq_message_id')", *["?"] * (len(columns) - 1)]
+    values[_NUMBERS[1]] = "currval('aq_message_id')"
+    told = ", pg_notify('mgw_hub', ?)" if tell else ""
+    return f"INSERT INTO aq_message ({', '.join(columns)}) VALUES ({', '.join(values)}) RETURNING id{told}"
+
+
+_NUMBERS = (MESSAGE_COLUMNS.index("id"), MESSAGE_COLUMNS.index("k3"))  # the message id and the last sort key are one
+_STORE_ONE = {
+    (typed, tell): _one(TYPED_COLUMNS if typed else MESSAGE_COLUMNS, tell=tell)
+    for typed in (False, True)
+    for tell in (False, True)
+}
 
 
 # -- claims of plans (no session) ------------------------------------------------------------------------------------
@@ -224,6 +253,7 @@ class Finisher(NamedTuple):
     user: str | None = None
     txn: str | None = None
     retention: float | None = None
+    at_once: bool = False  # the search has removed them already
 
 
 def finish(
@@ -241,7 +271,9 @@ def finish(
 
     ``held`` is the condition on the row's state, with its ``params``; returns the number of rows that met it.
     """
-    if consumer:
+    if by.at_once:
+        number = len(ids)
+    elif consumer:
         sql = f"""UPDATE aq_entry SET state = 2, claim = NULL, deq_time = ?, deq_user = ?, deq_txn = ?
                    WHERE consumer_id = ? AND message_id {{ids}} AND {held}"""
         number = db.run(sql, (by.time, by.user, by.txn, consumer, db.ids(ids), *params))
@@ -299,6 +331,7 @@ class Search(NamedTuple):
     where: str = ""  # of a deq_condition: SQL over m and e, and its parameters
     where_params: tuple[Any, ...] = ()
     group: int | None = None  # only this transaction group
+    remove: bool = False  # what is found leaves the table in the same statement (PostgreSQL, single-consumer queues)
 
 
 def keys_of(row: Row, queue: QueueRef) -> tuple[float, ...]:
@@ -313,16 +346,8 @@ def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
     source = _JOIN if what.consumer else "aq_message m"
     where = ["e.consumer_id = ?" if what.consumer else "m.queue_id = ?"]
     params: list[Any] = [what.consumer or what.queue.id]
-    states = ", ".join(map(str, what.states)) if len(what.states) > 1 else str(what.states[0])
-    condition = f"{a}.state IN ({states})" if len(what.states) > 1 else f"{a}.state = {states}"
-    if what.claim is not None:
-        condition = f"({condition} OR ({a}.state = 8 AND {a}.claim = ?))"
-        params.append(what.claim)
-    if what.claimed:
-        condition += f" AND {a}.claim IS NOT NULL"
-    if what.held_by is not None:
-        condition += f" AND {a}.claim = ?"
-        params.append(what.held_by)
+    condition, state_params = _in_state(what, a)
+    params.extend(state_params)
     where.append(condition)
     if what.number is not None:
         where.append("e.message_id = ?" if what.consumer else "m.id = ?")
@@ -344,8 +369,32 @@ def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
         where.append(condition)
         params.extend(values)
     locking = ("{lock_e}" if what.consumer else "{lock}") if lock else ""
-    sql = f"SELECT {columns} FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ? {locking}"
-    return learnt(db, what.queue, db.found(sql, (*params, limit)))
+    chosen = f"FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ? {locking}"
+    if what.remove:
+        sql = f"""WITH pick AS MATERIALIZED (SELECT m.id {chosen})
+                  DELETE FROM aq_message m USING pick WHERE m.id = pick.id RETURNING {columns}"""
+    else:
+        sql = f"SELECT {columns} {chosen}"
+    found = db.found(sql, (*params, limit))
+    if what.remove:
+        found.sort(key=_keys)  # RETURNING has no order
+    return learnt(db, what.queue, found)
+
+
+def _in_state(what: Search, a: str) -> tuple[str, list[Any]]:
+    """The condition on the state of what is looked for, and its parameters."""
+    params: list[Any] = []
+    states = ", ".join(map(str, what.states)) if len(what.states) > 1 else str(what.states[0])
+    condition = f"{a}.state IN ({states})" if len(what.states) > 1 else f"{a}.state = {states}"
+    if what.claim is not None:
+        condition = f"({condition} OR ({a}.state = 8 AND {a}.claim = ?))"
+        params.append(what.claim)
+    if what.claimed:
+        condition += f" AND {a}.claim IS NOT NULL"
+    if what.held_by is not None:
+        condition += f" AND {a}.claim = ?"
+        params.append(what.held_by)
+    return condition, params
 
 
 def _bounds(db: Db, what: Search, a: str, order: str) -> Iterator[tuple[str, Sequence[Any]]]:

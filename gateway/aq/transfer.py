@@ -26,6 +26,7 @@ from gateway.aq.names import DEFAULT_SCHEMA
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tally import HandedOut
+from gateway.aq.work import consume
 from transforms.errors import GatewayError
 from transforms.message import Message
 
@@ -260,7 +261,7 @@ def take_exceptions(conn: sa.Connection, queue: QueueRef, ids: Sequence[int]) ->
     check_dequeue(db, queue)
     wait = " ORDER BY id FOR UPDATE" if db.postgresql else ""  # whoever has one may still give it back
     there = {number for (number,) in db.rows(_EXPIRED + wait, (queue.id, db.ids(ids)))}
-    messages_sql.finish_exceptions(db, queue, sorted(there), "state = 3")
+    consume(db, queue, 0, sorted(there), Finisher(hub_clock(conn).now()), "state = 3")
     return there
 
 

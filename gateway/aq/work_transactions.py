@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
+from gateway.aq import wire
 from gateway.aq.arrivals import Prepared, store
-from gateway.aq.hub import LISTENED
+from gateway.aq.hub import LISTENED, Writer
 from gateway.aq.model import QueueRef
 from gateway.aq.savepoints import Held, Savepoints, cut, lengths
 from gateway.aq.statements import TALLY, Db, Row
@@ -43,7 +44,7 @@ class TransactionWork:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._conn: sa.Connection | None = None
+        self._writer: Writer | None = None
         self._taken: Held = {}
         self._ready: set[int] = set()
         self._busy = False
@@ -55,10 +56,11 @@ class TransactionWork:
     def transaction(self) -> Iterator[Db]:
         self._refuse_if_undone()
         with self._hub.translated():
-            if self._conn is None:
-                self._conn = self._hub.engine.connect()
+            if self._writer is None:
+                self._writer = self._hub.take_writer()
             try:
-                yield Db(self._conn)
+                wire.begin(self._writer[1])
+                yield Db.within(self._writer, postgresql=True)
             except AqError:
                 self.pause()  # refused before anything was done; the transaction goes on, if there is one
                 raise
@@ -68,14 +70,13 @@ class TransactionWork:
 
     def _abort(self) -> None:
         """The database gave the transaction up; what it did is undone there, and its attempts count at the rollback."""
-        conn, self._conn = self._conn, None
+        writer, self._writer = self._writer, None
         self._undone = self._busy
         taken = self._taken
         self._forget()
         self._taken = taken
-        if conn is not None:
-            conn.invalidate()
-            conn.close()
+        if writer is not None:
+            self._hub.abandon_writer(writer)
 
     def _refuse_if_undone(self) -> None:
         if self._undone:
@@ -123,9 +124,9 @@ class TransactionWork:
         return ()
 
     def pause(self) -> None:
-        if not self._busy and self._conn is not None:
+        if not self._busy and self._writer is not None:
             with self._hub.translated():
-                self._conn.rollback()
+                wire.rollback(self._writer[1])
 
     def savepoint(self, name: str) -> None:
         number, events = None, 0
@@ -142,15 +143,15 @@ class TransactionWork:
     def rollback_to(self, name: str) -> None:
         self._refuse_if_undone()
         mark = self._savepoints.back_to(name)
-        if self._conn is not None:
+        if self._writer is not None:
             try:
                 with self._hub.translated():
                     if mark.number is None:
-                        self._conn.rollback()
+                        wire.rollback(self._writer[1])
                         self._busy = False
                     else:
-                        Db(self._conn).rollback_to(mark.number)
-                    del self._conn.info[TALLY][mark.events :]
+                        Db.within(self._writer, postgresql=True).rollback_to(mark.number)
+                    del self._writer[2][TALLY][mark.events :]
             except BaseException:
                 self._abort()
                 raise
@@ -166,19 +167,20 @@ class TransactionWork:
 
     def commit(self) -> None:
         self._refuse_if_undone()
-        if self._conn is None:
+        if self._writer is None:
             self._savepoints.clear()
             return
         try:
             with self._hub.translated():
-                self._conn.commit()
+                wire.commit(self._writer[1])
         except BaseException:
             self._abort()
             raise
         ready = self._ready
         self._forget()
-        if tally := self._conn.info[TALLY]:
-            self._conn.info[TALLY] = []
+        info = self._writer[2]
+        if tally := info[TALLY]:
+            info[TALLY] = []
             self._hub.statistics.add(tally)
         if ready:
             self._hub.notifier.committed(ready)
@@ -186,10 +188,10 @@ class TransactionWork:
     def rollback(self) -> None:
         self._undone = False
         try:
-            if self._conn is not None:
+            if self._writer is not None:
                 with self._hub.translated():
-                    self._conn.info[TALLY] = []
-                    self._conn.rollback()
+                    self._writer[2][TALLY] = []
+                    wire.rollback(self._writer[1])
         except BaseException:
             self._abort()
             raise
@@ -207,9 +209,9 @@ class TransactionWork:
         try:
             self.rollback()
         finally:
-            conn, self._conn = self._conn, None
-            if conn is not None:
-                self._hub.give_back(conn)
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                self._hub.keep_writer(writer)
 
 
 def _take_now(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from gateway.aq import wire
 from gateway.aq.database import BEGIN
 from gateway.aq.statements import TALLY, Db
 
@@ -44,6 +45,7 @@ class Writing:
             self._writer = writer = hub.take_writer()
             self._begun = True
             if hub.postgresql:
+                wire.begin(writer[1])
                 return Db.within(writer, postgresql=True)
             writer[2][BEGIN](writer[1], writer[2], durable=self._durable)
             return Db.within(writer, postgresql=False)
@@ -57,12 +59,16 @@ class Writing:
         if error is not None:
             self._give_up(error)
             return
+        hub, driver = self._hub, self._writer[1]
         try:
-            self._writer[1].commit()
+            if hub.postgresql:
+                wire.commit(driver)
+            else:
+                driver.commit()
         except BaseException as failed:
             self._give_up(failed)
             raise
-        hub, info = self._hub, self._writer[2]
+        info = self._writer[2]
         tally = info[TALLY]
         if tally:
             info[TALLY] = []

@@ -374,7 +374,7 @@ class LifeSuite(HubCase):
     def kill(self, session: Any) -> None:
         """End a session as the death of its process on another machine does."""
         if self.hub.postgresql:
-            pid = session._work._conn.connection.driver_connection.info.backend_pid
+            pid = session._work._writer[1].info.backend_pid
             with self.hub.write() as conn:
                 conn.exec_driver_sql(f"SELECT pg_terminate_backend({pid})")
 

@@ -92,6 +92,9 @@ class TransferSuite(HubCase):
         for expected in (set(numbers), set()):
             with self.hub.write() as conn:
                 assert transfer.take_exceptions(conn, exceptions, [*numbers, 999_999]) == expected
+        self.hub.statistics.flush(self.hub)
+        counted = self.view("V$PERSISTENT_QUEUES")
+        assert [row["DEQUEUED_MSGS"] for row in counted if row["QUEUE_ID"] == exceptions.id] == [2]
 
     @pytest.mark.parametrize("consumer", [None, "RED"])
     def test_a_plan_leaves_what_has_expired_to_the_time_manager(self, consumer: str | None) -> None:
@@ -361,7 +364,7 @@ class ProcessSuite(HubCase):
             session.dequeue("orders", DequeueOptions(wait=0))
             session.enqueue("orders", Message("with it"))
             if self.hub.postgresql:
-                pid = session._work._conn.connection.driver_connection.info.backend_pid  # type: ignore[attr-defined]
+                pid = session._work._writer[1].info.backend_pid  # type: ignore[attr-defined]
                 with self.hub.write() as conn:
                     conn.exec_driver_sql(f"SELECT pg_terminate_backend({pid})")
             else:

@@ -1,6 +1,6 @@
 """A streaming query from a hub queue to the archive, killed whole at random points: nothing is lost, nothing twice.
 
-The judges are the hub's history, counted in plain SQL, and the message ids in the archive.
+The judges are the hub's history, counted in plain SQL, the message ids in the archive, and the auditor.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import pytest
 
 from gateway.aq.hub import Hub
 from pipelines.hub import open_hub
+from pipelines.source.datasource import register
+from tests.pipelines.audit import nothing_is_wrong
 from tests.pipelines.hubs import database, make, put
 from tests.support.waiting import eventually
 from transforms.message import Message
@@ -106,6 +108,10 @@ def judge(spark: SparkSession, hub: Hub, url: str, folder: Path, times: int) -> 
         bytes(row.msgid) for row in read_archive(spark, str(folder / "archive")).select("msgid").collect()
     )
     assert archived == Counter(ids)
+    register(spark)
+    history = spark.read.format("mgw").options(url=url, queue="KILLED", what="history").load()
+    kept = read_archive(spark, str(folder / "archive"))
+    nothing_is_wrong(*(side.selectExpr("msgid AS id", "body") for side in (history, kept)), len(ids))
 
 
 @pytest.mark.timeout(2400)

@@ -11,16 +11,21 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gateway.aq.hub import Hub
 from gateway.hub import open_hub
+from tests.pipelines.audit import nothing_is_wrong
 from tests.pipelines.hubs import make, put
 from tests.pipelines.write_back import ROOT
 from tests.support.brokers import PostgreSQL
 from tests.support.waiting import eventually
 from transforms.message import Header, Message, ValueType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROWS = 100  # in a micro-batch, so that there are many
 
@@ -69,7 +74,7 @@ def count(hub: Hub, queue: str) -> int:
         return int(conn.exec_driver_sql(statement.format(queue)).scalar() or 0)
 
 
-def judge(hub: Hub, ids: list[bytes]) -> None:
+def judge(spark: SparkSession, hub: Hub, ids: list[bytes]) -> None:
     """Every message of the source is in the target once, changed, with its headers; no other is there."""
     statement = (
         "SELECT m.original_msgid, m.body, m.headers FROM aq_message m JOIN aq_queue q ON q.id = m.queue_id "
@@ -85,9 +90,13 @@ def judge(hub: Hub, ids: list[bytes]) -> None:
     assert {row[2] for row in rows} == {'[["n",7,1]]'}
     assert [tuple(state) for state in states] == [("DONE", len(ids))]
     assert left == 0, "what was staged by tasks that were killed is removed"
+    sent = [(bytearray(msgid), bytearray(f"m{number} seen".encode())) for number, msgid in enumerate(ids)]
+    came = [(bytearray(row[0]), bytearray(row[1])) for row in rows]
+    sides = [spark.createDataFrame(side, "id BINARY, body BINARY") for side in (sent, came)]
+    nothing_is_wrong(*sides, len(ids))
 
 
-def killed_and_judged(url: str, place: Path, kills: int, seed: int) -> None:
+def killed_and_judged(spark: SparkSession, url: str, place: Path, kills: int, seed: int) -> None:
     from pipelines.source.streams import settle_checkpoint
 
     random_delay = random.Random(seed)
@@ -110,22 +119,24 @@ def killed_and_judged(url: str, place: Path, kills: int, seed: int) -> None:
         with Pipeline(url, place, once=True) as last:
             last.finished()
         settle_checkpoint(url, "back", f"{place}/checkpoint")
-        judge(hub, ids)
+        judge(spark, hub, ids)
         assert count(hub, "SOURCE") == 0
 
 
 @pytest.mark.timeout(1800)
-def test_a_stream_killed_a_few_times(tmp_path: Path) -> None:
-    killed_and_judged(f"sqlite:///{tmp_path}/hub.db", tmp_path, 3, 1)
+def test_a_stream_killed_a_few_times(spark: SparkSession, tmp_path: Path) -> None:
+    killed_and_judged(spark, f"sqlite:///{tmp_path}/hub.db", tmp_path, 3, 1)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_a_stream_killed_twenty_times(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_stream_killed_twenty_times(
+    spark: SparkSession, database: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     url = f"sqlite:///{tmp_path}/hub.db"
     if database == "postgresql":
         server: PostgreSQL = request.getfixturevalue("postgresql")
         server.drop_database("write_back")
         url = server.create_database("write_back")
-    killed_and_judged(url, tmp_path, 20, int.from_bytes(os.urandom(4), "big"))
+    killed_and_judged(spark, url, tmp_path, 20, int.from_bytes(os.urandom(4), "big"))
