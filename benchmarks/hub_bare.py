@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.aq import statements_catalog as catalog
+from gateway.aq import statements_messages as messages_sql
 from gateway.aq.codec import COLUMNS, MESSAGE_COLUMNS, MESSAGE_TYPES
 from gateway.aq.statements_schema import settle
 
@@ -155,18 +156,29 @@ class SessionPostgreSQL(BarePostgreSQL):
     def __init__(self, url: str, queue_id: int) -> None:
         super().__init__(url, queue_id)
         self._looks = {name: sql.replace("%", "%%").replace("?", "%s") for name, sql in catalog._BOTH_HELD.items()}
+        self._store_one = messages_sql._STORE_ONE[False, True].replace("?", "%s")
+        chosen = self._select.partition(" FROM ")[2]
+        self._remove = f"""WITH pick AS MATERIALIZED (SELECT m.id FROM {chosen})
+            DELETE FROM aq_message m USING pick WHERE m.id = pick.id RETURNING {messages_sql._M}"""
 
     def enqueue(self, rows: Sequence[Row]) -> None:
-        """Look, take ids and notify, insert rows."""
+        """Look, take ids and notify, insert rows; a single row in one statement."""
         with self._raw.cursor(binary=True) as cursor:
             cursor.execute(self._looks["enqueue"], (_QUEUE_KEY,)).fetchall()
+            if len(rows) == 1:
+                values = [value for place, value in enumerate(rows[0]) if place not in messages_sql._NUMBERS]
+                cursor.execute(self._store_one, (*values, str(self._queue_id))).fetchall()
+                self._raw.commit()
+                return
         super().enqueue(rows)
 
     def dequeue(self, limit: int) -> list[Row]:
-        """Look, select, delete."""
+        """Look, then select and delete in one statement."""
         with self._raw.cursor(binary=True) as cursor:
             cursor.execute(self._looks["dequeue"], (_QUEUE_KEY,)).fetchall()
-        return super().dequeue(limit)
+            found = cursor.execute(self._remove, (self._queue_id, limit)).fetchall()
+        self._raw.commit()
+        return found
 
     def _ids(self, cursor: Any, count: int) -> None:
         cursor.execute(

@@ -93,8 +93,9 @@ class TransferSuite(HubCase):
             with self.hub.write() as conn:
                 assert transfer.take_exceptions(conn, exceptions, [*numbers, 999_999]) == expected
         self.hub.statistics.flush(self.hub)
-        counted = self.view("V$PERSISTENT_QUEUES")
-        assert [row["DEQUEUED_MSGS"] for row in counted if row["QUEUE_ID"] == exceptions.id] == [2]
+        with self.hub.read() as conn:
+            counted = f"SELECT dequeued_msgs FROM V$PERSISTENT_QUEUES WHERE queue_id = {exceptions.id}"
+            assert conn.exec_driver_sql(counted).scalar_one() == 2
 
     @pytest.mark.parametrize("consumer", [None, "RED"])
     def test_a_plan_leaves_what_has_expired_to_the_time_manager(self, consumer: str | None) -> None:
