@@ -47,8 +47,8 @@ def main() -> None:
         for number in range(what["rounds"] + 1):  # the first round warms up
             for place, reading in enumerate(readings):
                 spent = _cpu(os.getpid())
-                if reading["streams"]:
-                    rate = _stream(spark, reading) if number == 0 else 0.0
+                if reading["streams"]:  # they consume what the batches read
+                    rate = _stream(spark, reading) if number == what["rounds"] else 0.0
                 else:
                     rate = _batch(spark, reading, checked=number == 0)
                     if number == 0 and what["rounds"]:

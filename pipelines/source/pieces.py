@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from pipelines.source.statements_read import Selection
+from pipelines.source.statements_read import BY_INDEX, Selection
 from transforms.errors import HubError, HubUnavailable
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ def pieces(
     """
     with _cursor(address, postgresql=chosen.postgresql) as cursor:
         if chosen.postgresql:
+            if chosen.ordered:
+                _run(cursor, BY_INDEX, cursor.fetchall)
             cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(MAX_BYTES)})
             found = _run(cursor, chosen.rows(reads, lower, upper), cursor.fetch_record_batch)
             for batch in found:

@@ -17,6 +17,7 @@ from pipelines.source.columns import READ
 from pipelines.source.options import What
 
 __all__ = [
+    "BY_INDEX",
     "Selection",
     "binary",
     "bounds",
@@ -41,6 +42,13 @@ _TYPED = {
     **dict.fromkeys(("enq_time", "deq_time", "ready_at", "expires_at", "expiration"), "0.5"),
     **dict.fromkeys(("original_msgid", "body"), "x'00'"),
 }
+
+
+#: Before a PostgreSQL connection reads what a stream has planned: the plan is so new that nothing is known of its size,
+#: and a whole table read for each of its rows would look cheap.
+BY_INDEX = """
+    SELECT set_config(name, 'off', false)
+      FROM unnest(ARRAY['enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']) name"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,10 @@ def view_rows(conn: sa.Connection) -> list[dict[str, Any]]:
 
 
 def selection(db: Db, stream: StreamRow, consumer: int) -> Selection:
-    """The messages of a stream that are in its plan, by their places."""
+    """The messages of a stream that are in its plan, by their places.
+
+    What is added to columns keeps PostgreSQL from looking for each of them among all that are claimed.
+    """
     where: tuple[str, ...] = (f"p.stream_id = {stream.id:d}",)
     join = "JOIN" if db.postgresql else "CROSS JOIN"  # in this order
     if consumer:
@@ -154,8 +157,8 @@ def selection(db: Db, stream: StreamRow, consumer: int) -> Selection:
             f"pl_plan p {join} aq_entry e ON e.message_id = p.message_id AND e.consumer_id = {consumer:d} "
             f"{join} aq_message m ON m.id = p.message_id"
         )
-        where += ("e.state = 8", "e.claim IS NULL")
+        where += ("e.state + 0 = 8", "e.claim IS NULL")
     else:
         source = f"pl_plan p {join} aq_message m ON m.id = p.message_id"
-        where += ("m.state = 8", "m.claim IS NULL", f"m.queue_id = {stream.queue_id:d}")
+        where += ("m.state + 0 = 8", "m.claim IS NULL", f"m.queue_id + 0 = {stream.queue_id:d}")
     return Selection(db.postgresql, source, where, "p.seq", "e" if consumer else "m", (("seq", "p.seq"),), ordered=True)

@@ -154,3 +154,33 @@ def test_the_next_batch_is_asked_for_when_the_last_one_is_in_the_commit_log(
         assert start in (0, *(ends[batch] for batch in commits))
         assert offsets == commits
     assert {start for start, _, _ in asked} == {0, 2, 4, 6, 7}
+
+
+@pytest.mark.parametrize("consumer", [None, "RED"])
+def test_a_plan_that_nothing_is_known_of_is_read_by_message_ids(hub: Hub, consumer: str | None) -> None:
+    """A plan is new when it is read; a search among all that are claimed, for each of them, took the square of them."""
+    if not hub.postgresql:
+        pytest.skip("SQLite reads the tables in the order they are named in")
+    from gateway.aq import statements_consumers as consumers_sql
+    from gateway.aq import transfer
+    from gateway.aq.statements import Db
+    from pipelines.source import statements_stream as statements
+    from pipelines.source.statements_read import BY_INDEX
+
+    name = f"NEW_{consumer or 'PLAN'}"
+    make(hub, name, *([consumer] if consumer else []))
+    put(hub, name, *(f"m{number}" for number in range(1000)))
+    with hub.write() as conn:
+        db = Db(conn)
+        queue = transfer.resolve(conn, name)
+        target = consumers_sql.require_consumer(db, queue, consumer) if consumer else 0
+        statements.insert(db, name, queue, consumer, now=0.0)
+        found = statements.find(db, name)
+        assert found is not None
+        statements.append(db, found, transfer.claim_numbers(conn, queue, consumer, 1000))
+        statement = statements.selection(db, found, target).rows(("id", "body"), 0, 1000)
+        conn.exec_driver_sql(BY_INDEX.replace("false", "true"))
+        plan = "\n".join(row[0] for row in conn.exec_driver_sql(f"EXPLAIN {statement}"))
+    for table, index in (("pl_plan", "pl_plan_pkey"), ("aq_message", "aq_message_pkey")):
+        assert f"{index} on {table}" in plan, plan
+    assert "_claimed" not in plan, plan
