@@ -158,8 +158,9 @@ class SessionPostgreSQL(BarePostgreSQL):
         self._looks = {name: sql.replace("%", "%%").replace("?", "%s") for name, sql in catalog._BOTH_HELD.items()}
         self._store_one = messages_sql._STORE_ONE[False, True].replace("?", "%s")
         chosen = self._select.partition(" FROM ")[2]
-        self._remove = f"""WITH pick AS MATERIALIZED (SELECT m.id FROM {chosen})
-            DELETE FROM aq_message m USING pick WHERE m.id = pick.id RETURNING {messages_sql._M}"""
+        self._remove = (
+            f"DELETE FROM aq_message m WHERE m.id = ANY(ARRAY(SELECT m.id FROM {chosen})) RETURNING {messages_sql._M}"
+        )
 
     def enqueue(self, rows: Sequence[Row]) -> None:
         """Look, take ids and notify, insert rows; a single row in one statement."""

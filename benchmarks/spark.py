@@ -187,7 +187,7 @@ def produce(bootstrap: str, rows: int) -> None:
 
 
 def memory(rows: int, stack: ExitStack) -> None:
-    """What a read takes, of a tenth of the messages and of all."""
+    """What reading a tenth of the messages takes, and all of them, with one partition and two; and the rates."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     server = stack.enter_context(PostgreSQL())
     for database, url in {
@@ -195,11 +195,16 @@ def memory(rows: int, stack: ExitStack) -> None:
         "PostgreSQL": server.create_database("bench"),
     }.items():
         with filled(url, BATCH) as hub:
-            for count in (rows // 10, rows):
-                multiply(hub, count)
-                given = {"url": url, "queue": "BENCH", "partitions": "2", "columns": ",".join((*COLUMNS, "headers"))}
-                (rate,), megabytes = measured({database: reading("mgw", given, count)}, 2, 0)
-                print(f"| {database} | {count:,} | {megabytes:,} MB | {rate:,.0f} |", flush=True)
+            for count, cores in ((rows // 10, 2), (rows, 1), (rows, 2)):
+                with hub.read() as conn:
+                    there = conn.exec_driver_sql("SELECT count(*) FROM aq_message").scalar_one()
+                if there < count:
+                    multiply(hub, count)
+                for columns in (COLUMNS, (*COLUMNS, "headers")):
+                    given = {"url": url, "queue": "BENCH", "partitions": str(cores), "columns": ",".join(columns)}
+                    (rate,), megabytes = measured({database: reading("mgw", given, count)}, cores, 0)
+                    told = (database, str(len(columns)), f"{count:,}", str(cores), f"{megabytes:,} MB", f"{rate:,.0f}")
+                    print(f"| {' | '.join(told)} |", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

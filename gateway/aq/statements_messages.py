@@ -99,11 +99,11 @@ _STORE_ONE = {
 # -- claims of plans (no session) ------------------------------------------------------------------------------------
 
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"
+# An array of ids is always looked up; with a join the planner may come to read the whole table.
 _CLAIM_PG = f"""
-    WITH pick AS MATERIALIZED (
+    UPDATE aq_message m SET state = 8, claim = ? WHERE m.id = ANY(ARRAY(
         SELECT id FROM aq_message WHERE queue_id = ? AND state = 0 AND {_ALIVE} AND (k1, k2, k3) > (?, ?, ?)
-         ORDER BY k1, k2, k3 LIMIT ? FOR UPDATE SKIP LOCKED)
-    UPDATE aq_message m SET state = 8, claim = ? FROM pick WHERE m.id = pick.id RETURNING {_M}"""
+         ORDER BY k1, k2, k3 LIMIT ? FOR UPDATE SKIP LOCKED)) RETURNING {_M}"""
 _CLAIM_ENTRY_PG = f"""
     WITH pick AS MATERIALIZED (
         SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = 0 AND {_ALIVE}
@@ -154,7 +154,7 @@ def claim_ready(  # noqa: PLR0917  (as of claim_groups, and what the settings te
         else:
             heads = heads_of(db, queue)
             after = (heads and heads.after(queue, reopened)) or _FROM_THE_START
-            found = db.found(sql(_CLAIM_PG), (queue.id, now, *after, limit, None))
+            found = db.found(sql(_CLAIM_PG), (None, queue.id, now, *after, limit))
         found.sort(key=_keys)  # RETURNING has no order
         if not consumer and heads is not None:
             heads.found(db.connection.engine, queue, _keys(found[0])[-1] if found else None)
@@ -371,8 +371,7 @@ def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
     locking = ("{lock_e}" if what.consumer else "{lock}") if lock else ""
     chosen = f"FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ? {locking}"
     if what.remove:
-        sql = f"""WITH pick AS MATERIALIZED (SELECT m.id {chosen})
-                  DELETE FROM aq_message m USING pick WHERE m.id = pick.id RETURNING {columns}"""
+        sql = f"DELETE FROM aq_message m WHERE m.id = ANY(ARRAY(SELECT m.id {chosen})) RETURNING {columns}"
     else:
         sql = f"SELECT {columns} {chosen}"
     found = db.found(sql, (*params, limit))
