@@ -127,6 +127,7 @@ class SendingLog:
         """Remove the record, wherever it is."""
         with self._consumer() as (consumer, admin):
             for partition in describe_log(self._settings, "forget").partitions:
+                self._clear(transactions, admin, partition)
                 try:
                     there = self._look(consumer, admin, partition).own is not None
                 except LinkRefused:  # there, and not to be read
@@ -186,7 +187,7 @@ class SendingLog:
         finally:
             quietly(admin.close)
 
-    def _clear(self, transactions: Transactions, admin: Any, partition: int, target: Topic) -> None:
+    def _clear(self, transactions: Transactions, admin: Any, partition: int, target: Topic | None = None) -> None:
         """End what is open in a partition of the log, if it is ours."""
         place = TopicPartition(self._topic, partition)
         ends = [
@@ -194,8 +195,8 @@ class SendingLog:
             for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
         ]
         if ends[0] < ends[1]:
-            places = [place, *(TopicPartition(target.name, number) for number in target.partitions)]
-            transactions.clear(places, f"topic {self._topic}")
+            others = [TopicPartition(target.name, number) for number in target.partitions] if target else []
+            transactions.clear([place, *others], f"topic {self._topic}")
 
     def _look(self, consumer: KafkaConsumer, admin: Any, partition: int) -> _Found:
         """Read a partition backwards until our record with a sequence is found, or all of it was read.

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -34,6 +35,7 @@ __all__ = ["Transactions", "open_transactions"]
 
 _SLICE = 0.25  # seconds; a wait looks so often whether it should end
 _ABORT = 2.0  # seconds an abort may take; the next producer of this job aborts, too
+_PAUSE = 0.05  # seconds at most between two looks whether a transaction can be read
 _BACKOFF = 10  # milliseconds; a server asks for patience while it ends the transaction before
 _MIN_OPEN = 60_000  # milliseconds a server lets a transaction stay open, at least
 _MAX_OPEN = 900_000  # transaction.max.timeout.ms, as servers have it by default
@@ -147,6 +149,7 @@ class Transactions:
             if not result.wait(timeout_ms=self._settings.timeout * 1000):
                 raise self._timeout(what, "the abort of a transaction was not answered")
         except Exception as error:
+            self._abort()
             raise self._translated(error, "clear", what) from self._first(error)
         self._broken = False
 
@@ -159,23 +162,31 @@ class Transactions:
         """
         clock = self._clock
         deadline = clock.monotonic() + self._settings.timeout
+        pause = 0.001
         while True:
             answer = self._client.call_soon(self._stable_offset, record.topic_partition)
             self.producer._sender.wakeup()
             seen = threading.Event()
             answer.add_both(lambda _, seen=seen: seen.set())
             while not seen.wait(_SLICE):
-                if self._stopped.is_set():
-                    deadline = min(deadline, clock.monotonic() + _ABORT)
-                if clock.monotonic() >= deadline:
-                    raise self._timeout(what, "a committed transaction cannot be read; its outcome is unknown")
-            if answer.exception is not None:
+                deadline = self._in_time(deadline, what)
+            if answer.exception is None:
+                if answer.value > record.offset:
+                    return
+            elif not isinstance(answer.exception, errors.RetriableError):
                 raise self._translated(answer.exception, "commit", what) from answer.exception
-            if answer.value > record.offset:
-                return
-            if clock.monotonic() >= deadline:
-                raise self._timeout(what, "a committed transaction cannot be read; its outcome is unknown")
-            self._stopped.wait(0.001)
+            else:  # the server asks for patience, or another one leads the partition now
+                self._client.cluster.request_update()
+            deadline = self._in_time(deadline, what)
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE)
+
+    def _in_time(self, deadline: float, what: str) -> float:
+        """The deadline, or a sooner one where the transactions are to stop."""
+        now = self._clock.monotonic()
+        if now >= deadline:
+            raise self._timeout(what, "a committed transaction cannot be read; its outcome is unknown")
+        return min(deadline, now + _ABORT) if self._stopped.is_set() else deadline
 
     async def _stable_offset(self, place: TopicPartition) -> int:
         """The first offset that readers of what is committed do not get yet."""

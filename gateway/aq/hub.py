@@ -289,10 +289,18 @@ class Hub:
         self.give_back(conn)
 
     def abandon_writer(self, writer: Writer) -> None:
-        """A connection of :meth:`take_writer` that nothing is known of any more: it is not used again."""
-        writer[0].invalidate()
-        writer[0].close()
-        self._drop_writers()
+        """A connection of :meth:`take_writer` that nothing is known of any more: it is not used again.
+
+        Nor are those that are kept: they may have been lost together.
+        """
+        lost: Writer | None = writer
+        while lost is not None:
+            lost[0].invalidate()
+            lost[0].close()
+            try:
+                lost = self._writers.pop()
+            except IndexError:  # also where another thread took the last one
+                lost = None
 
     def _drop_writers(self) -> None:
         while self._writers:
