@@ -15,9 +15,15 @@ _DONE = 1  # of PQresultStatus: a command that returns no rows
 
 
 def begin(driver: Any) -> None:
-    """Begin a transaction, if none is open; a connection that is lost says so at its next statement."""
+    """Begin a transaction, if none is open; on a connection that is known to be lost, the next statement fails.
+
+    Raises:
+        psycopg.Error: the server refused, or is not there any more.
+    """
     if driver.pgconn.transaction_status == _IDLE:
-        driver.pgconn.exec_(b"BEGIN")
+        result = driver.pgconn.exec_(b"BEGIN")
+        if result.status != _DONE:
+            raise _failure(result)
 
 
 def commit(driver: Any) -> None:
@@ -49,7 +55,8 @@ def _failure(result: Any) -> Exception:
     from psycopg.errors import lookup
     from psycopg.pq import DiagnosticField
 
-    text = bytes(result.error_message).decode(errors="replace").strip()
+    primary = result.error_field(DiagnosticField.MESSAGE_PRIMARY)
+    text = bytes(primary or result.error_message).decode(errors="replace").strip()
     state = result.error_field(DiagnosticField.SQLSTATE)
     if state is None:
         return OperationalError(text or "the connection is lost")
