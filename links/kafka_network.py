@@ -9,6 +9,7 @@
   begin at INFO.
 * Sockets whose connection or TLS handshake fails are not closed, and a TLS handshake has no time limit; here they are,
   and it has.
+* A client that is closed while it writes leaves that socket open, and the server its session; here it closes it.
 
 This reaches into the client (:data:`DIRECT` is its own way to plug in another way to connect, the rest is not public);
 the client is pinned to the minor release.
@@ -21,6 +22,7 @@ import logging
 import selectors
 import socket
 import time
+import weakref
 from typing import Any, Final
 
 from kafka import errors
@@ -69,6 +71,20 @@ def _close(net: Any, sock: socket.socket) -> None:
     sock.close()
 
 
+class _Network(NetworkSelector):  # type: ignore[misc]
+    """Closes every socket when it is closed: a task that is cancelled in a write does not come to it any more."""
+
+    def __init__(self, **configs: Any) -> None:
+        super().__init__(**configs)
+        self.transports: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def close(self) -> None:
+        super().close()
+        for transport in list(self.transports):
+            if transport._sock is not None:
+                transport._sock.close()
+
+
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]
     """Remembers why a connection could not be made, and does not try again where that cannot help."""
 
@@ -92,6 +108,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
             transport = KafkaSSLTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
         else:
             transport = KafkaTCPTransport(self._net, sock, host=node.host)
+        self._net.transports.add(transport)
         try:
             left = None if timeout_at is None else max(0.0, timeout_at - time.monotonic()) * 1000
             await self.wait_for(self.call_soon(transport.handshake), left)
@@ -120,7 +137,7 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]
     """What the client objects (consumer, producer, admin) are given as ``kafka_client``."""
 
     def __init__(self, **configs: Any) -> None:
-        net = NetworkSelector(**configs)
+        net = _Network(**configs)
         super().__init__(net=net, manager=_Manager(net, **configs))
 
     @property
