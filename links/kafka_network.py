@@ -79,10 +79,12 @@ class _Network(NetworkSelector):  # type: ignore[misc]
         self.transports: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def close(self) -> None:
-        super().close()
-        for transport in list(self.transports):
-            if transport._sock is not None:
-                transport._sock.close()
+        try:
+            super().close()
+        finally:
+            for transport in list(self.transports):
+                if transport._sock is not None:
+                    transport._sock.close()
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]
@@ -139,6 +141,14 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]
     def __init__(self, **configs: Any) -> None:
         net = _Network(**configs)
         super().__init__(net=net, manager=_Manager(net, **configs))
+
+    def close(self, node_id: Any = None) -> None:
+        """Close the connection to one server, or all; then the loop ends too, whatever a connection says to its end."""
+        try:
+            super().close(node_id)
+        finally:
+            if node_id is None:
+                self._net.close()
 
     @property
     def last_failure(self) -> BaseException | None:
