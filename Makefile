@@ -12,13 +12,15 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 # Where Kafka's jars are kept; a shared folder saves the download.
 export MGW_CACHE ?= $(CURDIR)/.cache
-export PYTHONDONTWRITEBYTECODE := 1
 STAMPS := .cache/stamps
-# Tests that judge by the clock, or hurt brokers while much is on its way, have the machine to themselves. Of all others three
-# files run at once: while some wait for a broker, others work. Every process has brokers of its own. The long ones begin.
-ALONE := tests/faults tests/conformance/test_supervisor.py
+# Of tests that judge by the clock, or hurt brokers while much is on its way, two files run at once and nothing else. Of all
+# others three do, and Spark's in a process of their own beside them: while some wait for a broker, others work. Every process
+# has brokers of its own. The long ones begin.
+BY_THE_CLOCK := tests/faults tests/conformance/test_supervisor.py
 SIDE_BY_SIDE := tests/property \
-  $(filter-out tests/property tests/pipelines $(ALONE),$(sort $(shell find tests -name 'test_*.py' -printf '%h ')))
+  $(filter-out tests/property tests/pipelines $(BY_THE_CLOCK),$(sort $(shell find tests -name 'test_*.py' -printf '%h ')))
+
+BY_FILE := --dist loadfile --no-loadscope-reorder
 
 # Every extra that does not just name others of our own: the lock file must not contain this package itself.
 define LOCK_EXTRAS
@@ -33,12 +35,13 @@ export LOCK_EXTRAS
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: packages $(STAMPS)/venv $(STAMPS)/kafka $(STAMPS)/spark ## install everything that demo and tests need (again: under 2 s)
+setup: packages .venv/bin/python ## install everything that demo and tests need (again: under 2 s)
+	@$(MAKE) -j2 $(STAMPS)/venv $(STAMPS)/spark
 
 packages: # Debian's packages may be removed between two runs, so this is no stamp; it takes milliseconds
 	@tests/support/packages
 
-.venv/bin/python:
+.venv/bin/python: | packages
 	@echo "setup: create .venv with $(PYTHON)"
 	python=$$(command -v $(PYTHON) || command -v python3 || true)
 	"$${python:?Python 3.11 or later is needed}" -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed")'
@@ -47,16 +50,20 @@ packages: # Debian's packages may be removed between two runs, so this is no sta
 $(STAMPS)/venv: .venv/bin/python requirements.lock pyproject.toml
 	@echo "setup: install Python packages from requirements.lock"
 	mkdir -p $(STAMPS)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	# Spark comes as a source archive of 450 MB, which is packed into a wheel only to be unpacked again.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock \
+	  --config-settings=--build-option=--compression=stored
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
-$(STAMPS)/kafka: tests/support/kafka/pom.xml | $(STAMPS)/venv
+# Jars come while Python packages do; not both kinds at once, as Maven shares one folder.
+$(STAMPS)/kafka: tests/support/kafka/pom.xml | .venv/bin/python
 	@echo "setup: fetch Kafka through Maven"
-	$(BIN)/python -c "from tests.support.brokers.kafka_jars import main; main()"
+	mkdir -p $(STAMPS)
+	$(BIN)/python -c "from tests.support.kafka_jars import main; main()"
 	touch $@
 
-$(STAMPS)/spark: tests/support/spark/pom.xml | $(STAMPS)/venv
+$(STAMPS)/spark: tests/support/spark/pom.xml | $(STAMPS)/kafka
 	@echo "setup: fetch Spark's connectors through Maven"
 	$(BIN)/python -c "from tests.support.spark_jars import main; main()"
 	touch $@
@@ -68,12 +75,15 @@ demo-spark: setup ## bridge 200,000 messages, then measure, archive and audit th
 	@$(BIN)/python -m tests.demo_spark
 
 test: setup ## check style and types, run every test
-	@$(MAKE) lint
+	@said=$$(mktemp)
+	$(BIN)/pytest -q tests/pipelines >$$said 2>&1 & spark=$$!
+	trap 'kill $$spark 2>/dev/null || true; rm -f $$said' EXIT
+	$(MAKE) lint
 	status=0
-	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder $(SIDE_BY_SIDE) \
-	  $(addprefix --ignore=,tests/pipelines $(ALONE)) || status=$$?
-	$(BIN)/pytest -q tests/pipelines || status=$$?
-	$(BIN)/pytest -q $(ALONE) || status=$$?
+	$(BIN)/pytest -q -n 3 $(BY_FILE) $(SIDE_BY_SIDE) $(addprefix --ignore=,tests/pipelines $(BY_THE_CLOCK)) || status=$$?
+	wait $$spark || status=$$?
+	cat $$said
+	$(BIN)/pytest -q -n 2 $(BY_FILE) $(BY_THE_CLOCK) || status=$$?
 	exit $$status
 
 lint: $(STAMPS)/venv ## check style and types

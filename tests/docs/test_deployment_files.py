@@ -16,7 +16,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gateway.config import lint
-from tests.support.brokers.kafka_jars import kafka_version
+from tests.support.kafka_jars import kafka_version
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: Mapping[str, Any] = YAML(typ="safe").load((ROOT / "docker-compose.yml").read_text())

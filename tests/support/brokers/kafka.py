@@ -10,9 +10,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.brokers.kafka_jars import LOG_CONFIGURATION, kafka_jars
 from tests.support.brokers.server import Server, ServerFailed, connect, receive_exactly
 from tests.support.certificates import Certificates
+from tests.support.kafka_jars import LOG_CONFIGURATION, kafka_jars
+from tests.support.maven import MavenFailed
 from tests.support.ports import LOOPBACK, free_port
 from tests.support.proxy import TcpProxy
 from tests.support.waiting import eventually
@@ -217,6 +218,9 @@ def _java(main: str, *arguments: str, heap: str) -> list[str]:
     java = str(Path(home) / "bin/java") if home else shutil.which("java")
     if java is None:
         raise ServerFailed("java is not installed. Run: make setup")
-    classpath = f"{kafka_jars()}/*"
+    try:
+        classpath = f"{kafka_jars()}/*"
+    except MavenFailed as failure:
+        raise ServerFailed(f"Kafka: {failure}") from failure
     logging = f"-Dlog4j2.configurationFile={LOG_CONFIGURATION}"
     return [java, f"-Xmx{heap}", *_FAST_START, logging, "-cp", classpath, main, *arguments]

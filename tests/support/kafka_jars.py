@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.support.brokers.server import ServerFailed
 from tests.support.maven import MavenFailed, jar_folder, pom_property
 
 __all__ = ["LOG_CONFIGURATION", "kafka_jars", "kafka_version"]
 
-_POM = Path(__file__).resolve().parents[1] / "kafka/pom.xml"
+_POM = Path(__file__).resolve().parent / "kafka/pom.xml"
 LOG_CONFIGURATION = _POM.with_name("log4j2.xml")
 
 
@@ -23,17 +22,14 @@ def kafka_jars() -> Path:
     """Folder with the jars of the server and its console tools, fetched when it is missing or pom.xml has changed.
 
     Raises:
-        ServerFailed: they can not be fetched; with Maven's own words.
+        MavenFailed: they can not be fetched.
     """
-    try:
-        return jar_folder(_POM, "kafka", kafka_version())
-    except MavenFailed as failure:
-        raise ServerFailed(f"Kafka: {failure}") from failure
+    return jar_folder(_POM, "kafka", kafka_version())
 
 
 def main() -> None:
     """Fetch the jars if they are missing; exit status 1 and Maven's words when that fails."""
     try:
         kafka_jars()
-    except ServerFailed as failure:
+    except MavenFailed as failure:
         sys.exit(str(failure))
