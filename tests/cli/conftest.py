@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import shutil
 import subprocess
@@ -11,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from tests.support.ready_made import ReadyMade
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,7 +78,7 @@ class Result:
 
 @dataclass
 class Mgw:
-    """Runs ``mgw`` in ``folder``."""
+    """Runs ``mgw`` in ``folder``; see :mod:`tests.support.ready_made` for how a command begins."""
 
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
@@ -95,16 +99,21 @@ class Mgw:
 
     def __call__(self, *words: str, stdin: str | bytes = b"", environ: Mapping[str, str] | None = None) -> Result:
         given = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run(
-            self.command(*words),
-            cwd=self.folder,
-            env=self.environment(environ),
-            input=given,
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
-        result = Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+        variables = self.environment(environ)
+        if type(self).command is Mgw.command and (ready := _ready_made()).fits(variables):
+            code, out, err = ready.run(words, cwd=self.folder, env=variables, given=given, timeout=60)
+        else:
+            done = subprocess.run(
+                self.command(*words),
+                cwd=self.folder,
+                env=variables,
+                input=given,
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+            code, out, err = done.returncode, done.stdout, done.stderr
+        result = Result(code, out.decode(), err.decode())
         assert "Traceback" not in result.err, result.err
         assert "this is a fault of mgw" not in result.err, result.err
         return result
@@ -121,6 +130,13 @@ class Mgw:
         result = self(*words, stdin=stdin)
         assert result.code == 0, result
         return result.out
+
+
+@functools.cache
+def _ready_made() -> ReadyMade:
+    made = ReadyMade(Mgw(ROOT).environment())
+    atexit.register(made.close)
+    return made
 
 
 @pytest.fixture
