@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,10 @@ from tests.faults.stage import Brokers
 from tests.faults.verdict import Verdict
 from tests.support.brokers import PostgreSQL
 
-_verdicts: list[Verdict] = []
+#: Each verdict as text, and its faults, acknowledged, lost and duplicated messages.
+_told: list[tuple[str, int, int, int, int]] = []
 SEED = int(os.environ.get("MGW_FAULT_SEED") or random.SystemRandom().randrange(1_000_000))
+os.environ["MGW_FAULT_SEED"] = str(SEED)  # where the processes that share the tests take it from
 
 
 @pytest.fixture(scope="session")
@@ -107,7 +110,8 @@ def _play(plot: Plot, folder: Path, brokers: Brokers, act: Callable[[Scene], Ver
         verdict = replace(
             verdict, levels=tuple(levels[job] for job in scene.way.jobs), suppressed=scene.stage.suppressed()
         )
-        _verdicts.append(verdict)
+        faults = sum(count for _, count in verdict.faults)
+        _told.append((str(verdict), faults, verdict.acknowledged, verdict.lost, verdict.duplicated))
         print(verdict)
         _check(verdict, scene)
         return verdict
@@ -150,17 +154,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process that played only some of the tests gives what it found to the one that reports."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["verdicts"] = _told
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What another process found."""
+    _told.extend(getattr(node, "workeroutput", {}).get("verdicts", ()))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What was proven, for the record."""
-    if not _verdicts:
+    if not _told:
         return
     terminalreporter.section(f"fault verdicts, MGW_FAULT_SEED={SEED}")
-    for verdict in _verdicts:
-        terminalreporter.write_line(str(verdict))
-    faults = sum(count for verdict in _verdicts for _, count in verdict.faults)
-    acknowledged = sum(verdict.acknowledged for verdict in _verdicts)
-    lost = sum(verdict.lost for verdict in _verdicts)
-    duplicated = sum(verdict.duplicated for verdict in _verdicts)
+    for text, *_ in _told:
+        terminalreporter.write_line(text)
+    faults, acknowledged, lost, duplicated = (sum(each) for each in list(zip(*_told, strict=True))[1:])
     terminalreporter.write_line(
         f"total: {faults} faults, {acknowledged} messages, {lost} lost, {duplicated} duplicated"
     )
