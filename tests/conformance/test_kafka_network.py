@@ -25,7 +25,9 @@ def test_a_client_that_is_closed_while_it_writes_closes_its_socket(kafka: Kafka)
     kafka.freeze()
     try:
         admin._manager.call_soon(lambda: transport.write(len(request).to_bytes(4, "big") + request))
-        eventually(lambda: transport._writing and transport._write_buffer, deadline=_PATIENCE, what="a write that waits")
+        eventually(
+            lambda: transport._writing and transport._write_buffer, deadline=_PATIENCE, what="a write that waits"
+        )
         admin.close()
         assert sock.fileno() == -1
     finally:
