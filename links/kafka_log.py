@@ -9,13 +9,13 @@ record without a sequence. Of two jobs that claim one partition at the same time
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition, errors
 from kafka.protocol.consumer.offsets import IsolationLevel, OffsetSpec
 
 from links.contract import Direction, JobUse
@@ -79,8 +79,8 @@ class SendingLog:
     def find(self, transactions: Transactions, target: Topic) -> int | None:
         """The last committed sequence, or None; call it when earlier producers of the job are shut out.
 
-        What they have written to the log and to the target and no server has marked is aborted first: only if its
-        record in the log were committed too would it count.
+        What they have written to the log and to the target and no server has marked is ended first, as was decided;
+        where nobody knows that, it stands if its record in the log does.
 
         Raises:
             LinkRefused: every partition belongs to other jobs.
@@ -90,9 +90,9 @@ class SendingLog:
         start = int.from_bytes(blake2b(self.key, digest_size=8).digest()) % len(partitions)
         order = [*partitions[start:], *partitions[:start]]
         with self._consumer() as (consumer, admin):
+            self._end_open(transactions, admin, order, target)
             found: dict[int, _Found] = {}
             for partition in order:
-                self._clear(transactions, admin, partition, target)
                 found[partition] = self._look(consumer, admin, partition)
                 own = found[partition].own
                 if own is not None and own[1] is not None:
@@ -126,8 +126,9 @@ class SendingLog:
     def forget(self, transactions: Transactions) -> None:
         """Remove the record, wherever it is."""
         with self._consumer() as (consumer, admin):
-            for partition in describe_log(self._settings, "forget").partitions:
-                self._clear(transactions, admin, partition)
+            partitions = describe_log(self._settings, "forget").partitions
+            self._end_open(transactions, admin, partitions)
+            for partition in partitions:
                 try:
                     there = self._look(consumer, admin, partition).own is not None
                 except LinkRefused:  # there, and not to be read
@@ -187,16 +188,42 @@ class SendingLog:
         finally:
             quietly(admin.close)
 
-    def _clear(self, transactions: Transactions, admin: Any, partition: int, target: Topic | None = None) -> None:
-        """End what is open in a partition of the log, if it is ours."""
-        place = TopicPartition(self._topic, partition)
-        ends = [
-            admin.list_partition_offsets({place: OffsetSpec.LATEST}, isolation_level=level)[place].offset
-            for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+    def _end_open(
+        self, transactions: Transactions, admin: Any, partitions: Sequence[int], target: Topic | None = None
+    ) -> None:
+        """End what is open of ours in the log and in the target."""
+        log = [TopicPartition(self._topic, number) for number in partitions]
+        others = [TopicPartition(target.name, number) for number in target.partitions] if target else []
+        hung = self._hung(transactions, admin, log, others)
+        if hung:
+            commit = transactions.committed if transactions.committed is not None else not {*hung} & {*log}
+            transactions.clear(hung, f"topic {self._topic}", commit=commit)
+
+    @staticmethod
+    def _hung(
+        transactions: Transactions, admin: Any, log: list[TopicPartition], others: list[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Partitions with records of ours that no marker has ended.
+
+        Where we may not ask for producers, those of the log that have anybody's, and all others then.
+        """
+        try:
+            found = admin.describe_producers([*log, *others])
+        except (errors.AuthorizationError, errors.UnsupportedVersionError):
+            stable, last = (
+                admin.list_partition_offsets(dict.fromkeys(log, OffsetSpec.LATEST), isolation_level=level)
+                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+            )
+            held = [place for place in log if stable[place].offset < last[place].offset]
+            return [*held, *others] if held else []
+        return [
+            place
+            for place in (*log, *others)
+            if any(
+                each.producer_id == transactions.producer_id and each.current_transaction_start_offset >= 0
+                for each in found[place].active_producers
+            )
         ]
-        if ends[0] < ends[1]:
-            others = [TopicPartition(target.name, number) for number in target.partitions] if target else []
-            transactions.clear([place, *others], f"topic {self._topic}")
 
     def _look(self, consumer: KafkaConsumer, admin: Any, partition: int) -> _Found:
         """Read a partition backwards until our record with a sequence is found, or all of it was read.

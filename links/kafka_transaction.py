@@ -6,9 +6,10 @@
 * ``commit_transaction`` and ``flush`` may wait for ever. Here every wait has an end.
 * ``close`` leaves a transaction open, which holds readers back. Here it is aborted first.
 * After a failed batch the object cannot be used any more. Here it refuses to be: whoever owns it makes a new one.
-* A server answers a commit before it has marked the records, and one that dies then and holds all copies of them may
-  forget to mark them: readers wait for them, and the next abort takes them away. Here a transaction counts when its
-  last record, which is in a partition that nobody else writes to, is there for readers of what is committed.
+* A server answers a commit before it has marked the records, and one that dies then may forget to mark them in all
+  partitions or in some: readers wait for them, the next abort takes them away, the next commit lets them stand. Here a
+  transaction counts when it is open in none of its partitions and its last record, which is in a partition that nobody
+  else writes to, is there for readers of what is committed. What is found open later is ended as the server decided.
 * When it was shut out in the middle of a transaction it asks for a new epoch, which, where the server grants one, would
   shut out the producer that came after it. Here it ends.
 
@@ -20,14 +21,17 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kafka import TopicPartition, errors
+from kafka import KafkaAdminClient, TopicPartition, errors
+from kafka.admin import TransactionState
+from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from links.contract import JobUse
-from links.kafka_client import FENCED, Producer, Settings, build, close_producer, translate
+from links.kafka_client import FENCED, Producer, Settings, build, close_producer, quietly, translate
 from transforms.clock import Clock
 from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 
@@ -36,6 +40,8 @@ __all__ = ["Transactions", "open_transactions"]
 _SLICE = 0.25  # seconds; a wait looks so often whether it should end
 _ABORT = 2.0  # seconds an abort may take; the next producer of this job aborts, too
 _PAUSE = 0.05  # seconds at most between two looks whether a transaction can be read
+_MANY = 200  # producers that a partition remembers, at which it is no longer asked for them after each transaction
+_MAY_NOT_ASK = (errors.AuthorizationError, errors.UnsupportedVersionError)
 _BACKOFF = 10  # milliseconds; a server asks for patience while it ends the transaction before
 _MIN_OPEN = 60_000  # milliseconds a server lets a transaction stay open, at least
 _MAX_OPEN = 900_000  # transaction.max.timeout.ms, as servers have it by default
@@ -53,6 +59,7 @@ def open_transactions(settings: Settings, use: JobUse, max_request_size: int) ->
         LinkError: the cluster cannot be reached, knows no transactions, or does not let this user have that id.
     """
     identity = transactional_id(settings, use)
+    committed = _was_committed(settings, use.clock, identity)
     producer = build(
         Producer,
         settings,
@@ -77,14 +84,49 @@ def open_transactions(settings: Settings, use: JobUse, max_request_size: int) ->
         if isinstance(error, errors.TransactionalIdAuthorizationFailedError):
             failed.cure = "let the cluster's administrator grant WRITE and DESCRIBE on that transactional id"
         raise failed from error
-    return Transactions(producer, settings, use.clock, identity)
+    return Transactions(producer, settings, use.clock, identity, committed)
+
+
+def _was_committed(settings: Settings, clock: Clock, identity: str) -> bool | None:
+    """Whether the server has decided to commit the last transaction under that id; None where it does not say."""
+    admin = build(KafkaAdminClient, settings, "connect")
+    deadline = clock.monotonic() + settings.timeout
+    try:
+        while True:
+            try:
+                state = admin.describe_transactions([identity])[identity].state
+            except errors.RetriableError as error:
+                if clock.monotonic() >= deadline:
+                    raise translate(error, settings.link, "connect", f"the transactional id {identity}") from error
+                time.sleep(_PAUSE)
+            else:
+                break
+    except (errors.TransactionalIdNotFoundError, *_MAY_NOT_ASK):
+        return None
+    except LinkError:
+        raise
+    except Exception as error:
+        raise translate(error, settings.link, "connect", f"the transactional id {identity}") from error
+    finally:
+        quietly(admin.close)
+    if state in {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}:
+        return True
+    return None if state in {TransactionState.EMPTY, TransactionState.UNKNOWN} else False
 
 
 class Transactions:
-    """One producer; one thread runs transactions, any thread may call :meth:`stop`."""
+    """One producer; one thread runs transactions, any thread may call :meth:`stop`.
 
-    def __init__(self, producer: Producer, settings: Settings, clock: Clock, identity: str) -> None:
+    Attributes:
+        producer: the client's producer.
+        committed: whether the last transaction of the producer before was to be committed; None: nobody knows.
+    """
+
+    def __init__(
+        self, producer: Producer, settings: Settings, clock: Clock, identity: str, committed: bool | None
+    ) -> None:
         self.producer = producer
+        self.committed = committed
         self._settings = settings
         self._clock = clock
         self._identity = identity
@@ -94,6 +136,12 @@ class Transactions:
         self._epoch = self._manager.producer_id_and_epoch
         self._stopped = threading.Event()
         self._broken = False
+        self._asks_producers = True
+
+    @property
+    def producer_id(self) -> int:
+        """What the server calls the producers of this id."""
+        return int(self._epoch.producer_id)
 
     def run(self, send: Callable[[], Iterable[Any]], what: str) -> None:
         """One transaction: ``send`` hands the records to :attr:`producer` and returns their futures.
@@ -118,13 +166,13 @@ class Transactions:
             self._abort()
             raise self._translated(error, "publish", what) from self._first(error)
         self._commit(result, what)
-        self._see(futures[-1].value, what)
+        self._see([future.value for future in futures], what)
         self._broken = False
 
-    def clear(self, places: Iterable[TopicPartition], what: str) -> None:
-        """Abort what an earlier producer of the job has left in these partitions and no server has marked.
+    def clear(self, places: Iterable[TopicPartition], what: str, *, commit: bool) -> None:
+        """End what an earlier producer of the job has left in these partitions and no server has marked.
 
-        Only what no marker has decided is aborted: what is committed stays.
+        Only what no marker has ended is concerned. ``commit``: it stands; else it is taken away.
 
         Raises:
             LinkError: it is not sure that it was done. This object is of no use any more.
@@ -144,17 +192,17 @@ class Transactions:
                     raise self._manager.last_error or self._unavailable()
                 if self._clock.monotonic() >= deadline:
                     raise self._timeout(what, "its partitions were not taken into a transaction")
-            result = self._manager.begin_abort()
+            result = self._manager.begin_commit() if commit else self._manager.begin_abort()
             self.producer._sender.wakeup()
             if not result.wait(timeout_ms=self._settings.timeout * 1000):
-                raise self._timeout(what, "the abort of a transaction was not answered")
+                raise self._timeout(what, "the end of a transaction was not answered")
         except Exception as error:
             self._abort()
             raise self._translated(error, "clear", what) from self._first(error)
         self._broken = False
 
-    def _see(self, record: Any, what: str) -> None:
-        """Wait until a record of a committed transaction can be read.
+    def _see(self, records: Sequence[Any], what: str) -> None:
+        """Wait until the last record of a committed transaction can be read, and it is open in no partition.
 
         Raises:
             LinkTimeout: the server has said that it is committed, and does not show it.
@@ -163,16 +211,20 @@ class Transactions:
         clock = self._clock
         deadline = clock.monotonic() + self._settings.timeout
         pause = 0.001
+        places = {record.topic_partition for record in records[:-1]}
         while True:
-            answer = self._client.call_soon(self._stable_offset, record.topic_partition)
+            answer = self._client.call_soon(self._seen, records[-1], places)
             self.producer._sender.wakeup()
             seen = threading.Event()
             answer.add_both(lambda _, seen=seen: seen.set())
             while not seen.wait(_SLICE):
                 deadline = self._in_time(deadline, what)
             if answer.exception is None:
-                if answer.value > record.offset:
+                if answer.value:
                     return
+            elif self._asks_producers and isinstance(answer.exception, _MAY_NOT_ASK):
+                self._asks_producers = False  # the log alone is asked, as everybody may who writes there
+                continue
             elif not isinstance(answer.exception, errors.RetriableError):
                 raise self._translated(answer.exception, "commit", what) from answer.exception
             else:  # the server asks for patience, or another one leads the partition now
@@ -188,19 +240,53 @@ class Transactions:
             raise self._timeout(what, "a committed transaction cannot be read; its outcome is unknown")
         return min(deadline, now + _ABORT) if self._stopped.is_set() else deadline
 
-    async def _stable_offset(self, place: TopicPartition) -> int:
-        """The first offset that readers of what is committed do not get yet."""
-        manager = self._client
+    async def _seen(self, last: Any, places: Iterable[TopicPartition]) -> bool:
+        """Whether readers of what is committed get the record, and the transaction is open in no partition."""
+        place = last.topic_partition
         topic = ListOffsetsRequest.ListOffsetsTopic
         wanted = topic.ListOffsetsPartition(partition_index=place.partition, timestamp=-1)
         request = ListOffsetsRequest(
             isolation_level=1, topics=[topic(name=place.topic, partitions=[wanted])], min_version=2
         )
-        response = await manager.send(request, node_id=manager.cluster.leader_for_partition(place))
-        part = response.topics[0].partitions[0]
+        answer = self._client.send(request, node_id=self._leader(place))
+        still_open = await self._open_in(places) if self._asks_producers else False
+        part = (await answer).topics[0].partitions[0]
         if part.error_code:
             raise errors.for_code(part.error_code)(f"the end of {place.topic}, partition {place.partition}")
-        return int(part.offset)
+        return not still_open and int(part.offset) > last.offset
+
+    async def _open_in(self, places: Iterable[TopicPartition]) -> bool:
+        """Whether a transaction of this producer is open in one of the partitions."""
+        asked: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for place in places:
+            asked[self._leader(place)][place.topic].append(place.partition)
+        topic = DescribeProducersRequest.TopicRequest
+        answers = [
+            self._client.send(
+                DescribeProducersRequest(
+                    topics=[topic(name=name, partition_indexes=of) for name, of in topics.items()]
+                ),
+                node_id=node,
+            )
+            for node, topics in asked.items()
+        ]
+        found = False
+        for answer in answers:
+            for part in [part for each in (await answer).topics for part in each.partitions]:
+                if part.error_code:
+                    raise errors.for_code(part.error_code)(f"the producers of partition {part.partition_index}")
+                self._asks_producers &= len(part.active_producers) < _MANY
+                found |= any(
+                    each.producer_id == self.producer_id and each.current_txn_start_offset >= 0
+                    for each in part.active_producers
+                )
+        return found
+
+    def _leader(self, place: TopicPartition) -> int:
+        leader = self._client.cluster.leader_for_partition(place)
+        if leader is None or leader < 0:  # one is being elected; to ask nobody is no error that passes
+            raise errors.LeaderNotAvailableError(f"{place.topic}, partition {place.partition}")
+        return int(leader)
 
     def _finish(self, futures: list[Any], what: str) -> None:
         """Wait for the outcome of every record.

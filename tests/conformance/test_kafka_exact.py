@@ -10,7 +10,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -402,7 +402,7 @@ class TestFencing:
 
 
 class TestForgottenMarkers:
-    """A server that dies after it has answered a commit may call the transaction complete and mark none of its records.
+    """A server that dies after it has answered a commit may call the transaction complete without having marked all.
 
     Here records never become part of the transaction that the server knows; to it and to readers that is the same.
     """
@@ -416,33 +416,43 @@ class TestForgottenMarkers:
         broker.configure_broker(option, "true")
 
     @staticmethod
-    def forget(sender: Sender) -> None:
+    def forget(sender: Sender, topics: Collection[str]) -> None:
         destination = sender.destination
         assert isinstance(destination, KafkaExactDestination)
         assert destination._transactions is not None
         manager = destination._transactions._manager
+        add = manager.maybe_add_partition_to_transaction
 
         def only_here(place: TopicPartition) -> None:
+            if place.topic not in topics:
+                add(place)
+                return
             manager._partitions_in_transaction.add(place)
             manager._transaction_started = True
 
         manager.maybe_add_partition_to_transaction = only_here
 
     @pytest.mark.usefixtures("careless")
-    def test_they_are_not_confirmed_and_are_there_once_when_they_were_sent_again(self, template: ExactTemplate) -> None:
+    @pytest.mark.parametrize("forgotten", ["all", "log", "target"])
+    def test_they_are_not_confirmed_and_there_once_after_the_next_connect(
+        self, template: ExactTemplate, forgotten: str
+    ) -> None:
         pair = template.pair()
         name = pair.destination.provider_queue
         link = template.link_to(template.broker.bootstrap)
         with sending(link, pair) as sender:
             sender.deliver(list(numbered(5)))
-            self.forget(sender)
+            destination = sender.destination
+            assert isinstance(destination, KafkaExactDestination)
+            parts = {"target": {name}, "log": {destination._log._topic}}
+            self.forget(sender, parts.get(forgotten) or set().union(*parts.values()))
             sender.plan(list(numbered(5, 5)))
             sender.send(2)
             with pytest.raises(LinkError, match="confirmed nothing in time"):
                 sender.confirm()
             sender.destination.close()
-            assert sender.connect() == Recovered(1)
-            sender.finish(2)
+            assert sender.connect() == Recovered(2), "what was committed stands"
+            sender._complete(2)
             sender.deliver(list(numbered(5, 10)))
         assert committed(template.broker, name) == bodies(15)
 
