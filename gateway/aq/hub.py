@@ -280,11 +280,14 @@ class Hub:
 
     def drop_writer(self, conn: sa.Connection) -> None:
         """Undo the transaction of a connection of :meth:`take_writer`, whose fate SQLAlchemy does not know."""
-        conn.info[TALLY] = []
+        info = conn.info
+        info[TALLY] = []
         try:
             conn.connection.rollback()
         except Exception:  # it is dead; what failed first is what the caller is told
-            conn.invalidate()
+            self.abandon_writer((conn, None, info))
+            self.engine.dispose()  # those in the pool may be dead, too, and would be taken for good one after another
+            return
         self._drop_writers()
         self.give_back(conn)
 

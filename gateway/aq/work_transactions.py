@@ -125,8 +125,12 @@ class TransactionWork:
 
     def pause(self) -> None:
         if not self._busy and self._writer is not None:
-            with self._hub.translated():
-                wire.rollback(self._writer[1])
+            try:
+                with self._hub.translated():
+                    wire.rollback(self._writer[1])
+            except BaseException:
+                self._abort()
+                raise
 
     def savepoint(self, name: str) -> None:
         number, events = None, 0

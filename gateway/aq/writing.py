@@ -72,8 +72,10 @@ class Writing:
         tally = info[TALLY]
         if tally:
             info[TALLY] = []
-        hub.keep_writer(self._writer)
-        hub.end_turn()
+        try:
+            hub.keep_writer(self._writer)
+        finally:
+            hub.end_turn()
         if tally:
             hub.statistics.add(tally)
 

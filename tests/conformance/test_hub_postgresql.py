@@ -419,6 +419,23 @@ class TestPostgreSQL(base.HubCase):
             with self.hub.read() as conn:
                 assert Db(conn).rows("SELECT 1") == [(1,)]
 
+    def test_one_call_fails_when_connections_kept_for_sessions_were_killed_while_idle(self) -> None:
+        self.queue()
+        at_once = EnqueueOptions(visibility=Visibility.IMMEDIATE)
+        writers = [self.hub.take_writer() for _ in range(4)]
+        for writer in writers:
+            self.hub.keep_writer(writer)
+        readers = [self.hub.engine.connect() for _ in range(4)]
+        for each in readers:
+            each.close()
+        self.kill_connections()
+        with self.hub.session() as session:
+            with pytest.raises(HubUnavailable):
+                session.enqueue("orders", Message("lost"), at_once)
+            for number in range(6):
+                session.enqueue("orders", Message(f"{number}"), at_once)
+        assert self.take("orders") == [f"{number}" for number in range(6)]
+
     def test_connection_killed_at_the_commit_is_not_used_again(self) -> None:
         def write() -> None:
             with self.hub.write() as conn:
