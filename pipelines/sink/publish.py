@@ -45,21 +45,25 @@ class WriteInterrupted(GatewayError):
     """A batch is sealed and could not be published whole; the next commit of the same batch goes on."""
 
 
-def commit(options: WriteOptions, batch: int, staged: Sequence[Staged], origin: str | None) -> Batch:
+def commit(
+    options: WriteOptions, batch: int, staged: Sequence[Staged], origin: str | None, *, consecutive: bool = False
+) -> Batch:
     """Make the batch messages of the queue, once, whatever was done for it before; returns its record.
 
     Args:
         staged: what the tasks staged, in the order of the partitions.
         origin: id of the streaming query in its checkpoint; None: no stream.
+        consecutive: the batches of the query are numbered one after another, and only the last one may come again.
 
     Raises:
-        WriteRefused: the name is used for another queue or by another stream, or staged rows are gone.
+        WriteRefused: the name is used for another queue or by another stream, staged rows are gone, or the batch is not
+            the next one.
         WriteInterrupted: the queue refused; what is published stays so, and the batch goes on when it is written again.
     """
     with open_hub(options.url) as hub:
         with hub.read() as conn:
             target = target_of(hub, conn, options)
-        write = _Write(hub, target, options, batch, origin)
+        write = _Write(hub, target, options, batch, origin, consecutive)
         with hub.write() as conn:
             known = write.seal(Db(conn), [each for each in staged if each.rows])
         return known if known.state == _DONE else write.publish()
@@ -105,6 +109,7 @@ class _Write:
     options: WriteOptions
     batch: int
     origin: str | None
+    consecutive: bool = False
 
     # -- seal ----------------------------------------------------------------------------------------------------------
 
@@ -116,6 +121,8 @@ class _Write:
         statements.add_query(db, name, mine, unnamed=self.options.unnamed, now=now)
         query = statements.query_of(db, name) or mine
         _check_query(name, query, mine)
+        if self.consecutive:
+            _check_next(name, batch, statements.last_batch(db, name))
         new = Batch("SEALED", sum(each.rows for each in staged), 0, 0, sum(each.digest for each in staged))
         if batch <= query.pruned:
             _log.warning("batch %d of query %s was written before; its rows are dropped", batch, name)
@@ -238,4 +245,16 @@ def _check_query(name: str, query: Query, mine: Query) -> None:
             if query.origin is None
             else "its batches were numbered by another checkpoint, which was lost or belongs to another query",
             cure="use the checkpoint that it began with, or give it another name: option 'query'",
+        )
+
+
+def _check_next(name: str, batch: int, last: int | None) -> None:
+    """Spark writes its last batch again or the next one; a checkpoint that is older numbers other rows as before."""
+    if last is not None and not last <= batch <= last + 1:
+        raise WriteRefused(
+            f"batch {batch} of query {name} cannot be written",
+            cause=f"batch {last} was written last, so the checkpoint is of another time than the hub: "
+            + ("rows since then would be taken for those written before" if batch < last else "rows between are lost"),
+            cure="restore hub and checkpoint of the same time, or begin with a new checkpoint under another name: "
+            "option 'query'",
         )

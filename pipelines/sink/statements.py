@@ -19,6 +19,7 @@ __all__ = [
     "discard_rivals",
     "finish",
     "hold_batch",
+    "last_batch",
     "next_chunk",
     "peek_batch",
     "progress",
@@ -100,6 +101,10 @@ _SEAL_STAGING = (
     "WHERE id = ? AND query = ? AND batch IS NULL AND row_count = ? AND digest = ?"
 )
 _BATCH = "SELECT state, row_count, published, skipped, digest FROM gw_sink_batch WHERE query = ? AND batch = ?"
+_LAST = (
+    "SELECT max(b.batch), max(q.pruned) FROM gw_sink_query q LEFT JOIN gw_sink_batch b ON b.query = q.name "
+    "WHERE q.name = ?"
+)
 _UNFINISHED = "SELECT batch FROM gw_sink_batch WHERE query = ? AND state = 'SEALED' ORDER BY batch"
 _RIVALS = "SELECT id FROM gw_sink_staging WHERE query = ? AND batch IS NULL AND wanted = ?"
 _ABANDONED = "SELECT id FROM gw_sink_staging WHERE batch IS NULL AND touched < ?"
@@ -142,6 +147,14 @@ def peek_batch(db: Db, query: str, batch: int) -> Batch | None:
     """A batch as it is now; None: it is not sealed."""
     row = db.row(_BATCH, (query, batch))
     return None if row is None else Batch(*row)
+
+
+def last_batch(db: Db, query: str) -> int | None:
+    """The highest batch that was ever sealed; None: none was."""
+    highest, pruned = db.row(_LAST, (query,)) or (None, None)
+    if highest is not None:
+        return int(highest)
+    return None if pruned is None or pruned < 0 else int(pruned)
 
 
 def unfinished(db: Db, query: str) -> list[int]:

@@ -33,7 +33,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         from pipelines.sink.publish import commit
 
         staged, origin = staged_of(messages)
-        commit(self._options, batchId, staged, origin)
+        commit(self._options, batchId, staged, origin, consecutive=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Remove what was staged, unless it was sealed."""

@@ -263,6 +263,24 @@ def test_records_of_old_batches_are_pruned_and_stay_done(
     assert left(hub) == (0, 0)
 
 
+def test_a_stream_writes_its_last_batch_again_or_the_next_one(
+    hub: Hub, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "KEPT_BATCHES", 3)
+    options = writing(hub, name)
+
+    def write(batch: int) -> None:
+        commit(options, batch, [staged(options, str(batch))], "o", consecutive=True)
+
+    for batch in (*range(4, 10), 9):
+        write(batch)
+    for batch, why in ((8, "taken for those written before"), (5, "taken for those"), (11, "rows between are lost")):
+        with pytest.raises(WriteRefused, match=f"batch {batch} of .*batch 9 was written last.*{why}"):
+            write(batch)
+    write(10)
+    assert bodies(hub, name) == numbers(4, 11)
+
+
 def test_subscribers_get_what_their_rules_say(hub: Hub, name: str) -> None:
     many = make(hub, f"{name}_MANY", "ALL")
     QueueAdmin(hub).add_subscriber(many, "URGENT", rule="priority < 5")
