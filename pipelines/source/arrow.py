@@ -28,6 +28,7 @@ _STATES = pa.array([State(n).name if n in list(State) else None for n in range(m
 _BODY_TYPES = pa.array([kind.name for kind in BodyType])
 _VALUE_TYPES = pa.array([ValueType(n).name if n else None for n in range(max(ValueType) + 1)])
 _READABLE = pa.array([int(BodyType.TEXT), int(BodyType.FIELDS), int(BodyType.VALUE)])
+_FIRST, _LAST = -62_135_596_800, 253_402_300_799  # epoch seconds of the years 1 to 9999, which Spark and Python share
 _TIMES = ("enq_time", "deq_time", "ready_at", "expires_at")
 
 _KAFKA, _RABBITMQ, _MQTT = "KAFKA", "RABBITMQ", "MQTT"
@@ -185,14 +186,14 @@ class _Headers:
         milliseconds = self._of(_KAFKA_TIMESTAMP)
         seconds = self._of(_AMQP_TIMESTAMP)
         moment = pc.coalesce(
-            pc.multiply(_numbers(milliseconds), 1000).cast(_UTC),
-            _moments(seconds.cast(pa.float64())),
+            pc.multiply(_between(_numbers(milliseconds), _FIRST * 1000, _LAST * 1000), 1000).cast(_UTC),
+            _moments(_between(_decimals(seconds), _FIRST, _LAST)),
         )
         identity = pa.array([_raw(value) for value in self._of(_MESSAGE_ID).to_pylist()], pa.binary())
         fields = [
             system,
             pc.coalesce(topic, other, key),
-            _numbers(self._of(_KAFKA_PARTITION)),
+            _between(_numbers(self._of(_KAFKA_PARTITION)), 0, 2**31 - 1),
             pc.coalesce(_numbers(self._of(_KAFKA_OFFSET)), _numbers(self._of(_STREAM_OFFSET))),
             moment,
             identity,
@@ -226,6 +227,18 @@ def _numbers(texts: pa.Array) -> pa.Array:
     """Whole numbers; NULL for what is none: anybody may write a header of any name."""
     digits = pc.match_substring_regex(texts, r"^-?[0-9]{1,18}$")
     return pc.if_else(digits, texts, pa.scalar(None, pa.string())).cast(pa.int64())
+
+
+def _decimals(texts: pa.Array) -> pa.Array:
+    """Numbers of seconds; NULL for what is none."""
+    digits = pc.match_substring_regex(texts, r"^-?[0-9]{1,15}(\.[0-9]{1,18})?$")
+    return pc.if_else(digits, texts, pa.scalar(None, pa.string())).cast(pa.float64())
+
+
+def _between(numbers: pa.Array, lowest: int, highest: int) -> pa.Array:
+    """NULL for what cannot be: publishers give times in other units than they should."""
+    inside = pc.and_(pc.greater_equal(numbers, lowest), pc.less_equal(numbers, highest))
+    return pc.if_else(inside, numbers, pa.scalar(None, numbers.type))
 
 
 def _raw(value: str | None) -> bytes | None:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
+from gateway.aq.database import watchfulness
 from pipelines.source.statements_read import BY_INDEX, Selection
 from transforms.errors import HubError, HubUnavailable
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["address_of", "is_postgresql", "pieces"]
 
+_PATIENCE = 30_000  # milliseconds to wait for somebody who has the SQLite file for himself
 MAX_BYTES = 32 * 1024 * 1024  # of bodies in a piece
 
 
@@ -31,7 +33,8 @@ def address_of(url: str) -> str:
     """What the Arrow driver takes for a SQLAlchemy URL: libpq's form, or SQLite's for a file that must be there."""
     address = sa.make_url(url)
     if address.get_backend_name() == "postgresql":
-        return address.set(drivername="postgresql").render_as_string(hide_password=False)
+        watched = address.update_query_dict({name: str(value) for name, value in watchfulness(address).items()})
+        return watched.set(drivername="postgresql").render_as_string(hide_password=False)
     return f"file:{quote(str(Path(address.database or '').absolute()))}?mode=rw"
 
 
@@ -62,6 +65,7 @@ def pieces(
                 for start in range(0, batch.num_rows, rows):
                     yield batch.slice(start, rows)
             return
+        _run(cursor, f"PRAGMA busy_timeout={_PATIENCE}", cursor.fetchall)
         cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(rows + 1)})
         limit = rows
         while lower < upper:

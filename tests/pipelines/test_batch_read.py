@@ -19,6 +19,7 @@ from gateway.aq.model import DequeueOptions
 from gateway.aq.statements import Db
 from gateway.hub import open_hub
 from pipelines.source import columns
+from pipelines.source.pieces import address_of
 from tests.pipelines.hubs import ManualClock, database, make, put
 from transforms.errors import AqError, ConfigInvalid
 from transforms.message import Header, Message, ValueType
@@ -299,3 +300,51 @@ def test_large_bodies_come_in_small_pieces(hub: Hub, url: str, tmp_path_factory:
     assert sum(rows for rows, _ in read) == 170
     assert max(rows for rows, _ in read) <= 64
     assert max(size for _, size in read) <= 72  # MiB, of a limit of 32 and a row more
+
+
+_HOLDER = """
+import sqlite3, sys
+conn = sqlite3.connect(sys.argv[1], isolation_level=None)
+conn.execute("PRAGMA locking_mode=EXCLUSIVE")
+conn.execute("BEGIN IMMEDIATE")
+conn.execute("UPDATE aq_queue SET id = id")
+print("held", flush=True)
+sys.stdin.readline()
+conn.execute("ROLLBACK")
+"""
+
+
+def test_a_reader_waits_for_who_has_the_file_for_himself(tmp_path: Path) -> None:
+    """As the last one does who closes a file: he clears its log away. Tasks that begin in that moment must not fail."""
+    url = f"sqlite:///{tmp_path}/hub.db"
+    with Hub.open(url, create=True) as hub:
+        queue = make(hub, "held")
+        put(hub, queue, "m")
+        (part,) = reader(url, queue, partitions=1).partitions()
+    place = tmp_path / "part"
+    place.write_bytes(pickle.dumps(part))
+    code = (
+        "import pickle, sys; from pipelines.source.pieces import pieces\n"
+        "part = pickle.load(open(sys.argv[1], 'rb')); r = part.reading; print('reads', flush=True)\n"
+        "print(sum(p.num_rows for p in pieces(r.address, r.chosen, ('id',), part.lower, part.upper, rows=64)))"
+    )
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", _HOLDER, f"{tmp_path}/hub.db"], **pipes) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with subprocess.Popen([sys.executable, "-c", code, str(place)], **pipes, cwd=Path(__file__).parents[2]) as task:
+            assert task.stdout is not None
+            assert task.stdout.readline() == "reads\n"
+            with pytest.raises(subprocess.TimeoutExpired):
+                task.wait(1.0)
+            holder.communicate("go\n")
+            assert task.stdout.read() == "1\n"
+        assert task.returncode == 0
+
+
+def test_a_connection_to_postgresql_notices_that_nobody_answers() -> None:
+    address = address_of("postgresql+psycopg://me:secret@db:5433/hub?connect_timeout=3")
+    assert address.startswith("postgresql://me:secret@db:5433/hub?")
+    assert {"connect_timeout=3", "keepalives_idle=30", "tcp_user_timeout=60000"} <= set(
+        address.partition("?")[2].split("&")
+    )

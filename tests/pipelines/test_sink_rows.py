@@ -151,6 +151,33 @@ def test_a_message_read_and_written_is_the_same(hub: Hub, kind: str, data: st.Da
     assert found == sorted(map(_comparable, stored)) == sorted(map(_comparable, messages))
 
 
+@pytest.mark.parametrize(
+    ("headers", "moment", "partition"),
+    [
+        ({"MGW_AMQP_timestamp": 1.5e9}, 1_500_000_000_000_000, None),
+        ({"MGW_AMQP_timestamp": 1.5e15}, None, None),  # a publisher that counts microseconds
+        ({"MGW_AMQP_timestamp": float("nan")}, None, None),
+        ({"MGW_AMQP_timestamp": "yesterday"}, None, None),
+        ({"MGW_KAFKA_timestamp": 1_500_000_000_000, "MGW_KAFKA_partition": 7}, 1_500_000_000_000_000, 7),
+        ({"MGW_KAFKA_timestamp": 10**17, "MGW_KAFKA_partition": 10**11}, None, None),
+        ({"MGW_KAFKA_timestamp": "x", "MGW_KAFKA_partition": "y"}, None, None),
+    ],
+)
+def test_headers_that_say_an_impossible_origin_keep_no_message_from_being_read(
+    hub: Hub, headers: dict[str, Any], moment: int | None, partition: int | None
+) -> None:
+    kinds = {str: ValueType.TEXT, int: ValueType.LONG, float: ValueType.DOUBLE}
+    given = [Header(key, kinds[type(value)], value) for key, value in headers.items()]
+    for key in ("MGW_AMQP_routingKey", "MGW_KAFKA_topic"):
+        given += [Header(key, ValueType.TEXT, "t")] * any(key[:8] == each.name[:8] for each in given)
+    put(hub, "BASIC_IN", Message("m", headers=tuple(given)))
+    _, (batch,) = _read(hub, "BASIC_IN")
+    origin = batch.column("origin")
+    assert origin.field("timestamp").cast(pa.int64()).to_pylist() == [moment]
+    assert origin.field("partition").to_pylist() == [partition]
+    _empty(hub, "BASIC_IN")
+
+
 def _rows(schema: StructType, *rows: dict[str, Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(schema))
 
