@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pipelines.errors import explained
@@ -18,19 +18,27 @@ _LOOK: Final = 0.5  # seconds between two looks at the queries
 _PATIENCE: Final = 30.0  # seconds that batches may take to end when the pipeline is asked to stop
 
 
-def follow(context: Context, queries: Sequence[Followed]) -> None:
+def follow(
+    context: Context, queries: Sequence[Followed], again: Callable[[], None] | None = None, every: float = 0.0
+) -> None:
     """See :meth:`pipelines.registry.Context.follow`."""
     told: dict[str, int] = {}
+    due = time.monotonic() + every
     try:
-        while sum(_is_running(context, each, told) for each in queries):
+        while sum(_is_running(context, each, told) for each in queries) or again is not None:
             if context.stopping.wait(_LOOK):
                 context.log(f"{_now()} {context.name}: stopping")
                 break
+            if again is not None and time.monotonic() >= due:
+                again()
+                due = time.monotonic() + every
     finally:
         _stop(queries)
     for each in queries:
         _tell(context, each.query, told)
         _settle(context, each)
+    for each in queries:
+        _is_running(context, each, told)  # one that failed while it was stopped has failed
 
 
 def _stop(queries: Sequence[Followed]) -> None:

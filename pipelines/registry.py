@@ -85,15 +85,18 @@ class Context:
         """Checkpoint folder of one of the pipeline's queries."""
         return f"{self.folder.rstrip('/')}/{query}"
 
-    def follow(self, *queries: Followed) -> None:
+    def follow(self, *queries: Followed, again: Callable[[], None] | None = None, every: float = 0.0) -> None:
         """Wait until all queries have ended, or stop them when the pipeline is asked to; their progress is logged.
+
+        Args:
+            again: what else the job does, every so many seconds (``every``) until it is asked to stop.
 
         Raises:
             PipelineFailed: a query failed; all others are stopped then.
         """
         from pipelines.follow import follow
 
-        follow(self, queries)
+        follow(self, queries, again, every)
 
 
 def _write(stream: Any, text: str) -> None:

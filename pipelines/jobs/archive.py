@@ -113,14 +113,19 @@ def run(spark: SparkSession, settings: Settings, context: Context) -> int:
     from pipelines.source.datasource import register
 
     register(spark)
-    followed = []
-    for name, source in settings.sources.items():
-        target = _target(spark, settings, context, name)
-        if source.history is not None:
-            target.history(_read_history(spark, source.history, context))
-        else:
-            followed.append(_start(spark, settings, context, name, target))
-    context.follow(*followed)
+    targets = {name: _target(spark, settings, context, name) for name in settings.sources}
+    histories = {name: source.history for name, source in settings.sources.items() if source.history is not None}
+
+    def consumed() -> None:
+        for name, history in histories.items():
+            targets[name].history(_read_history(spark, history, context))
+
+    consumed()
+    followed = [
+        _start(spark, settings, context, name, target) for name, target in targets.items() if name not in histories
+    ]
+    again = consumed if histories and settings.every is not None else None
+    context.follow(*followed, again=again, every=settings.every or 0.0)
     if not context.stopping.is_set():  # what was stopped may still be writing
         for name in settings.sources:
             _target(spark, settings, context, name).finish()
@@ -194,15 +199,17 @@ class ParquetTarget:
         if self._manifest.query:
             raise self._foreign("a stream wrote it")
         new = transform(frame, self._settings)
-        if self._manifest.files:
-            key = ("queue", "id", sf.coalesce("consumer", sf.lit("")).alias("consumer_or_none"))
+        if self._manifest.files:  # a hub that was made anew numbers its messages from 1 again; msgid tells hubs apart
+            key = ("msgid", sf.coalesce("consumer", sf.lit("")).alias("consumer_or_none"))
             there = read_archive(self._spark, self._folder.root, [self._name]).select(*key).distinct()
-            new = new.withColumn("consumer_or_none", key[2])
-            new = new.join(there, ["queue", "id", "consumer_or_none"], "left_anti").select(
+            new = new.withColumn("consumer_or_none", key[1])
+            new = new.join(there, ["msgid", "consumer_or_none"], "left_anti").select(
                 *frame.columns, "day", *(self._settings.columns)
             )
         files = self._write(new, f"h{self._manifest.number}")
         self._context.log(f"{self._context.name} {self._name}: {files} files of history")
+        if time.monotonic() - self._compacted > _COMPACT_EVERY:
+            self.finish()
 
     def finish(self) -> None:
         """Compact what is due."""

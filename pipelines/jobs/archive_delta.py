@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipelines.errors import PipelineFailed
+from pipelines.files import Folder
 from pipelines.query import query_id
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class DeltaTarget:
         )
 
     def finish(self) -> None:
-        """Compact what Delta finds worth it."""
+        """Compact what Delta finds worth it, if there is a table yet."""
+        if not Folder(self._spark, self._path).entries("_delta_log"):
+            return
         self._spark.conf.set("spark.databricks.delta.optimize.maxFileSize", self._target_bytes)
         self._spark.sql(f"OPTIMIZE delta.`{self._path}` WHERE source = '{self._name}'")

@@ -20,14 +20,14 @@ from pipelines.jobs import archive
 from pipelines.jobs.archive import Settings, read_archive, run
 from pipelines.jobs.archive_compact import CompactModel, due
 from pipelines.jobs.archive_manifest import latest, merged
-from pipelines.registry import Context
+from pipelines.registry import Context, Followed
 from tests.support.brokers import Kafka
 from tests.support.gateways import gateway_on
 from tests.support.kafka_clients import KafkaProducer
 from transforms.message import Message
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 DAY = 86_400
 
@@ -136,6 +136,65 @@ def test_history_of_a_queue_is_archived_once(spark: SparkSession, tmp_path: Path
     rows = read_archive(spark, str(tmp_path / "archive")).collect()
     assert sorted(row.text for row in rows) == ["0", "1", "2", "3", "4"]
     assert {row.state for row in rows} == {"PROCESSED"}
+
+
+def test_history_is_archived_as_it_grows_until_the_pipeline_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    url, told = f"sqlite:///{tmp_path}/hub.db", []
+    with gateway_on(url) as gateway:
+        gateway.queue("H")
+        QueueAdmin(gateway.hub).alter_queue("H", retention_time=3600)
+        gateway.enqueue("H", [Message(f"{number}") for number in range(6)])
+
+        def consume(count: int) -> None:
+            with gateway.hub.session() as session:
+                session.dequeue_array("H", DequeueOptions(wait=NO_WAIT), count)
+                session.commit()
+
+        def log(text: str) -> None:
+            told.append(text)
+            if len(told) == 1:
+                consume(3)
+            elif len(told) == 2:
+                context.stopping.set()
+
+        given = {"path": str(tmp_path / "archive"), "every": 0.2, "sources": {"done": {"history": {"queue": "H"}}}}
+        context = Context("h", url, str(tmp_path / "s"), log=log)
+        consume(2)
+        assert run(spark, Settings.model_validate(given), context) == 0
+    assert [text.endswith("files of history") for text in told[:2]] == [True, True]
+    assert _texts(spark, tmp_path / "archive") == [0, 1, 2, 3, 4]
+
+
+def test_messages_of_a_hub_that_was_made_anew_are_not_taken_for_those_archived(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    given = {"path": str(tmp_path / "archive"), "sources": {"done": {"history": {"queue": "H"}}}}
+    for place in ("old", "new"):
+        url = f"sqlite:///{tmp_path}/{place}.db"
+        with gateway_on(url) as gateway:
+            gateway.queue("H")
+            QueueAdmin(gateway.hub).alter_queue("H", retention_time=3600)
+            gateway.enqueue("H", [Message("1" if place == "old" else "2")])
+            with gateway.hub.session() as session:
+                session.dequeue_array("H", DequeueOptions(wait=NO_WAIT), 1)
+                session.commit()
+            context = Context("h", url, str(tmp_path / "s"), log=_silent)
+            assert run(spark, Settings.model_validate(given), context) == 0
+    assert _texts(spark, tmp_path / "archive") == [1, 2]
+
+
+def test_a_query_that_fails_while_it_is_stopped_has_failed(spark: SparkSession, tmp_path: Path) -> None:
+    context = Context("q", "", str(tmp_path / "s"), log=_silent)
+
+    def refuse(_frame: DataFrame, _batch: int) -> None:
+        context.stopping.set()
+        time.sleep(1)  # the pipeline is waiting for this batch to end by now
+        raise ValueError("the batch is refused")
+
+    checkpoint = context.checkpoint("q")
+    writer = spark.readStream.format("rate").load().writeStream.option("checkpointLocation", checkpoint)
+    with pytest.raises(PipelineFailed, match="the batch is refused"):
+        context.follow(Followed(writer.foreachBatch(refuse).start(), checkpoint))
 
 
 def test_small_files_of_past_days_are_compacted_and_large_ones_left_alone() -> None:
