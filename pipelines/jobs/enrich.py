@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reference", "Settings", "Window", "run", "transform"]
 
-UNREADABLE = "unreadable"  # member of the result with a body that is not JSON of the schema
+UNREADABLE = "unreadable"  # member of the result with a body that is not JSON of the schema; base64 if it is no text
 
 
 def _some(expressions: dict[str, str]) -> dict[str, str]:
@@ -70,8 +70,11 @@ def transform(messages: DataFrame, reference: DataFrame, settings: Settings) -> 
     from pyspark.sql import functions as f
 
     options = {"columnNameOfCorruptRecord": UNREADABLE}
-    fields = f.from_json("text", f"{settings.body}, {UNREADABLE} STRING", options)
-    read = messages.withColumn("_fields", fields).select("*", "_fields.*").withColumn("_key", f.expr(settings.key))
+    text = f.coalesce("text", f.try_validate_utf8(f.col("body").cast("string")))  # from Kafka and MQTT come bytes
+    fields = f.from_json(text, f"{settings.body}, {UNREADABLE} STRING", options)
+    no_text = f.when(text.isNull(), f.coalesce(f.base64("body"), f.lit("")))
+    read = messages.withColumn("_fields", fields).select("*", "_fields.*")
+    read = read.withColumn(UNREADABLE, f.coalesce(UNREADABLE, no_text)).withColumn("_key", f.expr(settings.key))
     known = reference.withColumnRenamed(settings.reference.key, "_reference_key")
     joined = read.join(f.broadcast(known), f.col("_key") == f.col("_reference_key").cast("string"), "left")
     added = [name for name in known.columns if name != "_reference_key"]

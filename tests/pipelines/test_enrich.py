@@ -38,11 +38,13 @@ def frames(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
     ]
     start = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [
-        (bytes([number] * 16), None, text, None, 3, f"c{number}", start + timedelta(seconds=second))
+        (bytes([number] * 16), None, text, text.encode(), None, 3, f"c{number}", start + timedelta(seconds=second))
         for number, (second, text) in enumerate(bodies)
     ]
     headers = "headers ARRAY<STRUCT<name: STRING, type: STRING, value: STRING>>"
-    columns = f"msgid BINARY, original_msgid BINARY, text STRING, {headers}, priority BIGINT, correlation STRING"
+    columns = (
+        f"msgid BINARY, original_msgid BINARY, text STRING, body BINARY, {headers}, priority BIGINT, correlation STRING"
+    )
     messages = spark.createDataFrame(rows, f"{columns}, enq_time TIMESTAMP")
     return messages, spark.createDataFrame(_SENSORS, "name STRING, hall STRING")
 
@@ -57,6 +59,21 @@ def test_every_message_goes_on_with_what_is_known_of_it(frames: tuple[DataFrame,
         {"unreadable": "no JSON"},
     ]
     assert [(row.priority, bytes(row.original_msgid)) for row in out] == [(3, bytes([n] * 16)) for n in range(5)]
+
+
+def test_bodies_of_bytes_are_read_as_text_and_kept_where_they_are_none(spark: SparkSession) -> None:
+    bodies = [b'{"sensor": "s1", "temperature": 2}', b"\xff\x00", None, b"words"]
+    rows = [(bytes([n] * 16), None, None, body, None, 1, f"{n}") for n, body in enumerate(bodies)]
+    headers = "headers ARRAY<STRUCT<name: STRING, type: STRING, value: STRING>>"
+    columns = f"msgid BINARY, original_msgid BINARY, text STRING, body BINARY, {headers}, priority BIGINT"
+    messages = spark.createDataFrame(rows, f"{columns}, correlation STRING")
+    out = enrich.transform(messages, spark.createDataFrame(_SENSORS, "name STRING, hall STRING"), Settings(**_COMMON))
+    assert [json.loads(row.text) for row in out.orderBy("correlation").collect()] == [
+        {"sensor": "s1", "temperature": 2.0, "hall": "north"},
+        {"unreadable": "/wA="},
+        {"unreadable": ""},
+        {"unreadable": "words"},
+    ]
 
 
 def test_windows_count_what_cannot_be_read_too(frames: tuple[DataFrame, DataFrame]) -> None:
