@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition, errors
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.protocol.consumer.offsets import IsolationLevel, OffsetSpec
 
 from links.contract import Direction, JobUse
 from links.kafka_client import Settings, Topic, build, describe, quietly, translate
-from links.kafka_transaction import Transactions
+from links.kafka_transaction import MAY_NOT_ASK, Transactions
 from transforms.errors import LinkError, LinkRefused, LinkTimeout, QueueMissing
 
 __all__ = ["SendingLog", "describe_log"]
@@ -209,7 +209,7 @@ class SendingLog:
         """
         try:
             found = admin.describe_producers([*log, *others])
-        except (errors.AuthorizationError, errors.UnsupportedVersionError):
+        except MAY_NOT_ASK:
             stable, last = (
                 admin.list_partition_offsets(dict.fromkeys(log, OffsetSpec.LATEST), isolation_level=level)
                 for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)

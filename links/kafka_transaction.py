@@ -35,16 +35,19 @@ from links.kafka_client import FENCED, Producer, Settings, build, close_producer
 from transforms.clock import Clock
 from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 
-__all__ = ["Transactions", "open_transactions"]
+__all__ = ["MAY_NOT_ASK", "Transactions", "open_transactions"]
 
 _SLICE = 0.25  # seconds; a wait looks so often whether it should end
 _ABORT = 2.0  # seconds an abort may take; the next producer of this job aborts, too
 _PAUSE = 0.05  # seconds at most between two looks whether a transaction can be read
 _MANY = 200  # producers that a partition remembers, at which it is no longer asked for them after each transaction
-_MAY_NOT_ASK = (errors.AuthorizationError, errors.UnsupportedVersionError)
 _BACKOFF = 10  # milliseconds; a server asks for patience while it ends the transaction before
 _MIN_OPEN = 60_000  # milliseconds a server lets a transaction stay open, at least
 _MAX_OPEN = 900_000  # transaction.max.timeout.ms, as servers have it by default
+
+
+#: What a server answers that is too old to describe transactions and producers, or does not do it for this user.
+MAY_NOT_ASK = (errors.AuthorizationError, errors.UnsupportedVersionError)
 
 
 def transactional_id(settings: Settings, use: JobUse) -> str:
@@ -101,7 +104,7 @@ def _was_committed(settings: Settings, clock: Clock, identity: str) -> bool | No
                 time.sleep(_PAUSE)
             else:
                 break
-    except (errors.TransactionalIdNotFoundError, *_MAY_NOT_ASK):
+    except (errors.TransactionalIdNotFoundError, *MAY_NOT_ASK):
         return None
     except LinkError:
         raise
@@ -197,7 +200,10 @@ class Transactions:
             if not result.wait(timeout_ms=self._settings.timeout * 1000):
                 raise self._timeout(what, "the end of a transaction was not answered")
         except Exception as error:
-            self._abort()
+            if commit:  # of what was taken in: an abort would take away what stands
+                self._end(self._manager.begin_commit)
+            else:
+                self._abort()
             raise self._translated(error, "clear", what) from self._first(error)
         self._broken = False
 
@@ -222,7 +228,7 @@ class Transactions:
             if answer.exception is None:
                 if answer.value:
                     return
-            elif self._asks_producers and isinstance(answer.exception, _MAY_NOT_ASK):
+            elif self._asks_producers and isinstance(answer.exception, MAY_NOT_ASK):
                 self._asks_producers = False  # the log alone is asked, as everybody may who writes there
                 continue
             elif not isinstance(answer.exception, errors.RetriableError):
@@ -351,8 +357,11 @@ class Transactions:
         return translate(self._first(error), self._settings.link, operation, what)
 
     def _abort(self) -> None:
+        self._end(self._manager.begin_abort)
+
+    def _end(self, begin: Callable[[], Any]) -> None:
         with contextlib.suppress(Exception):
-            result = self._manager.begin_abort()
+            result = begin()
             self.producer._sender.wakeup()
             result.wait(timeout_ms=_ABORT * 1000)
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 from kafka.admin import NewPartitions
+from kafka.producer.transaction_manager import TransactionManager
 
 from gateway.config.forms import link_config as file_link_config
 from gateway.config.models import LinkModel
@@ -451,7 +452,12 @@ class TestForgottenMarkers:
             with pytest.raises(LinkError, match="confirmed nothing in time"):
                 sender.confirm()
             sender.destination.close()
-            assert sender.connect() == Recovered(2), "what was committed stands"
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(TransactionManager, "is_partition_added", lambda *_: False)
+                with pytest.raises(LinkError, match="confirmed nothing in time"):
+                    sender.connect()
+            sender.destination.close()
+            assert sender.connect() == Recovered(2), "what was committed stands, also where ending it was cut off"
             sender._complete(2)
             sender.deliver(list(numbered(5, 10)))
         assert committed(template.broker, name) == bodies(15)
