@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 
 import pytest
 
+from gateway.hub import open_hub
 from tests.conformance.admin_suite import *  # noqa: F403
 from tests.conformance.admin_suite_changes import *  # noqa: F403
 from tests.support.brokers import PostgreSQL
+from tests.support.ready_hubs import ready_hubs
 
 pytestmark = pytest.mark.postgresql
 
-_numbers = itertools.count()
+
+@pytest.fixture(scope="module")
+def hubs(postgresql: PostgreSQL) -> Iterator[Callable[[], AbstractContextManager[str]]]:
+    with ready_hubs(postgresql, "admin", partial(open_hub, create=True)) as made:
+        yield made
 
 
 @pytest.fixture
-def hub_url(postgresql: PostgreSQL) -> Iterator[str]:
-    name = f"admin_{next(_numbers)}"
-    yield postgresql.create_database(name)
-    postgresql.drop_database(name)
+def hub_url(hubs: Callable[[], AbstractContextManager[str]]) -> Iterator[str]:
+    with hubs() as url:
+        yield url
 
 
 def test_agents_are_notified_of_changes(hub: Hub, hub_url: str) -> None:  # noqa: F405

@@ -9,8 +9,9 @@ import math
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -27,6 +28,7 @@ from gateway.aq.names import bare_agent
 from gateway.aq.statements import Db
 from tests.conformance import hub_suite as base
 from tests.support.brokers import PostgreSQL
+from tests.support.ready_hubs import ready_hubs
 from tests.support.waiting import eventually
 from transforms.errors import AqError, HubError
 from transforms.message import Header, Message, PayloadKind, ValueType
@@ -156,19 +158,16 @@ BAD_DEQUEUES = [
 
 
 @pytest.fixture(scope="module")
-def database(postgresql: PostgreSQL) -> Iterator[str]:
-    yield postgresql.create_database("hub_functions")
-    postgresql.drop_database("hub_functions")
+def hubs(postgresql: PostgreSQL) -> Iterator[Callable[[], AbstractContextManager[str]]]:
+    with ready_hubs(postgresql, "hub_functions", partial(Hub.open, create=True)) as made:
+        yield made
 
 
 @pytest.fixture
-def hub_url(database: str) -> Iterator[str]:
+def hub_url(hubs: Callable[[], AbstractContextManager[str]]) -> Iterator[str]:
     """A schema of its own; functions are called by clients that do not have it on their search path."""
-    name = f"hub{next(_number)}"
-    with psycopg.connect(_plain(database), autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {name}")
-        yield f"{database}?options=-csearch_path%3D{name}"
-        connection.execute(f"DROP SCHEMA {name} CASCADE")
+    with hubs() as url:
+        yield url
 
 
 def _plain(url: str) -> str:
@@ -1234,14 +1233,14 @@ class TestNamesBeyondAscii(SqlCase):
     """Keys are made by Python, whatever the locale of the database makes of a letter."""
 
     @pytest.fixture(params=["C", "C.UTF-8"])
-    def hub_url(self, database: str, request: pytest.FixtureRequest) -> Iterator[str]:
-        with psycopg.connect(_plain(database), autocommit=True) as connection:
+    def hub_url(self, postgresql: PostgreSQL, request: pytest.FixtureRequest) -> Iterator[str]:
+        with psycopg.connect(_plain(postgresql.url), autocommit=True) as connection:
             connection.execute(
                 "CREATE DATABASE hub_names TEMPLATE template0 ENCODING 'UTF8'"
                 f" LC_CTYPE '{request.param}' LC_COLLATE '{request.param}'"
             )
             try:
-                yield f"{database.rpartition('/')[0]}/hub_names"
+                yield postgresql.url_of("hub_names")
             finally:
                 connection.execute("DROP DATABASE hub_names WITH (FORCE)")
 
@@ -1636,11 +1635,11 @@ class TestInstallation(SqlCase):
         finally:
             self.sql.execute("DROP VIEW waiting")
 
-    def test_second_hub_of_a_database_has_functions_of_its_own(self, database: str) -> None:
+    def test_second_hub_of_a_database_has_functions_of_its_own(self) -> None:
         self.queue()
         self.send("orders", "first hub")
         self.sql.execute('CREATE SCHEMA "Second"')
-        url = f"{database}?options=-csearch_path%3DSecond"
+        url = f"{self.url.partition('?')[0]}?options=-csearch_path%3DSecond"
         try:
             with Hub.open(url.replace("Second", "%22Second%22"), create=True) as second:
                 QueueAdmin(second).create_queue_table("t")

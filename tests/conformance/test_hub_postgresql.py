@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -65,34 +66,31 @@ from tests.conformance import hub_suite_views as views
 from tests.support.brokers import PostgreSQL
 from tests.support.ports import free_port
 from tests.support.proxy import TcpProxy
+from tests.support.ready_hubs import ready_hubs
 from transforms.errors import AqError, HubError, HubUnavailable
 from transforms.message import Message
 
 pytestmark = pytest.mark.postgresql
 
-_number = itertools.count(1)
-
 
 @pytest.fixture(scope="module")
-def database(postgresql: PostgreSQL) -> Iterator[str]:
-    yield postgresql.create_database("hub_suite")
-    postgresql.drop_database("hub_suite")
+def hubs(postgresql: PostgreSQL) -> Iterator[Callable[[], AbstractContextManager[str]]]:
+    with ready_hubs(postgresql, "hub_suite", partial(Hub.open, create=True)) as made:
+        yield made
 
 
 @pytest.fixture
-def hub_url(database: str) -> Iterator[str]:
-    """A schema of its own: an empty hub database for a fraction of the cost."""
-    name = f"hub{next(_number)}"
-    engine = base.sa.create_engine(database, poolclass=base.sa.NullPool)
-    with engine.begin() as conn:
-        conn.exec_driver_sql(f"CREATE SCHEMA {name}")
-    yield f"{database}?options=-csearch_path%3D{name}"
-    with engine.begin() as conn:
-        conn.exec_driver_sql(f"DROP SCHEMA {name} CASCADE")
+def hub_url(hubs: Callable[[], AbstractContextManager[str]]) -> Iterator[str]:
+    with hubs() as url:
+        yield url
 
 
 class TestOpening(base.OpeningSuite):
-    pass
+    @pytest.fixture
+    def hub_url(self, postgresql: PostgreSQL) -> Iterator[str]:
+        """A database with nothing in it."""
+        yield postgresql.create_database("hub_opened")
+        postgresql.drop_database("hub_opened")
 
 
 class TestAdmin(base.AdminSuite):
@@ -576,15 +574,14 @@ class TestPostgreSQL(base.HubCase):
             assert base.eventually(found, tolerate=(HubUnavailable, AqError)) == 1
 
     def test_foreign_database_is_refused(self, postgresql: PostgreSQL) -> None:
-        name = f"foreign{next(_number)}"
-        url = postgresql.create_database(name)
+        url = postgresql.create_database("strangers")
         engine = base.sa.create_engine(url)
         with engine.begin() as conn:
             conn.exec_driver_sql("CREATE TABLE customers (id integer)")
         engine.dispose()
         with pytest.raises(HubError, match=r"not a hub.*customers"):
             Hub.open(url, create=True)
-        postgresql.drop_database(name)
+        postgresql.drop_database("strangers")
 
     def test_server_that_is_away_is_named_without_password(self) -> None:
         port = free_port()
