@@ -8,6 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.brokers import Kafka, Mosquitto, PostgreSQL, RabbitMQ
+from tests.support.memory import write_into_memory
+
+write_into_memory()
 
 
 @pytest.fixture(scope="session")
