@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway.aq.hub import Hub
+from pipelines.config import read_pipeline
 from pipelines.hub import open_hub
+from pipelines.runner import run_pipeline
 from pipelines.source.datasource import register
 from tests.pipelines.audit import nothing_is_wrong
 from tests.pipelines.conftest import QUICK_START
@@ -38,8 +40,8 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return database(request, tmp_path_factory, f"kills_{os.urandom(4).hex()}")
 
 
-def pipeline(url: str, folder: Path, rows: int = ROWS) -> subprocess.Popen[bytes]:
-    """The job ``archive`` in a process group of its own: Python, Java and the workers of Spark."""
+def configuration(folder: Path, rows: int = ROWS) -> Path:
+    """The pipeline, with so many rows in a batch."""
     config = folder / "archive.yaml"
     config.write_text(f"""
 version: 1
@@ -50,9 +52,14 @@ settings:
   path: {folder / "archive"}
   sources: {{q: {{queue: {{queue: KILLED, stream: KILLED, max_rows: {rows}}}}}}}
 """)
+    return config
+
+
+def started(url: str, folder: Path) -> subprocess.Popen[bytes]:
+    """The job ``archive`` in a process group of its own: Python, Java and the workers of Spark."""
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "pipelines", "archive", "--config", str(config)],
+            [sys.executable, "-m", "pipelines", "archive", "--config", str(configuration(folder))],
             env={**os.environ, "MGW_HUB": url},
             cwd=Path(__file__).parents[2],
             stdout=log,
@@ -78,7 +85,7 @@ def judge(spark: SparkSession, hub: Hub, url: str, folder: Path, times: int) -> 
     ids: list[bytes] = []
     for kill_number in range(times):
         ids += put(hub, "KILLED", *(Message(f"{kill_number} {n}") for n in range(4 * ROWS)))
-        process = pipeline(url, folder)
+        process = started(url, folder)
         try:
             goal = settled(hub) + chance.randint(1, 2) * ROWS
 
@@ -91,12 +98,8 @@ def judge(spark: SparkSession, hub: Hub, url: str, folder: Path, times: int) -> 
                 process.wait(chance.uniform(0, 0.6))
         finally:
             kill(process)
-    last = pipeline(url, folder, 5000)
-    try:
-        assert last.wait(PATIENCE) == 0, (folder / "log").read_text()[-3000:]
-    finally:
-        if last.poll() is None:
-            kill(last)
+    last = read_pipeline("archive", configuration(folder, 5000), {"MGW_HUB": url})
+    assert run_pipeline(last, url, spark=spark) == 0
 
     with hub.read() as conn:
         states = conn.exec_driver_sql("SELECT state, count(*) FROM aq_message GROUP BY state").fetchall()

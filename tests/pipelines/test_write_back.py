@@ -19,7 +19,7 @@ from gateway.aq.hub import Hub
 from gateway.hub import open_hub
 from tests.pipelines.audit import nothing_is_wrong
 from tests.pipelines.hubs import make, put
-from tests.pipelines.write_back import ROOT
+from tests.pipelines.write_back import ROOT, begin
 from tests.support.brokers import PostgreSQL
 from tests.support.waiting import eventually
 from transforms.message import Header, Message, ValueType
@@ -33,10 +33,9 @@ ROWS = 100  # in a micro-batch, so that there are many
 class Pipeline:
     """The pipeline in a process group of its own; as a context it ends with it."""
 
-    def __init__(self, url: str, place: Path, *, once: bool = False) -> None:
+    def __init__(self, url: str, place: Path) -> None:
         self._log = place / "log"
-        given = {"url": url, "checkpoint": f"{place}/checkpoint", "folder": f"{place}/spark", "once": once}
-        given["rows"] = 5000 if once else ROWS
+        given = {"url": url, "checkpoint": f"{place}/checkpoint", "folder": f"{place}/spark", "rows": ROWS}
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "tests.pipelines.write_back", json.dumps(given)]
         with self._log.open("ab") as log:
@@ -58,10 +57,6 @@ class Pipeline:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-
-    def finished(self) -> None:
-        """Wait for its end, which must be a good one."""
-        assert self._process.wait(timeout=400) == 0, self._log.read_text()[-5000:]
 
     def told(self) -> str:
         return self._log.read_text()[-3000:]
@@ -116,8 +111,7 @@ def killed_and_judged(spark: SparkSession, url: str, place: Path, kills: int, se
 
                 eventually(moved, deadline=400, what="a message in the target", tolerate=())
                 time.sleep(random_delay.uniform(0, 2))
-        with Pipeline(url, place, once=True) as last:
-            last.finished()
+        begin(spark, url, f"{place}/checkpoint", 5000, once=True).awaitTermination()
         settle_checkpoint(url, "back", f"{place}/checkpoint")
         judge(spark, hub, ids)
         assert count(hub, "SOURCE") == 0

@@ -1,7 +1,6 @@
 """A pipeline for the fault tests, in a process of its own: a hub queue, changed, into another queue of the hub.
 
-``python -m tests.pipelines.write_back '{"url": ..., "checkpoint": ...}'``; runs until it is killed, or, with ``once``,
-until nothing is left to do.
+``python -m tests.pipelines.write_back '{"url": ..., "checkpoint": ..., "rows": ...}'``; runs until it is killed.
 """
 
 from __future__ import annotations
@@ -10,16 +9,32 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def begin(spark: SparkSession, url: str, checkpoint: str, rows: int, *, once: bool = False) -> StreamingQuery:
+    """Start the query; ``rows`` in a micro-batch. ``once``: it ends when nothing is left to do."""
+    from pipelines.source.datasource import register
+
+    register(spark)
+    options = {"queue": "SOURCE", "stream": "back", "maxRowsPerTrigger": str(rows), "partitions": "2"}
+    frame = spark.readStream.format("mgw").options(url=url, **options).load()
+    changed = frame.selectExpr("concat(text, ' seen') AS text", "headers", "correlation", "msgid AS original_msgid")
+    writer = changed.writeStream.format("mgw").options(url=url, queue="TARGET", query="back")
+    writer = writer.option("checkpointLocation", checkpoint)
+    return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")).start()
 
 
 def main() -> None:
     given = json.loads(sys.argv[1])
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
-
-    from pipelines.source.datasource import register
 
     spark = (
         SparkSession.builder.master("local[2]")
@@ -33,17 +48,7 @@ def main() -> None:
         .config("spark.sql.warehouse.dir", given["folder"] + "/warehouse")
         .getOrCreate()
     )
-    register(spark)
-    rows = (
-        spark.readStream.format("mgw")
-        .options(url=given["url"], queue="SOURCE", stream="back", maxRowsPerTrigger=given["rows"], partitions=2)
-        .load()
-    )
-    changed = rows.selectExpr("concat(text, ' seen') AS text", "headers", "correlation", "msgid AS original_msgid")
-    writer = changed.writeStream.format("mgw").options(url=given["url"], queue="TARGET", query="back")
-    writer = writer.option("checkpointLocation", given["checkpoint"])
-    writer = writer.trigger(availableNow=True) if given["once"] else writer.trigger(processingTime="0 seconds")
-    writer.start().awaitTermination()
+    begin(spark, given["url"], given["checkpoint"], given["rows"]).awaitTermination()
 
 
 if __name__ == "__main__":
