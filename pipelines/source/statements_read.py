@@ -23,6 +23,7 @@ __all__ = [
     "bounds",
     "exception_queue_ids",
     "histogram",
+    "probing",
     "queue_names",
     "real",
     "selection",
@@ -31,9 +32,8 @@ __all__ = [
 
 _STATES = {What.READY: (State.READY,), What.HISTORY: (State.PROCESSED,), What.EXCEPTIONS: (State.EXPIRED,)}
 _BUCKETS = 65_536
-_SAMPLED_FROM = 1_000_000  # rows of a table of PostgreSQL that are not counted but estimated
-_SAMPLE = 400_000  # rows looked at then
-_ENOUGH = 1_000  # rows of the queue in a sample that say where its messages are
+_STRETCHES, _PROBE = 1_024, 64  # where there are many ids: how many stretches, and ids of each that are looked at
+_ENOUGH = 1_000  # messages found in that way that say where all are
 
 #: A value of each type of the database, for the row that tells SQLite's driver what is in a column.
 _TYPED = {
@@ -72,6 +72,11 @@ class Selection:
     a: str = "m"
     extra: tuple[tuple[str, str], ...] = ()
     ordered: bool = False
+
+    @property
+    def table(self) -> str:
+        """The table that has the state, as FROM wants it."""
+        return f"{'aq_entry' if self.a == 'e' else 'aq_message'} {self.a}"
 
     def having(self, conditions: Iterable[str]) -> Selection:
         """The same with more conditions."""
@@ -142,30 +147,49 @@ def bounds(db: Db) -> tuple[int, int]:
 
 
 def histogram(db: Db, chosen: Selection, lower: int, upper: int) -> list[tuple[int, int]]:
-    """Where messages are between two ids: (lowest id of a stretch, messages in it), in order; estimated where many."""
+    """Where messages are between two ids: (lowest id of a stretch, messages in it), in order.
+
+    Where there are many ids, only some of every stretch are looked at: counting all would take as long as reading them.
+    """
+    if upper - lower >= _STRETCHES * _PROBE:
+        found = [(start, count) for start, count in db.rows(probing(db, chosen, lower, upper)) if count]
+        if sum(count for _, count in found) >= _ENOUGH:
+            return found
+    return _counted(db, chosen, lower, upper)
+
+
+def probing(db: Db, chosen: Selection, lower: int, upper: int) -> str:
+    """The statement that counts messages among the first ids of every stretch."""
+    width = -(-(upper - lower + 1) // _STRETCHES)
+    last = lower + (_STRETCHES - 1) * width
+    where = " AND ".join(each.replace(" ", " + 0 ", 1) for each in chosen.where)  # by id, whatever index would serve
+    number = f"SELECT count(*) FROM {chosen.table} WHERE {chosen.key} >= n AND {chosen.key} < n + {_PROBE} AND {where}"
+    stretches = (
+        f"generate_series({lower}, {last}, {width}) s(n)"
+        if db.postgresql
+        else f"(WITH RECURSIVE t(n) AS (SELECT {lower} UNION ALL SELECT n + {width} FROM t WHERE n < {last}) "
+        "SELECT n FROM t) s"
+    )
+    return f"SELECT n, ({number}) FROM {stretches} ORDER BY n"
+
+
+def _counted(db: Db, chosen: Selection, lower: int, upper: int) -> list[tuple[int, int]]:
+    """The same, every message counted."""
     width = max(1, -(-(upper - lower + 1) // _BUCKETS))
     template = (
-        f"SELECT ({{key}} - {lower}) / {width} AS bucket, count(*) FROM {{source}} WHERE {{where}} "
-        f"AND {{key}} >= {lower} AND {{key}} <= {upper} GROUP BY 1"
+        f"SELECT ({chosen.key} - {lower}) / {width} AS bucket, count(*) FROM {chosen.table} WHERE {{where}} "
+        f"AND {chosen.key} >= {lower} AND {chosen.key} <= {upper} GROUP BY 1"
     )
     where = " AND ".join(chosen.where)
-    table = "aq_entry" if chosen.a == "e" else "aq_message"
-    source = f"{table} {chosen.a}"
     found: dict[int, int] = {}
-    if not db.postgresql:
+    if db.postgresql:
+        db.rows("SELECT set_config(name, 'on', true) FROM unnest(ARRAY['enable_seqscan', 'enable_sort']) name")
+        found = dict(db.rows(template.format(where=where)))
+    else:
         states = [f" AND {chosen.a}.state = {state:d}" for state in State]  # each has an index
         for each in [where + state for state in states] if chosen.a == "m" else [where]:
-            for bucket, count in db.rows(template.format(key=chosen.key, source=source, where=each)):
+            for bucket, count in db.rows(template.format(where=each)):
                 found[bucket] = found.get(bucket, 0) + count
-    else:
-        db.rows("SELECT set_config(name, 'on', true) FROM unnest(ARRAY['enable_seqscan', 'enable_sort']) name")
-        row = db.row("SELECT reltuples::float8 FROM pg_class WHERE oid = ?::regclass", (table,))
-        estimate = row[0] if row else 0.0
-        if estimate > _SAMPLED_FROM:
-            sampled = f"{source} TABLESAMPLE SYSTEM ({100 * _SAMPLE / estimate:f})"
-            found = dict(db.rows(template.format(key=chosen.key, source=sampled, where=where)))
-        if sum(found.values()) < _ENOUGH:
-            found = dict(db.rows(template.format(key=chosen.key, source=source, where=where)))
     return [(lower + bucket * width, count) for bucket, count in sorted(found.items())]
 
 

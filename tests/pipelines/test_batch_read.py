@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.aq import monitor
+from gateway.aq import monitor, transfer
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueOptions
 from gateway.aq.statements import Db
 from gateway.hub import open_hub
 from pipelines.source import columns
+from pipelines.source.options import What
 from pipelines.source.pieces import address_of
 from tests.pipelines.hubs import ManualClock, database, make, put
 from transforms.errors import AqError, ConfigInvalid
@@ -42,6 +44,12 @@ HEADERS = (
     Header("MGW_KAFKA_topic", ValueType.TEXT, "second"),
 )
 Load = Callable[..., "DataFrame"]
+
+
+@pytest.fixture
+def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A database for one test."""
+    return database(request, tmp_path_factory, f"own_{os.urandom(4).hex()}")
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -222,6 +230,36 @@ def test_ranges_cover_every_id_and_hold_as_many_messages_each(hub: Hub, url: str
     late = put(hub, queue, "after the plan")
     assert int.from_bytes(late[0][8:], "big") > ranges[-1][1]
     assert [part.value[0] for part in reader(url, make(hub, "empty"), partitions=4).partitions()] == [0]
+
+
+@pytest.mark.parametrize("consumer", [None, "RED"])
+@pytest.mark.parametrize("own", ["sqlite", "postgresql"], indirect=True)
+def test_of_many_ids_some_are_looked_at(own: str, monkeypatch: pytest.MonkeyPatch, consumer: str | None) -> None:
+    from pipelines.source import statements_read as sql
+
+    monkeypatch.setattr(sql, "_STRETCHES", 8)
+    monkeypatch.setattr(sql, "_PROBE", 10)
+    with open_hub(own, create=True) as hub:
+        crowd, queue = make(hub, "many"), make(hub, "some", *([consumer] if consumer else []))
+        stored = put(hub, queue, *("y" for _ in range(80)))
+        put(hub, crowd, *("x" for _ in range(160)))
+        stored += put(hub, queue, *("y" for _ in range(80)))
+        numbers = [int.from_bytes(each[8:], "big") for each in stored]
+        more = {"consumer": consumer} if consumer else {}
+        for enough in (80, 81):  # with fewer found than say anything, all are counted
+            monkeypatch.setattr(sql, "_ENOUGH", enough)
+            ranges = [part.value for part in reader(own, queue, partitions=4, **more).partitions()]
+            counts = [sum(lower < number <= upper for number in numbers) for lower, upper in ranges]
+            assert counts == [40, 40, 40, 40]
+        with hub.read() as conn:
+            db = Db(conn)
+            found = sql.selection(db, transfer.resolve(conn, queue), consumer, What.MESSAGES)
+            explained = f"EXPLAIN {'' if db.postgresql else 'QUERY PLAN'} {sql.probing(db, found, 1, 320)}"
+            plan = str(db.rows(explained))
+    if db.postgresql:
+        assert f"using {'aq_entry' if consumer else 'aq_message'}_pkey" in plan
+    else:
+        assert ("USING PRIMARY KEY (message_id>" if consumer else "USING INTEGER PRIMARY KEY (rowid>") in plan
 
 
 def test_a_user_reads_what_a_user_may_browse(hub: Hub, url: str) -> None:
