@@ -40,7 +40,8 @@ def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float,
         )
     else:
         rows = db.rows(
-            f"SELECT {key}, attempts FROM {table} WHERE {where} AND {key} {{ids}} AND state = 8 AND claim = ? {{lock}}",
+            f"SELECT {key}, attempts FROM {table}"
+            f" WHERE {where} AND {key} {{ids}} AND {messages_sql.BY_SESSION} {{lock}}",
             (owner, db.ids(ids), claim),
         )
     over = [row[0] for row in rows if row[1] + 1 > settings.max_retries]

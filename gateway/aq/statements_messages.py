@@ -14,6 +14,8 @@ from gateway.aq.statements import Db, Row
 from gateway.aq.tally import Dequeued
 
 __all__ = [
+    "BY_PLAN",
+    "BY_SESSION",
     "ENTRY_COLUMNS",
     "ENTRY_TYPES",
     "UNPLACED",
@@ -48,6 +50,10 @@ ENTRY_COLUMNS, ENTRY_TYPES = zip(
     ("attempts", "int4"),
     strict=True,
 )
+
+#: Conditions on messages named by their ids: a plan has them in hand, or the session of that claim. ``+ 0`` keeps
+#: PostgreSQL from the index of all that is in hand, which it would read and compare with every id.
+BY_PLAN, BY_SESSION = "state + 0 = 8 AND claim IS NULL", "state + 0 = 8 AND claim = ?"
 
 UNPLACED = 1e300  # a second key above it: the message has no place before its transaction commits
 
@@ -194,10 +200,10 @@ def mark_held(db: Db, consumer: int, ids: Sequence[int], claim: int) -> bool:
 def load_claimed(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> list[Row]:
     """Claimed messages again, in the order of ``ids``; those no longer claimed are left out."""
     if consumer:
-        sql = f"SELECT {_E} FROM {_JOIN} WHERE e.consumer_id = ? AND e.message_id {{ids}} AND e.state = 8"
+        sql = f"SELECT {_E} FROM {_JOIN} WHERE e.consumer_id = ? AND e.message_id {{ids}} AND e.state + 0 = 8"
         found = db.rows(sql, (consumer, db.ids(ids)))
     else:
-        sql = f"SELECT {_M} FROM aq_message m WHERE m.queue_id = ? AND m.id {{ids}} AND m.state = 8"
+        sql = f"SELECT {_M} FROM aq_message m WHERE m.queue_id = ? AND m.id {{ids}} AND m.state + 0 = 8"
         found = db.rows(sql, (queue.id, db.ids(ids)))
     by_id = {row[0]: row for row in learnt(db, queue, found)}
     return [by_id[number] for number in ids if number in by_id]
@@ -218,7 +224,7 @@ def unlock(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], *, claim:
     table, key, where = ("aq_entry", "message_id", "consumer_id") if consumer else ("aq_message", "id", "queue_id")
     return db.run(
         f"""UPDATE {table} SET state = CASE WHEN ready_at > ? THEN 1 ELSE 0 END, claim = NULL
-             WHERE {where} = ? AND {key} {{ids}} AND state = 8 AND claim = ?""",
+             WHERE {where} = ? AND {key} {{ids}} AND {BY_SESSION}""",
         (now, consumer or queue.id, db.ids(ids), claim),
     )
 
@@ -227,8 +233,8 @@ def block_again(db: Db, consumer: int, ids: Sequence[int], claim: int) -> None:
     """Entries that a session held are UNDELIVERABLE, as they were; others may have taken the messages meanwhile."""
     if ids:
         log_consumption(db, ids)
-        sql = """UPDATE aq_entry SET state = 4, claim = NULL
-                  WHERE consumer_id = ? AND message_id {ids} AND state = 8 AND claim = ?"""
+        sql = f"""UPDATE aq_entry SET state = 4, claim = NULL
+                   WHERE consumer_id = ? AND message_id {{ids}} AND {BY_SESSION}"""
         db.run(sql, (consumer, db.ids(ids), claim))
 
 
@@ -243,7 +249,7 @@ def claim_again(db: Db, consumer: int, ids: Sequence[int], claim: int, state: in
 
 
 def _held(claim: int | None) -> tuple[str, tuple[Any, ...]]:
-    return ("state = 8 AND claim IS NULL", ()) if claim is None else ("state = 8 AND claim = ?", (claim,))
+    return (BY_PLAN, ()) if claim is None else (BY_SESSION, (claim,))
 
 
 class Finisher(NamedTuple):
@@ -439,5 +445,5 @@ def counts(db: Db, queue: QueueRef, consumer: int) -> Counts:
 
 def restore(db: Db, ids: Sequence[int], claim: int | None, state: int) -> None:
     """Claimed messages get a state back."""
-    sql = "UPDATE aq_message SET state = ?, claim = NULL WHERE id {ids} AND state = 8 AND claim = ?"
+    sql = f"UPDATE aq_message SET state = ?, claim = NULL WHERE id {{ids}} AND {BY_SESSION}"
     db.run(sql, (state, db.ids(ids), claim))

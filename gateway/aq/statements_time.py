@@ -153,7 +153,7 @@ def sweep_log(db: Db, limit: int, after: int) -> tuple[int, set[int], int | None
                   SUM(CASE WHEN e.state IN (0, 1, 8) THEN 1 ELSE 0 END),
                   SUM(CASE WHEN e.state = 4 THEN 1 ELSE 0 END)
              FROM aq_message m JOIN aq_queue q ON q.id = m.queue_id LEFT JOIN aq_entry e ON e.message_id = m.id
-            WHERE m.id {ids} AND m.state = 9 GROUP BY m.id, m.queue_id, q.retention_time""",
+            WHERE m.id {ids} AND m.state + 0 = 9 GROUP BY m.id, m.queue_id, q.retention_time""",
         (db.ids(ids),),
     )
     gone: list[int] = []

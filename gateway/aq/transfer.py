@@ -49,7 +49,7 @@ __all__ = [
 
 _SET_ASIDE = "SELECT id FROM aq_message WHERE queue_id = ? AND state = 8 AND claim IS NULL"
 _SET_ASIDE_FOR = "SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = 8 AND claim IS NULL"
-_EXPIRED = "SELECT id FROM aq_message WHERE queue_id = ? AND id {ids} AND state = 3"
+_EXPIRED = "SELECT id FROM aq_message WHERE queue_id = ? AND id {ids} AND state + 0 = 3"
 _PRESENT = "SELECT id FROM aq_message WHERE id {ids}"
 MISSING = 415  # number of the error: messages of a batch are missing (AQ guide 12.2 §21.4)
 
@@ -191,9 +191,10 @@ def complete(
     db = Db(conn)
     settings = catalog.queue_settings(db, queue)
     by = Finisher(hub_clock(conn).now() if now is None else now)
-    held = "state = 8 AND claim IS NULL"
     target = consumers_sql.require_consumer(db, queue, consumer)
-    number = messages_sql.finish(db, queue, target, ids, by, retention=settings.retention_time, held=held)
+    number = messages_sql.finish(
+        db, queue, target, ids, by, retention=settings.retention_time, held=messages_sql.BY_PLAN
+    )
     if number != len(ids):
         raise GatewayError(
             f"{len(ids) - number} of {len(ids)} messages planned from queue {queue.full_name} are missing",

@@ -197,7 +197,7 @@ class ClaimWork:
                 if not ids:
                     continue
                 by = self._by[queue, consumer]
-                number = consume(db, queue, consumer, ids, by, "state = 8 AND claim = ?", (self.claim,))
+                number = consume(db, queue, consumer, ids, by, messages_sql.BY_SESSION, (self.claim,))
                 if number != len(ids):
                     raise LeaseLost(
                         f"{len(ids) - number} message(s) of queue {queue.full_name} are no longer this session's",

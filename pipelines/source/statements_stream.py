@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from gateway.aq import statements_catalog as catalog
 from gateway.aq.model import QueueRef
 from gateway.aq.statements import Db
+from gateway.aq.statements_messages import BY_PLAN
 from pipelines.source.statements_read import Selection
 
 __all__ = [
@@ -101,11 +102,10 @@ def planned(db: Db, stream: StreamRow, after: int, upto: int) -> list[int]:
 def still_claimed(db: Db, consumer: int, numbers: Sequence[int]) -> list[int]:
     """Those of the messages that are in somebody's plan still."""
     if consumer:
-        sql = """SELECT message_id FROM aq_entry
-                  WHERE consumer_id = ? AND message_id {ids} AND state = 8 AND claim IS NULL"""
+        sql = f"SELECT message_id FROM aq_entry WHERE consumer_id = ? AND message_id {{ids}} AND {BY_PLAN}"
         rows = db.rows(sql, (consumer, db.ids(numbers)))
     else:
-        rows = db.rows("SELECT id FROM aq_message WHERE id {ids} AND state = 8 AND claim IS NULL", (db.ids(numbers),))
+        rows = db.rows(f"SELECT id FROM aq_message WHERE id {{ids}} AND {BY_PLAN}", (db.ids(numbers),))
     return [number for (number,) in rows]
 
 

@@ -27,7 +27,7 @@ from gateway.aq import transfer
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.heads import HEADS, Heads
 from gateway.aq.hub import Hub
-from gateway.aq.model import EnqueueOptions, SequenceDeviation
+from gateway.aq.model import DequeueOptions, EnqueueOptions, SequenceDeviation
 from gateway.aq.session import Session
 from gateway.aq.statements import Db
 from gateway.aq.wal import shorten
@@ -285,6 +285,30 @@ class TestHeads(Growth):
         engine = sa.create_engine(self.url)
         self.read_little(engine)
         engine.dispose()
+
+    @pytest.mark.parametrize("consumer", [None, "RED"])
+    def test_who_ends_some_does_not_read_all_that_is_in_hand(self, consumer: str | None) -> None:
+        """Whatever the server thinks of a table that was empty when it looked, and after it has settled for a plan."""
+        name = self.topic(consumer) if consumer else self.queue("events")
+        index = "aq_entry_claimed" if consumer else "aq_message_claimed"
+        with self.hub.write() as conn:
+            queue = transfer.resolve(conn, name)
+            transfer.put(conn, queue, [Message("x") for _ in range(1000)])
+        with self.hub.write() as conn:
+            ids = transfer.claim_numbers(conn, queue, consumer, 1000)
+        read = []
+        for number in range(0, 300, 30):
+            with self.hub.write() as conn:
+                assert len(transfer.load(conn, queue, consumer, ids[number : number + 30])) == 30
+                transfer.release(conn, queue, consumer, ids[number : number + 10])
+                transfer.complete(conn, queue, consumer, ids[number + 10 : number + 30])
+                counted = f"SELECT pg_stat_get_xact_tuples_returned('{index}'::regclass)"
+                read.append(conn.exec_driver_sql(counted).scalar())
+        with self.hub.session() as session:
+            options = DequeueOptions(consumer, wait=0)
+            session.dequeue_array(name, options, 100)
+            session.commit()
+        assert read == [0] * 10
 
     def read_little(self, engine: sa.Engine) -> None:
         """Few messages of many are read after the driver and the server have settled for a plan with none there."""
