@@ -122,6 +122,9 @@ class CommitTimeSuite(CommitCase):
         assert self.admin.queue_tables() == []
 
 
+_EACH = 150  # transactions of a writer
+
+
 def _write(url: str, pipe: Connection, writer: int, count: int) -> None:
     """Child: transactions of one or two messages, open for a while, some through a connection of the application."""
     chance = random.Random(writer)
@@ -152,7 +155,7 @@ class CommitConcurrencySuite(CommitCase):
         children = []
         for writer in range(3):
             here, there = _SPAWN.Pipe()
-            process = _SPAWN.Process(target=_write, args=(self.url, there, writer, 40))
+            process = _SPAWN.Process(target=_write, args=(self.url, there, writer, _EACH))
             process.start()
             there.close()
             children.append((process, here))
@@ -176,7 +179,7 @@ class CommitConcurrencySuite(CommitCase):
         assert looks > 5
         for writer in range(3):
             own = [body for body in seen if body.startswith(f"{writer}.") and not body.endswith("b")]
-            assert own == [f"{writer}.{number}" for number in range(40)]
+            assert own == [f"{writer}.{number}" for number in range(_EACH)]
         for first, second in itertools.pairwise(seen):  # the two messages of a transaction are neighbours
             assert not second.endswith("b") or second == f"{first}b"
 
