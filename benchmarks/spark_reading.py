@@ -25,6 +25,8 @@ def main() -> None:
     from pipelines.source.datasource import register
 
     what = json.loads(sys.argv[1])
+    # Java and Python would share the work among all cores, however few Spark is told to use.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: what["cores"]])
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{what['cores']}]").appName("benchmark")
     settings = {
