@@ -55,10 +55,11 @@ def bridge(place: Plant, fed: Fed, show: Callable[[Sequence[dict[str, Any]]], No
                 for machine, lines in fed.telemetry.items()
             ]
             feeds.append(pool.submit(feed.publish_lines, place.rabbitmq, "readings", fed.readings))
-            rows = _wait(place, gateway, lambda rows: _moved(rows, wanted), show)
+            _wait(place, gateway, lambda rows: _moved(rows, wanted), show)
             seconds = time.monotonic() - began
             for each in feeds:
                 each.result()
+        rows = _wait(place, gateway, _resting, show)
     finally:
         code = gateway.stop()
     if code != 0:
@@ -87,6 +88,11 @@ def _wait(
 
 def _connected(rows: Sequence[dict[str, Any]]) -> bool:
     return bool(rows) and all(row["ACTIVITY"] in {"RUNNING", "IDLE"} and row["GUARANTEE"] for row in rows)
+
+
+def _resting(rows: Sequence[dict[str, Any]]) -> bool:
+    """What waits at a broker is counted now and then, and when a job has come to rest."""
+    return all(row["ACTIVITY"] == "IDLE" and not row["BACKLOG"] for row in rows)
 
 
 def _moved(rows: Sequence[dict[str, Any]], wanted: dict[str, int]) -> bool:
