@@ -27,7 +27,7 @@ from gateway.aq import transfer
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.heads import HEADS, Heads
 from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions, EnqueueOptions, SequenceDeviation
+from gateway.aq.model import EnqueueOptions, SequenceDeviation
 from gateway.aq.session import Session
 from gateway.aq.statements import Db
 from gateway.aq.wal import shorten
@@ -304,10 +304,6 @@ class TestHeads(Growth):
                 transfer.complete(conn, queue, consumer, ids[number + 10 : number + 30])
                 counted = f"SELECT pg_stat_get_xact_tuples_returned('{index}'::regclass)"
                 read.append(conn.exec_driver_sql(counted).scalar())
-        with self.hub.session() as session:
-            options = DequeueOptions(consumer, wait=0)
-            session.dequeue_array(name, options, 100)
-            session.commit()
         assert read == [0] * 10
 
     def read_little(self, engine: sa.Engine) -> None:
