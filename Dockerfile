@@ -15,7 +15,7 @@ COPY pipelines pipelines
 RUN pip install --quiet --upgrade --no-index --find-links wheels setuptools \
  && pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist . \
  && python -m venv /opt/mgw \
- && /opt/mgw/bin/pip install --quiet --no-index --find-links wheels --find-links dist "mgw[rabbitmq,kafka,mqtt,postgres]"
+ && /opt/mgw/bin/pip install --quiet --no-index --find-links wheels --find-links dist "messaging-gateway[rabbitmq,kafka,mqtt,postgres]"
 
 FROM python:3.11-slim-bookworm
 RUN groupadd --gid 10001 mgw \

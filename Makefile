@@ -25,8 +25,9 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 # Every extra that does not just name others of our own: the lock file must not contain this package itself.
 define LOCK_EXTRAS
 import tomllib
-extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]
-print(*(f"--extra {name}" for name, needs in extras.items() if not any(need.startswith("mgw[") for need in needs)))
+project = tomllib.load(open("pyproject.toml", "rb"))["project"]
+extras = project["optional-dependencies"]
+print(*(f"--extra {name}" for name, needs in extras.items() if not any(need.startswith(f"{project['name']}[") for need in needs)))
 endef
 export LOCK_EXTRAS
 
@@ -53,6 +54,8 @@ $(STAMPS)/venv: .venv/bin/python requirements.lock pyproject.toml
 	# Spark comes as a source archive of 450 MB, which is packed into a wheel only to be unpacked again.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock \
 	  --config-settings=--build-option=--compression=stored
+	# An environment from before has this package as "mgw"; uninstalled later, that would take the command along.
+	$(BIN)/python -m pip uninstall --quiet --quiet --yes --disable-pip-version-check mgw
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 

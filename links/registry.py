@@ -63,5 +63,5 @@ def _driver(link_type: str) -> ModuleType:
         raise LinkError(
             f"link type {link_type.upper()} cannot be used",
             cause=f"the Python package {error.name!r} is not installed",
-            cure=f"pip install 'mgw[{link_type.lower()}]'",
+            cure=f"pip install 'messaging-gateway[{link_type.lower()}]'",
         ) from error

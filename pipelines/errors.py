@@ -43,7 +43,7 @@ def missing_extra(error: ModuleNotFoundError) -> PipelineFailed:
     return PipelineFailed(
         "pipelines need Spark, which is not installed",
         cause=f"there is no module {error.name}",
-        cure="pip install 'mgw[spark]'",
+        cure="pip install 'messaging-gateway[spark]'",
     )
 
 

@@ -115,7 +115,7 @@ def make_engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Eng
             raise HubError(
                 f"hub {shown_url(address)} cannot be used",
                 cause="the PostgreSQL driver is not installed",
-                cure="pip install 'mgw[postgres]'",
+                cure="pip install 'messaging-gateway[postgres]'",
             ) from None
         engine = sa.create_engine(
             address, pool_size=POOL, max_overflow=-1, pool_use_lifo=True, connect_args=watchfulness(address)

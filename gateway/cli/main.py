@@ -36,7 +36,7 @@ app.add_typer(aq.app, name="aq")
 def _version(show: bool) -> None:
     if show:
         try:
-            version = metadata.version("mgw")
+            version = metadata.version("messaging-gateway")
         except metadata.PackageNotFoundError:
             version = "(not installed)"
         sys.stdout.write(f"mgw {version}\n")

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -196,9 +197,31 @@ def test_the_lock_names_every_dependency_and_no_registry() -> None:
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["name"] not in locked
     needs = project["dependencies"] + [need for extra in project["optional-dependencies"].values() for need in extra]
     for need in needs:
         name = re.split(r"[<>=\[;~ ]", need)[0].lower().replace(".", "-").replace("_", "-")
-        assert name == "mgw" or name in locked, f"{name} is not in requirements.lock. Run: make lock"
+        assert name == project["name"] or name in locked, f"{name} is not in requirements.lock. Run: make lock"
     for block in re.split(r"\n(?=\S)", lock):
         assert "==" not in block or "--hash=sha256:" in block, block.splitlines()[0]
+
+
+def test_extras_are_asked_of_this_package_and_of_no_other() -> None:
+    """The index has a package ``mgw``, and it is not ours."""
+    folders = ("gateway", "links", "pipelines", "transforms", "docs", "conf")
+    texts = [
+        path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".md", ".yaml"}
+    ]
+    texts += [ROOT / name for name in ("README.md", "Dockerfile", "Makefile", "pyproject.toml", "docker-compose.yml")]
+    foreign = [str(path) for path in texts if re.search(r"\bmgw\[[a-z{]", path.read_text("utf-8"))]
+    assert foreign == []
+
+
+def test_the_command_tells_the_version_of_this_package() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    shown = subprocess.run(
+        [Path(sys.executable).parent / "mgw", "--version"], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == f"mgw {project['version']}\n"

@@ -149,7 +149,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(place: Path) -> None:
     assert ended.returncode == 1
     assert ended.stderr == (
         "mgw: error: pipelines need Spark, which is not installed; cause: there is no module pyspark; "
-        "cure: pip install 'mgw[spark]'\n"
+        "cure: pip install 'messaging-gateway[spark]'\n"
     )
 
 
