@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam as p
 
+from gateway.aq.processes import lives, start_of
 from gateway.aq.statements import Db
 from gateway.model import AgentStatus, key
 from gateway.tables import agent
@@ -68,23 +69,16 @@ class Owner:
         """
         if self.host != socket.gethostname() or _place(self.process_key) != _place(_process_key(os.getpid())):
             return None
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-        return _process_key(self.pid) == self.process_key
+        return lives(self.pid, self.process_key.rpartition(":")[2])
 
 
 def _process_key(pid: int) -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         space = os.readlink("/proc/self/ns/pid")
-        start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
+    except OSError:
         return ""
-    return f"{boot}:{space}:{start}"
+    return f"{boot}:{space}:{start_of(pid)}"
 
 
 def _place(process_key: str) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gateway.aq import statements_sessions as sessions_sql
+from gateway.aq.processes import lives, start_of
 from gateway.aq.statements import Db
 from gateway.aq.tables import SESSION_COUNTER
 from transforms.errors import HubError
@@ -15,9 +17,10 @@ from transforms.errors import HubError
 if TYPE_CHECKING:
     from gateway.aq.hub import Hub
 
-__all__ = ["LEASE", "SessionRegistry", "host_name", "is_dead"]
+__all__ = ["LEASE", "SessionRegistry", "host_name", "is_dead", "session_host"]
 
 LEASE = 30.0  # seconds a session may be silent before its messages go back
+_START = "#"  # between the host and the start of the process
 
 
 def host_name() -> str:
@@ -29,19 +32,26 @@ def host_name() -> str:
     return f"{socket.gethostname()}/{space}"
 
 
+def session_host() -> str:
+    """:func:`host_name`, and when this process began: another one may be given its id later."""
+    return f"{host_name()}{_START}{_start(os.getpid())}"
+
+
 def is_dead(host: str, pid: int, lease_until: float, now: float) -> bool:
-    """Whether a session's process is gone: known here at once, elsewhere when its lease runs out."""
+    """Whether a process is gone: known here at once, elsewhere when its lease runs out.
+
+    Args:
+        host: as :func:`host_name` or :func:`session_host` told it there.
+    """
     if lease_until <= now:
         return True
-    if host != host_name():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
+    place, _, start = host.partition(_START)
+    return place == host_name() and not lives(pid, start)
+
+
+@cache
+def _start(pid: int) -> str:
+    return start_of(pid)
 
 
 class SessionRegistry:
@@ -69,7 +79,7 @@ class SessionRegistry:
     def register_again(self, db: Db, number: int) -> None:
         """Store a session, also one that was removed as dead and is not: nobody would return its claims."""
         now = self._hub.clock.now()
-        sessions_sql.insert_session(db, number, host=host_name(), pid=os.getpid(), lease_until=now + LEASE, now=now)
+        sessions_sql.insert_session(db, number, host=session_host(), pid=os.getpid(), lease_until=now + LEASE, now=now)
 
     def forget(self, number: int) -> None:
         """The session ended and holds nothing any more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import time
 
 import pytest
 
@@ -78,6 +79,23 @@ class TrapSuite(HubCase):
 
         eventually(back, what="the message of the killed process")
         assert (self.states("orders_t"), self.attempts()) == (["READY"], 0)
+
+    def test_t08_killed_process_gives_its_message_back_before_its_parent_has_reaped_it(self) -> None:
+        self.clock.time = time.time()  # as in the other process: its lease is not over
+        self.queue(max_retries=0)
+        self.send("orders", "x")
+        process, pipe = ProcessSuite.child(self, _hold)  # type: ignore[arg-type]
+        assert pipe.recv() == "held"
+        os.kill(process.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+        def back() -> bool:
+            monitor.run_once(self.hub)
+            return self.take("orders", dequeue_mode=DequeueMode.LOCKED) == ["x"]
+
+        eventually(back, deadline=10, what="the message of the killed process")
+        process.join()
+        pipe.close()
 
     def test_t08_rollback_counts_an_attempt(self) -> None:
         self.queue()

@@ -110,6 +110,18 @@ def test_a_killed_agent_is_replaced_at_once_on_the_same_host(gateway: Gateway, s
     assert second.wait() == 0
 
 
+def test_a_killed_agent_that_its_parent_has_not_reaped_is_replaced_at_once(gateway: Gateway, start: Any) -> None:
+    first = start()
+    runs(gateway)
+    os.kill(first.process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, first.process.pid, os.WEXITED | os.WNOWAIT)
+    second = start()
+    eventually(lambda: agent_of(gateway)["AGENT_PID"] == second.process.pid, deadline=10, what=second.text())
+    runs(gateway)
+    second.signal(signal.SIGTERM)
+    assert second.wait() == 0
+
+
 def test_a_second_process_of_one_agent_ends_with_a_reason_and_the_first_goes_on(gateway: Gateway, start: Any) -> None:
     first = start()
     runs(gateway)
