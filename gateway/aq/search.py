@@ -66,13 +66,14 @@ class Request(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where NEXT_MESSAGE goes on: after these sort keys, among the messages of a snapshot (those up to an id).
+    """Where NEXT_MESSAGE goes on: after these sort keys, among the messages of a snapshot (those up to an id or,
+    in commit-time queues, up to the number of a commit).
 
     Attributes:
         consumer: whose position it is.
         criteria: what was searched for.
         after: sort keys of the last message, None at the head.
-        upto: highest message id of the snapshot.
+        upto: highest message id, or number of a commit, of the snapshot.
         group: transaction group of the last message.
         turn: in which of the session's transactions the group was locked.
         ended: the end of the snapshot was reported, and nobody took what is before it.
@@ -105,9 +106,16 @@ class Found(NamedTuple):
 
 
 def head(db: Db, request: Request) -> Place:
-    """The head of the queue, and a snapshot of what is there now."""
-    last_id = db.last_message_id() if request.last_id is None else request.last_id
-    return Place(request.consumer, request.criteria, None, last_id)
+    """The head of the queue, and a snapshot of what is there now.
+
+    In a commit-time queue a message may have a lower id than one that was committed before it: only the number of the
+    commit tells which messages are there now.
+    """
+    if request.queue.by_commit:
+        last = db.last_commit_number()
+    else:
+        last = db.last_message_id() if request.last_id is None else request.last_id
+    return Place(request.consumer, request.criteria, None, last)
 
 
 def at_the_end(request: Request, place: Place) -> Place | None:

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from gateway.aq.tables import MESSAGE_COUNTER
+from gateway.aq.tables import COMMIT_COUNTER, MESSAGE_COUNTER
 from transforms.errors import AqError
 
 __all__ = ["CURSOR", "TALLY", "Db", "Row"]
@@ -242,6 +242,14 @@ class Db:
             found = self.row("SELECT last_value FROM aq_message_id")
         else:
             found = self.row("SELECT value FROM aq_counter WHERE name = ?", (MESSAGE_COUNTER,))
+        return int(found[0]) if found else 0
+
+    def last_commit_number(self) -> int:
+        """The highest place in the order of commits handed out so far."""
+        if self.postgresql:
+            found = self.row("SELECT last_value FROM aq_commit_number")
+        else:
+            found = self.row("SELECT value FROM aq_counter WHERE name = ?", (COMMIT_COUNTER,))
         return int(found[0]) if found else 0
 
     def next_value(self, counter: str, count: int = 1) -> int:

@@ -137,7 +137,7 @@ def free_heads(
         where.append(f"({_order(side)}) > (?, ?, ?, ?)")
         params.extend(after)
     if upto is not None:
-        where.append(f"{side.alias}.{side.number} <= ?")
+        where.append(f"{side.alias}.{'k2' if queue.by_commit else side.number} <= ?")
         params.append(upto)
     if without:
         where.append(f"NOT ({side.alias}.group_id {{ids}})")

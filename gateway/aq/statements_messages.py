@@ -409,7 +409,7 @@ def _bounds(db: Db, what: Search, a: str, order: str) -> Iterator[tuple[str, Seq
     if what.after is not None:
         yield f"({order}) > ({', '.join('?' * len(what.after))})", what.after
     if what.upto is not None:
-        yield "m.id <= ?", (what.upto,)
+        yield f"{a}.k2 <= ?" if what.queue.by_commit else "m.id <= ?", (what.upto,)
     if what.numbers:
         yield "e.message_id {ids}" if what.consumer else "m.id {ids}", (db.ids(what.numbers),)
     if what.without and what.claimed:

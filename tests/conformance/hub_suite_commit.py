@@ -6,6 +6,7 @@ import itertools
 import multiprocessing
 import random
 import threading
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -62,6 +63,23 @@ class CommitTimeSuite(CommitCase):
             skip = now(consumer_name="GREEN", navigation=Navigation.NEXT_TRANSACTION)
             assert body_of(session.dequeue("events", skip)) == "m1"
             session.commit()
+
+    @pytest.mark.parametrize("mode", [DequeueMode.BROWSE, DequeueMode.LOCKED])
+    @pytest.mark.parametrize("sort", ["COMMIT_TIME", "PRIORITY,COMMIT_TIME"])
+    def test_a_message_never_appears_without_those_committed_before_it(self, sort: str, mode: DequeueMode) -> None:
+        self.by_commit(sort=sort)
+        self.send("events", "seen")
+        with self.hub.session() as early, self.hub.session() as late, self.hub.session() as reader:
+            early.enqueue("events", Message("enqueued first"))
+            look = now(consumer_name="RED", dequeue_mode=mode)
+            following = replace(look, navigation=Navigation.NEXT_TRANSACTION)
+            assert body_of(reader.dequeue("events", replace(look, navigation=Navigation.FIRST_MESSAGE))) == "seen"
+            late.enqueue("events", Message("committed first"))
+            late.commit()
+            early.commit()
+            with refused(25228):  # neither is in the snapshot: the second alone would pass the first
+                reader.dequeue("events", following)
+        assert self.seen() == ["seen", "committed first", "enqueued first"]
 
     def test_priority_of_the_first_message_goes_before_the_commit(self) -> None:
         self.by_commit(sort="PRIORITY,COMMIT_TIME")
