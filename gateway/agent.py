@@ -333,6 +333,10 @@ class Agent:
                 now=self._clock.now(),
             )
 
+    def state(self) -> list[str]:
+        """A line for each job that has a thread."""
+        return [runner.state() for _, runner in sorted(self._runners.items())]
+
     def lost(self) -> LeaseLost | None:
         """The loss of the lease as a job saw it, or None."""
         return next((runner.lost for runner in self._runners.values() if runner.lost is not None), None)

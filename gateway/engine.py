@@ -136,6 +136,11 @@ class JobRunner:
         """Seconds since the thread last came round its loop."""
         return self._engine.clock.monotonic() - self._last_loop
 
+    def state(self) -> str:
+        """What it is doing, in a line for the log."""
+        thread = "" if self.alive else ", its thread has ended"
+        return f"job {self.name}: {self._activity}, {self._failures} failures, silent for {self.silence:.1f} s{thread}"
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()

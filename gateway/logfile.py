@@ -18,14 +18,35 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gateway.model import DEFAULT_AGENT
+from gateway.secrets import redact
 from transforms.errors import GatewayError
+from transforms.levels import TRACE_DEBUG_HIGH, TRACE_HIGH, TRACE_LITE
 
-__all__ = ["LEVELS", "AgentLogFormatter", "JsonFormatter", "configure", "log_file_name", "set_level"]
+__all__ = [
+    "LEVELS",
+    "AgentLogFormatter",
+    "JsonFormatter",
+    "configure",
+    "end",
+    "log_file_name",
+    "set_level",
+    "toggle_debug",
+]
 
 #: Log levels of the documentation (0 BASIC .. 4 DEBUG_HIGH) as levels of :mod:`logging`.
-LEVELS = {0: logging.INFO, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG, 4: logging.DEBUG}
+LEVELS = {0: logging.INFO, 1: TRACE_LITE, 2: TRACE_HIGH, 3: logging.DEBUG, 4: TRACE_DEBUG_HIGH}
 
-_COMPONENTS = {"mgw.engine": "Engine", "mgw.admin": "AdminMgr", "mgw.hub": "AQN", "mgw.links": "MSGD"}
+_OURS = ("mgw", "gateway", "links", "transforms", "pipelines")
+_COMPONENTS = {
+    "mgw.engine": "Engine",
+    "mgw.admin": "AdminMgr",
+    "gateway.admin": "AdminMgr",
+    "gateway.aq": "AQN",
+    "gateway": "Engine",
+    "mgw.links": "MSGD",
+    "mgw.rabbitmq": "MSGD",
+    "links": "MSGD",
+}
 
 
 def log_file_name(agent: str, *, host: str | None = None, pid: int | None = None, now: float | None = None) -> str:
@@ -39,10 +60,21 @@ def log_file_name(agent: str, *, host: str | None = None, pid: int | None = None
 
 
 def _component(name: str) -> str:
-    for prefix, component in _COMPONENTS.items():
-        if name.startswith(prefix):
-            return component
+    place = name
+    while place:
+        if place in _COMPONENTS:
+            return _COMPONENTS[place]
+        place = place.rpartition(".")[0]
     return name
+
+
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] in _OURS
+
+
+def _message(record: logging.LogRecord) -> str:
+    """What it says; a library may say anything, so passwords are hidden there."""
+    return record.getMessage() if _is_ours(record.name) else redact(record.getMessage())
 
 
 def _causes(error: BaseException) -> list[str]:
@@ -63,7 +95,7 @@ class AgentLogFormatter(logging.Formatter):
         number = getattr(record, "mgw_id", None)
         ident = str(number) if number is not None else ("EXCEPTION" if record.exc_info else "LOG")
         head = f">>{when}  MGW  {_component(record.name)}  {record.levelname}  {ident}  {record.threadName}"
-        lines = [head, record.getMessage()]
+        lines = [head, _message(record)]
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
             lines.append(f"{type(error).__name__}: {error}")
@@ -83,10 +115,10 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname,
             "component": _component(record.name),
             "thread": record.threadName,
-            "message": record.getMessage(),
+            "message": _message(record),
         }
-        for name in ("event", "object"):
-            value = getattr(record, name, None)
+        for name, attribute in (("id", "mgw_id"), ("event", "event"), ("object", "object")):
+            value = getattr(record, attribute, None)
             if value is not None:
                 entry[name] = value
         if record.exc_info and record.exc_info[1] is not None:
@@ -99,7 +131,7 @@ class JsonFormatter(logging.Formatter):
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         when = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        line = f"{when} {record.levelname:<7} {_component(record.name)}: {record.getMessage()}"
+        line = f"{when} {record.levelname:<7} {_component(record.name)}: {_message(record)}"
         if record.exc_info and record.exc_info[1] is not None:
             line += f" ({type(record.exc_info[1]).__name__}: {record.exc_info[1]})"
         return line
@@ -138,15 +170,60 @@ class _AgentFile(_Steady, logging.FileHandler):
     pass
 
 
+class _Choice(logging.Filter):
+    """What is written: all of ours; of the libraries only warnings, below level 4."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return _is_ours(record.name) or record.levelno >= logging.WARNING or _Level.in_force >= 4
+
+
+class _Level:
+    """The level that was asked for, and whether a signal has raised it."""
+
+    asked = 0
+    raised = False
+    in_force = 0
+
+
 def set_level(log_level: int) -> None:
     """Apply a documented log level (0..4) at once."""
-    logging.getLogger("mgw").setLevel(LEVELS.get(log_level, logging.INFO))
+    _Level.asked = log_level
+    _apply_level()
+
+
+def toggle_debug() -> int:
+    """Raise the level to 3, or 4 where it is 3 already, or take that back; the level in force then."""
+    _Level.raised = not _Level.raised
+    _apply_level()
+    return _Level.in_force
+
+
+def _apply_level() -> None:
+    level = max(3, min(4, _Level.asked + 1)) if _Level.raised else _Level.asked
+    _Level.in_force = level
+    for name in _OURS:
+        logging.getLogger(name).setLevel(LEVELS.get(level, logging.INFO))
+    logging.getLogger().setLevel(logging.INFO if level >= 4 else logging.WARNING)
+
+
+def end() -> None:
+    """Close what :func:`configure` opened."""
+    root = logging.getLogger()
+    for handler in [each for each in root.handlers if isinstance(each, _Steady)]:
+        root.removeHandler(handler)
+        handler.close()
+
+
+def _begin(handler: logging.Handler, formatter: logging.Formatter) -> None:
+    handler.setFormatter(formatter)
+    handler.addFilter(_Choice())
+    logging.getLogger().addHandler(handler)
 
 
 def configure(
     agent: str, *, directory: str | os.PathLike[str] | None, log_format: str = "text", log_level: int = 0
 ) -> Path | None:
-    """Set the log up for one agent run.
+    """Set the log up for one agent run: what the gateway, and the libraries it uses, say through :mod:`logging`.
 
     Args:
         agent: name of the agent.
@@ -160,14 +237,12 @@ def configure(
     Raises:
         GatewayError: the directory or file cannot be written (result -3 of the documentation).
     """
-    root = logging.getLogger("mgw")
-    for old in list(root.handlers):
-        root.removeHandler(old)
-        old.close()
-    root.propagate = False
-    stdout = _Stdout(sys.stdout)
-    stdout.setFormatter(JsonFormatter() if log_format == "json" else _TextFormatter())
-    root.addHandler(stdout)
+    end()
+    _begin(
+        _Stdout(getattr(sys.stdout, "original", sys.stdout)),
+        JsonFormatter() if log_format == "json" else _TextFormatter(),
+    )
+    _Level.raised = False
     set_level(log_level)
     threading.current_thread().name = "main"
     if directory is None:
@@ -183,6 +258,5 @@ def configure(
             cure="make the directory writable or choose another with --log-dir",
             number=-3,
         ) from exc
-    handler.setFormatter(AgentLogFormatter())
-    root.addHandler(handler)
+    _begin(handler, AgentLogFormatter())
     return path

@@ -6,19 +6,17 @@ APScheduler runs the periodic chores only; messages never wait for it.
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from sqlalchemy import Connection, make_url
 
-from gateway import journal, lease, ledger
+from gateway import __version__, journal, lease, ledger
 from gateway.agent import LEASE_SECONDS, Agent
 from gateway.aq import monitor
 from gateway.aq.hub import Durability, Hub
@@ -27,6 +25,7 @@ from gateway.hub import open_hub
 from gateway.logfile import configure
 from gateway.model import DEFAULT_AGENT, AgentStatus, key
 from gateway.secrets import Secrets
+from gateway.signals import Signals
 from transforms.clock import SYSTEM_CLOCK, Clock
 from transforms.errors import GatewayError, HubError, LeaseLost
 
@@ -86,6 +85,12 @@ class Supervisor:
         """Apply the configuration files again."""
         self._reload.set()
         self._nudge.set()
+
+    def state(self) -> Sequence[str]:
+        """What runs, in lines for the log; asks nothing of the hub, which may be what everybody waits for."""
+        agent = self._agent
+        head = f"mgw {__version__}, agent {self._options.agent}, hub {self._hub.name}"
+        return [head, *agent.state()] if agent is not None else [head, "the agent is not started"]
 
     def run(self) -> int:
         """Run until stopped; returns the exit code.
@@ -273,30 +278,32 @@ def default_log_directory(hub_url: str) -> Path | None:
     return Path(url.database).parent / "log" if url.get_backend_name() == "sqlite" and url.database else None
 
 
-def run(options: RunOptions) -> int:
-    """``mgw run``: open the hub, run the agent until SIGTERM or SIGINT; a second one ends the process at once.
+def run(options: RunOptions, signals: Signals | None = None) -> int:
+    """``mgw run``: open the hub, run the agent until SIGTERM, SIGINT or SIGQUIT; a second one ends the process at once.
 
-    SIGHUP reads the configuration files again.
+    SIGHUP reads the configuration files again. SIGUSR1 writes what the process does into the log, SIGUSR2 raises the
+    log level and takes that back.
+
+    Args:
+        signals: made before, where they may come before this begins; None: made here.
 
     Raises:
         GatewayError: the hub cannot be opened, the agent is running elsewhere, or a configuration is invalid.
     """
     directory = options.log_directory or default_log_directory(options.hub_url)
     configure(options.agent, directory=directory, log_format=options.log_format)
+    signals = signals or Signals()
     hub = open_hub(options.hub_url, durability=options.durability)
     try:
-        secrets = Secrets.for_hub(options.hub_url)
-        supervisor = Supervisor(hub, secrets, options)
+        supervisor = Supervisor(hub, Secrets.for_hub(options.hub_url), options)
 
-        def on_stop(number: int, _: FrameType | None) -> None:
-            if supervisor._stop.is_set():
-                os._exit(128 + number)
-            _LOGGER.info("signal %s: draining, at most %.0f s", signal.Signals(number).name, options.drain_seconds)
+        def stop(number: signal.Signals) -> None:
             supervisor.request_stop()
+            _LOGGER.info("signal %s: draining, at most %.0f s", number.name, options.drain_seconds)
 
-        signal.signal(signal.SIGTERM, on_stop)
-        signal.signal(signal.SIGINT, on_stop)
-        signal.signal(signal.SIGHUP, lambda *_: supervisor.request_reload())
+        signals.state = supervisor.state
+        signals.on(signal.SIGHUP, lambda _: supervisor.request_reload())
+        signals.end_on(signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, action=stop)
         return supervisor.run()
     finally:
         hub.close()

@@ -27,6 +27,7 @@ __all__ = [
     "ago",
     "console",
     "describe",
+    "explain",
     "fail",
     "find_name",
     "hub_url",
@@ -53,6 +54,26 @@ def fail(text: str, code: int = EXIT_FAILED) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.write(f"mgw: error: {redact(' '.join(text.split()))}\n")
     raise typer.Exit(code)
+
+
+def explain(error: Exception) -> int:
+    """One line on standard error: object, cause, cure; the exit code."""
+    from gateway.secrets import redact
+    from transforms.errors import ConfigInvalid, GatewayError
+
+    if os.environ.get("MGW_DEBUG") == "1":
+        import traceback
+
+        sys.stderr.write(redact("".join(traceback.format_exception(error))))
+    if isinstance(error, GatewayError):
+        sys.stderr.write(f"mgw: error: {redact(' '.join(str(error).split()))}\n")
+        return EXIT_CONFIG if isinstance(error, ConfigInvalid) else EXIT_FAILED
+    text = " ".join(str(error).split())[:300]
+    sys.stderr.write(
+        f"mgw: unexpected {type(error).__name__}: {redact(text)}; "
+        "this is a fault of mgw: run it again with MGW_DEBUG=1 and report what it prints\n"
+    )
+    return EXIT_FAILED
 
 
 def hub_url(ctx: typer.Context, configured: str | None = None) -> str:

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 the check or the operation failed, 2 wrong usage, 78 bad c
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from importlib import metadata
@@ -13,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from gateway.cli import aq, configure, objects, prove, runner, watch
-from gateway.cli.common import DEFAULT_HUB, EXIT_CONFIG, EXIT_FAILED
+from gateway.cli.common import DEFAULT_HUB, EXIT_FAILED, explain
 from gateway.cli.plugins import Commands
 
 __all__ = ["app", "execute", "main"]
@@ -68,6 +69,8 @@ def main() -> NoReturn:
 def execute(arguments: list[str], program: typer.Typer | None = None, name: str = "mgw") -> int:
     """Run one command of a program that has ``--hub``; the exit code. Bad input never shows a traceback."""
     given = _hub_first(arguments)
+    if logging.lastResort is not None:  # what is said where no log is set up
+        logging.lastResort.setFormatter(_Plain())
     try:
         (program or app)(given, prog_name=name)
     except SystemExit as end:
@@ -78,10 +81,19 @@ def execute(arguments: list[str], program: typer.Typer | None = None, name: str 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
     except Exception as error:
-        code = _explain(error)
+        code = explain(error)
     else:
         code = 0
     return code
+
+
+class _Plain(logging.Formatter):
+    """Warnings of commands that have no log, in the form of their errors."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from gateway.secrets import redact
+
+        return f"mgw: {record.levelname.lower()}: {redact(' '.join(super().format(record).split()))}"
 
 
 def _hub_first(arguments: list[str]) -> list[str]:
@@ -99,26 +111,6 @@ def _hub_first(arguments: list[str]) -> list[str]:
         else:
             rest.append(word)
     return front + rest
-
-
-def _explain(error: Exception) -> int:
-    """One line on standard error: object, cause, cure."""
-    from gateway.secrets import redact
-    from transforms.errors import ConfigInvalid, GatewayError
-
-    if os.environ.get("MGW_DEBUG") == "1":
-        import traceback
-
-        sys.stderr.write(redact("".join(traceback.format_exception(error))))
-    if isinstance(error, GatewayError):
-        sys.stderr.write(f"mgw: error: {redact(' '.join(str(error).split()))}\n")
-        return EXIT_CONFIG if isinstance(error, ConfigInvalid) else EXIT_FAILED
-    text = " ".join(str(error).split())[:300]
-    sys.stderr.write(
-        f"mgw: unexpected {type(error).__name__}: {redact(text)}; "
-        "this is a fault of mgw: run it again with MGW_DEBUG=1 and report what it prints\n"
-    )
-    return EXIT_FAILED
 
 
 if __name__ == "__main__":

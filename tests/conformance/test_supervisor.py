@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -193,3 +194,96 @@ def test_the_agent_writes_a_log_file_of_its_own(gateway: Gateway, start: Any, tm
     assert text.startswith(">>")
     assert "initializing agent DEFAULT_AGENT" in text
     assert "agent DEFAULT_AGENT stopped" in text
+
+
+LOUD = """
+import sys
+import threading
+import warnings
+
+print("printed at import")
+print("two", "lines", sep="\\n", file=sys.stderr)
+warnings.warn("a warning of Python", UserWarning)
+thread = threading.Thread(target=lambda: 1 / 0, name="loud")
+thread.start()
+thread.join()
+
+
+def same(message):
+    return message
+"""
+
+
+def records(daemon: Daemon) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in daemon.text().splitlines()]
+
+
+def test_every_line_is_json_from_the_first_to_the_last(
+    gateway: Gateway, start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loud.py").write_text(LOUD)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.getcwd()}")
+    file = tmp_path / "c.yaml"
+    text = CONFIGURATION.format(batch=30).replace("destination: OUT@mem", "destination: OUT@mem, transformation: t")
+    text += "transformations:\n  t: {function: 'loud:same'}\n"
+    file.write_text(text + "settings:\n  transform_modules: [loud]\n  log: {format: json}\n")
+    daemon = start(str(file))
+    runs(gateway)
+    daemon.signal(signal.SIGUSR1)
+    daemon.signal(signal.SIGUSR2)
+    eventually(lambda: "log level is 3" in daemon.text(), what="the answer to SIGUSR2")
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+    found = records(daemon)
+    said = {entry["message"]: entry for entry in found}
+    assert "create job outj" in said
+    assert (said["printed at import"]["level"], said["lines"]["level"]) == ("INFO", "WARNING")
+    assert any("a warning of Python" in message for message in said)
+    loud = said["thread loud ended by an error that nobody expected"]
+    assert "ZeroDivisionError" in loud["traceback"]
+    assert {entry["id"] for entry in found if "id" in entry} >= {1, 2, 4, 7, 25}
+
+
+@pytest.mark.parametrize(("section", "code", "what"), [("jobz: {}", 78, "jobz"), ("agents: {other: {}}", 1, "nobody")])
+def test_a_daemon_that_does_not_start_says_so_in_json(
+    start: Any, tmp_path: Path, section: str, code: int, what: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(f"version: 1\n{section}\n")
+    daemon = start(str(file), "--log-format", "json", "--agent", "nobody")
+    assert daemon.wait() == code, daemon.text()
+    last = records(daemon)[-1]
+    assert (last["level"], what in last["message"]) == ("ERROR", True)
+
+
+def test_sigusr1_shows_the_threads_sigusr2_raises_the_log_level_and_sigquit_drains(
+    gateway: Gateway, start: Any
+) -> None:
+    daemon = start()
+    runs(gateway)
+    daemon.signal(signal.SIGUSR1)
+    eventually(lambda: "thread main" in daemon.text().lower(), what="the threads in the log")
+    assert "agent DEFAULT_AGENT, hub sqlite" in daemon.text()
+    for level in (3, 0):
+        daemon.signal(signal.SIGUSR2)
+        eventually(lambda level=level: f"log level is {level}" in daemon.text(), what=f"level {level}")  # type: ignore[misc]
+    daemon.signal(signal.SIGQUIT)
+    assert daemon.wait() == 0
+    assert status_of(gateway) == "NOT_STARTED"
+
+
+def test_signals_that_come_while_it_starts_do_not_end_it(gateway: Gateway, start: Any, tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    os.mkfifo(file)  # it waits here for its configuration
+    daemon = start("--log-format", "json", str(file))
+    eventually(lambda: catches(daemon.process.pid, signal.SIGHUP), what="its signal handlers")
+    for number in (signal.SIGUSR1, signal.SIGHUP, signal.SIGUSR2):
+        daemon.signal(number)
+    eventually(lambda: "log level is 3" in daemon.text(), what="the answer to SIGUSR2")
+    assert daemon.process.poll() is None
+
+
+def catches(pid: int, number: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)

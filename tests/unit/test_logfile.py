@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.events import AgentRunning, JobRetrying, Journalist
-from gateway.logfile import AgentLogFormatter, JsonFormatter, configure, log_file_name
+from gateway.logfile import AgentLogFormatter, JsonFormatter, configure, end, log_file_name
 from transforms.errors import GatewayError, LinkUnavailable
 
 
@@ -58,10 +58,7 @@ def test_each_run_writes_its_own_file_and_stdout(tmp_path: Path, capsys: pytest.
         assert "agent PLANT is up and running, 3 jobs" in path.read_text()
         assert json.loads(capsys.readouterr().out)["message"].startswith("agent PLANT is up")
     finally:
-        for handler in list(logging.getLogger("mgw").handlers):
-            logging.getLogger("mgw").removeHandler(handler)
-            handler.close()
-        logging.getLogger("mgw").propagate = True
+        end()
 
 
 def test_a_directory_that_cannot_be_made_is_named_with_a_cure(tmp_path: Path) -> None:
@@ -71,10 +68,7 @@ def test_a_directory_that_cannot_be_made_is_named_with_a_cure(tmp_path: Path) ->
         with pytest.raises(GatewayError) as caught:
             configure("A", directory=blocked / "log")
     finally:
-        for handler in list(logging.getLogger("mgw").handlers):
-            logging.getLogger("mgw").removeHandler(handler)
-            handler.close()
-        logging.getLogger("mgw").propagate = True
+        end()
     assert caught.value.number == -3
     assert str(blocked) in str(caught.value)
     assert "cure" in str(caught.value)
@@ -96,7 +90,9 @@ def test_a_log_file_on_a_full_disk_is_reported_once_and_without_traceback(
     try:
         configure("a", directory=tmp_path)
         logger = logging.getLogger("mgw.engine")
-        file = logger.parent.handlers[1]  # type: ignore[union-attr]
+        (file,) = (
+            each for each in logging.getLogger().handlers if getattr(each, "baseFilename", "").startswith(str(tmp_path))
+        )
         assert isinstance(file, logging.FileHandler)
         writable, file.stream = file.stream, open("/dev/full", "w", encoding="utf-8", buffering=1)  # noqa: SIM115
         logger.info("one")
@@ -112,7 +108,23 @@ def test_a_log_file_on_a_full_disk_is_reported_once_and_without_traceback(
         assert shown.err == ""
         assert "three" in next(tmp_path.iterdir()).read_text()
     finally:
-        for handler in list(logging.getLogger("mgw").handlers):
-            logging.getLogger("mgw").removeHandler(handler)
-            handler.close()
-        logging.getLogger("mgw").propagate = True
+        end()
+
+
+def test_warnings_of_the_hub_are_in_the_log_in_its_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        path = configure("A", directory=tmp_path, log_format="json")
+        logging.getLogger("gateway.aq.wal").warning("the log grows")
+        logging.getLogger("pipelines.sink").warning("a sink")
+        logging.getLogger("pika").warning("password=secret")
+        logging.getLogger("kafka.conn").info("not wanted")
+    finally:
+        end()
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(each["component"], each["message"]) for each in shown] == [
+        ("AQN", "the log grows"),
+        ("pipelines.sink", "a sink"),
+        ("pika", "password=***"),
+    ]
+    assert path is not None
+    assert "  MGW  AQN  WARNING  LOG  " in path.read_text()
