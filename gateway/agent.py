@@ -35,6 +35,7 @@ from gateway.logclean import clean_logs
 from gateway.logfile import set_level
 from gateway.model import Activity, AgentStatus, JobDef, JobStatus, Snapshot, key
 from gateway.secrets import Secrets
+from gateway.timekeeping import events_of
 from gateway.turns import Turns
 from gateway.watch import VERIFY_SECONDS
 from links import registry
@@ -70,7 +71,7 @@ class Agent:
         self._snapshot: Snapshot | None = None
         self._token = 0
         self._engine: Engine | None = None
-        self._journalist = Journalist(self._store_event)
+        self._journalist = Journalist(events_of(hub, name, clock))
         self._lock = threading.Lock()
         self._subscribed: set[int] = set()
         self._stuck: set[int] = set()
@@ -320,18 +321,6 @@ class Agent:
     def _status(self, status: AgentStatus) -> None:
         with self._hub.write() as conn:
             lease.set_agent_status(conn, self.name, self._token, status)
-
-    def _store_event(self, level: str, name: str, object_name: str, text: str) -> None:
-        with self._hub.write() as conn:
-            journal.add_event(
-                conn,
-                agent_name=self.name,
-                level=level,
-                name=name,
-                object_name=object_name,
-                text=text,
-                now=self._clock.now(),
-            )
 
     def state(self) -> list[str]:
         """A line for each job that has a thread."""

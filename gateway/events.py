@@ -17,6 +17,7 @@ __all__ = [
     "AgentStopping",
     "ConfigurationChanged",
     "Event",
+    "EventStore",
     "GuaranteeChanged",
     "JobActivated",
     "JobFailed",
@@ -28,6 +29,8 @@ __all__ = [
     "LinkAdded",
     "MessagesDiscarded",
     "MessagesExceptioned",
+    "MessagesExpired",
+    "MessagesOverdue",
     "QueueRegistered",
     "ResendSpared",
 ]
@@ -246,7 +249,7 @@ class MessagesExceptioned(Event):
 
 @dataclass(frozen=True, slots=True)
 class MessagesDiscarded(Event):
-    """Messages were dropped because the operator allowed it."""
+    """Inbound messages were dropped: the operator allowed it, or they had expired."""
 
     level: ClassVar[int] = logging.WARNING
     count: int
@@ -255,6 +258,37 @@ class MessagesDiscarded(Event):
     def text(self) -> str:
         """The words for it."""
         return f"job {self.object}: {self.count} message(s) dropped: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesExpired(Event):
+    """Nobody took messages of a hub queue in time; the time manager moved them."""
+
+    level: ClassVar[int] = logging.WARNING
+    count: int
+    exception_queue: str
+
+    def text(self) -> str:
+        """The words for it."""
+        return (
+            f"queue {self.object}: {self.count} message(s) expired, for nobody took them in time; "
+            f"exception queue {self.exception_queue} has them"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesOverdue(Event):
+    """Messages of an outbound job had expired when they were to be sent."""
+
+    level: ClassVar[int] = logging.WARNING
+    count: int
+
+    def text(self) -> str:
+        """The words for it."""
+        return (
+            f"job {self.object}: {self.count} message(s) not sent, for they had expired; "
+            "the exception queue of their queue table gets them"
+        )
 
 
 @dataclass(frozen=True, slots=True)

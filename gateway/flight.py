@@ -22,11 +22,17 @@ class Flight:
     filtered: list[int] = field(default_factory=list)
     refused: list[Claimed] = field(default_factory=list)
     reasons: dict[int, str] = field(default_factory=dict)  # why they were refused
+    expired: dict[int, str] = field(default_factory=dict)  # not sent, for their time was over; with a remark or ""
     sent_before: bool = False  # the sending log proves that the destination has it
     parts: dict[int, int] = field(default_factory=dict)  # how many messages one became, where not one
     sent_at: float = 0.0  # epoch seconds
     confirmed_at: float = 0.0
     placement: Placement | None = None
+
+    @property
+    def ends(self) -> bool:
+        """Whether the plan is done with some of its messages, whatever becomes of those that were refused."""
+        return bool(self.consumed or self.expired)
 
     def without_refused(self) -> Flight:
         """What is complete although the exception queue does not take the rest."""
@@ -45,4 +51,5 @@ class Flight:
             self.confirmed_at,
             self.placement,
             self.parts,
+            self.expired,
         )

@@ -337,7 +337,7 @@ def delete_plans(conn: sa.Connection, job_id: int, sequences: Sequence[int]) -> 
 
 
 def add_event(
-    conn: sa.Connection, *, agent_name: str, level: str, name: str, object_name: str, text: str, now: float
+    conn: sa.Connection, *, agent_name: str | None, level: str, name: str, object_name: str, text: str, now: float
 ) -> None:
     """Keep an event for ``MGW_EVENTS``."""
     values: Mapping[str, object] = {

@@ -13,9 +13,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from gateway.aq import statements_consumers as consumers_sql
 from gateway.aq import transfer
 from gateway.aq.model import QueueRef
 from gateway.aq.statements import Db
+from gateway.aq.tables import State
 from gateway.journal import Counts
 from gateway.ledger_record import (
     Completed,
@@ -32,12 +34,13 @@ from gateway.ledger_record import (
 )
 from gateway.model import JobDef
 from gateway.tables import job_state, ledger, plan
-from links.contract import Batch
+from links.contract import Batch, Direction
 from transforms.errors import AqError, GatewayError
 
 __all__ = [
     "DEFAULT_RETENTION",
     "RETENTION_OPTION",
+    "expired",
     "guarantee",
     "holding",
     "message_state",
@@ -56,6 +59,7 @@ __all__ = [
 
 RETENTION_OPTION = "ledger_retention"
 DEFAULT_RETENTION = 7 * 86400.0  # seconds
+_EVER = float(2**60)  # seconds
 
 
 def retention_of(options: Mapping[str, str]) -> float:
@@ -128,9 +132,9 @@ def record_completed(conn: sa.Connection, job_id: int, ended: Sequence[Completed
     """Record planned batches in the transaction that completes them, before their plans are deleted."""
     rows = []
     for batch in ended:
-        done = len(batch.ids) - len(batch.filtered) - len(batch.refused)
+        done = len(batch.ids) - len(batch.filtered) - len(batch.refused) - len(batch.expired)
         suppressed = done + len(batch.filtered) if batch.sent_before else 0
-        sums = (done, len(batch.refused), len(batch.filtered), 0, suppressed)
+        sums = (done, len(batch.refused), len(batch.filtered), len(batch.expired), suppressed)
         head = (job_id, Kind.COMPLETED.value, batch.sequence, len(batch.ids))
         rows.append(_ended(head, batch.ids, sums, completed_detail(batch), now))
     if rows:
@@ -226,13 +230,19 @@ def guarantee(conn: sa.Connection, job_id: int) -> str | None:
     return conn.execute(sa.select(job_state.c.guarantee).where(job_state.c.job_id == job_id)).scalar()
 
 
-_STATE = "SELECT q.name, m.state, m.claim IS NULL FROM aq_message m JOIN aq_queue q ON q.id = m.queue_id WHERE m.id = ?"
+_STATE = (
+    "SELECT q.name, m.state, m.claim IS NULL, o.name, m.expiration_reason FROM aq_message m "
+    "JOIN aq_queue q ON q.id = m.queue_id LEFT JOIN aq_queue o ON o.id = m.original_queue_id WHERE m.id = ?"
+)
 _STATES = {
     0: "ready",
     1: "waiting for its delay",
     2: "consumed and retained",
-    3: "expired, in the exception queue",
     9: "held for its consumers",
+}
+_REASONS = {
+    "TIME_EXPIRATION": "it expired in queue {queue}, for it was not taken in time",
+    "MAX_RETRY_EXCEEDED": "it was given back to queue {queue} too often",
 }
 
 
@@ -241,7 +251,9 @@ def message_state(conn: sa.Connection, number: int) -> str | None:
     row = Db(conn).row(_STATE, (number,))
     if row is None:
         return None
-    queue, state, planned = row
+    queue, state, planned, before, reason = row
+    if state == State.EXPIRED:
+        return f"queue {queue}: " + _REASONS.get(reason, "it could not stay in queue {queue}").format(queue=before)
     claimed = "planned by a job" if planned else "taken by a session"
     return f"queue {queue}: {_STATES.get(state, claimed)}"
 
@@ -256,6 +268,43 @@ def _source(conn: sa.Connection, job: JobDef) -> tuple[QueueRef, str | None] | N
         return queue, job.subscriber if queue.multiple_consumers else None
     except AqError:
         return None
+
+
+_EXPIRED = (
+    "SELECT x.name, count(*) FROM aq_message m JOIN aq_queue x ON x.id = m.queue_id{entries} WHERE m.state = 3 "
+    "AND m.original_queue_id = ? AND m.expiration_reason = 'TIME_EXPIRATION' AND m.ready_at + m.expiration >= ? "
+    "AND m.ready_at + m.expiration < ?{one} GROUP BY x.name ORDER BY x.name"
+)
+_MISSED = " JOIN aq_entry e ON e.message_id = m.id AND e.consumer_id = ? AND e.state = 3"
+
+
+def expired(
+    conn: sa.Connection,
+    job: JobDef,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    number: int | None = None,
+) -> dict[str, int]:
+    """Messages of the job's queue in the hub that nobody took in time, by the exception queue that has them now.
+
+    Of an outbound job on a multi-consumer queue only those that it did not take itself.
+
+    Args:
+        since, until: expired in ``since <= t < until``, epoch seconds.
+        number: only this message.
+    """
+    outbound = job.propagation_type is Direction.OUTBOUND
+    try:
+        queue = transfer.resolve(conn, job.source if outbound else job.destination)
+        consumer = job.subscriber if outbound and queue.multiple_consumers else None
+        missed = (consumers_sql.require_consumer(Db(conn), queue, consumer),) if consumer is not None else ()
+    except AqError:
+        return {}
+    span = (0.0 if since is None else since, _EVER if until is None else until)
+    one = () if number is None else (number,)
+    sql = _EXPIRED.format(entries=_MISSED if missed else "", one=" AND m.id = ?" if one else "")
+    return dict(Db(conn).rows(sql, (*missed, queue.id, *span, *one)))
 
 
 _IN_STREAMS = "SELECT p.message_id FROM pl_plan p JOIN pl_stream s ON s.id = p.stream_id WHERE s.queue_id = ?"

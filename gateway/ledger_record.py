@@ -3,7 +3,7 @@
 Stored are the counters in columns and, per message, what does not follow from them: zlib-compressed JSON, short keys.
 ``o`` origins (in lines of their own after the JSON), ``i`` message numbers (one number: the first of a run), ``c``
 outcome codes unless all were stored, ``r`` reasons, ``v`` indexes of redelivered messages, ``p`` positions, ``n`` a
-note; outbound ``f``, ``x``, ``b``, ``k`` as :class:`Completed` names them, ``t`` when it was sent and confirmed,
+note; outbound ``f``, ``x``, ``b``, ``k``, ``e`` as :class:`Completed` names them, ``t`` when it was sent and confirmed,
 ``w`` where it is at the destination. A checksum covers everything but the columns with times.
 """
 
@@ -62,6 +62,7 @@ class Outcome(StrEnum):
     EXCEPTION = "exception queue"
     EXPIRED = "discarded: it had expired before it arrived"
     UNROUTED = "discarded: the queue has no recipient for it"
+    OVERDUE = "not sent: it had expired; the time manager moves it to the exception queue of its queue table"
     SENT = "sent, confirmed and completed"
     PROVEN = "completed: the sending log proves that it was sent before"
     RETURNED = "returned to its queue, not sent"
@@ -123,6 +124,7 @@ class Completed:
     confirmed: float = 0.0
     placement: Placement | None = None
     parts: Mapping[int, int] = field(default_factory=dict)  # id -> messages it became at the destination, if not one
+    expired: Mapping[int, str] = field(default_factory=dict)  # id -> remark
 
 
 class Kept(Protocol):
@@ -224,6 +226,8 @@ def completed_detail(batch: Completed) -> dict[str, Any]:
         detail["w"] = batch.placement
     if batch.parts:
         detail["k"] = batch.parts
+    if batch.expired:
+        detail["e"] = batch.expired
     return detail
 
 
@@ -314,6 +318,9 @@ def _planned(kind: Kind, ids: Sequence[int], detail: Mapping[str, Any]) -> list[
     outcomes = dict.fromkeys(detail.get("f", ()), Outcome.FILTERED)
     reasons = {int(number): reason for number, reason in detail.get("x", {}).items()}
     outcomes |= dict.fromkeys(reasons, Outcome.EXCEPTION)
+    remarks = {int(number): remark for number, remark in detail.get("e", {}).items()}
+    outcomes |= dict.fromkeys(remarks, Outcome.OVERDUE)
+    reasons |= remarks
     other = Outcome.PROVEN if detail.get("b") else Outcome.SENT
     places = _places([number for number in ids if number not in outcomes], detail)
     return [

@@ -17,7 +17,7 @@ from gateway import journal, lease, ledger
 from gateway.aq import transfer
 from gateway.aq.errors import NotEnabledForDequeue
 from gateway.conversion import Conversion
-from gateway.events import MessagesExceptioned, ResendSpared
+from gateway.events import MessagesExceptioned, MessagesOverdue, ResendSpared
 from gateway.flight import Flight
 from gateway.journal import Counts, Plan
 from gateway.recovery import check_plan, check_sending_log
@@ -31,6 +31,7 @@ __all__ = ["OutboundRoute"]
 
 WINDOW_MESSAGES = 4000  # messages published and not yet confirmed, per job
 PLANS_PER_CLAIM = 8  # batches planned in one hub transaction at most
+MAYBE_SENT = "an earlier attempt failed and may have sent it"
 LAST_SECONDS = 5.0  # how long a route that fails waits for what is on its way: else it is sent once more
 
 
@@ -128,7 +129,7 @@ class OutboundRoute:
         while self._left and self._in_flight < self._window:
             plan, claimed = self._left[0]
             try:
-                flight = self._convert_plan(plan, claimed)
+                flight = self._convert_plan(plan, claimed, remark=MAYBE_SENT)
             except ConversionFailure:
                 self.drain(LAST_SECONDS)  # what went before it is not sent once more at every attempt
                 raise
@@ -189,22 +190,23 @@ class OutboundRoute:
         They get new numbers: that the sending log has the old ones, or later ones, proves nothing of them.
         """
         last = max((flight.sequence for flight in (*finished, *self._flights) if flight.sent), default=0)
-        kept = [flight for flight in finished if flight.consumed or flight.sequence < last]
+        kept = [flight for flight in finished if flight.ends or flight.sequence < last]
         if not kept:
             return
         context, now = self._context, self._context.clock.now()
         job_id, parted = context.job.id, [flight for flight in kept if flight.refused]
-        unsent = [(flight.sequence, flight.ids) for flight in parted if not flight.consumed]
+        unsent = [(flight.sequence, flight.ids) for flight in parted if not flight.ends]
         plans = [
             Plan(self._sequence + number, tuple(entry.id for entry in flight.refused))
             for number, flight in enumerate(parted, 1)
         ]
+        counts = Counts()
         with context.turns.take(), context.hub.write() as conn:
             lease.check_owner(conn, context.agent_key, context.token)
             for flight in parted:  # the ledger records batches as they are planned
-                if flight.consumed:
+                if flight.ends:
                     journal.alter_plan(conn, job_id, Plan(flight.sequence, flight.without_refused().ids))
-            self._complete(conn, [flight.without_refused() for flight in kept if flight.consumed], Counts())
+            self._complete(conn, [flight.without_refused() for flight in kept if flight.ends], counts)
             if context.ledger:
                 note = "the exception queue does not take the batch"
                 ledger.record_returned(conn, job_id, unsent, now=now, note=note)
@@ -212,6 +214,7 @@ class OutboundRoute:
             if plans:
                 journal.add_plans(conn, job_id, plans, token=context.token, now=now)
         self._sequence += len(plans)
+        self._tell_overdue(counts)
 
     def _complete_and_plan(
         self, finished: Sequence[Flight], room: int, counts: Counts
@@ -233,6 +236,7 @@ class OutboundRoute:
                 journal.add_plans(conn, job.id, [plan for plan, _ in planned], token=context.token, now=now)
         if planned:
             self._sequence = planned[-1][0].sequence
+        self._tell_overdue(counts)
         for flight in finished:
             if flight.refused:
                 name = self._exception_name or ""
@@ -241,6 +245,10 @@ class OutboundRoute:
         if self._exception_queue is not None and counts.exceptioned:
             context.hub.notifier.committed([self._exception_queue.id])
         return planned
+
+    def _tell_overdue(self, counts: Counts) -> None:
+        if counts.discarded:
+            self._context.journalist.tell(MessagesOverdue(self._context.job.name, counts.discarded))
 
     def _claim(self, conn: Any, limit: int, *, completes: bool) -> list[transfer.Claimed]:
         """Messages for new plans: none where the queue was stopped and something is on its way, which is completed."""
@@ -259,6 +267,9 @@ class OutboundRoute:
             transfer.complete(conn, queue, consumer, consumed)
         if refused and self._exception_queue is not None:
             transfer.move(conn, queue, consumer, refused, self._exception_queue)
+        if expired := [number for flight in finished for number in flight.expired]:
+            transfer.release(conn, queue, consumer, expired)  # for the time manager
+            counts.discarded += len(expired)
         filtered = sum(len(flight.filtered) for flight in finished)
         counts.filtered += filtered
         counts.propagated += len(consumed) - filtered
@@ -283,12 +294,17 @@ class OutboundRoute:
             self._publish(*flight)
 
     def _convert_plan(
-        self, plan: Plan, claimed: Sequence[transfer.Claimed], *, sent_before: bool = False
+        self, plan: Plan, claimed: Sequence[transfer.Claimed], *, sent_before: bool = False, remark: str = ""
     ) -> tuple[Flight, list[Any]]:
+        """``remark``: what the ledger says of messages that have expired."""
         flight = Flight(plan.sequence, plan.ids, sent_before=sent_before)
         encoded: list[Any] = []
         encode, convert = self._destination.encode, self._convert
+        now = self._context.clock.now()
         for message_id, message in claimed:
+            if message.expires_at is not None and message.expires_at <= now and not sent_before:
+                flight.expired[message_id] = remark
+                continue
             try:
                 results = [encode(result) for result in _identified(convert(message))]
             except ConversionFailure as failure:

@@ -78,6 +78,9 @@ def reconcile(conn: sa.Connection, job: JobDef, hub_id: bytes, span: Range = EVE
         _Outbound(proof, hub_id).check(records, known, state.plan_sequence if now else None)
         if now:
             _present(proof, conn, job, hub_id, stranded)
+    for name, number in ledger.expired(conn, job, since=span.since, until=span.until).items():
+        queue = job.source if outbound else job.destination
+        proof.notes.append(f"{number:,} messages of queue {queue} expired there; exception queue {name} has them")
     if not proof.batches:
         proof.notes.append("the ledger has no record in this range")
     return proof
@@ -214,6 +217,8 @@ class _Outbound:
 
     def _take(self, entry: Entry, record: int) -> None:
         for number in entry.ids:
+            if entry.outcome is Outcome.OVERDUE:  # READY again, and taken only if a clock was put back
+                continue
             if entry.outcome not in FINAL:
                 self._returned.add(number)
             elif number in self._done:

@@ -18,14 +18,15 @@ from sqlalchemy import Connection, make_url
 
 from gateway import __version__, journal, lease, ledger
 from gateway.agent import LEASE_SECONDS, Agent
-from gateway.aq import monitor
 from gateway.aq.hub import Durability, Hub
 from gateway.complaint import Complaint
+from gateway.events import Journalist
 from gateway.hub import open_hub
 from gateway.logfile import configure
 from gateway.model import DEFAULT_AGENT, AgentStatus, key
 from gateway.secrets import Secrets
 from gateway.signals import Signals
+from gateway.timekeeping import Timekeeper, events_of
 from transforms.clock import SYSTEM_CLOCK, Clock
 from transforms.errors import GatewayError, HubError, LeaseLost
 
@@ -74,6 +75,7 @@ class Supervisor:
         self._away = Complaint(clock, _LOGGER)  # of the hub
         self._scheduler: Any = None
         self._ahead = clock.now() - clock.monotonic()
+        self._timekeeper = Timekeeper(hub, Journalist(events_of(hub, options.agent, clock)), clock)
         self.exit_code = 0
 
     def request_stop(self) -> None:
@@ -208,7 +210,12 @@ class Supervisor:
         scheduler.add_job(self._guarded(self._prune), "interval", hours=1, id="prune")
         scheduler.start()
         self._scheduler = scheduler
-        return lambda: scheduler.shutdown(wait=True)
+
+        def end() -> None:
+            scheduler.shutdown(wait=True)
+            self._timekeeper.close()
+
+        return end
 
     def _guarded(self, chore: Callable[[], None]) -> Callable[[], None]:
         trouble = Complaint(self._clock, _LOGGER)
@@ -246,7 +253,7 @@ class Supervisor:
                 self._nudge.set()
 
     def _time_manager(self) -> None:
-        monitor.run_once(self._hub, stop=self._stop)
+        self._timekeeper.run(self._stop)
 
     def _prune(self) -> None:
         with self._hub.write() as conn:

@@ -100,7 +100,7 @@ def trace(conn: sa.Connection, job: JobDef, hub_id: bytes, message: str) -> Trac
             if (name, record.number) not in known:
                 found += [_sight(name, record, entry, hub_id) for entry in entries]
         found += _still_planned(conn, each, names, hub_id)
-    if not any(sight.job == job.name for sight in found):
+    if not any(sight.job == job.name for sight in found) and not _missed(conn, job, number):
         raise GatewayError(
             f"the ledger of job {job.name} says nothing of message {message}",
             cause="the job never saw it, or the record is older than the ledger is kept",
@@ -109,6 +109,11 @@ def trace(conn: sa.Connection, job: JobDef, hub_id: bytes, message: str) -> Trac
     found.sort(key=lambda sight: sight.started or sight.finished or 0.0)
     states = {hex_id(hub_id, each): ledger.message_state(conn, each) for each in numbers}
     return Trace(message, found, states, _contradictions(found))
+
+
+def _missed(conn: sa.Connection, job: JobDef, number: int | None) -> bool:
+    """Whether the message expired before the job took it, so that there is no record of it."""
+    return number is not None and bool(ledger.expired(conn, job, number=number))
 
 
 def _still_planned(conn: sa.Connection, number: int, names: Mapping[int, str], hub_id: bytes) -> Iterator[Sight]:

@@ -7,11 +7,10 @@ what both ends need and because client libraries lose types on the way (floats a
 AMQP                   outbound                                    inbound
 =====================  ==========================================  ==================================================
 priority               AQ p: < 0 -> P, > P -> 0, else P - p        P - min(v, P), absent: P. P is AMQP_MaxPriority
-expiration             seconds left, in ms                         ms less age by timestamp, rounded up, >= 1 s
+expiration             ms left, and MGW_AQ_expires_at              ms, or what MGW_AQ_expires_at leaves; >= 1 s
 correlation-id         MGW_AMQP_correlationId, else correlation    correlation; over 128 characters: the header
 message-id             MGW_AMQP_messageId, else AQMSGID: + hex     MGW_AMQP_messageId
-timestamp              MGW_AMQP_timestamp, else enqueue time;      MGW_AMQP_timestamp
-                       with an expiration: the time of sending
+timestamp              MGW_AMQP_timestamp, else enqueue time       MGW_AMQP_timestamp
 app-id                 MGW_AMQP_appId, else sender name            MGW_AMQP_appId
 type, reply-to         MGW_AMQP_type, MGW_AMQP_replyTo             the same
 user-id                MGW_AMQP_userId, must be the link's user    MGW_AMQP_userId
@@ -29,6 +28,10 @@ Header types map one to one; unsigned integers widen; decimals become doubles (e
 arrays, tables and void become JSON text (void: ``null``); text that is not UTF-8 becomes RAW. What the broker itself
 writes about one hop (``x-death``, ``x-delivery-count`` and the like) is shown inbound and not sent on. AMQP times have
 whole seconds.
+
+A timestamp is the application's and says nothing of how long a message lay in its queue. The broker does not count the
+expiration down either, so one from an application begins anew in the hub. A gateway tells the moment of expiry in
+``MGW_AQ_expires_at`` (epoch milliseconds), which the next one believes as far as it shortens the expiration.
 """
 
 from __future__ import annotations

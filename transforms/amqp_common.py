@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 PREFIX = "MGW_AMQP_"
 HEADER_PREFIX = "MGW_AMQP_H_"
-#: Header of a message whose timestamp is not its sending time: when it expires, epoch milliseconds.
+#: Header of a message that expires: when it does, epoch milliseconds. The broker does not count its expiration down.
 EXPIRES_AT = "MGW_AQ_expires_at"
 
 MAX_CACHE = 4096  # entries of each memory of names

@@ -110,7 +110,6 @@ def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourte
     table: list[Header] | None = None
     correlation: str | None = None
     expiration: float | None = None
-    timestamp: int | None = None
     priority = 0
     if flags & 1:
         raise ValueError("further property flags")
@@ -162,8 +161,7 @@ def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourte
         headers.append(_fresh("MGW_AMQP_messageId", data[at + 1 : end]))
         at = end
     if flags & TIMESTAMP:
-        (timestamp,) = _u64(data, at)
-        headers.append(_make(Header, ("MGW_AMQP_timestamp", _DATE, float(timestamp))))
+        headers.append(_make(Header, ("MGW_AMQP_timestamp", _DATE, float(_u64(data, at)[0]))))
         at += 8
     if flags & 0x3C:
         for flag in (TYPE_NAME, USER_ID, APP_ID, CLUSTER_ID):
@@ -191,9 +189,7 @@ def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourte
         check_headers(tuple(headers))
     if expiration is not None:
         if expires_at is not None:
-            expiration = expires_at - now
-        elif timestamp is not None:
-            expiration -= max(0.0, now - timestamp)
+            expiration = min(expiration, expires_at - now)
         expiration = max(1, math.ceil(expiration))
     top = rules.max_priority
     content: bytes | str | None = body
@@ -228,7 +224,7 @@ def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourte
         None,
         0,
     )
-    return _with_aq_properties(message) if rules.aq_properties else message
+    return _with_aq_properties(message, expires=expires_at is not None) if rules.aq_properties else message
 
 
 def _field(name: str, raw: bytes) -> Header:
@@ -381,12 +377,15 @@ _AQ_FIELDS: dict[str, tuple[str, ValueType]] = {
 }
 
 
-def _with_aq_properties(message: Message) -> Message:
-    """AQ properties from reserved headers (job option AQ_MsgProperties): the first of a name wins."""
+def _with_aq_properties(message: Message, *, expires: bool) -> Message:
+    """AQ properties from reserved headers (job option AQ_MsgProperties): the first of a name wins.
+
+    ``expires``: the moment of expiry is known, and says more than the time that was left when the message was sent.
+    """
     changes: dict[str, Any] = {}
     for name, kind, value in message.headers:
         field = _AQ_FIELDS.get(name)
-        if field is None or field[0] in changes:
+        if field is None or field[0] in changes or (expires and name == "MGW_AQ_expiration"):
             continue
         if kind is not field[1]:
             raise ConversionFailure(

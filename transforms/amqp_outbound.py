@@ -112,7 +112,7 @@ def encode(  # noqa: C901, PLR0912, PLR0915 - one pass over the properties in wi
 ) -> Content:
     """The AMQP form of a message at time ``now`` (epoch seconds).
 
-    A message that has already expired gets expiration 0: the broker drops it unless somebody waits for it.
+    A message that has already expired has one millisecond left; it is for the caller not to send it.
 
     Raises:
         ConversionFailure: a header or property AMQP cannot carry, a text its charset cannot, another user's id.
@@ -128,10 +128,8 @@ def encode(  # noqa: C901, PLR0912, PLR0915 - one pass over the properties in wi
     remaining = message.remaining(now)
     sent = fields.get(TIMESTAMP, message.enqueue_time)
     if remaining is not None:
-        if TIMESTAMP in fields:
-            table += _name_key(EXPIRES_AT) + _pack_long(b"l", int((now + remaining) * 1000))
-        else:
-            sent = now
+        remaining = max(0.001, remaining)
+        table += _name_key(EXPIRES_AT) + _pack_long(b"l", int((now + remaining) * 1000))
 
     flags = DELIVERY_MODE | PRIORITY
     body, flags, pieces = _body(message, fields, flags)
@@ -151,7 +149,7 @@ def encode(  # noqa: C901, PLR0912, PLR0915 - one pass over the properties in wi
         pieces += _short(fields[REPLY_TO], REPLY_TO)
     if remaining is not None:
         flags |= EXPIRATION
-        pieces += _short(str(max(0, math.ceil(remaining * 1000))), EXPIRATION)
+        pieces += _short(str(math.ceil(remaining * 1000)), EXPIRATION)
     if MESSAGE_ID in fields:
         flags |= MESSAGE_ID
         pieces += _short(fields[MESSAGE_ID], MESSAGE_ID)

@@ -98,9 +98,10 @@ _FEW, _SHORT, _SMALL = MAX_HEADERS - 10, MAX_HEADER_NAME - _PREFIX_LENGTH, MAX_H
 _ORIGIN: Final = frozenset((_TOPIC, _OFFSET, _TIMESTAMP_TYPE))  # where a record came from; nothing to send
 _TEXT, _RAW, _LONG = ValueType.TEXT, ValueType.RAW, ValueType.LONG
 _BASIC = PayloadKind.BASIC
+_LOG_APPEND_TIME: Final = 1
 _TIMESTAMP_TYPES: Final = {
     0: Header(_TIMESTAMP_TYPE, _TEXT, "CreateTime"),
-    1: Header(_TIMESTAMP_TYPE, _TEXT, "LogAppendTime"),
+    _LOG_APPEND_TIME: Header(_TIMESTAMP_TYPE, _TEXT, "LogAppendTime"),
 }
 
 
@@ -416,7 +417,8 @@ def _read_headers(record: Received, headers: list[Header], fields: dict[str, Any
             cure="correct the sender",
         )
     if properties:
-        set_properties(properties, fields, record.timestamp, now)
+        appended = record.timestamp if record.timestamp_type == _LOG_APPEND_TIME else -1
+        set_properties(properties, fields, appended, now)
     if len(found) > _FEW or any(len(name) > _SHORT or len(value or b"") > _SMALL for name, value in found):
         _check_names(headers)
         check_headers(tuple(headers))

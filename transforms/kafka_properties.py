@@ -72,12 +72,13 @@ def checked(header: Header) -> HeaderValue:
     return value
 
 
-def set_properties(properties: dict[str, HeaderValue], fields: dict[str, Any], timestamp: int, now: float) -> None:
+def set_properties(properties: dict[str, HeaderValue], fields: dict[str, Any], appended: int, now: float) -> None:
     """Put the reserved headers read into the arguments of the message.
 
     Args:
         properties: first value of each reserved name.
-        timestamp: milliseconds of the record, negative where it has none: time left counts from there.
+        appended: when the broker wrote the record (milliseconds): time left counts from there. Negative where it is
+            unknown: a CreateTime is the application's, and says nothing of it.
     """
     for name, field in (
         ("MGW_AQ_priority", "priority"),
@@ -92,7 +93,7 @@ def set_properties(properties: dict[str, HeaderValue], fields: dict[str, Any], t
     if "MGW_AQ_expires_at" in properties:
         fields["expiration"] = float(properties["MGW_AQ_expires_at"]) / 1000 - now
     elif "MGW_AQ_expiration" in properties:
-        passed = max(0.0, now - timestamp / 1000) if timestamp >= 0 else 0.0
+        passed = max(0.0, now - appended / 1000) if appended >= 0 else 0.0
         fields["expiration"] = float(properties["MGW_AQ_expiration"]) - passed
     correlation = properties.get("MGW_AQ_correlation")
     if correlation is not None:

@@ -7,7 +7,8 @@ get their turn in between however much is due.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
@@ -19,6 +20,7 @@ from gateway.aq import statements_sessions as sessions_sql
 from gateway.aq import statements_time as time_sql
 from gateway.aq.claims import is_dead
 from gateway.aq.statements import Db
+from gateway.aq.statements_time import Expired
 from gateway.aq.statistics import forget_ended
 from gateway.aq.wal import shorten
 from gateway.aq.work import count_rolled_back
@@ -41,12 +43,14 @@ class TimeManagerReport:
         expired: went to an exception queue because nobody took them in time.
         removed: consumed by everybody, or retained long enough.
         returned: were in the hands of sessions that died.
+        expirations: those that expired, per queue and exception queue.
     """
 
     made_ready: int = 0
     expired: int = 0
     removed: int = 0
     returned: int = 0
+    expirations: Sequence[Expired] = ()
 
 
 def run_once(hub: Hub, now: float | None = None, *, stop: threading.Event | None = None) -> TimeManagerReport:
@@ -66,7 +70,8 @@ def run_once(hub: Hub, now: float | None = None, *, stop: threading.Event | None
     with hub.read() as conn:
         due = time_sql.due(Db(conn), moment)
     steps = _Steps(hub, stop or threading.Event())
-    returned = made_ready = expired = removed = 0
+    returned = made_ready = removed = 0
+    expirations: list[Expired] = []
     if due.sessions:
         returned = return_claims(hub, moment)
     if due.messages:
@@ -74,7 +79,7 @@ def run_once(hub: Hub, now: float | None = None, *, stop: threading.Event | None
     if due.entries:
         made_ready += steps.repeat(lambda db, limit: time_sql.make_entries_ready(db, moment, limit))
     if due.expired or made_ready:
-        expired = steps.expire(moment)
+        expirations = steps.expire(moment)
     if due.left_over:
         with hub.write() as conn:
             consumers_sql.drop_removed(Db(conn))
@@ -89,7 +94,8 @@ def run_once(hub: Hub, now: float | None = None, *, stop: threading.Event | None
     hub.statistics.flush(hub)
     if due.processes:
         forget_ended(hub, moment)
-    return TimeManagerReport(made_ready, expired, removed, returned)
+    expired = sum(each.messages for each in expirations)
+    return TimeManagerReport(made_ready, expired, removed, returned, tuple(expirations))
 
 
 class _Steps:
@@ -128,15 +134,16 @@ class _Steps:
                 break
         return total
 
-    def expire(self, now: float) -> int:
-        total = 0
+    def expire(self, now: float) -> list[Expired]:
+        total: Counter[tuple[str, str]] = Counter()
         after: tuple[float, int] | None = (0.0, 0)
         while after is not None and not self._stop.is_set():
             with self._step() as (db, limit, queues):
-                number, touched, after = time_sql.expire_messages(db, now, limit, after)
+                moved, touched, after = time_sql.expire_messages(db, now, limit, after)
                 queues.update(touched)
-            total += number
-        return total
+            for queue, exception_queue, number in moved:
+                total[queue, exception_queue] += number
+        return [Expired(*names, number) for names, number in total.items()]
 
     def sweep(self) -> int:
         total = 0

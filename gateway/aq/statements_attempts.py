@@ -91,19 +91,21 @@ def _blocked_for_all(db: Db, ids: Sequence[int]) -> list[int]:
     return [row[0] for row in rows]
 
 
-def move_to_exception(db: Db, queue: QueueRef, ids: Sequence[int], reason: str) -> list[int]:
-    """Messages become EXPIRED in their exception queue (AQ guide 12.2 §1.7, §1.8, §10.2); returns those queues.
+def move_to_exception(db: Db, queue: QueueRef, ids: Sequence[int], reason: str) -> dict[int, int]:
+    """Messages become EXPIRED in their exception queue (AQ guide 12.2 §1.7, §1.8, §10.2).
+
+    Returns the ids of those queues and how many messages each took.
 
     Their rows are locked, entries and all: nobody is waited for. The queue a message names is looked up now; if it is
     missing or cannot hold the message, the default one takes it and a warning is logged. Entries of consumers that took
     the message keep their history.
     """
     if not ids:
-        return []
+        return {}
     named: dict[str | None, list[int]] = {}
     for number, name in db.rows("SELECT id, exception_queue FROM aq_message WHERE id {ids}", (db.ids(ids),)):
         named.setdefault(name, []).append(number)
-    targets = []
+    targets: dict[int, int] = {}
     for name, numbers in named.items():
         target = None
         if name is not None:
@@ -133,7 +135,7 @@ def move_to_exception(db: Db, queue: QueueRef, ids: Sequence[int], reason: str) 
                 f" WHERE message_id {{ids}} AND state IN {_OPEN}",
                 (db.ids(numbers),),
             )
-        targets.append(target.id)
+        targets[target.id] = targets.get(target.id, 0) + len(numbers)
     return targets
 
 

@@ -15,6 +15,7 @@ from gateway.aq.tally import Managed
 __all__ = [
     "HAS_MESSAGES",
     "Due",
+    "Expired",
     "due",
     "expire_messages",
     "make_entries_ready",
@@ -97,12 +98,20 @@ def make_entries_ready(db: Db, now: float, limit: int) -> tuple[int, set[int]]:
     return len(rows), {row[2] for row in rows}
 
 
+class Expired(NamedTuple):
+    """Messages of a queue that nobody took in time."""
+
+    queue: str
+    exception_queue: str  # where they are now
+    messages: int
+
+
 def expire_messages(
     db: Db, now: float, limit: int, after: tuple[float, int]
-) -> tuple[int, set[int], tuple[float, int] | None]:
+) -> tuple[list[Expired], set[int], tuple[float, int] | None]:
     """Messages whose time is over go to their exception queue; those in somebody's hands are left for the next pass.
 
-    Returns the number moved, the exception queues, and where to go on (None at the end).
+    Returns what was moved, the exception queues, and where to go on (None at the end).
     """
     started = perf_counter()
     rows = db.rows(
@@ -118,8 +127,8 @@ def expire_messages(
             split.setdefault(queue_id, []).append(number)
         elif state in (State.READY, State.WAITING):
             single.setdefault(queue_id, []).append(number)
-    moved, targets = Counter[int](), set()
-    consumers = Counter[int]()
+    moved, consumers, targets = Counter[int](), Counter[int](), set[int]()
+    expired: list[Expired] = []
     for queue_id, numbers in split.items():
         missed = lock_unheld(db, numbers)
         single[queue_id] = list(missed)
@@ -128,12 +137,19 @@ def expire_messages(
     for queue_id, ids in single.items():
         queue = catalog.find_queue_by_id(db, queue_id)
         if queue is not None and ids:
-            targets |= set(move_to_exception(db, queue, ids, TIME_EXPIRATION))
-            moved[queue_id] += len(ids)
+            taken = move_to_exception(db, queue, ids, TIME_EXPIRATION)
+            expired += [_expired(db, queue.full_name, *each) for each in taken.items()]
+            moved[queue_id] += sum(taken.values())
+            targets |= set(taken)
     if moved:
         _note(db, Managed(perf_counter() - started, expired=moved, consumers=consumers))
     last = (rows[-1][3], rows[-1][0]) if len(rows) == limit else None
-    return moved.total(), targets, last
+    return expired, targets, last
+
+
+def _expired(db: Db, queue: str, exception_queue: int, messages: int) -> Expired:
+    target = catalog.find_queue_by_id(db, exception_queue)
+    return Expired(queue, target.full_name if target is not None else "", messages)
 
 
 def sweep_log(db: Db, limit: int, after: int) -> tuple[int, set[int], int | None]:

@@ -43,8 +43,10 @@ COLUMN_TEXTS = {
     "CONNTYPE": "Kept for compatibility.",
     "DEFINITION": "What it does, JSON.",
     "DESTINATION": "Where the job writes.",
-    "DISCARDED": "Messages of the batch that had expired, or that no subscriber wanted.",
-    "DISCARDED_MSGS": "Inbound messages that no subscriber wanted, since agent start.",
+    "DISCARDED": "Messages of the batch that had expired before they arrived (inbound) or were sent (outbound), or "
+    "that no subscriber wanted.",
+    "DISCARDED_MSGS": "Messages that had expired before they arrived (inbound) or were sent (outbound), and inbound "
+    "ones that no subscriber wanted, since agent start.",
     "DISCARDED_TOTAL": "The same since the job was created.",
     "DOMAIN": "QUEUE, TOPIC, or null: the messaging system decides.",
     "ENABLED": "TRUE or FALSE.",

@@ -188,7 +188,9 @@ def test_time_manager_runs_once_by_hand_and_says_what_it_did(applied: Mgw) -> No
         "expired": 1,
         "removed": 0,
         "returned": 0,
+        "expirations": [{"queue": "ORDERS", "exception_queue": "AQ$_ORDERS_TAB_E", "messages": 1}],
     }
+    assert "queue ORDERS: 1 message(s) expired" in applied.ok("events", "--object", "ORDERS")
 
 
 def test_messages_go_in_and_come_out_byte_for_byte(applied: Mgw) -> None:

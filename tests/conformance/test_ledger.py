@@ -193,6 +193,59 @@ def test_every_outbound_outcome_is_recorded_with_its_reason(gateway: Gateway, br
     assert reconciled(gateway, "out").holds
 
 
+def test_a_message_that_expired_before_it_was_sent_is_counted_told_and_kept(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    gateway.queue("M", multiple_consumers=True)
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem")
+    gateway.admin.create_job("fan", "OUTBOUND", "M", "DST@mem")
+    broker.fail_next("publish", LinkUnavailable("the wire was cut", operation="publish"), times=1000)
+    given = [Message(body="late", expiration=3600), Message(body="patient")]
+    late = [gateway.enqueue(queue, given)[0].hex() for queue in ("H", "M")]
+    with gateway.run():
+        eventually(lambda: all(gateway.job(job)["FAILURES"] >= 1 for job in ("out", "fan")))
+    while broker.next_fault("publish"):
+        pass
+    for table in ("aq_message", "aq_entry"):
+        change(gateway, f"UPDATE {table} SET expires_at = ready_at WHERE expires_at IS NOT NULL")
+    with gateway.run():
+        for job in ("out", "fan"):
+            eventually(partial(_has_moved, gateway, job, 1))
+        eventually(lambda: "expired" in str(traced(gateway, "out", late[0]).states[late[0]]))
+        eventually(lambda: "expired" in str(traced(gateway, "fan", late[1]).states[late[1]]))
+    assert [message.body for message in broker.queue("DST").messages] == ["patient", "patient"]
+    for job, queue, identity in (("out", "H", late[0]), ("fan", "M", late[1])):
+        assert (gateway.job(job)["PROPAGATED_TOTAL"], gateway.job(job)["DISCARDED_TOTAL"]) == (1, 1)
+        (sight,) = [each for each in traced(gateway, job, identity).sights if each.finished]
+        assert (sight.outcome, sight.reason) == (Outcome.OVERDUE, "an earlier attempt failed and may have sent it")
+        proof = reconciled(gateway, job)
+        assert proof.holds, proof.offences
+        assert f"1 messages of queue {queue} expired there; exception queue AQ$_{queue}_QT_E has them" in proof.notes
+        assert _told(gateway, f"job {job}: 1 message(s) not sent, for they had expired")
+        assert _told(gateway, f"queue {queue}: 1 message(s) expired")
+
+
+def test_a_message_that_nobody_took_in_time_is_told(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.queue("M", multiple_consumers=True)
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem", enabled=False)
+    gateway.admin.create_job("fan", "OUTBOUND", "M", "DST@mem", enabled=False)
+    identities = {queue: gateway.enqueue(queue, [Message(body="x", expiration=0.01)])[0].hex() for queue in ("H", "M")}
+    with gateway.run():
+        for queue in identities:
+            start = f"queue {queue}: 1 message(s) expired, for nobody took them in time; "
+            eventually(partial(_told, gateway, f"{start}exception queue AQ$_{queue}_QT_E has them"))
+    for job, queue in (("out", "H"), ("fan", "M")):
+        (note,) = [each for each in reconciled(gateway, job).notes if "expired" in each]
+        assert note == f"1 messages of queue {queue} expired there; exception queue AQ$_{queue}_QT_E has them"
+        followed = traced(gateway, job, identities[queue])
+        told = f"queue AQ$_{queue}_QT_E: it expired in queue {queue}, for it was not taken in time"
+        assert (followed.sights, followed.states) == ([], {identities[queue]: told})
+
+
+def _told(gateway: Gateway, start: str) -> bool:
+    return any(event.startswith(start) for event in gateway.events())
+
+
 def test_a_batch_that_was_taken_back_is_recorded_as_returned(gateway: Gateway, broker: MemoryBroker) -> None:
     gateway.admin.create_transformation("c", "BASIC", "BASIC", {"set": {"body.c": "tab.user_data.f - 32"}})
     gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem", transformation="c")

@@ -486,9 +486,18 @@ def test_another_users_id_fails_alone(classic: RabbitTemplate) -> None:
         assert reader.one().header("MGW_AMQP_userId") == "guest"
 
 
-def test_message_with_expiration_read_late_has_what_is_left(classic: RabbitTemplate) -> None:
+def test_an_applications_timestamp_does_not_end_its_message(classic: RabbitTemplate) -> None:
     pair = classic.pair()
-    properties = pika.BasicProperties(expiration="60000", timestamp=int(time.time()) - 50)
+    properties = pika.BasicProperties(expiration="1800000", timestamp=int(time.time()) - 3600)
+    classic.channel.basic_publish("", pair.source.provider_queue, b"x", properties)
+    with reading(classic.link(), pair) as reader:
+        assert reader.one().expiration == 1800
+
+
+def test_a_gateways_message_with_expiration_read_late_has_what_is_left(classic: RabbitTemplate) -> None:
+    pair = classic.pair()
+    expires_at = int((time.time() + 10) * 1000)
+    properties = pika.BasicProperties(expiration="60000", headers={"MGW_AQ_expires_at": expires_at})
     classic.channel.basic_publish("", pair.source.provider_queue, b"x", properties)
     with reading(classic.link(), pair) as reader:
         expiration = reader.one().expiration

@@ -12,13 +12,14 @@ import sqlalchemy as sa
 from gateway import journal
 from gateway.admin import GatewayAdmin
 from gateway.agent import Agent
-from gateway.aq import monitor
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
 from gateway.aq.model import NO_WAIT, DequeueMode, DequeueOptions
+from gateway.events import Journalist
 from gateway.hub import open_hub
 from gateway.model import DEFAULT_AGENT, AgentStatus
 from gateway.secrets import Secrets
+from gateway.timekeeping import Timekeeper, events_of
 from transforms.clock import SYSTEM_CLOCK
 from transforms.errors import AqError
 from transforms.message import Message
@@ -34,7 +35,7 @@ class RunningAgent:
         self.failure: BaseException | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="supervisor", daemon=True)
-        self._hub = hub
+        self._timekeeper = Timekeeper(hub, Journalist(events_of(hub, name, SYSTEM_CLOCK)), SYSTEM_CLOCK)
 
     def __enter__(self) -> RunningAgent:
         self.agent.acquire()
@@ -54,7 +55,7 @@ class RunningAgent:
             while not self._stop.wait(0.05):
                 self.agent.refresh()
                 self.agent.renew()
-                monitor.run_once(self._hub)
+                self._timekeeper.run()
         except BaseException as error:
             self.failure = error
 

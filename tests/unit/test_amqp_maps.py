@@ -85,11 +85,17 @@ class TestExpiration:
     def test_without_timestamp_the_whole_time_counts(self) -> None:
         assert read(b"\x01\x00\x041500").expiration == 2
 
-    def test_publisher_clock_ahead_of_ours_adds_nothing(self) -> None:
-        assert read(b"\x01\x40\x0510000" + struct.pack(">Q", int(NOW) + 500)).expiration == 10
+    @pytest.mark.parametrize("behind", [-500, 0, 3600])
+    def test_an_applications_timestamp_changes_nothing(self, behind: int) -> None:
+        assert read(b"\x01\x40\x071800000" + struct.pack(">Q", int(NOW) - behind)).expiration == 1800
 
-    def test_delivered_message_is_never_expired_already(self) -> None:
-        assert read(b"\x01\x40\x0510000" + struct.pack(">Q", int(NOW) - 500)).expiration == 1
+    @pytest.mark.parametrize(("later", "left"), [(-500, 60), (50, 10), (500, 1)])
+    def test_the_moment_of_expiry_shortens_a_life_and_never_ends_or_lengthens_it(self, later: int, left: int) -> None:
+        assert again(Message(b"x", expiration=60), later=later).expiration == left
+
+    def test_the_moment_of_expiry_says_more_than_the_time_that_was_left(self) -> None:
+        properties = Rules(aq_properties=True)
+        assert again(Message(b"x", expiration=60), later=50, rules=properties).expiration == 10
 
     def test_expiration_that_is_no_number_is_kept_as_header(self) -> None:
         message = read(b"\x01\x00\x04soon")

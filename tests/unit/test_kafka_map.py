@@ -332,9 +332,15 @@ class TestProperties:
         assert late.expiration == pytest.approx(15)
 
     def test_time_left_alone_is_counted_from_the_timestamp(self) -> None:
-        received = Received(headers=(("MGW_AQ_expiration", b"60"),), timestamp=int(NOW * 1000) - 20_000)
+        received = Received(
+            headers=(("MGW_AQ_expiration", b"60"),), timestamp=int(NOW * 1000) - 20_000, timestamp_type=1
+        )
         assert into(received, FULL).expiration == pytest.approx(40)
         assert into(received._replace(timestamp=-1), FULL).expiration == 60
+
+    def test_an_applications_timestamp_says_nothing_of_the_time_that_passed(self) -> None:
+        hour_old = Received(headers=(("MGW_AQ_expiration", b"60"),), timestamp=int(NOW * 1000) - 3_600_000)
+        assert into(hour_old, FULL).expiration == 60
 
     def test_expired_message_says_so(self) -> None:
         message = into(Received(headers=(("MGW_AQ_expires_at", b"1600000000000"),)), FULL)

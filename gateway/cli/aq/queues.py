@@ -176,12 +176,13 @@ def drop(ctx: typer.Context, queue: QueueName) -> None:
 
 def time_manager(ctx: typer.Context, as_json: Json = False) -> None:
     """Do once what time demands: end delays, expire, remove. Agents do it every second."""
-    from gateway.aq.monitor import run_once
+    from gateway.events import Journalist
+    from gateway.timekeeping import Timekeeper, events_of
 
     with open_hub(hub_url(ctx)) as hub:
-        report = run_once(hub)
+        report = Timekeeper(hub, Journalist(events_of(hub, None, hub.clock)), hub.clock).run()
     if as_json:
-        print_json(asdict(report))
+        print_json(asdict(report) | {"expirations": [each._asdict() for each in report.expirations]})
         return
     say(
         f"{report.made_ready} made ready, {report.expired} expired, {report.removed} removed, "
