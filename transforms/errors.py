@@ -6,6 +6,8 @@
     ├─ ConfigInvalid                  a configuration that cannot be used            (exit code 78)
     ├─ AdminError                     a refused administration call, ORA number      (AdminError.number)
     ├─ AqError                        a refused queue operation, ORA number          (AqError.number)
+    │   ├─ ArgumentInvalid            an argument of another type than the call takes (also a TypeError)
+    │   └─ SessionClosed              the session was closed
     ├─ ConversionFailure              this one message can never be delivered: exception queue
     │   └─ TransformFailed            ... because the user's transformation raised
     ├─ LinkError                      a foreign messaging system said no, or nothing
@@ -19,6 +21,8 @@
     ├─ ExpressionFailed               an expression that has no value for this message
     └─ HubError                       the hub database
         ├─ HubUnavailable             cannot be reached, locked too long, restarting
+        │   └─ HubClosed              this program has closed it
+        ├─ HubMoved                   its file was moved, deleted or replaced
         ├─ HubFull                    no space left for the hub
         ├─ HubVersionMismatch         written by a newer (or not by any) release
         └─ LeaseLost                  another process owns this agent now; stop at once
@@ -34,14 +38,17 @@ from typing import ClassVar
 __all__ = [
     "AdminError",
     "AqError",
+    "ArgumentInvalid",
     "ConfigInvalid",
     "ConversionFailure",
     "DeliveryRejected",
     "ExpressionFailed",
     "ExpressionInvalid",
     "GatewayError",
+    "HubClosed",
     "HubError",
     "HubFull",
+    "HubMoved",
     "HubUnavailable",
     "HubVersionMismatch",
     "LeaseLost",
@@ -51,6 +58,7 @@ __all__ = [
     "LinkUnavailable",
     "PositionLost",
     "QueueMissing",
+    "SessionClosed",
     "TransformFailed",
 ]
 
@@ -107,6 +115,14 @@ class AqError(GatewayError):
 
     def __str__(self) -> str:
         return (f"ORA-{self.number:05d}: " if self.number else "") + self.text()
+
+
+class ArgumentInvalid(AqError, TypeError):
+    """An argument is of another type than the call takes."""
+
+
+class SessionClosed(AqError):
+    """The session was closed."""
 
 
 class ConversionFailure(GatewayError):
@@ -201,6 +217,16 @@ class HubUnavailable(HubError):
     """The hub database cannot be reached or stayed locked [241]."""
 
     retriable: ClassVar[bool] = True
+
+
+class HubClosed(HubUnavailable):
+    """The hub was closed by this program."""
+
+    retriable: ClassVar[bool] = False
+
+
+class HubMoved(HubError):
+    """The file of the hub was moved, deleted or replaced while it was open."""
 
 
 class HubFull(HubError):

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_consumers as consumers_sql
 from gateway.aq import transformations
+from gateway.aq.attempts import count_rolled_back
 from gateway.aq.codec import ENQ_TIME, decode, message_number
 from gateway.aq.errors import (
     ConsumerForExceptionQueue,
@@ -38,11 +37,12 @@ from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
 from gateway.aq.transfer import check_dequeue
-from gateway.aq.work import Work, consume, count_rolled_back
+from gateway.aq.work import Work, consume
 from gateway.aq.writing import Writing
 from transforms.message import Message
 
 if TYPE_CHECKING:
+    from gateway.aq.application import Application
     from gateway.aq.hub import Hub
 
 
@@ -60,7 +60,7 @@ class DequeueCalls:
     user: str | None
     schema: str
     _rights: Rights | None
-    _application: sa.Connection | None
+    _application: Application | None
     _work: Work
     _finder: Finder
     _number: int  # of the session
@@ -71,6 +71,9 @@ class DequeueCalls:
         """Recorded with the messages enqueued and dequeued in the present transaction."""
         return f"{os.getpid()}.{self._number}.{self._transaction}"
 
+    def _require_open(self) -> None:
+        raise NotImplementedError
+
     def _dequeue_target(self, db: Db, queue_name: str, consumer: str | None) -> QueueRef:
         if self._rights is None:
             return catalog.require_queue(db, queue_name, self.schema)
@@ -78,8 +81,8 @@ class DequeueCalls:
 
     def _require_autonomous(self) -> None:
         require_own_thread(self.hub)
-        conn = self._application
-        if conn is not None and not self.hub.postgresql and conn.in_transaction():
+        application = self._application
+        if application is not None and not self.hub.postgresql and application.in_transaction():
             raise VisibilityInvalid(
                 "visibility IMMEDIATE cannot be used here",
                 cause="the application's transaction may hold SQLite's one write lock",
@@ -87,7 +90,7 @@ class DequeueCalls:
             )
 
     def _dequeue(self, queue_name: str, options: DequeueOptions, array_size: int) -> list[Dequeued]:
-        if self.hub.rolled_back and self._may_count():
+        if self.hub.attempts.pending and self._may_count():
             count_rolled_back(self.hub)
         found = self._attempt(queue_name, options, array_size)
         if found:
@@ -103,7 +106,7 @@ class DequeueCalls:
         try:
             while True:
                 woken.clear()
-                self.hub.require_open()
+                self._require_open()
                 self._finder.restart(queue_id)
                 found = self._attempt(queue_name, options, array_size)
                 if found:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import sqlalchemy as sa
 
@@ -23,12 +25,13 @@ from gateway.aq.notify import Notifier
 from gateway.aq.statements import TALLY
 from gateway.aq.statistics import Statistics
 from transforms.clock import SYSTEM_CLOCK, Clock
-from transforms.errors import AqError, HubError, HubUnavailable, HubVersionMismatch
+from transforms.errors import AqError, HubClosed, HubError, HubUnavailable, HubVersionMismatch
 
 if TYPE_CHECKING:
+    from gateway.aq.application import Given
+    from gateway.aq.attempts import Attempts, RolledBack
     from gateway.aq.claims import SessionRegistry
     from gateway.aq.session import Session
-    from gateway.aq.work import RolledBack
 
 __all__ = ["Durability", "Hub"]
 
@@ -51,6 +54,7 @@ class Hub:
         statistics: what this process did with the queues.
         transform_modules: modules whose functions transformations may call.
         rolled_back: messages of rolled back transactions whose failed attempt is still to be counted.
+        attempts: counts them.
         name: the database as shown to people, without password.
         login: PostgreSQL login of this program, if it has not the rights of the owner of the hub's tables; None if it
             has, and on SQLite.
@@ -83,8 +87,12 @@ class Hub:
         self.notifier = Notifier(self._watch_target(), watchfulness(engine.url) if self.postgresql else {})
         self.statistics = Statistics(clock)
         self.rolled_back: RolledBack = deque()
+        self.attempts = _attempts(self)
         self._registry: SessionRegistry | None = None
         self._registry_mutex = threading.Lock()
+        self._sessions: WeakSet[Session] = WeakSet()
+        self._process = os.getpid()
+        _open_hubs.add(self)
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
@@ -148,9 +156,19 @@ class Hub:
             raise
 
     def close(self) -> None:
-        """Stop the hub's threads and close its connections; who waits for a message learns it. Idempotent."""
+        """End what goes on and close the connections. Idempotent.
+
+        Sessions that were not closed are rolled back, and failed attempts counted that were not yet. Every other call
+        on the hub or on one of its sessions is refused from then on; who waits for a message learns it.
+        """
         self._open = False
+        _open_hubs.discard(self)
         self.notifier.close()
+        with self._registry_mutex:
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.close_idle()
+        self.attempts.close()
         with self._registry_mutex:
             registry, self._registry = self._registry, None
         if registry is not None:
@@ -159,15 +177,22 @@ class Hub:
         self._drop_writers()
         self.engine.dispose()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the hub has not been closed."""
+        return self._open
+
     def require_open(self) -> None:
-        """Refuse to wait for messages that nobody will tell of any more.
+        """Refuse to work on a hub that was closed.
 
         Raises:
-            HubUnavailable: the hub was closed.
+            HubClosed: the hub was closed.
         """
         if not self._open:
-            raise HubUnavailable(
-                f"hub {self.name} is closed", cause="it was closed while the call waited", cure="open it again"
+            raise HubClosed(
+                f"hub {self.name} is closed",
+                cause="this program closed it, maybe while the call waited",
+                cure="open it again, and make new sessions",
             )
 
     def __enter__(self) -> Hub:
@@ -191,8 +216,16 @@ class Hub:
             patience: how many seconds to wait for SQLite's write lock.
 
         Raises:
+            HubClosed: the hub was closed.
             HubUnavailable, HubFull, HubError: instead of any database error.
         """
+        self.require_open()
+        with self.write_last(durable=durable, patience=patience) as conn:
+            yield conn
+
+    @contextmanager
+    def write_last(self, *, durable: bool = True, patience: float = BUSY_SECONDS) -> Iterator[sa.Connection]:
+        """:meth:`write` that works when the hub is closed, too: what it leaves is put in order then."""
         self.take_turn(patience)
         try:
             with translated(self.name, self.path), self._writer(durable, patience) as conn:
@@ -230,6 +263,10 @@ class Hub:
             info[TALLY] = []
             self.statistics.add(tally)
         self.keep_writer((conn, raw, info))
+
+    def writes_here(self) -> bool:
+        """Whether the calling thread has SQLite's write lock, so that a second transaction would wait for itself."""
+        return self._lock is not None and self._lock.held_here()
 
     # The parts of a write transaction; those who use them see to it that each is undone.
 
@@ -321,29 +358,41 @@ class Hub:
         """A transaction that only reads; on SQLite it never waits for writers.
 
         Raises:
+            HubClosed: the hub was closed.
             HubUnavailable, HubError: instead of any database error.
         """
+        self.require_open()
         with translated(self.name, self.path), self._reader.connect() as conn:
             yield conn
 
     def session(
-        self, connection: sa.Connection | None = None, *, user: str | None = None, schema: str = DEFAULT_SCHEMA
+        self, connection: Given | None = None, *, user: str | None = None, schema: str = DEFAULT_SCHEMA
     ) -> Session:
         """A session to enqueue and dequeue with.
 
         Args:
-            connection: the application's own connection to the same database: every call becomes part of its
-                transaction, which the application commits. None: a session with transactions of its own.
+            connection: the application's own connection to the same database, or its ``sqlalchemy.orm.Session``: every
+                call becomes part of its transaction, which the application commits. None: a session with transactions
+                of its own.
             user: the user who works: recorded with every message, and allowed what was granted (AQ guide 12.2 §8.5).
                 None, SYS and SYSTEM: the owner of the hub, who may do everything; see :meth:`user_for`.
             schema: schema of plain queue names.
 
         Raises:
-            AqError: 25200 not the name of a user, 1031 another user than the login.
+            HubClosed: the hub was closed.
+            ArgumentInvalid: ``connection`` is something else.
+            AqError: 25200 not the name of a user, 1031 another user than the login; the connection is closed, goes
+                through another driver, or is in AUTOCOMMIT.
         """
         from gateway.aq.session import Session
 
+        self.require_open()
         return Session(self, connection, user=user, schema=schema)
+
+    def began(self, session: Session) -> None:
+        """Know a session with transactions of its own, to end it with the hub."""
+        with self._registry_mutex:
+            self._sessions.add(session)
 
     def user_for(self, user: str | None) -> str | None:
         """The user as whom work is done: the one named, or the login of a program that is not the owner of the hub.
@@ -401,9 +450,29 @@ class Hub:
         return url.render_as_string(hide_password=False)
 
 
+def _attempts(hub: Hub) -> Attempts:
+    from gateway.aq.attempts import Attempts
+
+    return Attempts(hub)
+
+
+_open_hubs: WeakSet[Hub] = WeakSet()
+
+
+def _close_all() -> None:
+    """The process ends in order, though nobody closed the hub: what nobody committed is rolled back, and counted."""
+    for hub in list(_open_hubs):
+        if hub._process == os.getpid():  # not in a child that was forked
+            with suppress(Exception):
+                hub.close()
+
+
+atexit.register(_close_all)
+
+
 def require_own_thread(hub: Hub) -> None:
     """Refuse a call that would wait for the calling thread itself (SQLite's one writer)."""
-    if hub._lock is not None and hub._lock.held_here():
+    if hub.writes_here():
         raise AqError(
             "the call needs a transaction of its own",
             cause="this thread has a write transaction of the hub open, and SQLite has one writer",

@@ -18,12 +18,12 @@ from gateway.aq import statements_consumers as consumers_sql
 from gateway.aq import statements_heads as heads_sql
 from gateway.aq import statements_sessions as sessions_sql
 from gateway.aq import statements_time as time_sql
+from gateway.aq.attempts import count_rolled_back
 from gateway.aq.claims import is_dead
 from gateway.aq.statements import Db
 from gateway.aq.statements_time import Expired
 from gateway.aq.statistics import forget_ended
 from gateway.aq.wal import shorten
-from gateway.aq.work import count_rolled_back
 
 if TYPE_CHECKING:
     from gateway.aq.hub import Hub

@@ -30,8 +30,7 @@ from gateway.aq.statements_messages import keys_of
 from transforms.errors import AqError
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
+    from gateway.aq.application import Application
     from gateway.aq.work import Work
 
 __all__ = ["Finder", "check_options", "check_wait"]
@@ -116,12 +115,12 @@ class Finder:
             return Found(rows, place._replace(after=keys_of(rows[-1], request.queue)), [])
         return Found([], at_the_end(request, place), [])
 
-    def _follow(self, application: sa.Connection) -> None:
+    def _follow(self, application: Application) -> None:
         """The application ends its transactions itself, and tells nobody."""
         if self._undone != self._work.undone:
             self._undone = self._work.undone
             self._places.clear()
-        transaction = application.get_transaction()
+        transaction = application.connection().get_transaction()
         if transaction is not self._transaction:
             self._transaction = transaction
             self._turn += 1

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Sequence
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_consumers as consumers_sql
 from gateway.aq import transformations
+from gateway.aq.application import Application
+from gateway.aq.arguments import check_messages, check_options_type, no_message
 from gateway.aq.arrivals import Prepared, store
 from gateway.aq.dequeue import DequeueCalls
 from gateway.aq.enqueue import DEFAULT_OPTIONS, EnqueueCall, prepare_enqueue, read_call
@@ -30,19 +34,35 @@ from gateway.aq.navigation import Finder, check_options
 from gateway.aq.privileges import rights_of
 from gateway.aq.statements import Db
 from gateway.aq.work import Work
+from gateway.aq.work_application import ApplicationWork
 from gateway.aq.work_claims import ClaimWork
-from gateway.aq.work_transactions import ApplicationWork, TransactionWork
+from gateway.aq.work_transactions import TransactionWork
 from gateway.aq.writing import Writing
-from transforms.errors import AqError
+from transforms.errors import HubError, SessionClosed
 from transforms.message import Message
 
 if TYPE_CHECKING:
+    from gateway.aq.application import Given
     from gateway.aq.hub import Hub
 
 __all__ = ["Session"]
 
 _serial = itertools.count(1)
 _DEQUEUE = DequeueOptions()
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _call(method: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate[Session, P], T]:
+    """A call of a session: one at a time, and none when it, or the hub, is closed."""
+
+    @functools.wraps(method)
+    def call(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._mutex:
+            self._require_open()
+            return method(self, *args, **kwargs)
+
+    return call
 
 
 class Session(DequeueCalls):
@@ -55,7 +75,7 @@ class Session(DequeueCalls):
     def __init__(
         self,
         hub: Hub,
-        connection: sa.Connection | None = None,
+        connection: Given | None = None,
         *,
         user: str | None = None,
         schema: str = DEFAULT_SCHEMA,
@@ -64,11 +84,12 @@ class Session(DequeueCalls):
         self.user = hub.user_for(user)
         self.schema = schema
         self._rights = rights_of(self.user)
-        self._application = connection
+        self._application = None if connection is None else Application(hub, connection)
+        self._mutex = threading.RLock()  # who closes the hub ends a session in no call's midst
+        self._open = True
         self._work: Work
-        if connection is not None:
-            _check_application(hub, connection)
-            self._work = ApplicationWork(hub, connection)
+        if self._application is not None:
+            self._work = ApplicationWork(hub, self._application)
         elif hub.postgresql:
             self._work = TransactionWork(hub)
         else:
@@ -76,6 +97,11 @@ class Session(DequeueCalls):
         self._number = next(_serial)
         self._transaction = 1
         self._finder = Finder(self._work)
+        self._forgotten: weakref.finalize[[Work], Session] | None = None
+        if self._application is None:
+            hub.began(self)
+            self._forgotten = weakref.finalize(self, hub.attempts.forgotten, self._work)
+            self._forgotten.atexit = False  # the hub ends what is left then
 
     def __enter__(self) -> Session:
         return self
@@ -83,6 +109,7 @@ class Session(DequeueCalls):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @_call
     def commit(self) -> None:
         """Make everything since the last commit or rollback true.
 
@@ -97,6 +124,7 @@ class Session(DequeueCalls):
         self._finder.committed()
         self.hub.statistics.flush_sometimes(self.hub)
 
+    @_call
     def rollback(self) -> None:
         """Undo everything since the last commit; a message that was removed counts a failed attempt.
 
@@ -108,6 +136,7 @@ class Session(DequeueCalls):
         self._transaction += 1
         self._finder.rolled_back()
 
+    @_call
     def savepoint(self, name: str) -> None:
         """Name the present place in the transaction; a name set again moves. It ends with the transaction.
 
@@ -117,6 +146,7 @@ class Session(DequeueCalls):
         """
         self._work.savepoint(name)
 
+    @_call
     def rollback_to(self, name: str) -> None:
         """Undo what was done after a savepoint, which stays; the transaction goes on (AQ guide 12.2 §11.7.5).
 
@@ -130,6 +160,7 @@ class Session(DequeueCalls):
         self._work.rollback_to(name)
         self._finder.rolled_back()
 
+    @_call
     def release(self, name: str) -> None:
         """Forget a savepoint and those set after it; nothing is undone.
 
@@ -140,10 +171,36 @@ class Session(DequeueCalls):
         self._work.release(name)
 
     def close(self) -> None:
-        """Roll back and let go of everything. Idempotent."""
-        self._work.close()
-        if self._application is None:  # the application's transaction might be what a flush would wait for
+        """Roll back and let go of everything; every other call is refused from then on. Idempotent.
+
+        Raises:
+            HubError: the database refused. What was taken comes back all the same, in time.
+        """
+        self._open = False  # who waits in another thread learns it
+        with self._mutex:
+            if self._forgotten is not None and self._forgotten.detach() is None:
+                return
+            self._work.close()
+        if self._application is None and self.hub.is_open:  # else the application might be what a flush waits for
             self.hub.statistics.flush_sometimes(self.hub)
+
+    def close_idle(self) -> None:
+        """:meth:`close`, unless a call is under way: that learns by itself that the hub was closed."""
+        if self._mutex.acquire(blocking=False):
+            try:
+                with suppress(HubError):  # the claims end with their lease, the transaction with its connection
+                    self.close()
+            finally:
+                self._mutex.release()
+
+    def _require_open(self) -> None:
+        self.hub.require_open()
+        if not self._open:
+            raise SessionClosed(
+                f"the session on hub {self.hub.name} is closed",
+                cause="close was called, or its with block has ended",
+                cure="make another with hub.session()",
+            )
 
     # -- enqueue ---------------------------------------------------------------------------------------------------
 
@@ -170,8 +227,11 @@ class Session(DequeueCalls):
                 go with it, 25251, 25216, 24045, 25232 recipient list, 24033 no recipient.
             HubError: the database refused; the message is not stored.
         """
+        if not isinstance(message, Message):
+            raise no_message(message)
         return self.enqueue_array(queue_name, [message], options, recipients=recipients)[0]
 
+    @_call
     def enqueue_array(
         self,
         queue_name: str,
@@ -194,6 +254,8 @@ class Session(DequeueCalls):
             AqError: as :meth:`enqueue`; 25286 array size, 25287 not one recipient list for each message.
             HubError: the database refused; no message is stored.
         """
+        check_options_type(options, EnqueueOptions)
+        messages = check_messages(messages)
         if not messages and array_size is None:
             return []
         call = read_call(messages, options, recipients, recipient_lists, array_size)
@@ -248,6 +310,7 @@ class Session(DequeueCalls):
 
     # -- dequeue ---------------------------------------------------------------------------------------------------
 
+    @_call
     def dequeue(self, queue_name: str, options: DequeueOptions = _DEQUEUE) -> Dequeued:
         """Take (or look at) one message (AQ guide 12.2 §10.5). Messages in other sessions' hands are skipped.
 
@@ -261,8 +324,10 @@ class Session(DequeueCalls):
                 NEXT_MESSAGE goes on behind it.
             HubError: the database refused.
         """
+        check_options_type(options, DequeueOptions)
         return self._dequeue(queue_name, check_options(options, 1, array=False), 1)[0]._replace(transaction_group=None)
 
+    @_call
     def dequeue_array(
         self, queue_name: str, options: DequeueOptions = _DEQUEUE, array_size: int = 100
     ) -> list[Dequeued]:
@@ -275,8 +340,10 @@ class Session(DequeueCalls):
         Raises:
             AqError: as :meth:`dequeue`; 25286 array size.
         """
+        check_options_type(options, DequeueOptions)
         return self._dequeue(queue_name, check_options(options, array_size, array=True), array_size)
 
+    @_call
     def listen(
         self,
         agents: Sequence[Agent],
@@ -301,13 +368,3 @@ class Session(DequeueCalls):
             HubError: the database refused.
         """
         return listen(self.hub, agents, wait, listen_delivery_mode, target=self._dequeue_target, pause=self._work.pause)
-
-
-def _check_application(hub: Hub, connection: sa.Connection) -> None:
-    used, needed = connection.dialect, "psycopg" if hub.postgresql else "pysqlite"
-    if used.driver != needed:
-        raise AqError(
-            f"the application's connection cannot be used with hub {hub.name}",
-            cause=f"it goes through {used.name}+{used.driver}",
-            cure=f"connect through {'postgresql' if hub.postgresql else 'sqlite'}+{needed} to the hub's database",
-        )

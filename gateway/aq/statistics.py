@@ -310,7 +310,7 @@ class Statistics:
         gone."""
         self._closed = True
         if self._stored:
-            with suppress(HubError), hub.write(durable=False, patience=_LAST_SECONDS) as conn:
+            with suppress(HubError), hub.write_last(durable=False, patience=_LAST_SECONDS) as conn:
                 statistics_sql.delete_process(Db(conn), self._process)
             self._stored = False
 

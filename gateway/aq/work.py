@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import sqlalchemy as sa
-
-from gateway.aq import statements_attempts as attempts_sql
 from gateway.aq import statements_catalog as catalog
 from gateway.aq import statements_messages as messages_sql
 from gateway.aq.arrivals import Prepared
@@ -18,21 +14,19 @@ from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
 from gateway.aq.tally import Dequeued
-from transforms.errors import AqError
+from transforms.errors import HubUnavailable
 
 if TYPE_CHECKING:
-    from gateway.aq.hub import Hub
+    from gateway.aq.application import Application
 
-__all__ = ["RolledBack", "Work", "consume", "count_later", "count_rolled_back", "took"]
-
-RolledBack = deque[tuple[QueueRef, int, list[int]]]
+__all__ = ["Work", "consume", "take_now", "took"]
 
 
 class Work(Protocol):
     """What a session did since its last commit."""
 
     claim: int | None
-    within: sa.Connection | None  #: the application's connection, where the transaction is its own
+    within: Application | None  #: where the transaction is the application's own
     undone: int  #: how many of the application's transactions were rolled back after a dequeue
 
     def transaction(self) -> Any:
@@ -119,43 +113,16 @@ def consume(  # noqa: PLR0917
     return messages_sql.finish(db, queue, consumer, ids, by, retention=retention, held=held, params=params)
 
 
-def count_rolled_back(hub: Hub) -> None:
-    """Count the failed attempts of rolled back transactions that could not be counted at once.
-
-    What is in other hands by now waits for the next call, and so does everything when the hub fails.
+def take_now(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
+    """Messages that a search has just found leave the queue in its transaction.
 
     Raises:
-        HubError: the database refused; nothing is forgotten.
+        HubUnavailable: another transaction took one of them.
     """
-    for _ in range(len(hub.rolled_back)):
-        try:
-            queue, consumer, ids = hub.rolled_back.popleft()
-        except IndexError:
-            return  # another thread counts too
-        left = ids
-        try:
-            left = _count_failure(hub, queue, consumer, ids)
-        except AqError:
-            left = []  # the queue is gone, and its messages with it
-        finally:
-            if left:
-                hub.rolled_back.append((queue, consumer, left))
-
-
-def _count_failure(hub: Hub, queue: QueueRef, consumer: int, ids: Sequence[int]) -> list[int]:
-    """Count an attempt of messages that a rollback gave back; returns those that somebody else has taken since."""
-    touched, left = [queue.id], list[int]()
-    with hub.write() as conn:
-        db = Db(conn)
-        if queue.queue_type is QueueType.NORMAL:
-            left = attempts_sql.in_other_hands(db, queue, consumer, ids)
-            free = [number for number in ids if number not in set(left)] if left else ids
-            touched = attempts_sql.fail(db, queue, consumer, free, hub.clock.now(), claim=None)
-        db.notify(touched)
-    hub.notifier.committed(touched)
-    return left
-
-
-def count_later(hub: Hub, taken: Held) -> None:
-    """Have the failed attempts of these messages counted by the next :func:`count_rolled_back`."""
-    hub.rolled_back.extend((queue, consumer, ids) for (queue, consumer), ids in taken.items() if ids)
+    number = consume(db, queue, consumer, ids, by, "state IN (0, 1, 3, 4)")
+    if number != len(ids):
+        raise HubUnavailable(
+            f"a message of queue {queue.full_name} was taken by another process",
+            cause="the application's transaction does not isolate its reads",
+            cure="repeat the dequeue",
+        )

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
-import sqlalchemy as sa
-
 from gateway.aq import statements_attempts as attempts_sql
 from gateway.aq import statements_messages as messages_sql
 from gateway.aq import statements_sessions as sessions_sql
 from gateway.aq.arrivals import Prepared, check_enqueue, store
+from gateway.aq.attempts import count_later, count_soon
 from gateway.aq.deviation import place
 from gateway.aq.model import QueueRef, QueueType
 from gateway.aq.savepoints import Held, Savepoints, after, cut, lengths
 from gateway.aq.statements import Db, Row
 from gateway.aq.statements_messages import Finisher
 from gateway.aq.tables import State
-from gateway.aq.work import consume, count_later, took
+from gateway.aq.work import consume, took
 from gateway.aq.writing import Writing
 from transforms.errors import HubError, LeaseLost
 
 if TYPE_CHECKING:
+    from gateway.aq.application import Application
     from gateway.aq.hub import Hub
 
 __all__ = ["ClaimWork"]
@@ -70,7 +70,7 @@ class ClaimWork:
     at commit, together with the end of the claims, in one transaction.
     """
 
-    within: sa.Connection | None = None
+    within: Application | None = None
     undone = 0
 
     def __init__(self, hub: Hub) -> None:
@@ -250,7 +250,7 @@ class ClaimWork:
         self._savepoints.clear()
         if not (self._taken or self._locked):
             return
-        with self._hub.write() as conn:
+        with self._hub.write_last() as conn:
             db = Db(conn)
             touched = self._unlock(db, self._locked) | self._give_back(db, self._taken)
         self._forget()
@@ -265,7 +265,7 @@ class ClaimWork:
         if self.claim is not None:
             number, self.claim = self.claim, None
             self._hub.registry.forget(number)
-            with self._hub.write() as conn:
+            with self._hub.write_last() as conn:
                 sessions_sql.delete_session(Db(conn), number)
 
     def _abandon(self) -> None:
@@ -275,6 +275,7 @@ class ClaimWork:
             self._hub.registry.forget(number)
         count_later(self._hub, self._taken)
         self._forget()
+        count_soon(self._hub)
 
 
 def _restore_exceptions(db: Db, ids: Sequence[int], claim: int | None) -> None:

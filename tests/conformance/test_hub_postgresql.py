@@ -13,6 +13,7 @@ import pytest
 
 pytest.register_assert_rewrite(
     "tests.conformance.hub_suite",
+    "tests.conformance.hub_suite_application",
     "tests.conformance.hub_suite_documented",
     "tests.conformance.hub_suite_enqueue",
     "tests.conformance.hub_suite_life",
@@ -43,6 +44,7 @@ from gateway.aq.rules import register_function, unregister_function
 from gateway.aq.statements import Db
 from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_admin as administered
+from tests.conformance import hub_suite_application as applied
 from tests.conformance import hub_suite_commit as committed
 from tests.conformance import hub_suite_conditions as conditioned
 from tests.conformance import hub_suite_crowd as crowded
@@ -122,6 +124,26 @@ class TestSession(base.SessionSuite):
 
 
 class TestApplication(base.ApplicationSuite):
+    pass
+
+
+class TestAttempts(applied.AttemptSuite):
+    pass
+
+
+class TestAutocommit(applied.AutocommitSuite):
+    pass
+
+
+class TestOrm(applied.OrmSuite):
+    pass
+
+
+class TestArguments(applied.ArgumentSuite):
+    pass
+
+
+class TestClosed(applied.ClosedSuite):
     pass
 
 

@@ -15,6 +15,7 @@ import pytest
 
 pytest.register_assert_rewrite(
     "tests.conformance.hub_suite",
+    "tests.conformance.hub_suite_application",
     "tests.conformance.hub_suite_documented",
     "tests.conformance.hub_suite_enqueue",
     "tests.conformance.hub_suite_life",
@@ -43,6 +44,7 @@ from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueMode, DequeueOptions
 from tests.conformance import hub_suite as base
 from tests.conformance import hub_suite_admin as administered
+from tests.conformance import hub_suite_application as applied
 from tests.conformance import hub_suite_commit as committed
 from tests.conformance import hub_suite_conditions as conditioned
 from tests.conformance import hub_suite_crowd as crowded
@@ -105,6 +107,26 @@ class TestSession(base.SessionSuite):
 
 
 class TestApplication(base.ApplicationSuite):
+    pass
+
+
+class TestAttempts(applied.AttemptSuite):
+    pass
+
+
+class TestAutocommit(applied.AutocommitSuite):
+    pass
+
+
+class TestOrm(applied.OrmSuite):
+    pass
+
+
+class TestArguments(applied.ArgumentSuite):
+    pass
+
+
+class TestClosed(applied.ClosedSuite):
     pass
 
 
