@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from links.contract import Destination
 from transforms.clock import Clock
-from transforms.convert import error_headers, for_exception_queue
+from transforms.convert import for_exception_queue, left_out
 from transforms.errors import ConversionFailure, LinkTimeout
-from transforms.message import Message
+from transforms.message import Body, Header, Message
 
 __all__ = ["ForeignExceptionQueue", "Refused"]
 
@@ -70,14 +70,37 @@ class ForeignExceptionQueue:
                 )
 
     def _encode(self, entry: Refused) -> object:
+        """The original with its reason; without what the system cannot carry, which is told."""
+        message, omitted = entry.message, list[str]()
         try:
-            now = self._clock.now()
-            message = for_exception_queue(entry.message, entry.failure, self._job, entry.origin, now=now)
-            return self._destination.encode(message)
+            return self._destination.encode(self._explained(entry, message, omitted))
         except ConversionFailure:
-            # The headers themselves are what cannot be carried: the body and the reason still can.
-            reason = error_headers(entry.failure, self._job, entry.origin, now=self._clock.now())
-            return self._destination.encode(replace(entry.message, headers=reason, correlation=None))
+            kept = []
+            for header in message.headers:
+                problem = self._problem(header, message.body)
+                if problem:
+                    omitted.append(left_out(header, problem))
+                else:
+                    kept.append(header)
+            message = replace(message, headers=tuple(kept))
+        try:
+            return self._destination.encode(self._explained(entry, message, omitted))
+        except ConversionFailure as failure:  # all of them together, or a property: the body and the reason still can
+            omitted += [left_out(header, failure.cause) for header in message.headers]
+            bare = Message(message.body, (), message.kind)
+            return self._destination.encode(self._explained(entry, bare, omitted))
+
+    def _explained(self, entry: Refused, message: Message, omitted: Sequence[str]) -> Message:
+        return for_exception_queue(
+            message, entry.failure, self._job, entry.origin, omitted, limited=False, now=self._clock.now()
+        )
+
+    def _problem(self, header: Header, body: Body) -> str:
+        try:
+            self._destination.encode(Message(body, (header,)))
+        except ConversionFailure as failure:
+            return failure.cause or failure.what
+        return ""
 
     def keep_alive(self) -> None:
         """Let the connection breathe between refusals; a lost one is made again when it is needed."""

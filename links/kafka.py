@@ -337,4 +337,5 @@ def _rules(use: JobUse) -> tuple[dict[str, Any], Rules]:
         text_headers=options["kafka_headertype"] == "TEXT",
         take_partition=options["kafka_partition"] == "HEADER",
         properties=job["aq_msgproperties"],
+        original=not use.logged,
     )

@@ -240,7 +240,8 @@ class MqttLink:
             retain=options["mqtt_retain"],
             envelope=options["mqtt_envelope"] == "JSON",
             topic_from_header=options["mqtt_topicfrom"] == "HEADER",
-            aq_properties=self._aq_properties(use),
+            aq_properties=self._aq_properties(use) and use.logged,
+            original=not use.logged,
         )
 
     # -- on the live system ---------------------------------------------------------------------------------------

@@ -280,6 +280,7 @@ class RabbitLink:
             user=self._settings.username,
             aq_properties=job["aq_msgproperties"],
             preserve_id=job["preservemessageid"],
+            original=not use.logged,
         )
         return queue, rules
 

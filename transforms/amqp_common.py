@@ -24,12 +24,15 @@ class Rules:
         user: user name of the link; a message that claims another user is refused. None: not checked.
         aq_properties: job option AQ_MsgProperties: AQ properties travel as ``MGW_AQ_*`` headers.
         preserve_id: job option PreserveMessageID: the hub's id travels as ``MGW_AQ_messageID`` too.
+        original: an exception queue: nothing is added to the message or limited, and what would say something about
+            this hop, or have the broker do something, travels as a header of its name in the hub.
     """
 
     max_priority: int = 9
     user: str | None = None
     aq_properties: bool = False
     preserve_id: bool = False
+    original: bool = False
 
 
 class Content(NamedTuple):

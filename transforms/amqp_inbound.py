@@ -84,7 +84,9 @@ def decode(  # noqa: PLR0917
     try:
         return _decode(properties, body, exchange, routing_key, redelivered, now, rules, headers), None
     except ConversionFailure as error:
-        failure = error
+        whole = replace(rules, aq_properties=False, original=True)
+        message = _decode(properties, body, exchange, routing_key, redelivered, now, whole, [])
+        return replace(message, body=body or None), error
     except (struct.error, IndexError, ValueError, RecursionError) as error:
         failure = ConversionFailure(
             "the AMQP properties of the message cannot be read",
@@ -186,7 +188,8 @@ def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourte
             if type(value) is int:
                 expires_at = value / 1000
                 headers.remove(table[place])
-        check_headers(tuple(headers))
+        if not rules.original:
+            check_headers(tuple(headers))
     if expiration is not None:
         if expires_at is not None:
             expiration = min(expiration, expires_at - now)

@@ -42,6 +42,7 @@ __all__ = ["encode"]
 
 _TEXT, _RAW, _DATE = ValueType.TEXT, ValueType.RAW, ValueType.DATE
 
+ROUTING_KEY = FIELD_NAMES[1]
 #: Say something about the hop that is over: shown inbound, never sent.
 _HOP_FIELDS = frozenset(PREFIX + name for name in ("exchange", "redelivered", "deliveryMode", "expiration")) | {
     EXPIRES_AT
@@ -118,10 +119,10 @@ def encode(  # noqa: C901, PLR0912, PLR0915 - one pass over the properties in wi
         ConversionFailure: a header or property AMQP cannot carry, a text its charset cannot, another user's id.
     """
     headers = message.headers
-    if rules.aq_properties or rules.preserve_id:
+    if (rules.aq_properties or rules.preserve_id) and not rules.original:
         headers = (*headers, *_aq_headers(message, now, rules))
     if headers:
-        table, fields = _split(headers)
+        table, fields = _split_original(headers, rules.user) if rules.original else _split(headers)
     else:
         table, fields = b"", _NO_FIELDS
 
@@ -132,7 +133,7 @@ def encode(  # noqa: C901, PLR0912, PLR0915 - one pass over the properties in wi
         table += _name_key(EXPIRES_AT) + _pack_long(b"l", int((now + remaining) * 1000))
 
     flags = DELIVERY_MODE | PRIORITY
-    body, flags, pieces = _body(message, fields, flags)
+    body, flags, pieces = _body(message, fields, flags, bare=rules.original)
     if table:
         flags |= HEADER_TABLE
         pieces += _pack_u32(len(table)) + table
@@ -183,11 +184,11 @@ def encode(  # noqa: C901, PLR0912, PLR0915 - one pass over the properties in wi
 _NO_FIELDS: dict[int, Any] = {}
 
 
-def _body(message: Message, fields: dict[int, Any], flags: int) -> tuple[bytes, int, bytes]:
-    """Body bytes, flags, and the first two properties."""
+def _body(message: Message, fields: dict[int, Any], flags: int, *, bare: bool) -> tuple[bytes, int, bytes]:
+    """Body bytes, flags, and the first two properties. ``bare``: none that no header says."""
     body = message.body
     kind, coding = fields.get(CONTENT_TYPE), fields.get(CONTENT_ENCODING)
-    if kind is None and coding is None:
+    if kind is None and coding is None and not bare:
         if type(body) is bytes:
             return body, flags | CONTENT_TYPE, _OCTETS
         if type(body) is str:
@@ -196,11 +197,11 @@ def _body(message: Message, fields: dict[int, Any], flags: int) -> tuple[bytes, 
     if isinstance(body, (tuple, ObjectValue, AnyData)):
         body, json_kind = _structured(body)
         kind = kind or json_kind
-    if kind is None and body is not None:
+    if kind is None and body is not None and not bare:
         kind = "text/plain" if isinstance(body, str) else "application/octet-stream"
     if isinstance(body, str):
         data = _charset_bytes(body, _outbound_charset(kind, coding))
-        coding = coding or "utf-8"
+        coding = coding or (None if bare else "utf-8")
     else:
         data = body or b""
     if kind is not None:
@@ -247,6 +248,26 @@ def _outbound_charset(kind: Any, coding: Any) -> str:
 def _split(headers: tuple[Header, ...]) -> tuple[bytes, dict[int, Any]]:
     """The headers table in wire form (without its length), and the fields that are properties."""
     check_headers(headers)
+    return _wire(headers)
+
+
+def _split_original(headers: tuple[Header, ...], user: str | None) -> tuple[bytes, dict[int, Any]]:
+    """As :func:`_split` for an exception queue."""
+    told = [header for header in headers if _is_of_the_hop(header, user)]
+    table, fields = _wire(tuple(header for header in headers if not _is_of_the_hop(header, user)))
+    told += [header for header in headers if header.name == ROUTING_KEY]
+    return table + b"".join(_name_key(name) + _encoded(name, kind, value) for name, kind, value in told), fields
+
+
+def _is_of_the_hop(header: Header, user: str | None) -> bool:
+    """Whether it is about the hop that is over, or would do more on this one than be carried."""
+    if header.name == FIELD_NAMES[USER_ID]:
+        return user is not None and header.value != user
+    plain = header.name.removeprefix(HEADER_PREFIX)
+    return header.name in _HOP_FIELDS or plain in _HOP_HEADERS or plain in _SENDER_SELECTED
+
+
+def _wire(headers: tuple[Header, ...]) -> tuple[bytes, dict[int, Any]]:
     pieces: list[bytes] = []
     fields = _NO_FIELDS
     for name, kind, value in headers:
@@ -257,11 +278,7 @@ def _split(headers: tuple[Header, ...]) -> tuple[bytes, dict[int, Any]]:
             try:
                 pieces.append(place + _ENCODERS[kind](value))
             except (struct.error, AttributeError, TypeError, ValueError, OverflowError) as error:
-                raise ConversionFailure(
-                    f"header {name!r} cannot be sent",
-                    cause=f"{value!r:.60} is not a {kind.name} that AMQP can carry",
-                    cure="give it another type in a transformation",
-                ) from error
+                raise _no_value(name, kind, value) from error
         elif place is not None:
             if (kind is not _DATE) if place == TIMESTAMP else (kind is not _TEXT and kind is not _RAW):
                 wanted = "DATE" if place == TIMESTAMP else "TEXT"
@@ -274,6 +291,21 @@ def _split(headers: tuple[Header, ...]) -> tuple[bytes, dict[int, Any]]:
                 fields = {}
             fields.setdefault(int(place), value)
     return b"".join(pieces), fields
+
+
+def _encoded(name: str, kind: ValueType, value: Any) -> bytes:
+    try:
+        return _ENCODERS[kind](value)
+    except (struct.error, AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise _no_value(name, kind, value) from error
+
+
+def _no_value(name: str, kind: ValueType, value: Any) -> ConversionFailure:
+    return ConversionFailure(
+        f"header {name!r} cannot be sent",
+        cause=f"{value!r:.60} is not a {kind.name} that AMQP can carry",
+        cure="give it another type in a transformation",
+    )
 
 
 def _place(name: str) -> bytes | int | None:

@@ -21,7 +21,7 @@ import binascii
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -56,6 +56,7 @@ __all__ = [
     "from_payload",
     "header_of",
     "json_to_fields",
+    "left_out",
     "parse_exact",
     "parse_json",
     "sendable",
@@ -570,29 +571,44 @@ def error_headers(
 
 
 def for_exception_queue(
-    message: Message, failure: ConversionFailure, job: str, origin: str = "", *, now: float | None = None
+    message: Message,
+    failure: ConversionFailure,
+    job: str,
+    origin: str = "",
+    omitted: Sequence[str] = (),
+    *,
+    limited: bool = True,
+    now: float | None = None,
 ) -> Message:
     """The untouched message with the reason of its failure, fit to be stored in an exception queue.
 
-    It does not expire there. Headers that break the limits of a header array (often the very reason) cannot be stored:
-    they are left out and described in ``MGW_error_omitted``. Error headers of an earlier failure are replaced.
+    It does not expire there. ``limited``: headers that break the limits of a header array (often the very reason)
+    cannot be stored and are left out. What is left out, and what the caller has left out already (``omitted``), is
+    described in ``MGW_error_omitted``. Error headers of an earlier failure are replaced.
     """
     reasons = error_headers(failure, job, origin, now=now)
     kept: list[Header] = []
-    omitted: list[str] = []
+    headers: list[str] = list(omitted)
     room = MAX_HEADERS - len(reasons) - 1
     for header in message.headers:
         if header.name.startswith(_ERROR_PREFIX):
             continue
-        problem = _unstorable(header) or ("no room" if len(kept) >= room else "")
+        problem = (_unstorable(header) or ("no room" if len(kept) >= room else "")) if limited else ""
         if problem:
-            omitted.append(f"{header.name[:60]!r} ({problem})")
+            headers.append(left_out(header, problem))
         else:
             kept.append(header)
-    if omitted:
-        note = f"{len(omitted)} headers left out: {', '.join(omitted)}"
-        reasons += (Header("MGW_error_omitted", ValueType.TEXT, _header_text(note)),)
+    notes = [f"{len(headers)} headers left out: {', '.join(headers)}"] if headers else []
+    if message.expiration is not None:
+        notes.append(f"the expiration left out, it would end the message here: {message.expiration:g} s")
+    if notes:
+        reasons += (Header("MGW_error_omitted", ValueType.TEXT, _header_text("; ".join(notes))),)
     return replace(message, headers=(*kept, *reasons), delay=0, expiration=None, expires_at=None)
+
+
+def left_out(header: Header, problem: str) -> str:
+    """Words for a header that an exception queue does not take."""
+    return f"{header.name[:60]!r} ({problem})"
 
 
 def _unstorable(header: Header) -> str:

@@ -38,7 +38,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -53,6 +53,7 @@ from transforms.kafka_types import (
     from_bytes,
     kind_of,
     read_types,
+    reserved_bytes,
     to_bytes,
     types,
 )
@@ -95,6 +96,7 @@ _NULL: Final = "MGW_KAFKA_N_"
 _PREFIX_LENGTH: Final = len(_FOREIGN)
 # A record within these cannot break the limits of a header array, so nothing needs to be looked at closely.
 _FEW, _SHORT, _SMALL = MAX_HEADERS - 10, MAX_HEADER_NAME - _PREFIX_LENGTH, MAX_HEADER_RAW
+_HOP: Final = frozenset((_TOPIC, _PARTITION, _OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE))
 _ORIGIN: Final = frozenset((_TOPIC, _OFFSET, _TIMESTAMP_TYPE))  # where a record came from; nothing to send
 _TEXT, _RAW, _LONG = ValueType.TEXT, ValueType.RAW, ValueType.LONG
 _BASIC = PayloadKind.BASIC
@@ -158,6 +160,7 @@ class Rules:
     text_headers: bool = False  # KAFKA_HeaderType = TEXT
     take_partition: bool = True  # KAFKA_Partition = HEADER
     properties: bool = False  # AQ_MsgProperties
+    original: bool = False  # an exception queue: nothing is limited, and what is about the hop travels as a header
 
 
 class _Draft:
@@ -176,7 +179,9 @@ class _Draft:
     def add_all(self, headers: tuple[Header, ...], rules: Rules) -> None:
         """The header array."""
         for name, kind, value in headers:
-            if name.startswith(_OWN):
+            if rules.original and name in _HOP:
+                self.add(name, kind, value)
+            elif name.startswith(_OWN):
                 self.add_own(name, kind, value, rules)
             else:
                 self.add(name, kind, value)
@@ -197,8 +202,9 @@ class _Draft:
                 cure="let a transformation rename it",
             )
         self.explicit.append(name)
-        self.headers.append((name, to_bytes(value)))
-        self.marks.append((name, "" if RESERVED.get(name) is kind else LETTERS[kind]))
+        known = RESERVED.get(name) is kind
+        self.headers.append((name, reserved_bytes(value) if known else to_bytes(value)))
+        self.marks.append((name, "" if known else LETTERS[kind]))
 
     def add_own(self, name: str, kind: ValueType, value: HeaderValue, rules: Rules) -> None:
         """One header of the ``MGW_KAFKA_`` family."""
@@ -242,7 +248,7 @@ def _to_record(message: Message, rules: Rules, now: float) -> Record:
         headers.append((MESSAGE_ID, message.msgid))
         marks.append((MESSAGE_ID, ""))
     if message.headers:
-        check_headers(message.headers)
+        _check(message.headers, rules)
         draft.add_all(message.headers, rules)
     key, correlation = draft.key, message.correlation
     if key is None:
@@ -250,7 +256,7 @@ def _to_record(message: Message, rules: Rules, now: float) -> Record:
     if correlation is not None and rules.key is KeyFrom.CORRELATION and key == correlation.encode():
         correlation = None
     if rules.properties or correlation is not None:
-        draft.add_properties(property_headers(message, correlation, now, all_of_them=rules.properties))
+        draft.add_properties(_properties(message, correlation, rules, now))
     timestamp = draft.timestamp
     if timestamp is None and message.enqueue_time is not None:
         timestamp = int(message.enqueue_time * 1000)
@@ -262,6 +268,18 @@ def _to_record(message: Message, rules: Rules, now: float) -> Record:
     if table:
         headers.append((TYPES, table))
     return Record(value, key, headers, draft.partition, timestamp)
+
+
+def _check(headers: tuple[Header, ...], rules: Rules) -> None:
+    if not rules.original:
+        check_headers(headers)
+
+
+def _properties(message: Message, correlation: str | None, rules: Rules, now: float) -> list[tuple[str, bytes]]:
+    found = property_headers(message, correlation, now, all_of_them=rules.properties)
+    if rules.original:  # without what the original did not say
+        found = [each for each in found if each != ("MGW_AQ_priority", b"1")]
+    return found
 
 
 def _default_key(message: Message, source: KeyFrom) -> bytes | None:
@@ -345,13 +363,26 @@ def from_record(
         if rules.text_value and isinstance(body, bytes):
             body = _text(body)
     except ConversionFailure as failure:
-        return Message(value, tuple(headers), PayloadKind.BASIC, correlation=correlation), failure
+        return _original(record, origin, rules, now), failure
     if fields:
         fields.setdefault("correlation", correlation)
         return Message(body, tuple(headers), PayloadKind.BASIC, **fields), None
     return new_message(
         body, tuple(headers), _BASIC, 1, correlation, 0, None, None, None, None, 0, None, None, None, None, None, 0
     ), None
+
+
+def _original(record: Received, origin: tuple[Header, Header], rules: Rules, now: float) -> Message:
+    """A record that cannot be converted: the value untouched, and all headers whatever their size."""
+    headers = [*origin, Header(_OFFSET, _LONG, record.offset)]
+    if record.timestamp >= 0:
+        headers.append(Header(_TIMESTAMP, _LONG, record.timestamp))
+        if record.timestamp_type in _TIMESTAMP_TYPES:
+            headers.append(_TIMESTAMP_TYPES[record.timestamp_type])
+    if record.key is not None:
+        headers.append(Header(_KEY, _RAW, record.key))
+    null_body = _read_headers(record, headers, {}, replace(rules, properties=False, original=True), now)
+    return Message(None if null_body and not record.value else record.value, tuple(headers), PayloadKind.BASIC)
 
 
 def _key_header(key: bytes) -> Header:
@@ -410,7 +441,7 @@ def _read_headers(record: Received, headers: list[Header], fields: dict[str, Any
                 properties.setdefault(header.name, checked(header))
             else:
                 headers.append(header)
-    if bad is not None:
+    if bad is not None and not rules.original:
         raise ConversionFailure(
             f"name of a header is not text: {getattr(bad, 'raw', b'')!r}",
             cause="Kafka header names are UTF-8",
@@ -420,8 +451,7 @@ def _read_headers(record: Received, headers: list[Header], fields: dict[str, Any
         appended = record.timestamp if record.timestamp_type == _LOG_APPEND_TIME else -1
         set_properties(properties, fields, appended, now)
     if len(found) > _FEW or any(len(name) > _SHORT or len(value or b"") > _SMALL for name, value in found):
-        _check_names(headers)
-        check_headers(tuple(headers))
+        _check_names(headers, rules)
     return table.get(TYPES, "").endswith("n")
 
 
@@ -435,8 +465,10 @@ def _letter(table: dict[str, str], counts: dict[str, int], name: str) -> str:
     return letters[min(seen, len(letters) - 1)]
 
 
-def _check_names(headers: list[Header]) -> None:
-    """Name the length that the sender knows, without our prefix."""
+def _check_names(headers: list[Header], rules: Rules) -> None:
+    """Refuse what breaks the limits of a header array; name the length that the sender knows, without our prefix."""
+    if rules.original:
+        return
     for name, _, _ in headers:
         if len(name) > MAX_HEADER_NAME:
             sent = name[_PREFIX_LENGTH:] if name.startswith((_FOREIGN, _NULL)) else name
@@ -445,6 +477,7 @@ def _check_names(headers: list[Header]) -> None:
                 cause=f"it holds at most {MAX_HEADER_NAME}, with {_FOREIGN} before it if it is of a foreign system",
                 cure="shorten the name at the sender",
             )
+    check_headers(tuple(headers))
 
 
 def _find_types(headers: Sequence[tuple[str, bytes | None]]) -> tuple[int, dict[str, str]]:

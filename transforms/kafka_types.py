@@ -18,6 +18,7 @@ __all__ = [
     "kind_of",
     "number",
     "read_types",
+    "reserved_bytes",
     "to_bytes",
     "types",
 ]
@@ -79,6 +80,12 @@ def to_bytes(value: HeaderValue) -> bytes:
     if isinstance(value, bool):
         return b"true" if value else b"false"
     return repr(value).encode()
+
+
+def reserved_bytes(value: HeaderValue) -> bytes:
+    """As :func:`to_bytes` where the name tells the type: whole seconds without a fraction, as programs write."""
+    plain = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
+    return b"%d" % int(value) if plain else to_bytes(value)
 
 
 def from_bytes(kind: ValueType, value: bytes) -> HeaderValue | None:

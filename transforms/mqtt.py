@@ -127,7 +127,10 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """How a destination writes. ``topic_from_header``: MGW_MQTT_topic may choose a topic below the registered one."""
+    """How a destination writes. ``topic_from_header``: MGW_MQTT_topic may choose a topic below the registered one.
+
+    ``original``: an exception queue; nothing is limited, and what is about the hop travels as a user property.
+    """
 
     topic: TopicTemplate
     version: int = 5
@@ -136,6 +139,7 @@ class Outbound:
     envelope: bool = False
     topic_from_header: bool = False
     aq_properties: bool = False
+    original: bool = False
 
 
 # -- inbound ----------------------------------------------------------------------------------------------------------
@@ -182,8 +186,9 @@ def inbound(publish: Publish, rules: Inbound) -> tuple[Message, ConversionFailur
         )
     except ConversionFailure as error:
         failure = error
-    kept = hop if len(topic) <= MAX_HEADER_TEXT else hop[1:]
-    return Message(payload, (*kept, *salvaged_headers(properties.user))), failure
+    salvaged, no_body = salvaged_headers(properties.user)
+    body = None if no_body and not payload else payload
+    return Message(body, (*hop, *_field_headers(properties), *salvaged), expiration=_left(properties.expiry)), failure
 
 
 def _from_properties(publish: Publish, rules: Inbound, hop: tuple[Header, ...]) -> Message:
@@ -209,8 +214,12 @@ def _from_properties(publish: Publish, rules: Inbound, hop: tuple[Header, ...]) 
         message_headers,
         kind,
         correlation=None if data is None else _correlation(data),
-        expiration=None if expiry is None else float(expiry or 1),
+        expiration=_left(expiry),
     )
+
+
+def _left(expiry: int | None) -> float | None:
+    return None if expiry is None else float(expiry or 1)
 
 
 def _field_headers(properties: Properties) -> list[Header]:
@@ -309,7 +318,9 @@ def outbound(message: Message, rules: Outbound, now: float) -> Publish:
     native: dict[str, Any] = {}
     travelling: list[Header] = []
     if message.headers:
-        native, travelling = _sort_headers(message.headers)
+        if not rules.original:
+            check_headers(message.headers)
+        native, travelling = _sort_headers(message.headers, hop=rules.original)
     retain = native.get(_RETAIN, rules.retain)
     chosen = native.get(_TOPIC) if rules.topic_from_header else None
     topic = rules.topic.fill(message) if chosen is None else _chosen_topic(chosen, rules)
@@ -329,19 +340,22 @@ def outbound(message: Message, rules: Outbound, now: float) -> Publish:
             properties = Properties(payload_format=1, expiry=expiry, content_type=CONTENT_TYPE)
     else:
         payload = _payload(message.body)
-        properties = _properties(message, payload, native, expiry, user_properties(travelling))
+        user = user_properties(travelling, original=rules.original)
+        properties = _properties(message, payload, native, expiry, user, original=rules.original)
     return Publish(topic, payload, rules.qos, retain, False, properties)
 
 
-def _sort_headers(headers: tuple[Header, ...]) -> tuple[dict[str, Any], list[Header]]:
-    """What goes into fields of the PUBLISH, and what travels as user properties."""
-    check_headers(headers)
+def _sort_headers(headers: tuple[Header, ...], *, hop: bool) -> tuple[dict[str, Any], list[Header]]:
+    """What goes into fields of the PUBLISH, and what travels as user properties.
+
+    ``hop``: what every hop tells anew is a user property, too.
+    """
     native: dict[str, Any] = {}
     travelling: list[Header] = []
     for header in headers:
         name, kind, value = header
         wanted = _NATIVE.get(name)
-        if wanted is None:
+        if wanted is None or (hop and name in _HOP):
             travelling.append(header)
             continue
         if kind is not wanted and not (name == _TOPIC and kind is _RAW):
@@ -397,7 +411,13 @@ def _with_own_headers(
 
 
 def _properties(
-    message: Message, payload: bytes, native: dict[str, Any], expiry: int | None, user: list[tuple[str, str]]
+    message: Message,
+    payload: bytes,
+    native: dict[str, Any],
+    expiry: int | None,
+    user: list[tuple[str, str]],
+    *,
+    original: bool,
 ) -> Properties:
     body = message.body
     kind = body.__class__
@@ -406,13 +426,13 @@ def _properties(
     data = native.get(_CORRELATION)
     if data is None and message.correlation is not None:
         data = utf8("correlation", message.correlation)
-    if not native:
+    if not native and not original:
         content_type = FIELDS_CONTENT_TYPE if kind is tuple else None
         return Properties(0 if kind is bytes or body is None else 1, expiry, content_type, None, data, user)
     content_type, response_topic = native.get(_CONTENT), native.get(_RESPONSE)
     if kind is tuple:
         content_type = FIELDS_CONTENT_TYPE
-    elif content_type is not None:
+    elif content_type:  # it may be empty
         check_string(f"header {_CONTENT}", content_type)
     if response_topic is not None:
         check_string(f"header {_RESPONSE}", response_topic)
@@ -422,7 +442,8 @@ def _properties(
                 cause="it holds a wildcard",
                 cure="let the sender or a transformation set the name of a topic",
             )
-    return Properties(_payload_format(body, payload, native), expiry, content_type, response_topic, data, user)
+    form = native.get(_FORMAT) if original else _payload_format(body, payload, native)
+    return Properties(form, expiry, content_type, response_topic, data, user)
 
 
 def _payload(body: Body) -> bytes:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from transforms.errors import ConversionFailure
-from transforms.message import MAX_HEADER_NAME, MAX_HEADER_TEXT, MAX_HEADERS, Header, HeaderValue, ValueType
+from transforms.message import MAX_HEADER_NAME, Header, HeaderValue, ValueType
 
 __all__ = ["NULL_BODY", "check_string", "headers_of", "salvaged_headers", "user_properties", "utf8"]
 
@@ -68,7 +68,7 @@ def _header_name(name: str) -> str:
     """Header of a user property of whose type nothing is told; empty for the two the gateway keeps to itself."""
     if name in (_TYPES, NULL_BODY):
         return ""
-    header_name = name if name.startswith("MGW_") and name not in _RESERVED else _USER + name
+    header_name = _unlimited_name(name)
     if len(header_name) > MAX_HEADER_NAME:
         raise ConversionFailure(
             f"user property {name[:40]!r}... has a name of {len(name)} characters",
@@ -78,25 +78,32 @@ def _header_name(name: str) -> str:
     return header_name
 
 
-def _headers_with_types(user: Sequence[tuple[str, str]]) -> tuple[list[Header], bool]:
+def _unlimited_name(name: str) -> str:
+    return name if name.startswith("MGW_") and name not in _RESERVED else _USER + name
+
+
+def _headers_with_types(user: Sequence[tuple[str, str]], *, limited: bool = True) -> tuple[list[Header], bool]:
     codes: dict[str, int | tuple[int, ...]] = {}
-    null_body = False
-    for name, value in user:
+    null_body, told = False, -1
+    for place, (name, _) in enumerate(user):
         if name == _TYPES:
-            codes = _read_types(value)
+            told = place  # the gateway's own is the last one
         elif name == NULL_BODY:
             null_body = True
+    if told >= 0:
+        codes = _read_types(user[told][1])
     headers = []
     seen: dict[str, int] = {}
-    for name, text in user:
-        if name in (_TYPES, NULL_BODY):
+    for place, (name, text) in enumerate(user):
+        if name == NULL_BODY or place == told:
             continue
         code = codes.get(name, 0)
         if isinstance(code, tuple):
             count = seen[name] = seen.get(name, -1) + 1
             code = code[count] if count < len(code) else 0
         if not code:
-            headers.append(Header(_header_name(name), _TEXT, text))
+            plain = _USER + name if name == _TYPES else _header_name(name) if limited else _unlimited_name(name)
+            headers.append(Header(plain, _TEXT, text))
             continue
         kind, header_value = _read_value(name, abs(code), text)
         own = code > 0 and name not in _RESERVED
@@ -144,21 +151,22 @@ def _read_value(name: str, code: int, text: str) -> tuple[ValueType, HeaderValue
     return kind, value
 
 
-def salvaged_headers(user: Iterable[tuple[str, str]]) -> list[Header]:
-    """What of the user properties fits into a header array, all of it as text: for a message that failed."""
-    headers = []
-    for name, value in user:
-        header_name = name if name.startswith("MGW_") and name not in _RESERVED else _USER + name
-        if len(header_name) <= MAX_HEADER_NAME and len(value) <= MAX_HEADER_TEXT:
-            headers.append(Header(header_name, _TEXT, value))
-    return headers[: MAX_HEADERS - 10]
+def salvaged_headers(user: Sequence[tuple[str, str]]) -> tuple[list[Header], bool]:
+    """As :func:`headers_of` for a message that failed: whatever their size, and where the types cannot be read, all of
+    them as text, with what was to tell the types."""
+    try:
+        return _headers_with_types(user, limited=False)
+    except ConversionFailure:
+        return [Header(_unlimited_name(name), _TEXT, value) for name, value in user], False
 
 
 # -- out --------------------------------------------------------------------------------------------------------------
 
 
-def user_properties(headers: Iterable[Header]) -> list[tuple[str, str]]:
+def user_properties(headers: Iterable[Header], *, original: bool = False) -> list[tuple[str, str]]:
     """User properties of headers, in their order, with ``MGW_types`` at the end where it is needed.
+
+    ``original``: a publisher's own ``MGW_types`` and ``MGW_nullBody`` are among them, for an exception queue.
 
     Raises:
         ConversionFailure: a name that no user property can have.
@@ -167,7 +175,8 @@ def user_properties(headers: Iterable[Header]) -> list[tuple[str, str]]:
     codes: list[tuple[str, int]] = []
     typed = 0
     for name, kind, value in headers:
-        prop, code, sign = _property_name(name)
+        prop, code, sign = _property_name(name, original=original)
+        typed |= prop == _TYPES  # a publisher's own, which the last one tells from ours
         if kind is _TEXT:
             text: str = value  # type: ignore[assignment]
             if not (text.isascii() and text.isprintable()) and _UNSAFE.search(text):
@@ -190,11 +199,11 @@ def user_properties(headers: Iterable[Header]) -> list[tuple[str, str]]:
 
 
 @lru_cache(4096)
-def _property_name(name: str) -> tuple[str, int, int]:
+def _property_name(name: str, *, original: bool) -> tuple[str, int, int]:
     """User property of a header, its code when it is plain text, and the sign of its codes."""
     foreign = name.startswith(_USER)
     prop = name[len(_USER) :] if foreign else name
-    if prop in (_TYPES, NULL_BODY):
+    if prop in (_TYPES, NULL_BODY) and not (foreign and original):
         raise ConversionFailure(
             f"header {name} cannot travel over MQTT",
             cause="the gateway uses a user property of that name itself",

@@ -18,13 +18,18 @@ from transforms.mqtt_topic import TopicTemplate, check_filter, check_topic
 TOPIC = TopicTemplate("t")
 NOW = 1_700_000_000.0
 
+FIELDS = {
+    f"MGW_MQTT_{field}"
+    for field in ("topic", "qos", "retain", "dup", "responseTopic", "contentType", "payloadFormat", "correlationData")
+} | {"MGW_AQ_messageID", "MGW_AQ_original_msgid"}  # not carried as they are
+
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 names = st.one_of(
     st.sampled_from(
         ["h", "MGW_KAFKA_H_x", "MGW_AMQP_type", "MGW_MQTT_U_x", "MGW_MQTT_U_MGW_x", "MGW_MQTT_U_MGW_MQTT_topic"]
     ),
     st.text(st.characters(categories=["L", "N", "P", "Zs"]), min_size=1, max_size=30),
-).filter(lambda name: name not in ("MGW_types", "MGW_nullBody", "MGW_MQTT_U_") and not name.startswith("MGW_MQTT_t"))
+).filter(lambda name: name.removeprefix("MGW_MQTT_U_") not in ("", "MGW_types", "MGW_nullBody") and name not in FIELDS)
 _VALUES: dict[ValueType, st.SearchStrategy[HeaderValue]] = {
     ValueType.TEXT: texts,
     ValueType.RAW: st.binary(max_size=40),
