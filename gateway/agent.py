@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from gateway import __version__, catalog, journal, lease, ledger
 from gateway.admin import GatewayAdmin
@@ -33,7 +34,8 @@ from gateway.jobsetup import JobSetup, setup_of
 from gateway.lease import Owner
 from gateway.logclean import clean_logs
 from gateway.logfile import set_level
-from gateway.model import Activity, AgentStatus, JobDef, JobStatus, Snapshot, key
+from gateway.model import AgentStatus, JobDef, JobStatus, Snapshot, key
+from gateway.reach import Reaches
 from gateway.secrets import Secrets
 from gateway.timekeeping import events_of
 from gateway.turns import Turns
@@ -71,6 +73,7 @@ class Agent:
         self._snapshot: Snapshot | None = None
         self._token = 0
         self._engine: Engine | None = None
+        self._reaches = Reaches(clock)
         self._journalist = Journalist(events_of(hub, name, clock))
         self._lock = threading.Lock()
         self._subscribed: set[int] = set()
@@ -120,6 +123,7 @@ class Agent:
             self._clock,
             Turns(snapshot.agent.max_threads),
             self._journalist,
+            self._reaches,
             self._modules,
             ledger=self.ledger_retention > 0,
             verify_seconds=self.verify_seconds,
@@ -145,7 +149,7 @@ class Agent:
         Raises:
             LeaseLost: another process owns the agent.
         """
-        with self._hub.write() as conn:
+        with self._using_hub("writing"), self._hub.write() as conn:
             lease.renew_lease(conn, self.name, self._token, ttl=LEASE_SECONDS, now=self._clock.now())
         for job_id, runner in list(self._runners.items()):
             if runner.lost is not None:
@@ -155,18 +159,34 @@ class Agent:
             else:
                 self._stuck.discard(job_id)
 
+    @contextmanager
+    def _using_hub(self, operation: str) -> Iterator[None]:
+        """Tell the jobs that wait for the hub whether the operation is possible."""
+        hub = self._reaches.hub
+        try:
+            yield
+        except HubError as error:
+            hub.told(operation, not error.retriable)
+            raise
+        hub.told(operation, True)
+
+    def status(self) -> AgentStatus | None:
+        """What is asked of the agent, as stored; None: there is no such agent."""
+        with self._using_hub("reading"), self._hub.read() as conn:
+            row = lease.agent_row(conn, self.name)
+        return row.status if row is not None else None
+
     def _report_stuck(self, job_id: int, runner: JobRunner) -> None:
         if job_id in self._stuck:
             return
         self._stuck.add(job_id)
-        with self._hub.write() as conn:
-            journal.set_activity(conn, job_id, Activity.STUCK)
+        runner.show_stuck()
         self._journalist.tell(JobStuck(runner.name, runner.silence, "its thread does not come back from the client"))
         runner.interrupt()
 
     def refresh(self) -> None:
         """Take over changed definitions; called twice a second by the supervisor."""
-        with self._hub.read() as conn:
+        with self._using_hub("reading"), self._hub.read() as conn:
             version = catalog.change_version(conn)
         retry_chores = self._chore_failed is not None and self._clock.monotonic() - self._chore_failed > CHORE_SECONDS
         changed = self._snapshot is None or version != self._snapshot.version

@@ -15,7 +15,7 @@ from gateway import journal, lease
 from gateway.aq import payloads, transfer
 from gateway.aq.hub import Hub
 from gateway.aq.rules import compile_rule
-from gateway.connections import Connections, NoConnectionFree
+from gateway.connections import Connections
 from gateway.conversion import Conversion
 from gateway.events import GuaranteeChanged, JobActivated, JobFailed, JobRetrying, JobStopped, JobStuck, Journalist
 from gateway.exceptionqueue import ForeignExceptionQueue
@@ -23,7 +23,8 @@ from gateway.inbound import InboundRoute
 from gateway.jobsetup import JobSetup
 from gateway.model import Activity
 from gateway.outbound import OutboundRoute
-from gateway.retry import decide
+from gateway.reach import Reaches
+from gateway.retry import Decision, Kind, Setbacks, decide
 from gateway.route import Route, RouteContext
 from gateway.turns import Turns
 from gateway.watch import VERIFY_SECONDS, GuaranteeWatch, weaken
@@ -54,6 +55,7 @@ class Engine:
     clock: Clock
     turns: Turns
     journalist: Journalist
+    reaches: Reaches
     transform_modules: tuple[str, ...] = ()
     ledger: bool = True
     verify_seconds: float = VERIFY_SECONDS
@@ -113,12 +115,13 @@ class JobRunner:
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._route: Route | None = None
-        self._failures = 0
-        self._waits = 0  # for a connection, in a row
+        self._setbacks = Setbacks(setup.job)
         self._cautious = False
         self._activity = Activity.STOPPED
         self._next_sample = 0.0
         self._last_loop = engine.clock.monotonic()
+        self._last_progress = self._last_loop
+        self._resting = False
         self._thread = threading.Thread(target=self._run, name=f"job-{setup.job.name}", daemon=True)
 
     @property
@@ -133,13 +136,14 @@ class JobRunner:
 
     @property
     def silence(self) -> float:
-        """Seconds since the thread last came round its loop."""
-        return self._engine.clock.monotonic() - self._last_loop
+        """Seconds since the thread last came round its loop; 0 while it waits for its next attempt."""
+        return 0.0 if self._resting else self._engine.clock.monotonic() - self._last_loop
 
     def state(self) -> str:
         """What it is doing, in a line for the log."""
         thread = "" if self.alive else ", its thread has ended"
-        return f"job {self.name}: {self._activity}, {self._failures} failures, silent for {self.silence:.1f} s{thread}"
+        failures = self._setbacks.failures
+        return f"job {self.name}: {self._activity}, {failures} failures, silent for {self.silence:.1f} s{thread}"
 
     def start(self) -> None:
         """Start the thread."""
@@ -165,16 +169,26 @@ class JobRunner:
     def reset(self, resets: int) -> None:
         """RESET_JOB was called, for the time ``resets``: failures are forgotten, the next attempt is now."""
         self.resets = resets
-        self._failures = 0
+        self._setbacks.reset()
         self._wake.set()
+
+    def show_stuck(self) -> None:
+        """Show that the thread does not come round its loop, until it does.
+
+        Raises:
+            HubError: it could not be written.
+        """
+        with self._writing() as conn:
+            journal.set_activity(conn, self.setup.job.id, Activity.STUCK)
+        self._activity = Activity.STUCK
 
     # ------------------------------------------------------------------------------------------------- the thread
 
     def _run(self) -> None:
         try:
-            self._failures = self._stored_failures()
+            self._setbacks.resume(self._stored_failures())
             while not self._stop.is_set():
-                self._last_loop = self._engine.clock.monotonic()
+                self._last_loop = self._last_progress = self._engine.clock.monotonic()
                 setup = self.setup
                 link = setup.link.name
                 try:
@@ -207,8 +221,7 @@ class JobRunner:
             except HubError as error:
                 waits += 1
                 _LOGGER.warning("job %s waits for the hub: %s", self.name, error)
-                self._wake.wait(decide(waits, error, forever=True).delay)
-                self._wake.clear()
+                self._rest(decide(waits, error, forever=True), error)
         return 0
 
     def _attempt(self) -> None:
@@ -272,6 +285,7 @@ class JobRunner:
     def _carry(self, route: Route, watch: GuaranteeWatch, report: GuaranteeReport) -> GuaranteeReport | None:
         """Carry until the job is stopped (None), or until what it promises is another level than ``report`` says."""
         poll, clock = self.setup.job.poll_seconds, self._engine.clock
+        began = clock.monotonic()
         moved = False  # since the last sample
         wait, last = 0.0, float("-inf")  # the first look is quick, so that the state shows at once
         while not self._stop.is_set():
@@ -279,7 +293,11 @@ class JobRunner:
             counts = route.carry(wait)
             moved = moved or bool(counts.total)
             wait = min(poll, SETTLE_SECONDS if moved else SAMPLE_SECONDS)
-            if self._failures and (counts.total or not route.busy):
+            if self._setbacks:
+                wait = min(wait, SETTLE_SECONDS)  # so that a recovery shows soon
+            if counts.total or not route.busy:
+                self._last_progress = clock.monotonic()
+            if self._setbacks.over(bool(counts.total), 0.0 if route.busy else self._last_progress - began):
                 self._recovered()
             if counts.total:
                 last = clock.monotonic()
@@ -306,21 +324,26 @@ class JobRunner:
             self._show(Activity.IDLE)
 
     def _recovered(self) -> None:
-        self._failures = 0
-        self._cautious = False
+        away = self._setbacks.away
         with self._writing() as conn:
             journal.record_recovery(conn, self.setup.job.id)
+        self._setbacks.clear()
+        self._cautious = False
+        if away:
+            for reach in (self._engine.reaches.hub, self._engine.reaches.link(self.setup.link.name)):
+                reach.succeeded()
 
     def _failed(self, error: Exception) -> bool:
         """Record a failure and wait for the next attempt; False when there is none."""
         engine, job = self._engine, self.setup.job
         if self._stop.is_set():
             return False
-        waiting = isinstance(error, NoConnectionFree)  # counts as no failure: nothing was tried
-        self._waits = self._waits + 1 if waiting else 0
-        self._failures += not waiting
         self._cautious = isinstance(error, ConversionFailure)
-        decision = decide(self._waits or self._failures, error, forever=job.flag("retry_forever"))
+        waited = engine.clock.monotonic() - self._last_progress
+        decision = self._setbacks.add(
+            error, settling=self._engine.reaches.of(error, self.setup.link).settling, waited=waited
+        )
+        failures = 0 if decision.kind is Kind.TURN else decision.failures
         text = str(error) if isinstance(error, GatewayError) else f"internal error, {type(error).__name__}: {error}"
         now = engine.clock.now()
         try:
@@ -329,7 +352,7 @@ class JobRunner:
                     conn,
                     job.id,
                     status=decision.status,
-                    failures=self._failures,
+                    failures=failures,
                     error=text,
                     now=now,
                     retry_at=None if decision.delay is None else now + decision.delay,
@@ -340,17 +363,25 @@ class JobRunner:
         except HubError as hub_error:
             _LOGGER.warning("failure of job %s not recorded: %s", job.name, hub_error)
             if decision.delay is None:  # the views would show a job that is about to try again, for ever
-                decision = decide(1, hub_error, forever=True)
+                decision, error = decide(1, hub_error, forever=True), hub_error
         if isinstance(error, LinkTimeout) and error.operation in {"read", "publish"}:
-            engine.journalist.tell(JobStuck(job.name, self.silence, text))
+            engine.journalist.tell(JobStuck(job.name, waited, text))
         if decision.delay is None:
-            engine.journalist.tell(JobFailed(job.name, self._failures, text))
+            engine.journalist.tell(JobFailed(job.name, failures, text))
             return False
-        engine.journalist.tell(JobRetrying(job.name, self._failures, decision.delay, text))
+        engine.journalist.tell(JobRetrying(job.name, failures, decision.delay, text))
         self._activity = Activity.BACKOFF
-        self._wake.wait(decision.delay)
-        self._wake.clear()
+        self._setbacks.rested(self._rest(decision, error))
         return not self._stop.is_set()
+
+    def _rest(self, decision: Decision, error: Exception) -> float:
+        """Wait for the next attempt; returns how many seconds that took."""
+        self._resting = True
+        seconds = self._engine.reaches.rest(self._wake, decision, error, self.setup.link)
+        self._wake.clear()
+        self._last_loop = self._engine.clock.monotonic()
+        self._resting = False
+        return seconds
 
     def _show(self, activity: Activity, *, only_if_stopping: bool = False) -> None:
         if activity is self._activity or (only_if_stopping and not self._stop.is_set()):

@@ -138,10 +138,9 @@ class Supervisor:
                 return
             if self._lost is not None:
                 raise self._lost
-            with self._hub.read() as conn:
-                row = lease.agent_row(conn, self._options.agent)
+            asked = self._agent.status()
             self._away.over()
-            if row is not None and row.status is AgentStatus.SHUTTING_DOWN:
+            if asked is AgentStatus.SHUTTING_DOWN:
                 self._stop_agent(AgentStatus.NOT_STARTED)
                 return
             self._agent.refresh()

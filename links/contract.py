@@ -379,6 +379,12 @@ class Link(Protocol):
         raises; the first failed check ends the list."""
         ...
 
+    def listening(self) -> frozenset[str]:
+        """Those of its addresses, as ``host:port``, where connections are accepted now; never raises. Asked about every
+        second while jobs wait for the system: no handshake, no login, about a second at most. A system that has no
+        address always answers with nothing; its jobs try again after their delays only."""
+        ...
+
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """Check on the live system that the endpoint exists and can be used in this direction, and what the job can
         promise. Run at job activation, and again after every reconnect.

@@ -33,6 +33,7 @@ from links.kafka_exact import KafkaExactDestination
 from links.kafka_log import SendingLog, describe_log
 from links.kafka_source import KafkaSource
 from links.kafka_transaction import open_transactions
+from links.listening import address, listening
 from links.options import parse
 from transforms.errors import AdminError, ConfigInvalid, QueueMissing
 from transforms.kafka import KeyFrom, Rules
@@ -251,6 +252,10 @@ class KafkaLink:
     def test(self) -> Sequence[Check]:
         """See :meth:`links.contract.Link.test`."""
         return kafka_checks.test_link(self._settings)
+
+    def listening(self) -> frozenset[str]:
+        """See :meth:`links.contract.Link.listening`. Servers that bootstrap_servers does not name are not asked."""
+        return listening([address(server, 9092) for server in self._settings.servers])
 
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`links.contract.Link.verify`."""

@@ -61,10 +61,9 @@ _REJECTED = (
     errors.InvalidTimestampError,
     errors.PolicyViolationError,
     errors.InvalidRequiredAcksError,
-    errors.NotEnoughReplicasError,
-    errors.NotEnoughReplicasAfterAppendError,
     errors.UnsupportedCompressionTypeError,
 )
+_REPLICAS = (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError)
 _TIMEOUTS = (errors.KafkaTimeoutError, errors.RequestTimedOutError)
 
 
@@ -178,7 +177,7 @@ def build(client: Callable[..., _C], settings: Settings, operation: str, **optio
     """A connected client object.
 
     Raises:
-        LinkUnavailable: no server answered within KAFKA_Bootstrap_timeout_ms.
+        LinkUnavailable, LinkTimeout: no server answered within KAFKA_Bootstrap_timeout_ms.
         LinkRefused: a server refused the login or the TLS handshake.
     """
     made: list[NetClient] = []
@@ -203,7 +202,8 @@ def unreachable(settings: Settings, operation: str, cause: BaseException) -> Lin
     """None of the servers could be reached."""
     if isinstance(cause, HOPELESS) or _is_tls(cause):
         return translate(cause, settings.link, operation, "the cluster")
-    return LinkUnavailable(
+    kind = LinkTimeout if isinstance(cause, errors.RequestTimedOutError) else LinkUnavailable
+    return kind(
         f"link {settings.link}: no Kafka server answers at {', '.join(settings.servers)}",
         link=settings.link,
         operation=operation,
@@ -262,7 +262,8 @@ def _classify(error: BaseException) -> tuple[type[LinkError], str]:
         ),
         (_MISSING, QueueMissing, "create the topic, or register the foreign queue with the right provider_queue"),
         (_TOO_LARGE, DeliveryRejected, "raise max.message.bytes of the topic, or send smaller messages"),
-        (_REJECTED, DeliveryRejected, "see the cause; the topic's configuration or its replicas refuse it"),
+        (_REJECTED, DeliveryRejected, "see the cause; the topic's configuration refuses it"),
+        (_REPLICAS, LinkUnavailable, "start the servers that are down, or lower min.insync.replicas of the topic"),
         (_TIMEOUTS, LinkTimeout, "check that the cluster is up and that all its servers can be reached from here"),
         (
             (errors.UnsupportedCodecError,),

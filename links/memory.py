@@ -142,6 +142,10 @@ class MemoryLink:
                     cure="look at the broker",
                 )
 
+    def listening(self) -> frozenset[str]:
+        """See :meth:`links.contract.Link.listening`."""
+        return frozenset() if self.broker.refuse_connections else frozenset({self.broker.name})
+
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`links.contract.Link.verify`."""
         self.check_connection("verify")

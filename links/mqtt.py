@@ -41,6 +41,7 @@ from links.contract import (
     LinkConfig,
     Source,
 )
+from links.listening import listening
 from links.mqtt_checks import VERSION_TOPIC, check_logs, run_checks, version_of
 from links.mqtt_connect import Session, Settings, client_id_of, open_session
 from links.mqtt_destination import MqttDestination, check_publisher
@@ -268,6 +269,10 @@ class MqttLink:
     def test(self) -> Sequence[Check]:
         """See :meth:`links.contract.Link.test`."""
         return run_checks(self._settings, self._probe)
+
+    def listening(self) -> frozenset[str]:
+        """See :meth:`links.contract.Link.listening`."""
+        return listening([(self._settings.host, self._settings.port)])
 
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`links.contract.Link.verify`. Topics always exist; what is checked is what the broker allows."""

@@ -23,6 +23,7 @@ from links.contract import (
     LinkSpec,
     Source,
 )
+from links.listening import listening
 from links.options import parse
 from links.rabbitmq_checks import run_checks
 from links.rabbitmq_conditions import Answers
@@ -172,6 +173,10 @@ class RabbitLink:
     def test(self) -> Sequence[Check]:
         """See :meth:`links.contract.Link.test`."""
         return run_checks(self._settings)
+
+    def listening(self) -> frozenset[str]:
+        """See :meth:`links.contract.Link.listening`."""
+        return listening([(self._settings.hostname, self._settings.port)])
 
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`links.contract.Link.verify`."""

@@ -16,6 +16,8 @@ from transforms.errors import DeliveryRejected, LinkError, LinkRefused, LinkTime
 
 __all__ = ["missing", "translate"]
 
+#: Precondition failed, frame and syntax errors, not implemented: what the same request meets again.
+_FOR_EVER = frozenset({406, 501, 502, 503, 504, 505, 540})
 _LIMIT = re.compile(r"(?:user )?connection limit \(\d+\) is reached")
 
 
@@ -102,7 +104,7 @@ def _no_access(settings: Settings) -> str:
     )
 
 
-def _closed_by_broker(  # noqa: PLR0911 - one return per reply code
+def _closed_by_broker(  # noqa: PLR0911, C901 - one return per reply code
     code: int, text: str, settings: Settings
 ) -> tuple[type[LinkError], str, str]:
     where = f"link {settings.link}: RabbitMQ at {settings.place}"
@@ -114,6 +116,8 @@ def _closed_by_broker(  # noqa: PLR0911 - one return per reply code
         return LinkRefused, f"{where} denied access to user {settings.username!r}", "give the user the permission"
     if code == 530:
         return LinkRefused, _no_access(settings), "check virtual_host and the user's permissions"
+    if code == 404 and "down or inaccessible" in text:
+        return LinkUnavailable, f"{where} has the queue on a node that is down", "start that node again"
     if code == 404:
         return QueueMissing, f"{where} has no such queue or exchange", "create it or correct the registration"
     if code == 406 and "acknowledgement" in text:
@@ -123,6 +127,8 @@ def _closed_by_broker(  # noqa: PLR0911 - one return per reply code
         return DeliveryRejected, f"{where} stored a transaction only in part", "check the queue and its limits"
     if code == 406 and "larger than" in text:
         return DeliveryRejected, f"{where} refused a message", "set AMQP_MaxMessageSize to the broker's limit"
+    if code in _FOR_EVER:
+        return LinkError, f"{where} refused a request (code {code})", "correct the queue or its registration"
     if code == 320:
         return LinkUnavailable, f"{where} closed the connection", "wait for the broker or start it again"
     return LinkUnavailable, f"{where} ended the connection (code {code})", "see the broker's log"

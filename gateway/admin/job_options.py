@@ -45,10 +45,19 @@ JOB_OPTIONS = (
     ),
     Field(
         "retry_forever",
-        "TRUE: the job is never FAILED; after the 15th failure it is tried again every 30 minutes.",
+        "TRUE: failures never make the job FAILED; after the 15th that counts it is tried again every 30 minutes.",
         bool,
         False,
         dynamic=True,
+    ),
+    Field(
+        "retry_policy",
+        "What makes a job FAILED. standard: 16 failures in a row that a message or the configuration makes, while a "
+        "broker or hub that cannot be reached never does. documented: 16 failures of any kind.",
+        str,
+        "standard",
+        dynamic=True,
+        choices=("standard", "documented"),
     ),
     Field(
         "discard_unrouted",

@@ -19,8 +19,9 @@ _CONNECTION_STATES = (
     "08",
     "25P03",
     "57P",
+    "25006",
     "55P",
-)  # PostgreSQL: connection lost, transaction idle for too long, operator intervention, lock not available
+)  # PostgreSQL: connection lost, transaction idle for too long, operator intervention, standby, lock not available
 
 
 def shown_url(url: sa.URL) -> str:
@@ -124,7 +125,9 @@ def _from_postgresql(error: BaseException, where: str) -> HubError:
     if state.startswith("53") and state != "53300":
         return HubFull(f"hub {where} is full", cause=text, cure="free space on the database server; nothing was stored")
     if state in ("28P01", "28000") or "password authentication failed" in text:
-        return HubError(f"hub {where} refused the login", cause=text, cure="check user name and password of the hub")
+        return HubUnavailable(
+            f"hub {where} refused the login", cause=text, cure="check user name and password of the hub"
+        )
     if state == "3D000" or ("FATAL:  database" in text and "does not exist" in text):  # no state while connecting
         return HubError(
             f"hub {where} does not exist", cause=text, cure="create the database (createdb), then mgw apply"

@@ -24,7 +24,7 @@ _LAST_ERROR = "of the last error; stays until the next one or the next start."
 #: By column, or by ``VIEW.COLUMN`` where a column means something else there.
 COLUMN_TEXTS = {
     "ACTIVITY": "STOPPED, CONNECTING, RUNNING, IDLE (nothing waits), BACKOFF (waits for the next attempt), STUCK "
-    "(messages wait and none moves).",
+    "(its thread does not come back from the client; never while it waits for the next attempt).",
     "AGENT_DATABASE": "Database of the agent, where it is not the hub's own login.",
     "AGENT_HOST": "Machine the agent runs on.",
     "AGENT_INSTANCE": "1 while the agent runs.",
@@ -60,7 +60,7 @@ COLUMN_TEXTS = {
     "EXCEPTIONQ_TOTAL": "The same since the job was created.",
     "EXCEPTIONED": "Messages of the batch that went to the exception queue.",
     "EXCEPTION_QUEUE": "Where messages go that can never be delivered.",
-    "FAILURES": "Failures since the last success; the 16th makes the job FAILED.",
+    "FAILURES": "Failures in a row, of the kind that the last one was; the 16th that counts makes the job FAILED.",
     "FILTERED": "Messages of the batch left out by rule or transformation.",
     "FILTERED_MSGS": "Messages left out by rule or transformation since agent start.",
     "FILTERED_TOTAL": "The same since the job was created.",

@@ -211,13 +211,13 @@ def test_a_failing_destination_gets_the_same_batches_again_in_order(
 
 
 def test_a_reset_counts_even_if_the_job_fails_once_more_at_that_moment(gateway: Gateway, broker: MemoryBroker) -> None:
-    inbound(gateway, broker)
+    inbound(gateway, broker, options={"retry_policy": "documented"})
     put(broker, "SRC", "one")
     broker.fail_next("read", LinkUnavailable("the wire was cut", operation="read"))
     with gateway.run() as running:
         eventually(lambda: gateway.job("inj")["FAILURES"] == 1)
         (runner,) = running.agent._runners.values()
-        runner._failures = 9  # the next delay would be 17 minutes
+        runner._setbacks._faults = 9  # the next delay would be 17 minutes
         broker.fail_next("connect", LinkUnavailable("not yet", operation="connect"))
         eventually(lambda: gateway.job("inj")["FAILURES"] == 10)
         gateway.admin.reset_job("inj")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,13 @@ import sqlalchemy as sa
 from gateway import catalog, journal, lease
 from gateway.agent import Agent
 from gateway.model import DEFAULT_AGENT, AgentStatus
-from gateway.supervisor import RunOptions, Supervisor
-from links.contract import Encoded
-from links.memory import MemoryDestination
+from links.contract import Batch, Encoded
+from links.memory import MemoryDestination, MemorySource
 from links.memory_broker import MemoryBroker
 from tests.conformance.test_engine import bodies, inbound, outbound, put, texts
-from tests.support.brokers import RabbitMQ
-from tests.support.gateways import Gateway, gateway_on
+from tests.support.brokers import Kafka, RabbitMQ
+from tests.support.gateways import Gateway, gateway_on, supervised
+from tests.support.kafka_clients import KafkaProducer
 from tests.support.waiting import eventually
 from transforms.clock import SYSTEM_CLOCK
 from transforms.errors import HubUnavailable, LinkUnavailable, PositionLost
@@ -195,27 +195,6 @@ def test_a_disabled_topic_job_is_subscribed_though_its_broker_was_away_at_first(
         eventually(lambda: broker.subscriptions, what="the subscription", deadline=8)
 
 
-@contextmanager
-def supervised(gateway: Gateway) -> Iterator[list[BaseException]]:
-    """The supervisor on a thread; the list tells what ended it."""
-    supervisor = Supervisor(gateway.hub, gateway.secrets, RunOptions(gateway.url))
-    ended: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            supervisor.run()
-        except BaseException as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield ended
-    finally:
-        supervisor.request_stop()
-        thread.join(30)
-
-
 def test_a_definition_that_cannot_be_read_stops_no_running_job(
     gateway: Gateway, broker: MemoryBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -327,3 +306,89 @@ def test_a_stream_goes_on_after_a_reconnect_though_one_message_at_a_time_is_sent
                 eventually(lambda: len(gateway.browse("H")) >= number, what=f"message {number}")  # noqa: B023
     finally:
         connection.close()
+
+
+# ----------------------------------------------------------------------------------------- failures in a row, waiting
+
+
+def states(gateway: Gateway) -> tuple[str, str, int]:
+    row = gateway.job("inj")
+    return row["STATUS"], row["ACTIVITY"], row["FAILURES"]
+
+
+def test_a_job_whose_kafka_topic_is_read_and_whose_hub_queue_is_stopped_fails_for_good(
+    tmp_path: Path, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look after a connect finds nothing: that is no recovery."""
+    monkeypatch.setattr("gateway.retry.MAX_DELAY", 0.01)
+    topic = f"t{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic)
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        gateway.queue("H")
+        gateway.queues.stop_queue("H", enqueue=True, dequeue=False)
+        gateway.admin.create_msgsystem_link("kf", "KAFKA", {"bootstrap_servers": kafka.bootstrap})
+        gateway.admin.register_foreign_queue("T", "kf", topic, options={"KAFKA_StartAt": "earliest"})
+        with KafkaProducer(bootstrap_servers=kafka.bootstrap) as producer:
+            producer.send(topic, b"one").get(20)
+        gateway.admin.create_job("inj", "INBOUND", "T@kf", "H")
+        with gateway.run():
+            eventually(lambda: gateway.job("inj")["STATUS"] == "FAILED", deadline=60, what="the job given up")
+        row = gateway.job("inj")
+        assert (row["FAILURES"], row["NEXT_ATTEMPT"]) == (16, None)
+        assert "not enabled" in row["LAST_ERROR_MSG"]
+        told = [text for text in gateway.events() if "next attempt" in text]
+        assert [f"failure {number}," in text for number, text in enumerate(told, 1)] == [True] * 15
+
+
+def test_a_broker_that_is_away_for_long_never_ends_a_job_unless_the_policy_is_the_documented_one(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.retry.MAX_AWAY_DELAY", 0.01)
+    monkeypatch.setattr("gateway.retry.MAX_DELAY", 0.01)
+    inbound(gateway, broker)
+    inbound(gateway, broker, "doc", "SRC2", options={"retry_policy": "documented"})
+    broker.refuse_connections = True
+    with gateway.run():
+        eventually(lambda: gateway.job("doc")["STATUS"] == "FAILED", what="the documented end")
+        assert gateway.job("doc")["FAILURES"] == 16
+        eventually(lambda: gateway.job("inj")["FAILURES"] > 20, what="more failures than sixteen")
+        put(broker, "SRC", "one")
+        broker.refuse_connections = False
+        eventually(lambda: bodies(gateway.browse("H")) == ["one"])
+        eventually(lambda: states(gateway)[::2] == ("READY", 0))
+
+
+def test_a_job_that_waits_for_its_next_attempt_is_not_stuck(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.agent.STUCK_SECONDS", 0.1)
+    inbound(gateway, broker)
+    broker.refuse_connections = True
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["FAILURES"] == 2, what="a delay of 4 s after one of 2 s")
+        assert states(gateway)[:2] == ("RETRY", "BACKOFF")
+        assert not any("moved nothing" in text for text in gateway.events())
+
+
+def test_a_job_that_was_stuck_and_goes_on_does_not_stay_stuck_in_the_views(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.engine.SAMPLE_SECONDS", 0.1)
+    inbound(gateway, broker)
+    blocked, go_on = threading.Event(), threading.Event()
+    read = MemorySource.read
+
+    def slow(self: MemorySource, max_messages: int, wait: float) -> Batch:
+        if blocked.is_set():
+            go_on.wait(20)
+        return read(self, max_messages, wait)
+
+    monkeypatch.setattr(MemorySource, "read", slow)
+    with gateway.run():
+        eventually(lambda: states(gateway)[1] == "IDLE")
+        monkeypatch.setattr("gateway.agent.STUCK_SECONDS", 0.2)
+        blocked.set()
+        eventually(lambda: states(gateway)[1] == "STUCK", what="the thread found not to come back")
+        monkeypatch.setattr("gateway.agent.STUCK_SECONDS", 180.0)
+        go_on.set()
+        eventually(lambda: states(gateway)[1] == "IDLE", what="the job shown as it is", deadline=5)

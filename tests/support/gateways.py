@@ -19,12 +19,13 @@ from gateway.events import Journalist
 from gateway.hub import open_hub
 from gateway.model import DEFAULT_AGENT, AgentStatus
 from gateway.secrets import Secrets
+from gateway.supervisor import RunOptions, Supervisor
 from gateway.timekeeping import Timekeeper, events_of
 from transforms.clock import SYSTEM_CLOCK
 from transforms.errors import AqError
 from transforms.message import Message
 
-__all__ = ["Gateway", "RunningAgent", "gateway_on"]
+__all__ = ["Gateway", "RunningAgent", "gateway_on", "supervised"]
 
 
 class RunningAgent:
@@ -130,3 +131,24 @@ def gateway_on(url: str) -> Iterator[Gateway]:
         yield gateway
     finally:
         gateway.close()
+
+
+@contextmanager
+def supervised(gateway: Gateway) -> Iterator[list[BaseException]]:
+    """The supervisor on a thread; the list tells what ended it."""
+    supervisor = Supervisor(gateway.hub, gateway.secrets, RunOptions(gateway.url))
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            supervisor.run()
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield ended
+    finally:
+        supervisor.request_stop()
+        thread.join(30)

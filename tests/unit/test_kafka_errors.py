@@ -52,7 +52,7 @@ def test_every_client_error_is_translated(kind: type[Exception]) -> None:
         (errors.UnknownTopicOrPartitionError("t"), QueueMissing, 434),
         (errors.MessageSizeTooLargeError("t"), DeliveryRejected, 805),
         (errors.InvalidTimestampError("t"), DeliveryRejected, 805),
-        (errors.NotEnoughReplicasError("t"), DeliveryRejected, 805),
+        (errors.NotEnoughReplicasError("t"), LinkUnavailable, None),
         (errors.OffsetOutOfRangeError("t"), PositionLost, 415),
         (errors.NoOffsetForPartitionError("t"), PositionLost, 415),
     ],

@@ -47,6 +47,14 @@ CASES = [
     (exceptions.ConnectionClosedByBroker(530, "NOT_ALLOWED - vhost shop not found"), LinkRefused, "'shop'"),
     (exceptions.ConnectionClosedByBroker(541, "INTERNAL_ERROR"), LinkUnavailable, "code 541"),
     (exceptions.ChannelClosedByBroker(404, "NOT_FOUND - no queue 'q'"), QueueMissing, "no queue 'q'"),
+    (
+        exceptions.ChannelClosedByBroker(
+            404, "NOT_FOUND - home node 'r@b' of durable queue 'q' is down or inaccessible"
+        ),
+        LinkUnavailable,
+        "a node that is down",
+    ),
+    (exceptions.ChannelClosedByBroker(406, "PRECONDITION_FAILED - inequivalent arg"), LinkError, "code 406"),
     (exceptions.ChannelClosedByBroker(403, "ACCESS_REFUSED - access to queue"), LinkRefused, "denied"),
     (exceptions.ChannelClosedByBroker(403, "ACCESS_REFUSED - in exclusive use"), LinkUnavailable, "locked"),
     (exceptions.ChannelClosedByBroker(405, "RESOURCE_LOCKED"), LinkUnavailable, "locked"),
