@@ -13,7 +13,7 @@ from gateway.tables import GATEWAY_SCHEMA_VERSION, metadata
 from gateway.views import create_views
 from transforms.clock import SYSTEM_CLOCK, Clock
 
-__all__ = ["GATEWAY_PART", "open_hub"]
+__all__ = ["GATEWAY_PART", "complete", "open_hub"]
 
 
 def _create(conn: sa.Connection) -> None:
@@ -50,3 +50,13 @@ def open_hub(
     if hub.postgresql:
         lease.sign_connections(hub.engine)
     return hub
+
+
+def complete(hub: Hub) -> None:
+    """See to it that a hub has the gateway's tables, also one that :meth:`gateway.aq.hub.Hub.open` has opened.
+
+    Raises:
+        HubVersionMismatch: another release made them.
+        HubError: they are not there, and the hub was not opened with ``create``.
+    """
+    hub.add_part(GATEWAY_PART)

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from gateway import catalog
 from gateway.aq.hub import Hub
+from gateway.hub import complete
 from gateway.model import AgentDef, ForeignQueueDef, JobDef, LinkDef, split_foreign
 from gateway.secrets import Secrets
 from transforms.clock import SYSTEM_CLOCK, Clock
@@ -142,12 +143,16 @@ class Administration:
     """The hub, the secrets, and one transaction per call, one call at a time over all processes.
 
     Args:
-        hub: the open hub, with the gateway's tables.
+        hub: the open hub. The gateway's tables are made in it if they are missing and it was opened with ``create``.
         secrets: the keys; made from the hub's URL if None.
         clock: time of day, for tests.
+
+    Raises:
+        HubError: the hub lacks the gateway's tables, and was opened without ``create``.
     """
 
     def __init__(self, hub: Hub, secrets: Secrets | None = None, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        complete(hub)
         self.hub = hub
         self.secrets = secrets if secrets is not None else secrets_of(hub)
         self.clock = clock

@@ -83,6 +83,7 @@ class Hub:
         self._reader = engine.execution_options(ro=True)
         self._writers: deque[Writer] = deque()
         self._open = True
+        self._create = False
         self._lock: FairLock | None = None if self.path is None else writer_lock(os.path.realpath(self.path))
         self.notifier = Notifier(self._watch_target(), watchfulness(engine.url) if self.postgresql else {})
         self.statistics = Statistics(clock)
@@ -150,10 +151,30 @@ class Hub:
             if address.get_backend_name() == "postgresql":
                 with translated(where), engine.connect() as conn:
                     login = schema.strange_login(conn)
-            return cls(engine, found.hub_id, durability, clock, login, transform_modules, schemas)
+            hub = cls(engine, found.hub_id, durability, clock, login, transform_modules, schemas)
+            hub._create = create
+            return hub
         except BaseException:
             engine.dispose()
             raise
+
+    def add_part(self, part: SchemaPart) -> None:
+        """Have the tables and views of another module, as if they had been among ``schemas`` when the hub was opened.
+
+        Raises:
+            HubVersionMismatch: another release made them.
+            HubError: they are not there, and the hub was not opened with ``create``.
+        """
+        if any(known.name == part.name for known in self.parts):
+            return
+        with self.read() as conn:
+            found = schema.inspect(conn)
+        schema.judge(found, self.name, create=self._create, schemas=[part])
+        if part.name not in found.parts:
+            require_own_thread(self)
+            with self.translated():
+                schema.create(self.engine, self.durability, self.clock, [part], self.name)
+        self.parts = (*self.parts, part)
 
     def close(self) -> None:
         """End what goes on and close the connections. Idempotent.

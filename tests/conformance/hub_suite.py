@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from gateway.admin import GatewayAdmin
 from gateway.aq import monitor
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
@@ -25,6 +26,7 @@ from gateway.aq.model import (
 )
 from gateway.aq.session import Session
 from gateway.aq.tables import State
+from gateway.hub import open_hub
 from tests.support.waiting import eventually
 from transforms.errors import AqError, HubError, HubVersionMismatch
 from transforms.message import Header, Message, PayloadKind, ValueType
@@ -135,6 +137,14 @@ class OpeningSuite(HubCase):
         with Hub.open(self.url) as again:
             assert again.hub_id == self.hub.hub_id
             assert len(again.hub_id) == 8
+
+    def test_hub_made_without_the_gateway_gets_its_tables_when_it_is_administered(self) -> None:
+        with Hub.open(self.url) as hub, pytest.raises(HubError, match=r"lacks the tables of gateway.*create=True"):
+            GatewayAdmin(hub)
+        for number, admin in enumerate([GatewayAdmin(self.hub), GatewayAdmin(self.hub)]):
+            admin.create_agent(f"A{number}")
+        with open_hub(self.url) as hub:
+            assert {"A0", "A1"} < {agent.name for agent in GatewayAdmin(hub).list_agents()}
 
     def test_newer_schema_version_is_refused(self) -> None:
         with self.hub.write() as conn:
