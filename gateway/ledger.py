@@ -1,8 +1,9 @@
-"""The ledger: what became of every message, one row per batch, and the statements on it.
+"""The ledger: what became of every message, one row per batch or for several small ones, and the statements on it.
 
 A row is written in the hub transaction that stores a batch (inbound) or completes it (outbound), so it cannot disagree
 with what happened. Every row has a number that grows by one per job, and a checksum over what it says. Rows stay when
-their job is removed, until they are pruned. :mod:`gateway.prove` reads them; ``MGW_LEDGER`` shows the batches.
+their job is removed, until they are pruned. :mod:`gateway.prove` reads them; ``MGW_LEDGER`` shows the batches. Rows of
+small batches are merged later (:mod:`gateway.ledger_upkeep`); whoever reads finds them as they were written.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gateway.aq.model import QueueRef
 from gateway.aq.statements import Db
 from gateway.aq.tables import State
 from gateway.journal import Counts
+from gateway.ledger_merged import Row, expanded
 from gateway.ledger_record import (
     Completed,
     Kept,
@@ -41,18 +43,19 @@ __all__ = [
     "DEFAULT_RETENTION",
     "RETENTION_OPTION",
     "expired",
+    "extent",
     "guarantee",
     "holding",
     "message_state",
     "planned_and_gone",
     "plans_holding",
-    "prune",
     "read",
     "record_break",
     "record_completed",
     "record_received",
     "record_returned",
     "retention_of",
+    "rows",
     "stranded",
     "waiting",
 ]
@@ -183,32 +186,70 @@ def read(
     if since is not None:
         chosen = chosen.where(ledger.c.finished >= since)
     if until is not None:
-        chosen = chosen.where(ledger.c.finished < until)
+        chosen = chosen.where(_begun(until))
+    first = 0
     if last is not None:
         first = _first_of_last(conn, job_id, last, until)
         chosen = chosen.where(ledger.c.number >= first)
-    for row in conn.execution_options(yield_per=500).execute(chosen):
-        yield decode(row)
+    for stored in conn.execution_options(yield_per=500).execute(chosen):
+        for row in expanded(stored):
+            if row.number >= first and (since is None or row.finished >= since) and _before(row, until):
+                yield decode(row)
+
+
+def _begun(until: float) -> sa.ColumnElement[bool]:
+    """Rows that may hold a record finished before ``until``: a merged row began before all it holds had ended."""
+    return sa.or_(ledger.c.finished < until, ledger.c.started < until)
+
+
+def _before(row: Row, until: float | None) -> bool:
+    return until is None or row.finished < until
 
 
 def _first_of_last(conn: sa.Connection, job_id: int, last: int, until: float | None) -> int:
-    rows = sa.select(ledger.c.number, ledger.c.messages).where(ledger.c.job_id == job_id)
+    chosen = sa.select(ledger).where(ledger.c.job_id == job_id)
     if until is not None:
-        rows = rows.where(ledger.c.finished < until)
+        chosen = chosen.where(_begun(until))
     found, first = 0, 0
-    with conn.execution_options(yield_per=500).execute(rows.order_by(ledger.c.number.desc())) as result:
-        for number, messages in result:
-            first, found = number, found + messages
-            if found >= last:
-                break
+    with conn.execution_options(yield_per=500).execute(chosen.order_by(ledger.c.number.desc())) as result:
+        for stored in result:
+            for row in reversed(list(expanded(stored))):
+                if not _before(row, until):
+                    continue
+                first, found = row.number, found + row.messages
+                if found >= last:
+                    return first
     return first
+
+
+def rows(conn: sa.Connection, job_id: int, first: int, last: int) -> Iterator[Row]:
+    """Rows ``first`` to ``last`` of a job, in order, each as it was written for its batch."""
+    chosen = sa.select(ledger).where(ledger.c.job_id == job_id, ledger.c.number >= first)
+    upto = sa.select(sa.func.min(ledger.c.number)).where(ledger.c.job_id == job_id, ledger.c.number >= last)
+    chosen = chosen.where(ledger.c.number <= sa.func.coalesce(upto.scalar_subquery(), last))
+    with conn.execution_options(yield_per=100).execute(chosen.order_by(ledger.c.number)) as result:
+        for stored in result:
+            yield from (row for row in expanded(stored) if first <= row.number <= last)
+
+
+def extent(conn: sa.Connection, job_id: int) -> tuple[int, int] | None:
+    """Numbers of the first and the last row of a job, as they were written; None when there is none."""
+    of_job = ledger.c.job_id == job_id
+    last = conn.execute(sa.select(sa.func.max(ledger.c.number)).where(of_job)).scalar()
+    stored = conn.execute(sa.select(ledger).where(of_job).order_by(ledger.c.number).limit(1)).first()
+    return None if stored is None or last is None else (next(expanded(stored)).number, last)
 
 
 def holding(conn: sa.Connection, number: int) -> list[Record]:
     """Rows of all jobs that name the message with this number in the hub, in time order."""
     chosen = sa.select(ledger).where(ledger.c.first_id <= number, ledger.c.last_id >= number)
-    found = [decode(row) for row in conn.execute(chosen.order_by(ledger.c.finished, ledger.c.job_id, ledger.c.number))]
+    found = [decode(row) for stored in conn.execute(chosen) for row in expanded(stored) if _spans(row, number)]
+    found.sort(key=lambda record: (record.finished, record.job_id, record.number))
     return [record for record in found if record.faults or any(number in entry.ids for entry in record.entries)]
+
+
+def _spans(row: Row, number: int) -> bool:
+    return row.first_id is not None and row.last_id is not None and row.first_id <= number <= row.last_id
 
 
 def plans_holding(conn: sa.Connection, number: int) -> list[tuple[int, int, float]]:
@@ -349,31 +390,3 @@ def waiting(conn: sa.Connection, job: JobDef) -> int | None:
         return None
     counts = transfer.backlog(conn, *source)
     return counts.ready + counts.waiting
-
-
-# ------------------------------------------------------------------------------------------------------------- pruning
-
-# Every job in the ledger, by one look-up each: the agent's, and those that are gone.
-_PRUNED = (
-    "WITH RECURSIVE known(id) AS (SELECT min(job_id) FROM gw_ledger UNION ALL"
-    " SELECT (SELECT min(job_id) FROM gw_ledger WHERE job_id > known.id) FROM known WHERE known.id IS NOT NULL)"
-    " SELECT known.id FROM known LEFT JOIN gw_job j ON j.id = known.id"
-    " WHERE known.id IS NOT NULL AND (j.agent_key IS NULL OR j.agent_key = :agent) ORDER BY known.id"
-)
-_PRUNE = (
-    "DELETE FROM gw_ledger WHERE job_id = :job AND number <= (SELECT max(number) FROM"
-    " (SELECT number, finished FROM gw_ledger WHERE job_id = :job ORDER BY number LIMIT :rows) AS oldest"
-    " WHERE finished < :before)"
-)
-
-
-def prune(conn: sa.Connection, agent_key: str, *, before: float, limit: int) -> int:
-    """Delete at most ``limit`` rows finished before ``before``, the oldest first: of the agent's jobs, and of jobs that
-    are gone. Returns how many. A row is as old as the oldest after it: where the clock was put back."""
-    deleted = 0
-    for (job_id,) in conn.execute(sa.text(_PRUNED), {"agent": agent_key}).all():
-        if deleted == limit:
-            break
-        values = {"job": job_id, "rows": limit - deleted, "before": before}
-        deleted += conn.execute(sa.text(_PRUNE), values).rowcount
-    return deleted

@@ -23,6 +23,7 @@ from transforms.errors import GatewayError
 from transforms.message import Message
 
 __all__ = [
+    "MERGED",
     "Completed",
     "Entry",
     "Kept",
@@ -35,8 +36,10 @@ __all__ = [
     "digest",
     "packed",
     "received_detail",
+    "text_of",
 ]
 
+MERGED = b"M"  # begins the detail of a row that holds several batches (gateway.ledger_merged)
 _SHORT = 256  # bytes of a detail that are not worth compressing
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -240,10 +243,21 @@ def packed(detail: Mapping[str, Any], lines: str = "") -> bytes:
     return compressor.compress(text) + compressor.flush()
 
 
+def text_of(blob: bytes) -> str:
+    """The text of a detail: a line of JSON, then the origins.
+
+    Raises:
+        ValueError: it is the detail of several batches.
+    """
+    if blob.startswith(MERGED):
+        raise ValueError("it holds several batches, which do not fit together any more")
+    text = blob if blob.startswith(b"{") else zlib.decompress(blob)
+    return text.decode(errors="surrogatepass")
+
+
 def unpacked(blob: bytes) -> dict[str, Any]:
     """What :func:`packed` was given, the lines as ``o``."""
-    text = blob if blob.startswith(b"{") else zlib.decompress(blob)
-    head, _, lines = text.decode(errors="surrogatepass").partition("\n")
+    head, _, lines = text_of(blob).partition("\n")
     detail: dict[str, Any] = json.loads(head)
     return detail if "o" in detail else detail | {"o": lines.split("\n")}
 

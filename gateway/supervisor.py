@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection, make_url
 
-from gateway import __version__, journal, lease, ledger
+from gateway import __version__, journal, lease, ledger_upkeep
 from gateway.agent import LEASE_SECONDS, Agent
 from gateway.aq.hub import Durability, Hub
 from gateway.complaint import Complaint
@@ -41,6 +41,7 @@ EVENT_DAYS = 14
 KEY_DAYS = 7  # a message that its publisher sends again later than that is stored again
 PRUNE_ROWS = 500  # per transaction: a few milliseconds in which nobody else writes
 PRUNE_SHARE = 0.2  # of the time at most; the rest is for those who carry messages
+MERGE_SECONDS = 10.0  # how often records of small batches are merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class Supervisor:
         self._scheduler: Any = None
         self._ahead = clock.now() - clock.monotonic()
         self._timekeeper = Timekeeper(hub, Journalist(events_of(hub, options.agent, clock)), clock)
+        self._merging = ledger_upkeep.Merging(key(options.agent))
         self.exit_code = 0
 
     def request_stop(self) -> None:
@@ -207,6 +209,7 @@ class Supervisor:
         )
         scheduler.add_job(self._guarded(self._renew), "interval", seconds=LEASE_SECONDS / 5, id="lease")
         scheduler.add_job(self._guarded(self._prune), "interval", hours=1, id="prune")
+        scheduler.add_job(self._guarded(self._merge), "interval", seconds=MERGE_SECONDS, id="merge")
         scheduler.start()
         self._scheduler = scheduler
 
@@ -262,7 +265,25 @@ class Supervisor:
         agent = self._agent
         if agent is not None:
             oldest = self._clock.now() - agent.ledger_retention
-            self._in_pieces(lambda conn: ledger.prune(conn, key(agent.name), before=oldest, limit=PRUNE_ROWS))
+            self._in_pieces(lambda conn: ledger_upkeep.prune(conn, key(agent.name), before=oldest, limit=PRUNE_ROWS))
+
+    def _merge(self) -> None:
+        """Merge what the ledger says of small batches; a look or a group at a time, so that others come between.
+
+        What a crash makes it forget is merged again, so it does not wait for the disk.
+        """
+        clock, pause, more = self._clock, 0.0, True
+        while more and not self._stop.wait(pause):
+            begun = clock.monotonic()
+            with self._hub.read() as conn:
+                group, more = self._merging.look(conn, now=clock.now())
+            if group is not None:
+                try:
+                    with self._hub.write(durable=False) as conn:
+                        ledger_upkeep.store(conn, group)
+                except ledger_upkeep.ChangedMeanwhile:
+                    _LOGGER.debug("records of job %s were pruned while they were merged", group.row.job_id)
+            pause = (clock.monotonic() - begun) * (1 / PRUNE_SHARE - 1)
 
     def _in_pieces(self, prune: Callable[[Connection], int]) -> None:
         """Delete in transactions of their own until nothing is left to delete, or the agent is to stop.

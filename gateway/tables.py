@@ -202,13 +202,13 @@ plan = sa.Table(
     sa.Column("created", _time, nullable=False),
 )
 
-#: What became of every message, one row per batch; no foreign key, so that it outlives the job (gateway.ledger). No
-#: other index than the key: one more page to write per batch doubles what a row costs.
+#: What became of every message, one row per batch or for several small ones; no foreign key, so that it outlives the
+#: job (gateway.ledger). No other index than the key: one more page to write per batch doubles what a row costs.
 ledger = sa.Table(
     "gw_ledger",
     metadata,
     sa.Column("job_id", _id, primary_key=True, autoincrement=False),
-    sa.Column("number", _id, primary_key=True, autoincrement=False),  # grows by one per job
+    sa.Column("number", _id, primary_key=True, autoincrement=False),  # grows by one per job; of several, the last
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("sequence", _id),  # of the plan; NULL inbound
     sa.Column("started", _time),  # read, planned
@@ -222,8 +222,8 @@ ledger = sa.Table(
     sa.Column("first_id", _id),  # smallest and largest message number in the row
     sa.Column("last_id", _id),
     sa.Column("message_ids", sa.LargeBinary),  # outbound: the plan's
-    sa.Column("detail", sa.LargeBinary),  # zlib JSON
-    sa.Column("digest", _id, nullable=False),  # CRC-32 over all of it but the times
+    sa.Column("detail", sa.LargeBinary),  # zlib JSON; of several, what they were
+    sa.Column("digest", _id, nullable=False),  # CRC-32 over all of it but these times
     sqlite_with_rowid=False,
 )
 

@@ -15,8 +15,9 @@ VIEW_TEXTS = {
     "MGW_JOBS": "Jobs: what they are, what they do, what they have moved, what they promise.",
     "MGW_TRANSFORMATIONS": "Transformations.",
     "MGW_EVENTS": "What happened, kept for 14 days.",
-    "MGW_LEDGER": "Batches of jobs, a row each, kept for 7 days unless the agent option `ledger_retention` says "
-    "otherwise; `mgw prove` tells of the messages in them.",
+    "MGW_LEDGER": "Batches of jobs, kept for 7 days unless the agent option `ledger_retention` says otherwise; "
+    "`mgw prove` tells of the messages in them. A row each at first; rows of small batches are merged later, up to a "
+    "thousand into one, and then numbers of messages are sums.",
 }
 
 _LAST_ERROR = "of the last error; stays until the next one or the next start."
@@ -36,7 +37,7 @@ COLUMN_TEXTS = {
     "AGENT_STATUS": "NOT_STARTED, START_SCHEDULED, STARTING, INITIALIZING, RUNNING, SHUTTING_DOWN, BROKEN.",
     "AGENT_USER": "Database user of the agent.",
     "BACKLOG": "Messages that wait; inbound: at the last sample, null where the messaging system does not tell.",
-    "BATCH": "Number of the record, growing by one per job.",
+    "BATCH": "Number of the record, growing by one per job; of several, the last.",
     "BOOTSTRAP_SERVERS": "Servers that are asked first.",
     "CLIENT_ID_PREFIX": "Beginning of the client ids.",
     "COMMENTS": "Free text.",
@@ -64,7 +65,7 @@ COLUMN_TEXTS = {
     "FILTERED": "Messages of the batch left out by rule or transformation.",
     "FILTERED_MSGS": "Messages left out by rule or transformation since agent start.",
     "FILTERED_TOTAL": "The same since the job was created.",
-    "FINISHED": "When the batch was stored (inbound) or completed (outbound).",
+    "FINISHED": "When the batch was stored (inbound) or completed (outbound); of several, the last.",
     "FIRST_MESSAGE": "Smallest number of a message in the batch; the second half of its id.",
     "FROM_TYPE": "Payload type it takes.",
     "GUARANTEE": "What the job promises: exact, exact-unless-broker-crash, at-least-once, at-most-once; null until it "
@@ -111,11 +112,11 @@ COLUMN_TEXTS = {
     "RULE": "Only messages for which it is true.",
     "SASL_MECHANISM": "How user and password are proven.",
     "SECURITY_PROTOCOL": "Whether TLS and login are used.",
-    "SEQUENCE": "Sequence of the outbound batch, as in the sending log; null for inbound ones.",
+    "SEQUENCE": "Sequence of the outbound batch, as in the sending log; null for inbound ones; of several, the last.",
     "SERVICE": "Kept for compatibility.",
     "SESSION_EXPIRY": "Seconds the broker keeps the session of a job that is not connected.",
     "SOURCE": "Where the job reads.",
-    "STARTED": "When the batch was read (inbound) or planned (outbound).",
+    "STARTED": "When the batch was read (inbound) or planned (outbound); of several, the first.",
     "STATUS": "READY, RETRY, FAILED, DELETE_PENDING.",
     "SUPPRESSED": "Messages of the batch that came again and were known.",
     "SUPPRESSED_MSGS": "Messages that came again and were known, so not stored twice, since agent start.",

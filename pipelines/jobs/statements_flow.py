@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from gateway import ledger as records
+from gateway.ledger_merged import expanded
 from gateway.ledger_record import Kind
 from gateway.tables import ledger
 from pipelines.jobs.tables_flow import progress, window
@@ -54,41 +58,37 @@ class Source(NamedTuple):
 
 def extents(conn: sa.Connection) -> dict[int, tuple[int, int]]:
     """Job -> numbers of its first and its last row."""
-    numbers = sa.func.min(ledger.c.number), sa.func.max(ledger.c.number)
-    rows = conn.execute(sa.select(ledger.c.job_id, *numbers).group_by(ledger.c.job_id))
-    return {job: (first, last) for job, first, last in rows}
+    jobs = [job for (job,) in conn.execute(sa.select(ledger.c.job_id).distinct())]
+    return {job: ends for job in jobs if (ends := records.extent(conn, job)) is not None}
 
 
 def upcoming(conn: sa.Connection, job_id: int, after: int, upto: int, limit: int) -> list[tuple[int, float]]:
     """Number and end of the next rows of a job, in order."""
-    query = (
-        sa.select(ledger.c.number, ledger.c.finished)
-        .where(ledger.c.job_id == job_id, ledger.c.number > after, ledger.c.number <= upto)
-        .order_by(ledger.c.number)
-        .limit(limit)
-    )
-    return [(number, finished) for number, finished in conn.execute(query)]
+    return [(row.number, row.finished) for row in islice(records.rows(conn, job_id, after + 1, upto), limit)]
 
 
 def batches(conn: sa.Connection, job_id: int, after: int, upto: int) -> list[Batch]:
     """Rows ``after < number <= upto`` of a job that say what became of messages."""
-    columns = [ledger.c[name] for name in Batch._fields]
-    query = sa.select(*columns).where(
-        ledger.c.job_id == job_id, ledger.c.number > after, ledger.c.number <= upto, ledger.c.kind.in_(_FINISHED)
-    )
-    return [Batch(*row) for row in conn.execute(query.order_by(ledger.c.number))]
+    fields = attrgetter(*Batch._fields)
+    return [Batch(*fields(row)) for row in records.rows(conn, job_id, after + 1, upto) if row.kind in _FINISHED]
 
 
 def sources(conn: sa.Connection, first_id: int, last_id: int) -> list[Source]:
     """Inbound rows that may have stored some of these messages."""
-    columns = [ledger.c[name] for name in Source._fields]
-    query = sa.select(*columns).where(
-        ledger.c.kind == Kind.RECEIVED,
-        ledger.c.started.is_not(None),
-        ledger.c.first_id <= last_id,
-        ledger.c.last_id >= first_id,
+    query = sa.select(ledger).where(
+        ledger.c.kind == Kind.RECEIVED, ledger.c.first_id <= last_id, ledger.c.last_id >= first_id
     )
-    return [Source(*row) for row in conn.execute(query)]
+    return [
+        Source(row.started, row.messages, row.first_id, row.last_id, row.detail)
+        for stored in conn.execute(query)
+        for row in expanded(stored)
+        if row.started is not None
+        and row.first_id is not None
+        and row.last_id is not None
+        and row.detail is not None
+        and row.first_id <= last_id
+        and row.last_id >= first_id
+    ]
 
 
 def backlogs(conn: sa.Connection) -> dict[str, int]:

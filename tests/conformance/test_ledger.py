@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import sqlalchemy as sa
 
-from gateway import journal, ledger, prove, trace
+from gateway import journal, ledger, ledger_upkeep, prove, trace
 from gateway.admin import GatewayAdmin
 from gateway.cli.main import execute
 from gateway.inbound import InboundRoute
@@ -783,9 +783,9 @@ def test_a_hub_on_postgresql_proves_and_prunes_alike(postgresql: PostgreSQL, bro
             assert journal.new_keys(conn, found.id, ["a", "b", "a"], now=1.0) == {"a", "b"}
             assert journal.new_keys(conn, found.id, ["b", "c"], now=2.0) == {"c"}
         with gateway.hub.write() as conn:
-            assert ledger.prune(conn, "DEFAULT_AGENT", before=1e12, limit=3) == 3
-            assert ledger.prune(conn, "DEFAULT_AGENT", before=1.0, limit=3) == 0
-            while ledger.prune(conn, "DEFAULT_AGENT", before=1e12, limit=3):
+            assert ledger_upkeep.prune(conn, "DEFAULT_AGENT", before=1e12, limit=3) == 3
+            assert ledger_upkeep.prune(conn, "DEFAULT_AGENT", before=1.0, limit=3) == 0
+            while ledger_upkeep.prune(conn, "DEFAULT_AGENT", before=1e12, limit=3):
                 pass
         assert [reconciled(gateway, job).batches for job in ("into", "out")] == [0, 0]
         gateway.enqueue("M", messages(1))

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailab
 from pyspark.sql.types import StructType
 
 from gateway.ledger_record import packed
+from gateway.ledger_upkeep import SPAN
 from pipelines.errors import PipelineFailed
 from pipelines.hub import open_hub
 from pipelines.jobs import flow
@@ -23,6 +24,7 @@ from pipelines.registry import Context
 from tests.support.brokers import Kafka, PostgreSQL
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.kafka_clients import KafkaProducer
+from tests.support.merged_ledgers import merge_all
 from tests.support.waiting import eventually
 from transforms.message import Message
 
@@ -153,6 +155,8 @@ def test_what_was_bridged_is_measured_once(
 
         carry(50, 250)
         gateway.enqueue("H", [Message("waits")])
+        assert merge_all(gateway.hub, now=time.time() + 2 * SPAN), "with the place that was read up to inside of a row"
+        assert _read_in_steps(gateway) == {"INBOUND": 250, "OUTBOUND": 250}
         assert run(spark, settings, context) == 0
         seen = _view(gateway)
         assert {job: row["MESSAGES"] for job, row in seen.items()} == {"INTO": 250, "OUT": 250}

@@ -18,7 +18,7 @@ SPARK = {"pyspark", "py4j", "pandas", "pyarrow", "numpy", "adbc_driver_manager"}
 SPARK |= {"adbc_driver_postgresql", "adbc_driver_sqlite"}
 HOMES_OF_SQL = re.compile(
     r"gateway/aq/(tables|statements\w*|transfer|views/\w+)\.py|gateway/catalog(\w*\.py|/\w+\.py)"
-    r"|gateway/(journal|ledger|lease|views|status|tables)\.py|pipelines/(\w+/)?(statements\w*|tables\w*)\.py"
+    r"|gateway/(journal|ledger|ledger_upkeep|lease|views|status|tables)\.py|pipelines/(\w+/)?(statements\w*|tables\w*)\.py"
 )
 SQL_TEXT = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|DROP|ALTER)\s")
 SQL_BUILDERS = {"select", "insert", "update", "delete", "text"}
