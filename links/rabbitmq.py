@@ -236,7 +236,7 @@ class RabbitLink:
                 with session.calling("forget"):
                     session.channel.queue_delete(job_queue(use))
             if template is not None:
-                LogQueue(template, use, direction).forget(session)
+                LogQueue(template, use).forget(session)
         finally:
             session.close()
 
@@ -254,7 +254,7 @@ class RabbitLink:
             template = config.inbound_log_queue if direction is Direction.INBOUND else config.outbound_log_queue
             if template is None:
                 continue
-            queue = LogQueue(template, use, direction)
+            queue = LogQueue(template, use)
             session = Session(self._settings, f"{use.agent} {use.job} clean")
             try:
                 owner = queue.owner(session)

@@ -99,6 +99,11 @@ class QueueFacts:
         return self.settings.get("overflow", ("drop-head", ""))[0]
 
     @property
+    def single_active_consumer(self) -> bool:
+        """Whether the broker gives messages to one consumer only, and to the next when that one is gone."""
+        return self.settings.get("single-active-consumer", ("", ""))[0].lower() == "true"
+
+    @property
     def unseen(self) -> str:
         """What could not be found out, for a note; "" if nothing."""
         if not self.known:
@@ -122,6 +127,7 @@ class Answers:
     def __init__(self) -> None:
         self.streams: dict[str, bool] = {}
         self.queues: dict[str, tuple[bool, bool, dict[str, Any]]] = {}  # durable, auto-delete, arguments
+        self.fenced: bool | None = None  # whether the job may declare its lock
 
 
 def look_at_queue(session: Session, name: str, policies: Policies, answers: Answers | None = None) -> QueueFacts:

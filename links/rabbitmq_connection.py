@@ -123,8 +123,11 @@ class Session:
 
     # -- driving ------------------------------------------------------------------------------------------------------
 
-    def pump(self, wait: float, ready: Callable[[], object], operation: str) -> None:
+    def pump(self, wait: float, ready: Callable[[], object], operation: str) -> bool:
         """Move bytes both ways until ``ready()``, an interruption, or ``wait`` seconds have passed.
+
+        Returns:
+            Whether it was interrupted.
 
         Raises:
             LinkError: the connection or the channel ended.
@@ -147,9 +150,10 @@ class Session:
             raise self.translate(error, operation) from error
         finally:
             self._loop.remove_timeout(timer)
-        self._interrupted = False
+        interrupted, self._interrupted = self._interrupted, False
         if self._ended:
             self.check(operation)
+        return interrupted
 
     @property
     def failed(self) -> bool:

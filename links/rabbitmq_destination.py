@@ -137,7 +137,7 @@ class RabbitDestination:
         self._told = None
         self._published = 0
         self._places = {}
-        session = self._new_session()
+        session = self._session = self._new_session()
         try:
             with session.calling("connect"):
                 if self._plan.queue is not None:
@@ -148,11 +148,10 @@ class RabbitDestination:
             if session.number != _CHANNEL:
                 raise AssertionError("a new connection starts with channel 1")
         except BaseException as error:
-            session.close()
+            self.close()
             if isinstance(error, QueueMissing):
                 raise missing(self._use, error) from error
             raise
-        self._session = session
         self._last_progress = self._use.clock.monotonic()
 
     def _new_session(self) -> Session:

@@ -6,6 +6,7 @@ from links.contract import Direction, Guarantee, GuaranteeReport, JobUse
 from links.rabbitmq_conditions import Answers, QueueFacts, look_at_exchange, look_at_queue
 from links.rabbitmq_connection import Session
 from links.rabbitmq_destination import DestinationPlan
+from links.rabbitmq_fence import Fence
 from links.rabbitmq_log_queue import LogQueue
 from links.rabbitmq_management import read_policies
 from links.rabbitmq_source import SourcePlan, declare_job_queue, is_stream
@@ -33,23 +34,25 @@ def report_source(
             return GuaranteeReport(Guarantee.EXACT)
     policies = read_policies(session.settings)
     facts = look_at_queue(session, plan.queue, policies, answers)
+    passed = _passed(session, use, plan, facts, answers)
     if facts.transient:
-        return GuaranteeReport(Guarantee.AT_MOST_ONCE, facts.transient)
+        return GuaranteeReport(Guarantee.AT_MOST_ONCE, _joined(facts.transient, passed))
     if plan.unique_ids:
-        return GuaranteeReport(Guarantee.EXACT, "for messages with a message-id, unique as AMQP_UniqueIds declares")
+        note = "for messages with a message-id, unique as AMQP_UniqueIds declares"
+        return GuaranteeReport(Guarantee.EXACT, _joined(note, passed))
     if template is None:
-        return GuaranteeReport(
-            Guarantee.AT_LEAST_ONCE,
+        note = (
             "the queue has neither unique message ids (AMQP_UniqueIds) nor a receiving log (inbound_log_queue), "
-            "so a batch may come again after a failure",
+            "so a batch may come again after a failure"
         )
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(note, passed))
     failed = "messages may leave the queue unacknowledged (AMQP_DeadLetters)" if plan.dead_letters else facts.leaves
     if failed:
         return GuaranteeReport(
             Guarantee.AT_LEAST_ONCE,
-            f"{failed}, so the broker's redelivered flag does not prove that one came before",
+            _joined(f"{failed}, so the broker's redelivered flag does not prove that one came before", passed),
         )
-    log = LogQueue(template, use, Direction.INBOUND)
+    log = LogQueue(template, use)
     log.check(session)
     log.check_policies(session, policies)
     return GuaranteeReport(
@@ -95,7 +98,7 @@ def report_destination(
     if template is None:
         note = "a batch may be sent twice after a failure; receivers that drop a repeated message-id see it once"
         return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(weak, note))
-    log = LogQueue(template, use, Direction.OUTBOUND)
+    log = LogQueue(template, use)
     log.check(session)
     log.check_policies(session, policies)
     if weak:
@@ -107,6 +110,24 @@ def report_destination(
             "a repeated message-id see it once",
             unseen,
         ),
+    )
+
+
+def _passed(session: Session, use: JobUse, plan: SourcePlan, facts: QueueFacts, answers: Answers) -> str:
+    """Why newer messages may pass older ones, "" if they may not.
+
+    A connection that died unnoticed keeps what was sent ahead. The job's lock shuts it out, and so do queues that know
+    one consumer only.
+    """
+    if facts.single_active_consumer or (plan.exclusive and facts.known and facts.type == "classic"):
+        return ""
+    if answers.fenced is None:
+        answers.fenced = Fence(use, Direction.INBOUND, session.settings.heartbeat).permitted(session)
+    if answers.fenced:
+        return ""
+    return (
+        f"after a connection that died unnoticed newer messages may pass up to {plan.prefetch} older ones: user "
+        f"{session.settings.username!r} may not declare the lock of the job (configure permission on mgw[.]lock[.].*)"
     )
 
 

@@ -1,13 +1,12 @@
-"""A job's log queue at RabbitMQ: a record, the sequence of the last transaction, and the lock that guards it.
+"""A job's log queue at RabbitMQ: the sequence of the last transaction.
 
 The record is written in the transaction that it speaks of, together with a transient twin. RabbitMQ does not promise
 that a transaction is on disk whole when the broker dies in its midst: the record may survive what it speaks of. The
 twin never survives a restart of the broker, so a record without it proves nothing about the last transaction. The queue
 is a durable classic queue with ``x-max-length`` 2, so that each pair replaces the one before; an operator creates it.
 
-The lock is an exclusive queue, which lives as long as the connection that declared it: while an earlier process of the
-job is still connected it cannot be had, and what that process had on the way when its connection ended is in the log
-queue soon after.
+Whoever holds the job's lock (:mod:`links.rabbitmq_fence`) reads it alone: what an earlier connection had on the way
+when it ended is in the log queue soon after.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import json
 import threading
 from typing import Any, NamedTuple
 
-from pika import BasicProperties, exceptions
+from pika import BasicProperties
 
 from links.amqp_frames import message_frames, publish_method
-from links.contract import Direction, JobUse
+from links.contract import JobUse
 from links.rabbitmq_conditions import difference_of_queue
 from links.rabbitmq_connection import Session
 from links.rabbitmq_management import Policies
-from transforms.errors import LinkError, LinkRefused, LinkUnavailable, QueueMissing
+from transforms.errors import LinkError, LinkRefused, QueueMissing
 
 __all__ = ["LogQueue", "LogQueueMissing", "Record"]
 
@@ -49,16 +48,15 @@ class Record(NamedTuple):
 
 
 class LogQueue:
-    """The log queue of one job in one direction.
+    """The log queue of one job.
 
     Args:
         template: name of the queue; ``{job}`` stands for the name of the job.
     """
 
-    def __init__(self, template: str, use: JobUse, direction: Direction) -> None:
+    def __init__(self, template: str, use: JobUse) -> None:
         self.name = template.replace("{job}", use.job)
         self._use = use
-        self._direction = direction
         self._method = publish_method(1, b"", self.name.encode(), mandatory=False)
 
     def check(self, session: Session) -> None:
@@ -109,28 +107,6 @@ class LogQueue:
             f"rabbitmqadmin declare queue name={self.name} durable=true "
             f"arguments='{json.dumps(ARGUMENTS, separators=(',', ':'))}'"
         )
-
-    def lock(self, session: Session) -> None:
-        """Shut earlier processes of the job out, until this connection ends.
-
-        Raises:
-            LinkUnavailable: one is still connected.
-        """
-        use = self._use
-        name = f"mgw.lock.{use.hub_id}.{use.job}.{self._direction.lower()}"
-        try:
-            with session.calling("connect"):
-                session.channel.queue_declare(name, exclusive=True)
-        except LinkUnavailable as error:
-            if not isinstance(error.__cause__, exceptions.ChannelClosedByBroker):
-                raise
-            raise LinkUnavailable(
-                f"job {use.job}: another process of this job is still connected to RabbitMQ",
-                link=session.settings.link,
-                operation="connect",
-                cause=f"it holds the lock {name}",
-                cure="it ends by itself when the broker notices that the process is gone; the job tries again",
-            ) from error
 
     def read(self, session: Session, *, beyond: int | None = None) -> Record | None:
         """The record, once what an earlier connection had on the way must have arrived; None: there is none.

@@ -15,6 +15,7 @@ from links.amqp_frames import commit_frame, message_frames
 from links.contract import Direction, Encoded, JobUse, Recovered
 from links.rabbitmq_connection import Session
 from links.rabbitmq_destination import DestinationPlan, RabbitDestination
+from links.rabbitmq_fence import Fence
 from links.rabbitmq_log_queue import LogQueue, Record
 from links.rabbitmq_settings import Settings
 from transforms.errors import DeliveryRejected, LinkError
@@ -73,7 +74,8 @@ class LoggedDestination(RabbitDestination):
 
     def __init__(self, settings: Settings, use: JobUse, plan: DestinationPlan, template: str) -> None:
         super().__init__(settings, use, plan)
-        self._log_queue = LogQueue(template, use, Direction.OUTBOUND)
+        self._log_queue = LogQueue(template, use)
+        self.fence = Fence(use, Direction.OUTBOUND, settings.heartbeat)
         self._transactions = Transactions()
         self._record: Record | None = None
 
@@ -85,7 +87,7 @@ class LoggedDestination(RabbitDestination):
     def _prepare(self, session: Session) -> None:
         queue = self._log_queue
         queue.check(session)
-        queue.lock(session)
+        self.fence.take(session)
         with session.calling("connect"):
             session.channel.tx_select()
         self._record = queue.read(session)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from links.amqp_frames import Incoming, ack_frame, commit_frame
-from links.contract import Backlog, Batch, Direction, JobUse
+from links.contract import Backlog, Batch, JobUse
 from links.rabbitmq_conditions import look_at_queue
 from links.rabbitmq_connection import Session
 from links.rabbitmq_log_queue import LogQueue
@@ -34,7 +34,7 @@ class LoggedSource(RabbitSource):
 
     def __init__(self, settings: Settings, use: JobUse, plan: SourcePlan, template: str) -> None:
         super().__init__(settings, use, plan)
-        self._log_queue = LogQueue(template, use, Direction.INBOUND)
+        self._log_queue = LogQueue(template, use)
         self._log: ReceivingLog
         self._committing: int | None = None  # sequence whose transaction is not answered yet
 
@@ -47,13 +47,16 @@ class LoggedSource(RabbitSource):
         if sequence is not None:
             self._log.acknowledged(sequence)
 
+    def _shut_out(self, session: Session) -> None:
+        self.fence.take(session)
+        self.fence.await_consumers(session, self._plan.queue)
+
     def _subscribe(self, session: Session, positions: Mapping[str, str]) -> None:
         if self._stream:  # its offsets are all the log it needs
             super()._subscribe(session, positions)
             return
         queue = self._log_queue
         queue.check(session)
-        queue.lock(session)
         with session.calling("connect"):
             session.channel.tx_select()
         facts = look_at_queue(session, self._plan.queue, read_policies(session.settings))

@@ -1,4 +1,7 @@
-"""RabbitMQ's management API, for what AMQP does not tell: policies. Asked only where the link names its address."""
+"""RabbitMQ's management API, for what AMQP does not tell or do: policies, and the end of another connection.
+
+Asked only where the link names its address.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from urllib.parse import quote
 
 from links.rabbitmq_settings import Settings
 
-__all__ = ["Policies", "read_policies"]
+__all__ = ["Policies", "close_owner", "read_policies"]
 
 _SECONDS = 5.0  # for one answer
 _MOST = 4 * 1024 * 1024  # bytes of one answer
@@ -69,29 +72,63 @@ def read_policies(settings: Settings) -> Policies:
     """
     if not settings.management_url:
         return Policies()
+    host = quote(settings.virtual_host, safe="")
     place = settings.management_url, settings.virtual_host, settings.username
     try:
-        _seen[place] = told = Policies(_get(settings, "policies"), _get(settings, "operator-policies"), "")
+        users, operators = (_policies(settings, f"{kind}/{host}") for kind in ("policies", "operator-policies"))
+        _seen[place] = told = Policies(users, operators, "")
         return told
-    except urllib.error.HTTPError as error:
+    except (OSError, HTTPException, ValueError) as error:
+        unseen = f"policies are not seen: {_answer(settings, error)}"
+    return replace(_seen.get(place, Policies()), unseen=unseen)
+
+
+def close_owner(settings: Settings, queue: str) -> str:
+    """Have the broker end the connection that owns an exclusive queue; never raises.
+
+    Returns:
+        What came of it, in plain words.
+    """
+    if not settings.management_url:
+        return "it ends when the broker has missed its heartbeats; with AMQP_ManagementURL it would be closed"
+    try:
+        told = _ask(settings, f"queues/{quote(settings.virtual_host, safe='')}/{quote(queue, safe='')}")
+        owner = (told.get("owner_pid_details") or {}).get("name") if isinstance(told, dict) else None
+        if not owner:
+            return "the management API does not name it yet"
+        _ask(settings, f"connections/{quote(str(owner), safe='')}", "DELETE")
+    except (OSError, HTTPException, ValueError) as error:
+        return f"it cannot be closed: {_answer(settings, error)}"
+    return f"connection {owner} was closed over the management API"
+
+
+def _answer(settings: Settings, error: OSError | HTTPException | ValueError) -> str:
+    """What the management API answered instead."""
+    if isinstance(error, urllib.error.HTTPError):
         with error:
             reason = f"HTTP {error.code} {error.reason}"
         if error.code in {401, 403}:
             reason += f"; user {settings.username!r} needs the tag management"
-    except (OSError, HTTPException, ValueError) as error:
+    else:
         reason = str(getattr(error, "reason", None) or error) or type(error).__name__
-    unseen = f"policies are not seen: {settings.management_url} (AMQP_ManagementURL) answers {reason}"
-    return replace(_seen.get(place, Policies()), unseen=unseen)
+    return f"{settings.management_url} (AMQP_ManagementURL) answers {reason}"
 
 
-def _get(settings: Settings, what: str) -> Sequence[Mapping[str, Any]]:
-    url = f"{settings.management_url.rstrip('/')}/api/{what}/{quote(settings.virtual_host, safe='')}"
-    login = base64.b64encode(f"{settings.username}:{settings.password}".encode()).decode()
-    request = urllib.request.Request(url, headers={"Authorization": f"Basic {login}"})  # noqa: S310 - http or https
-    context = settings.ssl_context() if url.startswith("https:") else None
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
-    with opener.open(request, timeout=_SECONDS) as answer:
-        found = json.loads(answer.read(_MOST))
+def _policies(settings: Settings, what: str) -> Sequence[Mapping[str, Any]]:
+    found = _ask(settings, what)
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
         raise ValueError("something else than policies")
     return found
+
+
+def _ask(settings: Settings, what: str, method: str = "GET") -> Any:
+    """Raises OSError, HTTPException or ValueError."""
+    url = f"{settings.management_url.rstrip('/')}/api/{what}"
+    login = base64.b64encode(f"{settings.username}:{settings.password}".encode()).decode()
+    headers = {"Authorization": f"Basic {login}"}
+    request = urllib.request.Request(url, headers=headers, method=method)  # noqa: S310 - http or https
+    context = settings.ssl_context() if url.startswith("https:") else None
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    with opener.open(request, timeout=_SECONDS) as answer:
+        text = answer.read(_MOST)
+    return json.loads(text) if text else None

@@ -10,13 +10,14 @@ from typing import Any
 from pika import exceptions
 
 from links.amqp_frames import Incoming, ack_frame
-from links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, JobUse, Position
+from links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, Direction, JobUse, Position
 from links.rabbitmq_connection import Session
 from links.rabbitmq_errors import missing
+from links.rabbitmq_fence import Fence
 from links.rabbitmq_settings import Settings
 from transforms.amqp import HEADER_PREFIX, Rules, decode
 from transforms.amqp_identity import content_digest, message_key
-from transforms.errors import LinkTimeout, LinkUnavailable, PositionLost, QueueMissing
+from transforms.errors import LinkRefused, LinkTimeout, LinkUnavailable, PositionLost, QueueMissing
 from transforms.message import Message
 
 __all__ = ["RabbitSource", "SourcePlan", "declare_job_queue", "is_stream", "job_queue"]
@@ -86,6 +87,7 @@ class RabbitSource:
         self._use = use
         self._plan = plan
         self._session: Session | None = None
+        self.fence = Fence(use, Direction.INBOUND, settings.heartbeat)
         self._stream = False
         self._stored: int | None = None  # offset of the last message handed out, or the hub's position
         self._position: str | None = None  # the same as the hub keeps it: the offset, and the digest of that message
@@ -98,7 +100,7 @@ class RabbitSource:
     def connect(self, positions: Mapping[str, str]) -> None:
         """See :meth:`links.contract.Source.connect`."""
         plan = self._plan
-        session = self._new_session()
+        session = self._session = self._new_session()
         try:
             if plan.exchange is not None:
                 declare_job_queue(session, plan)
@@ -108,17 +110,27 @@ class RabbitSource:
             self._stream = plan.exchange is None and (
                 plan.queue_type == "stream" or (plan.queue_type == "auto" and is_stream(session, plan.queue))
             )
+            if not self._stream:  # a stream's reader takes nothing away from another
+                self._shut_out(session)
             self._subscribe(session, positions)
         except BaseException as error:
-            session.close()
+            self.close()
             if isinstance(error, QueueMissing):
                 raise missing(self._use, error) from error
             raise
-        self._session = session
         self._heard = self._use.clock.monotonic()
 
     def _new_session(self) -> Session:
         return Session(self._settings, f"{self._use.agent} {self._use.job} in")
+
+    def _shut_out(self, session: Session) -> None:
+        """Let no earlier connection of the job keep messages that this one then would get behind newer ones."""
+        try:
+            self.fence.take(session)
+        except LinkRefused as error:
+            _LOGGER.debug("%s", error)  # the guarantee's note says so
+        else:
+            self.fence.await_consumers(session, self._plan.queue)
 
     def _subscribe(self, session: Session, positions: Mapping[str, str]) -> None:
         plan = self._plan

@@ -210,6 +210,26 @@ def test_arguments_that_may_not_be_read_are_named(bench: ManagedBench) -> None:
     assert "configure permission" in report.note
 
 
+def test_a_dead_connection_is_closed_over_the_management_api(bench: ManagedBench) -> None:
+    queue = bench.template.queue()
+    bench.fill(queue, *(b"%d" % number for number in range(1200)))
+    use, hub = bench.use(queue, logs=False), Hub()
+    url = f"http://{bench.server.host}:{bench.server.management_port}"
+    with TcpProxy(bench.server.host, bench.server.port) as proxy:
+        attributes = {"hostname": proxy.host, "port": proxy.port}
+        options = {"AMQP_Heartbeat": "60", "AMQP_ManagementURL": url}
+        source = bench.template.link(attributes=attributes, options=options).source(use)
+        source.connect({})
+        carry(source, hub, 100)
+        proxy.forsake()
+        source.close()
+        with connected(source, hub):  # far sooner than heartbeats are missed
+            carry(source, hub, 1100)
+    first_copies = list(dict.fromkeys(int(body or b"") for body in hub.rows))  # the last batch may have come twice
+    assert first_copies == list(range(len(first_copies)))
+    assert len(first_copies) > 1000  # what was sent ahead is among them
+
+
 def test_a_limit_of_connections_is_no_refusal(bench: ManagedBench) -> None:
     queue = bench.template.queue()
     bench.server.ctl("add_user", (user := unique("narrow")), "secret")
@@ -283,7 +303,7 @@ def test_a_log_queue_deleted_while_it_is_looked_at_stays_deleted(bench: ManagedB
         for _ in range(40):
             name = unique("gone")
             bench.channel.queue_declare(name, durable=True, arguments=bench_log())
-            log = LogQueue(name, use_of(Endpoint("f", "rmq", name, Domain.QUEUE)), OUT)
+            log = LogQueue(name, use_of(Endpoint("f", "rmq", name, Domain.QUEUE)))
             log.check(session)
             deletion = threading.Thread(target=bench.channel.queue_delete, args=(name,))
             deletion.start()

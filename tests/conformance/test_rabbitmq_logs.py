@@ -15,6 +15,8 @@ from links.contract import RESUME, Batch, Destination, Direction, Endpoint, Guar
 from links.rabbitmq import RabbitLink
 from links.rabbitmq_connection import Session
 from links.rabbitmq_log_queue import LogQueue, Record
+from links.rabbitmq_logged_destination import LoggedDestination
+from links.rabbitmq_logged_source import LoggedSource
 from tests.conformance.link_suite import body_bytes, unique, use_of
 from tests.conformance.test_rabbitmq_link import RabbitTemplate
 from tests.support.brokers import RabbitMQ
@@ -158,8 +160,11 @@ def test_receiving_log_shuts_other_readers_out(bench: Bench) -> None:
     queue = bench.template.queue()
     use, other = bench.use(queue), bench.use(queue)
     with connected(bench.link.source(use), Hub()):
+        second = bench.link.source(use)
+        assert isinstance(second, LoggedSource)
+        second.fence.patience = 0.0
         with pytest.raises(LinkUnavailable, match="another process of this job"):
-            bench.link.source(use).connect({})
+            second.connect({})
         with pytest.raises(LinkUnavailable, match="locked"):
             bench.link.source(other).connect({})
 
@@ -179,7 +184,7 @@ def test_backlog_may_be_asked_while_the_broker_commits(bench: Bench) -> None:
 def test_record_is_whole_for_a_job_while_the_logs_are_cleaned(bench: Bench) -> None:
     """Both look at it at the start of an agent, and looking takes it out of the queue for a moment."""
     use = bench.use(bench.template.queue())
-    log = LogQueue("mgw.acks.{job}", use, Direction.INBOUND)
+    log = LogQueue("mgw.acks.{job}", use)
     done = threading.Event()
 
     def clean() -> None:
@@ -356,8 +361,11 @@ def test_record_tells_after_a_reconnect_what_is_stored(bench: Bench) -> None:
 def test_second_publisher_of_a_job_is_shut_out(bench: Bench) -> None:
     use = bench.use(bench.template.queue())
     with publishing(bench.link.destination(use)) as first:
+        second = bench.link.destination(use)
+        assert isinstance(second, LoggedDestination)
+        second.fence.patience = 0.0
         with pytest.raises(LinkUnavailable, match="another process of this job"):
-            bench.link.destination(use).connect()
+            second.connect()
         send(first, 1, b"m")
 
 

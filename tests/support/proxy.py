@@ -38,6 +38,7 @@ class TcpProxy:
         self.forwarded_bytes = 0
         self._delay = 0.0
         self._pairs: dict[asyncio.Task[None], tuple[socket.socket, ...]] = {}
+        self._forsaken: list[socket.socket] = []  # ends at the target of connections whose client is gone
         self._loop = asyncio.new_event_loop()
         self._requests, self._answers = asyncio.Event(), asyncio.Event()  # set: that direction flows
         self._listener: socket.socket | None = None
@@ -81,6 +82,11 @@ class TcpProxy:
     def cut(self) -> None:
         """Reset every open connection, on both ends; new ones are accepted."""
         self._call(self._cut)
+
+    def forsake(self) -> None:
+        """Reset every open connection for its client and tell the target nothing: the client's host lost its power,
+        or a firewall forgot the connection. New ones are accepted and flow."""
+        self._call(self._forsake)
 
     def stall(self, *, requests: bool = True, answers: bool = True) -> None:
         """Forward nothing more and close nothing, as if the peer were dead; new connections stall too.
@@ -127,6 +133,8 @@ class TcpProxy:
     async def _shut_down(self) -> None:
         self._refuse()
         self._cut()
+        for end in self._forsaken:
+            end.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*others, return_exceptions=True)
 
@@ -157,6 +165,13 @@ class TcpProxy:
             task.cancel()
             for end in ends:
                 self._reset(end)
+        self._pairs.clear()
+
+    def _forsake(self) -> None:
+        for task, (client, server) in list(self._pairs.items()):
+            self._forsaken.append(server.dup())
+            task.cancel()
+            self._reset(client)
         self._pairs.clear()
 
     def _take(self, listener: socket.socket) -> None:

@@ -85,6 +85,18 @@ def test_cut_resets_open_connections_and_takes_new_ones(echo_port: int) -> None:
             assert _echoes(connection, b"after")
 
 
+def test_forsaken_target_is_told_nothing(echo_port: int) -> None:
+    with TcpProxy(LOOPBACK, echo_port) as middle, TcpProxy(middle.host, middle.port) as proxy:
+        with connect(proxy.port) as connection:
+            assert _echoes(connection, b"before")
+            proxy.forsake()
+            with pytest.raises(ConnectionResetError):
+                connection.recv(1)
+        with connect(proxy.port) as connection:
+            assert _echoes(connection, b"after")
+            assert (proxy.connections, middle.connections) == (1, 2)
+
+
 def test_stalled_proxy_keeps_the_connection_and_delivers_after_resume(echo_port: int) -> None:
     with TcpProxy(LOOPBACK, echo_port) as proxy, connect(proxy.port) as connection:
         assert _echoes(connection, b"before")
