@@ -57,7 +57,16 @@ SPEC = LinkSpec(
         Field("tls_server_name", "Name the certificate must have; default: hostname."),
     ),
     options=(
-        Field("AMQP_Heartbeat", "Seconds between signs of life.", int, 30, minimum=2, maximum=3600),
+        Field(
+            "AMQP_Heartbeat",
+            "Seconds of silence that count as a missed sign of life. The broker gives a dead connection of ours up "
+            "after two to three times as long; the gateway a dead broker after one to two times (this and 5 s), 10 to "
+            "20 s by default.",
+            int,
+            5,
+            minimum=2,
+            maximum=3600,
+        ),
         Field("AMQP_ConnectTimeout", "Seconds to wait for a connection.", float, 10.0, minimum=0.1, maximum=600),
         Field("AMQP_AnswerTimeout", "Seconds to wait for an answer.", float, 15.0, minimum=0.1, maximum=600),
         Field(
@@ -78,8 +87,9 @@ SPEC = LinkSpec(
         ),
         Field(
             "AMQP_ManagementURL",
-            "Address of the management API, for example http://broker:15672, asked with the link's user for policies "
-            "that keep a job from its guarantee; AMQP does not tell them.",
+            "Address of the management API, for example http://broker:15672, asked with the link's user (tag "
+            "management) for policies that keep a job from its guarantee, which AMQP does not tell, and to close a "
+            "dead connection of a job that connects anew.",
         ),
     ),
     queue_options=(
@@ -106,7 +116,14 @@ SPEC = LinkSpec(
             minimum=1,
             maximum=65535,
         ),
-        Field("AMQP_Exclusive", "Read the queue alone.", bool, False),
+        Field(
+            "AMQP_Exclusive",
+            "Read the queue alone: other consumers are refused, and so is the job while there are any. An inbound log "
+            "queue implies it. Quorum queues of RabbitMQ 3.10 refuse nobody; declare them with "
+            "x-single-active-consumer.",
+            bool,
+            False,
+        ),
         Field(
             "AMQP_UniqueIds",
             "Declares that every publisher gives each message a message-id of its own: a message whose id came before "

@@ -8,6 +8,8 @@ because each of its errors is reported that way.
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -17,6 +19,7 @@ from pika import exceptions, frame
 
 from links.amqp_frames import FrameScanner, Returned
 from links.rabbitmq_errors import translate
+from links.rabbitmq_pulse import PATIENCE, keep_alive
 from links.rabbitmq_settings import Settings
 from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 
@@ -28,6 +31,7 @@ _READ_BYTES = 256 * 1024  # per recv; pika's own 4 KiB costs a call for every si
 _READ_LIMIT = 1024 * 1024  # per turn of the loop, so that a flood cannot keep a read from returning
 _WRITE_PIECE = 256 * 1024  # pika copies what is left of a piece after each partial write
 _CLOSE_SECONDS = 2.0
+_HEARTBEAT = frame.Heartbeat().marshal()
 
 
 class _Connection(pika.SelectConnection):  # type: ignore[misc]
@@ -69,6 +73,13 @@ class _Connection(pika.SelectConnection):  # type: ignore[misc]
             for start in range(0, len(data), _WRITE_PIECE):
                 self._adapter_emit_data(bytes(view[start : start + _WRITE_PIECE]))
 
+    def show_life(self) -> None:
+        """Send what waits for the socket, or else a heartbeat; reads nothing."""
+        if self._transport is not None:
+            if not self.unsent:
+                self.write(_HEARTBEAT)
+            self._transport._on_socket_writable()
+
     @property
     def unsent(self) -> int:
         """Bytes waiting for the socket."""
@@ -76,7 +87,7 @@ class _Connection(pika.SelectConnection):  # type: ignore[misc]
 
 
 class Session:
-    """A connection with one channel. Driven by one thread; only :meth:`interrupt` may be called from another."""
+    """A connection with one channel. Driven by one thread; another may call :meth:`interrupt` and :meth:`beat` only."""
 
     def __init__(
         self,
@@ -92,6 +103,9 @@ class Session:
         self._failure: BaseException | None = None
         self._interrupted = False
         self._open = False
+        self._driving = threading.RLock()  # held by whoever moves bytes
+        self._driven = 0.0  # when the thread of the session was here last (monotonic)
+        self._beat_at = 0.0
         try:
             self._pika = pika.BlockingConnection(settings.parameters(purpose), _impl_class=_Connection)
         except LinkError:
@@ -111,6 +125,7 @@ class Session:
             self.frame_max: int = self._impl.params.frame_max
             self.scanner = FrameScanner(self.number, self._impl.take_frame, confirmed, returned, committed)
             self._impl.install(self.scanner)
+            keep_alive(self)
         except BaseException:
             self.close()
             raise
@@ -134,6 +149,36 @@ class Session:
         """
         if not self._open:
             raise self._lost(operation)
+        with self._moving():
+            interrupted = self._pump(wait, ready, operation)
+        if self._ended:
+            self.check(operation)
+        return interrupted
+
+    @contextmanager
+    def _moving(self) -> Iterator[None]:
+        with self._driving:
+            try:
+                yield
+            finally:
+                self._driven = time.monotonic()
+
+    def beat(self, now: float) -> bool:
+        """Show the broker that we live while our thread is elsewhere; see :mod:`links.rabbitmq_pulse`."""
+        if not self._open or self._ended:
+            return False
+        away = now - self._driven
+        due = max(self._driven, self._beat_at) + self.settings.heartbeat / 2 <= now
+        if due and away < PATIENCE and self._driving.acquire(blocking=False):
+            try:
+                if self._impl.is_open:
+                    self._impl.show_life()
+                    self._beat_at = now
+            finally:
+                self._driving.release()
+        return True
+
+    def _pump(self, wait: float, ready: Callable[[], object], operation: str) -> bool:
         if self._interrupted:
             wait = 0.0
         expired: list[bool] = []
@@ -151,8 +196,6 @@ class Session:
         finally:
             self._loop.remove_timeout(timer)
         interrupted, self._interrupted = self._interrupted, False
-        if self._ended:
-            self.check(operation)
         return interrupted
 
     @property
@@ -187,15 +230,16 @@ class Session:
             cause="the broker or the network is stuck",
             cure="look at the broker; AMQP_AnswerTimeout sets the limit",
         )
-        timer = self._loop.call_later(seconds, lambda: self._impl._terminate_stream(error))
-        try:
-            yield
-        except Exception as problem:
-            if self._failure is None and not self._impl.is_open:
-                self._failure = problem  # pika forgets why it closed
-            raise self.translate(self._failure or problem, operation) from problem
-        finally:
-            self._loop.remove_timeout(timer)
+        with self._moving():
+            timer = self._loop.call_later(seconds, lambda: self._impl._terminate_stream(error))
+            try:
+                yield
+            except Exception as problem:
+                if self._failure is None and not self._impl.is_open:
+                    self._failure = problem  # pika forgets why it closed
+                raise self.translate(self._failure or problem, operation) from problem
+            finally:
+                self._loop.remove_timeout(timer)
 
     def fresh_channel(self) -> Any:
         """Another channel, for a question whose answer may close it. Call inside :meth:`calling`."""
@@ -203,7 +247,8 @@ class Session:
 
     def write(self, data: bytes) -> None:
         """Queue ready frames for the socket; sent at the next pump."""
-        self._impl.write(data)
+        with self._driving:
+            self._impl.write(data)
 
     @property
     def unsent(self) -> int:
@@ -224,6 +269,10 @@ class Session:
 
     def close(self) -> None:
         """Say goodbye to the broker, for two seconds at most; never raises."""
+        with self._driving:
+            self._close()
+
+    def _close(self) -> None:
         if not self._open:
             return
         try:

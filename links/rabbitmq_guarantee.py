@@ -55,11 +55,13 @@ def report_source(
     log = LogQueue(template, use)
     log.check(session)
     log.check_policies(session, policies)
+    alone = facts.type != "quorum" or facts.single_active_consumer
     return GuaranteeReport(
         Guarantee.EXACT_UNLESS_BROKER_CRASH,
         _joined(
             "after a restart of the broker messages may come again and are stored again; presumes, as AMQP_DeadLetters "
             "FALSE declares, that no message leaves the queue unacknowledged",
+            "" if alone else f"presumes that nobody else reads quorum queue {plan.queue}, which refuses nobody",
             facts.unseen,
         ),
     )

@@ -11,7 +11,9 @@ import pika
 import pytest
 from pika.exceptions import AMQPError
 
+from links import rabbitmq_connection
 from links.contract import Direction, Domain, Endpoint, Guarantee, Source
+from links.rabbitmq_destination import RabbitDestination
 from links.rabbitmq_source import RabbitSource
 from links.registry import spec
 from tests.conformance.link_suite import (
@@ -531,7 +533,10 @@ def test_foreign_header_name_of_250_characters_is_a_failure(classic: RabbitTempl
 # -- faults -----------------------------------------------------------------------------------------------------------
 
 
-def test_missed_heartbeats_bring_the_messages_back(classic: RabbitTemplate) -> None:
+def test_missed_heartbeats_bring_the_messages_back(classic: RabbitTemplate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signs of life are sent for a thread that is away from its connection, but not for ever."""
+    patience = 5.0
+    monkeypatch.setattr(rabbitmq_connection, "PATIENCE", patience)
     pair = classic.pair()
     name = pair.source.provider_queue
     with writing(classic.link(), pair) as writer:
@@ -539,13 +544,30 @@ def test_missed_heartbeats_bring_the_messages_back(classic: RabbitTemplate) -> N
     with reading(classic.link(options={"AMQP_Heartbeat": "2"}), pair) as reader:
         reader.batches(10, settle=False)
         # No call of the link: a hub that takes too long. The broker takes the messages back after a while.
+        begun = time.monotonic()
         wait_until(
             lambda: classic.channel.queue_declare(name, passive=True).method.message_count == 10, "given back", 30
         )
+        assert time.monotonic() - begun > patience + 2  # at the third missed heartbeat it would have been 6
         with pytest.raises(LinkError):
             read_on(reader.source)
         reader.reconnect()
         assert reader.bodies(10) == numbers(10)
+
+
+def test_connection_is_whole_after_signs_of_life_from_another_thread(own: RabbitTemplate) -> None:
+    pair = own.pair()
+    for link in (own.link(), own.link(attributes=tls(own))):
+        with writing(link, pair) as writer:
+            assert isinstance(writer.destination, RabbitDestination)
+            session = writer.destination._session
+            assert session is not None
+            for number in range(20):
+                assert session.beat(time.monotonic() + 30) is True
+                writer.deliver(Message(b"%d" % number))
+        assert session.beat(time.monotonic()) is False
+    with reading(own.link(), pair) as reader:
+        assert reader.bodies(40) == [b"%d" % number for number in range(20)] * 2
 
 
 def test_alarm_ends_in_a_timeout_that_names_it(own: RabbitTemplate) -> None:
