@@ -12,23 +12,30 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from gateway import __version__, catalog, journal, lease, ledger
+from gateway import __version__, catalog, journal, lease
 from gateway.admin import GatewayAdmin
 from gateway.admin.job_ends import ForeignEnd
+from gateway.agentsettings import AgentSettings, option_refusal, without_effect
 from gateway.aq.hub import Hub
 from gateway.engine import Engine, JobRunner
 from gateway.events import (
+    AgentIdentity,
     AgentRunning,
     AgentStarting,
     AgentStopped,
     AgentStopping,
     ConfigurationChanged,
+    JobAdded,
     JobFailed,
     JobRemoved,
     JobStuck,
     Journalist,
     LinkAdded,
+    NoEffect,
+    PollingInterval,
     QueueRegistered,
+    ScheduleAdded,
+    WorkerThreads,
 )
 from gateway.jobsetup import JobSetup, setup_of
 from gateway.lease import Owner
@@ -63,7 +70,7 @@ class Agent:
     ) -> None:
         self.name = name
         self.error: str | None = None
-        self.ledger_retention = ledger.DEFAULT_RETENTION  # seconds, 0: none is kept
+        self.settings = AgentSettings()  # of the options, as they were when it started
         self.verify_seconds = VERIFY_SECONDS  # how often a running job's guarantee is verified
         self._hub = hub
         self._secrets = secrets
@@ -109,13 +116,17 @@ class Agent:
 
     def start(self) -> None:
         """Load the definitions and start the jobs; the lease must be held."""
+        me = Owner.this_process()
+        self._journalist.tell(AgentIdentity(self.name, __version__, me.host, me.pid, self._hub.name))
         self._journalist.tell(AgentStarting(self.name, __version__))
         self._status(AgentStatus.INITIALIZING)
         snapshot = self._load()
         with self._hub.write() as conn:
             journal.reset_counters(conn, list(snapshot.jobs))
         snapshot = self._load()
-        self.ledger_retention = ledger.retention_of(snapshot.agent_options)
+        self.settings = settings = AgentSettings.read(snapshot.agent_options)
+        self._journalist.tell(WorkerThreads(self.name, snapshot.agent.max_threads))
+        self._journalist.tell(PollingInterval(self.name, round(settings.poll_seconds * 1000), settings.batch_size))
         self._engine = Engine(
             self._hub,
             key(self.name),
@@ -125,7 +136,7 @@ class Agent:
             self._journalist,
             self._reaches,
             self._modules,
-            ledger=self.ledger_retention > 0,
+            ledger=self.settings.ledger_retention > 0,
             verify_seconds=self.verify_seconds,
         )
         set_level(snapshot.log_level)
@@ -261,7 +272,7 @@ class Agent:
             if not job.enabled or job.status not in {JobStatus.READY, JobStatus.RETRY}:
                 continue
             try:
-                wanted[job.id] = setup_of(snapshot, job, self._hub.hub_id, self._clock)
+                wanted[job.id] = setup_of(snapshot, self.settings.applied(job), self._hub.hub_id, self._clock)
             except GatewayError as error:
                 self._refuse(job, error)
         return wanted
@@ -328,13 +339,22 @@ class Agent:
             self._journalist.tell(JobRemoved(job.name))
 
     def _tell_new(self, snapshot: Snapshot) -> None:
-        old = self._snapshot
+        old, tell = self._snapshot, self._journalist.tell
+        if old is None or (old.agent, old.agent_options) != (snapshot.agent, snapshot.agent_options):
+            options = [f"option {name}" for name in snapshot.agent_options if option_refusal(name)]
+            if idle := [*without_effect(snapshot.agent), *options]:
+                tell(NoEffect(self.name, ", ".join(idle)))
         for name, link in snapshot.links.items():
             if old is None or name not in old.links:
-                self._journalist.tell(LinkAdded(link.name, link.type))
+                tell(LinkAdded(link.name, link.type))
         for names, queue in snapshot.queues.items():
             if old is None or names not in old.queues:
-                self._journalist.tell(QueueRegistered(f"{queue.name}@{queue.link}", queue.provider_queue))
+                tell(QueueRegistered(f"{queue.name}@{queue.link}", queue.provider_queue))
+        for job in snapshot.jobs.values():
+            if old is None or job.id not in old.jobs:
+                seconds = self.settings.applied(job).poll_seconds
+                tell(ScheduleAdded(job.name, job.source, job.destination, seconds))
+                tell(JobAdded(job.name, job.propagation_type, job.link, job.enabled, job.status))
 
     # ----------------------------------------------------------------------------------------------------------- rest
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ from gateway.events import GuaranteeChanged, JobActivated, JobFailed, JobRetryin
 from gateway.exceptionqueue import ForeignExceptionQueue
 from gateway.inbound import InboundRoute
 from gateway.jobsetup import JobSetup
+from gateway.journal import Counts
 from gateway.model import Activity
 from gateway.outbound import OutboundRoute
 from gateway.reach import Reaches
@@ -33,6 +34,7 @@ from links.contract import Direction, GuaranteeReport, Link
 from transforms.clock import Clock
 from transforms.convert import from_payload, to_payload
 from transforms.errors import ConversionFailure, GatewayError, HubError, LeaseLost, LinkTimeout
+from transforms.levels import TRACE_HIGH, TRACE_LITE
 from transforms.registry import compile_transformation
 
 __all__ = ["Engine", "JobRunner"]
@@ -226,14 +228,19 @@ class JobRunner:
 
     def _attempt(self) -> None:
         """Connect and carry until stopped; any error ends the attempt."""
-        engine, setup = self._engine, self.setup
+        engine, setup, job = self._engine, self.setup, self.setup.job
         self._show(Activity.CONNECTING)
+        name, kind = setup.link.name, setup.link.type
+        _LOGGER.log(
+            TRACE_LITE, "job %s connects to link %s (%s); %d failures", job.name, name, kind, self._setbacks.failures
+        )
         link = registry.open_link(setup.link)
 
         def ask() -> GuaranteeReport:
             return weaken(link.verify(setup.use, setup.job.propagation_type), engine.hub)
 
-        report, job = ask(), setup.job
+        report = ask()
+        _LOGGER.log(TRACE_LITE, "job %s can promise %s; %s", self.name, report.level, report.note or "no reservation")
         self._check_required(report)
         route = engine.build(setup, link, cautious=self._cautious)
         watch = GuaranteeWatch(
@@ -291,6 +298,7 @@ class JobRunner:
         while not self._stop.is_set():
             now = self._last_loop = clock.monotonic()
             counts = route.carry(wait)
+            self._trace(counts, clock.monotonic() - now)
             moved = moved or bool(counts.total)
             wait = min(poll, SETTLE_SECONDS if moved else SAMPLE_SECONDS)
             if self._setbacks:
@@ -314,8 +322,15 @@ class JobRunner:
                 self._keep(report := answer)
         return None
 
+    def _trace(self, counts: Counts, seconds: float) -> None:
+        level = TRACE_HIGH if counts.total else logging.DEBUG
+        if _LOGGER.isEnabledFor(level):
+            what = ", ".join(f"{value} {name}" for name, value in asdict(counts).items() if value) or "nothing moved"
+            _LOGGER.log(level, "job %s: %s, in %.3f s", self.name, what, seconds)
+
     def _sample(self, route: Route, *, idle: bool) -> None:
         backlog = route.backlog()
+        _LOGGER.debug("job %s: backlog %s", self.name, backlog)
         if backlog is not None:
             with self._writing() as conn:
                 journal.set_backlog(conn, self.setup.job.id, backlog, now=self._engine.clock.now())
@@ -325,6 +340,7 @@ class JobRunner:
 
     def _recovered(self) -> None:
         away = self._setbacks.away
+        _LOGGER.log(TRACE_LITE, "job %s works again after %d failures", self.name, self._setbacks.failures)
         with self._writing() as conn:
             journal.record_recovery(conn, self.setup.job.id)
         self._setbacks.clear()
@@ -390,5 +406,6 @@ class JobRunner:
             with self._writing() as conn:
                 journal.set_activity(conn, self.setup.job.id, activity)
             self._activity = activity
+            _LOGGER.debug("job %s is %s", self.name, activity)
         except HubError as error:
             _LOGGER.debug("activity of job %s not recorded: %s", self.name, error)

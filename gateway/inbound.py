@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gateway import journal, lease, ledger
 from gateway.aq import transfer
 from gateway.aq.errors import MessageRefused
+from gateway.batchtrace import trace_begin, trace_read, trace_settled
 from gateway.conversion import Conversion
 from gateway.events import Event, MessagesDiscarded, MessagesExceptioned
 from gateway.exceptionqueue import ForeignExceptionQueue, Refused
@@ -69,6 +70,7 @@ class InboundRoute:
             positions = journal.load_positions(conn, self._context.job.id)
         self._resumed = RESUME in positions
         self._context.open_ledger()
+        trace_begin(self._context.job.name, positions)
         self._source.connect(positions)
 
     def carry(self, wait: float) -> Counts:
@@ -88,12 +90,14 @@ class InboundRoute:
                 self._source.settle(batch)
             return counts
         context = self._context
+        trace_read(context.job.name, batch)
         with context.turns.take():
             kept, refused, events = self._select(batch, counts)
         counts, more = self._store(batch, kept, refused, counts, read)
         context.hub.notifier.committed([self._queue.id])
         self._resumed = False
         self._source.settle(batch)
+        trace_settled(context.job.name)
         self._last_read = context.clock.monotonic()
         self._caution.passed(len(batch.deliveries))
         for event in (*events, *more):

@@ -16,6 +16,7 @@ from typing import Any
 from gateway import journal, lease, ledger
 from gateway.aq import transfer
 from gateway.aq.errors import NotEnabledForDequeue
+from gateway.batchtrace import trace_flight, trace_left
 from gateway.conversion import Conversion
 from gateway.events import MessagesExceptioned, MessagesOverdue, ResendSpared
 from gateway.flight import Flight
@@ -90,6 +91,7 @@ class OutboundRoute:
             if plan.sequence > done:
                 check_plan(context.job, plan, len(claimed))
                 self._left.append((plan, claimed))
+        trace_left(context.job.name, len(left), len(self._left))
         self._unsubscribe = context.hub.notifier.subscribe([queue.id], self._destination.interrupt)
 
     def _complete_stored(self, stored: Sequence[tuple[Plan, list[transfer.Claimed]]]) -> None:
@@ -149,6 +151,8 @@ class OutboundRoute:
             self._in_flight -= len(flight.ids)
         if finished:
             self._last_confirmed = self._context.clock.monotonic()
+            for flight in finished:
+                trace_flight(self._context.job.name, flight, "confirmed")
             if self._context.ledger:
                 now, located = self._context.clock.now(), self._destination.located
                 for flight in finished:
@@ -333,6 +337,7 @@ class OutboundRoute:
         self._in_flight += len(flight.ids)
         if encoded:
             self._destination.publish(flight.sequence, encoded)
+            trace_flight(self._context.job.name, flight, "sent")
             flight.sent_at = self._context.clock.now()
 
     def _take_back(self, plans: Sequence[Plan]) -> None:

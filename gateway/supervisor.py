@@ -9,7 +9,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from gateway.signals import Signals
 from gateway.timekeeping import Timekeeper, events_of
 from transforms.clock import SYSTEM_CLOCK, Clock
 from transforms.errors import GatewayError, HubError, LeaseLost
+from transforms.levels import TRACE_LITE
 
 __all__ = ["RunOptions", "Supervisor", "run"]
 
@@ -249,13 +250,15 @@ class Supervisor:
             return
         try:
             agent.renew()
+            _LOGGER.debug("lease renewed")
         except LeaseLost as lost:
             if agent is self._agent:
                 self._lost = lost
                 self._nudge.set()
 
     def _time_manager(self) -> None:
-        self._timekeeper.run(self._stop)
+        report = self._timekeeper.run(self._stop)
+        _LOGGER.log(TRACE_LITE if any(astuple(report)) else logging.DEBUG, "time manager: %s", report)
 
     def _prune(self) -> None:
         with self._hub.write() as conn:
@@ -264,7 +267,7 @@ class Supervisor:
         self._in_pieces(lambda conn: journal.prune_keys(conn, before=before, limit=PRUNE_ROWS))
         agent = self._agent
         if agent is not None:
-            oldest = self._clock.now() - agent.ledger_retention
+            oldest = self._clock.now() - agent.settings.ledger_retention
             self._in_pieces(lambda conn: ledger_upkeep.prune(conn, key(agent.name), before=oldest, limit=PRUNE_ROWS))
 
     def _merge(self) -> None:

@@ -169,6 +169,8 @@ _FIRST_READY = """CASE WHEN t.multiple_consumers = 1
         ELSE (SELECT min(m.id) FROM aq_message m WHERE m.queue_id = q.id AND m.state = 0) END"""
 _OLDEST_READY = f"""(SELECT m.enq_time FROM aq_message m
         WHERE m.id = (CASE WHEN t.sort_list = 'ENQ_TIME' THEN {_NEXT_READY} ELSE {_FIRST_READY} END))"""
+_AGENT_POLL_INTERVAL = """(SELECT CASE WHEN o.encrypted THEN NULL ELSE CAST(o.value AS double precision) / 1000 END
+        FROM gw_agent_option o WHERE o.agent_key = j.agent_key AND lower(o.name) = 'oracle.mgw.polling_interval')"""
 _OLDEST_PLAN = "(SELECT min(p.created) FROM gw_plan p WHERE p.job_id = j.id)"
 
 
@@ -189,7 +191,7 @@ def _jobs(d: _Dialect) -> tuple[dict[str, str], str]:
         "LAST_ERROR_TIME": d.time.format("s.last_error_time"),
         "LINK_NAME": "j.link_key",
         "OPTIONS": "j.options",
-        "POLL_INTERVAL": f"coalesce(j.poll_interval, {DEFAULT_POLL_INTERVAL})",
+        "POLL_INTERVAL": f"coalesce(j.poll_interval, {_AGENT_POLL_INTERVAL}, {DEFAULT_POLL_INTERVAL})",
         "PROPAGATED_MSGS": "s.propagated",
         "PROP_STYLE": "j.prop_style",
         "PROPAGATION_TYPE": "j.propagation_type",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +10,14 @@ import sqlalchemy as sa
 
 from gateway import catalog
 from gateway.admin.base import NO_CHANGE, Administration, NoChange, OptionalText, Ora, check_identifier, check_text
+from gateway.agentsettings import check_option, option_refusal, without_effect
 from gateway.catalog import AgentOption, AgentState
-from gateway.ledger import retention_of
 from gateway.model import DEFAULT_AGENT, AgentDef, AgentStatus, key
 from transforms.errors import AdminError, GatewayError
 
 __all__ = ["AgentProcedures"]
+
+_LOGGER = logging.getLogger("mgw.admin")
 
 _CONNTYPES = ("JDBC_OCI", "JDBC_THIN")
 _STARTED = frozenset((AgentStatus.STARTING, AgentStatus.INITIALIZING, AgentStatus.RUNNING))
@@ -59,8 +62,8 @@ class AgentProcedures(Administration):
         """Define an agent.
 
         Args:
-            username, password, database: another login for the agent's hub connection; None: that of the process.
-            max_memory: MB, 64 if None.
+            username, password, database, conntype, max_memory, service, initfile: stored and shown, with a warning
+                in the log: they have no effect. The agent runs with the login of its process.
             max_threads: jobs that may work at the same time, 1..128; 16 if None (the documented default, 1, would
                 let one busy job hold up all others).
 
@@ -92,6 +95,7 @@ class AgentProcedures(Administration):
                     cure="alter it, or choose another name",
                 )
             catalog.insert_agent(conn, agent, self.secrets.encrypt(password) if password is not None else None)
+        self._tell_no_effect(agent, without_effect(agent) + (["password"] if password is not None else []))
 
     def alter_agent(  # noqa: PLR0917  the documented parameters in their documented order
         self,
@@ -106,7 +110,9 @@ class AgentProcedures(Administration):
         initfile: OptionalText = NO_CHANGE,
         comment: OptionalText = NO_CHANGE,
     ) -> None:
-        """Alter an agent; ``max_memory`` and ``max_threads`` (None keeps them) take effect at its next start.
+        """Alter an agent; ``max_threads`` (None keeps it) takes effect at its next start.
+
+        What has no effect is stored with a warning, as in :meth:`create_agent`.
 
         Raises:
             AdminError: ORA-32850; ORA-32801 user or password None; ORA-32843 range.
@@ -135,6 +141,7 @@ class AgentProcedures(Administration):
                 changes["password"] = self.secrets.encrypt(password)
             if changes:
                 catalog.update_agent(conn, agent_name, **changes)
+        self._tell_no_effect(agent, [name for name in (*without_effect(agent), "password") if name in changes])
 
     def remove_agent(self, agent_name: str) -> None:
         """Remove an agent that is stopped and has no links.
@@ -255,11 +262,16 @@ class AgentProcedures(Administration):
         """Store an agent option; applied at the agent's next start.
 
         Raises:
-            AdminError: ORA-32850; ORA-32841 the value is none for that option.
+            AdminError: ORA-32850; ORA-32840 unknown name; ORA-32841 the value is none for that option.
         """
         check_text(f"option {name} of agent {agent_name}", value)
+        if refusal := option_refusal(name):
+            cause, cure = refusal
+            raise AdminError(
+                f"agent {agent_name}: option {name!r} is unknown", number=Ora.OPTION_UNKNOWN, cause=cause, cure=cure
+            )
         try:
-            retention_of({name: value} if value is not None else {})
+            check_option(name, value)
         except GatewayError as error:
             raise AdminError(error.what, number=Ora.OPTION_INVALID, cause=error.cause, cure=error.cure) from error
         with self.change() as conn:
@@ -299,6 +311,10 @@ class AgentProcedures(Administration):
                     cure=cure,
                 )
             catalog.clear_agent_run(conn, agent_name)
+
+    def _tell_no_effect(self, agent: AgentDef, names: list[str]) -> None:
+        if names and self.tell_no_effect:
+            _LOGGER.warning("agent %s: %s stored, has no effect", agent.name, ", ".join(names))
 
     def _need_running(self, conn: sa.Connection, agent_name: str) -> None:
         name = self.need_agent(conn, agent_name).name

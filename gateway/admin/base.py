@@ -156,6 +156,7 @@ class Administration:
         self.hub = hub
         self.secrets = secrets if secrets is not None else secrets_of(hub)
         self.clock = clock
+        self.tell_no_effect = True  # warn in the log of what is stored and means nothing
 
     @contextmanager
     def change(self) -> Iterator[sa.Connection]:

@@ -84,12 +84,19 @@ def agents_list(ctx: typer.Context, as_json: Json = False) -> None:
 
 @agents.command("show")
 def agents_show(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT", as_json: Json = False) -> None:
-    """One agent with its options."""
+    """One agent with its options; no_effect names what is stored and means nothing."""
+    from gateway.agentsettings import NO_EFFECT
+
     with admin(ctx) as procedures:
         name = find_name("agent", name, [agent.name for agent in procedures.list_agents()])
         agent, state = procedures.get_agent(name), procedures.agent_state(name)
         options = {option.name: option.value for option in procedures.list_agent_options(name)}
-    values = _fields(agent) | {"status": str(state.status), "last_error": state.last_error_msg, "options": options}
+    idle = [each for each in NO_EFFECT if getattr(agent, each, None) is not None]
+    values = (
+        _fields(agent)
+        | {"no_effect": idle if as_json else ", ".join(idle)}
+        | {"status": str(state.status), "last_error": state.last_error_msg, "options": options}
+    )
     print_json(values) if as_json else describe(values)
 
 
@@ -99,7 +106,7 @@ def agents_alter(
     name: AgentName,
     *,
     max_threads: Annotated[int | None, typer.Option(help="Jobs that may work at the same time, 1..128.")] = None,
-    max_memory: Annotated[int | None, typer.Option(help="MB.")] = None,
+    max_memory: Annotated[int | None, typer.Option(help="MB; stored, has no effect.")] = None,
     comment: Annotated[str | None, typer.Option(help="Free text; '' removes it.")] = None,
     option: Options = None,
 ) -> None:

@@ -98,6 +98,8 @@ def _options(change: Action) -> dict[str, Any]:
 
 
 def _agent(admin: GatewayAdmin, _: Document, name: str, agent: AgentModel, change: Action | None) -> None:
+    admin = GatewayAdmin(admin.hub, admin.secrets, clock=admin.clock)
+    admin.tell_no_effect = False  # the check of the file has told it, with the place
     options = {option: value for option, value in agent.options.items() if value is not None}
     if change is None and admin.get_agent(name) is None:
         admin.create_agent(

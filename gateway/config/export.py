@@ -8,6 +8,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
+from gateway.agentsettings import NO_EFFECT
 from gateway.aq.admin import MAX_PAYLOAD
 from gateway.aq.hub import Hub
 from gateway.config.comparable import DEFAULT_MAX_RETRIES, Comparable
@@ -83,6 +84,8 @@ def _object(name: str, model: Strict) -> CommentedMap:
         if value is None or value == {} or (key in _UNSAID and _UNSAID[key] == value):
             continue
         result[key] = value.lower() if key in ("type", "domain") else _plain(value)
+        if isinstance(model, AgentModel) and key in NO_EFFECT:
+            result.yaml_add_eol_comment("stored, has no effect", key)
     for secret in secrets:
         hint = f"{secret}: ${{{_variable(name)}_{secret.upper()}}}  # kept as it is while this key is missing"
         result.yaml_set_comment_before_after_key(next(iter(result), None), before=hint, indent=4)

@@ -160,18 +160,18 @@ class AgentModel(Strict):
     """An agent: one process that runs jobs. `DEFAULT_AGENT` always exists."""
 
     max_threads: int = Field(default=16, ge=1, le=128, description="Jobs that may work at the same time.")
-    max_memory: int = Field(default=64, ge=1, description="Memory the agent may use, MB (kept for the views).")
-    username: str | None = Field(default=None, description="Database user of the agent.")
+    max_memory: int = Field(default=64, ge=1, description="Memory the agent may use, MB; stored, has no effect.")
+    username: str | None = Field(default=None, description="Database user of the agent; stored, has no effect.")
     password: str | None = Field(
-        default=None, description="Password of the database user; a missing key keeps the stored one."
+        default=None, description="Password of the database user; a missing key keeps the stored one. Has no effect."
     )
     password_file: str | None = Field(default=None, description="File that holds the password.")
-    database: str | None = Field(default=None, description="Database the agent connects to; none: the hub's own.")
+    database: str | None = Field(default=None, description="Database the agent connects to; stored, has no effect.")
     conntype: Annotated[Literal["JDBC_OCI", "JDBC_THIN"], BeforeValidator(_upper)] = Field(
-        default="JDBC_OCI", description="Connection type, kept for the views."
+        default="JDBC_OCI", description="Connection type; stored, has no effect."
     )
-    service: str | None = Field(default=None, description="Database service, kept for the views.")
-    initfile: str | None = Field(default=None, description="Initialization file of the agent.")
+    service: str | None = Field(default=None, description="Database service; stored, has no effect.")
+    initfile: str | None = Field(default=None, description="Initialization file of the agent; stored, has no effect.")
     comment: str | None = Field(default=None, description="Free text.")
     options: Options = Field(default_factory=dict, description="Agent options.")
 

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from gateway.admin.job_checks import JOB_OPTIONS
+from gateway.agentsettings import AGENT_OPTIONS
 from gateway.config.hub_view_columns import HUB_COLUMN_TEXTS, HUB_TEXT, HUB_VIEW_TEXTS
 from gateway.config.models import NOUNS, SECTIONS, Document, LogModel, SettingsModel, Strict, SubscriberModel
 from gateway.config.view_columns import COLUMN_TEXTS, VIEW_TEXTS
@@ -48,6 +49,8 @@ def configuration_page() -> str:
         parts += [f"## {section}\n", f"{inspect.getdoc(model)}\n", _model_table(model, hidden)]
         if section == "queues":
             parts += ["### queues.subscribers\n", f"{inspect.getdoc(SubscriberModel)}\n", _model_table(SubscriberModel)]
+        if section == "agents":
+            parts += ["Options of every agent; they count from its next start:\n", _fields(AGENT_OPTIONS)]
         if section == "links":
             parts.append("Beside these, the attributes of the link type: see [links](links.md).\n")
         if section == "transformations":

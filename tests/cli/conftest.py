@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPLETE = """\
 version: 1
 agents:
-  second: {max_threads: 4, options: {a.b: x}}
+  second: {max_threads: 4, options: {oracle.mgw.batch_size: 40}}
 links:
   mem: {type: memory, username: gw, password: "${LINK_PASSWORD}", timeout: 7, comment: first}
   other: {type: memory, agent: second}

@@ -83,14 +83,17 @@ def test_alterations_are_shown_and_made(applied: Mgw) -> None:
         .replace("enabled: false, comment: later", "enabled: true")
         .replace("timeout: 7", "timeout: 8")
         .replace("tab.priority < 3", "tab.priority < 4")
-        .replace("max_threads: 4, options: {a.b: x}", "max_threads: 5, options: {c: z}")
+        .replace(
+            "max_threads: 4, options: {oracle.mgw.batch_size: 40}", "max_threads: 5, options: {ledger_retention: 60}"
+        )
         .replace('{priority: "0"}', '{priority: "2"}')
     )
     out = applied.ok("apply", applied.file(changed, "changed.yaml"))
     assert "alter  job orders_in (poll_interval: 2.5 -> none, options.msgbatchsize: 200 -> 300)" in out
     assert "alter  queue ORDERS (max_retries: 100 -> 7)" in out
     assert "alter  job all_news (enabled: false -> true, comment: later -> none)" in out
-    assert "alter  agent second (max_threads: 4 -> 5, options.a.b: x -> none, options.c: none -> z)" in out
+    options = "options.oracle.mgw.batch_size: 40 -> none, options.ledger_retention: none -> 60"
+    assert f"alter  agent second (max_threads: 4 -> 5, {options})" in out
     assert out.splitlines()[-1] == f"7 altered, {OBJECTS - 7} unchanged"
     assert applied.ok("apply", "changed.yaml").startswith("nothing to do")
     exported = applied.ok("export")

@@ -109,7 +109,7 @@ def test_links_queues_agents_and_transformations_are_shown_altered_and_removed(a
     assert (shown["timeout"], shown["comment"], shown["password"]) == (9.0, None, "***")
     assert "orders.bad" in applied.ok("queues", "list")
     assert json.loads(applied.ok("queues", "show", "BAD@mem", "--json"))["provider_queue"] == "orders.bad"
-    applied.ok("agents", "alter", "second", "--max-threads", "9", "--option", "a.b=")
+    applied.ok("agents", "alter", "second", "--max-threads", "9", "--option", "oracle.mgw.batch_size=")
     assert json.loads(applied.ok("agents", "show", "second", "--json"))["max_threads"] == 9
     assert applied.ok("agents", "startup", "second") == "agent second scheduled\n"
     assert applied.ok("agents", "shutdown", "second") == "agent second shuts down\n"
@@ -368,3 +368,19 @@ def test_top_in_a_terminal_shows_the_jobs_and_leaves_with_q(applied: Mgw) -> Non
             assert process.stderr.read() == b""
     finally:
         os.close(ours)
+
+
+def test_what_has_no_effect_is_said_wherever_it_shows(applied: Mgw) -> None:
+    altered = applied("agents", "alter", "second", "--max-memory", "128")
+    assert (altered.code, altered.err) == (0, "mgw: warning: agent second: max_memory stored, has no effect\n")
+    shown = json.loads(applied.ok("agents", "show", "second", "--json"))
+    assert (shown["max_memory"], shown["no_effect"]) == (128, ["conntype", "max_memory"])
+    assert "max_memory: 128 # stored, has no effect" in re.sub(" +", " ", applied.ok("export"))
+    applied.file("agents: {second: {max_memory: 256}}\n")
+    assert applied("apply", "gateway.yaml").err.count("no effect") == 1
+
+
+def test_agent_option_with_a_typing_error_is_refused_with_the_right_name(applied: Mgw) -> None:
+    refused = applied("agents", "alter", "second", "--option", "ledger_retension=60")
+    assert refused.code == 1
+    assert "did you mean ledger_retention?" in refused.err

@@ -54,6 +54,11 @@ STRUCTURE = {
         [("bad-value", 15, 54)],
     ),
     "attribute of the wrong type": ("links:\n  a: {type: memory, timeout: soon}\n", [("bad-value", 2, 21)]),
+    "unknown option of an agent": ("agents:\n  a: {options: {oracle.mgw.batchsize: 3}}\n", [("unknown-option", 2, 17)]),
+    "option of an agent out of range": (
+        "agents:\n  a: {options: {oracle.mgw.polling_interval: 50}}\n",
+        [("bad-value", 2, 17)],
+    ),
     "version of the future": ("version: 2\n", [("bad-value", 1, 1)]),
     "section that is a list": ("queues: [A, B]\n", [("bad-value", 1, 1)]),
     "object that is a text": ("queues:\n  A: hello\n", [("bad-value", 2, 3)]),
@@ -305,6 +310,17 @@ def test_password_in_the_file_is_a_warning_and_a_variable_is_not(tmp_path: Path)
     assert "sesame" not in str(found[0])
     path.write_text("links:\n  a: {type: memory, username: u, password: ${P:-sesame}}\n", "utf-8")
     assert lint([path], {}) == []
+
+
+def test_what_of_an_agent_has_no_effect_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("agents:\n  a: {max_memory: 64, max_threads: 3, conntype: jdbc_thin, initfile: /etc/mgw.ora}\n")
+    found = lint([path], {})
+    assert [(each.severity, each.name, each.mark.column) for each in found] == [
+        ("warning", "no-effect", 39),
+        ("warning", "no-effect", 60),
+    ]
+    assert "stored, has no effect" in found[0].message
 
 
 def test_variables_give_values_defaults_and_files(tmp_path: Path) -> None:

@@ -99,10 +99,10 @@ def admin(hub: Hub, secrets: Secrets, request: pytest.FixtureRequest) -> Gateway
 
 
 @contextmanager
-def refused(number: int) -> Iterator[None]:
+def refused(number: int) -> Iterator[pytest.ExceptionInfo[AdminError]]:
     """The call is refused with this ORA number, and the error says what, why, and what to do."""
     with pytest.raises(AdminError) as caught:
-        yield
+        yield caught
     error = caught.value
     assert error.number == number, str(error)
     assert error.what, error
@@ -286,17 +286,61 @@ def test_other_cleanups_need_a_running_agent(admin: GatewayAdmin) -> None:
 
 
 def test_agent_options_hide_what_is_encrypted(admin: GatewayAdmin) -> None:
-    admin.set_option(AGENT_JAVA_PROP, "default_agent", "store.password", PASSWORD, encrypted=True)
-    admin.set_option(AGENT_JAVA_PROP, "default_agent", "color", "red")
+    admin.set_option(AGENT_JAVA_PROP, "default_agent", "oracle.mgw.batch_size", "7654", encrypted=True)
+    admin.set_option(AGENT_JAVA_PROP, "default_agent", "ledger_retention", "60")
     rows = {row["NAME"]: (row["VALUE"], row["ENCRYPTED"]) for row in view(admin.hub, "MGW_AGENT_OPTIONS")}
-    assert rows == {"store.password": ("<<ENCRYPTED>>", "TRUE"), "color": ("red", "FALSE")}
+    assert rows == {"oracle.mgw.batch_size": ("<<ENCRYPTED>>", "TRUE"), "ledger_retention": ("60", "FALSE")}
     with admin.hub.read() as conn:
         options = catalog.load_snapshot(conn, "DEFAULT_AGENT", admin.secrets).agent_options
-    assert options == {"store.password": PASSWORD, "color": "red"}
-    assert PASSWORD not in repr(admin.list_agent_options())
-    admin.remove_option(AGENT_JAVA_PROP, "default_agent", "STORE.PASSWORD")
+    assert options == {"oracle.mgw.batch_size": "7654", "ledger_retention": "60"}
+    assert "7654" not in repr(admin.list_agent_options())
+    admin.remove_option(AGENT_JAVA_PROP, "default_agent", "ORACLE.MGW.BATCH_SIZE")
     with refused(32840):
-        admin.remove_option(AGENT_JAVA_PROP, "default_agent", "store.password")
+        admin.remove_option(AGENT_JAVA_PROP, "default_agent", "oracle.mgw.batch_size")
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "value", "hint"),
+    [
+        (32840, "oracle.mgw.batchsize", "30", "did you mean oracle.mgw.batch_size?"),
+        (32840, "color", "red", "ledger_retention, oracle.mgw.batch_size, oracle.mgw.polling_interval"),
+        (32840, "oracle.mgw.tibrv.encoding", "ISO 8859-1", "TIB/Rendezvous"),
+        (32841, "oracle.mgw.polling_interval", "50", "100"),
+        (32841, "oracle.mgw.polling_interval", "60001", "60000"),
+        (32841, "oracle.mgw.batch_size", "many", "whole number"),
+        (32841, "oracle.mgw.batch_size", None, "no value"),
+        (32841, "ledger_retention", "-1", "seconds"),
+    ],
+)
+def test_agent_options_that_mean_nothing_are_refused(
+    admin: GatewayAdmin, number: int, name: str, value: str | None, hint: str
+) -> None:
+    with refused(number) as caught:
+        admin.set_agent_option("DEFAULT_AGENT", name, value)
+    assert hint in str(caught.value)
+    assert admin.list_agent_options() == []
+
+
+def test_what_has_no_effect_is_said_when_it_is_stored(admin: GatewayAdmin, caplog: pytest.LogCaptureFixture) -> None:
+    admin.create_agent("Night", "mgw", PASSWORD, max_threads=4, comment="second shift")
+    admin.alter_agent("night", max_memory=128, initfile="/etc/mgw.ora")
+    admin.alter_agent("night", password=PASSWORD)
+    admin.alter_agent("night", max_threads=5, comment="late")
+    assert [record.getMessage() for record in caplog.records] == [
+        "agent Night: username, password stored, has no effect",
+        "agent Night: initfile, max_memory stored, has no effect",
+        "agent Night: password stored, has no effect",
+    ]
+
+
+def test_the_agents_poll_interval_shows_where_the_job_has_none(admin: GatewayAdmin) -> None:
+    admin.create_job("j", "OUTBOUND", "orders", "q1@plant")
+    admin.set_agent_option("DEFAULT_AGENT", "Oracle.mgw.polling_interval", "250")
+    (row,) = view(admin.hub, "MGW_JOBS")
+    assert row["POLL_INTERVAL"] == 0.25
+    admin.alter_job("j", poll_interval=7)
+    (row,) = view(admin.hub, "MGW_JOBS")
+    assert row["POLL_INTERVAL"] == 7
 
 
 # ---- links and foreign queues ----------------------------------------------------------------------------------------
@@ -843,7 +887,7 @@ def test_typed_link_views_show_their_own_links(admin: GatewayAdmin) -> None:
 
 def test_status_gives_the_views_as_values(admin: GatewayAdmin) -> None:
     admin.create_job("j", "OUTBOUND", "orders", "q1@plant")
-    admin.set_agent_option("DEFAULT_AGENT", "color", "red")
+    admin.set_agent_option("DEFAULT_AGENT", "ledger_retention", "60")
     with admin.hub.write() as conn:
         for number in range(5):
             conn.execute(
@@ -853,7 +897,7 @@ def test_status_gives_the_views_as_values(admin: GatewayAdmin) -> None:
             )
     with admin.hub.read() as conn:
         assert [row.agent_name for row in status.gateway(conn)] == ["DEFAULT_AGENT"]
-        assert [row.value for row in status.agent_options(conn)] == ["red"]
+        assert [row.value for row in status.agent_options(conn)] == ["60"]
         assert [(row.link_name, row.link_type) for row in status.links(conn)] == [("PLANT", "MEMORY")]
         assert [row.name for row in status.foreign_queues(conn)] == ["NEWS", "Q1", "Q2"]
         (job,) = status.jobs(conn)

@@ -6,6 +6,7 @@ where in the file the reason stands.
 
 from __future__ import annotations
 
+from gateway.config.checks.agents import check_agent
 from gateway.config.checks.context import Context
 from gateway.config.checks.jobs import check_job, check_sources
 from gateway.config.checks.links import check_foreign_queue, check_link
@@ -48,4 +49,4 @@ def check_meaning(source: Source, document: Document, existing: Document) -> Non
         check_grants(ctx, name, grants)
     check_sources(ctx)
     for name, agent in document.agents.items():
-        ctx.plain_password(("agents", name, "password"), agent.password)
+        check_agent(ctx, name, agent)

@@ -1,0 +1,125 @@
+"""The options of an agent, and which of its attributes mean nothing here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from gateway.ledger import DEFAULT_RETENTION, RETENTION_OPTION, retention_of
+from gateway.model import DEFAULT_BATCH_SIZE, DEFAULT_POLL_INTERVAL, AgentDef, JobDef
+from links.contract import Field
+from links.options import parse_value
+from transforms.errors import ConfigInvalid
+
+__all__ = ["AGENT_OPTIONS", "NO_EFFECT", "AgentSettings", "check_option", "option_refusal", "without_effect"]
+
+BATCH_SIZE = "oracle.mgw.batch_size"
+POLLING_INTERVAL = "oracle.mgw.polling_interval"
+
+#: Options of every agent; all are read when it starts (AQ guide 12.2 §18.6).
+AGENT_OPTIONS = (
+    Field(
+        RETENTION_OPTION,
+        "Seconds for which the record behind `mgw prove` is kept; 0: none is kept.",
+        float,
+        DEFAULT_RETENTION,
+        minimum=0,
+    ),
+    Field(
+        BATCH_SIZE,
+        "MsgBatchSize of jobs that do not say it themselves.",
+        int,
+        DEFAULT_BATCH_SIZE,
+        minimum=1,
+        maximum=10000,
+    ),
+    Field(
+        POLLING_INTERVAL,
+        "Poll interval of jobs that do not say it themselves, milliseconds.",
+        int,
+        round(DEFAULT_POLL_INTERVAL * 1000),
+        minimum=100,
+        maximum=60000,
+    ),
+)
+
+_FIELDS = {field.name.lower(): field for field in AGENT_OPTIONS}
+_FOREIGN = (
+    ("oracle.mgw.tibrv.", "it is for TIB/Rendezvous, and there are no such links here"),
+    ("oracle.net.", "it is for connections to an Oracle database, and the hub is none"),
+    ("javax.net.ssl.", "it is for Java; here TLS is set with options of the link"),
+)
+
+#: Attributes of an agent that are stored and shown, and that nothing reads. The agent runs as the process that runs it.
+NO_EFFECT = ("username", "password", "database", "conntype", "service", "initfile", "max_memory")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What the options of an agent say, defaults filled in."""
+
+    ledger_retention: float = DEFAULT_RETENTION  # seconds; 0: no ledger
+    batch_size: int = DEFAULT_BATCH_SIZE
+    poll_seconds: float = DEFAULT_POLL_INTERVAL
+
+    @classmethod
+    def read(cls, options: Mapping[str, str]) -> AgentSettings:
+        """The settings behind stored options; those that are unknown have no meaning.
+
+        Raises:
+            GatewayError: a value is none for its option.
+        """
+        held = {name.lower(): value for name, value in options.items()}
+        given = {
+            name: parse_value(_FIELDS[name], held[name], "agent")
+            for name in (BATCH_SIZE, POLLING_INTERVAL)
+            if name in held
+        }
+        return cls(
+            retention_of(options),
+            given.get(BATCH_SIZE, DEFAULT_BATCH_SIZE),
+            given[POLLING_INTERVAL] / 1000 if POLLING_INTERVAL in given else DEFAULT_POLL_INTERVAL,
+        )
+
+    def applied(self, job: JobDef) -> JobDef:
+        """The job with the agent's settings where it has none of its own."""
+        return replace(
+            job,
+            poll_interval=job.poll_seconds if job.poll_interval is not None else self.poll_seconds,
+            options={"msgbatchsize": str(self.batch_size)} | dict(job.options),
+        )
+
+
+def option_refusal(name: str) -> tuple[str, str] | None:
+    """Why there is no agent option of that name, and what to do; None: there is one."""
+    lower = name.lower()
+    if lower in _FIELDS:
+        return None
+    for prefix, reason in _FOREIGN:
+        if lower.startswith(prefix):
+            return reason, "leave it out"
+    near = difflib.get_close_matches(lower, _FIELDS, n=1)
+    known = ", ".join(field.name for field in AGENT_OPTIONS)
+    return "agents have no such option", f"did you mean {near[0]}?" if near else f"use one of {known}"
+
+
+def check_option(name: str, value: object) -> None:
+    """Refuse a value that the option cannot have; the name must be known.
+
+    Raises:
+        ConfigInvalid: it is not of its type, or out of range.
+    """
+    field = _FIELDS[name.lower()]
+    if value is None:
+        raise ConfigInvalid(f"option {field.name} has no value", cause="it is empty", cure=field.description)
+    if field.name == RETENTION_OPTION:
+        retention_of({name: str(value)})
+    else:
+        parse_value(field, value, "agent option")
+
+
+def without_effect(agent: AgentDef) -> list[str]:
+    """The attributes that the agent has, and that mean nothing."""
+    default = AgentDef(agent.name)
+    return [name for name in NO_EFFECT if name != "password" and getattr(agent, name) != getattr(default, name)]

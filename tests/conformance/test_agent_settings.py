@@ -1,0 +1,101 @@
+"""What the options of an agent and its log level do to its jobs and its log."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from gateway.logfile import set_level
+from links.memory_broker import MemoryBroker
+from tests.support.gateways import Gateway, gateway_on
+from tests.support.waiting import eventually
+from transforms.message import Message
+
+
+@pytest.fixture
+def broker() -> Iterator[MemoryBroker]:
+    name = uuid.uuid4().hex
+    yield MemoryBroker.get(name)
+    MemoryBroker.drop(name)
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, broker: MemoryBroker) -> Iterator[Gateway]:
+    """Memory queue SRC -> hub queue H -> memory queue DST."""
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        gateway.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name})
+        gateway.queue("H")
+        for queue in ("SRC", "DST"):
+            broker.queue(queue)
+            gateway.admin.register_foreign_queue(queue, "mem")
+        gateway.admin.create_job("inj", "INBOUND", "SRC@mem", "H")
+        gateway.admin.create_job("outj", "OUTBOUND", "H", "DST@mem", poll_interval=3, options={"MsgBatchSize": 5})
+        yield gateway
+        set_level(0)
+
+
+def test_the_start_has_the_documented_numbers(gateway: Gateway, caplog: pytest.LogCaptureFixture) -> None:
+    gateway.admin.set_agent_option("DEFAULT_AGENT", "oracle.mgw.polling_interval", "1500")
+    gateway.admin.alter_agent(max_threads=7, max_memory=100)
+    with caplog.at_level(logging.INFO), gateway.run():
+        eventually(lambda: sum(getattr(each, "mgw_id", None) == 19 for each in caplog.records) == 2, what="[19] twice")
+    told = [(each.mgw_id, each.getMessage()) for each in caplog.records if getattr(each, "mgw_id", None)]
+    numbers = [number for number, _ in told if number != 19]  # jobs are activated on threads of their own
+    assert numbers == [200, 1, 23, 22, 4, 7, 7, 9, 14, 9, 14, 2, 25]
+    texts = {number: text for number, text in told if number in (23, 22)}
+    assert texts[23] == "agent DEFAULT_AGENT: 7 worker threads"
+    assert "default polling interval 1500 ms" in texts[22]
+    assert "schedule inj added: SRC@mem --> H, poll interval 1.5 s" in caplog.text
+    assert "schedule outj added: H --> DST@mem, poll interval 3 s" in caplog.text
+    assert "agent DEFAULT_AGENT: max_memory stored, has no effect" in caplog.text
+
+
+def test_batch_size_and_poll_interval_of_the_agent_count_for_jobs_without_their_own(
+    gateway: Gateway, broker: MemoryBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway.admin.set_agent_option("DEFAULT_AGENT", "Oracle.mgw.batch_size", "4")
+    broker.put("SRC", *(Message(body=f"m{number}") for number in range(10)))
+    gateway.admin.disable_job("outj")
+    with gateway.run() as running:
+        eventually(lambda: len(gateway.browse("H")) == 10)
+        gateway.admin.set_agent_option("DEFAULT_AGENT", "oracle.mgw.batch_size", "9")  # from the next start
+        gateway.admin.enable_job("outj")
+        eventually(lambda: len(broker.queue("DST").messages) == 10)
+        jobs = {runner.name: runner.setup.job for runner in running.agent._runners.values()}
+        assert (jobs["inj"].batch_size, jobs["outj"].batch_size) == (4, 5)
+        assert (jobs["inj"].poll_seconds, jobs["outj"].poll_seconds) == (5.0, 3.0)
+    with gateway.hub.read() as conn:
+        sizes = [row[0] for row in conn.exec_driver_sql("SELECT messages FROM gw_ledger WHERE kind = 'RECEIVED'")]
+    assert max(sizes) == 4
+
+
+def test_the_log_level_of_a_running_agent_decides_how_much_it_tells(
+    gateway: Gateway, broker: MemoryBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = [
+        [],
+        ["job inj connects to link mem (MEMORY)"],
+        ["job inj: 1 propagated, in", "job outj: batch"],
+        ["job inj read 1 messages", "job inj: nothing moved"],
+        ["body of 2"],
+    ]
+    with gateway.run():
+        for level in range(5):
+            caplog.clear()
+            if level:
+                gateway.admin.set_log_level(level)
+                eventually(lambda: "takes over definitions" in caplog.text, what=f"level {level}")
+            gateway.admin.alter_job("inj", comments=f"level {level}")
+            eventually(lambda: "job inj activated" in caplog.text, what="a new activation")
+            before = len(broker.queue("DST").messages)
+            broker.put("SRC", Message(body=f"m{level}"))
+            eventually(lambda before=before: len(broker.queue("DST").messages) == before + 1)  # type: ignore[misc]
+            for text in chain(*told[: level + 1]):
+                eventually(lambda text=text: text in caplog.text, what=f"{text!r} at level {level}")  # type: ignore[misc]
+            for text in chain(*told[level + 1 :]):
+                assert text not in caplog.text, (text, level)
