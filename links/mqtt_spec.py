@@ -19,7 +19,8 @@ SPEC = LinkSpec(
     description="An MQTT 3.1.1 or 5 broker: topics with wildcards, shared subscriptions, retained messages. "
     "outbound_log_queue (MQTT 5) names the topic of the records of a sending log, such as mgw/sent/{job}: jobs that "
     "write to the link are then exactly once but for a crash of the broker. The link's user must be allowed to read "
-    "and write it, all topics below it, and the output topics. inbound_log_queue is refused: none is needed.",
+    "and write it, all topics below it, and the output topics. inbound_log_queue is refused: none is needed. "
+    "Under MQTT 3.1.1 headers, correlation, expiration and message ids travel only with MQTT_Envelope=JSON.",
     attributes=(
         Field("hostname", "Host name or address of the broker.", required=True),
         Field("port", "TCP port; by default 1883, with TLS 8883.", int, minimum=1, maximum=65535),

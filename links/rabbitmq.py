@@ -44,7 +44,9 @@ __all__ = ["SPEC", "RabbitLink", "open_link"]
 SPEC = LinkSpec(
     type="RABBITMQ",
     title="RabbitMQ",
-    description="RabbitMQ 3.10 or later over AMQP 0-9-1: queues, exchanges and streams.",
+    description="RabbitMQ 3.10 or later over AMQP 0-9-1: queues, exchanges and streams. A stream cannot say how many "
+    "messages wait. A job that reads a queue declares an exclusive queue mgw.lock.<hub>.<job>.inbound while it is "
+    "connected, where the link's user may.",
     attributes=(
         Field("hostname", "Name or address of the broker.", required=True, default="localhost", alterable=False),
         Field("port", "TCP port; default 5672, with TLS 5671.", int, None, alterable=False, minimum=1, maximum=65535),
