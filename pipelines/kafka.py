@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaTopics", "header", "messages", "read_topics", "stream_topics"]
 
 _FOREIGN, _NULL, _KEY = "MGW_KAFKA_H_", "MGW_KAFKA_N_", "MGW_KAFKA_key"
-_WHOLE: Final = ("BYTE", "SHORT", "INTEGER", "LONG")
+_WHOLE: Final = ("BYTE", "SHORT", "INTEGER", "LONG", "UBYTE", "USHORT", "UINT")
 _READ: Final = sorted(PROPERTIES | {MESSAGE_ID})
 #: Whether header ``h`` is one that a property is read from, and holds what its name says.
 _RIGHT: Final = "h.type = CASE h.name {} ELSE '' END".format(
@@ -164,7 +164,7 @@ def _typed() -> str:
     """Values as text; what cannot be what its type says stays raw."""
     whole = ", ".join(f"'{name}'" for name in _WHOLE)
     fits = (
-        "CASE WHEN h.type = 'RAW' OR h.text IS NULL THEN false WHEN h.type = 'TEXT' THEN true "
+        "CASE WHEN h.type = 'RAW' OR h.text IS NULL THEN false WHEN h.type IN ('TEXT', 'JSON', 'DECIMAL') THEN true "
         "WHEN h.type = 'BOOLEAN' THEN h.text IN ('true', 'false') "
         f"WHEN h.type IN ({whole}) THEN h.text RLIKE '^[+-]?[0-9]+$' "
         "ELSE try_cast(h.text AS DOUBLE) IS NOT NULL END"

@@ -24,8 +24,8 @@ header x               x, or MGW_AMQP_H_x                          MGW_AMQP_H_x
 header MGW_y           MGW_y                                       MGW_y
 =====================  ==========================================  ==================================================
 
-Header types map one to one; unsigned integers widen; decimals become doubles (exact only as far as a double goes);
-arrays, tables and void become JSON text (void: ``null``); text that is not UTF-8 becomes RAW. What the broker itself
+Header types map one to one; arrays, tables and void are JSON (:mod:`transforms.amqp_nested`), and what of it other
+systems get is this text; text that is not UTF-8 becomes RAW. What the broker itself
 writes about one hop (``x-death``, ``x-delivery-count`` and the like) is shown inbound and not sent on. AMQP times have
 whole seconds.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import math
 import struct
 from collections.abc import Callable
@@ -36,6 +34,7 @@ from transforms.amqp_common import (
     charset_parameter,
     text_codec,
 )
+from transforms.amqp_nested import decimal_text, json_text
 from transforms.errors import ConversionFailure
 from transforms.message import (
     MAX_CORRELATION,
@@ -288,12 +287,12 @@ def _header_name(key: bytes) -> str:
 _SCALARS: dict[int, tuple[ValueType, Callable[[bytes, int], tuple[Any, ...]], int]] = {
     ord("t"): (ValueType.BOOLEAN, struct.Struct(">?").unpack_from, 1),
     ord("b"): (ValueType.BYTE, struct.Struct(">b").unpack_from, 1),
-    ord("B"): (ValueType.SHORT, struct.Struct(">B").unpack_from, 1),
+    ord("B"): (ValueType.UBYTE, struct.Struct(">B").unpack_from, 1),
     ord("s"): (ValueType.SHORT, _i16, 2),
     ord("U"): (ValueType.SHORT, _i16, 2),
-    ord("u"): (ValueType.INTEGER, _u16, 2),
+    ord("u"): (ValueType.USHORT, _u16, 2),
     ord("I"): (ValueType.INTEGER, _i32, 4),
-    ord("i"): (ValueType.LONG, _u32, 4),
+    ord("i"): (ValueType.UINT, _u32, 4),
     ord("l"): (ValueType.LONG, _i64, 8),
     ord("L"): (ValueType.LONG, _i64, 8),
     ord("f"): (ValueType.FLOAT, _f32, 4),
@@ -313,43 +312,9 @@ def _value(data: bytes, code: int, at: int) -> tuple[ValueType, HeaderValue, int
         end = at + 4 + _u32(data, at)[0]
         return _RAW, data[at + 4 : end], end
     if code == 68:  # D
-        return ValueType.DOUBLE, _i32(data, at + 1)[0] / 10.0 ** data[at], at + 5
-    value, at = _nested(data, code, at)
-    return _TEXT, json.dumps(value, separators=(",", ":"), ensure_ascii=False), at
-
-
-def _nested(data: bytes, code: int, at: int) -> tuple[Any, int]:
-    """A value inside an array or table, as something JSON can hold: times as epoch seconds, bytes in base64."""
-    if code == 86:  # V
-        return None, at
-    if code == 65:  # A
-        end = at + 4 + _u32(data, at)[0]
-        at += 4
-        items = []
-        while at < end:
-            item, at = _nested(data, data[at], at + 1)
-            items.append(item)
-        return items, at
-    if code == 70:  # F
-        end = at + 4 + _u32(data, at)[0]
-        at += 4
-        table = {}
-        while at < end:
-            stop = at + 1 + data[at]
-            name = data[at + 1 : stop].decode(errors="backslashreplace")
-            table[name], at = _nested(data, data[stop], stop + 1)
-        return table, at
-    if code == 83:  # S
-        end = at + 4 + _u32(data, at)[0]
-        raw = data[at + 4 : end]
-        try:
-            return raw.decode(), end
-        except UnicodeDecodeError:
-            return base64.b64encode(raw).decode("ascii"), end
-    if code not in _SCALARS and code not in (68, 84, 120):
-        raise ValueError(f"unknown field type {code}")
-    _, value, at = _value(data, code, at)
-    return (base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value), at
+        return ValueType.DECIMAL, decimal_text(data, at), at + 5
+    text, at = json_text(data, code, at)
+    return ValueType.JSON, text, at
 
 
 def _inbound_charset(kind: bytes, coding: bytes) -> str | None:

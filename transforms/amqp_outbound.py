@@ -34,6 +34,7 @@ from transforms.amqp_common import (
     charset_parameter,
     text_codec,
 )
+from transforms.amqp_nested import decimal_bytes, json_bytes
 from transforms.errors import ConversionFailure
 from transforms.message import Header, Message, ValueType, check_headers
 from transforms.objects import AnyData, ObjectValue, plain_body
@@ -70,8 +71,13 @@ _pack_flags = struct.Struct(">H").pack
 _pack_u64 = struct.Struct(">Q").pack
 _pack_byte, _pack_short = struct.Struct(">cb").pack, struct.Struct(">ch").pack
 _pack_int, _pack_long = struct.Struct(">ci").pack, struct.Struct(">cq").pack
+_pack_ubyte, _pack_ushort, _pack_uint = struct.Struct(">cB").pack, struct.Struct(">cH").pack, struct.Struct(">cI").pack
 _pack_float, _pack_double = struct.Struct(">cf").pack, struct.Struct(">cd").pack
 _pack_time = struct.Struct(">cQ").pack
+
+
+#: What an encoder raises for a value that AMQP cannot carry.
+_UNFIT = (struct.error, AttributeError, TypeError, ValueError, ArithmeticError, RecursionError)
 
 
 def _encode_text(value: Any) -> bytes:
@@ -100,6 +106,11 @@ _ENCODERS: dict[int, Callable[[Any], bytes]] = {
     ValueType.FLOAT: lambda value: _pack_float(b"f", _finite(value)),
     ValueType.DOUBLE: lambda value: _pack_double(b"d", _finite(value)),
     ValueType.DATE: lambda value: _pack_time(b"T", math.floor(value)),
+    ValueType.JSON: json_bytes,
+    ValueType.DECIMAL: decimal_bytes,
+    ValueType.UBYTE: lambda value: _pack_ubyte(b"B", value),
+    ValueType.USHORT: lambda value: _pack_ushort(b"u", value),
+    ValueType.UINT: lambda value: _pack_uint(b"i", value),
 }
 
 _OCTETS = b"\x18application/octet-stream"
@@ -277,7 +288,7 @@ def _wire(headers: tuple[Header, ...]) -> tuple[bytes, dict[int, Any]]:
         if type(place) is bytes:
             try:
                 pieces.append(place + _ENCODERS[kind](value))
-            except (struct.error, AttributeError, TypeError, ValueError, OverflowError) as error:
+            except _UNFIT as error:
                 raise _no_value(name, kind, value) from error
         elif place is not None:
             if (kind is not _DATE) if place == TIMESTAMP else (kind is not _TEXT and kind is not _RAW):
@@ -296,7 +307,7 @@ def _wire(headers: tuple[Header, ...]) -> tuple[bytes, dict[int, Any]]:
 def _encoded(name: str, kind: ValueType, value: Any) -> bytes:
     try:
         return _ENCODERS[kind](value)
-    except (struct.error, AttributeError, TypeError, ValueError, OverflowError) as error:
+    except _UNFIT as error:
         raise _no_value(name, kind, value) from error
 
 

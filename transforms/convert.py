@@ -155,6 +155,9 @@ _RANGES = {
     ValueType.SHORT: (-(2**15), 2**15 - 1),
     ValueType.INTEGER: (-(2**31), 2**31 - 1),
     ValueType.LONG: (-(2**63), 2**63 - 1),
+    ValueType.UBYTE: (0, 2**8 - 1),
+    ValueType.USHORT: (0, 2**16 - 1),
+    ValueType.UINT: (0, 2**32 - 1),
 }
 
 
@@ -257,6 +260,12 @@ def _read_float(value: Any) -> HeaderValue:
     return float(value)
 
 
+def _read_text(value: Any) -> HeaderValue:
+    if not isinstance(value, str):
+        raise ValueError("it is no text")
+    return value
+
+
 def _read_date(value: Any) -> HeaderValue:
     moment = datetime.fromisoformat(value)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -267,6 +276,7 @@ _READERS: Mapping[str, tuple[ValueType, Callable[[Any], HeaderValue]]] = {
     ValueType.DATE.name: (ValueType.DATE, _read_date),
     ValueType.FLOAT.name: (ValueType.FLOAT, _read_float),
     ValueType.DOUBLE.name: (ValueType.DOUBLE, _read_float),
+    **{kind.name: (kind, _read_text) for kind in (ValueType.JSON, ValueType.DECIMAL)},
     **{kind.name: (kind, _read_whole(kind)) for kind in _RANGES},
 }
 

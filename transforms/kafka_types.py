@@ -29,7 +29,9 @@ MESSAGE_ID: Final = "MGW_AQ_messageID"
 TYPES: Final = "MGW_types"
 
 _TEXT, _RAW = ValueType.TEXT, ValueType.RAW
-_INTEGERS = frozenset((ValueType.BYTE, ValueType.SHORT, ValueType.INTEGER, ValueType.LONG))
+_TEXTS = frozenset((_TEXT, ValueType.JSON, ValueType.DECIMAL))
+_SIGNED = (ValueType.BYTE, ValueType.SHORT, ValueType.INTEGER, ValueType.LONG)
+_INTEGERS = frozenset((*_SIGNED, ValueType.UBYTE, ValueType.USHORT, ValueType.UINT))
 #: The letter of each type in ``MGW_types``.
 LETTERS: Final = {
     ValueType.TEXT: "T",
@@ -42,6 +44,11 @@ LETTERS: Final = {
     ValueType.FLOAT: "F",
     ValueType.DOUBLE: "D",
     ValueType.DATE: "A",
+    ValueType.JSON: "J",
+    ValueType.DECIMAL: "C",
+    ValueType.UBYTE: "W",
+    ValueType.USHORT: "V",
+    ValueType.UINT: "U",
 }
 _KINDS: Final = {letter: kind for kind, letter in LETTERS.items()}
 #: What the reserved names hold when nothing else is said.
@@ -94,7 +101,7 @@ def from_bytes(kind: ValueType, value: bytes) -> HeaderValue | None:
         return value
     try:
         text = value.decode()
-        if kind is _TEXT:
+        if kind in _TEXTS:
             return text
         if kind is ValueType.BOOLEAN:
             return {"true": True, "false": False}.get(text)

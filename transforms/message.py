@@ -48,7 +48,7 @@ MAX_CORRELATION = 128  # characters, AQ guide 12.2 §2.11
 
 
 class ValueType(IntEnum):
-    """The types of a header value and their codes (DBMS_MGWMSG)."""
+    """The types of a header value and their codes (DBMS_MGWMSG up to DATE; those after it are ours, for AMQP)."""
 
     TEXT = 1
     RAW = 2
@@ -60,6 +60,11 @@ class ValueType(IntEnum):
     FLOAT = 8
     DOUBLE = 9
     DATE = 10
+    JSON = 11  # JSON text: null, an array or an object (transforms.amqp_nested)
+    DECIMAL = 12  # decimal text
+    UBYTE = 13
+    USHORT = 14
+    UINT = 15
 
 
 class PayloadKind(StrEnum):
@@ -72,7 +77,8 @@ class PayloadKind(StrEnum):
     ANYDATA = "ANYDATA"
 
 
-#: Value of a header: ``str`` (TEXT), ``bytes`` (RAW), ``bool``, ``int``, ``float``; DATE is a float of epoch seconds.
+#: Value of a header: ``str`` (TEXT, JSON, DECIMAL), ``bytes`` (RAW), ``bool``, ``int``, ``float``; DATE is a float of
+#: epoch seconds.
 HeaderValue = str | bytes | bool | int | float
 
 
@@ -238,7 +244,8 @@ def _storable(header: Header) -> list[Any]:
 
 
 _TYPES = {int(member): member for member in ValueType}
-_RAW_CODE, _FIRST_FLOAT_CODE = int(ValueType.RAW), int(ValueType.FLOAT)  # FLOAT, DOUBLE and DATE are the last
+_RAW_CODE = int(ValueType.RAW)
+_FIRST_FLOAT_CODE, _LAST_FLOAT_CODE = int(ValueType.FLOAT), int(ValueType.DATE)  # DOUBLE is between them
 _scan_json: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _new_header = tuple.__new__
 
@@ -255,7 +262,7 @@ def _decoded(text: str) -> tuple[Header, ...]:
     for name, code, value in _scan_json(text, 0)[0]:
         if code == _RAW_CODE:
             value = base64.b64decode(value)  # noqa: PLW2901
-        elif code >= _FIRST_FLOAT_CODE:
+        elif _FIRST_FLOAT_CODE <= code <= _LAST_FLOAT_CODE:
             value = float(value)  # noqa: PLW2901
         headers.append(_new_header(Header, (name, _TYPES[code], value)))
     return tuple(headers)

@@ -2,7 +2,7 @@
 
 User properties are pairs of text. What is not plain text travels as decimal text or base64, and one more user property,
 ``MGW_types``, tells the receiving gateway what the text alone does not say: a JSON object of name and code, or of name
-and list of codes where a name is repeated. Codes are those of :class:`~transforms.message.ValueType`; 11 is text as
+and list of codes where a name is repeated. Codes are those of :class:`~transforms.message.ValueType`; 100 is text as
 base64 (brokers refuse control characters); a negative code belongs to a header ``MGW_MQTT_U_<name>``. Without an
 entry, ``MGW_x`` is the text header of that name and any other ``x`` is the text header ``MGW_MQTT_U_x``. A publisher
 cannot forge the fields of a PUBLISH: a user property called ``MGW_MQTT_topic`` is ``MGW_MQTT_U_MGW_MQTT_topic``.
@@ -27,7 +27,8 @@ _USER = "MGW_MQTT_U_"
 _TYPES = "MGW_types"
 _TEXT, _RAW, _BOOLEAN = ValueType.TEXT, ValueType.RAW, ValueType.BOOLEAN
 _FLOATS = (ValueType.FLOAT, ValueType.DOUBLE, ValueType.DATE)
-_BASE64_TEXT = 11
+_TEXTS = frozenset((_TEXT, ValueType.JSON, ValueType.DECIMAL))
+_BASE64_TEXT = 100
 _BY_CODE = {int(member): member for member in ValueType}
 _MAX_STRING = 65535  # bytes
 #: Never user properties under their own names; a publisher cannot forge them.
@@ -132,7 +133,7 @@ def _read_value(name: str, code: int, text: str) -> tuple[ValueType, HeaderValue
             return _TEXT, base64.b64decode(text, validate=True).decode()
         kind = _BY_CODE[code]
         value: HeaderValue
-        if kind is _TEXT:
+        if kind in _TEXTS:
             value = text
         elif kind is _RAW:
             value = base64.b64decode(text, validate=True)
@@ -184,7 +185,9 @@ def user_properties(headers: Iterable[Header], *, original: bool = False) -> lis
                 code = _BASE64_TEXT * sign
         else:
             code = kind * sign
-            if kind is _RAW:
+            if kind in _TEXTS:
+                text = _safe_json(value)  # type: ignore[arg-type]
+            elif kind is _RAW:
                 text = base64.b64encode(value).decode()  # type: ignore[arg-type]
             elif kind is _BOOLEAN:
                 text = "true" if value else "false"
@@ -196,6 +199,20 @@ def user_properties(headers: Iterable[Header], *, original: bool = False) -> lis
     if typed:
         pairs.append((_TYPES, _types_text(tuple(codes))))
     return pairs
+
+
+def _safe_json(text: str) -> str:
+    """JSON text, or a decimal, without what brokers refuse."""
+    if not _UNSAFE.search(text):
+        return text
+    try:
+        return json.dumps(json.loads(text), separators=(",", ":"))
+    except (ValueError, RecursionError) as error:
+        raise ConversionFailure(
+            "a header of type JSON cannot travel over MQTT",
+            cause=f"{text[:60]!r} is no JSON text, and holds characters that brokers refuse",
+            cure="let the sender or a transformation correct it",
+        ) from error
 
 
 @lru_cache(4096)

@@ -225,10 +225,11 @@ def _check_body(body: Any) -> None:
 
 
 _VALUE_TYPES: Mapping[ValueType, tuple[type, ...]] = {
-    ValueType.TEXT: (str,),
+    **dict.fromkeys((ValueType.TEXT, ValueType.JSON, ValueType.DECIMAL), (str,)),
     ValueType.RAW: (bytes,),
     ValueType.BOOLEAN: (bool,),
     **dict.fromkeys((ValueType.BYTE, ValueType.SHORT, ValueType.INTEGER, ValueType.LONG), (int,)),
+    **dict.fromkeys((ValueType.UBYTE, ValueType.USHORT, ValueType.UINT), (int,)),
     **dict.fromkeys((ValueType.FLOAT, ValueType.DOUBLE, ValueType.DATE), (float, int)),
 }
 

@@ -26,9 +26,11 @@ _MANY = 20  # numbers to compare with; the decimals of a payload are left to Pyt
 _NESTED = 3  # names in SQLite, each a query in a query: more would soon be too deep for it
 _LEVELS = 16  # names in SQLite, each a table in the FROM clause
 
-_TEXT_CODES = (int(ValueType.TEXT),)
+_TEXT_CODES = tuple(map(int, (ValueType.TEXT, ValueType.JSON, ValueType.DECIMAL)))
 _BOOLEAN_CODES = (int(ValueType.BOOLEAN),)
-_INTEGER_CODES = tuple(map(int, (ValueType.BYTE, ValueType.SHORT, ValueType.INTEGER, ValueType.LONG)))
+_INTEGERS = (ValueType.BYTE, ValueType.SHORT, ValueType.INTEGER, ValueType.LONG)
+_UNSIGNED = (ValueType.UBYTE, ValueType.USHORT, ValueType.UINT)
+_INTEGER_CODES = tuple(map(int, (*_INTEGERS, *_UNSIGNED)))
 _FLOAT_CODES = tuple(map(int, (ValueType.FLOAT, ValueType.DOUBLE, ValueType.DATE)))
 
 

@@ -35,14 +35,16 @@ class Made(NamedTuple):
 
 
 _RANGES: Final = {ValueType.BYTE: 7, ValueType.SHORT: 15, ValueType.INTEGER: 31, ValueType.LONG: 63}
+_UNSIGNED: Final = {ValueType.UBYTE: 8, ValueType.USHORT: 16, ValueType.UINT: 32}
 
 
 def _whole(kind: ValueType) -> Callable[[str], int]:
-    limit = 1 << _RANGES[kind]
+    limit = 1 << (_RANGES | _UNSIGNED)[kind]
+    least = 0 if kind in _UNSIGNED else -limit
 
     def read(text: str) -> int:
         number = int(text)
-        if not -limit <= number < limit:
+        if not least <= number < limit:
             raise ValueError(f"{text[:40]} is beyond {kind.name}")
         return number
 
@@ -64,7 +66,8 @@ _READERS: Final[Mapping[str, tuple[ValueType, Callable[[str], Any]]]] = {
     ValueType.TEXT.name: (ValueType.TEXT, str),
     ValueType.RAW.name: (ValueType.RAW, _raw),
     ValueType.BOOLEAN.name: (ValueType.BOOLEAN, _boolean),
-    **{kind.name: (kind, _whole(kind)) for kind in _RANGES},
+    **{kind.name: (kind, _whole(kind)) for kind in (*_RANGES, *_UNSIGNED)},
+    **{kind.name: (kind, str) for kind in (ValueType.JSON, ValueType.DECIMAL)},
     **{kind.name: (kind, float) for kind in (ValueType.FLOAT, ValueType.DOUBLE, ValueType.DATE)},
 }
 

@@ -220,7 +220,7 @@ def _shown(value: Any, code: int) -> str | None:
         return "false"
     if value is None:
         return None
-    return repr(float(value)) if code >= ValueType.FLOAT else str(value)
+    return repr(float(value)) if ValueType.FLOAT <= code <= ValueType.DATE else str(value)
 
 
 def _numbers(texts: pa.Array) -> pa.Array:

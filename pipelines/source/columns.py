@@ -99,7 +99,7 @@ COLUMNS = (
         "headers",
         HEADERS,
         "header array in order. `type`: TEXT, RAW (`value` is base64), BOOLEAN, BYTE, SHORT, INTEGER, LONG, FLOAT, "
-        "DOUBLE, DATE (epoch seconds)",
+        "DOUBLE, DATE (epoch seconds), JSON, DECIMAL, UBYTE, USHORT, UINT",
         ("headers",),
     ),
     Column("body_type", "STRING", "NONE, RAW, TEXT, FIELDS (JSON), VALUE (JSON of a declared type)", ("body_type",)),

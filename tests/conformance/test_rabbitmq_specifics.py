@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
 
 import pika
 import pytest
@@ -35,6 +39,7 @@ from tests.conformance.link_suite import (
 from tests.conformance.test_rabbitmq_link import RabbitTemplate
 from tests.support.brokers import RabbitMQ
 from tests.support.certificates import Certificates
+from tests.support.gateways import gateway_on
 from tests.support.waiting import eventually
 from transforms.errors import (
     AdminError,
@@ -517,6 +522,34 @@ def test_foreign_array_and_table_headers_are_json(classic: RabbitTemplate) -> No
     assert message.header("MGW_AMQP_H_map") == '{"k":true}'
     assert message.header("MGW_AMQP_H_nothing") == "null"
     assert message.header("MGW_AMQP_H_number") == 2**40
+    kinds = {header.name[11:]: header.type for header in message.headers}
+    assert {kinds[name] for name in ("list", "map", "nothing")} == {ValueType.JSON}
+
+
+def test_field_values_keep_their_types_through_the_hub(
+    classic: RabbitTemplate, rabbitmq: RabbitMQ, tmp_path: Path
+) -> None:
+    names = [uuid.uuid4().hex for _ in range(3)]
+    for name in names:
+        classic.channel.queue_declare(name, durable=True)
+    moment = datetime.fromtimestamp(1_600_000_000, UTC)
+    inner = [1, 2**40, None, True, "a", b"\x00\xff", Decimal("1.50"), moment, {"k": [{}]}]
+    headers = {f"h{number}": value for number, value in enumerate(inner)} | {"list": inner, "table": {"$byte": inner}}
+    for name in (names[0], names[2]):
+        classic.channel.basic_publish("", name, b"x", pika.BasicProperties(headers=headers))
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        gateway.queue("H")
+        place = {"hostname": rabbitmq.host, "port": rabbitmq.port}
+        gateway.admin.create_msgsystem_link("r", "RABBITMQ", place, username="guest", password="guest")
+        for name in names[:2]:
+            gateway.admin.register_foreign_queue(name, "r", domain="QUEUE")
+        gateway.admin.create_job("in", "INBOUND", f"{names[0]}@r", "H")
+        gateway.admin.create_job("out", "OUTBOUND", "H", f"{names[1]}@r")
+        with gateway.run():
+            eventually(lambda: gateway.job("out")["PROPAGATED_TOTAL"] == 1)
+    far, near = (classic.channel.basic_get(name, auto_ack=True)[1].headers for name in names[1:])
+    assert far == headers
+    assert repr(far) == repr(near)
 
 
 def test_foreign_header_name_of_250_characters_is_a_failure(classic: RabbitTemplate) -> None:

@@ -237,7 +237,7 @@ _HEADERS = "headers ARRAY<STRUCT<name: STRING, type: STRING, value: STRING>>, te
         ("BASIC", "text STRING, original_msgid BINARY", {"text": "b", "original_msgid": b"x"}, "16"),
         ("BASIC", _HEADERS, {"text": "b", "headers": [{"name": "n", "type": "LONG", "value": "x"}]}, "header 'n'"),
         ("BASIC", _HEADERS, {"text": "b", "headers": [{"name": "n", "type": "BYTE", "value": "128"}]}, "beyond BYTE"),
-        ("BASIC", _HEADERS, {"text": "b", "headers": [{"name": "n", "type": "JSON", "value": "1"}]}, "'JSON'"),
+        ("BASIC", _HEADERS, {"text": "b", "headers": [{"name": "n", "type": "XML", "value": "1"}]}, "'XML'"),
         ("BASIC", _HEADERS, {"text": "b", "headers": [{"name": "n", "type": "RAW", "value": "?"}]}, "header 'n'"),
         ("BASIC", _HEADERS, {"text": "b", "headers": [{"name": "n", "type": None, "value": None}]}, "no value"),
         ("BASIC", _HEADERS, {"text": "b", "headers": [None]}, "no name"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from pika.data import encode_table
 
 from links.amqp_frames import FrameScanner, Returned, ack_frame, message_frames, publish_method
 from transforms.amqp import Rules, decode, encode
-from transforms.message import Header, Message, ValueType
+from transforms.message import Header, Message, ValueType, decode_headers, encode_headers
 
 NOW = 1_700_000_000.0
 HOT = 1
@@ -130,6 +131,60 @@ def test_pika_table_with_every_foreign_type_is_read() -> None:
     assert failure is None
     assert message.header("MGW_AMQP_H_list") == "[1,[true,null]]"
     assert message.header("MGW_AMQP_H_table") == '{"a":{"b":"c"}}'
+
+
+def sized(code: bytes, data: bytes) -> bytes:
+    return code + struct.pack(">I", len(data)) + data
+
+
+def packed(code: str, form: str, values: st.SearchStrategy[Any]) -> st.SearchStrategy[bytes]:
+    return values.map(lambda value: struct.pack(">c" + form, code.encode(), value))
+
+
+KEYS = st.sampled_from([b"a", b"b", b"$byte", b"$table", "ü".encode()]) | st.text(max_size=20).map(str.encode)
+SCALARS = st.one_of(
+    st.just(b"V"),
+    packed("t", "?", st.booleans()),
+    packed("b", "b", st.integers(-(2**7), 2**7 - 1)),
+    packed("B", "B", st.integers(0, 2**8 - 1)),
+    packed("s", "h", st.integers(-(2**15), 2**15 - 1)),
+    packed("u", "H", st.integers(0, 2**16 - 1)),
+    packed("I", "i", st.integers(-(2**31), 2**31 - 1)),
+    packed("i", "I", st.integers(0, 2**32 - 1)),
+    packed("l", "q", st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 5)),
+    packed("f", "f", st.floats(width=32, allow_nan=False, allow_infinity=False)),
+    packed("d", "d", st.floats(allow_nan=False, allow_infinity=False)),
+    packed("T", "Q", st.integers(0, 2**40)),
+    st.builds(
+        lambda scale, digits: struct.pack(">cBi", b"D", scale, digits),
+        st.integers(0, 255),
+        st.integers(-(2**31), 2**31 - 1),
+    ),
+    st.binary(max_size=20).map(lambda value: sized(b"x", value)),
+    st.text(max_size=20).map(lambda value: sized(b"S", value.encode())),
+)
+FIELDS = st.recursive(
+    SCALARS | st.binary(max_size=9).map(lambda value: sized(b"S", value)),
+    lambda inner: (
+        st.lists(inner, max_size=4).map(lambda items: sized(b"A", b"".join(items)))
+        | st.lists(st.tuples(KEYS, inner), max_size=4).map(
+            lambda pairs: sized(b"F", b"".join(bytes((len(key),)) + key + value for key, value in pairs))
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    st.lists(st.tuples(names.map(str.encode), SCALARS | FIELDS.filter(lambda field: field[:1] in b"AF")), max_size=5)
+)
+def test_every_field_type_survives_the_hub_bit_for_bit(fields: list[tuple[bytes, bytes]]) -> None:
+    table = b"".join(bytes((len(key),)) + key + value for key, value in fields)
+    properties = b"\x20\x00" + sized(b"", table)
+    message, failure = decode(properties, b"", b"", b"q", False, NOW, Rules())
+    assert failure is None
+    stored = replace(message, headers=decode_headers(encode_headers(message.headers)))
+    assert table in encode(stored, NOW, Rules()).properties
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.postgresql
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")  # text of PostgreSQL holds no NUL
 TEXT = st.text(CHARACTERS, max_size=40)
 FLOATS = st.floats(width=64).filter(lambda value: repr(value) != "-0.0")  # nor do its numbers know a negative zero
+UNSIGNED = {ValueType.UBYTE: 8, ValueType.USHORT: 16, ValueType.UINT: 32}
 INTEGERS = {ValueType.BYTE: 7, ValueType.SHORT: 15, ValueType.INTEGER: 31, ValueType.LONG: 63}
 VALUES: dict[ValueType, Any] = {
     ValueType.TEXT: TEXT,
@@ -38,6 +39,9 @@ VALUES: dict[ValueType, Any] = {
     ValueType.FLOAT: FLOATS,
     ValueType.DOUBLE: FLOATS,
     ValueType.DATE: FLOATS,
+    ValueType.JSON: TEXT,
+    ValueType.DECIMAL: TEXT,
+    **{kind: st.integers(0, 2**bits - 1) for kind, bits in UNSIGNED.items()},
 } | {kind: st.integers(-(2**bits), 2**bits - 1) for kind, bits in INTEGERS.items()}
 HEADER = st.sampled_from(list(ValueType)).flatmap(lambda kind: st.builds(Header, TEXT, st.just(kind), VALUES[kind]))
 HEADERS = st.lists(HEADER, max_size=5).map(tuple)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -37,6 +38,11 @@ values: dict[ValueType, st.SearchStrategy[HeaderValue]] = {
     ValueType.FLOAT: st.floats(allow_nan=False, width=32),
     ValueType.DOUBLE: st.floats(allow_nan=False),
     ValueType.DATE: st.floats(0, 4e9),
+    ValueType.JSON: st.lists(st.none() | texts, max_size=3).map(json.dumps),
+    ValueType.DECIMAL: st.decimals(allow_nan=False, allow_infinity=False).map(str),
+    ValueType.UBYTE: st.integers(0, 2**8 - 1),
+    ValueType.USHORT: st.integers(0, 2**16 - 1),
+    ValueType.UINT: st.integers(0, 2**32 - 1),
 }
 
 

@@ -28,6 +28,11 @@ VALUES: dict[ValueType, Any] = {
     ValueType.FLOAT: FLOATS,
     ValueType.DOUBLE: FLOATS,
     ValueType.DATE: DATES,
+    ValueType.JSON: st.lists(st.none() | TEXT, max_size=3).map(json.dumps),
+    ValueType.DECIMAL: st.decimals(allow_nan=False, allow_infinity=False).map(str),
+    ValueType.UBYTE: st.integers(0, 2**8 - 1),
+    ValueType.USHORT: st.integers(0, 2**16 - 1),
+    ValueType.UINT: st.integers(0, 2**32 - 1),
 }
 HEADER = st.sampled_from(list(ValueType)).flatmap(
     lambda kind: st.builds(Header, TEXT, st.just(kind), VALUES[kind]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 
 import pytest
@@ -41,6 +42,11 @@ _VALUES: dict[ValueType, st.SearchStrategy[HeaderValue]] = {
     ValueType.FLOAT: st.floats(width=32, allow_nan=False),
     ValueType.DOUBLE: st.floats(allow_nan=False),
     ValueType.DATE: st.floats(0, 4e9),
+    ValueType.JSON: st.lists(st.none() | texts, max_size=3).map(json.dumps),
+    ValueType.DECIMAL: st.decimals(allow_nan=False, allow_infinity=False).map(str),
+    ValueType.UBYTE: st.integers(0, 2**8 - 1),
+    ValueType.USHORT: st.integers(0, 2**16 - 1),
+    ValueType.UINT: st.integers(0, 2**32 - 1),
 }
 headers = st.lists(
     st.sampled_from(list(ValueType)).flatmap(

@@ -239,23 +239,23 @@ BEGIN
         v_value := v_header -> 2;
         v_type := jsonb_typeof(v_value);
         v_code := CASE jsonb_typeof(v_header -> 1)
-            WHEN 'number' THEN array_position('{1,2,3,4,5,6,7,8,9,10}'::numeric[], (v_header -> 1)::numeric)
-            ELSE array_position('{TEXT,RAW,BOOLEAN,BYTE,SHORT,INTEGER,LONG,FLOAT,DOUBLE,DATE}'::text[],
+            WHEN 'number' THEN array_position('{1,2,3,4,5,6,7,8,9,10,11,12,13,14,15}'::numeric[], (v_header -> 1)::numeric)
+            ELSE array_position('{TEXT,RAW,BOOLEAN,BYTE,SHORT,INTEGER,LONG,FLOAT,DOUBLE,DATE,JSON,DECIMAL,UBYTE,USHORT,UINT}'::text[],
                                 @aq@._upper(v_header ->> 1)) END;
         IF jsonb_typeof(v_header) <> 'array' OR jsonb_array_length(v_header) <> 3
            OR jsonb_typeof(v_header -> 0) <> 'string' OR v_code IS NULL THEN
             PERFORM @aq@._refuse(0, format('header %s cannot be stored', left(v_header::text, 100)),
-                'it is not [name, type, value], with a type of 1 to 10 or TEXT, RAW, BOOLEAN, BYTE, SHORT, INTEGER, '
-                'LONG, FLOAT, DOUBLE, DATE', 'correct the header');
+                'it is not [name, type, value], with a type of 1 to 15 or TEXT, RAW, BOOLEAN, BYTE, SHORT, INTEGER, '
+                'LONG, FLOAT, DOUBLE, DATE, JSON, DECIMAL, UBYTE, USHORT, UINT', 'correct the header');
         ELSIF p_limits AND length(v_name) > 250 THEN
             PERFORM @aq@._refuse(0, format('header name %L... has %s characters', left(v_name, 40), length(v_name)),
                 'a header name holds at most 250', 'shorten the name');
-        ELSIF p_limits AND ((v_code = 1 AND length(v_value #>> '{}') > 4000)
+        ELSIF p_limits AND ((v_code IN (1, 11, 12) AND length(v_value #>> '{}') > 4000)
                             OR (v_code = 2 AND length(v_value #>> '{}') > 4 * 2000)) THEN
             PERFORM @aq@._refuse(0, format('value of header %L is %s long', v_name, length(v_value #>> '{}')),
                 'a header value holds at most 4000 characters or 2000 bytes', 'carry large values in the body');
         END IF;
-        IF v_code = 1 AND v_type = 'string' OR v_code = 3 AND v_type = 'boolean' THEN
+        IF v_code IN (1, 11, 12) AND v_type = 'string' OR v_code = 3 AND v_type = 'boolean' THEN
             NULL;
         ELSIF v_code = 2 AND v_type = 'string' THEN
             BEGIN
@@ -268,12 +268,12 @@ BEGIN
                 PERFORM @aq@._refuse(0, format('value of header %L is too long', v_name),
                     'a header value holds at most 2000 bytes', 'carry large values in the body');
             END IF;
-        ELSIF v_code BETWEEN 4 AND 7 AND v_type = 'number' AND v_value::numeric % 1 = 0
+        ELSIF (v_code BETWEEN 4 AND 7 OR v_code > 12) AND v_type = 'number' AND v_value::numeric % 1 = 0
               AND v_value::numeric BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
             v_value := to_jsonb(trunc(v_value::numeric));
-        ELSIF v_code >= 8 AND v_type = 'number' AND abs(v_value::numeric) <= 1.7976931348623157e308::numeric THEN
+        ELSIF v_code BETWEEN 8 AND 10 AND v_type = 'number' AND abs(v_value::numeric) <= 1.7976931348623157e308::numeric THEN
             NULL;
-        ELSIF v_code >= 8 AND v_type = 'string' AND v_value #>> '{}' IN ('nan', 'inf', '-inf') THEN
+        ELSIF v_code BETWEEN 8 AND 10 AND v_type = 'string' AND v_value #>> '{}' IN ('nan', 'inf', '-inf') THEN
             NULL;
         ELSE
             PERFORM @aq@._refuse(0, format('header %L cannot be stored', v_name),
