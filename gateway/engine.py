@@ -391,7 +391,7 @@ class JobRunner:
         return not self._stop.is_set()
 
     def _rest(self, decision: Decision, error: Exception) -> float:
-        """Wait for the next attempt; returns how many seconds that took."""
+        """Wait for the next attempt; returns the delay in seconds, 0 where it was cut short."""
         self._resting = True
         seconds = self._engine.reaches.rest(self._wake, decision, error, self.setup.link)
         self._wake.clear()

@@ -51,8 +51,8 @@ class Reach:
         """Whether it began to accept connections a moment ago."""
         return self._clock.monotonic() - self._opened < SETTLING
 
-    def wait(self, woken: threading.Event, seconds: float, look: Look | None = None) -> None:
-        """Wait for ``woken``, which is also set when there is reason to try; at most so many seconds.
+    def wait(self, woken: threading.Event, seconds: float, look: Look | None = None) -> bool:
+        """Wait for ``woken``, which is also set when there is reason to try; False when so many seconds passed first.
 
         ``look`` says which of its addresses accept connections; it may take a second, and is called by another thread.
         """
@@ -64,7 +64,7 @@ class Reach:
                 threading.Thread(target=self._watch, name=f"reach-{self._name}", daemon=True).start()
             self._changed.set()
         try:
-            woken.wait(seconds)
+            return woken.wait(seconds)
         finally:
             with self._lock:
                 self._waiting.discard(woken)
@@ -155,13 +155,12 @@ class Reaches:
 
     def rest(self, woken: threading.Event, decision: Decision, error: Exception, link: LinkConfig) -> float:
         """Wait, after ``error``, for the next attempt of a job of the link, which ``woken`` calls for as well; returns
-        how many seconds that took."""
-        begun = self._clock.monotonic()
-        reach = self.of(error, link)
-        if decision.kind is not Kind.AWAY or decision.delay is None:
-            woken.wait(decision.delay)
+        the delay in seconds, 0 where it was cut short."""
+        delay, reach = decision.delay or 0.0, self.of(error, link)
+        if decision.kind is not Kind.AWAY:
+            early = woken.wait(delay)
         elif reach is self.hub:  # the agent, which uses it all the time, says when it is there
-            reach.wait(woken, decision.delay)
+            early = reach.wait(woken, delay)
         else:
-            reach.wait(woken, decision.delay, lambda: registry.open_link(link).listening())
-        return self._clock.monotonic() - begun
+            early = reach.wait(woken, delay, lambda: registry.open_link(link).listening())
+        return 0.0 if early else delay

@@ -103,7 +103,7 @@ class Setbacks:
         self._faults = 0  # in a row, also with failures of other kinds between them
         self._others: Kind | None = None  # kind of the last failure, where that was none that counts
         self._repeated = 0  # times that it came in a row
-        self._rested = 0.0  # seconds that the last delay lasted
+        self._rested = 0.0  # seconds of the last delay; 0: it was cut short
         self._open = False  # whether the hub still says RETRY
 
     def __bool__(self) -> bool:
@@ -141,7 +141,7 @@ class Setbacks:
         return decide(self.failures, error, settling=settling, waited=waited, **options)
 
     def rested(self, seconds: float) -> None:
-        """So long was waited after the last failure."""
+        """The delay after the last failure; 0 where it was cut short, since what was away is back."""
         self._rested = seconds
 
     def over(self, moved: bool, readable: float) -> bool:

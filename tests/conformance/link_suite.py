@@ -768,6 +768,14 @@ class LinkSuite:
             template.foreign_publish(pair, [b"back"])
             assert reader.bodies(1) == [b"back"]
 
+    def test_link_says_whether_its_system_accepts_connections(self, template: LinkTemplate) -> None:
+        with template.disturbed() as (link, wire):
+            assert len(link.listening()) == 1
+            wire.refuse()
+            assert link.listening() == frozenset()
+            wire.resume()
+            assert len(link.listening()) == 1
+
     @staticmethod
     def _read_until_error(reader: Reader, seconds: float) -> None:
         deadline = time.monotonic() + seconds
