@@ -28,7 +28,7 @@ from gateway.secrets import Secrets
 from gateway.signals import Signals
 from gateway.timekeeping import Timekeeper, events_of
 from transforms.clock import SYSTEM_CLOCK, Clock
-from transforms.errors import GatewayError, HubError, LeaseLost
+from transforms.errors import GatewayError, HubError, HubMoved, LeaseLost
 from transforms.levels import TRACE_LITE
 
 __all__ = ["RunOptions", "Supervisor", "run"]
@@ -114,7 +114,7 @@ class Supervisor:
                 self._nudge.clear()
                 self._follow_clock()
                 self._round()
-        except LeaseLost as lost:
+        except (LeaseLost, HubMoved) as lost:
             self._abandon(lost)
         finally:
             end_chores()
@@ -148,7 +148,7 @@ class Supervisor:
                 return
             self._agent.refresh()
             self._complaint = ""
-        except LeaseLost:
+        except (LeaseLost, HubMoved):
             raise
         except HubError as error:
             self._away.say(str(error))
@@ -179,7 +179,7 @@ class Supervisor:
             agent, self._agent = self._agent, None
             agent.stop(seconds=self._options.drain_seconds, status=status, error=error)
 
-    def _abandon(self, lost: LeaseLost) -> None:
+    def _abandon(self, lost: LeaseLost | HubMoved) -> None:
         _LOGGER.error("%s", lost)
         self.exit_code = 1
         self._stop_agent(AgentStatus.NOT_STARTED, str(lost))

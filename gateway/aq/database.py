@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from gateway.aq import statements_schema as schema
 from gateway.aq.failures import shown_url
+from gateway.aq.files import HubFiles
 from gateway.aq.heads import HEADS, Heads
 from gateway.aq.lock import Gate
 from gateway.aq.model import Durability
@@ -80,10 +81,11 @@ def make_private(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660))
 
 
-def _beginning(gate: Gate, synchronous: str) -> Callable[..., None]:
+def _beginning(gate: Gate, files: HubFiles, synchronous: str) -> Callable[..., None]:
     """What begins a write transaction on a driver's connection, whose ``info`` is given with it."""
 
     def begin(driver: Any, info: Any, *, durable: bool, patience: float | None = None) -> None:
+        (files.look if durable else files.require)()
         level = synchronous if durable else "NORMAL"
         if info["mgw_synchronous"] != level:
             driver.execute(_SYNCHRONOUS[level]).close()
@@ -102,8 +104,11 @@ def _beginning(gate: Gate, synchronous: str) -> Callable[..., None]:
     return begin
 
 
-def make_engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Engine:
+def make_engine(address: sa.URL, durability: Durability, clock: Clock, files: HubFiles | None = None) -> sa.Engine:
     """An engine whose connections are set as the hub needs them.
+
+    Args:
+        files: those of a hub on SQLite.
 
     Raises:
         HubError: the PostgreSQL driver is not installed.
@@ -129,6 +134,7 @@ def make_engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Eng
             record.info.update({"mgw_clock": clock, TALLY: [], HEADS: heads, CURSOR: connection.cursor(binary=True)})
 
         return engine
+    files = files or HubFiles(address.database or "", shown_url(address))
     engine = sa.create_engine(
         address,
         poolclass=sa.pool.QueuePool,
@@ -140,7 +146,11 @@ def make_engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Eng
     gate = Gate(os.path.realpath(address.database or ""))
     sa.event.listen(engine, "engine_disposed", lambda _: gate.close())
     synchronous = "FULL" if durability == "full" else "NORMAL"
-    begin = _beginning(gate, synchronous)
+    begin = _beginning(gate, files, synchronous)
+
+    @sa.event.listens_for(engine, "do_connect")
+    def _look(*_: Any) -> None:
+        files.require()  # SQLite would make a file that is missing
 
     @sa.event.listens_for(engine, "connect")
     def _pragmas(connection: Any, record: Any) -> None:
@@ -153,14 +163,17 @@ def make_engine(address: sa.URL, durability: Durability, clock: Clock) -> sa.Eng
             "wal_autocheckpoint=4000",  # pages: a page written often is copied into the database once
             f"journal_size_limit={KEPT_BYTES}",  # of the log, when it begins anew after somebody has read for long
             "cache_size=-16000",  # KiB
+            "schema_version",  # to read it opens the log, and the index of that
         ):
             connection.execute(f"PRAGMA {pragma}").close()
         record.info.update({"mgw_clock": clock, "mgw_synchronous": synchronous, TALLY: [], BEGIN: begin})
+        files.opened()
 
     @sa.event.listens_for(engine, "begin")
     def _begin(conn: sa.Connection) -> None:
         driver: Any = conn.connection.driver_connection
         if conn.get_execution_options().get("ro"):
+            files.require()
             driver.execute("BEGIN").close()
             return
         info = conn.info

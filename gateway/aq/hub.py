@@ -17,6 +17,7 @@ from gateway.aq import statements_schema as schema
 from gateway.aq.database import BUSY_SECONDS, POOL, make_engine, make_private, parse_url, watchfulness
 from gateway.aq.errors import PrivilegeMissing
 from gateway.aq.failures import shown_url, translate, translated
+from gateway.aq.files import HubFiles, files_of
 from gateway.aq.grants import OWNERS
 from gateway.aq.lock import FairLock, writer_lock
 from gateway.aq.model import Durability, SchemaPart
@@ -84,6 +85,7 @@ class Hub:
         self._writers: deque[Writer] = deque()
         self._open = True
         self._create = False
+        self._files: HubFiles | None = None
         self._lock: FairLock | None = None if self.path is None else writer_lock(os.path.realpath(self.path))
         self.notifier = Notifier(self._watch_target(), watchfulness(engine.url) if self.postgresql else {})
         self.statistics = Statistics(clock)
@@ -132,7 +134,8 @@ class Hub:
             found = schema.inspect_sqlite(address.database or "", where)
         else:
             found = schema.Found(frozenset(), None, None, {})
-        engine = make_engine(address, durability, clock)
+        files = files_of(address, where)
+        engine = make_engine(address, durability, clock, files)
         try:
             with translated(where, address.database):
                 if address.get_backend_name() == "postgresql":
@@ -152,7 +155,7 @@ class Hub:
                 with translated(where), engine.connect() as conn:
                     login = schema.strange_login(conn)
             hub = cls(engine, found.hub_id, durability, clock, login, transform_modules, schemas)
-            hub._create = create
+            hub._create, hub._files = create, files
             return hub
         except BaseException:
             engine.dispose()
@@ -238,6 +241,7 @@ class Hub:
 
         Raises:
             HubClosed: the hub was closed.
+            HubMoved: its file was moved, deleted or replaced (SQLite).
             HubUnavailable, HubFull, HubError: instead of any database error.
         """
         self.require_open()
@@ -273,6 +277,7 @@ class Hub:
                 except BaseException as error:
                     failure = error
                     raise
+            self.committed()
         except BaseException as error:
             info[TALLY] = []
             self._drop_writers()
@@ -284,6 +289,24 @@ class Hub:
             info[TALLY] = []
             self.statistics.add(tally)
         self.keep_writer((conn, raw, info))
+
+    def require_files(self) -> None:
+        """Refuse to work where the file of the hub is not the one that is open (SQLite).
+
+        Raises:
+            HubMoved: it was moved, deleted or replaced.
+        """
+        if self._files is not None:
+            self._files.look()
+
+    def committed(self) -> None:
+        """Refuse to acknowledge what was committed to a file that was moved meanwhile.
+
+        Raises:
+            HubMoved: it was moved, deleted or replaced.
+        """
+        if self._files is not None:
+            self._files.committed()
 
     def writes_here(self) -> bool:
         """Whether the calling thread has SQLite's write lock, so that a second transaction would wait for itself."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from gateway.aq.files import existing
+
 __all__ = ["Notifier"]
 
 _SQLITE_POLL = 0.025
@@ -116,7 +118,7 @@ class Notifier:
         return not self._stop.is_set()
 
     def _watch_sqlite(self, path: str) -> None:
-        connection = sqlite3.connect(path, timeout=1, isolation_level=None)
+        connection = sqlite3.connect(existing(path), uri=True, timeout=1, isolation_level=None)
         try:
             last = None
             while self._someone_waits():

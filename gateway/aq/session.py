@@ -118,6 +118,7 @@ class Session(DequeueCalls):
             AqError: the session works inside the application's transaction, which the application commits.
             HubError: the database refused. On SQLite nothing was done, and the session may commit again; on PostgreSQL
                 it must roll back and repeat (if the connection was lost during the commit, its outcome is unknown).
+            HubMoved: the file of the hub is not where it was (SQLite); the text says where the outcome is unknown.
         """
         self._work.commit()
         self._transaction += 1

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from gateway.aq import statements_functions as functions
 from gateway.aq import tables
 from gateway.aq.failures import translated
+from gateway.aq.files import existing
 from gateway.aq.model import Durability, SchemaPart
 from gateway.aq.statements import Db
 from gateway.aq.views import create_views
@@ -45,8 +46,7 @@ def inspect_sqlite(path: str, where: str) -> Found:
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return nothing
     with translated(where, path):
-        uri = "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23") + "?mode=ro"
-        connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)
+        connection = sqlite3.connect(existing(path, "ro"), uri=True, timeout=_BUSY_SECONDS)
         try:
             names = frozenset(row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type='table'"))
             if "aq_hub" not in names:

@@ -12,6 +12,7 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING
 
+from gateway.aq.files import existing
 from gateway.aq.lock import writer_lock
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def shorten(hub: Hub, long: int = _LONG) -> bool:
     if lock.held_here() or not lock.acquire(_PATIENCE):
         return False
     try:
-        connection = sqlite3.connect(hub.path, timeout=0, isolation_level=None)
+        connection = sqlite3.connect(existing(hub.path), uri=True, timeout=0, isolation_level=None)
         try:
             busy = bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
         finally:

@@ -45,6 +45,7 @@ class ApplicationWork:
     @contextmanager
     def transaction(self) -> Iterator[Db]:
         with self.hub.translated():
+            self.hub.require_files()
             db = Db(self._application.connection())
             tally: Tally = []
             db.tally = tally

@@ -65,6 +65,7 @@ class Writing:
                 wire.commit(driver)
             else:
                 driver.commit()
+                hub.committed()
         except BaseException as failed:
             self._give_up(failed)
             raise

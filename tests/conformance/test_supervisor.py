@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from gateway.hub import open_hub
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
 from transforms.message import Message
@@ -132,6 +133,27 @@ def test_a_second_process_of_one_agent_ends_with_a_reason_and_the_first_goes_on(
     assert "Traceback" not in second.text()
     assert status_of(gateway) == "RUNNING"
     assert first.process.poll() is None
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_agent_ends_when_the_file_of_its_hub_is_moved(
+    gateway: Gateway, start: Any, tmp_path: Path, *, replaced: bool
+) -> None:
+    daemon = start()
+    runs(gateway)
+    gateway.hub.close()
+    if replaced:
+        with open_hub(f"sqlite:///{tmp_path}/new.db", create=True):
+            pass
+        os.replace(tmp_path / "new.db", tmp_path / "hub.db")
+    else:
+        (tmp_path / "hub.db").rename(tmp_path / "elsewhere.db")
+    assert daemon.wait(20) == 1, daemon.text()
+    text = daemon.text()
+    assert f"{tmp_path}/hub.db was {'replaced' if replaced else 'moved'}" in text
+    assert "cure: stop every program that has this hub open" in text
+    assert "Traceback" not in text
+    assert (tmp_path / "hub.db").exists() == replaced
 
 
 def test_shutdown_stops_the_jobs_and_startup_brings_them_back_in_the_same_process(
