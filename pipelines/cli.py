@@ -30,21 +30,27 @@ def run(
     name: Annotated[str, typer.Argument(help="Name of the pipeline; the job is called so, too, unless the file says.")],
     *,
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Its configuration. [default: conf/pipelines/NAME.yaml]")
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            help="Its configuration. [default: conf/pipelines/NAME.yaml, without it the one that comes with mgw]",
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, start nothing.")] = False,
 ) -> None:
     """Run a pipeline to its end; a stream without end until SIGTERM."""
-    from pipelines.config import PipelineInvalid, read_pipeline
+    from pipelines.config import PipelineInvalid, default_file, read_pipeline
     from pipelines.errors import missing_extra
 
     given = ctx.find_root().params.get("hub")
     try:
         environ = os.environ | ({"MGW_HUB": str(given)} if given else {})
-        pipeline = read_pipeline(name, config or Path("conf/pipelines") / f"{name}.yaml", environ)
+        path = config or default_file(name)
+        pipeline = read_pipeline(name, path, environ)
         hub = hub_url(ctx, pipeline.file.hub)
         if dry_run:
-            _describe(pipeline, hub)
+            _describe(pipeline, hub, path)
             return
         from pipelines.runner import run_pipeline
 
@@ -60,7 +66,7 @@ def run(
     raise typer.Exit(code)
 
 
-def _describe(pipeline: Pipeline, hub: str) -> None:
+def _describe(pipeline: Pipeline, hub: str, path: Path) -> None:
     """What would be done, as the configuration says it with all defaults."""
     import pyspark
 
@@ -72,6 +78,7 @@ def _describe(pipeline: Pipeline, hub: str) -> None:
     check_reach(pipeline, hub, spark.master)
     context = make_context(pipeline, hub)
     say(f"pipeline     {pipeline.name}")
+    say(f"file         {path}")
     say(f"job          {pipeline.job.name} ({pipeline.job.module.__name__})")
     if pipeline.job.uses_hub(pipeline.settings):
         say(f"hub          {redact(hub)}")
@@ -122,10 +129,10 @@ def streams(
     if as_json:
         print_json(found)
     elif found:
-        print_table(
-            {key.upper(): "right" if isinstance(value, int) else "left" for key, value in found[0].items()},
-            [list(each.values()) for each in found],
-        )
+        names = ("stream_name", "queue_name", "consumer_name", "allocated", "settled", "waiting", "last_time")
+        columns = {"STREAM": "fold", "QUEUE": "fold", "CONSUMER": "fold", "ALLOCATED": "right", "SETTLED": "right"}
+        columns |= {"WAITING": "right", "LAST (UTC)": "left"}
+        print_table(columns, [[each[name] for name in names] for each in found])
     else:
         say("no stream reads a queue of this hub")
 

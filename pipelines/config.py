@@ -24,9 +24,12 @@ from gateway.config.load import Source, load
 from pipelines.registry import Job, find_job
 from transforms.errors import ConfigInvalid
 
-__all__ = ["Pipeline", "PipelineFile", "PipelineInvalid", "SparkModel", "read_pipeline"]
+__all__ = ["Pipeline", "PipelineFile", "PipelineInvalid", "SparkModel", "default_file", "read_pipeline"]
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+_SHIPPED = Path(__file__).resolve().parent / "conf"
 
 
 class PipelineInvalid(ConfigInvalid):
@@ -92,14 +95,20 @@ class Pipeline:
     settings: BaseModel
 
 
+def default_file(name: str) -> Path:
+    """The configuration of a pipeline unless one is given: ``conf/pipelines/NAME.yaml``, or what came with mgw."""
+    own, shipped = Path("conf/pipelines") / f"{name}.yaml", _SHIPPED / f"{name}.yaml"
+    return shipped if shipped.is_file() and not own.is_file() else own
+
+
 def read_pipeline(name: str, path: str | Path, environ: Mapping[str, str]) -> Pipeline:
-    """The pipeline of a configuration file.
+    """The pipeline of a configuration file, in which ``${CONFIG_FOLDER}`` is the folder it is in.
 
     Raises:
         PipelineInvalid: the file cannot be used.
         ModuleNotFoundError: the job's module needs a package that is not installed.
     """
-    source = load([path], environ)
+    source = load([path], {"CONFIG_FOLDER": str(Path(path).absolute().parent), **environ})
     found = _checked(PipelineFile, source.tree, source, ())
     if found is None:
         raise _refusal(source)

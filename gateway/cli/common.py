@@ -40,6 +40,8 @@ __all__ = [
 
 EXIT_FAILED, EXIT_USAGE, EXIT_CONFIG = 1, 2, 78
 DEFAULT_HUB = "sqlite:///mgw-hub.db"
+_ENDLESS = 100_000  # columns
+_GAP = 2  # columns between two of a table
 
 
 def say(text: str = "") -> None:
@@ -124,38 +126,50 @@ def print_json(value: Any) -> None:
     say(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
-def console() -> Console:
-    """Standard output; 80 columns wide where it is no terminal."""
+def console(otherwise: int = 80) -> Console:
+    """Standard output; ``otherwise`` is its width where it is no terminal and COLUMNS does not say."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS") or 80)
+    width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS") or otherwise)
     return Console(width=width, highlight=False, soft_wrap=False)
 
 
-def table(columns: Mapping[str, str], title: str = "") -> Table:
-    """An empty table; ``columns`` maps a heading to ``left``, ``right`` (numbers) or ``fold`` (long text)."""
+def table(columns: Mapping[str, str], title: str = "", *, width: int = 80) -> Table:
+    """An empty table; ``columns`` maps a heading to ``left``, ``right`` (numbers) or ``fold`` (long text).
+
+    Headings are not broken where ``width`` has room for all of them.
+    """
     from rich.table import Table
 
     result = Table(
-        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, _GAP, 0, 0)
     )
+    whole = sum(len(heading) + _GAP for heading in columns) - _GAP <= width
     for heading, kind in columns.items():
         result.add_column(
             heading,
             justify="right" if kind == "right" else "left",
             overflow="fold",
             no_wrap=kind == "right",
+            min_width=len(heading) if whole else None,
             header_style="bold",
         )
     return result
 
 
 def print_table(columns: Mapping[str, str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
-    """A table on standard output."""
-    shown = table(columns, title)
+    """A table on standard output; a line for each row where it is no terminal and COLUMNS does not say how wide."""
+    shape = console(otherwise=_ENDLESS)
+    shown = table(columns, title, width=shape.width)
     for row in rows:
         shown.add_row(*("" if cell is None else str(cell).replace("[", "\\[") for cell in row))
-    console().print(shown)
+    if sys.stdout.isatty():
+        shape.print(shown)
+        return
+    with shape.capture() as captured:
+        shape.print(shown)
+    for line in captured.get().splitlines():
+        say(line.rstrip())
 
 
 def describe(values: Mapping[str, Any]) -> None:

@@ -56,6 +56,33 @@ def test_long_names_and_errors_still_fit_into_80_columns(mgw: Mgw) -> None:
     assert "".join(mgw.ok("jobs", "list").split()).count("A_JOB_THAT_CARRIES") == 1
 
 
+LISTS = {
+    ("status",): "AGENT STATUS PING HOST PID SINCE (UTC)",
+    ("jobs", "list"): "JOB STATE MOVED BAD LEFT OUT WAITING OLDEST GUARANTEE",
+    ("links", "list"): "LINK TYPE AGENT JOBS COMMENT",
+    ("queues", "list"): "FOREIGN QUEUE DOMAIN NAME THERE",
+    ("aq", "queues"): "QUEUE, SUBSCRIBER KIND HOLDS ON READY DELAYED EXPIRED OLDEST",
+    ("aq", "tables", "list"): "TABLE HOLDS KIND SORT GROUPING COMPATIBLE SECURE COMMENT",
+    ("aq", "subscribers", "list"): "QUEUE SUBSCRIBER RULE TRANSFORMATION",
+    ("pipeline", "list"): "JOB WHAT IT DOES",
+}
+
+
+def test_headings_are_whole_at_80_columns_and_rows_where_there_is_no_terminal(mgw: Mgw) -> None:
+    job = "a_job_that_carries_the_orders_of_the_whole_plant_to_the_office_and_has_a_long_name"
+    queue = "queue_of_all_news_that_anybody_in_the_plant_may_read_at_any_time_or_leave_alone"
+    mgw.ok("apply", mgw.file(COMPLETE.replace("news_out:", f"{job}:").replace("NEWS", queue.upper())))
+    for words, headings in LISTS.items():
+        shown = mgw.ok(*words).splitlines()
+        assert max(map(len, shown)) <= 80, words
+        assert shown[0].split() == headings.split(), words
+        piped = mgw(*words, environ={"COLUMNS": ""}).lines()
+        assert piped[0].split() == headings.split(), words
+        assert all(line == line.rstrip() for line in piped)
+    for words in (("jobs", "list"), ("status",)):
+        assert any(line.startswith(f"{job.upper()}  ") for line in mgw(*words, environ={"COLUMNS": ""}).lines())
+
+
 def test_the_longest_guarantee_does_not_fold_the_names_of_the_jobs(mgw: Mgw) -> None:
     mgw.ok("apply", mgw.file(COMPLETE.replace("news_out:", "telemetry_to_kafka:")))
     connection = sqlite3.connect(mgw.folder / "hub.db")

@@ -16,6 +16,7 @@ from gateway.aq.admin import QueueAdmin
 from gateway.aq.errors import QueueInUse
 from gateway.aq.hub import Hub
 from gateway.aq.model import DequeueOptions
+from gateway.cli.main import execute
 from pipelines.hub import open_hub
 from pipelines.source.errors import OffsetLost, StreamGone, StreamTaken
 from pipelines.source.streams import list_streams, release, settle_checkpoint
@@ -92,6 +93,22 @@ def view(hub: Hub, stream: str) -> tuple[Any, ...]:
 def plan_rows(hub: Hub) -> int:
     with hub.read() as conn:
         return int(conn.exec_driver_sql("SELECT count(*) FROM pl_plan").scalar_one())
+
+
+def test_streams_are_listed_with_whole_headings(
+    hub: Hub, reader: Reader, url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "stream_of_all_that_the_plant_has_to_tell_the_lake"
+    stream = reader(make(hub, name))
+    stream.latestOffset(stream.initialOffset(), rows(4))
+    headings = ["STREAM", "QUEUE", "CONSUMER", "ALLOCATED", "SETTLED", "WAITING", "LAST", "(UTC)"]
+    for width in ("80", ""):
+        monkeypatch.setenv("COLUMNS", width)
+        assert execute(["--hub", url, "pipeline", "streams"]) == 0
+        shown = capsys.readouterr().out.splitlines()
+        assert shown[0].split() == headings
+        assert max(map(len, shown)) <= 80 or not width
+    assert any(line.startswith(f"{name.upper()}  MGW.{name.upper()}  ") for line in shown), "a line for each row"
 
 
 def test_what_is_before_the_start_is_consumed_and_what_is_after_is_claimed(hub: Hub, reader: Reader, url: str) -> None:
