@@ -12,6 +12,7 @@ COPY gateway gateway
 COPY links links
 COPY transforms transforms
 COPY pipelines pipelines
+COPY conf/pipelines conf/pipelines
 RUN pip install --quiet --upgrade --no-index --find-links wheels setuptools \
  && pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist . \
  && python -m venv /opt/mgw \

@@ -14,7 +14,8 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from pipelines.config import Pipeline
 from pipelines.errors import PipelineFailed, explained
 from pipelines.registry import Context
-from pipelines.session import chosen_master, is_local, make_session
+from pipelines.session import chosen_master, make_session
+from pipelines.workers import is_local
 from transforms.errors import ConfigInvalid
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 from pipelines.config import SparkModel
 from pipelines.errors import PipelineFailed
 from pipelines.reach import check_reachable
+from pipelines.workers import SUBMITTED, is_local, prepare_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CONNECTORS", "chosen_master", "is_local", "make_session", "needed_packages"]
+__all__ = ["CONNECTORS", "chosen_master", "make_session", "needed_packages"]
 
 #: What a job may need beside Spark itself: name -> (beginning of its jar's file name, Maven coordinates for the Scala
 #: and Spark that run). ``{spark}`` is the version of pyspark. Without
@@ -44,13 +44,7 @@ _DELTA: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit has started the Java process already
 _PACKAGE: Final = Path(__file__).resolve().parent
-
-
-def is_local(master: str) -> bool:
-    """Whether everything runs on this machine."""
-    return master == "local" or master.startswith("local[")
 
 
 def chosen_master(model: SparkModel) -> str:
@@ -59,7 +53,7 @@ def chosen_master(model: SparkModel) -> str:
     Raises:
         ModuleNotFoundError: pyspark is not installed.
     """
-    if _SUBMITTED not in os.environ:
+    if SUBMITTED not in os.environ:
         return model.master
     from pyspark import SparkConf, SparkContext
 
@@ -120,11 +114,11 @@ def make_session(name: str, model: SparkModel, needs: Sequence[str] = ()) -> Spa
     import pyspark
     from pyspark.sql import SparkSession
 
-    submitted = _SUBMITTED in os.environ
+    submitted = SUBMITTED in os.environ
     if not submitted:
         _check_java()
         _check_master(model.master)
-        _prepare_workers()
+        prepare_workers(model.conf)
     builder = SparkSession.builder.appName(f"mgw {name}")
     for option, value in _options(model, needs, pyspark.__version__, submitted=submitted).items():
         builder = builder.config(option, value)
@@ -186,13 +180,6 @@ def _check_master(master: str) -> None:
             master.removeprefix("spark://"),
             "correct spark.master in the configuration, or start the master",
         )
-
-
-def _prepare_workers() -> None:
-    """Python workers on this machine run this Python, and import what this process imports."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    paths = [str(_PACKAGE.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
 
 
 def _not_started(master: str, error: Exception) -> PipelineFailed:

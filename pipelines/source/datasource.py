@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSource
 
 from pipelines.source.columns import chosen, ddl
 from pipelines.source.options import SourceOptions
+from pipelines.workers import choose_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,10 +75,15 @@ class MgwDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("mgw")`` known to a session, and let Spark hand conditions down to data sources in Python."""
+    """Make ``format("mgw")`` known to a session, and let Spark hand conditions down to data sources in Python.
+
+    Its workers run the Python of this process from now on, unless ``spark.pyspark.python`` or ``PYSPARK_PYTHON`` say
+    another one.
+    """
 
     class Registered(MgwDataSource):
         parallelism = max(2, spark.sparkContext.defaultParallelism)
 
+    choose_python(spark)
     spark.conf.set(_PUSH_DOWN, "true")
     spark.dataSource.register(Registered)

@@ -109,7 +109,7 @@ def test_exit_codes(  # noqa: PLR0917  a parameter per column
     code: int,
     said: str,
 ) -> None:
-    monkeypatch.setattr("pipelines.session._SUBMITTED", "NO_SUCH_VARIABLE")  # another test's Spark may run here
+    monkeypatch.setattr("pipelines.session.SUBMITTED", "NO_SUCH_VARIABLE")  # another test's Spark may run here
     path = _write(place, text)
     assert execute(["pipeline", "run", "mine", "--config", str(path), *arguments]) == code
     out = capfd.readouterr()
@@ -132,7 +132,7 @@ def test_a_dry_run_tells_what_would_be_done(place: Path, capfd: pytest.CaptureFi
 def test_no_java_is_said_in_a_line(
     place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.session._SUBMITTED", "NO_SUCH_VARIABLE")
+    monkeypatch.setattr("pipelines.session.SUBMITTED", "NO_SUCH_VARIABLE")
     monkeypatch.setenv("JAVA_HOME", str(place))
     path = _write(place, "version: 1\njob: company.counting\n")
     assert execute(["pipeline", "run", "mine", "-c", str(path)]) == 1
