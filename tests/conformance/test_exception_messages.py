@@ -12,6 +12,7 @@ import paho.mqtt.client as mqtt
 import pika
 import pytest
 from kafka import TopicPartition
+from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -51,7 +52,7 @@ class Program:
     def __init__(self, broker: Mosquitto, *topics: str) -> None:
         self.received: list[mqtt.MQTTMessage] = []
         self._subscribed = 0
-        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, uuid.uuid4().hex, protocol=mqtt.MQTTv5)
+        self.client = mqtt.Client(CallbackAPIVersion.VERSION2, uuid.uuid4().hex, protocol=mqtt.MQTTv5)
         self.client.on_message = lambda _client, _data, message: self.received.append(message)
         self.client.on_subscribe = self._count
         self.client.connect(broker.host, broker.port)
