@@ -10,6 +10,9 @@ PREFIX = "MGW_AMQP_"
 HEADER_PREFIX = "MGW_AMQP_H_"
 #: Header of a message that expires: when it does, epoch milliseconds. The broker does not count its expiration down.
 EXPIRES_AT = "MGW_AQ_expires_at"
+#: Milliseconds of the property ``expiration`` that every release of RabbitMQ takes, 49.7 days. At more than its limit
+#: it closes the channel (3.10: 315,360,000,000).
+MAX_EXPIRATION = 2**32 - 1
 
 MAX_CACHE = 4096  # entries of each memory of names
 UNKNOWN: Any = object()

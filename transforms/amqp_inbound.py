@@ -39,6 +39,7 @@ from transforms.errors import ConversionFailure
 from transforms.message import (
     MAX_CORRELATION,
     MAX_HEADER_NAME,
+    MAX_SECONDS,
     Header,
     HeaderValue,
     Message,
@@ -189,10 +190,13 @@ def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourte
                 headers.remove(table[place])
         if not rules.original:
             check_headers(tuple(headers))
+    if expires_at is not None:
+        left = expires_at - now
+        expiration = left if expiration is None else min(expiration, left)
     if expiration is not None:
-        if expires_at is not None:
-            expiration = min(expiration, expires_at - now)
         expiration = max(1, math.ceil(expiration))
+        if expiration >= MAX_SECONDS:
+            expiration = None
     top = rules.max_priority
     content: bytes | str | None = body
     if kind:
@@ -336,6 +340,12 @@ def _inbound_charset(kind: bytes, coding: bytes) -> str | None:
     return charset
 
 
+_WHOLE = frozenset(
+    (
+        *(ValueType.BYTE, ValueType.SHORT, ValueType.INTEGER, ValueType.LONG),
+        *(ValueType.UBYTE, ValueType.USHORT, ValueType.UINT),
+    )
+)
 _AQ_FIELDS: dict[str, tuple[str, ValueType]] = {
     "MGW_AQ_priority": ("priority", ValueType.INTEGER),
     "MGW_AQ_expiration": ("expiration", ValueType.INTEGER),
@@ -355,13 +365,13 @@ def _with_aq_properties(message: Message, *, expires: bool) -> Message:
         field = _AQ_FIELDS.get(name)
         if field is None or field[0] in changes or (expires and name == "MGW_AQ_expiration"):
             continue
-        if kind is not field[1]:
+        if kind is not field[1] and not (field[1] is ValueType.INTEGER and kind in _WHOLE):
             raise ConversionFailure(
                 f"header {name!r} is {kind.name}",
                 cause=f"with AQ_MsgProperties it must be {field[1].name}",
                 cure="correct the sender or set AQ_MsgProperties to FALSE",
             )
-        changes[field[0]] = None if name == "MGW_AQ_expiration" and value == -1 else value
+        changes[field[0]] = None if name == "MGW_AQ_expiration" and not 0 <= value < MAX_SECONDS else value  # type: ignore[operator]
     correlation = changes.get("correlation")
     if correlation is not None and len(correlation) > MAX_CORRELATION:
         raise ConversionFailure(

@@ -20,6 +20,7 @@ from transforms.amqp_common import (
     HEADER_PREFIX,
     HEADER_TABLE,
     MAX_CACHE,
+    MAX_EXPIRATION,
     MESSAGE_ID,
     PREFIX,
     PRIORITY,
@@ -74,6 +75,7 @@ _pack_int, _pack_long = struct.Struct(">ci").pack, struct.Struct(">cq").pack
 _pack_ubyte, _pack_ushort, _pack_uint = struct.Struct(">cB").pack, struct.Struct(">cH").pack, struct.Struct(">cI").pack
 _pack_float, _pack_double = struct.Struct(">cf").pack, struct.Struct(">cd").pack
 _pack_time = struct.Struct(">cQ").pack
+_MAX_LONG, _MAX_TIME = 2**63 - 1, 2**64 - 1
 
 
 #: What an encoder raises for a value that AMQP cannot carry.
@@ -113,6 +115,17 @@ _ENCODERS: dict[int, Callable[[Any], bytes]] = {
     ValueType.UINT: lambda value: _pack_uint(b"i", value),
 }
 
+
+def _wider(kind: ValueType, value: Any) -> bytes | None:
+    """A number that its type cannot hold in AMQP, as the next that can: it keeps its value, not its type."""
+    if type(value) is int and kind in _WHOLE:
+        return _pack_long(b"l", value) if -_MAX_LONG - 1 <= value <= _MAX_LONG else _encode_text(str(value))
+    if isinstance(value, float) and math.isfinite(value) and kind in (ValueType.FLOAT, _DATE):
+        return _pack_double(b"d", value)
+    return None
+
+
+_WHOLE = frozenset((ValueType.BYTE, ValueType.SHORT, ValueType.INTEGER, ValueType.LONG))
 _OCTETS = b"\x18application/octet-stream"
 _PLAIN_UTF8 = b"\x0atext/plain\x05utf-8"
 #: What becomes of a header name outbound: bytes = table key, int = property flag, None = not sent. Bounded.
@@ -139,9 +152,13 @@ def encode(  # noqa: C901, PLR0912, PLR0915 - one pass over the properties in wi
 
     remaining = message.remaining(now)
     sent = fields.get(TIMESTAMP, message.enqueue_time)
+    expiration = None
     if remaining is not None:
         remaining = max(0.001, remaining)
-        table += _name_key(EXPIRES_AT) + _pack_long(b"l", int((now + remaining) * 1000))
+        table += _name_key(EXPIRES_AT) + _pack_long(b"l", min(_MAX_LONG, int((now + remaining) * 1000)))
+        expiration = math.ceil(remaining * 1000)
+        if expiration > MAX_EXPIRATION:  # the header tells it; to let it die earlier would lose it
+            expiration = None
 
     flags = DELIVERY_MODE | PRIORITY
     body, flags, pieces = _body(message, fields, flags, bare=rules.original)
@@ -159,9 +176,9 @@ def encode(  # noqa: C901, PLR0912, PLR0915 - one pass over the properties in wi
     if REPLY_TO in fields:
         flags |= REPLY_TO
         pieces += _short(fields[REPLY_TO], REPLY_TO)
-    if remaining is not None:
+    if expiration is not None:
         flags |= EXPIRATION
-        pieces += _short(str(math.ceil(remaining * 1000)), EXPIRATION)
+        pieces += _short(str(expiration), EXPIRATION)
     if MESSAGE_ID in fields:
         flags |= MESSAGE_ID
         pieces += _short(fields[MESSAGE_ID], MESSAGE_ID)
@@ -289,6 +306,9 @@ def _wire(headers: tuple[Header, ...]) -> tuple[bytes, dict[int, Any]]:
             try:
                 pieces.append(place + _ENCODERS[kind](value))
             except _UNFIT as error:
+                if (wider := _wider(kind, value)) is not None:
+                    pieces.append(place + wider)
+                    continue
                 raise _no_value(name, kind, value) from error
         elif place is not None:
             if (kind is not _DATE) if place == TIMESTAMP else (kind is not _TEXT and kind is not _RAW):
@@ -374,7 +394,7 @@ def _property(flag: int) -> str:
 
 def _time(value: float) -> bytes:
     try:
-        return _pack_u64(math.floor(value))
+        return _pack_u64(min(_MAX_TIME, math.floor(value)))  # a float of the last seconds is rounded up beyond
     except (struct.error, ValueError, OverflowError) as error:
         raise ConversionFailure(
             f"timestamp {value!r} cannot be sent",

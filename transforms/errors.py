@@ -9,13 +9,14 @@
     │   ├─ ArgumentInvalid            an argument of another type than the call takes (also a TypeError)
     │   └─ SessionClosed              the session was closed
     ├─ ConversionFailure              this one message can never be delivered: exception queue
-    │   └─ TransformFailed            ... because the user's transformation raised
+    │   ├─ TransformFailed            ... because the user's transformation raised
+    │   └─ MessageRejected            ... because the foreign system refuses it, sent alone, for what it is
     ├─ LinkError                      a foreign messaging system said no, or nothing
     │   ├─ LinkUnavailable            cannot be reached, or the connection was lost
     │   ├─ LinkTimeout                did not answer in time; the outcome is unknown
     │   ├─ LinkRefused                credentials, permissions, TLS
     │   ├─ QueueMissing               the queue, exchange or topic does not exist there
-    │   ├─ DeliveryRejected           the system refused a batch (unroutable, overflow, too large)
+    │   ├─ DeliveryRejected           the system refused a batch (unroutable, overflow, too large); see Blame
     │   └─ PositionLost               the stored source position is gone [415]
     ├─ ExpressionInvalid              an expression that cannot be compiled, with its position
     ├─ ExpressionFailed               an expression that has no value for this message
@@ -33,12 +34,14 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import ClassVar
 
 __all__ = [
     "AdminError",
     "AqError",
     "ArgumentInvalid",
+    "Blame",
     "ConfigInvalid",
     "ConversionFailure",
     "DeliveryRejected",
@@ -56,6 +59,7 @@ __all__ = [
     "LinkRefused",
     "LinkTimeout",
     "LinkUnavailable",
+    "MessageRejected",
     "PositionLost",
     "QueueMissing",
     "SessionClosed",
@@ -136,6 +140,10 @@ class TransformFailed(ConversionFailure):
     """The transformation of the job raised an error for this message [722]."""
 
 
+class MessageRejected(ConversionFailure):
+    """The messaging system refuses this message, sent alone, for what it is [805]."""
+
+
 class ExpressionInvalid(GatewayError):
     """A rule, condition or transformation expression cannot be compiled.
 
@@ -199,8 +207,24 @@ class QueueMissing(LinkError):
     """The queue, exchange or topic does not exist in the messaging system [434]."""
 
 
+class Blame(Enum):
+    """Why a messaging system refused a batch, as far as its answer tells."""
+
+    DESTINATION = "the place itself: full, without replicas, nobody may write there; no message would be taken now"
+    MESSAGE = "one of the messages, for what it is: the others would be taken"
+    FORM = "the way the messages were written; encoded anew by the same destination they are written in another way"
+    UNKNOWN = "the answer does not tell, or nobody knows it"
+
+
 class DeliveryRejected(LinkError):
     """The messaging system refused to store a batch [805]."""
+
+    blame: Blame = Blame.DESTINATION
+
+    def blamed(self, blame: Blame) -> DeliveryRejected:
+        """This error, with what its answer tells of the reason."""
+        self.blame = blame
+        return self
 
 
 class PositionLost(LinkError):

@@ -10,6 +10,8 @@ correlation                      key in UTF-8 (:attr:`KeyFrom.CORRELATION`, the 
 ``MGW_KAFKA_partition``          partition; without it the key decides
 ``MGW_KAFKA_offset``             inbound only
 enqueue time                     timestamp, outbound; header ``MGW_KAFKA_timestamp`` (milliseconds) wins
+``MGW_KAFKA_originalTimestamp``  the timestamp that the record should have had, where the topic takes only a nearer
+                                 one: sent instead of ``MGW_KAFKA_timestamp`` where it can be, else kept
 ``MGW_KAFKA_timestampType``      inbound only: CreateTime or LogAppendTime
 message id                       header ``MGW_AQ_messageID`` (16 bytes), always and first: a stable key for receivers
                                  that drop repeats. Inbound it is a header like any other
@@ -47,6 +49,7 @@ from transforms.kafka_properties import checked, property_headers, set_propertie
 from transforms.kafka_types import (
     LETTERS,
     MESSAGE_ID,
+    ORIGINAL_TIMESTAMP,
     PROPERTIES,
     RESERVED,
     TYPES,
@@ -79,6 +82,7 @@ __all__ = [
     "Received",
     "Record",
     "Rules",
+    "Window",
     "from_record",
     "origin_headers",
     "to_record",
@@ -163,10 +167,20 @@ class Rules:
     original: bool = False  # an exception queue: nothing is limited, and what is about the hop travels as a header
 
 
+class Window(NamedTuple):
+    """The timestamps that a topic takes, in epoch milliseconds, both ends included."""
+
+    earliest: int = 0
+    latest: int = 2**63 - 1
+
+
+ANY_TIME: Final = Window()
+
+
 class _Draft:
     """A record in the making."""
 
-    __slots__ = ("explicit", "headers", "key", "marks", "partition", "timestamp")
+    __slots__ = ("explicit", "headers", "key", "marks", "original", "partition", "timestamp")
 
     def __init__(self) -> None:
         self.headers: list[tuple[str, bytes]] = []
@@ -175,6 +189,7 @@ class _Draft:
         self.key: bytes | None = None
         self.partition: int | None = None
         self.timestamp: int | None = None
+        self.original: int | None = None
 
     def add_all(self, headers: tuple[Header, ...], rules: Rules) -> None:
         """The header array."""
@@ -206,6 +221,20 @@ class _Draft:
         self.headers.append((name, reserved_bytes(value) if known else to_bytes(value)))
         self.marks.append((name, "" if known else LETTERS[kind]))
 
+    def stamp(self, enqueue_time: float | None, window: Window | None) -> int | None:
+        """The timestamp, and where it cannot be the right one, the header that keeps that."""
+        wanted = self.timestamp if self.original is None else self.original
+        if wanted is None and enqueue_time is not None:
+            wanted = int(enqueue_time * 1000)
+        if wanted is None:
+            return None
+        earliest, latest = ANY_TIME if window is None else window
+        sent = min(max(wanted, earliest), latest)
+        if wanted != sent or (window is None and self.original is not None):
+            self.headers.append((ORIGINAL_TIMESTAMP, b"%d" % wanted))
+            self.marks.append((ORIGINAL_TIMESTAMP, ""))
+        return sent
+
     def add_own(self, name: str, kind: ValueType, value: HeaderValue, rules: Rules) -> None:
         """One header of the ``MGW_KAFKA_`` family."""
         if name.startswith(_FOREIGN):
@@ -220,19 +249,26 @@ class _Draft:
         elif name == _PARTITION:
             self.partition = _whole(name, value) if rules.take_partition else None
         elif name == _TIMESTAMP:
-            self.timestamp = _whole(name, value)
+            self.timestamp = _integer(name, value)
+        elif name == ORIGINAL_TIMESTAMP and kind is _LONG and self.original is None:
+            self.original = int(value)
         elif name not in _ORIGIN:
             self.add(name, kind, value)
 
 
-def to_record(message: Message, rules: Rules, now: float) -> Record:
-    """The record of a message; ``now`` (epoch seconds) is needed only for the time left until it expires.
+def to_record(message: Message, rules: Rules, now: float, window: Window | None = ANY_TIME) -> Record:
+    """The record of a message.
+
+    Args:
+        now: epoch seconds, for the time left until the message expires.
+        window: the timestamps that the topic takes. One outside becomes the nearest that it takes, and the header
+            ``MGW_KAFKA_originalTimestamp`` keeps it. None: the topic writes its own (LogAppendTime), so any will do.
 
     Raises:
         ConversionFailure: a header too large or a reserved one of the wrong type, text that UTF-8 cannot hold.
     """
     try:
-        return _to_record(message, rules, now)
+        return _to_record(message, rules, now, window)
     except UnicodeEncodeError as error:
         raise ConversionFailure(
             "text of the message cannot be written as UTF-8",
@@ -241,7 +277,7 @@ def to_record(message: Message, rules: Rules, now: float) -> Record:
         ) from error
 
 
-def _to_record(message: Message, rules: Rules, now: float) -> Record:
+def _to_record(message: Message, rules: Rules, now: float, window: Window | None) -> Record:
     draft = _Draft()
     headers, marks = draft.headers, draft.marks
     if message.msgid is not None:
@@ -257,9 +293,7 @@ def _to_record(message: Message, rules: Rules, now: float) -> Record:
         correlation = None
     if rules.properties or correlation is not None:
         draft.add_properties(_properties(message, correlation, rules, now))
-    timestamp = draft.timestamp
-    if timestamp is None and message.enqueue_time is not None:
-        timestamp = int(message.enqueue_time * 1000)
+    timestamp = draft.stamp(message.enqueue_time, window)
     value = _value(message)
     if value is None and key is None:
         value = b""
@@ -317,6 +351,12 @@ def _key(value: HeaderValue) -> bytes:
     if isinstance(value, str):
         return value.encode()
     raise wrong_type(_KEY, value, "raw or text")
+
+
+def _integer(name: str, value: HeaderValue) -> int:
+    if type(value) is int:
+        return value
+    raise wrong_type(name, value, "a whole number")
 
 
 def _whole(name: str, value: HeaderValue) -> int:

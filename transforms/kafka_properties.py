@@ -12,7 +12,7 @@ from typing import Any
 
 from transforms.errors import ConversionFailure
 from transforms.kafka_types import RESERVED, number
-from transforms.message import MAX_CORRELATION, Header, HeaderValue, Message, ValueType
+from transforms.message import MAX_CORRELATION, MAX_SECONDS, Header, HeaderValue, Message, ValueType
 
 __all__ = ["checked", "property_headers", "set_properties", "wrong_type"]
 
@@ -63,11 +63,13 @@ def checked(header: Header) -> HeaderValue:
     """Value of a reserved header.
 
     Raises:
-        ConversionFailure: it is not of the type its name says.
+        ConversionFailure: it is not of the type its name says, or a number beyond 64 bits.
     """
     wanted = RESERVED[header.name]
     value = header.value
-    if header.type is not wanted or (isinstance(value, float) and not math.isfinite(value)):
+    odd = isinstance(value, float) and not math.isfinite(value)
+    beyond = isinstance(value, int) and not -(2**63) <= value < 2**63
+    if header.type is not wanted or odd or beyond:
         raise wrong_type(header.name, value, "text" if wanted is ValueType.TEXT else "a number")
     return value
 
@@ -90,11 +92,7 @@ def set_properties(properties: dict[str, HeaderValue], fields: dict[str, Any], a
             fields[field] = properties[name]
     if fields.get("delay", 0) < 0:
         raise wrong_type("MGW_AQ_delay", fields["delay"], "seconds from 0")
-    if "MGW_AQ_expires_at" in properties:
-        fields["expiration"] = float(properties["MGW_AQ_expires_at"]) / 1000 - now
-    elif "MGW_AQ_expiration" in properties:
-        passed = max(0.0, now - appended / 1000) if appended >= 0 else 0.0
-        fields["expiration"] = float(properties["MGW_AQ_expiration"]) - passed
+    _set_expiration(properties, fields, appended, now)
     correlation = properties.get("MGW_AQ_correlation")
     if correlation is not None:
         if len(str(correlation)) > MAX_CORRELATION:
@@ -104,6 +102,17 @@ def set_properties(properties: dict[str, HeaderValue], fields: dict[str, Any], a
         raise wrong_type("MGW_AQ_original_msgid", properties["MGW_AQ_original_msgid"], "16 bytes")
     if "MGW_AQ_sender" in properties:
         _set_sender(str(properties["MGW_AQ_sender"]), fields)
+
+
+def _set_expiration(properties: dict[str, HeaderValue], fields: dict[str, Any], appended: int, now: float) -> None:
+    if "MGW_AQ_expires_at" in properties:
+        left = float(properties["MGW_AQ_expires_at"]) / 1000 - now
+    elif "MGW_AQ_expiration" in properties:
+        passed = max(0.0, now - appended / 1000) if appended >= 0 else 0.0
+        left = float(properties["MGW_AQ_expiration"]) - passed
+    else:
+        return
+    fields["expiration"] = left if left < MAX_SECONDS else None
 
 
 def _set_sender(text: str, fields: dict[str, Any]) -> None:

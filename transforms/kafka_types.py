@@ -11,6 +11,7 @@ from transforms.message import HeaderValue, ValueType
 __all__ = [
     "LETTERS",
     "MESSAGE_ID",
+    "ORIGINAL_TIMESTAMP",
     "PROPERTIES",
     "RESERVED",
     "TYPES",
@@ -25,6 +26,8 @@ __all__ = [
 
 #: Header with the 16-byte message id of the hub.
 MESSAGE_ID: Final = "MGW_AQ_messageID"
+#: Header with the timestamp (epoch milliseconds) that a message should have had, where its topic does not take it.
+ORIGINAL_TIMESTAMP: Final = "MGW_KAFKA_originalTimestamp"
 #: Header that keeps the types of the other headers.
 TYPES: Final = "MGW_types"
 
@@ -63,9 +66,10 @@ RESERVED: Final = {
     "MGW_AQ_original_msgid": _RAW,
     "MGW_AQ_sender": _TEXT,
     "MGW_error": _TEXT,
+    ORIGINAL_TIMESTAMP: ValueType.LONG,
 }
 #: Those that become properties of the message with AQ_MsgProperties.
-PROPERTIES: Final = frozenset(RESERVED) - {MESSAGE_ID, "MGW_error"}
+PROPERTIES: Final = frozenset(RESERVED) - {MESSAGE_ID, "MGW_error", ORIGINAL_TIMESTAMP}
 
 
 def kind_of(letter: str) -> ValueType:

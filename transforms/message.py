@@ -25,6 +25,7 @@ __all__ = [
     "MAX_HEADER_NAME",
     "MAX_HEADER_RAW",
     "MAX_HEADER_TEXT",
+    "MAX_SECONDS",
     "Body",
     "Header",
     "HeaderValue",
@@ -45,6 +46,7 @@ MAX_HEADER_RAW = 2000  # bytes, MGW_NAME_VALUE_T.raw_value
 MAX_HEADERS = 1024  # elements, MGW_NAME_VALUE_ARRAY_T
 MAX_REMEMBERED = 2048  # characters of a stored header array
 MAX_CORRELATION = 128  # characters, AQ guide 12.2 §2.11
+MAX_SECONDS = 2**40  # a delay or an expiration of a queue is shorter; one that is not shorter never ends
 
 
 class ValueType(IntEnum):

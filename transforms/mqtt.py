@@ -42,6 +42,7 @@ from transforms.message import (
     MAX_HEADER_RAW,
     MAX_HEADER_TEXT,
     MAX_HEADERS,
+    MAX_SECONDS,
     Body,
     Header,
     HeaderValue,
@@ -279,8 +280,8 @@ def _read_aq_properties(message: Message) -> Message:
             changes["delay"] = max(0.0, float(found["delay"]))
         if "expiration" in found and message.expiration is None:
             left = float(found["expiration"])
-            changes["expiration"] = left if left >= 0 else None  # -1 is never
-    except ValueError as error:
+            changes["expiration"] = left if 0 <= left < MAX_SECONDS else None  # -1 is never
+    except (ValueError, OverflowError) as error:
         raise ConversionFailure(
             "an MGW_AQ_ property is not a number", cause=str(error), cure="correct the publisher"
         ) from error
@@ -297,7 +298,7 @@ def _read_aq_properties(message: Message) -> Message:
 def _fields(payload: bytes) -> tuple[Header, ...]:
     try:
         return decode_headers(payload.decode())
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ConversionFailure(
             "payload is not what its content type says",
             cause=f"{FIELDS_CONTENT_TYPE} is a JSON array of [name, type, value], and this is not",

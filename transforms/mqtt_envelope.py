@@ -12,7 +12,7 @@ import json
 from typing import Any, NamedTuple
 
 from transforms.errors import ConversionFailure
-from transforms.message import MAX_CORRELATION, Body, Header, PayloadKind, decode_headers, encode_headers
+from transforms.message import MAX_CORRELATION, MAX_SECONDS, Body, Header, PayloadKind, decode_headers, encode_headers
 from transforms.objects import AnyData, ObjectValue, plain_body
 
 __all__ = ["CONTENT_TYPE", "Envelope", "unwrap", "wrap"]
@@ -63,7 +63,7 @@ def unwrap(payload: bytes, topic: str) -> Envelope:
     """
     try:
         return _read(json.loads(payload))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
         raise ConversionFailure(
             f"message from topic {topic[:200]!r} is no JSON envelope",
@@ -78,11 +78,15 @@ def _read(document: Any) -> Envelope:
     expiration, correlation = document.get("expiration"), document.get("correlation")
     if correlation is not None and not (isinstance(correlation, str) and len(correlation) <= MAX_CORRELATION):
         raise ValueError(f"correlation is not a text of at most {MAX_CORRELATION} characters")
+    if expiration is not None:
+        expiration = max(1.0, float(expiration))
+        if expiration >= MAX_SECONDS:
+            expiration = None
     return Envelope(
         _read_body(document["body_type"], document.get("body")),
         decode_headers(json.dumps(document["headers"])),
         correlation,
-        None if expiration is None else max(1.0, float(expiration)),
+        expiration,
     )
 
 

@@ -232,10 +232,6 @@ class TestHeaders:
     @pytest.mark.parametrize(
         "header",
         [
-            Header("h", ValueType.BYTE, 128),
-            Header("h", ValueType.INTEGER, 2**31),
-            Header("h", ValueType.LONG, 2**63),
-            Header("h", ValueType.DATE, -1.0),
             Header("h", ValueType.DOUBLE, float("inf")),
             Header("h", ValueType.FLOAT, float("nan")),
             Header("h", ValueType.TEXT, 7),
