@@ -20,10 +20,10 @@ from gateway.conversion import Conversion
 from gateway.events import GuaranteeChanged, JobActivated, JobFailed, JobRetrying, JobStopped, JobStuck, Journalist
 from gateway.exceptionqueue import ForeignExceptionQueue
 from gateway.inbound import InboundRoute
+from gateway.isolation import IsolatingRoute
 from gateway.jobsetup import JobSetup
 from gateway.journal import Counts
 from gateway.model import Activity
-from gateway.outbound import OutboundRoute
 from gateway.reach import Reaches
 from gateway.retry import Decision, Kind, Setbacks, decide
 from gateway.route import Route, RouteContext
@@ -103,7 +103,7 @@ class Engine:
             inbound=False,
         )
         destination = link.destination(replace(setup.use, located=self.ledger))
-        return OutboundRoute(context, destination, job.source, conversion, job.exception_queue)
+        return IsolatingRoute(context, destination, job.source, conversion, job.exception_queue)
 
 
 class JobRunner:

@@ -64,6 +64,10 @@ class OutboundRoute:
 
     def open(self) -> None:
         """Connect the destination, learn from its sending log what is there, queue up the plans that are not."""
+        self._load(first=True)
+        self._unsubscribe = self._context.hub.notifier.subscribe([self._queue.id], self._destination.interrupt)
+
+    def _load(self, *, first: bool = False) -> None:
         context = self._context
         with context.hub.read() as conn:
             queue = self._queue = transfer.resolve(conn, self._queue_name)
@@ -73,7 +77,8 @@ class OutboundRoute:
             plans = journal.load_plans(conn, context.job.id)
             left = [(plan, transfer.load(conn, queue, self._consumer, plan.ids)) for plan in plans]
         self._sequence = row.plan_sequence
-        context.open_ledger(row.plan_sequence)
+        if first:
+            context.open_ledger(row.plan_sequence)
         self._destination.connect()
         recovered = self._destination.recovered()
         self._logged = recovered is not None
@@ -92,7 +97,6 @@ class OutboundRoute:
                 check_plan(context.job, plan, len(claimed))
                 self._left.append((plan, claimed))
         trace_left(context.job.name, len(left), len(self._left))
-        self._unsubscribe = context.hub.notifier.subscribe([queue.id], self._destination.interrupt)
 
     def _complete_stored(self, stored: Sequence[tuple[Plan, list[transfer.Claimed]]]) -> None:
         """Complete the plans that the sending log proves stored: a crash came between confirmation and completion."""
@@ -111,6 +115,10 @@ class OutboundRoute:
             GatewayError: what is not completed stays planned and is sent again.
         """
         counts = Counts()
+        self._carry(wait, counts)
+        return counts
+
+    def _carry(self, wait: float, counts: Counts) -> None:
         if self._left:
             self._resend()
         finished = self._take_confirmed()
@@ -125,10 +133,9 @@ class OutboundRoute:
             self._destination.confirmed(wait if not self._flights else min(wait, 1.0))
         else:
             self._caution.passed(counts.total)
-        return counts
 
     def _resend(self) -> None:
-        while self._left and self._in_flight < self._window:
+        while self._left and self._may_resend():
             plan, claimed = self._left[0]
             try:
                 flight = self._convert_plan(plan, claimed, remark=MAYBE_SENT)
@@ -137,6 +144,9 @@ class OutboundRoute:
                 raise
             self._left.popleft()
             self._publish(*flight)
+
+    def _may_resend(self) -> bool:
+        return self._in_flight < self._window
 
     def _take_confirmed(self) -> list[Flight]:
         if not self._flights:

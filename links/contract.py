@@ -19,7 +19,7 @@ Who calls what
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, NamedTuple, Protocol
@@ -351,8 +351,15 @@ class Destination(Protocol):
         nothing is in flight and ``wait`` is 0), and keeps the connection alive while waiting.
 
         Raises:
-            LinkError: a publish failed or was refused; whatever is not confirmed has an unknown outcome.
+            DeliveryRejected: the system refused a batch; ``blame`` says whether the others would be taken.
+            LinkError: a publish failed; whatever is not confirmed has an unknown outcome.
         """
+        ...
+
+    def stored(self, sequence: int, count: int) -> Collection[int]:
+        """After ``publish`` or ``confirmed`` raised and before ``close``: which of the ``count`` messages of a batch
+        (indexes in it) the system has for certain. Of the others nothing is known. May wait a few seconds for the
+        outcome of what is under way. Empty where the sending log says it after the next ``connect``."""
         ...
 
     def located(self, sequence: int) -> Placement | None:

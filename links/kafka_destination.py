@@ -11,15 +11,16 @@ The client buffers without limit, so the number of records and bytes under way i
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any
 
 from links.contract import Direction, Encoded, JobUse, Recovered
 from links.kafka_client import Producer, Settings, build, close_producer, describe, translate
 from links.kafka_pulse import Pulse
-from links.kafka_target import BATCH_OVERHEAD, Target, placement_of
+from links.kafka_target import BATCH_OVERHEAD, Target, placement_of, telling
 from links.placement import Placement
 from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 from transforms.kafka import Rules
@@ -29,6 +30,7 @@ __all__ = ["KafkaDestination"]
 
 MAX_RECORDS = 20_000  # under way at a time
 MAX_BYTES = 64 * 1024 * 1024
+_OUTCOMES = 2.0  # seconds that the outcome of what is under way is waited for after a failure
 _NEVER = 2**31 - 1  # milliseconds; the client's own time limit for a record, 24 days
 
 
@@ -68,6 +70,7 @@ class KafkaDestination:
         self._confirmed: int | None = None
         self._reported: int | None = None
         self._moved_at = 0.0
+        self._failed_at = 0.0
         self._interrupted = False
 
     def connect(self) -> None:
@@ -118,7 +121,9 @@ class KafkaDestination:
             for (value, key, headers, partition, timestamp), _ in messages:
                 append(send(name, value, key, headers, partition, timestamp))
         except Exception as error:
-            raise self._error(error) from error
+            self._flights.append(_Flight(sequence, futures, size))  # some may arrive
+            sent = [future for flight in self._flights for future in flight.futures]
+            raise self._error(telling(sent, error)) from error
         self._records += len(futures)
         self._bytes += size
         self._flights.append(_Flight(sequence, futures, size))
@@ -165,7 +170,7 @@ class KafkaDestination:
                 if not future.is_done:
                     break
                 if future.exception is not None:
-                    raise self._error(future.exception)
+                    raise self._error(telling(flight.futures, future.exception))
                 looked += 1
             moved |= looked > flight.looked
             flight.looked = looked
@@ -179,8 +184,20 @@ class KafkaDestination:
                 self._stored[flight.sequence] = flight.futures
             moved = True
         if moved:
+            self._target.accepted()
             self._moved_at = self._use.clock.monotonic()
         return moved
+
+    def stored(self, sequence: int, count: int) -> Collection[int]:
+        """See :meth:`links.contract.Destination.stored`."""
+        if self._confirmed is not None and sequence <= self._confirmed:
+            return range(count)
+        futures = next((flight.futures for flight in self._flights if flight.sequence == sequence), [])
+        deadline = self._failed_at + _OUTCOMES
+        for future in futures:
+            while not future.is_done and time.monotonic() < deadline:
+                time.sleep(0.005)
+        return [index for index, future in enumerate(futures) if future.is_done and future.exception is None]
 
     def located(self, sequence: int) -> Placement | None:
         """See :meth:`links.contract.Destination.located`."""
@@ -217,6 +234,7 @@ class KafkaDestination:
             )
 
     def _error(self, error: BaseException) -> LinkError:
+        self._failed_at = time.monotonic()
         return self._target.error(error)
 
     def interrupt(self) -> None:

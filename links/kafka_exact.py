@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from links.contract import Direction, Encoded, JobUse, Recovered
 from links.kafka_client import Settings, describe
 from links.kafka_log import SendingLog
 from links.kafka_pulse import Pulse
-from links.kafka_target import BATCH_OVERHEAD, Sendable, Target, placement_of
+from links.kafka_target import BATCH_OVERHEAD, Sendable, Target, answered, placement_of
 from links.kafka_transaction import Transactions, open_transactions
 from links.placement import Placement
 from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
@@ -180,11 +180,13 @@ class KafkaExactDestination:
                 error = failure
             except BaseException as failure:
                 error = self._target.error(failure)
+            refusal = answered(futures) if error is not None else None
             with condition:
                 if error is not None:
-                    cause = error.__cause__
+                    cause = refusal or error.__cause__
                     self._error = self._target.error(cause) if isinstance(cause, Exception) else error
                 else:
+                    self._target.accepted()
                     self._confirmed = group[-1][0]
                     if self._use.located:
                         self._keep(group, futures)
@@ -199,6 +201,10 @@ class KafkaExactDestination:
         for sequence, messages, _ in group:
             self._stored[sequence] = list(futures[start : start + len(messages)])
             start += len(messages)
+
+    def stored(self, sequence: int, count: int) -> Collection[int]:  # noqa: ARG002
+        """See :meth:`links.contract.Destination.stored`; the log says it."""
+        return ()
 
     def located(self, sequence: int) -> Placement | None:
         """See :meth:`links.contract.Destination.located`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -9,16 +10,31 @@ from kafka import errors
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from links.contract import JobUse
-from links.kafka_client import Settings, Topic, translate
+from links.kafka_client import FENCED, Settings, Topic, translate
+from links.kafka_timestamps import Timestamps
 from links.placement import Placement, placed
-from transforms.errors import ConversionFailure, DeliveryRejected, LinkError
+from transforms.errors import Blame, ConversionFailure, DeliveryRejected, LinkError
 from transforms.kafka import Record, Rules, to_record
 from transforms.message import Message
 
-__all__ = ["BATCH_OVERHEAD", "Sendable", "Target", "placement_of"]
+__all__ = ["BATCH_OVERHEAD", "Sendable", "Target", "answered", "placement_of", "telling"]
 
 BATCH_OVERHEAD = 61  # bytes, header of a record batch
 _DEFAULT_LIMIT = 1_048_588  # bytes, Kafka's own default of max.message.bytes
+_TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
+_OF_A_MESSAGE = (*_TOO_LARGE, errors.InvalidRecordError, errors.CorruptRecordError, errors.PolicyViolationError)
+#: Answers about the producer or its transaction, not about what it sends.
+_OF_THE_PRODUCER = (
+    *FENCED,
+    errors.OutOfOrderSequenceNumberError,
+    errors.DuplicateSequenceNumberError,
+    errors.UnknownProducerIdError,
+    errors.InvalidTxnStateError,
+    errors.InvalidProducerIdMappingError,
+    errors.TransactionCoordinatorFencedError,
+    errors.TransactionAbortedError,
+)
+_DETAIL = 0.5  # seconds within which the client hands out why each record of one batch failed
 
 
 class Sendable(NamedTuple):
@@ -38,6 +54,7 @@ class Target:
         self._name = use.endpoint.provider_queue
         self._compacted = False
         self._partitions: frozenset[int] = frozenset()
+        self._timestamps = Timestamps()
         #: Bytes of the largest message.
         self.limit = settings.max_request_size or _DEFAULT_LIMIT
         #: Asks a client what partitions it knows by now.
@@ -52,10 +69,12 @@ class Target:
         self.limit = limit
         self._compacted = "compact" in config.get("cleanup.policy", "")
         self._partitions = frozenset(topic.partitions)
+        self._timestamps.learn(topic.config)
 
     def encode(self, message: Message) -> Sendable:
         """See :meth:`links.contract.Destination.encode`."""
-        record = to_record(message, self._rules, self._clock.now())
+        now = self._clock.now()
+        record = to_record(message, self._rules, now, self._timestamps.window(now))
         size = _size(record)
         if size > self.limit:
             raise ConversionFailure(
@@ -83,10 +102,16 @@ class Target:
                 cure="correct the header, or register the queue with KAFKA_Partition = KEY, which ignores it",
             )
 
+    def accepted(self) -> None:
+        """The broker took a batch."""
+        self._timestamps.accepted()
+
     def error(self, error: BaseException) -> LinkError:
-        """Why a record was not stored, in the gateway's terms."""
+        """Why a record was not stored, in the gateway's terms; what it teaches is applied to what is encoded next."""
         translated = translate(error, self._settings.link, "publish", f"topic {self._name}")
-        if isinstance(error, errors.MessageSizeTooLargeError | errors.RecordListTooLargeError):
+        if Timestamps.concerned(error):
+            return self._wrong_time(error, translated)
+        if isinstance(error, _TOO_LARGE):
             return DeliveryRejected(
                 f"link {self._settings.link}: topic {self._name} refused a message as too large",
                 link=self._settings.link,
@@ -94,8 +119,58 @@ class Target:
                 cause=f"the topic took at most {self.limit} bytes when the job connected; {translated.cause}",
                 cure=translated.cure,
                 number=805,
-            )
+            ).blamed(Blame.MESSAGE)
+        if isinstance(translated, DeliveryRejected):
+            return translated.blamed(Blame.MESSAGE) if isinstance(error, _OF_A_MESSAGE) else translated
+        if type(translated) is LinkError and _is_answer(error):
+            return DeliveryRejected(
+                f"link {self._settings.link}: topic {self._name} refused a batch",
+                link=self._settings.link,
+                operation="publish",
+                cause=translated.cause,
+                cure="look at the cause and at the servers' log",
+                number=805,
+            ).blamed(Blame.UNKNOWN)
         return translated
+
+    def _wrong_time(self, error: BaseException, translated: LinkError) -> DeliveryRejected:
+        learnt = self._timestamps.refused(error, self._clock.now())
+        return DeliveryRejected(
+            f"link {self._settings.link}: topic {self._name} refused a timestamp",
+            link=self._settings.link,
+            operation="publish",
+            cause=translated.cause,
+            cure="compare the clocks of this machine and of the Kafka servers; see message.timestamp.before.max.ms "
+            "and message.timestamp.after.max.ms of the topic",
+            number=805,
+        ).blamed(Blame.FORM if learnt else Blame.DESTINATION)
+
+
+def _is_answer(error: BaseException) -> bool:
+    """Whether a server answered this about what it was sent, for good."""
+    return isinstance(error, errors.BrokerResponseError) and not isinstance(
+        error, (errors.RetriableError, *_OF_THE_PRODUCER)
+    )
+
+
+def answered(futures: Sequence[Any]) -> BaseException | None:
+    """The first answer of a server about records that it refused for good; None if there is none."""
+    for future in futures:
+        if future.is_done and _is_answer(future.exception):
+            return future.exception  # type: ignore[no-any-return]
+    return None
+
+
+def telling(futures: Sequence[Any], error: BaseException) -> BaseException:
+    """Why records failed, of which the client says ``error``: what a server answered, if there is such an answer.
+
+    Records that were refused only for the company they were in, or not sent because of others, get errors that say
+    nothing more. The client hands them out one after the other.
+    """
+    deadline = time.monotonic() + _DETAIL
+    while (found := answered(futures)) is None and type(error) is errors.KafkaError and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return error if found is None else found
 
 
 def _size(record: Record) -> int:

@@ -32,6 +32,7 @@ from kafka.protocol.consumer import ListOffsetsRequest
 
 from links.contract import JobUse
 from links.kafka_client import FENCED, Producer, Settings, build, close_producer, quietly, translate
+from links.kafka_target import telling
 from transforms.clock import Clock
 from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 
@@ -308,7 +309,7 @@ class Transactions:
             before = done
             while done < len(futures) and futures[done].is_done:
                 if futures[done].exception is not None:
-                    raise futures[done].exception
+                    raise telling(futures, futures[done].exception)
                 done += 1
             now = self._clock.monotonic()
             if done > before:

@@ -8,7 +8,7 @@ A provider queue is the name of a queue, a log or a topic; as a source a topic m
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -445,6 +445,11 @@ class MemoryDestination(_Connection):
                 self._confirmed = self._pending[-1]
                 self._pending = []
             return self._confirmed
+
+    def stored(self, sequence: int, count: int) -> Collection[int]:
+        """See :meth:`links.contract.Destination.stored`; a batch is stored whole and at once, or not at all."""
+        known = sequence in self._pending or (self._confirmed is not None and sequence <= self._confirmed)
+        return range(count) if known and self._recovered is None else ()
 
     def located(self, sequence: int) -> Placement | None:
         """See :meth:`links.contract.Destination.located`."""

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from links.contract import Encoded, Recovered
 from links.mqtt_codec import Frame, encode_publish, reason_text, topic_of
 from links.mqtt_connect import Session, Settings, open_session
-from links.mqtt_wire import Wire
+from links.mqtt_wire import Wire, blame_of
 from links.placement import NOWHERE, Placement, placed
 from transforms.clock import Clock
-from transforms.errors import ConversionFailure, DeliveryRejected, LinkRefused, LinkTimeout, LinkUnavailable
+from transforms.errors import (
+    ConversionFailure,
+    DeliveryRejected,
+    LinkError,
+    LinkRefused,
+    LinkTimeout,
+    LinkUnavailable,
+)
 from transforms.message import Message
 from transforms.mqtt import Outbound, Publish, outbound
 
@@ -22,20 +30,27 @@ WINDOW = 1000  # messages in flight at most; an MQTT 5 broker may ask for less (
 WAITING = 20_000  # messages not yet sent above which publish waits
 WAITING_BYTES = 64 << 20  # and their bytes
 UNSENT = 4 << 20  # bytes in our own send buffer above which nothing is added
+_OUTCOMES = 2.0  # seconds that the outcome of what is under way is waited for after a refusal
 PATIENCE = 60.0  # seconds without any confirmation after which the broker is given up
 
 
 class OpenBatch:
     """A published batch: how many of its messages are not confirmed yet, and the packet ids they have (in runs)."""
 
-    __slots__ = ("following", "missing", "runs", "sequence", "topics")
+    __slots__ = ("count", "following", "missing", "refused", "runs", "sequence", "topics")
 
     def __init__(self, sequence: int, missing: int, topics: list[bytes]) -> None:
         self.sequence = sequence
-        self.missing = missing
+        self.count = self.missing = missing
+        self.refused: list[int] = []  # indexes of messages that the broker refused
         self.topics = topics
         self.runs: list[int] = []
         self.following = 0  # never a packet id
+
+    @property
+    def answered(self) -> int:
+        """How many of its messages the broker has answered; it answers in order."""
+        return self.count - self.missing + len(self.refused)
 
     def note(self, packet_id: int) -> None:
         """The next message has this packet id."""
@@ -74,6 +89,10 @@ class MqttDestination:
         self._in_flight: dict[int, OpenBatch] = {}
         self._written: list[OpenBatch] = []  # QoS 0: done when the socket has taken everything
         self._mid = 0
+        self._due = 1  # packet id of the next answer
+        self._ordered = True  # each answer was the next so far
+        self._refused: list[int] = []  # reason codes
+        self._outcomes: dict[int, OpenBatch] | None = None  # after a refusal: what was under way
         self._confirmed: int | None = None
         self._progress_at = time.monotonic()
 
@@ -152,16 +171,12 @@ class MqttDestination:
 
     def _pump(self, wire: Wire, wait: float) -> None:
         frames = wire.pump(min(wait, PATIENCE))
-        in_flight = self._in_flight
-        for first, frame in frames:
-            if first != 0x40:
-                continue
-            if len(frame) > 2 and frame[2]:
-                self._answered(frame[0] << 8 | frame[1], frame[2])
-            batch = in_flight.pop(frame[0] << 8 | frame[1], None)
-            if batch is not None:
-                batch.missing -= 1
-        if self._waiting:
+        if frames:
+            self._take_answers(frames)
+        if self._refused and self._outcomes is None:
+            self._outcomes = {batch.sequence: batch for batch in self._order}
+            raise self._rejected(self._refused[0])
+        if self._waiting and self._outcomes is None:
             self._feed(wire)
         if self._written and not wire.unsent:
             for batch in self._written:
@@ -169,6 +184,26 @@ class MqttDestination:
             self._written.clear()
         if frames or self._order:
             self._advance()
+
+    def _take_answers(self, frames: Sequence[tuple[int, bytes]]) -> None:
+        in_flight = self._in_flight
+        for first, frame in frames:
+            if first != 0x40:
+                continue
+            mid = frame[0] << 8 | frame[1]
+            code = frame[2] if len(frame) > 2 else 0
+            if code:
+                self._answered(mid, code)
+            batch = in_flight.pop(mid, None)
+            if mid != self._due:
+                self._ordered = False
+            self._due = mid % 65535 + 1
+            if batch is None:
+                continue
+            if code < 0x80:
+                batch.missing -= 1
+            else:
+                batch.refused.append(batch.answered)
 
     def _advance(self) -> None:
         """Confirm the unbroken prefix."""
@@ -199,6 +234,21 @@ class MqttDestination:
         ids = [number for at in range(0, len(batch.runs), 2) for number in _run(*batch.runs[at : at + 2])]
         topics = [topic_of(head) for head in batch.topics]
         return placed(topics, ids, {topic: f"{topic}#" for topic in topics})
+
+    def stored(self, sequence: int, count: int) -> Collection[int]:
+        """See :meth:`links.contract.Destination.stored`; a broker answers in the order of the messages."""
+        if self._confirmed is not None and sequence <= self._confirmed:
+            return range(count)
+        if self._outcomes is None:
+            self._outcomes = {batch.sequence: batch for batch in self._order}
+        deadline = time.monotonic() + _OUTCOMES
+        with contextlib.suppress(LinkError):
+            while self._in_flight and self._wire is not None and (left := deadline - time.monotonic()) > 0:
+                self._pump(self._wire, left)
+        batch = self._outcomes.get(sequence)
+        if batch is None or not self._ordered or self._rules.qos == 0:
+            return ()
+        return [index for index in range(batch.answered) if index not in batch.refused]
 
     def _feed(self, wire: Wire) -> None:
         """Send what fits into the window."""
@@ -239,7 +289,7 @@ class MqttDestination:
     def _answered(self, packet_id: int, code: int) -> None:  # noqa: ARG002  for what is built on this
         """The broker's answer to a message is not plain success."""
         if code >= 0x80:
-            raise self._rejected(code)
+            self._refused.append(code)
 
     def _rejected(self, code: int) -> DeliveryRejected:
         return DeliveryRejected(
@@ -248,7 +298,8 @@ class MqttDestination:
             operation="publish",
             cause=reason_text(code),
             cure="check the broker's access rules and limits for the link's user",
-        )
+            number=805,
+        ).blamed(blame_of(code))
 
     def interrupt(self) -> None:
         """See :meth:`links.contract.Destination.interrupt`."""

@@ -19,7 +19,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from links.contract import Encoded, Recovered
 from links.mqtt_codec import Frame, encode_publish, reason_text
@@ -354,6 +354,10 @@ class EchoDestination(MqttDestination):
             _overflows.pop(self._names.client_id, None)
         if self._queued:
             self._admit()
+
+    def stored(self, sequence: int, count: int) -> Collection[int]:
+        """See :meth:`links.contract.Destination.stored`; the echo shows it after the next connect."""
+        return super().stored(sequence, count) if self._echo is None else ()
 
     def located(self, sequence: int) -> Placement | None:
         """See :meth:`links.contract.Destination.located`; not known of a batch that an earlier connection began."""

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 
 from links.mqtt_codec import Malformed, reason_text
-from transforms.errors import DeliveryRejected, LinkError, LinkRefused, LinkUnavailable
+from transforms.errors import Blame, DeliveryRejected, LinkError, LinkRefused, LinkUnavailable
 
-__all__ = ["RECEIVE", "Wire"]
+__all__ = ["RECEIVE", "Wire", "blame_of"]
 
 RECEIVE = 256 * 1024  # bytes read at once
 _QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
@@ -23,6 +23,17 @@ _GOODBYE = 1.0  # seconds
 _TAKEN_OVER = 0x8E
 _REFUSALS = frozenset((0x86, 0x87, 0x8A, 0x98, _TAKEN_OVER))
 _REJECTIONS = frozenset((0x81, 0x82, 0x90, 0x93, 0x95, 0x97, 0x99, 0x9A, 0x9B))
+#: Reason codes about one message: topic name, size, payload format, retain. Others do not tell what they are about.
+_OF_A_MESSAGE = frozenset((0x90, 0x95, 0x99, 0x9A))
+_OF_NOBODY_KNOWS = frozenset((0x80, 0x81, 0x82, 0x83))
+_KNOWN = frozenset(range(0x80, 0xA3))
+
+
+def blame_of(code: int) -> Blame:
+    """What a reason code from 0x80 tells of who is to blame."""
+    if code in _OF_A_MESSAGE:
+        return Blame.MESSAGE
+    return Blame.UNKNOWN if code in _OF_NOBODY_KNOWS or code not in _KNOWN else Blame.DESTINATION
 
 
 class Wire:
@@ -50,6 +61,8 @@ class Wire:
         self._poll.register(self._wakee, select.POLLIN)
         self._events = select.POLLIN
         self._broken = False
+        self._ended: LinkError | None = None
+        self._late: list[tuple[int, bytes]] = []  # frames that came before the end
         self.woken = False
 
     def wake(self) -> None:
@@ -87,16 +100,25 @@ class Wire:
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             pass
         except OSError as error:
-            raise self._after_failed_send(error) from error
+            self._after_failed_send(error)
 
-    def _after_failed_send(self, error: OSError) -> LinkError:
-        """The broker may have said why before it closed."""
+    def _after_failed_send(self, error: OSError) -> None:
+        """The broker may have said why before it closed. What it said else is handed out by the next :meth:`pump`."""
+        self._out.clear()
+        self._ended = self._lost(error)
+        frames: list[tuple[int, bytes]] = []
         with contextlib.suppress(OSError, Malformed):
-            self._receive()
-            for first, frame in self._frames():
-                if first >> 4 == 14:
-                    return self._disconnected(frame)
-        return self._lost(error)
+            while before := len(self._in) + 1:
+                self._receive()
+                if len(self._in) < before:
+                    break
+                frames += self._frames()
+        for first, frame in frames:
+            if first >> 4 == 14:
+                self._ended = self._disconnected(frame)
+        self._late = [frame for frame in frames if frame[0] >> 4 not in (13, 14)]
+        if not self._late:
+            raise self._ended from error
 
     def pump(self, wait: float, *, reading: bool = True) -> list[tuple[int, bytes]]:
         """Send what waits, receive what is there; waits at most ``wait`` seconds for something to come.
@@ -111,8 +133,10 @@ class Wire:
         """
         if self._sock is None:
             raise self._lost("it was closed")
-        if self._out:
-            self._flush()
+        self._begin_pump()
+        if self._late:
+            frames, self._late = self._late, []
+            return frames
         now = time.monotonic()
         wait = min(wait, max(0.0, self._next_ping(now)))
         if self._tls and reading and self._sock.pending():  # type: ignore[attr-defined]
@@ -121,7 +145,7 @@ class Wire:
         if events != self._events:
             self._poll.modify(self._sock, events)
             self._events = events
-        frames: list[tuple[int, bytes]] = []
+        frames = []
         waker = self._wakee.fileno()
         if any(descriptor == waker for descriptor, _ in self._poll.poll(wait * 1000)):
             self.woken = True
@@ -139,6 +163,12 @@ class Wire:
             frames = self._dispatch(frames)
         self._keep_alive(reading)
         return frames
+
+    def _begin_pump(self) -> None:
+        if self._ended is not None and not self._late:
+            raise self._ended
+        if self._out:
+            self._flush()
 
     def _receive(self) -> None:
         assert self._sock is not None  # noqa: S101  callers have looked
@@ -193,7 +223,9 @@ class Wire:
         if len(others) != len(frames):
             for first, frame in frames:
                 if first >> 4 == 14:
-                    raise self._disconnected(frame)
+                    self._ended = self._disconnected(frame)
+            if self._ended is not None and not others:  # what came before it is handed out first
+                raise self._ended
         return others
 
     def _next_ping(self, now: float) -> float:
@@ -226,7 +258,8 @@ class Wire:
                 cure="stop the other client, or give this link or the other one its own client_id_prefix",
             )
         kind = LinkRefused if code in _REFUSALS else DeliveryRejected if code in _REJECTIONS else LinkUnavailable
-        return kind(what, link=self._link, cause=reason_text(code), cure="see the broker's log")
+        failed = kind(what, link=self._link, operation="publish", cause=reason_text(code), cure="see the broker's log")
+        return failed.blamed(blame_of(code)) if isinstance(failed, DeliveryRejected) else failed
 
     def _lost(self, cause: object) -> LinkUnavailable:
         self._broken = True

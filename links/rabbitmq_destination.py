@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +14,15 @@ from links.rabbitmq_connection import Session
 from links.rabbitmq_errors import missing
 from links.rabbitmq_settings import Settings
 from transforms.amqp import Rules, encode
-from transforms.errors import ConversionFailure, DeliveryRejected, LinkError, LinkTimeout, LinkUnavailable, QueueMissing
+from transforms.errors import (
+    Blame,
+    ConversionFailure,
+    DeliveryRejected,
+    LinkError,
+    LinkTimeout,
+    LinkUnavailable,
+    QueueMissing,
+)
 from transforms.message import Message
 
 __all__ = ["Confirmations", "DestinationPlan", "Progress", "RabbitDestination"]
@@ -41,13 +49,14 @@ class Progress(Protocol):
 
     done: int | None
     refusal: str
+    blame: Blame
 
     @property
     def in_flight(self) -> bool:
         """Whether a sequence waits for its confirmation."""
         ...
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: str, blame: Blame = Blame.DESTINATION) -> None:
         """The broker refused a message."""
         ...
 
@@ -62,6 +71,7 @@ class Confirmations:
         self.published = 0  # delivery tag of the last message
         self.done: int | None = None  # highest sequence of the unbroken prefix
         self.refusal: str = ""
+        self.blame = Blame.DESTINATION
         self._low = 0  # every tag up to here is confirmed
         self._beyond: set[int] = set()  # confirmed tags above _low + 1
         self._batches: deque[tuple[int, int]] = deque()  # last tag, sequence
@@ -101,10 +111,19 @@ class Confirmations:
             beyond.remove(self._low)
         self._advance()
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: str, blame: Blame = Blame.DESTINATION) -> None:
         """The broker refused a message; what is not confirmed by now never will be."""
         if not self.refusal:
             self.refusal = why
+            self.blame = blame
+
+    def stored(self, sequence: int, count: int) -> Collection[int]:
+        """Which of the ``count`` messages of a batch (indexes in it) were confirmed."""
+        if self.done is not None and sequence <= self.done:
+            return range(count)
+        last = next((tag for tag, number in self._batches if number == sequence), 0)
+        first = last - count + 1
+        return [tag - first for tag in range(first, last + 1) if 0 < tag <= self._low or tag in self._beyond]
 
     def _advance(self) -> None:
         batches = self._batches
@@ -166,7 +185,11 @@ class RabbitDestination:
     def _returned(self, message: Returned) -> None:
         target = f"exchange {message.exchange!r}" if message.exchange else f"queue {message.routing_key!r}"
         key = f" with routing key {message.routing_key!r}" if message.exchange else ""
-        self._state.refuse(f"it could not route a message for {target}{key} ({message.code} {message.text})")
+        own_key = self._plan.routing_key is None
+        self._state.refuse(
+            f"it could not route a message for {target}{key} ({message.code} {message.text})",
+            Blame.MESSAGE if own_key else Blame.DESTINATION,
+        )
 
     def recovered(self) -> Recovered | None:
         """See :meth:`links.contract.Destination.recovered`."""
@@ -240,6 +263,10 @@ class RabbitDestination:
         """See :meth:`links.contract.Destination.located`."""
         return self._places.pop(sequence, None)
 
+    def stored(self, sequence: int, count: int) -> Collection[int]:
+        """See :meth:`links.contract.Destination.stored`."""
+        return self._confirmations.stored(sequence, count)
+
     def _wait_for_room(self, session: Session) -> None:
         seconds = self._settings.confirm_timeout
         deadline = self._use.clock.monotonic() + seconds
@@ -270,7 +297,8 @@ class RabbitDestination:
                 operation="publish",
                 cause=state.refusal,
                 cure="check the queue, its limits and the bindings of the exchange",
-            )
+                number=805,
+            ).blamed(state.blame)
         elif state.in_flight:
             seconds = self._settings.confirm_timeout
             if self._use.clock.monotonic() - self._last_progress > seconds:

@@ -12,12 +12,23 @@ from pika.adapters.utils import connection_workflow as workflow
 
 from links.contract import JobUse
 from links.rabbitmq_settings import Settings
-from transforms.errors import DeliveryRejected, LinkError, LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
+from transforms.errors import (
+    Blame,
+    DeliveryRejected,
+    LinkError,
+    LinkRefused,
+    LinkTimeout,
+    LinkUnavailable,
+    QueueMissing,
+)
 
 __all__ = ["missing", "translate"]
 
 #: Precondition failed, frame and syntax errors, not implemented: what the same request meets again.
 _FOR_EVER = frozenset({406, 501, 502, 503, 504, 505, 540})
+_PRECONDITION_FAILED = 406
+#: Reply codes about what was sent: precondition failed, frame and syntax errors, not allowed or implemented, internal.
+_ABOUT_WHAT_WAS_SENT = frozenset((_PRECONDITION_FAILED, 501, 502, 503, 505, 540, 541))
 _LIMIT = re.compile(r"(?:user )?connection limit \(\d+\) is reached")
 
 
@@ -44,7 +55,7 @@ def translate(  # noqa: C901 - one branch per kind of failure
     what = f"link {settings.link}: RabbitMQ at {settings.place} cannot be reached"
     reason, cure = str(cause) or type(cause).__name__, "check hostname, port and that the broker runs"
     if isinstance(cause, exceptions.ChannelClosedByBroker | exceptions.ConnectionClosedByBroker):
-        kind, what, cure = _closed_by_broker(cause.reply_code, cause.reply_text, settings)
+        kind, what, cure = _closed_by_broker(cause.reply_code, cause.reply_text, settings, operation)
         reason = cause.reply_text or f"reply code {cause.reply_code}"
     elif isinstance(cause, exceptions.AuthenticationError | exceptions.ProbableAuthenticationError):
         kind, what = (
@@ -77,7 +88,11 @@ def translate(  # noqa: C901 - one branch per kind of failure
         reason, cure = "what answers there does not speak AMQP 0-9-1", "check port and tls (5672 plain, 5671 TLS)"
     elif operation != "connect":
         what = f"link {settings.link}: the connection to RabbitMQ at {settings.place} was lost"
-    return kind(what, link=settings.link, operation=operation, cause=reason, cure=cure)
+    failed = kind(what, link=settings.link, operation=operation, cause=reason, cure=cure)
+    if isinstance(failed, DeliveryRejected) and "partial tx" not in reason:
+        failed.number = 805
+        failed.blame = Blame.MESSAGE if getattr(cause, "reply_code", 0) == _PRECONDITION_FAILED else Blame.UNKNOWN
+    return failed
 
 
 def _root(error: BaseException) -> BaseException:
@@ -104,8 +119,8 @@ def _no_access(settings: Settings) -> str:
     )
 
 
-def _closed_by_broker(  # noqa: PLR0911, C901 - one return per reply code
-    code: int, text: str, settings: Settings
+def _closed_by_broker(  # noqa: C901, PLR0911 - one return per reply code
+    code: int, text: str, settings: Settings, operation: str
 ) -> tuple[type[LinkError], str, str]:
     where = f"link {settings.link}: RabbitMQ at {settings.place}"
     if code == 403 and "Login was refused" in text:
@@ -127,6 +142,8 @@ def _closed_by_broker(  # noqa: PLR0911, C901 - one return per reply code
         return DeliveryRejected, f"{where} stored a transaction only in part", "check the queue and its limits"
     if code == 406 and "larger than" in text:
         return DeliveryRejected, f"{where} refused a message", "set AMQP_MaxMessageSize to the broker's limit"
+    if operation == "publish" and code in _ABOUT_WHAT_WAS_SENT:
+        return DeliveryRejected, f"{where} refused a message", "let the sender or a transformation correct it"
     if code in _FOR_EVER:
         return LinkError, f"{where} refused a request (code {code})", "correct the queue or its registration"
     if code == 320:

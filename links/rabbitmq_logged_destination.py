@@ -9,7 +9,7 @@ sending again nor leaving it is right: a person must compare.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from links.amqp_frames import commit_frame, message_frames
 from links.contract import Direction, Encoded, JobUse, Recovered
@@ -18,7 +18,7 @@ from links.rabbitmq_destination import DestinationPlan, RabbitDestination
 from links.rabbitmq_fence import Fence
 from links.rabbitmq_log_queue import LogQueue, Record
 from links.rabbitmq_settings import Settings
-from transforms.errors import DeliveryRejected, LinkError
+from transforms.errors import Blame, DeliveryRejected, LinkError
 
 __all__ = ["LoggedDestination", "Transactions"]
 
@@ -32,6 +32,7 @@ class Transactions:
         self.done: int | None = None  # highest sequence of the last committed transaction
         self.committing: int | None = None  # highest sequence of the transaction on its way
         self.refusal = ""
+        self.blame = Blame.DESTINATION
         self.partial: int | None = None  # highest sequence of the refused transaction, which may be committed by now
         self._waiting: deque[tuple[int, Sequence[Encoded]]] = deque()
 
@@ -62,7 +63,7 @@ class Transactions:
         if not self.refusal:
             self.done = sequence
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: str, blame: Blame = Blame.DESTINATION) -> None:  # noqa: ARG002  stored in part: no message
         """The broker refused a message of the transaction on its way."""
         if not self.refusal:
             self.refusal = why
@@ -112,6 +113,10 @@ class LoggedDestination(RabbitDestination):
             session.pump(0.0, _at_once, "publish")
         except DeliveryRejected as error:
             raise self._refused(session, error) from error
+
+    def stored(self, sequence: int, count: int) -> Collection[int]:  # noqa: ARG002
+        """See :meth:`links.contract.Destination.stored`; the log says it."""
+        return ()
 
     def _begin(self, session: Session) -> None:
         messages = self._transactions.begin()

@@ -100,6 +100,8 @@ def errors_page() -> str:
     ]
     rows = []
     for name in error_module.__all__:
+        if not issubclass(getattr(error_module, name), Exception):
+            continue
         kind = getattr(error_module, name)
         base = "" if kind is error_module.GatewayError else kind.__mro__[1].__name__
         text = " ".join((inspect.getdoc(kind) or "").split())

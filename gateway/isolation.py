@@ -1,0 +1,335 @@
+"""An outbound route that finds the message for which a batch was refused, so that the others go on.
+
+A messaging system refuses a batch, or ends the connection, for one message, and seldom says for which. Here the plans
+that are left are sent again one at a time. One that is refused is divided, down to a message alone. A message that is
+refused alone goes to the exception queue with the system's reason; without one the job fails as with any message that
+cannot be delivered.
+
+Who is to blame, the destination's error says (:class:`transforms.errors.Blame`). Where nobody can tell, the messages
+behind it are tried first, one by one: if one is taken, those before it are the reason; else the whole destination is.
+
+What the system is known to have is completed before anything is sent again. Plans that are divided get new numbers:
+that a sending log has a number proves nothing of what is sent later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import fields
+from typing import Any
+
+from gateway import journal, lease, ledger
+from gateway.aq import transfer
+from gateway.flight import Flight
+from gateway.journal import Counts, Plan
+from gateway.outbound import OutboundRoute
+from transforms.convert import for_exception_queue
+from transforms.errors import Blame, DeliveryRejected, GatewayError, MessageRejected
+
+__all__ = ["IsolatingRoute"]
+
+SUSPECTS = 10  # messages in a row that may be refused until the whole destination is taken to refuse
+PATIENCE = 2  # failures in a row after which the next attempt goes step by step
+PARTS = 8  # into how many plans one is divided
+_NOTE = "the destination refused the batch"
+
+_Left = tuple[Plan, list[transfer.Claimed]]
+
+
+class IsolatingRoute(OutboundRoute):
+    """See the module."""
+
+    _alone = False  # one plan at a time
+    _cleared = False  # a message behind the suspects was taken
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._suspects: dict[int, DeliveryRejected] = {}  # refused alone, and nobody can tell why
+
+    def open(self) -> None:
+        """See :meth:`OutboundRoute.open`; after failures without success, plans are sent one at a time.
+
+        A broker may end the connection for a message without a word, and what it said may be lost with the rest. So the
+        first plan is divided, too: in a small one the answer has time to come.
+        """
+        super().open()
+        self._alone = self._context.cautious
+        if not self._left or self._alone:
+            return
+        with self._context.hub.read() as conn:
+            failures = journal.job_row(conn, self._context.job.id).failures
+        if failures >= PATIENCE:
+            self._alone = True
+            self._divide()
+
+    def carry(self, wait: float) -> Counts:
+        """See :meth:`OutboundRoute.carry`.
+
+        Raises:
+            MessageRejected: a message that is refused alone, and there is no exception queue.
+            GatewayError: what is not completed stays planned and is sent again.
+        """
+        counts = Counts()
+        try:
+            self._carry(wait, counts)
+            if not self._left and not self._flights:
+                self._alone = False
+        except DeliveryRejected as error:
+            try:
+                self._refused(error, counts)
+            except GatewayError:
+                self._restore()
+                raise
+        except GatewayError:
+            self._restore()
+            raise
+        return counts
+
+    def _may_resend(self) -> bool:
+        if not self._alone:
+            return super()._may_resend()
+        return not self._flights
+
+    def _carry(self, wait: float, counts: Counts) -> None:
+        if self._suspects and self._cleared:
+            self._convict(counts)
+        passed = Counts()  # each transaction counts for itself
+        super()._carry(wait, passed)
+        _add(counts, passed)
+
+    def _take_confirmed(self) -> list[Flight]:
+        finished = super()._take_confirmed()
+        if self._suspects and any(flight.sent for flight in finished):
+            self._cleared = True
+        return finished
+
+    # -- what is done about a refusal ---------------------------------------------------------------------------------
+
+    def _refused(self, error: DeliveryRejected, counts: Counts) -> None:
+        """Connect again, and send what is left in smaller plans; or deal with a message that is refused alone.
+
+        Raises:
+            DeliveryRejected: the whole destination refuses.
+            MessageRejected: see :meth:`carry`.
+        """
+        if error.blame is Blame.DESTINATION or not self._flights:
+            raise error
+        message_id = _only(self._flights[0]) if len(self._flights) == 1 else None
+        divide = self._alone and message_id is None
+        self._complete_known(counts)
+        self._reopen()
+        self._alone = True
+        if error.blame is Blame.FORM or not self._left:
+            return
+        if message_id is None:
+            if divide:
+                self._divide()
+        elif message_id not in self._left[0][0].ids:
+            return  # its sending log says that it is there
+        elif error.blame is Blame.UNKNOWN:
+            self._doubt(message_id, error)
+        else:
+            self._suspects[message_id] = error
+            self._convict(counts)
+
+    def _reopen(self) -> None:
+        """Begin anew from what is planned, as after a crash, with the same destination."""
+        self._flights.clear()
+        self._left.clear()
+        self._in_flight = 0
+        self._destination.close()
+        self._load()
+
+    def _complete_known(self, counts: Counts) -> None:
+        """Complete the messages on their way that the destination is known to have."""
+        known: dict[int, Flight] = {}
+        now = self._context.clock.now()
+        for flight in self._flights:
+            if ids := self._known(flight):
+                parts = {number: flight.parts[number] for number in ids if number in flight.parts}
+                known[flight.sequence] = Flight(
+                    flight.sequence, tuple(ids), len(ids), ids, parts=parts, sent_at=flight.sent_at, confirmed_at=now
+                )
+        if not known:
+            return
+        old: list[Plan] = []
+        wanted: list[tuple[int, ...]] = []
+        for plan in self._plans():
+            if plan.sequence in known:
+                done = set(known[plan.sequence].ids)
+                wanted.append(tuple(number for number in plan.ids if number not in done))
+            elif plan.sequence > min(known):
+                old.append(plan)
+                wanted.append(plan.ids)
+        self._replan(old, wanted, list(known.values()), counts)
+
+    def _plans(self) -> list[Plan]:
+        with self._context.hub.read() as conn:
+            return journal.load_plans(conn, self._context.job.id)
+
+    def _known(self, flight: Flight) -> list[int]:
+        """Messages of a plan on its way of which the destination is known to have everything."""
+        if not flight.sent:
+            return []
+        stored = self._destination.stored(flight.sequence, flight.sent)
+        if not stored:
+            return []
+        has, at, filtered = set(stored), 0, set(flight.filtered)
+        found: list[int] = []
+        for message_id in flight.consumed:
+            parts = 0 if message_id in filtered else flight.parts.get(message_id, 1)
+            if parts and all(index in has for index in range(at, at + parts)):
+                found.append(message_id)
+            at += parts
+        return found
+
+    def _divide(self) -> None:
+        """Give the first plan that is left to several smaller ones."""
+        ids = self._left[0][0].ids
+        if len(ids) < 2:
+            return
+        size = max(1, -(-len(ids) // PARTS))
+        parts = [ids[start : start + size] for start in range(0, len(ids), size)]
+        self._arrange([*parts, *(plan.ids for plan, _ in list(self._left)[1:])])
+
+    def _doubt(self, message_id: int, error: DeliveryRejected) -> None:
+        """Send the message behind the suspects first.
+
+        Raises:
+            DeliveryRejected: nobody can tell more, or too many of them are refused too.
+        """
+        self._suspects[message_id] = error
+        if self._exception_queue is None or len(self._suspects) > SUSPECTS:
+            raise error
+        if self._behind() is None:
+            self._plan_one_more()
+        found = self._behind()
+        if found is None:
+            raise error
+        rest = [found.ids[1:]] if len(found.ids) > 1 else []
+        suspects, others = self._sorted([plan for plan, _ in self._left if plan is not found])
+        self._arrange([found.ids[:1], *suspects, *rest, *others])
+
+    def _behind(self) -> Plan | None:
+        """The first plan that is left without a suspect."""
+        return next((plan for plan, _ in self._left if not self._suspects.keys() & set(plan.ids)), None)
+
+    def _sorted(self, plans: Sequence[Plan]) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+        """The messages of the plans of suspects, in the order in which they were refused, and those of the others."""
+        suspects = [plan.ids for number in self._suspects for plan in plans if number in plan.ids]
+        return suspects, [plan.ids for plan in plans if plan.ids not in suspects]
+
+    def _plan_one_more(self) -> None:
+        context = self._context
+        with context.turns.take(), context.hub.write() as conn:
+            lease.check_owner(conn, context.agent_key, context.token)
+            claimed = self._claim(conn, 1, completes=True)
+            if not claimed:
+                return
+            plan = Plan(self._sequence + 1, tuple(entry.id for entry in claimed))
+            journal.add_plans(conn, context.job.id, [plan], token=context.token, now=context.clock.now())
+        self._sequence = plan.sequence
+        self._left.append((plan, claimed))
+
+    def _convict(self, counts: Counts) -> None:
+        """Move the suspects to the exception queue.
+
+        Raises:
+            MessageRejected: there is none.
+            GatewayError: it takes nothing.
+        """
+        suspects, self._suspects, self._cleared = self._suspects, {}, False
+        for message_id, error in suspects.items():
+            place = next((at for at, (plan, _) in enumerate(self._left) if message_id in plan.ids), None)
+            if place is not None:
+                self._set_aside(message_id, error, place, counts)
+
+    def _set_aside(self, message_id: int, error: DeliveryRejected, place: int, counts: Counts) -> None:
+        name = self._context.job.name
+        failure = MessageRejected(
+            f"{self._context.job.destination} refuses the message",
+            cause=error.cause or error.what,
+            cure=error.cure,
+            number=error.number or 805,
+        )
+        if self._exception_queue is None:
+            raise failure from error
+        plan, claimed = self._left[place]
+        flight, _ = self._convert_plan(plan, claimed)
+        message = next(entry.message for entry in claimed if entry.id == message_id)
+        flight.consumed = [number for number in flight.consumed if number != message_id]
+        flight.refused.append(
+            transfer.Claimed(message_id, for_exception_queue(message, failure, name, self._queue_name))
+        )
+        flight.reasons[message_id] = str(failure)
+        flight.sent, flight.parts = 0, {}
+        del self._left[place]
+        moved = Counts()
+        self._settle([flight], 0, moved)
+        _add(counts, moved)
+
+    def _restore(self) -> None:
+        """The order as it was, where the job fails while a message goes before the suspects."""
+        if self._suspects and not self._cleared:
+            with suppress(GatewayError):
+                plans = self._plans()
+                suspects, others = self._sorted(plans)
+                if suspects and plans[0].ids != suspects[0]:
+                    self._replan(plans, [*suspects, *others], [], Counts())
+        self._suspects = {}
+
+    # -- plans --------------------------------------------------------------------------------------------------------
+
+    def _arrange(self, wanted: Sequence[tuple[int, ...]]) -> None:
+        """Make other plans of the messages of the plans that are left."""
+        entries = {entry.id: entry for _, claimed in self._left for entry in claimed}
+        plans = self._replan([plan for plan, _ in self._left], wanted, [], Counts())
+        self._left.clear()
+        self._left.extend((plan, [entries[number] for number in plan.ids]) for plan in plans)
+
+    def _replan(
+        self,
+        old: Sequence[Plan],
+        wanted: Sequence[tuple[int, ...]],
+        known: Sequence[Flight],
+        counts: Counts,
+    ) -> list[Plan]:
+        """Complete what is known to be there, and give the messages of old plans to new ones, in one transaction."""
+        context, now = self._context, self._context.clock.now()
+        job_id, counted = context.job.id, Counts()
+        groups = [ids for ids in wanted if ids]
+        plans = [Plan(self._sequence + number, ids) for number, ids in enumerate(groups, 1)]
+        with context.turns.take(), context.hub.write() as conn:
+            lease.check_owner(conn, context.agent_key, context.token)
+            for flight in known:  # the ledger records batches as they are planned
+                journal.alter_plan(conn, job_id, Plan(flight.sequence, flight.ids))
+            if known:
+                self._complete(conn, known, counted)
+            self._return(conn, old, now)
+            if plans:
+                journal.add_plans(conn, job_id, plans, token=context.token, now=now)
+        self._sequence += len(plans)
+        _add(counts, counted)
+        return plans
+
+    def _return(self, conn: Any, old: Sequence[Plan], now: float) -> None:
+        if not old:
+            return
+        job_id = self._context.job.id
+        if self._context.ledger:
+            returned = [(plan.sequence, plan.ids) for plan in old]
+            ledger.record_returned(conn, job_id, returned, now=now, note=_NOTE)
+        journal.delete_plans(conn, job_id, [plan.sequence for plan in old])
+
+
+def _add(counts: Counts, more: Counts) -> None:
+    for field in fields(Counts):
+        setattr(counts, field.name, getattr(counts, field.name) + getattr(more, field.name))
+
+
+def _only(flight: Flight) -> int | None:
+    """The message of a plan of which something was sent, where it is one alone."""
+    filtered = set(flight.filtered)
+    sent = [number for number in flight.consumed if number not in filtered]
+    return sent[0] if len(sent) == 1 else None

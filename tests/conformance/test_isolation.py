@@ -1,0 +1,238 @@
+"""A destination that refuses one message: it is found and set aside, and the others arrive once and in order."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import prove
+from gateway.trace import Range
+from links.contract import Encoded
+from links.memory import MemoryDestination
+from links.memory_broker import MemoryBroker
+from tests.support.gateways import Gateway, gateway_on
+from tests.support.waiting import eventually
+from transforms.errors import Blame, DeliveryRejected
+from transforms.message import Message
+
+COUNT = 40
+
+
+@pytest.fixture
+def broker() -> Iterator[MemoryBroker]:
+    name = uuid.uuid4().hex
+    yield MemoryBroker.get(name)
+    MemoryBroker.drop(name)
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, broker: MemoryBroker) -> Iterator[Gateway]:
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        gateway.queue("H")
+        gateway.queue("BAD")
+        broker.queue("DST")
+        yield gateway
+
+
+@pytest.fixture(params=["plain", "logged"])
+def log(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return {"outbound_log_queue": "SENT"} if request.param == "logged" else {}
+
+
+def job(
+    gateway: Gateway, broker: MemoryBroker, *, batch: int = 10, exceptions: str | None = "BAD", **link: Any
+) -> None:
+    gateway.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name}, **link)
+    gateway.admin.register_foreign_queue("DST", "mem")
+    options = {"MsgBatchSize": str(batch)}
+    gateway.admin.create_job("outj", "OUTBOUND", "H", "DST@mem", options=options, exception_queue=exceptions)
+
+
+def put(gateway: Gateway, bad: Collection[int], count: int = COUNT) -> None:
+    gateway.enqueue("H", [Message(f"bad {n}" if n in bad else f"{n}") for n in range(count)])
+
+
+def refusing(
+    monkeypatch: pytest.MonkeyPatch,
+    blame: Callable[[list[str]], Blame | None],
+    *,
+    late: bool = False,
+) -> list[list[str]]:
+    """Let the destination refuse batches for whose bodies ``blame`` gives one; the list shows every batch offered.
+
+    ``late``: it takes what stands before the refused message, and says so afterwards.
+    """
+    real, known, offered = MemoryDestination.publish, MemoryDestination.stored, list[list[str]]()
+    taken: dict[int, range] = {}
+
+    def publish(self: MemoryDestination, sequence: int, messages: Sequence[Encoded]) -> None:
+        bodies = [str(message[0].body) for message in messages]
+        offered.append(bodies)
+        found = blame(bodies)
+        if found is not None:
+            if late:
+                good = next((n for n, body in enumerate(bodies) if body.startswith("bad")), 0)
+                taken[sequence] = range(good)
+                if good:
+                    real(self, sequence, messages[:good])
+                    self._pending.remove(sequence)
+            raise DeliveryRejected("refused", cause="for a reason nobody thought of", number=805).blamed(found)
+        real(self, sequence, messages)
+
+    def stored(self: MemoryDestination, sequence: int, count: int) -> Collection[int]:
+        return taken.get(sequence) or known(self, sequence, count)
+
+    monkeypatch.setattr(MemoryDestination, "publish", publish)
+    if late:
+        monkeypatch.setattr(MemoryDestination, "stored", stored)
+    return offered
+
+
+def any_bad(blame: Blame) -> Callable[[list[str]], Blame | None]:
+    return lambda bodies: blame if any(body.startswith("bad") for body in bodies) else None
+
+
+def arrived(broker: MemoryBroker) -> list[str]:
+    return [str(message.body) for message in broker.queue("DST").messages]
+
+
+def failures(gateway: Gateway) -> int:
+    return sum("job outj: failure" in text for text in gateway.events())
+
+
+def check(gateway: Gateway, broker: MemoryBroker, bad: Collection[int], count: int = COUNT) -> None:
+    """Everything good arrived once and in order, everything bad is in the exception queue with the reason."""
+    eventually(lambda: gateway.job("outj")["EXCEPTIONQ_TOTAL"] == len(bad), what="all set aside")
+    eventually(lambda: len(arrived(broker)) >= count - len(bad), what="the others arrived")
+    eventually(lambda: gateway.plans("outj") == [], what="all completed")
+    assert arrived(broker) == [str(n) for n in range(count) if n not in bad]
+    found = gateway.browse("BAD")
+    assert [message.body for message in found] == [f"bad {n}" for n in sorted(bad)]
+    assert all("nobody thought of" in str(message.header("MGW_error")) for message in found)
+    assert gateway.job("outj")["STATUS"] == "READY"
+    definition = gateway.admin.get_job("outj")
+    assert definition is not None
+    with gateway.hub.read() as conn:
+        proof = prove.reconcile(conn, definition, gateway.hub.hub_id, Range())
+    assert proof.holds, proof.offences
+
+
+@pytest.mark.parametrize("blame", [Blame.MESSAGE, Blame.UNKNOWN], ids=str)
+@pytest.mark.parametrize("bad", [(0,), (7,), (19, 20), (3, 13, 14, 38)], ids=str)
+def test_the_one_is_set_aside_and_the_others_arrive(  # noqa: PLR0917
+    gateway: Gateway,
+    broker: MemoryBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    log: dict[str, Any],
+    blame: Blame,
+    bad: tuple[int, ...],
+) -> None:
+    offered = refusing(monkeypatch, any_bad(blame))
+    job(gateway, broker, **log)
+    put(gateway, bad)
+    with gateway.run():
+        check(gateway, broker, bad)
+    assert len(offered) < 100, "it is looked for, not tried one by one"
+    assert not any("retr" in event.lower() for event in gateway.events())
+
+
+def test_what_is_known_to_be_there_is_not_sent_again(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(monkeypatch, any_bad(Blame.MESSAGE), late=True)
+    job(gateway, broker)
+    bad = (4, 17, 39)
+    put(gateway, bad)
+    with gateway.run():
+        check(gateway, broker, bad)
+
+
+@pytest.mark.parametrize("blame", [Blame.DESTINATION, Blame.UNKNOWN], ids=str)
+def test_a_destination_that_takes_nothing_is_waited_for(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, log: dict[str, Any], blame: Blame
+) -> None:
+    away = [True]
+    refusing(monkeypatch, lambda _: blame if away[0] else None)
+    job(gateway, broker, **log)
+    put(gateway, ())
+    with gateway.run():
+        for number in range(1, 4):
+            eventually(lambda n=number: failures(gateway) >= n, what=f"failure {number}")
+            gateway.admin.reset_job("outj")
+        assert gateway.browse("BAD") == []
+        assert arrived(broker) == []
+        away[0] = False
+        check(gateway, broker, ())
+
+
+def test_nobody_can_tell_of_one_message_alone(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one proves it: it is taken, and came first."""
+    refusing(monkeypatch, any_bad(Blame.UNKNOWN))
+    job(gateway, broker)
+    put(gateway, (0,), 1)
+    with gateway.run():
+        eventually(lambda: gateway.job("outj")["FAILURES"] >= 1)
+        assert gateway.browse("BAD") == []
+        gateway.enqueue("H", [Message("1"), Message("2")])
+        gateway.admin.reset_job("outj")
+        check(gateway, broker, (0,), 3)
+
+
+def test_without_an_exception_queue_it_is_a_failure_of_the_message(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, log: dict[str, Any]
+) -> None:
+    offered = refusing(monkeypatch, any_bad(Blame.MESSAGE))
+    job(gateway, broker, exceptions=None, **log)
+    put(gateway, (7,))
+    with gateway.run():
+        eventually(lambda: gateway.job("outj")["FAILURES"] >= 1)
+        assert "refuses the message" in str(gateway.job("outj")["LAST_ERROR_MSG"])
+        assert arrived(broker) == [str(n) for n in range(7)]
+        before = len(offered)
+        gateway.admin.reset_job("outj")
+        eventually(lambda: len(offered) > before, what="another attempt")
+        assert offered[before:] == [["bad 7"]] * (len(offered) - before), "it waits alone, in its place"
+        gateway.admin.alter_job("outj", exception_queue="BAD")
+        check(gateway, broker, (7,))
+
+
+def test_an_exception_queue_that_takes_nothing_keeps_it_in_its_plan(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, log: dict[str, Any]
+) -> None:
+    refusing(monkeypatch, any_bad(Blame.MESSAGE))
+    gateway.queues.stop_queue("BAD")
+    job(gateway, broker, **log)
+    put(gateway, (7,))
+    with gateway.run():
+        eventually(lambda: any("25207" in event for event in gateway.events()))
+        assert sum(len(plan.ids) for plan in gateway.plans("outj")) >= 1
+        gateway.queues.start_queue("BAD")
+        gateway.admin.reset_job("outj")
+        check(gateway, broker, (7,))
+    assert arrived(broker) == [str(n) for n in range(COUNT) if n != 7]
+
+
+def test_the_form_is_corrected_before_anything_is_divided(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, log: dict[str, Any]
+) -> None:
+    learnt: list[int] = []
+
+    def once(bodies: list[str]) -> Blame | None:
+        if "7" in bodies and not learnt:
+            learnt.append(1)
+            return Blame.FORM
+        return None
+
+    offered = refusing(monkeypatch, once)
+    job(gateway, broker, **log)
+    put(gateway, ())
+    with gateway.run():
+        check(gateway, broker, ())
+    assert max(len(bodies) for bodies in offered) == 10
+    assert min(len(bodies) for bodies in offered) == 10
