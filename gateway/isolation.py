@@ -257,12 +257,12 @@ class IsolatingRoute(OutboundRoute):
             raise failure from error
         plan, claimed = self._left[place]
         flight, _ = self._convert_plan(plan, claimed)
-        message = next(entry.message for entry in claimed if entry.id == message_id)
-        flight.consumed = [number for number in flight.consumed if number != message_id]
-        flight.refused.append(
-            transfer.Claimed(message_id, for_exception_queue(message, failure, name, self._queue_name))
-        )
-        flight.reasons[message_id] = str(failure)
+        if message_id in flight.consumed:  # it may have expired by now
+            flight.consumed.remove(message_id)
+            message = next(entry.message for entry in claimed if entry.id == message_id)
+            original = for_exception_queue(message, failure, name, self._queue_name)
+            flight.refused.append(transfer.Claimed(message_id, original))
+            flight.reasons[message_id] = str(failure)
         flight.sent, flight.parts = 0, {}
         del self._left[place]
         moved = Counts()
