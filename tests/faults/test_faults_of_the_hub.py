@@ -113,12 +113,11 @@ def test_the_next_process_takes_over_from_a_killed_one_at_once(brokers: Brokers,
     with Stage(f"sqlite:///{tmp_path}/hub.db", tmp_path / "stage", brokers) as stage:
         stage.way("hub", "mqtt")
         stage.start()
-        stage.restart()
-        began = time.monotonic()
+        stage.agent.kill()
+        with stage.gateway.hub.write() as conn:  # nobody can wait for it, and nobody must
+            assert conn.execute(sa.text("UPDATE gw_agent SET lease_expires = lease_expires + 3600")).rowcount == 1
+        stage.agent.start()
         stage.await_running()
-        assert time.monotonic() - began < 10, (
-            "a lease of 15 s must not be waited for when its process is known to be dead"
-        )
         assert "waiting" not in stage.agent.text()
 
 

@@ -49,7 +49,7 @@ def read_some(source: Source, count: int) -> list[int]:
         source.settle(batch)
         return len(seen) >= count
 
-    eventually(enough, deadline=10, what=f"{count} messages")
+    eventually(enough, deadline=60, what=f"{count} messages")
     return seen
 
 

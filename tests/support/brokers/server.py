@@ -122,7 +122,7 @@ class OwnedProcess:
         for pid in descendants:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while any(_alive(pid) for pid in descendants) and time.monotonic() < deadline:
             time.sleep(0.01)
         if self._watchdog.stdin is not None and not self._watchdog.stdin.closed:
