@@ -37,7 +37,7 @@ def test_missing_client_library_names_the_extra(monkeypatch: pytest.MonkeyPatch)
     for module in [name for name in sys.modules if name.split(".")[0] == "pika" or name.startswith("links.rabbitmq")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "pika", None)
-    with pytest.raises(LinkError, match=r"'pika' is not installed.*mgw\[rabbitmq\]"):
+    with pytest.raises(LinkError, match=r"'pika' is not installed.*messaging-gateway\[rabbitmq\]"):
         spec("rabbitmq")
 
 

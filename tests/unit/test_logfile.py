@@ -121,7 +121,8 @@ def test_warnings_of_the_hub_are_in_the_log_in_its_form(tmp_path: Path, capsys: 
     finally:
         end()
     shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(each["component"], each["message"]) for each in shown] == [
+    ours = {"AQN", "pipelines.sink", "library.of_others"}  # threads of other tests may still have something to say
+    assert [(each["component"], each["message"]) for each in shown if each["component"] in ours] == [
         ("AQN", "the log grows"),
         ("pipelines.sink", "a sink"),
         ("library.of_others", "password=***"),
