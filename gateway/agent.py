@@ -17,25 +17,20 @@ from gateway.admin import GatewayAdmin
 from gateway.admin.job_ends import ForeignEnd
 from gateway.agentsettings import AgentSettings, option_refusal, without_effect
 from gateway.aq.hub import Hub
+from gateway.connections import files_needed
 from gateway.engine import Engine, JobRunner
 from gateway.events import (
-    AgentIdentity,
     AgentRunning,
     AgentStarting,
     AgentStopped,
     AgentStopping,
     ConfigurationChanged,
-    JobAdded,
     JobFailed,
     JobRemoved,
     JobStuck,
     Journalist,
     LinkAdded,
-    NoEffect,
-    PollingInterval,
     QueueRegistered,
-    ScheduleAdded,
-    WorkerThreads,
 )
 from gateway.jobsetup import JobSetup, setup_of
 from gateway.lease import Owner
@@ -44,11 +39,22 @@ from gateway.logfile import set_level
 from gateway.model import AgentStatus, JobDef, JobStatus, Snapshot, key
 from gateway.reach import Reaches
 from gateway.secrets import Secrets
+from gateway.startevents import (
+    AgentIdentity,
+    FilesCounted,
+    FilesShort,
+    JobAdded,
+    NoEffect,
+    PollingInterval,
+    ScheduleAdded,
+    WorkerThreads,
+)
 from gateway.timekeeping import events_of
 from gateway.turns import Turns
 from gateway.watch import VERIFY_SECONDS
 from links import registry
 from links.contract import Direction
+from transforms import openfiles
 from transforms.clock import Clock
 from transforms.errors import GatewayError, HubError, LeaseLost
 
@@ -83,6 +89,7 @@ class Agent:
         self._reaches = Reaches(clock)
         self._journalist = Journalist(events_of(hub, name, clock))
         self._lock = threading.Lock()
+        self._files_told = 0  # the most files that were said to be needed
         self._subscribed: set[int] = set()
         self._stuck: set[int] = set()
         self._chore_failed: float | None = None
@@ -240,6 +247,7 @@ class Agent:
         self._tell_new(snapshot)
         with self._lock:
             wanted = self._wanted(snapshot)
+            self._count_files(wanted)
             ending = {
                 job_id: runner
                 for job_id, runner in self._runners.items()
@@ -257,6 +265,14 @@ class Agent:
             elif not job.enabled:
                 self._subscribe_only(snapshot, job)
         self._snapshot = snapshot  # last: what a failing hub interrupted is taken over in the next round
+
+    def _count_files(self, wanted: Mapping[int, JobSetup]) -> None:
+        needed, allowed = files_needed(sum(setup.connections for setup in wanted.values())), openfiles.limit()
+        if needed <= self._files_told:
+            return
+        self._files_told = needed
+        kind = FilesShort if needed > allowed else FilesCounted
+        self._journalist.tell(kind(self.name, len(wanted), needed, allowed))
 
     def _end(self, job_id: int, runner: JobRunner) -> None:
         if runner.join(0.0 if job_id in self._leaving else END_SECONDS):

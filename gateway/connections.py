@@ -7,9 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from transforms.errors import GatewayError
+from transforms.errors import GatewayError, LinkUnavailable
+from transforms.openfiles import shortage
 
-__all__ = ["Connections", "NoConnectionFree"]
+__all__ = ["Connections", "NoConnectionFree", "files_needed", "no_file"]
+
+_FILES_OF_AGENT = 60  # its own: the hub's pool, the log, its libraries
+_FILES_OF_CONNECTION = 8  # four while it lasts, and as many beside them while the broker is asked what it promises
 
 
 class NoConnectionFree(GatewayError):
@@ -45,3 +49,19 @@ class Connections:
         finally:
             with self._lock:
                 self._taken[link] -= needed
+
+
+def files_needed(connections: int) -> int:
+    """About how many files an agent has open at most, whose jobs hold so many connections."""
+    return _FILES_OF_AGENT + _FILES_OF_CONNECTION * connections
+
+
+def no_file(job: str, link: str, error: BaseException) -> LinkUnavailable | None:
+    """An error of the system as one of the link, if it came because no more files could be opened."""
+    found = shortage(error, guess=False)
+    if found is None:
+        return None
+    cause, cure = found
+    return LinkUnavailable(
+        f"job {job}: nothing more can be opened for link {link}", link=link, operation="connect", cause=cause, cure=cure
+    )

@@ -15,7 +15,7 @@ from gateway import journal, lease
 from gateway.aq import payloads, transfer
 from gateway.aq.hub import Hub
 from gateway.aq.rules import compile_rule
-from gateway.connections import Connections
+from gateway.connections import Connections, no_file
 from gateway.conversion import Conversion
 from gateway.events import GuaranteeChanged, JobActivated, JobFailed, JobRetrying, JobStopped, JobStuck, Journalist
 from gateway.exceptionqueue import ForeignExceptionQueue
@@ -205,8 +205,10 @@ class JobRunner:
                     if not self._failed(error):
                         return
                 except Exception as error:
-                    _LOGGER.exception("job %s: internal error", self.name)
-                    if not self._failed(error):
+                    known = no_file(self.name, link, error)
+                    if known is None:
+                        _LOGGER.exception("job %s: internal error", self.name)
+                    if not self._failed(known or error):
                         return
         except Exception:
             _LOGGER.exception("job %s ended", self.name)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 __all__ = [
-    "AgentIdentity",
     "AgentRunning",
     "AgentStarting",
     "AgentStopped",
@@ -21,7 +20,6 @@ __all__ = [
     "EventStore",
     "GuaranteeChanged",
     "JobActivated",
-    "JobAdded",
     "JobFailed",
     "JobRemoved",
     "JobRetrying",
@@ -33,12 +31,8 @@ __all__ = [
     "MessagesExceptioned",
     "MessagesExpired",
     "MessagesOverdue",
-    "NoEffect",
-    "PollingInterval",
     "QueueRegistered",
     "ResendSpared",
-    "ScheduleAdded",
-    "WorkerThreads",
 ]
 
 _LOGGER = logging.getLogger("mgw.engine")
@@ -62,65 +56,6 @@ class Event:
     def name(self) -> str:
         """Name of the kind of event."""
         return type(self).__name__
-
-
-@dataclass(frozen=True, slots=True)
-class AgentIdentity(Event):
-    """Who writes this log."""
-
-    id: ClassVar[int | None] = 200
-    stored: ClassVar[bool] = False
-    version: str
-    host: str
-    process: int
-    hub: str
-
-    def text(self) -> str:
-        """The words for it."""
-        return f"mgw {self.version}, agent {self.object}, process {self.process} on {self.host}, hub {self.hub}"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerThreads(Event):
-    """How many jobs of the agent may work at the same time."""
-
-    id: ClassVar[int | None] = 23
-    stored: ClassVar[bool] = False
-    number: int
-
-    def text(self) -> str:
-        """The words for it."""
-        return f"agent {self.object}: {self.number} worker threads"
-
-
-@dataclass(frozen=True, slots=True)
-class PollingInterval(Event):
-    """The defaults of jobs that say nothing else."""
-
-    id: ClassVar[int | None] = 22
-    stored: ClassVar[bool] = False
-    milliseconds: int
-    batch_size: int
-
-    def text(self) -> str:
-        """The words for it."""
-        return (
-            f"agent {self.object}: default polling interval {self.milliseconds} ms, "
-            f"default batch size {self.batch_size} messages"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class NoEffect(Event):
-    """Something of the agent is stored that means nothing."""
-
-    level: ClassVar[int] = logging.WARNING
-    stored: ClassVar[bool] = False
-    names: str
-
-    def text(self) -> str:
-        """The words for it."""
-        return f"agent {self.object}: {self.names} stored, has no effect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,38 +128,6 @@ class QueueRegistered(Event):
     def text(self) -> str:
         """The words for it."""
         return f"queue {self.object} registered; provider queue {self.provider_queue}"
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleAdded(Event):
-    """The way of a job was loaded."""
-
-    id: ClassVar[int | None] = 9
-    stored: ClassVar[bool] = False
-    source: str
-    destination: str
-    seconds: float
-
-    def text(self) -> str:
-        """The words for it."""
-        return f"schedule {self.object} added: {self.source} --> {self.destination}, poll interval {self.seconds:g} s"
-
-
-@dataclass(frozen=True, slots=True)
-class JobAdded(Event):
-    """A job was loaded."""
-
-    id: ClassVar[int | None] = 14
-    stored: ClassVar[bool] = False
-    type: str
-    link: str
-    enabled: bool
-    status: str
-
-    def text(self) -> str:
-        """The words for it."""
-        state = self.status if self.enabled else f"{self.status}, disabled"
-        return f"job {self.object} added: {self.type}, link {self.link}, {state}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from gateway.timekeeping import Timekeeper, events_of
 from transforms.clock import SYSTEM_CLOCK, Clock
 from transforms.errors import GatewayError, HubError, HubMoved, LeaseLost
 from transforms.levels import TRACE_LITE
+from transforms.openfiles import in_use, limit, raise_limit
 
 __all__ = ["RunOptions", "Supervisor", "run"]
 
@@ -95,7 +96,8 @@ class Supervisor:
         """What runs, in lines for the log; asks nothing of the hub, which may be what everybody waits for."""
         agent = self._agent
         head = f"mgw {__version__}, agent {self._options.agent}, hub {self._hub.name}"
-        return [head, *agent.state()] if agent is not None else [head, "the agent is not started"]
+        files = f"{in_use()} of {limit()} files open"
+        return [head, files, *(agent.state() if agent is not None else ["the agent is not started"])]
 
     def run(self) -> int:
         """Run until stopped; returns the exit code.
@@ -323,6 +325,7 @@ def run(options: RunOptions, signals: Signals | None = None) -> int:
     directory = options.log_directory or default_log_directory(options.hub_url)
     configure(options.agent, directory=directory, log_format=options.log_format)
     signals = signals or Signals()
+    raise_limit()
     hub = open_hub(options.hub_url, durability=options.durability)
     try:
         supervisor = Supervisor(hub, Secrets.for_hub(options.hub_url), options)

@@ -34,6 +34,7 @@ from transforms.errors import (
     PositionLost,
     QueueMissing,
 )
+from transforms.openfiles import shortage
 
 __all__ = [
     "FENCED",
@@ -202,6 +203,8 @@ def unreachable(settings: Settings, operation: str, cause: BaseException) -> Lin
     """None of the servers could be reached."""
     if isinstance(cause, HOPELESS) or _is_tls(cause):
         return translate(cause, settings.link, operation, "the cluster")
+    if found := shortage(cause):
+        return _no_file(settings.link, operation, found)
     kind = LinkTimeout if isinstance(cause, errors.RequestTimedOutError) else LinkUnavailable
     return kind(
         f"link {settings.link}: no Kafka server answers at {', '.join(settings.servers)}",
@@ -221,6 +224,8 @@ def translate(error: BaseException, link: str, operation: str, what: str) -> Lin
     if isinstance(error, LinkError):
         return error
     kind, cure = _classify(error)
+    if found := shortage(error, guess=kind in {LinkUnavailable, LinkTimeout}):
+        return _no_file(link, operation, found)
     text = str(error)
     cause = (
         text if type(error).__name__ in text else f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -235,6 +240,12 @@ def translate(error: BaseException, link: str, operation: str, what: str) -> Lin
         cure=cure,
         number=number,
     )
+
+
+def _no_file(link: str, operation: str, shortage: tuple[str, str]) -> LinkError:
+    cause, cure = shortage
+    what = f"link {link}: no connection to the cluster can be opened"
+    return LinkUnavailable(what, link=link, operation=operation, cause=cause, cure=cure)
 
 
 def _classify(error: BaseException) -> tuple[type[LinkError], str]:

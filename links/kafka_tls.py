@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from transforms.errors import ConfigInvalid
+from transforms.openfiles import shortage
 
 __all__ = ["tls_context"]
 
@@ -22,6 +23,8 @@ def tls_context(link: str, attributes: Mapping[str, Any]) -> ssl.SSLContext:
         if attributes["tls_cert_file"]:
             context.load_cert_chain(attributes["tls_cert_file"], attributes["tls_key_file"])
     except (OSError, ssl.SSLError) as error:
+        if shortage(error, guess=False):
+            raise
         raise ConfigInvalid(
             f"link {link}: the TLS files cannot be used",
             cause=str(error),

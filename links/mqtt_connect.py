@@ -9,6 +9,7 @@ import ssl
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, Client, ConnectFlags
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
@@ -19,6 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from links.mqtt_codec import reason_text
 from links.mqtt_wire import Wire
 from transforms.errors import LinkError, LinkRefused, LinkTimeout, LinkUnavailable
+from transforms.openfiles import shortage
 
 __all__ = ["Session", "Settings", "client_id_of", "open_session"]
 
@@ -158,7 +160,11 @@ def open_session(
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     told = answer.properties
     keepalive = _property(told, "ServerKeepAlive", settings.keepalive)
-    wire = Wire(sock, link=settings.link, client_id=client_id, keepalive=keepalive, release=lambda: _drop(client))
+    try:
+        wire = Wire(sock, link=settings.link, client_id=client_id, keepalive=keepalive, release=lambda: _drop(client))
+    except OSError as error:
+        _drop(client)
+        raise _translate(error, settings) from error
     return Session(
         wire,
         client_id,
@@ -192,6 +198,8 @@ def _client(settings: Settings, client_id: str, clean: bool) -> Client:
             if settings.tls_cert:
                 context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
         except (OSError, ssl.SSLError) as error:
+            if found := shortage(error, guess=False):
+                raise _unavailable(settings, *found) from error
             files = ", ".join(name for name in (settings.tls_ca, settings.tls_cert, settings.tls_key) if name)
             raise LinkRefused(
                 f"link {settings.link}: the TLS files cannot be used",
@@ -222,7 +230,7 @@ def _wait_for_connack(client: Client, answer: _Answer, settings: Settings) -> No
                 cure="see whether this port is an MQTT listener, with or without TLS as configured",
             )
         pending = isinstance(sock, ssl.SSLSocket) and sock.pending()
-        if pending or select.select([sock], [], [], min(remaining, 0.5))[0]:
+        if pending or _is_readable(sock, min(remaining, 0.5)):
             code = client.loop_read()
             if answer.reason is None and code == MQTTErrorCode.MQTT_ERR_PROTOCOL and settings.version < 5:
                 raise _refused(settings, 0x84)
@@ -230,6 +238,12 @@ def _wait_for_connack(client: Client, answer: _Answer, settings: Settings) -> No
                 raise _closed_early(settings)
     if answer.reason.value >= 0x80:
         raise _refused(settings, answer.reason.value)
+
+
+def _is_readable(sock: Any, seconds: float) -> bool:
+    poll = select.poll()  # select() knows no file beyond the 1024th
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _drop(client: Client) -> None:
@@ -285,6 +299,8 @@ def _unavailable(settings: Settings, cause: str, cure: str = "") -> LinkUnavaila
 
 
 def _translate(error: Exception, settings: Settings) -> LinkError:
+    if found := shortage(error, guess=not isinstance(error, ssl.SSLError)):
+        return _unavailable(settings, *found)
     if isinstance(error, ssl.SSLCertVerificationError):
         return LinkRefused(
             f"link {settings.link}: the certificate of {settings.place} is not trusted",

@@ -21,6 +21,7 @@ from transforms.errors import (
     LinkUnavailable,
     QueueMissing,
 )
+from transforms.openfiles import shortage
 
 __all__ = ["missing", "translate"]
 
@@ -66,9 +67,9 @@ def translate(  # noqa: C901 - one branch per kind of failure
     elif isinstance(cause, exceptions.ProbableAccessDeniedError):
         kind, what = LinkRefused, _no_access(settings)
         reason, cure = "it does not exist, or the user has no permission there", "check virtual_host and permissions"
-        if (found := _LIMIT.search(str(cause))) is not None:
+        if (full := _LIMIT.search(str(cause))) is not None:
             kind, what = LinkUnavailable, f"link {settings.link}: RabbitMQ at {settings.place} has no connection free"
-            reason, cure = found[0], "raise that limit; each running job needs a second connection now and then"
+            reason, cure = full[0], "raise that limit; each running job needs a second connection now and then"
     elif isinstance(cause, exceptions.ConnectionBlockedTimeout):
         kind, what = LinkTimeout, f"link {settings.link}: RabbitMQ at {settings.place} accepts no messages"
         reason = f"blocked for {settings.blocked_timeout:g} s by an alarm ({blocked or 'memory or disk'})"
@@ -88,11 +89,24 @@ def translate(  # noqa: C901 - one branch per kind of failure
         reason, cure = "what answers there does not speak AMQP 0-9-1", "check port and tls (5672 plain, 5671 TLS)"
     elif operation != "connect":
         what = f"link {settings.link}: the connection to RabbitMQ at {settings.place} was lost"
+    if found := _no_file(error, cause, kind):
+        kind, what = (
+            LinkUnavailable,
+            f"link {settings.link}: no connection to RabbitMQ at {settings.place} can be opened",
+        )
+        reason, cure = found
     failed = kind(what, link=settings.link, operation=operation, cause=reason, cure=cure)
     if isinstance(failed, DeliveryRejected) and "partial tx" not in reason:
         failed.number = 805
         failed.blame = Blame.MESSAGE if getattr(cause, "reply_code", 0) == _PRECONDITION_FAILED else Blame.UNKNOWN
     return failed
+
+
+def _no_file(error: BaseException, cause: BaseException, kind: type[LinkError]) -> tuple[str, str] | None:
+    """Cause and cure where no more files could be opened; what the broker said itself has another reason."""
+    if isinstance(cause, exceptions.ChannelClosedByBroker | exceptions.ConnectionClosedByBroker):
+        return None
+    return shortage(error, guess=kind in {LinkUnavailable, LinkTimeout})
 
 
 def _root(error: BaseException) -> BaseException:

@@ -11,6 +11,7 @@ import pika
 
 from links.contract import LinkConfig
 from transforms.errors import LinkRefused
+from transforms.openfiles import shortage
 
 __all__ = ["Settings"]
 
@@ -80,6 +81,8 @@ class Settings:
             if self.cert_file:
                 context.load_cert_chain(self.cert_file, self.key_file)
         except (OSError, ValueError) as error:
+            if shortage(error, guess=False):
+                raise
             raise LinkRefused(
                 f"link {self.link}: the TLS files cannot be used",
                 link=self.link,

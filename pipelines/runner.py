@@ -17,6 +17,7 @@ from pipelines.registry import Context
 from pipelines.session import chosen_master, make_session
 from pipelines.workers import is_local
 from transforms.errors import ConfigInvalid
+from transforms.openfiles import raise_limit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +58,7 @@ def run_pipeline(pipeline: Pipeline, hub: str, *, spark: SparkSession | None = N
         GatewayError: whatever went wrong.
     """
     context = make_context(pipeline, hub)
+    raise_limit()
     try:
         with ExitStack() as stack:
             stack.enter_context(_alone(context))

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 import sqlalchemy.exc
 
 from transforms.errors import HubError, HubFull, HubUnavailable
+from transforms.openfiles import shortage
 
 __all__ = ["lock_timed_out", "shown_url", "translate", "translated"]
 
@@ -40,6 +41,8 @@ def translate(error: BaseException, where: str, path: str | None = None) -> HubE
     original: BaseException = error
     if isinstance(error, sa.exc.DBAPIError) and error.orig is not None:
         original = error.orig
+    if isinstance(original, OSError):  # a driver may let it pass
+        return _no_file(where, original, guess=False)
     if isinstance(original, sqlite3.Error):
         return _from_sqlite(original, where, path)
     if type(original).__module__.split(".")[0] == "psycopg":
@@ -93,7 +96,7 @@ def _from_sqlite(error: sqlite3.Error, where: str, path: str | None) -> HubError
             cure="end transactions soon; look for a process that keeps one open",
         )
     if primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
-        return HubUnavailable(
+        return _no_file(where, error) or HubUnavailable(
             f"hub {where} cannot be read or written", cause=text, cure="check the folder, its permissions and the disk"
         )
     if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
@@ -107,6 +110,14 @@ def _from_sqlite(error: sqlite3.Error, where: str, path: str | None) -> HubError
             f"hub {where} is damaged", cause=text, cure="stop the gateway and restore the database file from a backup"
         )
     return HubError(f"hub {where} refused an operation", cause=text)
+
+
+def _no_file(where: str, error: BaseException, *, guess: bool = True) -> HubError | None:
+    found = shortage(error, guess=guess)
+    if found is None:
+        return None
+    cause, cure = found
+    return HubUnavailable(f"hub {where} cannot be opened once more", cause=cause, cure=cure)
 
 
 def _no_space(path: str | None) -> bool:
@@ -137,7 +148,7 @@ def _from_postgresql(error: BaseException, where: str) -> HubError:
         or state.startswith(_CONNECTION_STATES)
         or state in ("53300", "40P01")
     ):
-        return HubUnavailable(
+        return _no_file(where, error, guess=not state) or HubUnavailable(
             f"hub {where} cannot be reached",
             cause=text,
             cure="check that PostgreSQL runs, and host, port and network",
