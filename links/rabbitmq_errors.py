@@ -47,7 +47,7 @@ def missing(use: JobUse, error: QueueMissing) -> QueueMissing:
     )
 
 
-def translate(  # noqa: C901 - one branch per kind of failure
+def translate(  # noqa: C901, PLR0912 - one branch per kind of failure
     error: BaseException, operation: str, settings: Settings, blocked: str = ""
 ) -> LinkError:
     """An error of pika or the system as a LinkError that names the broker, the cause and the cure."""
@@ -104,7 +104,8 @@ def translate(  # noqa: C901 - one branch per kind of failure
 
 def _no_file(error: BaseException, cause: BaseException, kind: type[LinkError]) -> tuple[str, str] | None:
     """Cause and cure where no more files could be opened; what the broker said itself has another reason."""
-    if isinstance(cause, exceptions.ChannelClosedByBroker | exceptions.ConnectionClosedByBroker):
+    told = exceptions.ChannelClosedByBroker | exceptions.ConnectionClosedByBroker | exceptions.ConnectionBlockedTimeout
+    if isinstance(cause, told | exceptions.ProbableAccessDeniedError):
         return None
     return shortage(error, guess=kind in {LinkUnavailable, LinkTimeout})
 
