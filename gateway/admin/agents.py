@@ -37,6 +37,15 @@ class AgentProcedures(Administration):
         with self.hub.read() as conn:
             return catalog.list_agents(conn)
 
+    def agent_password(self, agent_name: str) -> str | None:
+        """The password of an agent in clear text, or None.
+
+        Raises:
+            ConfigInvalid: it cannot be decrypted.
+        """
+        with self.hub.read() as conn:
+            return catalog.agent_password(conn, agent_name, self.secrets)
+
     def agent_state(self, agent_name: str = DEFAULT_AGENT) -> AgentState:
         """Status and lease of an agent.
 

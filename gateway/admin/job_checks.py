@@ -36,9 +36,7 @@ def check_sharing(conn: sa.Connection, job: JobDef, ends: JobEnds) -> None:
     Raises:
         AdminError: ORA-32823.
     """
-    for name, direction, source, destination in catalog.job_keys(conn):
-        if direction is not job.propagation_type or source != ends.source_key:
-            continue
+    for name, destination in catalog.jobs_of_source(conn, job.propagation_type, ends.source_key):
         if not ends.topic_source:
             raise AdminError(
                 f"job {job.name}: source {job.source} is taken",

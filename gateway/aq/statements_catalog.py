@@ -287,6 +287,11 @@ def list_queues(db: Db, where: str = "", params: tuple[Any, ...] = ()) -> list[Q
     ]
 
 
+def queues_of(db: Db, table_id: int) -> list[QueueInfo]:
+    """The queues of a queue table, by name."""
+    return list_queues(db, "WHERE q.queue_table_id = ?", (table_id,))
+
+
 def insert_queue_table(db: Db, values: dict[str, Any]) -> int:
     """Store a queue table and return its id."""
     return _insert(db, "aq_queue_table", values)

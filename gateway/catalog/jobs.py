@@ -19,7 +19,7 @@ __all__ = [
     "delete_job",
     "get_job",
     "insert_job",
-    "job_keys",
+    "jobs_of_source",
     "jobs_with_transformations",
     "list_jobs",
     "reset_job",
@@ -164,8 +164,9 @@ def _job(row: sa.Row[Any]) -> JobDef:
     )
 
 
-def job_keys(conn: sa.Connection) -> Sequence[tuple[str, Direction, str, str]]:
-    """Of every job: name, propagation type, and source and destination in the form that compares."""
+def jobs_of_source(conn: sa.Connection, direction: Direction, source_key: str) -> Sequence[tuple[str, str]]:
+    """Of every job that reads a source: name, and destination in the form that compares."""
     c = t.job.c
-    rows = conn.execute(sa.select(c.name, c.propagation_type, c.source_key, c.destination_key).order_by(c.name_key))
-    return [(row[0], Direction(row[1]), row[2], row[3]) for row in rows]
+    wanted = (c.propagation_type == direction.value) & (c.source_key == source_key)
+    rows = conn.execute(sa.select(c.name, c.destination_key).where(wanted).order_by(c.name_key))
+    return [(row[0], row[1]) for row in rows]

@@ -84,7 +84,11 @@ def apply(
     ] = True,
     prune: Annotated[bool, typer.Option("--prune", help="Remove what the files do not name.")] = False,
 ) -> None:
-    """Bring the hub to what the files say. Running it again does nothing; a broken-off run is finished."""
+    """Bring the hub to what the files say. Running it again does nothing; a broken-off run is finished.
+
+    What the files do not name is left alone, and named at the end. A secret without a key, or whose variable is empty
+    (`${NAME:-}`), is kept. Each object is one transaction: what was done before an error stays done.
+    """
     bring_to(ctx, files, create_hub=create_hub, prune=prune)
 
 
@@ -92,7 +96,10 @@ def export(
     ctx: typer.Context,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")] = None,
 ) -> None:
-    """Print what the hub holds as a configuration file. Secrets are left out; applying it changes nothing."""
+    """Print what the hub holds as a configuration file; applying it to this hub changes nothing.
+
+    Each secret is a variable that may be empty: this hub keeps what it holds then, another one needs the variable.
+    """
     from gateway.config.export import export_text
 
     with open_hub(hub_url(ctx)) as hub:
@@ -143,16 +150,20 @@ def _checked(ctx: typer.Context, files: list[Path], *, quiet: bool = False, alon
 
     ``alone``: the files must be complete, what the hub holds beside them is about to go.
     """
-    from gateway.config.lint import check
+    from gateway.config.lint import check, settings_of
+    from gateway.config.models import Document
     from gateway.config.running import read_running
 
-    found = check(files)
-    if found.document.settings.secret_key_file:
-        os.environ.setdefault("MGW_SECRET_KEY_FILE", found.document.settings.secret_key_file)
-    url = hub_url(ctx, found.document.settings.hub)
-    if not alone and not _missing(url):  # what the files refer to, or collide with, may be in the hub
+    settings = settings_of(files)
+    if settings.secret_key_file:
+        os.environ.setdefault("MGW_SECRET_KEY_FILE", settings.secret_key_file)
+    url = hub_url(ctx, settings.hub)
+    if _missing(url):
+        found = check(files, held=Document())
+    else:  # what the files refer to, or collide with, may be in the hub; so are secrets that they leave out
         with open_hub(url) as hub:
-            found = check(files, existing=read_running(hub))
+            held = read_running(hub)
+        found = check(files, existing=None if alone else held, held=held)
     _show(found.findings, quiet=quiet)
     if not found.ok:
         raise typer.Exit(EXIT_CONFIG)

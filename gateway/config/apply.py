@@ -15,17 +15,19 @@ from gateway.admin import NO_CHANGE, GatewayAdmin, Ora
 from gateway.aq.admin import QueueAdmin
 from gateway.aq.hub import Hub
 from gateway.config import hub_queues, object_types, security
-from gateway.config.forms import fold_of
 from gateway.config.lint import check
 from gateway.config.models import AgentModel, Document, GrantModel, JobModel, LinkModel
 from gateway.config.plan import Action, Verb, compare
 from gateway.config.running import read_running
 from gateway.hub import open_hub
-from gateway.model import JobStatus, split_foreign
+from gateway.model import DEFAULT_AGENT, JobStatus, split_foreign
 from gateway.secrets import Secrets
 from transforms.errors import AdminError, ConfigInvalid, GatewayError, HubError
 
 __all__ = ["apply_action", "apply_files", "hub_is_missing", "plan_for", "rehearse"]
+
+#: What a hub holds from the start.
+NEW_HUB = Document(agents={DEFAULT_AGENT: AgentModel()})
 
 
 def plan_for(hub: Hub | None, document: Document, *, prune: bool = False) -> list[Action]:
@@ -34,7 +36,7 @@ def plan_for(hub: Hub | None, document: Document, *, prune: bool = False) -> lis
     Raises:
         ConfigInvalid: a setting differs that cannot be changed after creation, or a secret cannot be decrypted.
     """
-    return compare(document, Document() if hub is None else read_running(hub), prune=prune)
+    return compare(document, NEW_HUB if hub is None else read_running(hub), prune=prune)
 
 
 def apply_files(
@@ -75,16 +77,9 @@ def apply_action(admin: GatewayAdmin, document: Document, action: Action) -> Non
     if action.verb is Verb.REMOVE:
         _remove(admin, document, action)
         return
-    name, model = _find(document, action)
+    model = getattr(document, action.section)[action.given]
     change = action if action.verb is Verb.ALTER else None
-    step = _STEPS[action.section]
-    step(admin, document, action.name if change else name, model, change)
-
-
-def _find(document: Document, action: Action) -> tuple[str, Any]:
-    objects = getattr(document, action.section)
-    fold = fold_of(action.section)
-    return next((name, model) for name, model in objects.items() if fold(name) == fold(action.name))
+    _STEPS[action.section](admin, document, action.name, model, change)
 
 
 def _changed(change: Action) -> dict[str, Any]:
@@ -101,7 +96,7 @@ def _agent(admin: GatewayAdmin, _: Document, name: str, agent: AgentModel, chang
     admin = GatewayAdmin(admin.hub, admin.secrets, clock=admin.clock)
     admin.tell_no_effect = False  # the check of the file has told it, with the place
     options = {option: value for option, value in agent.options.items() if value is not None}
-    if change is None and admin.get_agent(name) is None:
+    if change is None:
         admin.create_agent(
             name,
             agent.username,
@@ -114,8 +109,6 @@ def _agent(admin: GatewayAdmin, _: Document, name: str, agent: AgentModel, chang
             agent.initfile,
             agent.comment,
         )
-    elif change is None:  # DEFAULT_AGENT is there from the start
-        _alter_agent(admin, name, agent, agent.model_fields_set - {"options", "password_file"})
     else:
         altered = _changed(change)
         _alter_agent(admin, name, agent, {setting for setting in altered if not setting.startswith("options.")})
@@ -240,9 +233,9 @@ def _object_type(admin: GatewayAdmin, _: Document, name: str, each: Any, change:
     object_types.create_type(admin.hub, name, each)
 
 
-def _queue(admin: GatewayAdmin, document: Document, name: str, queue: Any, change: Action | None) -> None:
+def _queue(admin: GatewayAdmin, _: Document, name: str, queue: Any, change: Action | None) -> None:
     if change is None:
-        hub_queues.create_queue(admin.hub, document, name, queue)
+        hub_queues.create_queue(admin.hub, name, queue)
     else:
         hub_queues.alter_queue(admin.hub, name, queue, _changed(change))
 
@@ -258,8 +251,8 @@ def _aq_agent(admin: GatewayAdmin, _: Document, name: str, agent: Any, __: Actio
     security.set_agent(admin.hub, name, agent)
 
 
-def _grants(admin: GatewayAdmin, _: Document, name: str, grants: Any, __: Action | None) -> None:
-    security.set_grants(admin.hub, name, grants)
+def _grants(admin: GatewayAdmin, _: Document, name: str, grants: Any, change: Action | None) -> None:
+    security.set_grants(admin.hub, name, grants, new=change is None)
 
 
 _STEPS: dict[str, Callable[[GatewayAdmin, Document, str, Any, Action | None], None]] = {
@@ -287,7 +280,9 @@ def rehearse(document: Document) -> tuple[Action, GatewayError] | None:
         url = f"sqlite:///{folder}/hub.db"
         with open_hub(url, create=True, durability="fast") as hub:
             admin = GatewayAdmin(hub)
-            for action in compare(document, Document()):
+            for action in compare(document, NEW_HUB):
+                if action.verb is Verb.NONE:
+                    continue
                 try:
                     apply_action(admin, document, action)
                 except GatewayError as error:

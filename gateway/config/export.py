@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import string
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from gateway.agentsettings import NO_EFFECT
 from gateway.aq.admin import MAX_PAYLOAD
 from gateway.aq.hub import Hub
 from gateway.config.comparable import DEFAULT_MAX_RETRIES, Comparable
+from gateway.config.forms import spec_of
 from gateway.config.models import (
     SECTIONS,
     AgentModel,
@@ -23,9 +26,11 @@ from gateway.config.models import (
     TransformationModel,
 )
 from gateway.config.running import read_running
+from gateway.model import DEFAULT_AGENT
 from links import registry
 from links.options import parse
 from transforms.errors import GatewayError
+from transforms.registry import BUILTIN_MODULE
 
 __all__ = ["document_text", "export_text"]
 
@@ -43,20 +48,40 @@ _UNSAID = {
     "payload_type": "BASIC",
     "max_retries": DEFAULT_MAX_RETRIES,
 }
+_IN_VARIABLES = frozenset(string.ascii_uppercase + string.digits)
+
+
+#: At the top of a file with secrets.
+_ABOUT_SECRETS = """\
+Secrets are not in this file. A hub that holds them keeps them as long as the variables below are not set; for another
+hub set each variable, or its NAME_FILE to a file that holds the secret.
+"""
+_ABOUT_MODULES = """\
+Transformations call functions of modules that another hub's gateway must be allowed to import, if you trust them:
+settings: {{transform_modules: [{}]}}
+"""
 
 
 def export_text(hub: Hub) -> str:
-    """Everything the hub holds as YAML; defaults are left out, secrets become comments that name a variable."""
+    """Everything the hub holds as YAML; defaults are left out, each secret is a variable that may be empty."""
     return document_text(read_running(hub))
 
 
 def document_text(document: Document) -> str:
     """A document as YAML; never with a secret in it."""
     root = CommentedMap({"version": 1})
+    variables = _Variables()
     for section in SECTIONS:
         objects: dict[str, Strict] = getattr(document, section)
+        if section == "agents":
+            objects = {name: agent for name, agent in objects.items() if name != DEFAULT_AGENT or agent != AgentModel()}
         if objects:
-            root[section] = CommentedMap({name: _object(name, objects[name]) for name in sorted(objects)})
+            root[section] = CommentedMap({name: _object(name, objects[name], variables) for name in sorted(objects)})
+    modules = sorted({module for each in document.transformations.values() for module in _modules(each)})
+    about = [_ABOUT_SECRETS] if variables.taken else []
+    about += [_ABOUT_MODULES.format(", ".join(modules))] if modules else []
+    if about:
+        root.yaml_set_start_comment("\n".join(about))
     yaml = YAML(typ="rt")
     yaml.width = 10_000
     yaml.indent(mapping=2, sequence=4, offset=2)
@@ -65,36 +90,67 @@ def document_text(document: Document) -> str:
     return text.getvalue()
 
 
-def _object(name: str, model: Strict) -> CommentedMap:
+class _Variables:
+    """Names of variables for secrets, each given once."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+
+    def placeholder(self, name: str, secret: str) -> str:
+        """What stands in the file for a secret of the object ``name``."""
+        variable = first = "".join(each if each in _IN_VARIABLES else "_" for each in f"{name}_{secret}".upper())
+        number = 2
+        while variable in self.taken:
+            variable, number = f"{first}_{number}", number + 1
+        self.taken.add(variable)
+        return f"${{{variable}:-}}"
+
+
+def _modules(transformation: TransformationModel) -> list[str]:
+    """The module of the function that a transformation calls, if it is none of the gateway's."""
+    function = transformation.definition.get("function")
+    module = function.partition(":")[0] if isinstance(function, str) else ""
+    return [module] if module not in ("", BUILTIN_MODULE) else []
+
+
+def _object(name: str, model: Strict, variables: _Variables) -> CommentedMap:
     values = model.model_dump(exclude_defaults=True, exclude={"definition", "password", "password_file"})
     result = CommentedMap()
+    secrets: dict[str, str] = {}
+    if isinstance(model, AgentModel | LinkModel) and model.password is not None:
+        secrets["password"] = variables.placeholder(name, "password")
     if isinstance(model, LinkModel):
         result["type"] = values.pop("type").lower()
         values.pop("attributes", None)
-        secrets = _attributes(name, model, result, values)
-    else:
-        secrets = ["password"] if isinstance(model, AgentModel) and model.username else []
-        if isinstance(model, TransformationModel):
-            values |= Comparable([]).settings(name, model).values["definition"]
-    if isinstance(model, ForeignQueueModel) and model.provider_queue == name.rpartition("@")[0]:
-        values.pop("provider_queue", None)
-    if isinstance(model, JobModel) and "msgbatchsize" in values.get("options", {}):
-        values["batch_size"] = int(values["options"].pop("msgbatchsize"))
+        secrets |= _attributes(name, model, result, values, variables)
+    _as_people_write(name, model, values)
     for key, value in values.items():
         if value is None or value == {} or (key in _UNSAID and _UNSAID[key] == value):
             continue
         result[key] = value.lower() if key in ("type", "domain") else _plain(value)
         if isinstance(model, AgentModel) and key in NO_EFFECT:
             result.yaml_add_eol_comment("stored, has no effect", key)
-    for secret in secrets:
-        hint = f"{secret}: ${{{_variable(name)}_{secret.upper()}}}  # kept as it is while this key is missing"
-        result.yaml_set_comment_before_after_key(next(iter(result), None), before=hint, indent=4)
+        if key == "username" and "password" in secrets:
+            result["password"] = secrets.pop("password")
+    result.update(secrets)
+    if isinstance(model, LinkModel):
+        _secret_options(name, model, result, variables)
     return result
 
 
-def _attributes(name: str, link: LinkModel, result: CommentedMap, values: dict[str, Any]) -> list[str]:
-    """Attributes that differ from their default; the names of those that are secret and set."""
-    secrets = ["password"] if link.password else []
+def _as_people_write(name: str, model: Strict, values: dict[str, Any]) -> None:
+    if isinstance(model, TransformationModel):
+        values |= Comparable([]).settings(name, model).values["definition"]
+    if isinstance(model, ForeignQueueModel) and model.provider_queue == name.rpartition("@")[0]:
+        values.pop("provider_queue", None)
+    if isinstance(model, JobModel) and "msgbatchsize" in values.get("options", {}):
+        values["batch_size"] = int(values["options"].pop("msgbatchsize"))
+
+
+def _attributes(
+    name: str, link: LinkModel, result: CommentedMap, values: dict[str, Any], variables: _Variables
+) -> dict[str, str]:
+    """Add attributes that differ from their default; placeholders for those that are secret and set."""
     try:
         spec = registry.spec(link.type)
         held = parse(spec.attributes, link.attributes, f"link {name}")
@@ -103,10 +159,11 @@ def _attributes(name: str, link: LinkModel, result: CommentedMap, values: dict[s
     except GatewayError:  # its client is not installed here: everything as stored
         held, fields, hidden = dict(link.attributes), (), set()
         result.update({key: value for key, value in held.items() if value is not None})
+    secrets = {}
     for field in fields:
         value = held[field.name.lower()]
         if value is not None and field.secret:
-            secrets.append(field.name)
+            secrets[field.name] = variables.placeholder(name, field.name)
         elif value != field.default:
             result[field.name] = _plain(value)
     if hidden:
@@ -114,14 +171,24 @@ def _attributes(name: str, link: LinkModel, result: CommentedMap, values: dict[s
     return secrets
 
 
+def _secret_options(name: str, link: LinkModel, result: CommentedMap, variables: _Variables) -> None:
+    spec = spec_of(link.type)
+    hidden = {field.name.lower() for field in spec.options if field.secret} if spec else set()
+    for option in sorted(option for option in link.options if option.lower() in hidden):
+        result.setdefault("options", CommentedMap())[option] = variables.placeholder(name, option)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return CommentedMap({key: _plain(entry) for key, entry in value.items() if entry is not None})
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    # A text that looks like a variable must come back as it is.
-    return value.replace("${", "$${") if isinstance(value, str) else value
+    return _text(value) if isinstance(value, str) else value
 
 
-def _variable(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "_" for letter in name.upper())
+def _text(value: str) -> str:
+    """As it must stand in the file to come back as it is: what looks like a variable, and what breaks lines."""
+    text = value.replace("${", "$${")
+    return text if text.replace(" ", "").isprintable() else DoubleQuotedScalarString(text)

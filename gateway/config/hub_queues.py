@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.aq.admin import QueueAdmin
+from gateway.aq.errors import QueueInUse
 from gateway.aq.hub import Hub
 from gateway.aq.model import INFINITE
 from gateway.config.forms import hub_name, inline_table, queue_table_of
@@ -28,7 +29,7 @@ def create_queue_table(hub: Hub, name: str, table: QueueTableModel) -> None:
         _create_table(QueueAdmin(hub, conn), name, table)
 
 
-def create_queue(hub: Hub, document: Document, name: str, queue: QueueModel) -> None:
+def create_queue(hub: Hub, name: str, queue: QueueModel) -> None:
     """Make a queue, with its queue table if it names none, and start it.
 
     Raises:
@@ -37,9 +38,7 @@ def create_queue(hub: Hub, document: Document, name: str, queue: QueueModel) -> 
     with hub.write() as conn:
         admin = QueueAdmin(hub, conn)
         table = queue_table_of(name, queue)
-        shared = {hub_name(each) for each in document.queue_tables}
-        held = {hub_name(each.full_name) for each in admin.queue_tables()}
-        if queue.queue_table is None and hub_name(table) not in shared | held:
+        if queue.queue_table is None and admin.queue_table(table) is None:
             _create_table(admin, table, inline_table(queue))
         admin.create_queue(
             name,
@@ -148,17 +147,25 @@ def drop_queue(hub: Hub, document: Document, name: str) -> None:
     Raises:
         AqError: refused; nothing was dropped.
     """
-    QueueAdmin(hub).stop_queue(name, wait=_WAIT)
+    try:
+        _drop_queue(hub, document, name)
+    except QueueInUse:
+        QueueAdmin(hub).stop_queue(name, wait=_WAIT)
+        _drop_queue(hub, document, name)
+
+
+def _drop_queue(hub: Hub, document: Document, name: str) -> None:
+    """In one transaction: SQLite reads all definitions again where another connection has changed any."""
     with hub.write() as conn:
         admin = QueueAdmin(hub, conn)
         found = admin.queue(name)
+        admin.stop_queue(name, wait=False)
         admin.drop_queue(name)
         if found is None or hub_name(found.queue_table) != hub_name(queue_table_of(name, QueueModel())):
             return
         if hub_name(found.queue_table) in {hub_name(each) for each in document.queue_tables}:
             return
-        users = [each for each in admin.queues() if hub_name(each.queue_table) == hub_name(found.queue_table)]
-        if all(each.name.upper().startswith("AQ$_") for each in users):
+        if all(each.name.upper().startswith("AQ$_") for each in admin.queues(found.queue_table)):
             admin.drop_queue_table(found.queue_table)
 
 

@@ -18,12 +18,21 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.config.findings import Finding, Path, errors, nearest
+from gateway.config.kept import complete, missing_variables
 from gateway.config.load import Source, load, read_secret
-from gateway.config.models import SECTIONS, Document, LinkModel, SettingsModel, Strict, TransformationModel
+from gateway.config.models import (
+    SECTIONS,
+    AgentModel,
+    Document,
+    LinkModel,
+    SettingsModel,
+    Strict,
+    TransformationModel,
+)
 from links.contract import LinkSpec
 from transforms.errors import ConfigInvalid, GatewayError
 
-__all__ = ["Checked", "check", "lint"]
+__all__ = ["Checked", "check", "lint", "settings_of"]
 
 #: Keys people bring along from other products, and where they belong here.
 _HABITS = {
@@ -63,22 +72,36 @@ def lint(paths: Sequence[str | FilePath], environ: Mapping[str, str] | None = No
     return check(paths, environ).findings
 
 
+def settings_of(paths: Sequence[str | FilePath], environ: Mapping[str, str] | None = None) -> SettingsModel:
+    """The settings in the files, as far as they are right; what is wrong is found by :func:`check`."""
+    source = load(paths, os.environ if environ is None else environ)
+    return _settings(source, source.tree.get("settings"))
+
+
 def check(
-    paths: Sequence[str | FilePath], environ: Mapping[str, str] | None = None, *, existing: Document | None = None
+    paths: Sequence[str | FilePath],
+    environ: Mapping[str, str] | None = None,
+    *,
+    existing: Document | None = None,
+    held: Document | None = None,
 ) -> Checked:
     """Read and check files.
 
     Args:
         environ: variables; None means those of the process.
         existing: what a hub holds already and the files may refer to; None: the files must be complete.
+        held: what the hub holds, ``existing`` if None: secrets that the files leave out, functions that it knows; where
+            both are None, a secret whose variable may be empty (``${NAME:-}``) counts as known.
     """
     from gateway.config.checks import check_meaning
 
     source = load(paths, os.environ if environ is None else environ)
     document = _structure(source)
-    check_meaning(source, document, existing or Document())
+    held = existing if held is None else held
+    whole = complete(source, document, held)
+    check_meaning(source, whole, existing or Document(), held or Document())
     if existing is None and not errors(source.findings):
-        _rehearse(source, document)
+        _rehearse(source, whole)
     order = {file: number for number, file in enumerate(source.files)}
     findings = sorted(
         dict.fromkeys(source.findings),
@@ -95,7 +118,9 @@ def _rehearse(source: Source, document: Document) -> None:
     if found is not None:
         action, error = found
         message = f"{error.what}: {error.cause}" if error.cause else error.what
-        source.error("refused", (action.section, action.name), message, error.cure)
+        path: Path = (action.section, action.name)
+        variables = missing_variables(source, path)
+        source.error("refused", path, message, f"set {variables}" if variables else error.cure)
 
 
 def _structure(source: Source) -> Document:
@@ -142,6 +167,8 @@ def _section(source: Source, section: str, value: Any) -> dict[str, Any]:
         values = {} if entry is None else entry
         if isinstance(values, dict):
             values = dict(values)
+            if model in (LinkModel, AgentModel):
+                _keep_secrets(source, path, values, ("password",))
             if model is LinkModel:
                 _gather_attributes(source, path, values)
             elif model is TransformationModel:
@@ -214,7 +241,9 @@ def _gather_attributes(source: Source, path: Path, values: dict[str, Any]) -> No
         field = fields.get(name.lower())
         secret = fields.get(name.lower().removesuffix("_file"))
         value = values.pop(name)
-        if field is not None:
+        if field is not None and field.secret and value == "" and (*path, name) in source.blank:
+            source.kept[*path, field.name] = source.blank[*path, name]
+        elif field is not None:
             attributes[field.name] = value
         elif secret is not None and secret.secret and isinstance(value, str):
             attributes[secret.name] = secret_from_file(source, (*path, name), value)
@@ -222,6 +251,19 @@ def _gather_attributes(source: Source, path: Path, values: dict[str, Any]) -> No
             _unknown_key(source, (*path, name), [*common, *(field.name for field in spec.attributes)])
     if spec is not None or attributes:
         values["attributes"] = attributes
+    if spec is not None and isinstance(options := values.get("options"), dict):
+        secrets = {field.name.lower() for field in spec.options if field.secret}
+        values["options"] = dict(options)
+        below = (*path, "options")
+        _keep_secrets(source, below, values["options"], [name for name in options if name.lower() in secrets])
+
+
+def _keep_secrets(source: Source, path: Path, values: dict[str, Any], names: Sequence[str]) -> None:
+    """A secret whose variable is empty is left out: a hub that holds it keeps it."""
+    for name in names:
+        if values.get(name) == "" and (*path, name) in source.blank:
+            source.kept[*path, name] = source.blank[*path, name]
+            del values[name]
 
 
 def secret_from_file(source: Source, path: Path, file: str) -> str:

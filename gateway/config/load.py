@@ -14,22 +14,20 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
 from gateway.config.findings import Finding, Mark, Path
+from gateway.config.nodes import Nodes, Unreadable, compose
 
 __all__ = ["Source", "configured_hub", "load", "read_secret"]
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{[^}]*\}?")
-_BRACED = re.compile(r"\$\{[^}\n]*\}")
 #: YAML forbids ``{ } , :`` and ``#`` in many places where people write variables; while the file is parsed they are
 #: hidden behind characters that mean nothing, one for one, so that lines and columns stay true.
 _HIDDEN = str.maketrans("{},:#[]", "\uf8f0\uf8f1\uf8f2\uf8f3\uf8f4\uf8f5\uf8f6")
 _SHOWN = {hidden: chr(number) for number, hidden in _HIDDEN.items()}
 _CHECK_PATH = "check path and permissions"
-_MAX_FILE = 16 * 1024 * 1024  # bytes; a configuration is never near it, a mistaken path may be
+_MAX_FILE = 4 * 1024 * 1024  # bytes; a configuration is never near it, a mistaken path may be
 
 
 @dataclass(slots=True)
@@ -40,6 +38,8 @@ class Source:
     marks: dict[Path, Mark] = field(default_factory=dict)
     variables: set[Path] = field(default_factory=set)  # values that held a variable
     unresolved: set[Path] = field(default_factory=set)  # ... that is not set
+    blank: dict[Path, str] = field(default_factory=dict)  # ... that gave nothing, ${NAME:-}: the variable
+    kept: dict[Path, str] = field(default_factory=dict)  # secrets among these: as if their key were missing
     findings: list[Finding] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
 
@@ -53,11 +53,11 @@ class Source:
 
     def error(self, name: str, path: Path, message: str, cure: str = "", *, mark: Mark | None = None) -> None:
         """Add an error about the value at ``path``."""
-        self.findings.append(Finding("error", name, mark or self.mark(path), _object(path), message, cure))
+        self.findings.append(Finding("error", name, mark or self.mark(path), _object(path), _brief(message), cure))
 
     def warning(self, name: str, path: Path, message: str, cure: str = "") -> None:
         """Add a warning about the value at ``path``."""
-        self.findings.append(Finding("warning", name, self.mark(path), _object(path), message, cure))
+        self.findings.append(Finding("warning", name, self.mark(path), _object(path), _brief(message), cure))
 
 
 def load(paths: Sequence[str | FilePath], environ: Mapping[str, str]) -> Source:
@@ -82,35 +82,29 @@ def read_secret(path: FilePath) -> str:
 def _hide(text: str) -> str:
     if "${" not in text or any(hidden in text for hidden in map(chr, _SHOWN)):
         return text
-    return _BRACED.sub(lambda match: match.group(0).translate(_HIDDEN), text)
+    parts, done, end = [], 0, 0
+    start = text.find("${")
+    while start >= 0:
+        if end < start:
+            end = text.find("}", start)
+        if end < 0:
+            break
+        line = text.find("\n", start, end)
+        if line < 0:
+            parts += [text[done:start], text[start : end + 1].translate(_HIDDEN)]
+            done = end + 1
+        start = text.find("${", done if line < 0 else line)
+    return "".join([*parts, text[done:]])
 
 
-def _show(text: str) -> str:
-    return text.translate(_SHOWN)
+def _brief(message: str) -> str:
+    """A message that shows a value of any length."""
+    return message if len(message) <= 600 else f"{message[:300]} ... {message[-200:]}"
 
 
 def _object(path: Path) -> str:
     """``links rabbit`` for every path below the link."""
     return " ".join(str(part) for part in path[:2])
-
-
-class _Unreadable(Exception):
-    """A file that cannot be used at all."""
-
-    def __init__(self, name: str, mark: Mark, message: str, cure: str) -> None:
-        super().__init__(message)
-        self.name, self.mark, self.message, self.cure = name, mark, message, cure
-
-
-def _unreadable(file: str, error: MarkedYAMLError) -> _Unreadable:
-    """Where and why the YAML is wrong."""
-    place = error.problem_mark or error.context_mark
-    mark = Mark(file, place.line + 1, place.column + 1) if place else Mark(file)
-    problem = _show(str(error.problem or error.context or "not YAML").splitlines()[0])
-    duplicate = re.match(r'found duplicate key "([^"]*)"', problem)
-    if duplicate:
-        return _Unreadable("duplicate-key", mark, f"key {duplicate.group(1)!r} occurs twice", "keep one of them")
-    return _Unreadable("bad-yaml", mark, problem, "check indentation and quotes on this line and the one above")
 
 
 class _Reader:
@@ -120,67 +114,66 @@ class _Reader:
         self._source = source
         self._path = path
         self._environ = environ
+        self._nodes = Nodes(str(path))
+        self._hidden = False
 
     def read(self) -> None:
         """Add the file to the source, or the reason why it cannot be read."""
+        before = {name: dict(part) if isinstance(part, dict) else part for name, part in self._source.tree.items()}
         try:
-            root = self._parse(self._text())
-        except _Unreadable as problem:
-            self._source.error(problem.name, (), problem.message, problem.cure, mark=problem.mark)
-            return
-        if root is not None:
+            text = self._text()
+            hidden = _hide(text)
+            self._hidden = hidden is not text
+            root = compose(hidden, str(self._path))
+            if root is None:
+                message = "the file is empty"
+                raise Unreadable("bad-yaml", Mark(str(self._path)), message, "start with 'version: 1' and sections")
+            if not isinstance(root, MappingNode):
+                message = "the file does not hold a mapping"
+                raise Unreadable("bad-yaml", self._nodes.mark(root), message, "start with 'version: 1' and sections")
             self._merge(root)
+        except Unreadable as problem:
+            self._source.tree = before
+            self._source.error(problem.name, (), self._show(problem.message), problem.cure, mark=problem.mark)
 
     def _text(self) -> str:
         file = Mark(str(self._path))
         try:
             if self._path.stat().st_size > _MAX_FILE:
-                raise _Unreadable("bad-yaml", file, f"larger than {_MAX_FILE} bytes", "give another file")
+                raise Unreadable("bad-yaml", file, f"larger than {_MAX_FILE} bytes", "give another file")
             return self._path.read_text("utf-8")
         except UnicodeDecodeError as error:
             message = f"not UTF-8 at byte {error.start}"
-            raise _Unreadable("bad-yaml", file, message, "save the file as UTF-8") from error
+            raise Unreadable("bad-yaml", file, message, "save the file as UTF-8") from error
         except OSError as error:
-            raise _Unreadable("missing-file", file, f"cannot be read: {error.strerror}", _CHECK_PATH) from error
+            raise Unreadable("missing-file", file, f"cannot be read: {error.strerror}", _CHECK_PATH) from error
 
-    def _parse(self, text: str) -> CommentedMap | None:
-        file = str(self._path)
-        try:
-            root = YAML(typ="rt").load(_hide(text))
-        except MarkedYAMLError as error:
-            raise _unreadable(file, error) from error
-        except (YAMLError, ValueError, RecursionError) as error:
-            message = (str(error) or type(error).__name__).splitlines()[0]
-            raise _Unreadable("bad-yaml", Mark(file), message, "correct the YAML") from error
-        if root is None or isinstance(root, CommentedMap):
-            return root
-        message = "the file does not hold a mapping"
-        raise _Unreadable("bad-yaml", Mark(file, 1, 1), message, "start with 'version: 1' and sections")
-
-    def _merge(self, root: CommentedMap) -> None:
+    def _merge(self, root: MappingNode) -> None:
         source = self._source
-        for section, value in root.items():
-            path: Path = (_show(str(section)),)
-            source.marks.setdefault(path, self._key_mark(root, section))
-            if not isinstance(value, CommentedMap):
-                if value is not None or str(section) not in source.tree:
-                    source.tree[str(section)] = self._plain(path, value)
+        for key, value in self._nodes.entries(root):
+            section = self._show(key.value)
+            path: Path = (section,)
+            source.marks.setdefault(path, self._nodes.mark(key))
+            if not isinstance(value, MappingNode):
+                plain = self._plain(path, value)
+                if plain is not None or section not in source.tree:
+                    source.tree[section] = plain
                 continue
-            held = source.tree.setdefault(str(section), {})
+            held = source.tree.setdefault(section, {})
             if not isinstance(held, dict):  # the other file has a scalar here
-                held = source.tree[str(section)] = {}
+                held = source.tree[section] = {}
             names = {name.upper(): name for name in held}
-            for name, entry in value.items():
-                spelled, mark = _show(str(name)), self._key_mark(value, name)
+            for name, entry in self._nodes.entries(value):
+                spelled, mark = self._show(name.value), self._nodes.mark(name)
                 if spelled.upper() in names:
                     self._duplicate(section, names[spelled.upper()], spelled, mark)
                     continue
                 names[spelled.upper()] = spelled
-                source.marks[(*path, spelled)] = mark
+                source.marks[*path, spelled] = mark
                 held[spelled] = self._plain((*path, spelled), entry)
 
-    def _duplicate(self, section: Any, first: str, second: str, mark: Mark) -> None:
-        path: Path = (str(section), first)
+    def _duplicate(self, section: str, first: str, second: str, mark: Mark) -> None:
+        path: Path = (section, first)
         other = self._source.mark(path)
         spelling = "" if first == second else f" as {first!r} (names ignore case)"
         self._source.error(
@@ -191,31 +184,26 @@ class _Reader:
             mark=mark,
         )
 
-    def _key_mark(self, parent: CommentedMap, key: Any) -> Mark:
-        try:
-            line, column = parent.lc.key(key)
-        except (KeyError, AttributeError, TypeError):  # merged in with << from an anchor
-            line, column = parent.lc.line or 0, parent.lc.col or 0
-        return Mark(str(self._path), line + 1, column + 1)
-
-    def _plain(self, path: Path, value: Any) -> Any:
+    def _plain(self, path: Path, node: Node) -> Any:
         """The value as plain data, its variables replaced, everything marked."""
-        if isinstance(value, CommentedMap):
+        self._nodes.count(node)
+        if isinstance(node, MappingNode):
             result: dict[str, Any] = {}
-            for name, entry in value.items():
-                below = (*path, _show(str(name)))
-                self._source.marks[below] = self._key_mark(value, name)
-                result[str(below[-1])] = self._plain(below, entry)
+            with self._nodes.within(node):
+                for key, value in self._nodes.entries(node):
+                    name = self._show(key.value)
+                    below = (*path, name)
+                    self._source.marks[below] = self._nodes.mark(key)
+                    result[name] = self._plain(below, value)
             return self._with_secret_files(path, result)
-        if isinstance(value, CommentedSeq):
-            return [self._plain((*path, index), entry) for index, entry in enumerate(value)]
-        if isinstance(value, bool) or value is None:
-            return value
-        if isinstance(value, int):
-            return int(value)
-        if isinstance(value, float):
-            return float(value)
-        return self._substitute(path, _show(str(value)))
+        if isinstance(node, SequenceNode):
+            with self._nodes.within(node):
+                return [self._plain((*path, index), each) for index, each in enumerate(node.value)]
+        value = self._nodes.scalar(node)
+        return self._substitute(path, self._show(value)) if isinstance(value, str) else value
+
+    def _show(self, text: str) -> str:
+        return text.translate(_SHOWN) if self._hidden else text
 
     def _substitute(self, path: Path, text: str) -> str:
         if "${" not in text:
@@ -241,6 +229,8 @@ class _Reader:
             self._source.unresolved.add(path)
             cure = f"set {name} or {name}_FILE, or write ${{{name}:-default}}"
             self._source.error("missing-variable", path, f"variable {name} is not set", cure)
+        if not value:
+            self._source.blank[path] = name
         return value
 
     def _with_secret_files(self, path: Path, values: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from transforms.errors import ConfigInvalid
 __all__ = ["Action", "Change", "Verb", "compare"]
 
 _KEPT = frozenset(("compatible", "max_payload", "jms_types"))
+_HIDDEN = {(True, True): "*** -> ***", (False, True): "set", (True, False): "removed", (False, False): "none"}
 _NAMES = frozenset(("agent", "source", "destination", "exception_queue", "transformation", "queue_table"))
 
 
@@ -41,7 +42,7 @@ class Change:
 
     def __str__(self) -> str:
         if self.secret:
-            return f"{self.setting}: *** -> ***" if self.old else f"{self.setting}: set"
+            return f"{self.setting}: {_HIDDEN[bool(self.old), bool(self.new)]}"
         shown = _subscribers if self.setting == "subscribers" else _shown
         return f"{self.setting}: {shown(self.old)} -> {shown(self.new)}"
 
@@ -54,6 +55,7 @@ class Action:
     section: str
     name: str
     changes: tuple[Change, ...] = ()
+    given: str = ""  # the name as the file writes it; empty where the file does not have it
 
     @property
     def object(self) -> str:
@@ -104,10 +106,10 @@ def compare(desired: Document, running: Document, *, prune: bool = False) -> lis
             model = wanted[name]
             known = by_key.pop(fold(name), None)
             if known is None:
-                steps.append(Action(Verb.CREATE, section, name))
+                steps.append(Action(Verb.CREATE, section, name, given=name))
                 continue
             changes = _changes(section, known[0], flat.settings(name, model), flat.settings(*known))
-            steps.append(Action(Verb.ALTER if changes else Verb.NONE, section, known[0], changes))
+            steps.append(Action(Verb.ALTER if changes else Verb.NONE, section, known[0], changes, name))
         left = [name for fold_name, (name, _) in by_key.items() if fold_name != DEFAULT_AGENT or section != "agents"]
         if section == "object_types":  # it was read in the order in which they are made of each other
             left.reverse()
@@ -142,7 +144,7 @@ def _changes(section: str, name: str, new: Settings, old: Settings) -> tuple[Cha
     for setting in {**old.values, **new.values}:
         before, after = old.values.get(setting), new.values.get(setting)
         secret = setting in new.secret
-        if secret and after is None:  # a missing key keeps the stored secret
+        if secret and after is None and not _goes(setting, old, new):  # a missing key keeps the stored secret
             continue
         if section in ("queues", "queue_tables") and setting in _KEPT and after is None:
             continue  # the hub's default, whatever it was when the queue table was made
@@ -153,6 +155,11 @@ def _changes(section: str, name: str, new: Settings, old: Settings) -> tuple[Cha
     fixed = [each for each in changes if each.setting in new.fixed or (each.setting, each.new) == ("jms_types", False)]
     _refuse_fixed(section, name, fixed)
     return tuple(changes)
+
+
+def _goes(setting: str, old: Settings, new: Settings) -> bool:
+    """Whether a secret goes although no key says so: a password goes with its user name."""
+    return setting == "password" and old.values.get("username") is not None and new.values.get("username") is None
 
 
 def _refuse_fixed(section: str, name: str, changes: list[Change]) -> None:

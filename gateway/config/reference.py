@@ -33,10 +33,13 @@ def configuration_page() -> str:
         "A configuration is YAML. `mgw lint` checks it, `mgw plan` says what would change, `mgw apply` does it, "
         "`mgw export` prints what a hub holds in the same form, `mgw schema` prints the JSON Schema for editors.\n",
         "Rules: an unknown key is an error. Names ignore case. Several files are merged; a name may be defined once. "
-        "A key that is left out means its default, except for passwords: there it keeps what is stored. "
+        "A key that is left out means its default, except for passwords: there it keeps what is stored, as does a "
+        "password that is nothing but a variable without a value, `${NAME:-}`; an empty text (`''`) removes it, and it "
+        "goes with its `username`. "
         "`${NAME}` stands for the environment variable `NAME`, `${NAME:-value}` gives a default, `$${` is a plain "
         "`${`. Where `NAME` is not set, the file named by `NAME_FILE` is read. Every `password` may be written as "
-        "`password_file`.\n",
+        "`password_file`. YAML is that of version 1.2; aliases (`*name`) and merge keys (`<<`) may be used, tags and "
+        "files over 4 MiB not.\n",
         "## Top level\n",
         _model_table(Document),
         "## settings\n",

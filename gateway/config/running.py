@@ -22,7 +22,7 @@ from gateway.config.models import (
 )
 from gateway.config.object_types import read_types
 from gateway.config.security import read_agents, read_grants
-from gateway.model import DEFAULT_AGENT, AgentDef, JobDef, JobStatus, LinkDef
+from gateway.model import AgentDef, JobDef, JobStatus, LinkDef
 
 __all__ = ["read_running"]
 
@@ -39,9 +39,8 @@ def read_running(hub: Hub) -> Document:
     admin = GatewayAdmin(hub)
     queue_admin = QueueAdmin(hub)
     tables, queues = _queues(queue_admin)
-    agents = {agent.name: _agent(admin, agent) for agent in admin.list_agents()}
     return Document(
-        agents={name: agent for name, agent in agents.items() if name != DEFAULT_AGENT or agent != AgentModel()},
+        agents={agent.name: _agent(admin, agent) for agent in admin.list_agents()},
         links={link.name: _link(link) for link in admin.list_links()},
         foreign_queues={
             f"{queue.name}@{queue.link}": ForeignQueueModel(
@@ -80,7 +79,8 @@ def _agent(admin: GatewayAdmin, agent: AgentDef) -> AgentModel:
     options: dict[str, str | None] = {
         option.name: option.value for option in admin.list_agent_options(agent.name) if not option.encrypted
     }
-    return AgentModel(**values, comment=agent.comments, options=options)
+    password = admin.agent_password(agent.name)
+    return AgentModel(**values, password=password, comment=agent.comments, options=options)
 
 
 def _link(link: LinkDef) -> LinkModel:

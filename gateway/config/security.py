@@ -108,21 +108,22 @@ def _remember(names: dict[str, str], name: str) -> str:
     return key(name)
 
 
-def set_grants(hub: Hub, name: str, wanted: GrantModel) -> None:
-    """Grant and revoke until a grantee holds exactly this.
+def set_grants(hub: Hub, name: str, wanted: GrantModel, *, new: bool = False) -> None:
+    """Grant and revoke until a grantee holds exactly this; ``new``: the grantee holds nothing yet.
 
     Raises:
         AqError: refused; nothing was changed.
     """
     with hub.write() as conn:
         admin = QueueAdmin(hub, conn)
-        held = {key(grantee): model for grantee, model in read_grants(admin).items()}.get(user_key(name), GrantModel())
-        old, new = _flat(held), _flat(wanted)
-        for each, option in old.items():
-            if each not in new or (option and not new[each]):  # an option goes with its privilege only
+        grants = {} if new else {key(grantee): model for grantee, model in read_grants(admin).items()}
+        held = grants.get(user_key(name), GrantModel())
+        before, after = _flat(held), _flat(wanted)
+        for each, option in before.items():
+            if each not in after or (option and not after[each]):  # an option goes with its privilege only
                 _revoke(admin, each, name)
-        for each, option in new.items():
-            if old.get(each) is not option:
+        for each, option in after.items():
+            if before.get(each) is not option:
                 _grant(admin, each, name, option)
 
 

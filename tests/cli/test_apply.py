@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.admin import GatewayAdmin
+from gateway.config.export import export_text
+from gateway.config.lint import check
+from gateway.hub import open_hub
 from tests.cli.conftest import COMPLETE, Mgw
 
 OBJECTS = 24  # in COMPLETE
@@ -45,11 +49,90 @@ def test_export_applies_to_nothing_without_the_secret(applied: Mgw) -> None:
 def test_export_of_a_hub_made_from_an_export_is_the_same_text(applied: Mgw) -> None:
     text = applied.ok("export")
     applied.file(text, "export.yaml")
-    applied.ok("apply", "--hub", f"sqlite:///{applied.folder}/second.db", "export.yaml")
-    again = applied.ok("export", "--hub", f"sqlite:///{applied.folder}/second.db")
-    hint = "    # password: ${MEM_PASSWORD}  # kept as it is while this key is missing\n"
-    assert hint in text
-    assert again == text.replace(hint, "")  # the second hub never learned the password
+    other = ("--hub", f"sqlite:///{applied.folder}/second.db")
+    applied.ok("apply", *other, "export.yaml")
+    placeholder = "    password: ${MEM_PASSWORD:-}\n"
+    assert placeholder in text
+    without = text.partition("version: 1\n")[2].replace(placeholder, "")  # the second hub never learned the password
+    assert applied.ok("export", *other) == f"version: 1\n{without}"
+    applied.environ["MEM_PASSWORD"] = SECRET
+    assert applied.ok("apply", *other, "export.yaml").startswith("alter  link mem (password: set)\n")
+    assert applied.ok("export", *other) == text
+
+
+def test_default_agent_is_there_from_the_start(mgw: Mgw) -> None:
+    file = mgw.file("agents:\n  default_agent: {}\n")
+    assert mgw.ok("plan", file).splitlines()[-1] == "nothing to do: 1 objects are as the files say"
+    assert mgw.ok("apply", file).splitlines()[-1] == "nothing to do: 1 objects are as the files say"
+    changed = mgw.file("agents:\n  DEFAULT_AGENT: {max_threads: 4}\n", "changed.yaml")
+    line = "alter  agent DEFAULT_AGENT (max_threads: 16 -> 4)"
+    assert mgw.ok("plan", changed) == f"{line}\n1 to be altered\n"
+    assert mgw.ok("apply", changed) == f"{line}\n1 altered\n"
+    assert mgw.ok("apply", changed) == "nothing to do: 1 objects are as the files say\n"
+    assert mgw.ok("export") == "version: 1\nagents:\n  DEFAULT_AGENT:\n    max_threads: 4\n"
+
+
+TWO_PASSWORDS = """\
+agents:
+  n: {username: night, password: first-secret}
+links:
+  n: {type: memory, username: gw, password: second-secret}
+"""
+
+
+def test_password_of_an_agent_is_compared_and_every_secret_has_a_variable_of_its_own(mgw: Mgw) -> None:
+    file = mgw.file(TWO_PASSWORDS)
+    mgw.ok("apply", file)
+    assert mgw.ok("apply", file) == "nothing to do: 2 objects are as the files say\n"
+    exported = mgw.ok("export", "-o", "exported.yaml") or (mgw.folder / "exported.yaml").read_text("utf-8")
+    assert "    password: ${N_PASSWORD:-}\n" in exported
+    assert "    password: ${N_PASSWORD_2:-}\n" in exported
+    mgw.environ |= {"N_PASSWORD": "first-secret", "N_PASSWORD_2": "other-secret"}
+    assert mgw.ok("plan", "exported.yaml").startswith("alter  link n (password: *** -> ***)\n1 to be altered")
+
+
+def test_password_goes_with_its_user_name_or_by_an_empty_text(mgw: Mgw) -> None:
+    link = "{type: memory, username: gw, password: p-a-s-s}"
+    mgw.ok("apply", mgw.file(f"links:\n  a: {link}\n  b: {link}\n"))
+    changed = mgw.file("links:\n  a: {type: memory}\n  b: {type: memory, username: gw, password: ''}\n")
+    assert mgw.ok("apply", changed).splitlines() == [
+        "alter  link a (username: gw -> none, password: removed)",
+        "alter  link b (password: removed)",
+        "2 altered",
+    ]
+    assert mgw.ok("apply", changed).startswith("nothing to do")
+
+
+TEXTS = [
+    "",
+    " lead",
+    "trail ",
+    "a\nb",
+    "a\r\nb",
+    "\t",
+    "\x85",
+    "\u2028",
+    "\uf8f0",
+    "${A}",
+    "$${A}",
+    "${",
+    "null",
+    "1",
+    "0x1f",
+]
+TEXTS += ["2026-11-20", "a: b", "- a", "#a", "{a}", "[a]", "!a", "&a", "*a", "%a", "'", '"', "\\n", "é \U0001f600"]
+
+
+def test_every_text_comes_back_from_an_export(tmp_path: Path) -> None:
+    with open_hub(f"sqlite:///{tmp_path}/hub.db", create=True) as hub:
+        admin = GatewayAdmin(hub)
+        for number, text in enumerate(TEXTS):
+            admin.create_transformation(f"t{number}", "TEXT", "TEXT", {"set": {"priority": "1"}}, text)
+        (tmp_path / "exported.yaml").write_text(export_text(hub), "utf-8")
+    found = check([tmp_path / "exported.yaml"], {})
+    assert found.ok
+    read = {name: each.comment for name, each in found.document.transformations.items()}
+    assert read == {f"t{number}": text for number, text in enumerate(TEXTS)}
 
 
 def test_secret_is_nowhere_to_be_seen(mgw: Mgw) -> None:

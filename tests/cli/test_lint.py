@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from gateway.aq.rules import unregister_function
-from gateway.config.lint import lint
+from gateway.config.lint import check, lint
+from gateway.config.load import load
 from tests.cli.conftest import COMPLETE, ROOT, Mgw
 
 BASE = """\
@@ -387,3 +389,88 @@ def test_lint_makes_no_hub(mgw: Mgw) -> None:
 def test_files_that_we_ship_have_no_findings(file: Path) -> None:
     environ = {"RABBIT_PASSWORD": "x", "KAFKA_PASSWORD": "x", "MQTT_PASSWORD": "x"}
     assert [str(finding) for finding in lint([file], environ)] == []
+
+
+def _bomb(level: str, depth: int = 9, width: int = 9) -> str:
+    """Aliases of aliases: half a kilobyte that stands for ``width ** depth`` values."""
+    lines = [f"  Q0: &a0 {level.format('x')}"]
+    lines += [f"  Q{n}: &a{n} {level.format(', '.join([f'*a{n - 1}'] * width))}" for n in range(1, depth)]
+    return "queues:\n" + "\n".join(lines) + "\n"
+
+
+HOSTILE = {
+    "bomb of lists": (_bomb("[{}]"), [("bad-yaml", 2, 12)]),
+    "alias inside itself": ("queues:\n  Q: &q {comment: *q}\n", [("bad-yaml", 2, 6)]),
+    "list inside itself": ("settings: {transform_modules: &m [*m]}\n", [("bad-yaml", 1, 31)]),
+    "merge of itself": ("queues:\n  Q: &q {<<: *q}\n", [("bad-yaml", 2, 6)]),
+    "merge of a text": ("queues:\n  Q: {<<: x}\n", [("bad-yaml", 2, 11)]),
+    "key twice, deep": ("queues:\n  Q: {max_retries: 1, max_retries: 2}\n", [("duplicate-key", 2, 23)]),
+    "key that is a list": ("queues:\n  ? [a]\n  : {}\n", [("bad-yaml", 2, 5)]),
+    "tag": ("queues:\n  Q: {comment: !secret x}\n", [("bad-yaml", 2, 16)]),
+    "python": ("queues:\n  Q: !!python/object:os.system {}\n", [("bad-yaml", 2, 6)]),
+    "two documents": ("version: 1\n---\nversion: 1\n", [("bad-yaml", 2, 1)]),
+    "brackets": ("[" * 20_000, [("bad-yaml", 0, 0)]),
+    "number of a million digits": (f"queues: {{Q: {{max_retries: 1{'0' * 1_000_000}}}}}\n", [("bad-yaml", 1, 27)]),
+    "variables without end": (f"queues:\n  Q:\n    comment: '{'${' * 500_000}'\n", [("bad-variable", 3, 5)]),
+    "too large": ("# " + "x" * 4 * 1024 * 1024, [("bad-yaml", 0, 0)]),
+    "empty": ("", [("bad-yaml", 0, 0)]),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_yaml_is_refused_at_once_and_briefly(case: str, tmp_path: Path) -> None:
+    text, expected = HOSTILE[case]
+    begun = time.process_time()
+    assert names(text, tmp_path) == expected
+    assert time.process_time() - begun < 10  # a hang, not a pause: other tests run beside this one
+    assert all(len(str(finding)) < 1000 for finding in lint([tmp_path / "x.yaml"], {}))
+
+
+def test_bomb_of_merges_is_what_it_merges(tmp_path: Path) -> None:
+    assert names(_bomb("{{<<: [{}]}}").replace("[x]", "{max_retries: 1}"), tmp_path) == []
+
+
+def test_aliases_and_merge_keys_save_writing(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        "queues:\n"
+        "  A: &a {max_retries: 7, comment: first}\n"
+        "  B: {comment: second, <<: *a}\n"
+        "  C: *a\n"
+        "  D: {<<: [{comment: third}, *a]}\n",
+        "utf-8",
+    )
+    queues = check([path], {}).document.queues
+    assert [(queue.max_retries, queue.comment) for queue in queues.values()] == [
+        (7, "first"),
+        (7, "second"),
+        (7, "first"),
+        (7, "third"),
+    ]
+
+
+def test_values_are_what_yaml_says(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    values = ["yes", "2026-11-20", "0x1F", "1_000", "~", ".5", "'5'", "1e3", "!!str 7", "${NONE:-{a: [1]}}", "a # b"]
+    path.write_text("t:\n" + "".join(f"  k{n}: {value}\n" for n, value in enumerate(values)), "utf-8")
+    found = list(load([path], {}).tree["t"].values())
+    assert found == ["yes", "2026-11-20", 31, 1000, None, 0.5, "5", 1000.0, "7", "{a: [1]}", "a"]
+
+
+def test_effort_grows_with_the_file_and_not_faster(tmp_path: Path) -> None:
+    """1,000 queues took 40 s, 2 s is enough; every one was compared with every other."""
+
+    def seconds(count: int) -> float:
+        path = tmp_path / f"{count}.yaml"
+        text = "".join(
+            f"  Q{n}: {{multiple_consumers: true, subscribers: {{a: {{}}}}, comment: Number {n}}}\n"
+            for n in range(count)
+        )
+        path.write_text(f"queues:\n{text}", "utf-8")
+        begun = time.process_time()
+        assert lint([path], {}) == []
+        return time.process_time() - begun
+
+    seconds(10)
+    few = seconds(100)
+    assert seconds(600) < 6 * few * 2

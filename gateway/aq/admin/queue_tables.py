@@ -257,9 +257,11 @@ class QueueTableProcedures(QueueProcedures):
     def queue_table(self, queue_table: str) -> QueueTableInfo | None:
         """One queue table, or None; a user is not told of those of others."""
         name = qualified(queue_table, self.schema, what="queue table")
-        return next(
-            (each for each in self.queue_tables() if QualifiedName(each.schema, each.name).key == name.key), None
-        )
+        with self.look() as db:
+            found = catalog.find_queue_table(db, name.key)
+            if found is None or self.rights is None or self.rights.manages(db, found.schema):
+                return found
+            return found if self.visible(db, catalog.queues_of(db, found.id)) else None
 
 
 def check_shape(name: QualifiedName, shape: Shape) -> dict[str, Any]:

@@ -259,10 +259,17 @@ class QueueProcedures(Administration):
             )
         require_off(db, queue)
 
-    def queues(self) -> list[QueueInfo]:
-        """Every queue, by name, exception queues included; a user sees those the user has any privilege on."""
+    def queues(self, queue_table: str | None = None) -> list[QueueInfo]:
+        """Every queue, or those of a queue table, by name, exception queues included.
+
+        A user sees those the user has any privilege on.
+        """
         with self.look() as db:
-            return self.visible(db, catalog.list_queues(db))
+            if queue_table is None:
+                return self.visible(db, catalog.list_queues(db))
+            name = qualified(queue_table, self.schema, what="queue table")
+            found = catalog.find_queue_table(db, name.key)
+            return self.visible(db, catalog.queues_of(db, found.id)) if found else []
 
     def queue(self, queue_name: str) -> QueueInfo | None:
         """One queue, or None if there is none or the user has no privilege on it."""

@@ -24,12 +24,13 @@ from gateway.config.models import Document
 __all__ = ["check_meaning"]
 
 
-def check_meaning(source: Source, document: Document, existing: Document) -> None:
+def check_meaning(source: Source, document: Document, existing: Document, held: Document) -> None:
     """Add to ``source`` everything that is wrong between the objects of ``document``.
 
-    References may also point to objects of ``existing``, which a hub holds already.
+    References may also point to objects of ``existing``, which a hub holds already. What may call functions that only
+    other files register is not judged again where the hub holds it already (``held``).
     """
-    ctx = Context(source, document, existing)
+    ctx = Context(source, document, existing, held)
     for name, path in document.settings.rule_functions.items():
         check_rule_function(ctx, name, path)
     for name, link in document.links.items():

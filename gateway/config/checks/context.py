@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,9 @@ from transforms.errors import AdminError, ConfigInvalid, GatewayError
 __all__ = ["Context"]
 
 
+_MAX_GUESSES = 50  # unknown names that a likely one is looked for; it costs a comparison with all
+
+
 @dataclass(slots=True)
 class Context:
     """One run; the fields beside the arguments are everything that references may point to."""
@@ -44,6 +47,7 @@ class Context:
     source: Source
     document: Document
     existing: Document
+    held: Document
     agents: set[str] = field(init=False)
     links: dict[str, LinkModel] = field(init=False)
     foreign: dict[str, ForeignQueueModel] = field(init=False)
@@ -52,6 +56,10 @@ class Context:
     types: set[str] = field(init=False)
     transformations: set[str] = field(init=False)
     drivers: dict[str, Link | None] = field(init=False, default_factory=dict)
+    _keys: dict[tuple[Path, str], str] = field(init=False, default_factory=dict)
+    _written: dict[str, set[str]] = field(init=False, default_factory=dict)
+    _guesses: int = field(init=False, default=0)
+    _held: dict[str, dict[str, Any]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         old, new = self.existing, self.document
@@ -70,15 +78,18 @@ class Context:
 
     # Names that are missing although an object of that name stands in the file, with errors of its own, are no news.
     def _defined_badly(self, section: str, name: str) -> bool:
-        raw = self.source.tree.get(section)
         fold = fold_of(section)
-        return isinstance(raw, dict) and fold(name) in {fold(str(known)) for known in raw}
+        if section not in self._written:
+            raw = self.source.tree.get(section)
+            self._written[section] = {fold(str(known)) for known in raw} if isinstance(raw, dict) else set()
+        return fold(name) in self._written[section]
 
     def unknown(self, finding: str, path: Path, section: str, name: str) -> None:
         """A reference to nothing."""
         if path in self.source.unresolved or self._defined_badly(section, name):
             return
-        guess = nearest(name, self._names(section))
+        self._guesses += 1
+        guess = nearest(name, self._names(section)) if self._guesses <= _MAX_GUESSES else ""
         cure = f"did you mean {guess!r}?" if guess else f"define it under {section}"
         self.source.error(finding, path, f"{NOUNS[section]} {name!r} is not defined", cure)
 
@@ -105,6 +116,14 @@ class Context:
             except GatewayError:
                 self.drivers[key(name)] = None
         return self.drivers[key(name)]
+
+    def as_held(self, section: str, name: str, settings: Callable[[Any], Any]) -> bool:
+        """Whether the hub holds an object of that name with the same ``settings``."""
+        fold = fold_of(section)
+        if section not in self._held:
+            self._held[section] = {fold(known): model for known, model in getattr(self.held, section).items()}
+        model = self._held[section].get(fold(name))
+        return model is not None and settings(model) == settings(getattr(self.document, section)[name])
 
     def unresolved_below(self, path: Path) -> bool:
         """Whether a variable below a place is not set."""
@@ -137,10 +156,10 @@ class Context:
 
     def _spelled(self, path: Path, name: str) -> str:
         """The key as the file writes it."""
-        for place in self.source.marks:
-            if len(place) == len(path) + 1 and place[:-1] == path and str(place[-1]).lower() == name.lower():
-                return str(place[-1])
-        return name
+        if not self._keys:
+            for place in self.source.marks:
+                self._keys.setdefault((place[:-1], str(place[-1]).lower()), str(place[-1]))
+        return self._keys.get((path, name.lower()), name)
 
     def refused(self, finding: str, path: Path, error: GatewayError) -> None:
         """What creating the object would refuse."""

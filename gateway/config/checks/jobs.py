@@ -104,7 +104,8 @@ def _rule(ctx: Context, path: Path, job: JobModel, queue: QueueModel | None) -> 
     from gateway.aq.rules import compile_rule
 
     try:
-        compile_rule(job.rule)
+        if not ctx.as_held("jobs", str(path[1]), lambda job: job.rule):
+            compile_rule(job.rule)
     except GatewayError as error:
         ctx.refused("bad-rule", place, error)
         return

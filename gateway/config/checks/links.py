@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gateway.config.checks.context import Context
 from gateway.config.findings import Path
 from gateway.config.forms import link_config, spec_of
+from gateway.config.kept import STAND_IN, missing_variables
 from gateway.config.models import ForeignQueueModel, LinkModel
 from gateway.model import key, split_foreign
 from links import registry
@@ -37,7 +40,40 @@ def check_link(ctx: Context, name: str, link: LinkModel) -> None:
         ctx.drivers[key(name)] = registry.open_link(link_config(name, link))
     except GatewayError as error:
         ctx.drivers[key(name)] = None
+        _refused(ctx, path, error)
+        return
+    if STAND_IN in (link.password, *link.attributes.values(), *link.options.values()):
+        _warn_of_missing(ctx, path, link)
+
+
+def _refused(ctx: Context, path: Path, error: GatewayError) -> None:
+    """A link that cannot be made, maybe because a variable is empty."""
+    variables = missing_variables(ctx.source, path)
+    if not variables:
         ctx.refused("bad-link", path, error)
+        return
+    message = f"{error.what}: {error.cause}" if error.cause else error.what
+    ctx.source.error("bad-link", path, message, f"set {variables}")
+
+
+def _warn_of_missing(ctx: Context, path: Path, link: LinkModel) -> None:
+    """Say so when a link cannot be made without a secret whose variable is empty here."""
+    without: dict[str, Any] = {
+        part: {name: value for name, value in getattr(link, part).items() if value != STAND_IN}
+        for part in ("attributes", "options")
+    }
+    if link.password == STAND_IN:
+        without["password"] = None
+    try:
+        registry.open_link(link_config(str(path[1]), link.model_copy(update=without)))
+    except GatewayError:
+        variables = missing_variables(ctx.source, path)
+        ctx.source.warning(
+            "missing-secret",
+            path,
+            f"link {path[1]} needs {variables}, which is empty",
+            "a hub that holds the secret keeps it; for another one set the variable",
+        )
 
 
 def check_foreign_queue(ctx: Context, name: str, queue: ForeignQueueModel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from gateway.aq.admin import COMPATIBLE
 from gateway.aq.names import qualified
@@ -138,11 +139,17 @@ def _subscribers(ctx: Context, path: Path, queue: QueueModel, subscribers: Mappi
         except AqError as error:
             ctx.refused("bad-value", place, error)
         ctx.transformation((*place, "transformation"), each.transformation)
-        if each.rule is not None and (*place, "rule") not in ctx.source.unresolved:
+        known = ctx.as_held("queues", str(path[1]), partial(_rule_of, name))
+        if each.rule is not None and (*place, "rule") not in ctx.source.unresolved and not known:
             try:
                 compile_rule(each.rule)
             except AqError as error:
                 ctx.refused("bad-rule", (*place, "rule"), error)
+
+
+def _rule_of(subscriber: str, queue: QueueModel) -> str | None:
+    found = {name.upper(): each.rule for name, each in (queue.subscribers or {}).items()}
+    return found.get(subscriber.upper())
 
 
 def check_rule_function(ctx: Context, name: str, function: str) -> None:
@@ -167,13 +174,22 @@ def check_transformation(ctx: Context, name: str, transformation: Transformation
     ctx.name(path, name)
     for each in ("from_type", "to_type"):
         ctx.payload_type((*path, each), getattr(transformation, each))
-    if ctx.unresolved_below(path):
+    if ctx.unresolved_below(path) or ctx.as_held("transformations", name, lambda each: _definition(name, each)):
         return
     try:
         definition = TransformationDefinition.from_mapping(name, transformation.definition)
         compile_transformation(definition, modules=ctx.document.settings.transform_modules)
     except GatewayError as error:
         ctx.refused("bad-transformation", path, error)
+
+
+def _definition(name: str, each: TransformationModel) -> Mapping[str, object]:
+    from transforms.registry import TransformationDefinition
+
+    try:
+        return TransformationDefinition.from_mapping(name, each.definition).to_mapping()
+    except ConfigInvalid:
+        return each.definition
 
 
 def check_grants(ctx: Context, name: str, grants: GrantModel) -> None:
