@@ -5,6 +5,7 @@
   password; here it is read.
 * ``allow_auto_create_topics=False`` does not reach the metadata requests, so a consumer creates the topic it lost; here
   none ever does.
+* It warns several times a second of servers that it cannot reach; the job says that itself, so here it only informs.
 * At level DEBUG two of its modules log every byte, among them passwords (SASL PLAIN) and message bodies; here they
   begin at INFO.
 * Sockets whose connection or TLS handshake fails are not closed, and a TLS handshake has no time limit; here they are,
@@ -48,8 +49,19 @@ HOPELESS: Final = (
 )
 
 
+class _Aside(logging.Filter):
+    """Makes records informational."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.INFO:
+            record.levelno, record.levelname = logging.INFO, "INFO"
+        return True
+
+
 for _module in ("kafka.net.connection", "kafka.protocol.parser"):
     logging.getLogger(_module).setLevel(logging.INFO)
+for _module in ("kafka.net.connection", "kafka.net.manager"):
+    logging.getLogger(_module).addFilter(_Aside())
 
 
 class _Direct(KafkaNetSocket):  # type: ignore[misc]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 
 import pytest
 from kafka import errors
@@ -62,3 +63,11 @@ def test_error_becomes_what_the_engine_acts_on(error: Exception, wanted: type[Li
     translated = translate(error, "kf", "publish", "topic t")
     assert type(translated) is wanted
     assert translated.number == number
+
+
+def test_what_the_job_says_itself_is_no_warning_of_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("kafka.net.manager", "kafka.net.connection"):
+        caplog.set_level(logging.INFO, logger=name)
+        logging.getLogger(name).warning("Bootstrap connection failed")
+        logging.getLogger(name).error("Connection failed")
+    assert {record.levelname for record in caplog.records} == {"INFO"}
