@@ -15,6 +15,7 @@ from gateway.aq.model import DequeueMode, DequeueOptions
 from gateway.aq.statements import Db
 from gateway.aq.tables import State
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
+from tests.support.waiting import eventually
 from transforms.errors import HubError
 from transforms.message import Message
 
@@ -193,7 +194,7 @@ class RetrySuite(HubCase):
                     conn.rollback()
                     other.dequeue("orders", now())
                 self.run_time()
-                assert self.hub.rolled_back
+                eventually(lambda: self.hub.rolled_back, what="the attempt waits")  # the hub's thread looks at it too
                 other.commit()
             self.run_time()
             assert not self.hub.rolled_back
