@@ -181,7 +181,7 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
         raise GatewayError(
             f"agent {name} is BROKEN",
             cause=held.last_error or "a second process was detected",
-            cure="end the stray process, then mgw agents cleanup",
+            cure=f"end the stray process, then: mgw agents clean {name}",
             number=-106,
         )
     if held.owner is not None and held.owner != me:

@@ -70,6 +70,7 @@ class Secrets:
         self._cipher: MultiFernet | None = None
         self._origin = ""
         self._seen: set[str] = set()
+        self._shown: set[str] = set()
 
     def __repr__(self) -> str:
         return f"Secrets(key_file={str(self._key_file)!r})"
@@ -104,7 +105,7 @@ class Secrets:
             raise ConfigInvalid(
                 f"the stored secret of {owner} cannot be decrypted",
                 cause=f"the key in {self._origin} is not the one it was encrypted with",
-                cure="set MGW_SECRET_KEY to the former key (several: new,old), or set the password again",
+                cure=f"set MGW_SECRET_KEY to the former key (several: new,old){_anew(owner)}",
             ) from None
         self._seen.add(clear)
         return clear
@@ -113,9 +114,14 @@ class Secrets:
         """Let :meth:`redact` hide these as well."""
         self._seen.update(filter(None, clear))
 
+    def show(self, *names: str | None) -> None:
+        """Let :meth:`redact` leave these user names: a password that is the same word is hidden only where it is given
+        as a password, or nobody could read whose login failed."""
+        self._shown.update(filter(None, names))
+
     def redact(self, text: str) -> str:
         """``text`` without any secret seen so far; see :func:`redact`."""
-        return redact(text, self._seen)
+        return redact(text, self._seen - self._shown)
 
     def rotate(self, token: str, owner: str) -> str:
         """The token encrypted anew with the first key.
@@ -147,8 +153,14 @@ class Secrets:
         raise ConfigInvalid(
             f"the stored secret of {owner} cannot be decrypted" if owner else "a secret cannot be stored",
             cause="there is no secret key" + (f": {path} does not exist" if path is not None else ""),
-            cure="set MGW_SECRET_KEY or MGW_SECRET_KEY_FILE, or put the key file back from the backup",
+            cure=f"set MGW_SECRET_KEY or MGW_SECRET_KEY_FILE, or put the key file back from the backup{_anew(owner)}",
         )
+
+
+def _anew(owner: str) -> str:
+    """The way out where the key is lost for good."""
+    kind, _, name = owner.partition(" ")
+    return f"; if it is lost: mgw links alter {name} --password-file FILE" if kind == "link" else ""
 
 
 def _default_key_file(url: str, environ: Mapping[str, str]) -> Path | None:

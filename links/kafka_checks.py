@@ -12,6 +12,7 @@ from kafka import KafkaAdminClient
 from links.contract import Check, Guarantee, GuaranteeReport
 from links.kafka_client import Settings, Topic, build, describe, quietly, translate
 from links.kafka_log import describe_log
+from links.kafka_tls import handshake_cure
 from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 
 __all__ = ["report_inbound", "report_outbound", "test_link", "transaction_state"]
@@ -66,7 +67,7 @@ def _check_tls(settings: Settings) -> list[Check]:
     context: ssl.SSLContext | None = settings.common.get("ssl_context")
     if context is None:
         return []
-    problem = "no server accepts connections"
+    problem = reason = "no server accepts connections"
     for server in settings.servers:
         host, port = _split(server)
         try:
@@ -76,10 +77,10 @@ def _check_tls(settings: Settings) -> list[Check]:
             ):
                 return [Check("tls", True, f"{secure.version()}, the certificate is valid for {host}")]
         except ssl.SSLCertVerificationError as error:
-            problem = f"{server}: the certificate is not accepted: {error.verify_message}"
+            problem, reason = f"{server}: the certificate is not accepted: {error.verify_message}", error.verify_message
         except (ssl.SSLError, OSError) as error:
-            problem = f"{server}: the TLS handshake failed: {error}"
-    return [Check("tls", False, problem, "set tls_ca_file to the authority that signed the certificate")]
+            problem, reason = f"{server}: the TLS handshake failed: {error}", str(error)
+    return [Check("tls", False, problem, handshake_cure(reason))]
 
 
 def _check_cluster(settings: Settings) -> list[Check]:
@@ -129,7 +130,8 @@ def _check_log(settings: Settings) -> list[Check]:
     except LinkError as error:
         return [Check("sending log", False, error.cause or error.what, error.cure)]
     if problem := _not_compacted(log):
-        return [Check("sending log", False, problem, "kafka-configs.sh --alter --add-config cleanup.policy=compact")]
+        change = f"--alter --entity-type topics --entity-name {log.name} --add-config cleanup.policy=compact"
+        return [Check("sending log", False, problem, f"kafka-configs.sh {change} (and --bootstrap-server)")]
     return [Check("sending log", True, f"topic {log.name} has room for {len(log.partitions)} job(s)")]
 
 

@@ -23,7 +23,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from links.contract import Direction, LinkConfig
 from links.kafka_network import DIRECT, HANDSHAKE_FAILED, HOPELESS, NetClient
-from links.kafka_tls import tls_context
+from links.kafka_tls import handshake_cure, tls_context
 from transforms.errors import (
     ConfigInvalid,
     DeliveryRejected,
@@ -294,7 +294,7 @@ def _classify(error: BaseException) -> tuple[type[LinkError], str]:
         ((errors.RetriableError,), LinkUnavailable, "nothing, if it passes; else look at the cluster"),
     )
     if _is_tls(error):
-        return LinkRefused, "check tls_ca_file, the host name in bootstrap_servers and the listener's certificate"
+        return LinkRefused, handshake_cure(str(error))
     for kinds, kind, cure in table:
         if isinstance(error, kinds):
             return kind, cure

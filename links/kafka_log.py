@@ -56,7 +56,7 @@ def describe_log(settings: Settings, operation: str) -> Topic:
             operation=operation,
             cause=error.cause,
             cure=f"kafka-topics.sh --create --topic {name} --partitions <as many as jobs write to the link, or more> "
-            "--config cleanup.policy=compact",
+            "--config cleanup.policy=compact (and --bootstrap-server)",
             number=434,
         ) from error
 

@@ -9,7 +9,7 @@ from typing import Any
 from transforms.errors import ConfigInvalid
 from transforms.openfiles import shortage
 
-__all__ = ["tls_context"]
+__all__ = ["handshake_cure", "tls_context"]
 
 
 def tls_context(link: str, attributes: Mapping[str, Any]) -> ssl.SSLContext:
@@ -31,3 +31,22 @@ def tls_context(link: str, attributes: Mapping[str, Any]) -> ssl.SSLContext:
             cure="check tls_ca_file, tls_cert_file and tls_key_file",
         ) from error
     return context
+
+
+_NO_TLS = ("EOF occurred", "UNEXPECTED_EOF", "WRONG_VERSION_NUMBER", "RECORD_LAYER", "Connection reset", "timed out")
+
+
+def handshake_cure(reason: str) -> str:
+    """What to do after a TLS handshake failed for ``reason``, the text of the error."""
+    if "certificate required" in reason.lower() or "CERTIFICATE_REQUIRED" in reason or "handshake failure" in reason:
+        return "set tls_cert_file and tls_key_file to a certificate that the listener accepts"
+    if any(sign in reason for sign in _NO_TLS):
+        return (
+            "see whether this listener speaks TLS: give bootstrap_servers the port of one that does, or "
+            "security_protocol PLAINTEXT or SASL_PLAINTEXT; some end the connection so without tls_cert_file"
+        )
+    if "Hostname mismatch" in reason or "IP address mismatch" in reason:
+        return "name the server in bootstrap_servers as its certificate does"
+    if "expired" in reason or "not yet valid" in reason:
+        return "renew the listener's certificate, or set the clock of this machine"
+    return "set tls_ca_file to the authority that signed the listener's certificate"

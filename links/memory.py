@@ -281,7 +281,7 @@ class MemorySource(_Connection):
                         link=self.link.config.name,
                         operation="connect",
                         cause=f"log {name} holds {store.first} to {store.end - 1}",
-                        cure="reset the position of the job if the gap is acceptable",
+                        cure=f"if the gap is acceptable: mgw agents cleanup RESET_SUB_MISSING_MESSAGE {self.use.job}",
                     )
             else:
                 self._queue = store or self.broker.subscribe(subscription_name(self.use), name)

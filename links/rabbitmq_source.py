@@ -166,7 +166,7 @@ class RabbitSource:
             link=self._settings.link,
             operation="read",
             cause="it was created anew, or the broker is slow",
-            cure="if the stream is a new one, reset the position of the job",
+            cure="if the stream is a new one, remove the job and create it again: it begins at AMQP_StreamOffset",
         )
 
     def read(self, max_messages: int, wait: float) -> Batch:

@@ -8,12 +8,14 @@ AMQP                   outbound                                    inbound
 =====================  ==========================================  ==================================================
 priority               AQ p: < 0 -> P, > P -> 0, else P - p        P - min(v, P), absent: P. P is AMQP_MaxPriority
 expiration             ms left, and MGW_AQ_expires_at              ms, or what MGW_AQ_expires_at leaves; >= 1 s
+                                                                   one that is no number: MGW_AMQP_expiration
 correlation-id         MGW_AMQP_correlationId, else correlation    correlation; over 128 characters: the header
 message-id             MGW_AMQP_messageId, else AQMSGID: + hex     MGW_AMQP_messageId
 timestamp              MGW_AMQP_timestamp, else enqueue time       MGW_AMQP_timestamp
 app-id                 MGW_AMQP_appId, else sender name            MGW_AMQP_appId
 type, reply-to         MGW_AMQP_type, MGW_AMQP_replyTo             the same
 user-id                MGW_AMQP_userId, must be the link's user    MGW_AMQP_userId
+cluster-id             MGW_AMQP_clusterId                          MGW_AMQP_clusterId
 content-type           MGW_AMQP_contentType, else text/plain or    MGW_AMQP_contentType
                        application/octet-stream; none: no body
 content-encoding       MGW_AMQP_contentEncoding, else utf-8        MGW_AMQP_contentEncoding

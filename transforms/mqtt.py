@@ -15,7 +15,7 @@ correlation                      correlation data, raw copy in                  
 ``MGW_MQTT_payloadFormat``       payload format indicator: text 1, raw 0        option ``MQTT_PayloadType`` (in)
 ``MGW_MQTT_U_x``                 user property ``x``                            lost
 every other header               user property of its own name                  lost
-msgid                            user property ``MGW_AQ_messageID``            lost
+msgid                            user property ``MGW_AQ_messageID``             lost
 AQ properties                    user properties ``MGW_AQ_*`` (job option       lost
                                  ``AQ_MsgProperties``)
 ===============================  =============================================  =====================================

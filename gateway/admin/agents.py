@@ -205,7 +205,7 @@ class AgentProcedures(Administration):
                     f"agent {name} cannot be started",
                     number=Ora.CANNOT_START,
                     cause=f"its status is {status}",
-                    cure="end any stray process, then cleanup_gateway with CLEAN_STARTUP_STATE"
+                    cure=f"end any stray process, then: mgw agents clean {agent_name} (CLEAN_STARTUP_STATE)"
                     if status is AgentStatus.BROKEN
                     else "wait until it is NOT_STARTED",
                 )
@@ -232,7 +232,9 @@ class AgentProcedures(Administration):
                     f"agent {name} is not started",
                     number=Ora.NOT_STARTED,
                     cause=f"its status is {status}",
-                    cure="nothing to do" if status is AgentStatus.NOT_STARTED else "use cleanup_gateway",
+                    cure="nothing to do"
+                    if status is AgentStatus.NOT_STARTED
+                    else f"mgw agents clean {name} (CLEAN_STARTUP_STATE)",
                 )
             if status is AgentStatus.STARTING:
                 raise AdminError(
@@ -297,7 +299,7 @@ class AgentProcedures(Administration):
                     f"agent {agent_name} has no option {name!r}",
                     number=Ora.OPTION_UNKNOWN,
                     cause="it is not set",
-                    cure="look at MGW_AGENT_OPTIONS",
+                    cure=f"mgw agents show {agent_name} lists those that are (view MGW_AGENT_OPTIONS)",
                 )
 
     def clean_startup_state(self, agent_name: str) -> None:

@@ -208,7 +208,7 @@ class Administration:
                 f"foreign queue {full_name} does not exist",
                 number=Ora.QUEUE_MISSING,
                 cause=f"link {parts[1]} has no registered queue {parts[0]}",
-                cure="register it with register_foreign_queue, or correct the name",
+                cure="register it (foreign_queues in the file, register_foreign_queue in Python), or correct the name",
             )
         return queue
 
@@ -220,7 +220,7 @@ class Administration:
                 f"job {name} does not exist",
                 number=Ora.JOB_MISSING,
                 cause="no job has that name",
-                cure="look at MGW_JOBS for the names",
+                cure="mgw jobs list shows the names (view MGW_JOBS)",
             )
         return job
 

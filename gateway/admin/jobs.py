@@ -283,7 +283,7 @@ class JobProcedures(Administration):
                 f"job {job.name} is marked for removal",
                 number=Ora.MARKED_FOR_REMOVAL,
                 cause="remove_job was called and its cleanup is not complete",
-                cure="start the agent, which completes it, or call remove_job with force",
+                cure=f"start the agent, which completes it, or: mgw jobs remove {job.name} --force",
             )
         return job
 

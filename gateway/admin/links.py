@@ -52,6 +52,11 @@ class LinkProcedures(Administration):
         with self.hub.read() as conn:
             return catalog.list_links(conn, self.secrets)
 
+    def link_names(self) -> list[str]:
+        """Names of all links; needs no key."""
+        with self.hub.read() as conn:
+            return [link.name for link in catalog.list_links(conn)]
+
     def create_msgsystem_link(  # noqa: PLR0917  the documented parameters in their documented order
         self,
         linkname: str,
@@ -81,6 +86,7 @@ class LinkProcedures(Administration):
         """
         check_identifier("link", linkname)
         self.secrets.remember(password)
+        self.secrets.show(username)
         spec = _spec(link_type)
         given = {name.lower(): value for name, value in (properties or {}).items()}
         common: dict[str, Any] = {
@@ -134,9 +140,9 @@ class LinkProcedures(Administration):
             AdminError: ORA-32808; ORA-32803, ORA-32842 not alterable; ORA-32801 a bad value.
         """
         with self.change() as conn:
-            link = self.need_link(conn, linkname)
-            spec = _spec(link.type)
             given = {n.lower(): value for n, value in (properties or {}).items() if value is not NO_CHANGE}
+            link = self._to_alter(conn, linkname, given)
+            spec = _spec(link.type)
             taken = {field.name.lower() for field in spec.attributes}
             changes: dict[str, Any] = {n: given.pop(n) for n in _COMMON if n in given and n not in taken}
             self.secrets.remember(changes.get("password"))
@@ -153,6 +159,19 @@ class LinkProcedures(Administration):
             self._check_log_queues(conn, link, altered)
             _check_connections(conn, altered)
             catalog.update_link(conn, altered, self.secrets, _secret_names(spec))
+
+    def _to_alter(self, conn: sa.Connection, linkname: str, given: Mapping[str, Any]) -> LinkDef:
+        """The link; without its password where that cannot be decrypted and another one is given."""
+        try:
+            return self.need_link(conn, linkname)
+        except ConfigInvalid:
+            link = catalog.get_link(conn, linkname)
+            if link is None or given.get("password") is None:
+                raise
+            secret = {name for name in _secret_names(_spec(link.type)) if name not in given}
+            if secret & {name.lower() for name in (*link.attributes, *link.options)}:
+                raise
+            return link
 
     def remove_msgsystem_link(self, linkname: str) -> None:
         """Remove a link on which no foreign queue is registered.

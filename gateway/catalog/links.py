@@ -115,6 +115,7 @@ def _link(row: sa.Row[Any], secrets: Secrets | None) -> LinkDef:
     hidden = json.loads(secrets.decrypt(row.password, f"link {row.name}"))
     found = [*hidden.get("attributes", {}).values(), *hidden.get("options", {}).values(), hidden.get("password")]
     secrets.remember(*map(str, filter(None, found)))
+    secrets.show(link.username)
     return replace(
         link,
         password=hidden.get("password"),

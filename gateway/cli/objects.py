@@ -268,7 +268,7 @@ def links_alter(
     if password_file is not None:
         properties["password"] = _secret(password_file)
     with admin(ctx) as procedures:
-        name = find_name("link", name, [link.name for link in procedures.list_links()])
+        name = find_name("link", name, procedures.link_names())
         procedures.alter_msgsystem_link(
             name, properties, pairs(option, "--option") or None, NO_CHANGE if comment is None else comment or None
         )
@@ -279,7 +279,7 @@ def links_alter(
 def links_remove(ctx: typer.Context, name: LinkName) -> None:
     """Remove a link without foreign queues."""
     with admin(ctx) as procedures:
-        name = find_name("link", name, [link.name for link in procedures.list_links()])
+        name = find_name("link", name, procedures.link_names())
         procedures.remove_msgsystem_link(name)
     say(f"link {name} removed")
 

@@ -217,7 +217,9 @@ class _Reader:
             return "${"
         if name is None:
             self._source.unresolved.add(path)
-            self._source.error("bad-variable", path, f"{whole!r} is no variable", "write ${NAME} or ${NAME:-value}")
+            self._source.error(
+                "bad-variable", path, f"{whole!r} is no variable", "write ${NAME} or ${NAME:-value}; $${ for a plain ${"
+            )
             return ""
         self._source.variables.add(path)
         value = self._environ.get(name) or ""

@@ -165,11 +165,16 @@ def _goes(setting: str, old: Settings, new: Settings) -> bool:
 def _refuse_fixed(section: str, name: str, changes: list[Change]) -> None:
     if not changes:
         return
-    user = {"links": "its foreign queues and jobs", "foreign_queues": "the jobs that use it"}.get(section, "it")
+    first = {
+        "links": "remove its jobs and foreign queues, then the link itself, and apply again",
+        "foreign_queues": "remove the jobs that use it, then the registration (mgw queues remove), and apply again",
+        "queues": "drop it (mgw aq drop), with what is in it, and apply again",
+        "queue_tables": "drop its queues and the table, with what is in them, and apply again",
+    }.get(section, "remove it and apply again")
     raise ConfigInvalid(
         f"{NOUNS[section]} {name} cannot be altered: {'; '.join(str(change) for change in changes)}",
         cause="this is fixed when the object is created",
-        cure=f"remove {user} and create it again, or create another one under a new name",
+        cure=f"{first}; or define another one under a new name",
     )
 
 

@@ -5,7 +5,9 @@ Every page has a function that returns its text; a test holds the files in ``doc
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -84,11 +86,43 @@ def links_page() -> str:
         ):
             if fields:
                 parts += [f"### {spec.title}: {title}\n", _fields(fields)]
+        if headers := _header_table(name):
+            parts += [f"### {spec.title}: headers\n", _HEADERS, headers]
         has = [capability for capability in Capability if capability in spec.capabilities]
         parts += [f"### {spec.title}: what it can do\n", "".join(f"* {each.value}\n" for each in has)]
         if missing := [capability for capability in Capability if capability not in spec.capabilities]:
             parts += ["What it cannot:\n", "".join(f"* {each.value}\n" for each in missing)]
     return page(parts)
+
+
+_HEADERS = (
+    "What of a message is what there: into the hub (inbound, in) and out of it (outbound, out). Rules and "
+    "transformations see the headers under these names.\n"
+)
+
+
+def _header_table(link_type: str) -> str:
+    """The table of properties and headers, from the module that maps them; empty where nothing is mapped."""
+    module = {"RABBITMQ": "amqp", "KAFKA": "kafka", "MQTT": "mqtt"}.get(link_type.upper())
+    if module is None:
+        return ""
+    text = inspect.getdoc(importlib.import_module(f"transforms.{module}")) or ""
+    # reStructuredText: columns stand under the signs of the rule; a line without its first goes on with the one above
+    _, heading, body = re.split(r"^=[= ]+\n", text, flags=re.MULTILINE)[:3]
+    rule = (re.search(r"^=[= ]+$", text, re.MULTILINE) or [""])[0]
+    starts = [found.start() for found in re.finditer("=+", rule)]
+    rows: list[list[str]] = []
+    for line in (heading + body).splitlines():
+        cells = [line[start:end].strip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
+        if cells[0] and not (rows and rows[-1][0].endswith(",")):
+            rows.append(cells)
+        else:
+            rows[-1] = [f"{above} {below}".strip() for above, below in zip(rows[-1], cells, strict=True)]
+    return table(tuple(rows[0]), [tuple(cell(_plain_text(each)) for each in row) for row in rows[1:]])
+
+
+def _plain_text(text: str) -> str:
+    return re.sub(r":\w+:`[\w.]*?(\w+)`", r"`\1`", text).replace("``", "`")
 
 
 def errors_page() -> str:

@@ -23,6 +23,7 @@ from gateway.config.models import (
 from gateway.config.object_types import read_types
 from gateway.config.security import read_agents, read_grants
 from gateway.model import AgentDef, JobDef, JobStatus, LinkDef
+from transforms.errors import ConfigInvalid
 
 __all__ = ["read_running"]
 
@@ -79,7 +80,10 @@ def _agent(admin: GatewayAdmin, agent: AgentDef) -> AgentModel:
     options: dict[str, str | None] = {
         option.name: option.value for option in admin.list_agent_options(agent.name) if not option.encrypted
     }
-    password = admin.agent_password(agent.name)
+    try:
+        password = admin.agent_password(agent.name)
+    except ConfigInvalid:  # the agent does not use it: no reason to refuse everything
+        password = None
     return AgentModel(**values, password=password, comment=agent.comments, options=options)
 
 

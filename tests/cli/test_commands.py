@@ -182,6 +182,15 @@ def test_refusals_name_object_cause_and_cure(applied: Mgw, words: tuple[str, ...
         assert result.err.count("\n") == 1
 
 
+def test_password_whose_key_is_lost_is_set_again_as_the_error_says(applied: Mgw) -> None:
+    (applied.folder / "hub.db.key").unlink()
+    error = applied("export").err
+    assert "if it is lost: mgw links alter mem --password-file FILE" in error
+    (applied.folder / "FILE").write_text("another-secret\n", "utf-8")
+    applied.ok(*error.rpartition("mgw ")[2].split())
+    assert "${MEM_PASSWORD:-}" in applied.ok("export")
+
+
 @pytest.mark.parametrize("words", [("status",), ("export",), ("jobs", "list"), ("run",), ("aq", "queues"), ("top",)])
 def test_commands_without_a_hub_say_how_to_make_one(mgw: Mgw, words: tuple[str, ...]) -> None:
     result = mgw(*words)

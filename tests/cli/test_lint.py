@@ -344,6 +344,19 @@ def test_the_nearest_name_is_suggested(tmp_path: Path) -> None:
     path.write_text(BASE + "jobs:\n  j: {type: inbound, source: on@mem, destination: Q, exeption_queue: x}\n", "utf-8")
     cures = [finding.cure for finding in lint([path], {})]
     assert cures == ["did you mean 'exception_queue'?"]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        "exception_queue: bad@mem}",
+        "rule: tab.priority < 3, exception_queue: nowhere@mem}",
+    ],
+)
+def test_foreign_queue_as_exception_queue_of_an_outbound_job_is_told_apart(job: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(BASE + f"jobs:\n  j: {{type: outbound, source: MULTI, destination: topic@mem, {job}\n", "utf-8")
+    assert [(each.name, each.cure) for each in lint([path], {})] == [("bad-exception-queue", "name a queue of the hub")]
     path.write_text(BASE + "jobs:\n  j: {type: inbound, source: on@mem, destination: Q}\n", "utf-8")
     assert [finding.cure for finding in lint([path], {})] == ["did you mean 'in@mem'?"]
 

@@ -43,6 +43,13 @@ def test_link_test_says_what_works_and_that_a_password_is_wrong(mgw: Mgw, rabbit
     assert not all(check["ok"] for check in json.loads(mgw("links", "test", "rabbit", "--json").out))
 
 
+@pytest.mark.rabbitmq
+def test_user_name_is_shown_although_it_is_the_password(mgw: Mgw, rabbitmq: RabbitMQ) -> None:
+    mgw.environ["LINK_PASSWORD"] = "nobody-here"
+    mgw.ok("apply", mgw.file(_link(rabbitmq.port).replace("guest", "nobody-here")))
+    assert "user 'nobody-here'" in mgw("links", "test", "rabbit").out
+
+
 def test_link_test_says_that_nobody_listens(mgw: Mgw) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

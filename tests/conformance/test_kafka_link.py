@@ -867,8 +867,14 @@ class TestChecks:
         assert "tls_ca_file" in check.cure
 
     def test_tls_to_a_plain_listener_is_told(self, template: KafkaTemplate) -> None:
-        check = template.tls(None, template.broker.bootstrap).test()[-1]
+        link, pair = template.tls(None, template.broker.bootstrap), template.pair()
+        check = link.test()[-1]
         assert (check.name, check.ok) == ("tls", False)
+        assert "security_protocol" in check.cure
+        assert "tls_ca_file" not in check.cure
+        with pytest.raises(LinkRefused) as failure:
+            link.source(use_of(pair.source)).connect({})
+        assert "security_protocol" in failure.value.cure
 
     def test_plain_to_a_tls_listener_is_told(self, template: KafkaTemplate) -> None:
         link = template.link_to(template.broker.tls_bootstrap or "")

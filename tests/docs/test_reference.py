@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from ruamel.yaml import YAML
 
@@ -67,3 +69,11 @@ def _keys(definition: dict[str, object], kind: str | None) -> set[str] | None:
 
 def _plain(text: str) -> str:
     return text.replace("${", "(").replace("}", "}")
+
+
+def test_every_header_that_links_give_or_take_is_listed() -> None:
+    page = PAGES["links.md"]()
+    sources = [path.read_text("utf-8") for folder in ("transforms", "links") for path in (ROOT / folder).glob("*.py")]
+    names = {name for text in sources for name in re.findall(r'"(MGW_(?:AMQP|KAFKA|MQTT)_[A-Za-z_]+)"', text)}
+    assert len(names) > 20
+    assert [name for name in sorted(names) if name not in page] == []

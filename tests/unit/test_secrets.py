@@ -152,3 +152,11 @@ def test_known_secrets_are_hidden_wherever_they_stand() -> None:
     keys.remember("abc", None, "")
     assert keys.redact("login hunter22 failed: xhunter22x, abc, abcd") == "login *** failed: x***x, ***, abcd"
     assert "hunter22" not in repr(keys)
+
+
+def test_user_name_that_is_also_the_password_is_shown_but_not_the_password() -> None:
+    keys = secrets(KEYS[0])
+    keys.remember("gateway", "other-secret")
+    keys.show("gateway", None)
+    text = "user 'gateway' was refused at amqp://gateway:gateway@host with password=gateway, other-secret"
+    assert keys.redact(text) == "user 'gateway' was refused at amqp://gateway:***@host with password=***, ***"

@@ -91,6 +91,8 @@ class Context:
         self._guesses += 1
         guess = nearest(name, self._names(section)) if self._guesses <= _MAX_GUESSES else ""
         cure = f"did you mean {guess!r}?" if guess else f"define it under {section}"
+        if section == "queues" and "@" in name:
+            cure = "name a queue of the hub; queue@link is a foreign queue"
         self.source.error(finding, path, f"{NOUNS[section]} {name!r} is not defined", cure)
 
     def _names(self, section: str) -> Iterator[str]:

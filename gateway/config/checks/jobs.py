@@ -149,6 +149,14 @@ def _foreign_exception_queue(ctx: Context, place: Path, name: str, job: JobModel
 
 
 def _hub_exception_queue(ctx: Context, place: Path, name: str, queue: QueueModel | None) -> None:
+    if split_foreign(name) is not None:
+        ctx.source.error(
+            "bad-exception-queue",
+            place,
+            f"{name!r} is a foreign queue; the exception queue of an OUTBOUND job is on the side of its source",
+            "name a queue of the hub",
+        )
+        return
     found = ctx.queues.get(hub_name(name))
     if found is None:
         ctx.unknown("undefined-queue", place, "queues", name)

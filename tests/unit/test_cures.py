@@ -1,0 +1,88 @@
+"""What errors advise can be done: every command that the code names exists, and takes what is written behind it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from gateway.admin import CLEAN_LOG_QUEUES, RESET_SUB_MISSING_LOG_REC, RESET_SUB_MISSING_MESSAGE
+from gateway.cli.main import app
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = [path for name in ("gateway", "links", "transforms", "pipelines") for path in (ROOT / name).rglob("*.py")]
+ACTIONS = {CLEAN_LOG_QUEUES, RESET_SUB_MISSING_LOG_REC, RESET_SUB_MISSING_MESSAGE}
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """The texts of a module, but for its docstrings; braces stand for what is filled in."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented) and _has_docstring(node)
+    }
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)} - {
+        id(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(each.value) if isinstance(each, ast.Constant) else "{}" for each in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings | parts:
+            yield node.value
+
+
+def _has_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return bool(node.body) and isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
+
+
+def _advice() -> list[tuple[str, str]]:
+    found = []
+    for path in FILES:
+        for text in _texts(ast.parse(path.read_text("utf-8"))):
+            found += [
+                (str(path.relative_to(ROOT)), each)
+                for each in re.findall(r"\bmgw ([a-z][a-z-]+(?: [^\s;,:)`\"']+)*)", text)
+            ]
+    return found
+
+
+#: What follows the name of the product where no command is meant.
+PROSE = {"commit", "configuration", "has", "needs"}
+ADVICE = sorted({(path, text) for path, text in _advice() if text.split()[0] not in PROSE})
+
+
+def _commands(group: TyperGroup, words: tuple[str, ...] = ()) -> dict[tuple[str, ...], bool]:
+    """Every command, and whether it has commands of its own."""
+    context = typer.Context(group)
+    found: dict[tuple[str, ...], bool] = {}
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        found[*words, name] = isinstance(command, TyperGroup)
+        if isinstance(command, TyperGroup):
+            found |= _commands(command, (*words, name))
+    return found
+
+
+def test_there_is_advice() -> None:
+    assert len(ADVICE) > 20
+
+
+@pytest.mark.parametrize(("path", "text"), ADVICE)
+def test_command_that_is_advised_exists(path: str, text: str) -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    commands = _commands(group)
+    words = text.split()
+    assert (words[0],) in commands, f"{path}: mgw {text}"
+    end = 1
+    while commands[tuple(words[:end])] and len(words) > end:
+        end += 1
+        if words[end - 1] == "{}":
+            break
+        assert tuple(words[:end]) in commands, f"{path}: mgw {text}"
+    if words[:2] == ["agents", "cleanup"]:
+        assert words[2] in ACTIONS, f"{path}: mgw {text}"
