@@ -166,11 +166,11 @@ def _refuse_fixed(section: str, name: str, changes: list[Change]) -> None:
     if not changes:
         return
     first = {
-        "links": "remove its jobs and foreign queues, then the link itself, and apply again",
-        "foreign_queues": "remove the jobs that use it, then the registration (mgw queues remove), and apply again",
-        "queues": "drop it (mgw aq drop), with what is in it, and apply again",
-        "queue_tables": "drop its queues and the table, with what is in them, and apply again",
-    }.get(section, "remove it and apply again")
+        "links": "remove its jobs and foreign queues, then the link itself, and create it again",
+        "foreign_queues": "remove the jobs that use it, then the registration (mgw queues remove), and create it again",
+        "queues": "drop it (mgw aq drop), with what is in it, and create it again",
+        "queue_tables": "drop its queues and the table, with what is in them, and create it again",
+    }.get(section, "remove it and create it again")
     raise ConfigInvalid(
         f"{NOUNS[section]} {name} cannot be altered: {'; '.join(str(change) for change in changes)}",
         cause="this is fixed when the object is created",
