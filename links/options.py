@@ -11,7 +11,7 @@ from typing import Any
 from links.contract import Field
 from transforms.errors import ConfigInvalid
 
-__all__ = ["parse", "parse_value"]
+__all__ = ["parse", "parse_value", "typed"]
 
 _TRUE = frozenset(("true", "yes", "on", "1"))
 _FALSE = frozenset(("false", "no", "off", "0"))
@@ -46,6 +46,20 @@ def parse(fields: Sequence[Field], values: Mapping[str, Any], owner: str, *, for
             raise ConfigInvalid(
                 f"{owner}: {field.name} is missing", cause="it has no default", cure=f"set {field.name}"
             )
+    return result
+
+
+def typed(values: Mapping[str, Any], fields: Sequence[Field]) -> dict[str, Any]:
+    """Options, which are stored as texts, with the types they have, under their documented names; what ``fields`` does
+    not know or take stays as it is."""
+    known = {field.name.lower(): field for field in fields}
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        field = known.get(name.lower())
+        try:
+            result[field.name if field else name] = value if field is None else parse_value(field, value, name)
+        except ConfigInvalid:  # stored by another release
+            result[name] = value
     return result
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.cli.common import DEFAULT_HUB, EXIT_CONFIG, hub_url, print_json, print_table, say
+from gateway.cli.jsonform import record
 
 if TYPE_CHECKING:
     from pipelines.config import Pipeline
@@ -127,7 +128,7 @@ def streams(
 
     found = list_streams(hub_url(ctx))
     if as_json:
-        print_json(found)
+        print_json([record(each) for each in found])
     elif found:
         names = ("stream_name", "queue_name", "consumer_name", "allocated", "settled", "waiting", "last_time")
         columns = {"STREAM": "fold", "QUEUE": "fold", "CONSUMER": "fold", "ALLOCATED": "right", "SETTLED": "right"}

@@ -57,6 +57,11 @@ class LinkProcedures(Administration):
         with self.hub.read() as conn:
             return [link.name for link in catalog.list_links(conn)]
 
+    def link_types(self) -> dict[str, str]:
+        """Types of all links by their names in capitals; needs no key."""
+        with self.hub.read() as conn:
+            return {key(link.name): link.type for link in catalog.list_links(conn)}
+
     def create_msgsystem_link(  # noqa: PLR0917  the documented parameters in their documented order
         self,
         linkname: str,

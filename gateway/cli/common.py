@@ -121,9 +121,9 @@ def find_name(kind: str, name: str, known: Sequence[str]) -> str:
     fail(f"{kind} {name!r} does not exist; {hint}")
 
 
-def print_json(value: Any) -> None:
-    """JSON on standard output; moments and bytes as text."""
-    say(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """JSON on standard output; ``indent`` None: one line."""
+    say(json.dumps(value, indent=indent, ensure_ascii=False, default=str))
 
 
 def console(otherwise: int = 80) -> Console:

@@ -6,7 +6,7 @@ Objects are made by ``mgw apply``; names ignore case.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,11 @@ from gateway.cli.common import (
     print_table,
     say,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gateway.model import ForeignQueueDef
 
 __all__ = ["register"]
 
@@ -85,7 +90,8 @@ def agents_list(ctx: typer.Context, as_json: Json = False) -> None:
 @agents.command("show")
 def agents_show(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT", as_json: Json = False) -> None:
     """One agent with its options; no_effect names what is stored and means nothing."""
-    from gateway.agentsettings import NO_EFFECT
+    from gateway.agentsettings import AGENT_OPTIONS, NO_EFFECT
+    from links.options import typed
 
     with admin(ctx) as procedures:
         name = find_name("agent", name, [agent.name for agent in procedures.list_agents()])
@@ -95,7 +101,7 @@ def agents_show(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT", as_json: 
     values = (
         _fields(agent)
         | {"no_effect": idle if as_json else ", ".join(idle)}
-        | {"status": str(state.status), "last_error": state.last_error_msg, "options": options}
+        | {"status": str(state.status), "last_error": state.last_error_msg, "options": typed(options, AGENT_OPTIONS)}
     )
     print_json(values) if as_json else describe(values)
 
@@ -291,9 +297,9 @@ def links_remove(ctx: typer.Context, name: LinkName) -> None:
 def queues_list(ctx: typer.Context, as_json: Json = False) -> None:
     """Foreign queues. (The hub's own queues: mgw aq queues.)"""
     with admin(ctx) as procedures:
-        found = procedures.list_foreign_queues()
+        found, types = procedures.list_foreign_queues(), procedures.link_types()
     if as_json:
-        print_json([_fields(queue) for queue in found])
+        print_json([_queue_values(queue, types) for queue in found])
         return
     print_table(
         {"FOREIGN QUEUE": "fold", "DOMAIN": "left", "NAME THERE": "fold"},
@@ -306,7 +312,8 @@ def queues_show(ctx: typer.Context, name: QueueName, as_json: Json = False) -> N
     """One foreign queue."""
     with admin(ctx) as procedures:
         known = {f"{queue.name}@{queue.link}": queue for queue in procedures.list_foreign_queues()}
-    values = _fields(known[find_name("foreign queue", name, list(known))])
+        types = procedures.link_types()
+    values = _queue_values(known[find_name("foreign queue", name, list(known))], types)
     print_json(values) if as_json else describe(values)
 
 
@@ -444,6 +451,12 @@ def jobs_remove(ctx: typer.Context, name: JobName, force: Force = False) -> None
         name = find_name("job", name, [job.name for job in procedures.list_jobs()])
         gone = procedures.remove_job(name, force=force)
     say(f"job {name} " + ("removed" if gone else "is marked for removal; its agent finishes it"))
+
+
+def _queue_values(queue: ForeignQueueDef, types: Mapping[str, str]) -> dict[str, Any]:
+    from gateway.cli.jsonform import queue_options
+
+    return _fields(queue) | {"options": queue_options(queue.options, types.get(queue.link.upper()))}
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gateway.cli import jsonform
 from gateway.cli.common import (
     EXIT_FAILED,
     EXIT_USAGE,
@@ -146,8 +147,8 @@ def _show_proof(proof: Proof, sights: Sequence[Sight], *, listed: bool, as_json:
     if as_json:
         values: dict[str, Any] = asdict(proof) | {
             "holds": proof.holds,
-            "first": _utc(proof.first),
-            "last": _utc(proof.last),
+            "first": jsonform.moment(proof.first),
+            "last": jsonform.moment(proof.last),
             "outcomes": dict(proof.outcomes),
         }
         print_json(values | ({"list": [_plain(sight) for sight in sights]} if listed else {}))
@@ -218,8 +219,7 @@ def _wrapped(text: str, indent: int = 2) -> None:
 
 
 def _plain(sight: Sight) -> Mapping[str, Any]:
-    moments = ("started", "sent", "confirmed", "finished")
-    return asdict(sight) | {name: _utc(getattr(sight, name)) for name in moments}
+    return jsonform.moments(asdict(sight), "started", "sent", "confirmed", "finished")
 
 
 def _utc(moment: float | None) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gateway.cli import jsonform
 from gateway.cli.common import (
     EXIT_FAILED,
     ago,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
     from rich.console import RenderableType
 
-    from gateway.status import GatewayRow, JobRow
+    from gateway.status import GatewayRow, JobRow, LinkRow
 
 __all__ = ["register", "show_agents", "show_job", "show_jobs", "show_links"]
 
@@ -81,9 +82,9 @@ def status(
     if as_json:
         print_json(
             {
-                "agents": [asdict(row) for row in agents],
-                "links": [asdict(row) for row in links],
-                "jobs": [asdict(row) for row in jobs],
+                "agents": [jsonform.record(row) for row in agents],
+                "links": [jsonform.record(row) for row in links],
+                "jobs": _jobs_as_json(jobs, links),
                 "troubles": wrong,
             }
         )
@@ -141,7 +142,10 @@ def show_agents(ctx: typer.Context, *, as_json: bool) -> None:
 
     with _reading(ctx) as conn:
         rows = views.gateway(conn)
-    print_json([asdict(row) for row in rows]) if as_json else print_table(AGENT_COLUMNS, [_agent(row) for row in rows])
+    if as_json:
+        print_json([jsonform.record(row) for row in rows])
+    else:
+        print_table(AGENT_COLUMNS, [_agent(row) for row in rows])
 
 
 def show_links(ctx: typer.Context, *, as_json: bool) -> None:
@@ -151,7 +155,7 @@ def show_links(ctx: typer.Context, *, as_json: bool) -> None:
     with _reading(ctx) as conn:
         rows, jobs = views.links(conn), views.jobs(conn)
     if as_json:
-        print_json([asdict(row) for row in rows])
+        print_json([jsonform.record(row) for row in rows])
     else:
         print_table(LINK_COLUMNS, [_link(row, jobs) for row in rows])
 
@@ -161,8 +165,13 @@ def show_jobs(ctx: typer.Context, *, as_json: bool) -> None:
     from gateway import status as views
 
     with _reading(ctx) as conn:
-        rows = views.jobs(conn)
-    print_json([asdict(row) for row in rows]) if as_json else _print_jobs(rows)
+        rows, links = views.jobs(conn), views.links(conn)
+    print_json(_jobs_as_json(rows, links)) if as_json else _print_jobs(rows)
+
+
+def _jobs_as_json(rows: Sequence[JobRow], links: Sequence[LinkRow]) -> list[dict[str, Any]]:
+    types = {link.link_name: link.link_type for link in links}
+    return [jsonform.job(row, types.get(row.link_name)) for row in rows]
 
 
 def show_job(ctx: typer.Context, name: str, *, as_json: bool) -> None:
@@ -170,10 +179,9 @@ def show_job(ctx: typer.Context, name: str, *, as_json: bool) -> None:
     from gateway import status as views
 
     with _reading(ctx) as conn:
-        rows = {row.job_name: row for row in views.jobs(conn)}
+        rows, links = {row.job_name: row for row in views.jobs(conn)}, views.links(conn)
     row = rows[find_name("job", name, list(rows))]
-    values = asdict(row)
-    print_json(values) if as_json else describe(values)
+    print_json(*_jobs_as_json([row], links)) if as_json else describe(asdict(row))
 
 
 def _agent(row: GatewayRow) -> Sequence[Any]:
@@ -345,8 +353,11 @@ def events(
             last = max([last, *(row.event_id for row in found)])
             shown = [row for row in found if name is None or (row.object_name or "").upper() == name.upper()]
             if as_json and not follow:
-                print_json([asdict(row) for row in shown])
-            for row in shown if follow or not as_json else ():
+                print_json([jsonform.record(row) for row in shown])
+            elif as_json:  # an object a line
+                for row in shown:
+                    print_json(jsonform.record(row), indent=None)
+            for row in () if as_json else shown:
                 what = f" {row.object_name}" if row.object_name else ""
                 say(f"{row.event_time} {row.event_level} {row.event_name}{what}: {row.event_text}")
             if not follow:

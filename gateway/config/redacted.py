@@ -7,6 +7,7 @@ from typing import Any
 from gateway.model import LinkDef
 from gateway.secrets import HIDDEN
 from links import registry
+from links.options import typed
 from transforms.errors import GatewayError
 
 __all__ = ["link_settings"]
@@ -17,9 +18,9 @@ def link_settings(link: LinkDef) -> dict[str, Any]:
     try:
         spec = registry.spec(link.type)
         secret = {field.name.lower() for field in (*spec.attributes, *spec.options) if field.secret}
-        safe = True
+        options, safe = typed(link.options, spec.options), True
     except GatewayError:  # without its client nobody knows what is secret
-        secret, safe = set(), False
+        secret, options, safe = set(), dict(link.options), False
 
     def shown(values: dict[str, Any]) -> dict[str, Any]:
         return {name: value if safe and name.lower() not in secret else HIDDEN for name, value in values.items()}
@@ -34,6 +35,6 @@ def link_settings(link: LinkDef) -> dict[str, Any]:
         "max_connections": link.max_connections,
         "inbound_log_queue": link.inbound_log_queue,
         "outbound_log_queue": link.outbound_log_queue,
-        "options": shown(dict(link.options)),
+        "options": shown(options),
         "comment": link.comments,
     }

@@ -116,11 +116,7 @@ def test_jobs_are_disabled_altered_and_removed_whatever_the_case_of_their_name(a
     assert applied.ok("jobs", "disable", "Orders_In") == "job orders_in disabled\n"
     assert applied.ok("jobs", "alter", "ORDERS_IN", "--batch-size", "7", "--rule", "tab.priority > 1")
     shown = json.loads(applied.ok("jobs", "show", "orders_in", "--json"))
-    assert (shown["enabled"], shown["rule"], json.loads(shown["options"])["msgbatchsize"]) == (
-        "FALSE",
-        "tab.priority > 1",
-        "7",
-    )
+    assert (shown["enabled"], shown["rule"], shown["options"]) == (False, "tab.priority > 1", {"MsgBatchSize": 7})
     applied.ok("jobs", "alter", "orders_in", "--rule", "", "--poll-interval", "0")
     shown = json.loads(applied.ok("jobs", "show", "orders_in", "--json"))
     assert (shown["rule"], shown["poll_interval"]) == (None, 5.0)

@@ -6,9 +6,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gateway.cli.common import say
+from gateway.cli.jsonform import moment, number
 
 if TYPE_CHECKING:
     from gateway.aq.model import Dequeued
+    from transforms.message import ValueType
 
 __all__ = ["print_message"]
 
@@ -53,13 +55,13 @@ def _as_json(found: Dequeued) -> str:
         "kind": message.kind.value,
         "priority": message.priority,
         "correlation": message.correlation,
-        "enqueue_time": message.enqueue_time,
-        "expires_at": message.expires_at,
+        "enqueue_time": moment(message.enqueue_time),
+        "expires_at": moment(message.expires_at),
         "attempts": message.attempts,
-        "headers": [[header.name, header.type.name, _plain(header.value)] for header in message.headers],
+        "headers": [[header.name, header.type.name, _typed(header.value, header.type)] for header in message.headers],
     }
     if isinstance(message.body, tuple):
-        values["fields"] = [[field.name, field.type.name, _plain(field.value)] for field in message.body]
+        values["fields"] = [[field.name, field.type.name, _typed(field.value, field.type)] for field in message.body]
     elif message.type_name is not None:
         from transforms.objects import object_json
 
@@ -71,13 +73,17 @@ def _as_json(found: Dequeued) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 
+def _typed(value: Any, kind: ValueType) -> Any:
+    return moment(value) if kind.name == "DATE" else _plain(value)
+
+
 def _plain(value: Any) -> Any:
-    """Bytes as base64."""
+    """Bytes as base64; numbers that JSON does not have as text."""
     if isinstance(value, bytes):
         import base64
 
         return base64.b64encode(value).decode("ascii")
-    return value
+    return number(value)
 
 
 def _shown(value: Any) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from gateway.cli.aq.words import Comment, Json, QueueName, Wait, full_queue_name, full_table_name, waiting
 from gateway.cli.common import EXIT_USAGE, ago, fail, hub_url, open_hub, print_json, print_table, say
+from gateway.cli.jsonform import moments
 
 if TYPE_CHECKING:
     from gateway.aq.model import Counts
@@ -55,7 +56,10 @@ def queues(ctx: typer.Context, as_json: Json = False) -> None:
         print_json(
             [
                 asdict(queue)
-                | {"messages": asdict(held), "subscribers": {name: asdict(each) for name, each in by_reader.items()}}
+                | {
+                    "messages": moments(asdict(held), "oldest"),
+                    "subscribers": {name: moments(asdict(each), "oldest") for name, each in by_reader.items()},
+                }
                 for queue, held, by_reader in found
             ]
         )

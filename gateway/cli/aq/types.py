@@ -9,6 +9,7 @@ import typer
 
 from gateway.cli.aq.words import Json
 from gateway.cli.common import EXIT_USAGE, completer, fail, find_name, hub_url, open_hub, print_json, print_table, say
+from gateway.cli.jsonform import moments
 
 __all__ = ["app"]
 
@@ -25,7 +26,7 @@ def list_all(ctx: typer.Context, as_json: Json = False) -> None:
     with open_hub(hub_url(ctx)) as hub:
         found = QueueAdmin(hub).types()
     if as_json:
-        print_json([asdict(each) for each in found])
+        print_json([moments(asdict(each), "created") for each in found])
         return
     rows = [
         (each.full_name, each.array or ", ".join(f"{name} {declared}" for name, declared in each.attributes.items()))
