@@ -39,12 +39,13 @@ def cli_page() -> str:
         "configuration files, then `sqlite:///mgw-hub.db` in the current folder is used. Results go to standard "
         "output, complaints to standard error. Exit codes: 0 done, 1 the check or the operation failed, 2 wrong "
         "usage, 78 bad configuration. `MGW_DEBUG=1` adds the traceback to an unexpected error.\n",
-        "With `--json` numbers are numbers, what is true or false is `true` or `false`, what is not known is `null`, "
-        "and times are ISO 8601 in UTC (`2026-11-20T10:57:34Z`); durations are seconds. Options of jobs, foreign "
-        "queues, links and agents have the types of their [reference](links.md); headers and fields of messages stand as lists "
-        "of name, type and value, bytes as base64. Names are those of the [views](views.md), where dates and truth "
-        "values are texts; the date and time of an error are one moment here, `last_error_time`. `mgw aq browse`, "
-        "`mgw aq dequeue` and `mgw events --follow` print an object a line.\n",
+        "With `--json` numbers are numbers, what is true or false is `true` or `false`, what is not known is "
+        "`null`, and times are ISO 8601 in UTC (`2026-11-20T10:57:34Z`); durations are seconds. Options of jobs, "
+        "foreign queues, links and agents have the types of their [reference](links.md); headers and fields of "
+        "messages stand as lists of name, type and value, bytes as base64. Names are those of the "
+        "[views](views.md), where dates and truth values are texts; the date and time of an error are one moment "
+        "here, `last_error_time`. `mgw aq browse`, `mgw aq dequeue` and `mgw events --follow` print an object a "
+        "line.\n",
     ]
     parts += _commands(get_command(app), "mgw")
     return page(parts)
