@@ -72,7 +72,7 @@ class Activity(StrEnum):
     RUNNING = "RUNNING"  # messages moved within the last poll interval
     IDLE = "IDLE"  # connected, nothing waits
     BACKOFF = "BACKOFF"  # waiting for the next attempt
-    STUCK = "STUCK"  # messages wait, none has moved for the stall time
+    STUCK = "STUCK"  # its thread has not come back from the client for three minutes
 
 
 @dataclass(frozen=True, slots=True)

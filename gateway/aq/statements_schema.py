@@ -24,6 +24,10 @@ from transforms.errors import HubError, HubVersionMismatch
 __all__ = ["Found", "create", "inspect", "inspect_sqlite", "judge", "refresh_functions", "settle", "strange_login"]
 
 _BUSY_SECONDS = 30.0
+_ROOM = (
+    "make the hub in a schema of its own (CREATE SCHEMA hub, and ?options=-csearch_path%3Dhub in the URL), or in an "
+    "empty database; this one was not touched"
+)
 _log = logging.getLogger(__name__)
 
 
@@ -88,7 +92,9 @@ def judge(found: Found, where: str, *, create: bool, schemas: Sequence[SchemaPar
             raise HubVersionMismatch(
                 f"{where} is not a hub",
                 cause=f"it holds other tables ({', '.join(sorted(found.tables)[:3])}) and no hub",
-                cure="name an empty database to make the hub in; this one was not touched",
+                cure=_ROOM
+                if where.startswith("postgresql")
+                else "name a file of its own for the hub; it was not touched",
             )
         if not create:
             raise HubError(
