@@ -260,7 +260,14 @@ class Supervisor:
 
     def _time_manager(self) -> None:
         report = self._timekeeper.run(self._stop)
-        _LOGGER.log(TRACE_LITE if any(astuple(report)) else logging.DEBUG, "time manager: %s", report)
+        _LOGGER.log(
+            TRACE_LITE if any(astuple(report)) else logging.DEBUG,
+            "time manager: %d made ready, %d expired, %d removed, %d returned",
+            report.made_ready,
+            report.expired,
+            report.removed,
+            report.returned,
+        )
 
     def _prune(self) -> None:
         with self._hub.write() as conn:

@@ -13,6 +13,7 @@ from transforms.errors import ConfigInvalid
 
 __all__ = ["parse", "parse_value", "typed"]
 
+_KINDS = {bool: "TRUE or FALSE", int: "a whole number", float: "a number", str: "a text"}
 _TRUE = frozenset(("true", "yes", "on", "1"))
 _FALSE = frozenset(("false", "no", "off", "0"))
 
@@ -80,17 +81,16 @@ def parse_value(field: Field, value: Any, owner: str) -> Any:
         else:
             parsed = str(value)
     except ValueError as error:
-        wanted = {bool: "TRUE or FALSE", int: "a whole number", float: "a number"}[field.type]
-        raise _bad(field, text, owner, f"{wanted} is expected") from error
+        raise _bad(field, text, owner, f"{_KINDS[field.type]} is expected") from error
     if field.choices:
         for choice in field.choices:
             if choice.lower() == parsed.lower():
                 return choice
         raise _bad(field, text, owner, f"one of {', '.join(field.choices)} is expected")
     if field.minimum is not None and not parsed >= field.minimum:
-        raise _bad(field, text, owner, f"the smallest value is {field.minimum:g}")
+        raise _bad(field, text, owner, f"the smallest value is {field.minimum:.15g}")
     if field.maximum is not None and not parsed <= field.maximum:
-        raise _bad(field, text, owner, f"the largest value is {field.maximum:g}")
+        raise _bad(field, text, owner, f"the largest value is {field.maximum:.15g}")
     return parsed
 
 
@@ -104,4 +104,18 @@ def _boolean(text: str) -> bool:
 
 def _bad(field: Field, text: str, owner: str, cause: str) -> ConfigInvalid:
     shown = "***" if field.secret else repr(text)
-    return ConfigInvalid(f"{owner}: {field.name} cannot be {shown}", cause=cause, cure=field.description)
+    return ConfigInvalid(
+        f"{owner}: {field.name} cannot be {shown}", cause=cause, cure=f"give {_wanted(field)}: {field.description}"
+    )
+
+
+def _wanted(field: Field) -> str:
+    """What a value of a field looks like: ``a whole number from 1 to 10000``."""
+    if field.choices:
+        *others, last = field.choices
+        return f"{', '.join(others)} or {last}" if others else last
+    kind, low, high = _KINDS[field.type], field.minimum, field.maximum
+    if low is not None and high is not None:
+        return f"{kind} from {low:.15g} to {high:.15g}"
+    limits = [f"at least {low:.15g}"] if low is not None else [f"at most {high:.15g}"] if high is not None else []
+    return ", ".join((kind, *limits))

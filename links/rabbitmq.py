@@ -61,9 +61,9 @@ SPEC = LinkSpec(
     options=(
         Field(
             "AMQP_Heartbeat",
-            "Seconds of silence that count as a missed sign of life. The broker gives a dead connection of ours up "
-            "after two to three times as long; the gateway a dead broker after one to two times (this and 5 s), 10 to "
-            "20 s by default.",
+            "Seconds of silence that count as a missed heartbeat. The broker closes a dead connection of the gateway "
+            "after two to three times as long. The gateway gives up a dead broker after 5 s more than this at the "
+            "earliest and after twice that at the latest: 10 to 20 s by default.",
             int,
             5,
             minimum=2,

@@ -127,7 +127,7 @@ class AgentProcedures(Administration):
             AdminError: ORA-32850; ORA-32801 user or password None; ORA-32843 range.
         """
         if username is None or password is None:
-            raise _bad(agent_name, "user name and password cannot be removed", "create another agent without them")
+            raise _bad(agent_name, "an alteration cannot remove user name or password", "call remove_agent_login")
         values: dict[str, Any] = {
             "username": username,
             "database": database,
@@ -151,6 +151,16 @@ class AgentProcedures(Administration):
             if changes:
                 catalog.update_agent(conn, agent_name, **changes)
         self._tell_no_effect(agent, [name for name in (*without_effect(agent), "password") if name in changes])
+
+    def remove_agent_login(self, agent_name: str) -> None:
+        """Remove user name and password of an agent, which have no effect, and the database that needs them.
+
+        Raises:
+            AdminError: ORA-32850 unknown agent.
+        """
+        with self.change() as conn:
+            name = self.need_agent(conn, agent_name).name
+            catalog.update_agent(conn, name, username=None, password=None, database=None)
 
     def remove_agent(self, agent_name: str) -> None:
         """Remove an agent that is stopped and has no links.

@@ -187,7 +187,7 @@ def check_enqueue(db: Db, queue: QueueRef, *, committing: bool = False) -> None:
         raise NotEnabledForEnqueue(
             f"queue {queue.full_name} is not enabled for enqueue",
             cause="it was not started, or stopped",
-            cure="start it: start_queue",
+            cure=f"start it: mgw aq start {queue.full_name} (in Python start_queue)",
         )
 
 

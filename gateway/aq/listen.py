@@ -151,7 +151,7 @@ def _not_enabled(queue: str) -> AqError:
     return ListenNotEnabled(
         f"queue {queue} is not enabled for dequeue",
         cause="it was not started, or was stopped or dropped meanwhile",
-        cure="start it: start_queue",
+        cure=f"start it: mgw aq start {queue} (in Python start_queue)",
     )
 
 

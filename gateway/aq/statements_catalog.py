@@ -160,7 +160,7 @@ def require_queue(
         raise error(
             f"queue {name!r} does not exist",
             cause="no queue of that name is in the hub",
-            cure="create it (create_queue), or list those that exist: mgw aq queues",
+            cure="create it (queues in the file, create_queue in Python), or list those that exist: mgw aq queues",
         )
     return found
 

@@ -74,7 +74,7 @@ def require_consumer_of(db: Db, queue: QueueRef, consumer: str | None) -> tuple[
         raise SubscriberMissing(
             f"consumer {consumer!r} of queue {queue.full_name} does not exist",
             cause="it is neither a subscriber nor was it ever named as a recipient",
-            cure="add it with add_subscriber",
+            cure="name one of its subscribers, or add it (subscribers in the file, add_subscriber in Python)",
         )
     return found
 

@@ -127,7 +127,7 @@ def check_dequeue(db: Db, queue: QueueRef, *, browse: bool = False) -> catalog.Q
         raise NotEnabledForDequeue(
             f"queue {queue.full_name} is not enabled for dequeue",
             cause="it was not started, or stopped",
-            cure="start it: start_queue",
+            cure=f"start it: mgw aq start {queue.full_name} (in Python start_queue)",
         )
     return settings
 

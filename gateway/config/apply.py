@@ -121,6 +121,9 @@ def _agent(admin: GatewayAdmin, _: Document, name: str, agent: AgentModel, chang
 
 
 def _alter_agent(admin: GatewayAdmin, name: str, agent: AgentModel, settings: set[str]) -> None:
+    if agent.username is None and "username" in settings:
+        admin.remove_agent_login(name)
+        settings = settings - {"username", "password", "database"}
     values = {setting: getattr(agent, setting) for setting in settings}
     if values:
         admin.alter_agent(name, **values)

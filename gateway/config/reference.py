@@ -96,8 +96,8 @@ def links_page() -> str:
 
 
 _HEADERS = (
-    "What of a message is what there: into the hub (inbound, in) and out of it (outbound, out). Rules and "
-    "transformations see the headers under these names.\n"
+    "How properties and headers are mapped. Inbound (in) is from the broker to the hub, outbound (out) from the hub to "
+    "the broker. Rules and transformations use the names of the hub.\n"
 )
 
 

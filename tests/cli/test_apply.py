@@ -91,6 +91,16 @@ def test_password_of_an_agent_is_compared_and_every_secret_has_a_variable_of_its
     assert mgw.ok("plan", "exported.yaml").startswith("alter  link n (password: *** -> ***)\n1 to be altered")
 
 
+def test_login_of_an_agent_goes_as_the_warning_advises(mgw: Mgw) -> None:
+    agent = mgw.file("agents:\n  n: {username: night, password: first-secret, database: hub2, comment: late}\n")
+    assert "leave it out" in mgw("lint", agent).err + mgw("lint", agent).out
+    mgw.ok("apply", agent)
+    without = mgw.file("agents:\n  n: {comment: late}\n", "without.yaml")
+    assert mgw.ok("apply", without).startswith("alter  agent n (username: night -> none, ")
+    assert mgw.ok("apply", without) == "nothing to do: 1 objects are as the files say\n"
+    assert mgw.ok("export") == "version: 1\nagents:\n  n:\n    comment: late\n"
+
+
 def test_password_goes_with_its_user_name_or_by_an_empty_text(mgw: Mgw) -> None:
     link = "{type: memory, username: gw, password: p-a-s-s}"
     mgw.ok("apply", mgw.file(f"links:\n  a: {link}\n  b: {link}\n"))

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from links.contract import Field, LinkConfig
-from links.options import parse
+from links.options import parse, parse_value
 from links.registry import open_link, spec, types
 from transforms.errors import ConfigInvalid, LinkError
 
@@ -89,3 +89,19 @@ def test_secret_values_are_not_shown() -> None:
 
 def test_foreign_names_pass_where_several_systems_share_a_list() -> None:
     assert parse(FIELDS, {"host": "h", "KAFKA_key": "1"}, "x", foreign=True)["host"] == "h"
+
+
+@pytest.mark.parametrize(
+    ("field", "wanted"),
+    [
+        (Field("a", "Size.", int, minimum=1, maximum=10000), "give a whole number from 1 to 10000: Size."),
+        (Field("a", "Age.", float, minimum=0.5), "give a number, at least 0.5: Age."),
+        (Field("a", "On.", bool), "give TRUE or FALSE: On."),
+        (Field("a", "Kind.", choices=("x", "y", "z")), "give x, y or z: Kind."),
+        (Field("a", "Kind.", choices=("x",)), "give x: Kind."),
+    ],
+)
+def test_refused_value_comes_with_those_that_are_taken(field: Field, wanted: str) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        parse_value(field, "-", "link plant")
+    assert refused.value.cure == wanted
