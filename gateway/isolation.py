@@ -5,11 +5,12 @@ that are left are sent again one at a time. One that is refused is divided, down
 refused alone goes to the exception queue with the system's reason; without one the job fails as with any message that
 cannot be delivered.
 
-Who is to blame, the destination's error says (:class:`transforms.errors.Blame`). Where nobody can tell, the messages
-behind it are tried first, one by one: if one is taken, those before it are the reason; else the whole destination is.
+Who is to blame, the destination's error says (:class:`transforms.errors.Blame`). Where nobody can tell, the message is
+sent once more, and then the messages behind it are tried, one by one. If one is taken, those before it are suspected
+with reason: each of them that is refused again is set aside. If none is, the whole destination refuses.
 
 What the system is known to have is completed before anything is sent again. Plans that are divided get new numbers:
-that a sending log has a number proves nothing of what is sent later.
+that a sending log has a number proves nothing of what is sent later. So nothing whose fate is unknown gets one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gateway.flight import Flight
 from gateway.journal import Counts, Plan
 from gateway.outbound import OutboundRoute
 from transforms.convert import for_exception_queue
-from transforms.errors import Blame, DeliveryRejected, GatewayError, MessageRejected
+from transforms.errors import Blame, DeliveryRejected, GatewayError, LeaseLost, MessageRejected
 
 __all__ = ["IsolatingRoute"]
 
@@ -46,6 +47,7 @@ class IsolatingRoute(OutboundRoute):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._suspects: dict[int, DeliveryRejected] = {}  # refused alone, and nobody can tell why
+        self._accused: set[int] = set()  # were suspects when a message behind them was taken
 
     def open(self) -> None:
         """See :meth:`OutboundRoute.open`; after failures without success, plans are sent one at a time.
@@ -78,11 +80,11 @@ class IsolatingRoute(OutboundRoute):
         except DeliveryRejected as error:
             try:
                 self._refused(error, counts)
-            except GatewayError:
-                self._restore()
+            except GatewayError as failure:
+                self._restore(failure)
                 raise
-        except GatewayError:
-            self._restore()
+        except GatewayError as failure:
+            self._restore(failure)
             raise
         return counts
 
@@ -93,7 +95,8 @@ class IsolatingRoute(OutboundRoute):
 
     def _carry(self, wait: float, counts: Counts) -> None:
         if self._suspects and self._cleared:
-            self._convict(counts)
+            self._accused.update(self._suspects)
+            self._suspects, self._cleared = {}, False
         passed = Counts()  # each transaction counts for itself
         super()._carry(wait, passed)
         _add(counts, passed)
@@ -127,11 +130,11 @@ class IsolatingRoute(OutboundRoute):
                 self._divide()
         elif message_id not in self._left[0][0].ids:
             return  # its sending log says that it is there
-        elif error.blame is Blame.UNKNOWN:
+        elif error.blame is Blame.UNKNOWN and message_id not in self._accused:
             self._doubt(message_id, error)
         else:
-            self._suspects[message_id] = error
-            self._convict(counts)
+            self._suspects.pop(message_id, None)
+            self._set_aside(message_id, error, counts)
 
     def _reopen(self) -> None:
         """Begin anew from what is planned, as after a crash, with the same destination."""
@@ -194,14 +197,17 @@ class IsolatingRoute(OutboundRoute):
         self._arrange([*parts, *(plan.ids for plan, _ in list(self._left)[1:])])
 
     def _doubt(self, message_id: int, error: DeliveryRejected) -> None:
-        """Send the message behind the suspects first.
+        """Send the message behind the suspects first, or the first of them once more.
 
         Raises:
             DeliveryRejected: nobody can tell more, or too many of them are refused too.
         """
+        again = message_id in self._suspects
         self._suspects[message_id] = error
         if self._exception_queue is None or len(self._suspects) > SUSPECTS:
             raise error
+        if len(self._suspects) == 1 and not again:
+            return  # it may have been the moment
         if self._behind() is None:
             self._plan_one_more()
         found = self._behind()
@@ -232,20 +238,13 @@ class IsolatingRoute(OutboundRoute):
         self._sequence = plan.sequence
         self._left.append((plan, claimed))
 
-    def _convict(self, counts: Counts) -> None:
-        """Move the suspects to the exception queue.
+    def _set_aside(self, message_id: int, error: DeliveryRejected, counts: Counts) -> None:
+        """Move a message that is planned to the exception queue.
 
         Raises:
             MessageRejected: there is none.
             GatewayError: it takes nothing.
         """
-        suspects, self._suspects, self._cleared = self._suspects, {}, False
-        for message_id, error in suspects.items():
-            place = next((at for at, (plan, _) in enumerate(self._left) if message_id in plan.ids), None)
-            if place is not None:
-                self._set_aside(message_id, error, place, counts)
-
-    def _set_aside(self, message_id: int, error: DeliveryRejected, place: int, counts: Counts) -> None:
         name = self._context.job.name
         failure = MessageRejected(
             f"{self._context.job.destination} refuses the message",
@@ -255,6 +254,7 @@ class IsolatingRoute(OutboundRoute):
         )
         if self._exception_queue is None:
             raise failure from error
+        place = next(at for at, (plan, _) in enumerate(self._left) if message_id in plan.ids)
         plan, claimed = self._left[place]
         flight, _ = self._convert_plan(plan, claimed)
         if message_id in flight.consumed:  # it may have expired by now
@@ -269,10 +269,16 @@ class IsolatingRoute(OutboundRoute):
         self._settle([flight], 0, moved)
         _add(counts, moved)
 
-    def _restore(self) -> None:
-        """The order as it was, where the job fails while a message goes before the suspects."""
-        if self._suspects and not self._cleared:
+    def _restore(self, failure: GatewayError) -> None:
+        """The order as it was, where the job fails while a message goes before the suspects.
+
+        What is on its way may have been stored: its sending log tells it by the number of the plan, so that is looked
+        at first. Where it cannot be read, the order stays: better than sending a message twice.
+        """
+        if self._suspects and not self._cleared and not isinstance(failure, LeaseLost):
             with suppress(GatewayError):
+                if self._logged and any(flight.sent for flight in self._flights):
+                    self._reopen()
                 plans = self._plans()
                 suspects, others = self._sorted(plans)
                 if suspects and plans[0].ids != suspects[0]:

@@ -16,7 +16,7 @@ from links.memory import MemoryDestination
 from links.memory_broker import MemoryBroker
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
-from transforms.errors import Blame, DeliveryRejected
+from transforms.errors import Blame, DeliveryRejected, LinkTimeout
 from transforms.message import Message
 
 COUNT = 40
@@ -236,3 +236,100 @@ def test_the_form_is_corrected_before_anything_is_divided(
         check(gateway, broker, ())
     assert max(len(bodies) for bodies in offered) == 10
     assert min(len(bodies) for bodies in offered) == 10
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, fault: Callable[[list[str]], Exception | None], *, after: bool) -> None:
+    """Let publishing fail with what ``fault`` gives for the bodies; ``after``: when the destination has stored them."""
+    real = MemoryDestination.publish
+
+    def publish(self: MemoryDestination, sequence: int, messages: Sequence[Encoded]) -> None:
+        error = fault([str(message[0].body) for message in messages])
+        if error is None or after:
+            real(self, sequence, messages)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(MemoryDestination, "publish", publish)
+
+
+def test_what_may_be_stored_keeps_its_number_when_the_order_is_restored(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message behind a suspect is stored, and nobody hears of it: only its number tells the sending log."""
+    lost: list[str] = []
+
+    def vanish(bodies: list[str]) -> Exception | None:
+        if bodies == ["1"] and not lost:
+            lost.append("1")
+            return LinkTimeout("no answer", operation="publish")
+        return None
+
+    failing(monkeypatch, vanish, after=True)
+    refusing(monkeypatch, any_bad(Blame.UNKNOWN))
+    job(gateway, broker, batch=1, outbound_log_queue="SENT")
+    put(gateway, (0,), 4)
+    with gateway.run():
+        check(gateway, broker, (0,), 4)
+    assert lost
+
+
+def test_a_refusal_that_passes_by_is_not_the_message_s(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, log: dict[str, Any]
+) -> None:
+    refused: list[str] = []
+
+    def once(bodies: list[str]) -> Blame | None:
+        if refused:
+            return None
+        refused.extend(bodies)
+        return Blame.UNKNOWN
+
+    refusing(monkeypatch, once)
+    job(gateway, broker, batch=1, **log)
+    put(gateway, (), 4)
+    with gateway.run():
+        check(gateway, broker, (), 4)
+    assert refused == ["0"]
+
+
+def test_a_message_that_is_taken_after_others_is_not_set_aside(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, log: dict[str, Any]
+) -> None:
+    """The broker had an internal error for a while, and the message behind came after it."""
+    refused: list[str] = []
+
+    def at_first(bodies: list[str]) -> Blame | None:
+        if bodies == ["0"] and len(refused) < 2:
+            refused.extend(bodies)
+            return Blame.UNKNOWN
+        return None
+
+    refusing(monkeypatch, at_first)
+    job(gateway, broker, batch=1, **log)
+    put(gateway, (), 4)
+    with gateway.run():
+        eventually(lambda: len(arrived(broker)) >= 4, what="all arrived")
+        eventually(lambda: gateway.plans("outj") == [], what="all completed")
+    assert sorted(arrived(broker)) == ["0", "1", "2", "3"]
+    assert gateway.browse("BAD") == []
+
+
+def test_a_message_that_is_refused_for_what_it_is_convicts_no_other(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, log: dict[str, Any]
+) -> None:
+    away = [True]
+
+    def refuse(bodies: list[str]) -> Blame | None:
+        if "bad 1" in bodies:
+            return Blame.MESSAGE if len(bodies) == 1 else Blame.UNKNOWN
+        return Blame.UNKNOWN if away[0] else None
+
+    refusing(monkeypatch, refuse)
+    job(gateway, broker, batch=1, **log)
+    put(gateway, (1,), 3)
+    with gateway.run():
+        eventually(lambda: failures(gateway) >= 1, what="a failure")
+        assert [message.body for message in gateway.browse("BAD")] == ["bad 1"]
+        away[0] = False
+        gateway.admin.reset_job("outj")
+        check(gateway, broker, (1,), 3)
