@@ -341,6 +341,8 @@ class OutboundRoute:
         return flight, encoded
 
     def _publish(self, flight: Flight, encoded: Sequence[Any]) -> None:
+        if flight.expired and self._logged and not self._part_from_expired(flight):
+            return
         if not self._flights:
             self._last_confirmed = self._context.clock.monotonic()
         self._flights.append(flight)
@@ -349,6 +351,25 @@ class OutboundRoute:
             self._destination.publish(flight.sequence, encoded)
             trace_flight(self._context.job.name, flight, "sent")
             flight.sent_at = self._context.clock.now()
+
+    def _part_from_expired(self, flight: Flight) -> bool:
+        """What has expired leaves a plan before the rest is sent: after a crash the number of the plan in the sending
+        log would else prove that it was sent, too. Returns whether there is a rest."""
+        context, job_id, counts = self._context, self._context.job.id, Counts()
+        rest = tuple(number for number in flight.ids if number not in flight.expired)
+        gone = Flight(self._sequence + 1, tuple(flight.expired), expired=flight.expired) if rest else flight
+        with context.turns.take(), context.hub.write() as conn:
+            lease.check_owner(conn, context.agent_key, context.token)
+            if rest:
+                plan = Plan(gone.sequence, gone.ids)
+                journal.add_plans(conn, job_id, [plan], token=context.token, now=context.clock.now())
+                journal.alter_plan(conn, job_id, Plan(flight.sequence, rest))
+            self._complete(conn, [gone], counts)
+        if rest:
+            self._sequence = gone.sequence
+            flight.ids, flight.expired = rest, {}
+        self._tell_overdue(counts)
+        return bool(rest)
 
     def _take_back(self, plans: Sequence[Plan]) -> None:
         """Plans of which not one byte was sent go back to READY, position unchanged."""

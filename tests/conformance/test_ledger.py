@@ -225,6 +225,35 @@ def test_a_message_that_expired_before_it_was_sent_is_counted_told_and_kept(
         assert _told(gateway, f"queue {queue}: 1 message(s) expired")
 
 
+def test_the_sending_log_proves_nothing_of_a_message_that_expired_before_its_batch_was_sent(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    """The batch is in the log without it, and a crash comes before the hub knows."""
+    gateway.admin.create_msgsystem_link("logged", "MEMORY", {"broker": broker.name}, outbound_log_queue="SENT")
+    gateway.admin.register_foreign_queue("DST", "logged")
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@logged")
+    broker.fail_next("publish", LinkUnavailable("the wire was cut", operation="publish"), times=1000)
+    late = gateway.enqueue("H", [Message(body="late", expiration=3600), Message(body="patient")])[0].hex()
+    with gateway.run():
+        eventually(lambda: gateway.job("out")["FAILURES"] >= 1)
+    while broker.next_fault("publish"):
+        pass
+    change(gateway, "UPDATE aq_message SET expires_at = ready_at WHERE expires_at IS NOT NULL")
+    broker.fail_next("confirm", LinkUnavailable("the wire was cut again", operation="confirm"))
+    with gateway.run():
+        gateway.admin.reset_job("out")
+        eventually(partial(_has_moved, gateway, "out", 1))
+        eventually(lambda: "expired" in str(traced(gateway, "out", late).states.get(late)))
+    assert [message.body for message in broker.queue("DST").messages] == ["patient"]
+    row = gateway.job("out")
+    assert (row["PROPAGATED_TOTAL"], row["SUPPRESSED_TOTAL"], row["DISCARDED_TOTAL"]) == (1, 1, 1)
+    (sight,) = [each for each in traced(gateway, "out", late).sights if each.finished]
+    assert sight.outcome == Outcome.OVERDUE
+    assert _told(gateway, "job out: 1 message(s) not sent, for they had expired")
+    proof = reconciled(gateway, "out")
+    assert proof.holds, proof.offences
+
+
 def test_a_message_that_nobody_took_in_time_is_told(gateway: Gateway, broker: MemoryBroker) -> None:
     gateway.queue("M", multiple_consumers=True)
     gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem", enabled=False)
