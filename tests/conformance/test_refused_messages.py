@@ -48,8 +48,11 @@ class TestKafka:
 
     @pytest.fixture(params=["at-least-once", "exact"])
     def topic(self, request: pytest.FixtureRequest, gateway: Gateway, kafka: Kafka) -> str:
-        """A topic for a job ``out`` from H. At least once it has one partition: a batch to a second one may be on its way
-        when the first refuses, and what has no key goes to any of them when it is sent again."""
+        """A topic for a job ``out`` from H.
+
+        At least once it has one partition: a batch to a second one may be on its way when the first refuses, and what
+        has no key goes to any of them when it is sent again.
+        """
         topic, link = f"refused-{uuid.uuid4().hex}", dict[str, Any]()
         kafka.create_topic(topic, 2 if request.param == "exact" else 1)
         if request.param == "exact":
