@@ -137,6 +137,7 @@ class _Ends:
     def __init__(self) -> None:
         self.works: list[ApplicationWork] = []
         self._committing: list[tuple[Hub, Held]] = []
+        self._transaction: sa.RootTransaction | None = None  # the one that is being committed
 
     def _ended(self) -> list[tuple[Hub, Held, Tally]]:
         ended = [(work.hub, *work.end()) for work in self.works]
@@ -154,8 +155,9 @@ class _Ends:
             work.undone += 1
         self._count_failed(conn)
 
-    def committing(self) -> None:
+    def committing(self, conn: sa.Connection) -> None:
         """The application commits, which may fail still."""
+        self._transaction = conn.get_transaction()
         ended = self._ended()
         self._committing = [(hub, taken) for hub, taken, _ in ended]
         for hub, _, tally in ended:
@@ -165,8 +167,11 @@ class _Ends:
                 hub.attempts.wake()
 
     def commit_failed(self, conn: sa.Connection) -> None:
-        """The commit failed; where it is unknown what became of it, only messages that are there are counted."""
-        if self._committing:
+        """The commit failed; where it is unknown what became of it, only messages that are there are counted.
+
+        Nobody tells of a commit that is done: an error of the next transaction is none of it.
+        """
+        if self._committing and conn.get_transaction() is self._transaction:
             self._count_failed(conn)
 
     def prepared_rolls_back(self) -> None:
@@ -206,7 +211,7 @@ def _ends_of(conn: sa.Connection) -> _Ends:
             how(work, name)
 
     sa.event.listen(conn, "rollback", ends.rolling_back)
-    sa.event.listen(conn, "commit", lambda _: ends.committing())
+    sa.event.listen(conn, "commit", ends.committing)
     sa.event.listen(conn, "savepoint", lambda _, name: tell(ApplicationWork.savepoint_set, name))
     undone, released = ApplicationWork.savepoint_undone, ApplicationWork.savepoint_released
     sa.event.listen(conn, "rollback_savepoint", lambda _, name, __: tell(undone, name))
@@ -224,7 +229,7 @@ def _listen_to_two_phases(conn: sa.Connection, ends: _Ends) -> None:
     if isinstance(conn.get_transaction(), sa.TwoPhaseTransaction) and not conn.get_execution_options().get(_TWO_PHASES):
         conn.execution_options(**{_TWO_PHASES: True})
         sa.event.listen(conn, "rollback_twophase", lambda _, __, ___: ends.prepared_rolls_back())
-        sa.event.listen(conn, "commit_twophase", lambda _, __, ___: ends.committing())
+        sa.event.listen(conn, "commit_twophase", lambda conn, _, __: ends.committing(conn))
 
 
 def _failed(context: sa.engine.ExceptionContext) -> None:

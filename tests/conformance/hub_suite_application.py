@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -155,6 +156,23 @@ class AttemptSuite(ApplicationCase):
             conn.exec_driver_sql("INSERT INTO item VALUES (7)")
             conn.commit()
         assert self.counted() == 1
+
+    def test_error_that_is_not_of_the_commit_before(self) -> None:
+        """Rows that cannot be fetched are an error without a statement, too; the application goes on after it."""
+        with self.engine.connect() as conn:
+            session = self.hub.session(conn)
+            session.dequeue("orders", now())
+            conn.commit()
+            conn.exec_driver_sql("INSERT INTO booking VALUES (1)")
+            session.enqueue("orders", Message("y"))
+            numbers = "SELECT abs(n) FROM (SELECT 1 AS n UNION ALL SELECT -9223372036854775808) AS numbers"
+            part = conn.begin_nested() if self.hub.postgresql else nullcontext()
+            with pytest.raises(sa.exc.DBAPIError), part:
+                conn.exec_driver_sql(numbers).all()
+            conn.commit()
+        assert self.bookings() == 1
+        assert self.states("orders_t") == ["READY"]
+        assert self.counted() == 0
 
     def test_commit_counts_nothing(self) -> None:
         with self.engine.begin() as conn:
