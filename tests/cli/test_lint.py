@@ -475,15 +475,11 @@ def test_effort_grows_with_the_file_and_not_faster(tmp_path: Path) -> None:
 
     def seconds(count: int) -> float:
         path = tmp_path / f"{count}.yaml"
-        text = "".join(
-            f"  Q{n}: {{multiple_consumers: true, subscribers: {{a: {{}}}}, comment: Number {n}}}\n"
-            for n in range(count)
-        )
-        path.write_text(f"queues:\n{text}", "utf-8")
+        path.write_text("queues:\n" + "".join(f"  Q{number}: {{}}\n" for number in range(count)), "utf-8")
         begun = time.process_time()
         assert lint([path], {}) == []
         return time.process_time() - begun
 
     seconds(10)
     few = seconds(100)
-    assert seconds(400) < 4 * few * 2
+    assert seconds(800) < 8 * few * 2
