@@ -118,6 +118,11 @@ class IsolatingRoute(OutboundRoute):
         """
         if error.blame is Blame.DESTINATION or not self._flights:
             raise error
+        if error.blame is Blame.FULL:
+            if not self._complete_known(counts):
+                raise error
+            self._reopen()
+            return
         message_id = _only(self._flights[0]) if len(self._flights) == 1 else None
         divide = self._alone and message_id is None
         self._complete_known(counts)
@@ -144,8 +149,8 @@ class IsolatingRoute(OutboundRoute):
         self._destination.close()
         self._load()
 
-    def _complete_known(self, counts: Counts) -> None:
-        """Complete the messages on their way that the destination is known to have."""
+    def _complete_known(self, counts: Counts) -> bool:
+        """Complete the messages on their way that the destination is known to have; whether there were any."""
         known: dict[int, Flight] = {}
         now = self._context.clock.now()
         for flight in self._flights:
@@ -155,7 +160,7 @@ class IsolatingRoute(OutboundRoute):
                     flight.sequence, tuple(ids), len(ids), ids, parts=parts, sent_at=flight.sent_at, confirmed_at=now
                 )
         if not known:
-            return
+            return False
         old: list[Plan] = []
         wanted: list[tuple[int, ...]] = []
         for plan in self._plans():
@@ -166,6 +171,7 @@ class IsolatingRoute(OutboundRoute):
                 old.append(plan)
                 wanted.append(plan.ids)
         self._replan(old, wanted, list(known.values()), counts)
+        return True
 
     def _plans(self) -> list[Plan]:
         with self._context.hub.read() as conn:

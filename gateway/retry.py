@@ -12,13 +12,23 @@ from dataclasses import dataclass
 from enum import Enum
 
 from gateway.model import JobDef, JobStatus
-from transforms.errors import GatewayError, HubFull, HubUnavailable, LinkRefused, LinkTimeout, LinkUnavailable
+from transforms.errors import (
+    Blame,
+    DeliveryRejected,
+    GatewayError,
+    HubFull,
+    HubUnavailable,
+    LinkRefused,
+    LinkTimeout,
+    LinkUnavailable,
+)
 
 __all__ = ["MAX_AWAY_DELAY", "MAX_DELAY", "MAX_FAILURES", "Decision", "Kind", "Setbacks", "decide", "kind_of"]
 
 MAX_FAILURES = 16
 MAX_DELAY = 1800.0  # seconds, after a failure that counts
 MAX_AWAY_DELAY = 60.0  # seconds, while a broker or the hub cannot be reached
+MAX_FULL_DELAY = 10.0  # seconds, while the destination is full: nothing tells when it takes messages again
 SOON = 2.0  # seconds; the first delay of every kind
 MAX_TURN_DELAY = 30.0  # seconds, while no connection of the link is free
 JITTER = 0.1  # share of the delay: jobs that failed together do not come back together
@@ -55,7 +65,13 @@ def kind_of(error: BaseException, *, documented: bool = False) -> Kind:
         return Kind.HOPELESS
     if number == _TURN:
         return Kind.TURN
-    return Kind.AWAY if isinstance(error, _AWAY) and not documented else Kind.FAULT
+    away = isinstance(error, _AWAY) or _is_full(error)
+    return Kind.AWAY if away and not documented else Kind.FAULT
+
+
+def _is_full(error: BaseException) -> bool:
+    """Whether the destination takes nothing until somebody reads there."""
+    return isinstance(error, DeliveryRejected) and error.blame is Blame.FULL
 
 
 def decide(
@@ -88,7 +104,7 @@ def decide(
         # An attempt that waited in vain was a pause already, and where something hangs only attempts tell when it ends.
         patient = isinstance(error, LinkTimeout) and waited >= SOON
         soon = patient or (settling and not isinstance(error, LinkRefused))
-        delay = min(delay, SOON if soon else MAX_AWAY_DELAY)
+        delay = min(delay, SOON if soon else MAX_FULL_DELAY if _is_full(error) else MAX_AWAY_DELAY)
         return Decision(JobStatus.RETRY, delay * (1 - JITTER * (1 + spread) / 2), kind, failures)
     delay = min(delay, MAX_TURN_DELAY if kind is Kind.TURN else MAX_DELAY)
     return Decision(JobStatus.RETRY, delay * (1 + JITTER * spread), kind, failures)

@@ -26,6 +26,7 @@ _REJECTIONS = frozenset((0x81, 0x82, 0x90, 0x93, 0x95, 0x97, 0x99, 0x9A, 0x9B))
 #: Reason codes about one message: topic name, size, payload format, retain. Others do not tell what they are about.
 _OF_A_MESSAGE = frozenset((0x90, 0x95, 0x99, 0x9A))
 _OF_NOBODY_KNOWS = frozenset((0x80, 0x81, 0x82, 0x83))
+_QUOTA_EXCEEDED = 0x97
 _KNOWN = frozenset(range(0x80, 0xA3))
 
 
@@ -33,6 +34,8 @@ def blame_of(code: int) -> Blame:
     """What a reason code from 0x80 tells of who is to blame."""
     if code in _OF_A_MESSAGE:
         return Blame.MESSAGE
+    if code == _QUOTA_EXCEEDED:
+        return Blame.FULL
     return Blame.UNKNOWN if code in _OF_NOBODY_KNOWS or code not in _KNOWN else Blame.DESTINATION
 
 

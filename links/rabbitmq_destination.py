@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -56,6 +57,11 @@ class Progress(Protocol):
         """Whether a sequence waits for its confirmation."""
         ...
 
+    @property
+    def answered(self) -> bool:
+        """Whether no answer is to come that tells more of what is stored."""
+        ...
+
     def refuse(self, why: str, blame: Blame = Blame.DESTINATION) -> None:
         """The broker refused a message."""
         ...
@@ -64,7 +70,9 @@ class Progress(Protocol):
 class Confirmations:
     """Which sequences are stored: turns the broker's confirmations, in any order, into an unbroken prefix.
 
-    After the first refusal nothing counts any more: what was confirmed before it stands, the rest is unknown.
+    Messages that a full queue refuses are never confirmed, others around them are. After a message that was returned
+    nothing counts any more, for the broker confirms it all the same: what was confirmed before stands, the rest is
+    unknown.
     """
 
     def __init__(self) -> None:
@@ -74,6 +82,8 @@ class Confirmations:
         self.blame = Blame.DESTINATION
         self._low = 0  # every tag up to here is confirmed
         self._beyond: set[int] = set()  # confirmed tags above _low + 1
+        self._full: set[int] = set()  # tags that the broker refused without a reason
+        self._ended = False  # nothing counts any more
         self._batches: deque[tuple[int, int]] = deque()  # last tag, sequence
 
     @property
@@ -90,12 +100,15 @@ class Confirmations:
 
     def confirmed(self, tag: int, multiple: bool, positive: bool) -> None:
         """``basic.ack`` or ``basic.nack`` from the broker."""
-        if self.refusal:
+        if self._ended:
             return
         if not positive:
-            self.refuse("it reported that it could not store the message (basic.nack; a full queue, for example)")
+            self._full.update(self._open(tag) if multiple else (tag,))
+            self._refuse("it could not store a message (basic.nack): the queue is full, for example", Blame.FULL)
             return
-        if multiple:
+        if self._full and multiple:
+            self._beyond.update(self._open(tag))
+        elif multiple:
             if tag > self._low:
                 self._low = tag
                 if self._beyond:
@@ -113,9 +126,22 @@ class Confirmations:
 
     def refuse(self, why: str, blame: Blame = Blame.DESTINATION) -> None:
         """The broker refused a message; what is not confirmed by now never will be."""
+        self._ended = True
+        self._refuse(why, blame)
+
+    def _refuse(self, why: str, blame: Blame) -> None:
         if not self.refusal:
             self.refusal = why
             self.blame = blame
+
+    def _open(self, tag: int) -> set[int]:
+        """Tags up to this one that were neither confirmed nor refused."""
+        return set(range(self._low + 1, tag + 1)) - self._beyond - self._full
+
+    @property
+    def answered(self) -> bool:
+        """Whether the broker will say nothing more of what was published."""
+        return self._ended or self._low + len(self._beyond) + len(self._full) >= self.published
 
     def stored(self, sequence: int, count: int) -> Collection[int]:
         """Which of the ``count`` messages of a batch (indexes in it) were confirmed."""
@@ -291,6 +317,8 @@ class RabbitDestination:
             self._told = state.done
             self._last_progress = self._use.clock.monotonic()
         elif state.refusal:
+            with suppress(LinkError):  # what is known by then counts
+                session.pump(self._settings.answer_timeout, lambda: state.answered, "publish")
             raise DeliveryRejected(
                 f"foreign queue {self._use.endpoint.full_name}: RabbitMQ refused a batch",
                 link=self._settings.link,

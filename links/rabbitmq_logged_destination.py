@@ -41,6 +41,11 @@ class Transactions:
         """Whether a sequence waits for its commit."""
         return self.committing is not None or bool(self._waiting)
 
+    @property
+    def answered(self) -> bool:
+        """A transaction is refused as a whole."""
+        return True
+
     def add(self, sequence: int, messages: Sequence[Encoded]) -> None:
         """A batch is to be sent."""
         self._waiting.append((sequence, messages))

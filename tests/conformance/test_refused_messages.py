@@ -282,6 +282,26 @@ class TestRabbitMQ:
             assert gateway.browse("BAD") == []
             assert gateway.job("out")["EXCEPTIONQ_TOTAL"] == 0
 
+    @pytest.mark.parametrize("queue", ["at-least-once"], indirect=True)
+    def test_a_queue_that_holds_less_than_a_batch_gets_everything_as_it_is_read(
+        self, gateway: Gateway, queue: Any
+    ) -> None:
+        channel, name = queue
+        channel.queue_delete(name)
+        channel.queue_declare(name, durable=True, arguments={"x-max-length": 8, "x-overflow": "reject-publish"})
+        gateway.enqueue("H", [Message(b"%d" % n) for n in range(20)])
+        found: list[int] = []
+        with gateway.run():
+            for _ in range(8):
+                eventually(lambda: channel.queue_declare(name, passive=True).method.message_count > 0, what="filled")
+                found += [int(body) for _, body in self.taken(channel, name, 1)]
+                if len(set(found)) == 20:
+                    break
+            assert sorted(set(found)) == list(range(20))
+            eventually(lambda: gateway.job("out")["PROPAGATED_TOTAL"] == 20, what="completed")
+        assert sorted(found) == list(range(20)), "what the broker confirmed is not sent again"
+        assert gateway.browse("BAD") == []
+
 
 class TestMqtt:
     pytestmark = pytest.mark.mosquitto

@@ -52,6 +52,36 @@ def test_refusal_leaves_what_was_confirmed_before_it() -> None:
     assert "nack" in state.refusal
 
 
+def test_after_a_message_that_was_returned_nothing_counts() -> None:
+    state = Confirmations()
+    state.add(1, 3)
+    state.refuse("no queue is bound")
+    state.confirmed(1, False, True)  # RabbitMQ confirms what it returned
+    assert state.answered
+    assert list(state.stored(1, 3)) == []
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.data())
+def test_of_messages_that_a_full_queue_refused_the_others_are_known(sizes: list[int], data: st.DataObject) -> None:
+    state = Confirmations()
+    lasts = [(state.add(sequence, size), state.published)[1] for sequence, size in enumerate(sizes)]
+    open_tags, stored = set(range(1, state.published + 1)), set[int]()
+    while open_tags:
+        assert not state.answered
+        tag, multiple = data.draw(st.sampled_from(sorted(open_tags))), data.draw(st.booleans())
+        positive = data.draw(st.booleans())
+        state.confirmed(tag, multiple, positive)
+        told = {other for other in open_tags if (other <= tag if multiple else other == tag)}
+        open_tags -= told
+        stored |= told if positive else set()
+    assert state.answered
+    for sequence, (size, last) in enumerate(zip(sizes, lasts, strict=True)):
+        first = last - size + 1
+        assert [first + index for index in state.stored(sequence, size)] == [
+            tag for tag in range(first, last + 1) if tag in stored
+        ]
+
+
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8), st.data())
 def test_done_is_never_ahead_of_a_message(sizes: list[int], data: st.DataObject) -> None:
     state = Confirmations()

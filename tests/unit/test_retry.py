@@ -9,6 +9,7 @@ from gateway.retry import MAX_AWAY_DELAY, MAX_DELAY, MAX_FAILURES, MAX_TURN_DELA
 from links.contract import Direction
 from transforms.errors import (
     AqError,
+    Blame,
     ConversionFailure,
     DeliveryRejected,
     GatewayError,
@@ -40,10 +41,11 @@ def job(**options: str) -> JobDef:
         (LinkRefused("wrong password"), Kind.AWAY),
         (HubUnavailable("restarting"), Kind.AWAY),
         (HubFull("no space left"), Kind.AWAY),
+        (DeliveryRejected("the queue is full").blamed(Blame.FULL), Kind.AWAY),
+        (DeliveryRejected("no queue is bound"), Kind.FAULT),
         (ConversionFailure("no JSON"), Kind.FAULT),
         (AqError("queue H is not enabled for enqueue", number=25207), Kind.FAULT),
         (QueueMissing("no such queue"), Kind.FAULT),
-        (DeliveryRejected("queue is full"), Kind.FAULT),
         (LinkError("fenced"), Kind.FAULT),
         (HubError("damaged"), Kind.FAULT),
         (GatewayError("requires exact"), Kind.FAULT),
