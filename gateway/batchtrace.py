@@ -48,4 +48,5 @@ def trace_flight(job: str, flight: Flight, what: str) -> None:
     """Something happened to an outbound batch."""
     _LOGGER.log(TRACE_HIGH, "job %s: batch %d of %d messages %s", job, flight.sequence, len(flight.ids), what)
     if _LOGGER.isEnabledFor(TRACE_DEBUG_HIGH):
-        _LOGGER.log(TRACE_DEBUG_HIGH, "job %s: batch %d has the messages %s", job, flight.sequence, flight.ids)
+        ids = ", ".join(map(str, flight.ids))
+        _LOGGER.log(TRACE_DEBUG_HIGH, "job %s: batch %d has the messages %s", job, flight.sequence, ids)

@@ -332,8 +332,8 @@ class JobRunner:
 
     def _sample(self, route: Route, *, idle: bool) -> None:
         backlog = route.backlog()
-        _LOGGER.debug("job %s: backlog %s", self.name, backlog)
         if backlog is not None:
+            _LOGGER.debug("job %s: %d messages wait at the source", self.name, backlog.messages)
             with self._writing() as conn:
                 journal.set_backlog(conn, self.setup.job.id, backlog, now=self._engine.clock.now())
         route.check_stall(backlog)

@@ -195,7 +195,7 @@ def agents_cleanup(
             known = {each.name: each for each in procedures.list_jobs()}
             job = find_name("job", job, list(known))
             if (status := known[job].status) != "FAILED":
-                fail(f"job {job} is {status}, so nothing of it is given up; only a job that is FAILED is cleaned up")
+                fail(f"job {job} is {status}; only a FAILED job is cleaned up")
         agent = find_name("agent", agent, [each.name for each in procedures.list_agents()])
         procedures.cleanup_gateway(action, job, agent_name=agent)
     say(f"{action.upper()} done" + (f" for job {job}" if job else ""))

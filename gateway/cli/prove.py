@@ -91,7 +91,7 @@ def _moment(option: str, text: str | None) -> float | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        fail(f"{option} {text!r} is no moment; write 2026-11-20T10:00 (UTC), or 15m for 15 minutes ago", EXIT_USAGE)
+        fail(f"{option} {text!r} is not a time; write 2026-11-20T10:00 (UTC), or 15m for 15 minutes ago", EXIT_USAGE)
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 

@@ -213,6 +213,8 @@ def _translate(source: Source, model: type[Strict], path: Path, detail: ErrorDet
     secret = "password" in str(name).lower() or place in source.variables
     given = "" if secret or isinstance(shown, dict | list) else f" {shown!r}"
     reason = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    if reason.startswith(("greater than", "less than")):
+        reason = f"a number {reason}"
     source.error("bad-value", place, f"{name} cannot be{given or ' so'}", f"give {reason}")
 
 

@@ -61,7 +61,7 @@ COLUMN_TEXTS = {
     "EXCEPTIONQ_TOTAL": "The same since the job was created.",
     "EXCEPTIONED": "Messages of the batch that went to the exception queue.",
     "EXCEPTION_QUEUE": "Where messages go that can never be delivered.",
-    "FAILURES": "Failures in a row, of the kind that the last one was; the 16th that counts makes the job FAILED.",
+    "FAILURES": "Failures of the kind of the last one, since the last recovery; the 16th that counts makes it FAILED.",
     "FILTERED": "Messages of the batch left out by rule or transformation.",
     "FILTERED_MSGS": "Messages left out by rule or transformation since agent start.",
     "FILTERED_TOTAL": "The same since the job was created.",

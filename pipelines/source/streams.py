@@ -108,7 +108,7 @@ def release(url: str, stream: str) -> int:
                 raise StreamGone(
                     f"stream {stream} does not exist",
                     cause="it was released, or its queue was dropped, or never read",
-                    cure="see the view MGW_PIPELINE_STREAMS",
+                    cure="mgw pipeline streams lists those that exist (view MGW_PIPELINE_STREAMS)",
                 )
             numbers = sql.planned(db, row, row.settled, row.allocated)
             queue = _queue_of(db, row)

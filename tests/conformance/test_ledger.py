@@ -767,7 +767,7 @@ def test_the_command_ends_with_1_and_names_what_is_wrong(moved: Gateway, capsys:
         (("into", "LOG@5000"), 1, "says nothing of message LOG@5000"),
         (("into", "ab" * 16), 1, "is not of this hub"),
         (("nojob",), 1, "does not exist"),
-        (("into", "--since", "yesterday"), 2, "is no moment"),
+        (("into", "--since", "yesterday"), 2, "is not a time"),
         (("into", "LOG@1", "--last", "5"), 2, "give one of them"),
     ],
 )

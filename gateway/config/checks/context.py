@@ -154,7 +154,8 @@ class Context:
             if each.required and each.name.lower() not in given:
                 place = (*path, self._spelled(path, each.name))
                 if place not in self.source.unresolved:
-                    self.source.error("missing-key", path, f"{owner}: {each.name} is missing", each.description)
+                    advice = f"set {each.name}: {each.description}"
+                    self.source.error("missing-key", path, f"{owner}: {each.name} is missing", advice)
 
     def _spelled(self, path: Path, name: str) -> str:
         """The key as the file writes it."""
