@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from links.contract import (
     Capability,
@@ -185,6 +186,12 @@ class RabbitLink:
                 f"{owner}: AMQP_ManagementURL cannot be {address!r}",
                 cause="it is no address of a web server",
                 cure="write for example http://broker:15672",
+            )
+        if address and "@" in urlsplit(address).netloc:  # it would be stored and shown as it is
+            raise ConfigInvalid(
+                f"{owner}: AMQP_ManagementURL names a user",
+                cause="the link's own user and password are used",
+                cure="leave out what stands before the @",
             )
         self._settings = Settings.of(config, attributes, options)
         self._answers = Answers()  # a job keeps its link while it runs, and asks again and again

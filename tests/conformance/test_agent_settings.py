@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -15,13 +14,6 @@ from links.memory_broker import MemoryBroker
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
 from transforms.message import Message
-
-
-@pytest.fixture
-def broker() -> Iterator[MemoryBroker]:
-    name = uuid.uuid4().hex
-    yield MemoryBroker.get(name)
-    MemoryBroker.drop(name)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
@@ -21,13 +20,6 @@ from tests.support.waiting import eventually
 from transforms.errors import LinkUnavailable
 from transforms.message import Header, Message, ValueType
 from transforms.objects import ObjectValue
-
-
-@pytest.fixture
-def broker() -> Iterator[MemoryBroker]:
-    name = uuid.uuid4().hex
-    yield MemoryBroker.get(name)
-    MemoryBroker.drop(name)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,6 @@ from transforms.errors import Blame, DeliveryRejected, LinkTimeout
 from transforms.message import Message
 
 COUNT = 40
-
-
-@pytest.fixture
-def broker() -> Iterator[MemoryBroker]:
-    name = uuid.uuid4().hex
-    yield MemoryBroker.get(name)
-    MemoryBroker.drop(name)
 
 
 @pytest.fixture

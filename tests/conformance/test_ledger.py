@@ -35,13 +35,6 @@ from transforms.message import Message
 
 
 @pytest.fixture
-def broker() -> Iterator[MemoryBroker]:
-    name = uuid.uuid4().hex
-    yield MemoryBroker.get(name)
-    MemoryBroker.drop(name)
-
-
-@pytest.fixture
 def gateway(tmp_path: Path, broker: MemoryBroker) -> Iterator[Gateway]:
     with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
         gateway.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name})

@@ -34,13 +34,6 @@ LONG_AGO = 86400.0
 on_sqlite = pytest.mark.parametrize("gateway", ["sqlite"], indirect=True)  # what the database has no part in
 
 
-@pytest.fixture
-def broker() -> Iterator[MemoryBroker]:
-    name = uuid.uuid4().hex
-    yield MemoryBroker.get(name)
-    MemoryBroker.drop(name)
-
-
 @contextmanager
 def hub_at(kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """Address of a new database of the kind."""

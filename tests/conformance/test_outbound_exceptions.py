@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,6 @@ GOOD, BAD = '{{"f":{}}}', '{{"f":"hot {}"}}'
 SENT = [GOOD.format(number) for number in (0, 1, 3, 4, 6)]
 REFUSED = [BAD.format(number) for number in (2, 5)]
 TRANSFORMATION = {"set": {"header.celsius": "(tab.user_data.f - 32) / 1.8"}}
-
-
-@pytest.fixture
-def broker() -> Iterator[MemoryBroker]:
-    name = uuid.uuid4().hex
-    yield MemoryBroker.get(name)
-    MemoryBroker.drop(name)
 
 
 @pytest.fixture

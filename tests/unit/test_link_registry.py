@@ -51,6 +51,13 @@ def test_bad_attribute_is_refused_when_the_link_is_opened() -> None:
         open_link(LinkConfig("l", "rabbitmq", {"port": 70000}))
 
 
+def test_address_of_the_management_api_takes_no_password() -> None:
+    options = {"AMQP_ManagementURL": "http://mgw:sesame@broker:15672"}
+    with pytest.raises(ConfigInvalid, match="link l: AMQP_ManagementURL names a user") as refused:
+        open_link(LinkConfig("l", "rabbitmq", {"hostname": "broker"}, options=options))
+    assert "sesame" not in str(refused.value)
+
+
 def test_names_compare_case_insensitively_and_defaults_are_filled_in() -> None:
     assert parse(FIELDS, {"SIZE": "3", "loud": "TRUE", "mode": "MANUAL", "host": "h"}, "x") == {
         "size": 3,
