@@ -110,7 +110,7 @@ class Attempts:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # memory is cleaned up, and a session forgotten, also under it
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._forgotten: deque[Forgotten] = deque()
@@ -126,9 +126,12 @@ class Attempts:
         with self._mutex:
             if self._thread is not None or self._stop.is_set():
                 return
-            self._thread = threading.Thread(target=self._run, name="mgw-hub-attempts", daemon=True)
+            thread = threading.Thread(target=self._run, name="mgw-hub-attempts", daemon=True)
+            if self._thread is not None:  # a session was forgotten just now
+                return
+            self._thread = thread
             try:
-                self._thread.start()
+                thread.start()
             except RuntimeError:  # the interpreter ends and starts no threads any more: the end of the hub counts
                 self._thread = None
 

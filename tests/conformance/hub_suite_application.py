@@ -130,6 +130,25 @@ class AttemptSuite(ApplicationCase):
         self.eventually_counted(1)
         assert self.take("orders") == ["x"]
 
+    def test_session_that_is_forgotten_while_the_thread_is_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Memory is cleaned up wherever something is allocated."""
+        sessions = [self.hub.session(), self.hub.session()]
+        sessions[0].dequeue("orders", now())
+
+        class Thread(threading.Thread):
+            def __init__(self, *given: Any, **named: Any) -> None:
+                if sessions:
+                    sessions.pop()
+                super().__init__(*given, **named)
+
+        forgetting = threading.Thread(target=lambda: sessions.pop() and None, daemon=True)
+        with monkeypatch.context() as patch:
+            patch.setattr("gateway.aq.attempts.threading.Thread", Thread)
+            forgetting.start()
+            forgetting.join(5)
+        assert not forgetting.is_alive(), "it waits for itself"
+        self.eventually_counted(1)
+
     def test_rollback_to_a_savepoint_counts_without_another_call(self) -> None:
         with self.engine.begin() as conn:
             with conn.begin_nested() as nested:
