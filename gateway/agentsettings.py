@@ -104,19 +104,19 @@ def option_refusal(name: str) -> tuple[str, str] | None:
     return "agents have no such option", f"did you mean {near[0]}?" if near else f"use one of {known}"
 
 
-def check_option(name: str, value: object) -> None:
-    """Refuse a value that the option cannot have; the name must be known.
+def check_option(name: str, value: object, owner: str) -> None:
+    """Refuse a value that the option cannot have; the name must be known. ``owner``: for the error, ``agent NIGHT``.
 
     Raises:
         ConfigInvalid: it is not of its type, or out of range.
     """
     field = _FIELDS[name.lower()]
     if value is None:
-        raise ConfigInvalid(f"option {field.name} has no value", cause="it is empty", cure=field.description)
+        raise ConfigInvalid(f"option {field.name} has no value", cause="it is empty", cure="give one or remove it")
     if field.name == RETENTION_OPTION:
         retention_of({name: str(value)})
     else:
-        parse_value(field, value, "agent option")
+        parse_value(field, value, owner)
 
 
 def without_effect(agent: AgentDef) -> list[str]:

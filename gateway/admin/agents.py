@@ -279,12 +279,15 @@ class AgentProcedures(Administration):
             self.need_agent(conn, agent_name)
             return catalog.list_agent_options(conn, agent_name, None)
 
-    def set_agent_option(self, agent_name: str, name: str, value: str | None, *, encrypted: bool = False) -> None:
-        """Store an agent option; applied at the agent's next start.
+    def set_agent_option(
+        self, agent_name: str, name: str, value: str | float | None, *, encrypted: bool = False
+    ) -> None:
+        """Store an agent option, as text; applied at the agent's next start.
 
         Raises:
             AdminError: ORA-32850; ORA-32840 unknown name; ORA-32841 the value is none for that option.
         """
+        value = value if value is None else str(value)
         check_text(f"option {name} of agent {agent_name}", value)
         if refusal := option_refusal(name):
             cause, cure = refusal
@@ -292,7 +295,7 @@ class AgentProcedures(Administration):
                 f"agent {agent_name}: option {name!r} is unknown", number=Ora.OPTION_UNKNOWN, cause=cause, cure=cure
             )
         try:
-            check_option(name, value)
+            check_option(name, value, f"agent {agent_name}")
         except GatewayError as error:
             raise AdminError(error.what, number=Ora.OPTION_INVALID, cause=error.cause, cure=error.cure) from error
         with self.change() as conn:

@@ -13,6 +13,7 @@ from gateway.logfile import set_level
 from links.memory_broker import MemoryBroker
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
+from transforms.errors import AdminError
 from transforms.message import Message
 
 
@@ -91,3 +92,10 @@ def test_the_log_level_of_a_running_agent_decides_how_much_it_tells(
                 eventually(lambda text=text: text in caplog.text, what=f"{text!r} at level {level}")  # type: ignore[misc]
             for text in chain(*told[level + 1 :]):
                 assert text not in caplog.text, (text, level)
+
+
+def test_option_is_given_as_a_number_and_refused_with_its_agent(gateway: Gateway) -> None:
+    gateway.admin.set_agent_option("DEFAULT_AGENT", "oracle.mgw.polling_interval", 500)
+    assert [option.value for option in gateway.admin.list_agent_options("DEFAULT_AGENT")] == ["500"]
+    with pytest.raises(AdminError, match=r"ORA-32841: agent DEFAULT_AGENT: oracle.mgw.polling_interval cannot be '50'"):
+        gateway.admin.set_agent_option("DEFAULT_AGENT", "oracle.mgw.polling_interval", 50)
