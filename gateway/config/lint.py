@@ -17,6 +17,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from gateway.aq.database import parse_url
 from gateway.config.findings import Finding, Path, errors, nearest
 from gateway.config.kept import complete, missing_variables
 from gateway.config.load import Source, load, read_secret
@@ -30,7 +31,7 @@ from gateway.config.models import (
     TransformationModel,
 )
 from links.contract import LinkSpec
-from transforms.errors import ConfigInvalid, GatewayError
+from transforms.errors import ConfigInvalid, GatewayError, HubError
 
 __all__ = ["Checked", "check", "lint", "settings_of"]
 
@@ -143,7 +144,13 @@ def _settings(source: Source, value: Any) -> SettingsModel:
     found = _object(source, SettingsModel, ("settings",), value if value is not None else {})
     if not isinstance(found, SettingsModel):
         return SettingsModel()
-    place: Path = ("settings", "secret_key_file")
+    place: Path = ("settings", "hub")
+    if found.hub is not None and place not in source.unresolved:
+        try:
+            parse_url(found.hub)
+        except HubError as error:
+            source.error("bad-value", place, f"{error.what}: {error.cause}", error.cure)
+    place = ("settings", "secret_key_file")
     if found.secret_key_file is None or place in source.unresolved:
         return found
     file = FilePath(source.mark(place).file).parent / found.secret_key_file
