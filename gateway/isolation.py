@@ -34,6 +34,7 @@ SUSPECTS = 10  # messages in a row that may be refused until the whole destinati
 PATIENCE = 2  # failures in a row after which the next attempt goes step by step
 PARTS = 8  # into how many plans one is divided
 _NOTE = "the destination refused the batch"
+_UNSURE = f"{_NOTE}, and may have stored this message all the same"  # without a sending log nobody can tell
 
 _Left = tuple[Plan, list[transfer.Claimed]]
 
@@ -331,7 +332,7 @@ class IsolatingRoute(OutboundRoute):
         job_id = self._context.job.id
         if self._context.ledger:
             returned = [(plan.sequence, plan.ids) for plan in old]
-            ledger.record_returned(conn, job_id, returned, now=now, note=_NOTE)
+            ledger.record_returned(conn, job_id, returned, now=now, note=_NOTE if self._logged else _UNSURE)
         journal.delete_plans(conn, job_id, [plan.sequence for plan in old])
 
 

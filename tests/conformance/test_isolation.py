@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway import prove
+from gateway import ledger, prove
+from gateway.ledger_record import Outcome
 from gateway.trace import Range
 from links.contract import Encoded
 from links.memory import MemoryDestination
@@ -130,6 +131,23 @@ def test_the_one_is_set_aside_and_the_others_arrive(  # noqa: PLR0917
         check(gateway, broker, bad)
     assert len(offered) < 100, "it is looked for, not tried one by one"
     assert not any("retr" in event.lower() for event in gateway.events())
+
+
+def test_the_ledger_says_where_nobody_knows_whether_it_was_stored(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, log: dict[str, Any]
+) -> None:
+    refusing(monkeypatch, any_bad(Blame.MESSAGE))
+    job(gateway, broker, **log)
+    put(gateway, (7,))
+    with gateway.run():
+        check(gateway, broker, (7,))
+    definition = gateway.admin.get_job("outj")
+    assert definition is not None
+    with gateway.hub.read() as conn:
+        entries = [entry for record in ledger.read(conn, definition.id) for entry in record.entries]
+    reasons = {entry.reason for entry in entries if entry.outcome is Outcome.RETURNED}
+    unsure = "" if log else ", and may have stored this message all the same"
+    assert reasons == {f"the destination refused the batch{unsure}"}
 
 
 def test_what_is_known_to_be_there_is_not_sent_again(
