@@ -98,6 +98,10 @@ class Merging:
             self._waiting.pop()
         return None, bool(self._waiting)
 
+    def again(self, group: Group) -> None:
+        """The group could not be stored: come back to it."""
+        self._reached[group.row.job_id] = group.first - 1
+
     def _group(self, conn: sa.Connection, job: int, first: int, last: int) -> Group | None:
         """The records as far as they are sound: one that was changed must go on to say so itself."""
         chosen = sa.select(ledger).where(ledger.c.job_id == job, ledger.c.number.between(first, last))

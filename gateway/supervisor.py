@@ -295,6 +295,9 @@ class Supervisor:
                         ledger_upkeep.store(conn, group)
                 except ledger_upkeep.ChangedMeanwhile:
                     _LOGGER.debug("records of job %s were pruned while they were merged", group.row.job_id)
+                except HubError:
+                    self._merging.again(group)
+                    raise
             pause = (clock.monotonic() - begun) * (1 / PRUNE_SHARE - 1)
 
     def _in_pieces(self, prune: Callable[[Connection], int]) -> None:

@@ -8,7 +8,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from tests.support.brokers import PostgreSQL
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.merged_ledgers import merge_all
 from tests.support.waiting import eventually
+from transforms.errors import HubUnavailable
 from transforms.message import Message
 
 LONG_AGO = 86400.0
@@ -208,6 +209,25 @@ def test_the_agents_upkeep_merges(moved: Gateway, monkeypatch: pytest.MonkeyPatc
     supervisor._merge()
     assert stored_rows(moved) < rows
     assert answers(moved) == before
+
+
+def test_records_that_could_not_be_stored_are_merged_later(moved: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_upkeep, "GROUP", 6)
+    supervisors = [Supervisor(moved.hub, Secrets.for_hub(moved.url), RunOptions(moved.url)) for _ in range(2)]
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_upkeep, "store", away)
+        for _ in range(20):
+            with suppress(HubUnavailable):
+                supervisors[0]._merge()
+    before = stored_rows(moved)
+    supervisors[0]._merge()
+    found = stored_rows(moved)
+    supervisors[1]._merge()
+    assert before > found == stored_rows(moved)
+
+
+def away(*_: object) -> None:
+    raise HubUnavailable("the hub is away")
 
 
 _KILLED = """
