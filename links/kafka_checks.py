@@ -10,6 +10,7 @@ from typing import Any
 from kafka import KafkaAdminClient
 
 from links.contract import Check, Guarantee, GuaranteeReport
+from links.failed_check import failed_check
 from links.kafka_client import Settings, Topic, build, describe, quietly, translate
 from links.kafka_log import describe_log
 from links.kafka_tls import handshake_cure
@@ -40,27 +41,34 @@ def _split(server: str) -> tuple[str, int]:
 def _check_addresses(settings: Settings) -> list[Check]:
     """At least one server must accept a connection."""
     problems: list[str] = []
+    failure = OSError("there is no server")
     for server in settings.servers:
         host, port = _split(server)
-        problem = _knock(host, port)
-        if problem is None:
+        error = _knock(host, port)
+        if error is None:
             return [Check("address", True, f"{server} accepts connections")]
-        problems.append(f"{server}: {problem}")
-    return [Check("address", False, "; ".join(problems), "check bootstrap_servers, and that the cluster runs")]
+        failure = error
+        problems.append(f"{server}: {_reason(host, port, error)}")
+    cure = "check bootstrap_servers, and that the cluster runs"
+    return [failed_check("address", failure, "; ".join(problems), cure)]
 
 
-def _knock(host: str, port: int) -> str | None:
+def _knock(host: str, port: int) -> OSError | None:
     try:
         with socket.create_connection((host, port), timeout=_CONNECT):
             return None
-    except socket.gaierror as error:
-        return f"the name {host} cannot be resolved ({error.strerror})"
-    except TimeoutError:
-        return f"no answer within {_CONNECT:g} s (a firewall?)"
-    except ConnectionRefusedError:
-        return f"nothing listens on port {port}"
     except OSError as error:
-        return str(error)
+        return error
+
+
+def _reason(host: str, port: int, error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"the name {host} cannot be resolved ({error.strerror})"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {_CONNECT:g} s (a firewall?)"
+    if isinstance(error, ConnectionRefusedError):
+        return f"nothing listens on port {port}"
+    return str(error)
 
 
 def _check_tls(settings: Settings) -> list[Check]:
@@ -68,6 +76,7 @@ def _check_tls(settings: Settings) -> list[Check]:
     if context is None:
         return []
     problem = reason = "no server accepts connections"
+    failure = OSError(reason)
     for server in settings.servers:
         host, port = _split(server)
         try:
@@ -78,9 +87,11 @@ def _check_tls(settings: Settings) -> list[Check]:
                 return [Check("tls", True, f"{secure.version()}, the certificate is valid for {host}")]
         except ssl.SSLCertVerificationError as error:
             problem, reason = f"{server}: the certificate is not accepted: {error.verify_message}", error.verify_message
+            failure = error
         except (ssl.SSLError, OSError) as error:
             problem, reason = f"{server}: the TLS handshake failed: {error}", str(error)
-    return [Check("tls", False, problem, handshake_cure(reason))]
+            failure = error
+    return [failed_check("tls", failure, problem, handshake_cure(reason))]
 
 
 def _check_cluster(settings: Settings) -> list[Check]:
@@ -106,17 +117,11 @@ def _check_cluster(settings: Settings) -> list[Check]:
         ),
     ]
     for broker in cluster["brokers"]:
-        problem = _knock(broker["host"], broker["port"])
-        if problem:
-            checks.append(
-                Check(
-                    "servers",
-                    False,
-                    f"server {broker['broker_id']} is announced as {broker['host']}:{broker['port']}, but {problem}",
-                    "correct advertised.listeners of that server, or the network between here and there",
-                )
-            )
-            return checks
+        host, port = broker["host"], broker["port"]
+        if failure := _knock(host, port):
+            detail = f"server {broker['broker_id']} is announced as {host}:{port}, but {_reason(host, port, failure)}"
+            cure = "correct advertised.listeners of that server, or the network between here and there"
+            return [*checks, failed_check("servers", failure, detail, cure)]
     checks.append(Check("servers", True, "every server can be reached under the address it announces"))
     return checks
 

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Sequence
 
 from links.contract import Check
+from links.failed_check import failed_check
 from links.rabbitmq_connection import Session
 from links.rabbitmq_settings import Settings
 from transforms.errors import LinkError, LinkRefused
@@ -19,9 +20,8 @@ def run_checks(settings: Settings) -> Sequence[Check]:
     try:
         addresses = socket.getaddrinfo(settings.hostname, settings.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        return [
-            Check("name", False, f"{settings.hostname!r} cannot be resolved ({error})", "correct hostname or the DNS")
-        ]
+        detail = f"{settings.hostname!r} cannot be resolved ({error})"
+        return [failed_check("name", error, detail, "correct hostname or the DNS")]
     found = sorted({str(address[4][0]) for address in addresses})
     checks.append(Check("name", True, f"{settings.hostname} is {', '.join(found)}"))
     try:
@@ -29,7 +29,7 @@ def run_checks(settings: Settings) -> Sequence[Check]:
             checks.append(Check("port", True, f"{settings.place} accepts connections"))
     except OSError as error:
         cure = "check port, firewall and that RabbitMQ runs"
-        return [*checks, Check("port", False, f"{settings.place} cannot be reached ({error})", cure)]
+        return [*checks, failed_check("port", error, f"{settings.place} cannot be reached ({error})", cure)]
     if settings.tls:
         checks.append(_tls(settings))
         if not checks[-1].ok:
@@ -68,4 +68,4 @@ def _tls(settings: Settings) -> Check:
         return Check("tls", False, error.cause, error.cure)
     except (OSError, ValueError) as error:
         reason = getattr(error, "verify_message", "") or str(error)
-        return Check("tls", False, reason, "check tls_ca_file, tls_server_name and the port (5671 for TLS)")
+        return failed_check("tls", error, reason, "check tls_ca_file, tls_server_name and the port (5671 for TLS)")
