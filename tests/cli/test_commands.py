@@ -164,7 +164,7 @@ def test_links_queues_agents_and_transformations_are_shown_altered_and_removed(a
         (("status", "--frobnicate"), 2, "No such option"),
         (("lint",), 2, "Missing argument"),
         (("run", "--agent", "nobody"), 1, "nobody"),
-        (("agents", "cleanup", "RESET_SUB_MISSING_MESSAGE", "orders_in"), 1, "job orders_in is READY; only a FAILED job"),
+        (("agents", "cleanup", "RESET_SUB_MISSING_MESSAGE", "orders_in"), 1, "job orders_in is READY; only a FAILED"),
         (("agents", "cleanup", "RESET_SUB_MISSING_MESSAGE", "zzz"), 1, "job 'zzz' does not exist"),
         (("agents", "cleanup", "SWEEP"), 1, "ORA-32802"),
     ],
