@@ -56,6 +56,7 @@ class Hub:
         transform_modules: modules whose functions transformations may call.
         rolled_back: messages of rolled back transactions whose failed attempt is still to be counted.
         attempts: counts them.
+        object_views: whether queue tables and queues are made with views of their own (a rehearsal needs none).
         name: the database as shown to people, without password.
         login: PostgreSQL login of this program, if it has not the rights of the owner of the hub's tables; None if it
             has, and on SQLite.
@@ -83,6 +84,7 @@ class Hub:
         self.path = None if self.postgresql else os.path.abspath(engine.url.database or "")
         self._reader = engine.execution_options(ro=True)
         self._writers: deque[Writer] = deque()
+        self.object_views = True
         self._open = True
         self._create = False
         self._files: HubFiles | None = None

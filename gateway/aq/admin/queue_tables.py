@@ -125,7 +125,8 @@ class QueueTableProcedures(QueueProcedures):
             exceptions = QualifiedName(name.schema, f"AQ$_{name.name}_E")
             catalog.insert_queue(db, queue_values(exceptions, table_id, QueueType.EXCEPTION, None, 0, 0, None, now))
             found = self.need_queue_table(db, name)
-            create_table_views(conn, found)
+            if self.hub.object_views:
+                create_table_views(conn, found)
             return found
 
     def alter_queue_table(

@@ -106,7 +106,8 @@ class QueueProcedures(Administration):
                 name, found.id, kind, max_retries, retry_delay, retention_time, comment, self.hub.clock.now()
             )
             made = queue_info(db, catalog.insert_queue(db, values))
-            create_queue_views(conn, made)
+            if self.hub.object_views:
+                create_queue_views(conn, made)
             return made
 
     def alter_queue(
