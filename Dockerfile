@@ -7,12 +7,13 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 # Every wheel is checked against the lock; of them, only those that the gateway needs at run time are installed below.
 COPY requirements.lock ./
 RUN pip wheel --quiet --no-deps --require-hashes --requirement requirements.lock --wheel-dir wheels
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
+COPY mgw mgw
 COPY gateway gateway
 COPY links links
 COPY transforms transforms
 COPY pipelines pipelines
-COPY conf/pipelines conf/pipelines
+COPY conf conf
 RUN pip install --quiet --upgrade --no-index --find-links wheels setuptools \
  && pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist . \
  && python -m venv /opt/mgw \

@@ -21,6 +21,12 @@ SIDE_BY_SIDE := tests/property \
   $(filter-out tests/property tests/pipelines $(BY_THE_CLOCK),$(sort $(shell find tests -name 'test_*.py' -printf '%h ')))
 
 BY_FILE := --dist loadfile --no-loadscope-reorder
+# By another name, as make -n runs every recipe in which it reads its own.
+LINT := $(MAKE) lint
+# What is run: a marker expression of pytest (pyproject.toml says what the markers mean).
+test: CHOSEN := not matrix and not long
+test-all: CHOSEN := not long
+test-rest: CHOSEN := matrix and not long
 
 # Every extra that does not just name others of our own: the lock file must not contain this package itself.
 define LOCK_EXTRAS
@@ -31,13 +37,13 @@ print(*(f"--extra {name}" for name, needs in extras.items() if not any(need.star
 endef
 export LOCK_EXTRAS
 
-.PHONY: help setup packages demo demo-spark test lint format test-faults bench lock clean
+.PHONY: help setup packages demo demo-spark test test-all test-rest lint format test-faults bench lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: packages .venv/bin/python ## install everything that demo and tests need (again: under 2 s)
-	@$(MAKE) -j2 $(STAMPS)/venv $(STAMPS)/spark
+	@$(MAKE) -j2 $(STAMPS)/venv $(STAMPS)/archive $(STAMPS)/spark
 
 packages: # Debian's packages may be removed between two runs, so this is no stamp; it takes milliseconds
 	@tests/support/packages
@@ -66,6 +72,11 @@ $(STAMPS)/kafka: tests/support/kafka/pom.xml | .venv/bin/python
 	$(BIN)/python -c "from tests.support.kafka_jars import main; main()"
 	touch $@
 
+$(STAMPS)/archive: $(STAMPS)/kafka $(STAMPS)/venv
+	@echo "setup: have Kafka start in half the time"
+	$(BIN)/python -c "from tests.support.kafka_jars import make_archive; make_archive()"
+	touch $@
+
 $(STAMPS)/spark: tests/support/spark/pom.xml | $(STAMPS)/kafka
 	@echo "setup: fetch Spark's connectors through Maven"
 	$(BIN)/python -c "from tests.support.spark_jars import main; main()"
@@ -77,16 +88,21 @@ demo: setup ## carry real messages between RabbitMQ, Kafka and MQTT, and judge t
 demo-spark: setup ## bridge 200,000 messages, then measure, archive and audit them with Spark
 	@$(BIN)/python -m tests.demo_spark
 
-test: setup ## check style and types, run every test
-	@said=$$(mktemp)
-	$(BIN)/pytest -q tests/pipelines >$$said 2>&1 & spark=$$!
-	trap 'kill $$spark 2>/dev/null || true; rm -f $$said' EXIT
-	$(MAKE) lint
-	status=0
-	$(BIN)/pytest -q -n 3 $(BY_FILE) $(SIDE_BY_SIDE) $(addprefix --ignore=,tests/pipelines $(BY_THE_CLOCK)) || status=$$?
+test: setup ## check style and types, prove each promise once on each broker and both databases
+test-all: setup ## check style and types, run every test: the same facts in every combination
+test-rest: setup # what test-all runs and test does not: .ci/run runs test first, and then this
+test test-all test-rest:
+	@tally=$$(mktemp) said=$$(mktemp) started=$$SECONDS status=0
+	export MGW_TALLY=$$tally
+	$(BIN)/pytest -q -m '$(CHOSEN)' tests/pipelines >$$said 2>&1 & spark=$$!
+	trap 'kill $$spark 2>/dev/null || true; rm -f $$said $$tally' EXIT
+	$(if $(filter test-rest,$@),,$(LINT))
+	$(BIN)/pytest -q -n 3 $(BY_FILE) -m '$(CHOSEN)' $(SIDE_BY_SIDE) \
+	  $(addprefix --ignore=,tests/pipelines $(BY_THE_CLOCK)) || status=$$?
 	wait $$spark || status=$$?
 	cat $$said
-	$(BIN)/pytest -q -n 2 $(BY_FILE) $(BY_THE_CLOCK) || status=$$?
+	$(BIN)/pytest -q -n 2 $(BY_FILE) -m '$(CHOSEN)' $(BY_THE_CLOCK) || status=$$?
+	$(BIN)/python -m tests.support.tally $@ $$tally $$((SECONDS - started))
 	exit $$status
 
 lint: $(STAMPS)/venv ## check style and types
@@ -98,7 +114,7 @@ format: $(STAMPS)/venv ## put the code into shape
 	@$(BIN)/ruff check --quiet --fix || true
 	$(BIN)/ruff format --quiet
 
-test-faults: setup ## cut wires, kill processes and brokers, many times (make test does it a few times)
+test-faults: setup ## cut wires, kill processes and brokers for hours (make test does it a few times)
 	@$(BIN)/pytest -q -m long tests/faults tests/conformance/test_hub_sqlite.py tests/conformance/test_hub_postgresql.py tests/pipelines
 
 bench: setup ## measure the gateway beside Shovel, a Mosquitto bridge and bare clients

@@ -1,6 +1,6 @@
 """``python -m gateway`` is ``mgw``."""
 
-from gateway.cli.main import main
+from mgw.gateway.cli.main import main
 
 if __name__ == "__main__":
     main()

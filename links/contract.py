@@ -7,7 +7,7 @@ Who calls what
 --------------
 * One thread drives one source or one destination from ``connect`` to ``close``; only ``interrupt`` may be called from
   another thread. A link object itself may be used by several threads (``test``, ``verify``, ``open_*``).
-* ``connect`` before anything else, again after any :class:`~transforms.errors.LinkError` (the engine always calls
+* ``connect`` before anything else, again after any :class:`~mgw.transforms.errors.LinkError` (the engine always calls
   ``close`` first). ``close`` may be called at any time, twice, and without ``connect``; it never raises and never waits
   longer than a few seconds. What was read and not settled comes back after the next ``connect``.
 * Every client error leaves a link as a :class:`~transforms.errors.LinkError` (translated in one place per link, ``raise
@@ -19,15 +19,16 @@ Who calls what
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from operator import eq
 from typing import Any, NamedTuple, Protocol
 
-from links.placement import Placement
-from transforms.clock import SYSTEM_CLOCK, Clock
-from transforms.errors import ConversionFailure
-from transforms.message import Message
+from mgw.links.placement import Placement
+from mgw.transforms.clock import SYSTEM_CLOCK, Clock
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.message import Message
 
 __all__ = [
     "EMPTY_BATCH",
@@ -53,11 +54,12 @@ __all__ = [
     "Position",
     "Recovered",
     "Source",
+    "weakest",
 ]
 
 
 class Direction(StrEnum):
-    """Propagation type of a job, seen from the hub."""
+    """Which way a link is used: a job reads from it (into the gateway), or writes to it."""
 
     INBOUND = "INBOUND"
     OUTBOUND = "OUTBOUND"
@@ -92,6 +94,11 @@ class GuaranteeReport:
     note: str = ""
 
 
+def weakest(reports: Sequence[GuaranteeReport]) -> GuaranteeReport:
+    """What several ends promise together: no more than the weakest of them; nothing can go wrong between none."""
+    return max(reports, key=lambda report: report.level.rank, default=GuaranteeReport(Guarantee.EXACT))
+
+
 class Capability(Enum):
     """What the conformance suite may ask of a link; a link lists what it has, its docstring says why not the rest."""
 
@@ -120,7 +127,8 @@ class Field:
 
     The reference pages, the JSON Schema, the linter and the hiding of secrets are all made from it. ``type`` is one of
     ``str int float bool``; ``choices`` narrows a str. ``alterable`` may change after creation; ``dynamic`` takes effect
-    at once, otherwise when the agent reconnects.
+    at once, otherwise when the agent reconnects. ``shown``: an attribute of a link that is a column of the SQL view of
+    its type, ``MGW_<type>_LINKS``.
     """
 
     name: str
@@ -134,11 +142,15 @@ class Field:
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    shown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """A messaging system as the gateway knows it. Attribute, option and job option names compare case-insensitively."""
+    """A messaging system as the gateway knows it. Attribute, option and job option names compare case-insensitively.
+
+    ``mapping`` names the module whose docstring has the table of headers and properties, for the reference page.
+    """
 
     type: str
     title: str
@@ -150,6 +162,9 @@ class LinkSpec:
     domains: tuple[Domain | None, ...] = (None,)
     capabilities: frozenset[Capability] = frozenset()
     extra: str = ""  # pip extra that brings the client
+    mapping: str = ""
+    #: Whether a source with the first provider queue reads what is written to the second, at the same system.
+    covers: Callable[[str, str], bool] = eq
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +228,7 @@ class Delivery(NamedTuple):
     message: Message
     failure: ConversionFailure | None = None
     redelivered: bool = False
-    #: Source coordinates: "commands/0@4711". "@" comes before a position that names this message for ever, "#" before a
+    #: Source coordinates: "commands/0@4711". "@" comes before a position that names this message forever, "#" before a
     #: number that means something within one connection only ("orders#815").
     origin: str = ""
     duplicate: bool = False  # the receiving log proves that the hub has it: it is settled, counted and not stored again
@@ -249,6 +264,7 @@ class Batch(NamedTuple):
     token: Any = None  # the link's own, for settle
     marks: Sequence[Mark] = ()
     ids: Sequence[str | None] = ()
+    alone: bool = False  # its entries replace those of older batches: stored only when every batch before it is settled
 
 
 EMPTY_BATCH = Batch(())

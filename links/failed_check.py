@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from links.contract import Check
-from transforms.openfiles import shortage
+from mgw.links.contract import Check
+from mgw.transforms.open_files import shortage
 
 __all__ = ["failed_check"]
 

@@ -1,11 +1,11 @@
-"""What a link that keeps logs at its messaging system offers beside :class:`links.contract.Link`."""
+"""What a link that keeps logs at its messaging system offers in addition to :class:`mgw.links.contract.Link`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, runtime_checkable
 
-from links.contract import Direction, JobUse
+from mgw.links.contract import Direction, JobUse
 
 __all__ = ["KeepsLogs"]
 

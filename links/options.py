@@ -1,17 +1,18 @@
 """Settings of links, foreign queues and jobs: from the texts the catalog stores to typed values.
 
-The :class:`~links.contract.Field` tables are the only description; names compare case-insensitively.
+The :class:`~mgw.links.contract.Field` tables are the only description; names compare case-insensitively.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from links.contract import Field
-from transforms.errors import ConfigInvalid
+from mgw.links.contract import Field
+from mgw.transforms.errors import ConfigInvalid
 
-__all__ = ["parse", "parse_value", "typed"]
+__all__ = ["merged", "parse", "parse_value", "stored", "typed"]
 
 _KINDS = {bool: "TRUE or FALSE", int: "a whole number", float: "a number", str: "a text"}
 _TRUE = frozenset(("true", "yes", "on", "1"))
@@ -50,6 +51,32 @@ def parse(fields: Sequence[Field], values: Mapping[str, Any], owner: str, *, for
     return result
 
 
+def stored(value: Any) -> str:
+    """An option value as the text that is stored."""
+    return ("TRUE" if value else "FALSE") if isinstance(value, bool) else str(value)
+
+
+def merged(fields: Sequence[Field], held: Mapping[str, str], given: Mapping[str, Any], owner: str) -> dict[str, str]:
+    """Options as they are stored, under their documented names: ``given`` element by element over ``held``.
+
+    A value of None removes an option; the name ``*`` with None removes all that are held.
+
+    Raises:
+        ConfigInvalid: an unknown name, or a value that the option cannot have.
+    """
+    known = {field.name.lower(): field for field in fields}
+    result = {} if given.get("*", ...) is None else dict(held)
+    new = {name: value for name, value in given.items() if name != "*" or value is not None}
+    parse([replace(field, required=False) for field in fields], new, owner)
+    for name, value in new.items():
+        field = known[name.lower()]
+        if value is None:
+            result.pop(field.name, None)
+        else:
+            result[field.name] = stored(parse_value(field, value, owner))
+    return result
+
+
 def typed(values: Mapping[str, Any], fields: Sequence[Field]) -> dict[str, Any]:
     """Options, which are stored as texts, with the types they have, under their documented names; what ``fields`` does
     not know or take stays as it is."""
@@ -72,14 +99,7 @@ def parse_value(field: Field, value: Any, owner: str) -> Any:
     """
     text = str(value).strip()
     try:
-        if field.type is bool:
-            parsed: Any = _boolean(text)
-        elif field.type is int:
-            parsed = int(text)
-        elif field.type is float:
-            parsed = float(text)
-        else:
-            parsed = str(value)
+        parsed = _typed(field.type, value, text)
     except ValueError as error:
         raise _bad(field, text, owner, f"{_KINDS[field.type]} is expected") from error
     if field.choices:
@@ -92,6 +112,16 @@ def parse_value(field: Field, value: Any, owner: str) -> Any:
     if field.maximum is not None and not parsed <= field.maximum:
         raise _bad(field, text, owner, f"the largest value is {field.maximum:.15g}")
     return parsed
+
+
+def _typed(kind: type, value: Any, text: str) -> Any:
+    if isinstance(value, dict | list | tuple):
+        raise ValueError(text)
+    if kind is bool:
+        return _boolean(text)
+    if kind is int:
+        return int(text)
+    return float(text) if kind is float else str(value)
 
 
 def _boolean(text: str) -> bool:

@@ -17,7 +17,7 @@ class Placement(NamedTuple):
     """Where the messages of one batch are, in the order in which they were published.
 
     ``places``: what coordinates begin with, sign included, as in :attr:`links.contract.Delivery.origin`: "orders/0@"
-    for numbers that name a message for ever, "orders#" for those of one connection. ``runs``: for each place, numbers
+    for numbers that name a message forever, "orders#" for those of one connection. ``runs``: for each place, numbers
     in ranges: first, count, first, count, ... ``order``: index into ``places`` for each message; empty with one place.
     """
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.common import DEFAULT_HUB, EXIT_CONFIG, hub_url, print_json, print_table, say
-from gateway.cli.jsonform import record
+from mgw.gateway.cli.common import DEFAULT_HUB, EXIT_CONFIG, hub_url, print_json, print_table, say
+from mgw.gateway.cli.jsonform import record
 
 if TYPE_CHECKING:
-    from pipelines.config import Pipeline
+    from mgw.pipelines.config import Pipeline
 
 __all__ = ["app", "run"]
 
@@ -41,8 +41,8 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, start nothing.")] = False,
 ) -> None:
     """Run a pipeline to its end; a stream without end until SIGTERM."""
-    from pipelines.config import PipelineInvalid, default_file, read_pipeline
-    from pipelines.errors import missing_extra
+    from mgw.pipelines.config import PipelineInvalid, default_file, read_pipeline
+    from mgw.pipelines.errors import missing_extra
 
     given = ctx.find_root().params.get("hub")
     try:
@@ -53,11 +53,11 @@ def run(
         if dry_run:
             _describe(pipeline, hub, path)
             return
-        from pipelines.runner import run_pipeline
+        from mgw.pipelines.runner import run_pipeline
 
         code = run_pipeline(pipeline, hub)
     except PipelineInvalid as problem:
-        from gateway.secrets import redact
+        from mgw.gateway.state.secrets import redact
 
         for finding in problem.findings:
             sys.stderr.write(f"{redact(str(finding))}\n")
@@ -71,9 +71,9 @@ def _describe(pipeline: Pipeline, hub: str, path: Path) -> None:
     """What would be done, as the configuration says it with all defaults."""
     import pyspark
 
-    from gateway.secrets import redact
-    from pipelines.runner import check_reach, make_context
-    from pipelines.session import needed_packages
+    from mgw.gateway.state.secrets import redact
+    from mgw.pipelines.runner import check_reach, make_context
+    from mgw.pipelines.session import needed_packages
 
     spark, needs = pipeline.file.spark, pipeline.job.needs(pipeline.settings)
     check_reach(pipeline, hub, spark.master)
@@ -111,7 +111,7 @@ def _lines(value: Any, indent: int) -> list[str]:
 @app.command("list")
 def list_jobs(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """The jobs that come with mgw."""
-    from pipelines.registry import BUILT_IN
+    from mgw.pipelines.registry import BUILT_IN
 
     if as_json:
         print_json({name: text for name, (_, text) in BUILT_IN.items()})
@@ -124,7 +124,7 @@ def streams(
     ctx: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
     """The streams that pipelines read from hub queues, and what of them is not consumed yet."""
-    from pipelines.source.streams import list_streams
+    from mgw.pipelines.source.streams import list_streams
 
     found = list_streams(hub_url(ctx))
     if as_json:
@@ -144,7 +144,7 @@ def release(
     stream: Annotated[str, typer.Argument(help="The stream.")],
 ) -> None:
     """Give what a stream has not consumed back to its queue, and forget the stream. Stop its pipeline first."""
-    from pipelines.source.streams import release as give_back
+    from mgw.pipelines.source.streams import release as give_back
 
     count = give_back(hub_url(ctx), stream)
     say(f"stream {stream} is gone; {count:,} messages are back in their queue")

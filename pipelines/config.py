@@ -19,10 +19,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from gateway.config.findings import Finding, errors, nearest
-from gateway.config.load import Source, load
-from pipelines.registry import Job, find_job
-from transforms.errors import ConfigInvalid
+from mgw.gateway.config.findings import Finding, errors, nearest
+from mgw.gateway.config.load import Source, load
+from mgw.pipelines.registry import Job, find_job
+from mgw.transforms.errors import ConfigInvalid
 
 __all__ = ["Pipeline", "PipelineFile", "PipelineInvalid", "SparkModel", "default_file", "read_pipeline"]
 

@@ -1,27 +1,89 @@
-"""Waits for streaming queries: tells their progress, stops them when asked to, settles what they have read."""
+"""What a job is given when it runs, and how it waits for its streaming queries.
+
+Their progress is told, they are stopped when asked to, and what they have read is settled.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
-from pipelines.errors import explained
-from pipelines.registry import Context, Followed
+from mgw.pipelines.errors import explained
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["follow"]
+__all__ = ["Context", "Followed"]
 
 _LOOK: Final = 0.5  # seconds between two looks at the queries
 _PATIENCE: Final = 30.0  # seconds that batches may take to end when the pipeline is asked to stop
 
 
-def follow(
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A running query that :meth:`Context.follow` waits for.
+
+    Attributes:
+        query: the query, started.
+        checkpoint: its checkpoint folder.
+        streams: names of the hub streams that it reads (option ``stream`` of the source ``mgw``): what the checkpoint
+            proves to be done is settled in the hub when the query has ended.
+    """
+
+    query: StreamingQuery
+    checkpoint: str
+    streams: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a job is given.
+
+    Attributes:
+        name: name of the pipeline.
+        hub: SQLAlchemy URL of the hub.
+        folder: everything that the pipeline remembers between two runs is below it; local path or URI.
+        say: one line of result, to standard output.
+        log: one line of progress, to standard error.
+        stopping: set when the pipeline was asked to stop (SIGTERM, SIGINT); long loops of a job's own look at it.
+    """
+
+    name: str
+    hub: str
+    folder: str
+    say: Callable[[str], None] = field(default=lambda text: _write(sys.stdout, text))
+    log: Callable[[str], None] = field(default=lambda text: _write(sys.stderr, text))
+    stopping: Event = field(default_factory=Event)
+
+    def checkpoint(self, query: str) -> str:
+        """Checkpoint folder of one of the pipeline's queries."""
+        return f"{self.folder.rstrip('/')}/{query}"
+
+    def follow(self, *queries: Followed, again: Callable[[], None] | None = None, every: float = 0.0) -> None:
+        """Wait until all queries have ended, or stop them when the pipeline is asked to; their progress is logged.
+
+        Args:
+            again: what else the job does, every so many seconds (``every``) until it is asked to stop.
+
+        Raises:
+            PipelineFailed: a query failed; all others are stopped then.
+        """
+        _follow(self, queries, again, every)
+
+
+def _write(stream: Any, text: str) -> None:
+    stream.write(text + "\n")
+    stream.flush()
+
+
+def _follow(
     context: Context, queries: Sequence[Followed], again: Callable[[], None] | None = None, every: float = 0.0
 ) -> None:
-    """See :meth:`pipelines.registry.Context.follow`."""
+    """See :meth:`Context.follow`."""
     told: dict[str, int] = {}
     due = time.monotonic() + every
     try:
@@ -100,7 +162,7 @@ def _now() -> str:
 
 def _settle(context: Context, followed: Followed) -> None:
     if followed.streams:
-        from pipelines.source.streams import settle_checkpoint
+        from mgw.pipelines.source.streams import settle_checkpoint
     for stream in followed.streams:
         settled = settle_checkpoint(context.hub, stream, followed.checkpoint)
         context.log(f"{_now()} {context.name}: {settled:,} messages of stream {stream} are consumed")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
-from pipelines.source.columns import chosen, ddl
-from pipelines.source.options import SourceOptions
-from pipelines.workers import choose_python
+from mgw.pipelines.source.columns import chosen, ddl
+from mgw.pipelines.source.options import SourceOptions
+from mgw.pipelines.workers import choose_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,26 +51,27 @@ class MgwDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Batch read."""
-        from pipelines.source.batch import QueueReader
+        from mgw.pipelines.source.batch import QueueReader
 
         return QueueReader(SourceOptions.of(self.options, partitions=self.parallelism), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
         """Stream read."""
-        from pipelines.source.stream import StreamReader
+        from mgw.pipelines.source.stream import StreamReader
 
         return StreamReader(SourceOptions.of(self.options, streaming=True, partitions=self.parallelism), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Batch write."""
-        made: DataSourceWriter = import_module("pipelines.sink.writer").batch_writer(self.options, schema, overwrite)
-        return made
+        from mgw.pipelines.sink.writer import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  (Spark's name)
         """Stream write."""
-        sink = import_module("pipelines.sink.writer")
-        made: DataSourceStreamWriter = sink.stream_writer(self.options, schema, overwrite)
-        return made
+        from mgw.pipelines.sink.writer import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
 
 def register(spark: SparkSession) -> None:

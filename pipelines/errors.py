@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from transforms.errors import GatewayError
+from mgw.transforms.errors import GatewayError
 
 __all__ = ["PipelineFailed", "explained", "missing_extra"]
 

@@ -1,14 +1,13 @@
-"""The hub as the pipelines use it: the gateway's, with the pipelines' own tables and views beside it."""
+"""The hub as the pipelines use it: the gateway's, with the pipelines' own tables and views next to it."""
 
 from __future__ import annotations
 
-from gateway import hub as gateway_hub
-from gateway.aq.hub import Hub
-from gateway.aq.model import SchemaPart
-from pipelines.jobs.tables_flow import PART as FLOW_PART
-from pipelines.sink.tables import PART as SINK_PART
-from pipelines.source.tables_stream import STREAM_PART
-from transforms.errors import HubError, HubVersionMismatch
+from mgw.gateway.aq import Hub, SchemaPart
+from mgw.gateway.state import gateway_hub
+from mgw.pipelines.tables.flow import PART as FLOW_PART
+from mgw.pipelines.tables.sink import PART as SINK_PART
+from mgw.pipelines.tables.stream import STREAM_PART
+from mgw.transforms.errors import HubError, HubVersionMismatch
 
 __all__ = ["PARTS", "open_hub"]
 
@@ -20,7 +19,7 @@ def open_hub(url: str) -> Hub:
     """Open an existing hub, and add the pipelines' tables if it has none yet.
 
     Args:
-        url: SQLAlchemy URL, as for :meth:`gateway.aq.hub.Hub.open`.
+        url: SQLAlchemy URL, as for :meth:`mgw.gateway.aq.hub.Hub.open`.
 
     Raises:
         HubVersionMismatch: written by a newer release, or not a hub at all.

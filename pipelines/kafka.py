@@ -1,6 +1,6 @@
 """Bridged Kafka topics as data frames and streams in the shape of the data source ``mgw``.
 
-Spark's own Kafka source reads; :func:`messages` turns what the gateway wrote into a record (:mod:`transforms.kafka`)
+Spark's own Kafka source reads; :func:`messages` turns what the gateway wrote into a record (:mod:`kafka.records`)
 back into columns, with expressions of Spark alone, so that nothing passes through Python. What an inbound job of the
 gateway would store is what the columns hold:
 
@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
-from pipelines.reach import check_reachable
-from pipelines.registry import JobSettings
-from pipelines.source.columns import COLUMNS
-from transforms.kafka_types import LETTERS, MESSAGE_ID, PROPERTIES, RESERVED, TYPES
-from transforms.message import MAX_CORRELATION, ValueType
+from mgw.pipelines.reach import check_reachable
+from mgw.pipelines.registry import JobSettings
+from mgw.pipelines.source.columns import COLUMNS
+from mgw.transforms.kafka.types import LETTERS, MESSAGE_ID, PROPERTIES, RESERVED, TYPES
+from mgw.transforms.message import MAX_CORRELATION, ValueType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

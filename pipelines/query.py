@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pipelines.files import Folder
+from mgw.pipelines.files import Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

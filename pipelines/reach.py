@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-from pipelines.errors import PipelineFailed
+from mgw.pipelines.errors import PipelineFailed
 
 __all__ = ["check_reachable"]
 

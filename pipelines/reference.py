@@ -1,4 +1,4 @@
-"""The reference page ``docs/reference/spark.md``, made from the code: ``python -m pipelines.reference`` writes it.
+"""The reference page ``docs/reference/spark.md``, made from the code: ``python -m mgw.pipelines.reference`` writes it.
 
 A test holds the file equal to what is made here.
 """
@@ -17,15 +17,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from gateway.config.reference import cell, table
-from pipelines.config import PipelineFile, SparkModel
-from pipelines.registry import BUILT_IN
-from pipelines.sink.layout import WRITTEN
-from pipelines.source.columns import COLUMNS
+from mgw.gateway.config.reference import cell, table
+from mgw.pipelines.config import PipelineFile, SparkModel
+from mgw.pipelines.registry import BUILT_IN
+from mgw.pipelines.sink.layout import WRITTEN
+from mgw.pipelines.source.columns import COLUMNS
 
 __all__ = ["READ_OPTIONS", "STREAM_OPTIONS", "WRITE_OPTIONS", "spark_page", "write"]
 
-_MADE = "<!-- Made by python -m pipelines.reference; do not edit. -->\n\n"
+_MADE = "<!-- Made by python -m mgw.pipelines.reference; do not edit. -->\n\n"
 
 _PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false", datetime: "time"}
 

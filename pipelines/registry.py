@@ -6,36 +6,34 @@ A job is a module with
 * ``transform(df[s], settings) -> df``: pure, so that it can be tested on small data frames,
 * ``run(spark, settings, context) -> int``: reads, transforms, writes; its exit code,
 * and, where they differ from the defaults here, ``needs(settings)``: names of connectors out of
-  :data:`pipelines.session.CONNECTORS`, and ``uses_hub(settings)``: whether the executors must reach the hub (yes).
+  :data:`mgw.pipelines.session.CONNECTORS`, and ``uses_hub(settings)``: whether the executors must reach the hub (yes).
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from threading import Event
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from transforms.errors import ConfigInvalid
+from mgw.pipelines.context import Context, Followed
+from mgw.transforms.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["BUILT_IN", "Context", "Followed", "Job", "JobSettings", "find_job"]
 
 #: Name -> (module, what it does in one line).
 BUILT_IN: Final = {
-    "archive": ("pipelines.jobs.archive", "bridged topics and hub history to partitioned Parquet, exactly once"),
-    "flow": ("pipelines.jobs.flow", "rates, latency, backlog and late messages per job and link"),
-    "reconcile": ("pipelines.jobs.reconcile", "missing, doubled, altered and reordered messages between two ends"),
-    "replay": ("pipelines.jobs.replay", "archived or exception messages back into a hub queue, exactly once"),
-    "enrich": ("pipelines.jobs.enrich", "an example: join, aggregate, publish the result through the hub"),
+    "archive": ("mgw.pipelines.jobs.archive", "bridged topics and hub history to partitioned Parquet, exactly once"),
+    "flow": ("mgw.pipelines.jobs.flow", "rates, latency, backlog and late messages per job and link"),
+    "reconcile": ("mgw.pipelines.jobs.reconcile", "missing, doubled, altered and reordered messages between two ends"),
+    "replay": ("mgw.pipelines.jobs.replay", "archived or exception messages back into a hub queue, exactly once"),
+    "enrich": ("mgw.pipelines.jobs.enrich", "an example: join, aggregate, publish the result through the hub"),
 }
 
 
@@ -43,65 +41,6 @@ class JobSettings(BaseModel):
     """The base of every job's settings: an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """A running query that :meth:`Context.follow` waits for.
-
-    Attributes:
-        query: the query, started.
-        checkpoint: its checkpoint folder.
-        streams: names of the hub streams that it reads (option ``stream`` of the source ``mgw``): what the checkpoint
-            proves to be done is settled in the hub when the query has ended.
-    """
-
-    query: StreamingQuery
-    checkpoint: str
-    streams: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a job is given.
-
-    Attributes:
-        name: name of the pipeline.
-        hub: SQLAlchemy URL of the hub.
-        folder: everything that the pipeline remembers between two runs is below it; local path or URI.
-        say: one line of result, to standard output.
-        log: one line of progress, to standard error.
-        stopping: set when the pipeline was asked to stop (SIGTERM, SIGINT); long loops of a job's own look at it.
-    """
-
-    name: str
-    hub: str
-    folder: str
-    say: Callable[[str], None] = field(default=lambda text: _write(sys.stdout, text))
-    log: Callable[[str], None] = field(default=lambda text: _write(sys.stderr, text))
-    stopping: Event = field(default_factory=Event)
-
-    def checkpoint(self, query: str) -> str:
-        """Checkpoint folder of one of the pipeline's queries."""
-        return f"{self.folder.rstrip('/')}/{query}"
-
-    def follow(self, *queries: Followed, again: Callable[[], None] | None = None, every: float = 0.0) -> None:
-        """Wait until all queries have ended, or stop them when the pipeline is asked to; their progress is logged.
-
-        Args:
-            again: what else the job does, every so many seconds (``every``) until it is asked to stop.
-
-        Raises:
-            PipelineFailed: a query failed; all others are stopped then.
-        """
-        from pipelines.follow import follow
-
-        follow(self, queries, again, every)
-
-
-def _write(stream: Any, text: str) -> None:
-    stream.write(text + "\n")
-    stream.flush()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +78,7 @@ def find_job(name: str) -> Job:
     """
     path = BUILT_IN[name][0] if name in BUILT_IN else name
     if "." not in path:
-        from gateway.config.findings import nearest
+        from mgw.gateway.config.findings import nearest
 
         guess = nearest(name, BUILT_IN)
         raise ConfigInvalid(

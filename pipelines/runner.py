@@ -11,13 +11,13 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from pipelines.config import Pipeline
-from pipelines.errors import PipelineFailed, explained
-from pipelines.registry import Context
-from pipelines.session import chosen_master, make_session
-from pipelines.workers import is_local
-from transforms.errors import ConfigInvalid
-from transforms.openfiles import raise_limit
+from mgw.pipelines.config import Pipeline
+from mgw.pipelines.errors import PipelineFailed, explained
+from mgw.pipelines.registry import Context
+from mgw.pipelines.session import chosen_master, make_session
+from mgw.pipelines.workers import is_local
+from mgw.transforms.errors import ConfigInvalid
+from mgw.transforms.open_files import raise_limit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipelines.config import SparkModel
-from pipelines.errors import PipelineFailed
-from pipelines.reach import check_reachable
-from pipelines.workers import SUBMITTED, is_local, prepare_workers
+from mgw.pipelines.config import SparkModel
+from mgw.pipelines.errors import PipelineFailed
+from mgw.pipelines.reach import check_reachable
+from mgw.pipelines.workers import SUBMITTED, is_local, prepare_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["CONNECTORS", "chosen_master", "make_session", "needed_packages"]
 
-#: What a job may need beside Spark itself: name -> (beginning of its jar's file name, Maven coordinates for the Scala
+#: What a job may need besides Spark: name -> (beginning of its jar's file name, Maven coordinates for the Scala
 #: and Spark that run). ``{spark}`` is the version of pyspark. Without
 #: coordinates the configuration has to name a package, because versions do not follow Spark's.
 CONNECTORS: Final = {

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import mgw
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -20,7 +22,7 @@ __all__ = ["SUBMITTED", "choose_python", "is_local", "prepare_workers", "worker_
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # in the environment: spark-submit has started the Java process already
 _VARIABLE: Final = "PYSPARK_PYTHON"
 _OPTION: Final = "spark.pyspark.python"
-_PACKAGE: Final = Path(__file__).resolve().parent
+_ABOVE: Final = Path(mgw.__file__).absolute().parents[1]  # where workers find the import name mgw
 
 
 def worker_python(conf: Mapping[str, str]) -> str:
@@ -35,7 +37,7 @@ def worker_python(conf: Mapping[str, str]) -> str:
 def prepare_workers(conf: Mapping[str, str]) -> None:
     """Before Spark starts: its workers run :func:`worker_python`, and import what this process imports."""
     os.environ[_VARIABLE] = worker_python(conf)
-    paths = [str(_PACKAGE.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    paths = [str(_ABOVE), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
 
 

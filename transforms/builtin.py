@@ -1,7 +1,7 @@
-"""Transformations that come with the gateway, for ``function: transforms.builtin:<name>`` in a definition.
+"""Transformations that come with the gateway, for ``function: mgw.transforms.builtin:<name>`` in a definition.
 
 Each takes the message and its options and gives the changed message. What only sets values needs no function: use
-``set`` and ``unset`` (:mod:`transforms.registry`).
+``set`` and ``unset`` (:mod:`mgw.transforms.steps.registry`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import fnmatch
 from dataclasses import replace
 from typing import Any
 
-from transforms.convert import dump_json, parse_json
-from transforms.message import Message, PayloadKind, find_header
+from mgw.transforms.message import Message, PayloadKind, find_header
+from mgw.transforms.payloads.json_text import dump_json, parse_json
 
 __all__ = [
     "copy_header",

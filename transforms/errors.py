@@ -29,7 +29,7 @@
         └─ LeaseLost                  another process owns this agent now; stop at once
 
 ``retriable`` says whether trying again can help without anybody's intervention; *when* is decided in
-:mod:`gateway.retry` and nowhere else.
+:mod:`mgw.gateway.runtime.retry` and nowhere else.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class AdminError(GatewayError):
 class AqError(GatewayError):
     """A queue operation was refused (``number`` is the ORA number of the documentation).
 
-    Every documented error has a class of its own in :mod:`gateway.aq.errors`, with its number in ``ora``.
+    Every documented error has a class of its own in :mod:`mgw.gateway.aq.errors`, with its number in ``ora``.
     """
 
     ora: ClassVar[int | None] = None
@@ -132,7 +132,7 @@ class SessionClosed(AqError):
 class ConversionFailure(GatewayError):
     """This message cannot be converted; it goes to the exception queue.
 
-    ``number`` is the engine number of the messaging gateway chapter (720 to 729), see :mod:`transforms.convert`.
+    ``number`` is the engine number of the messaging gateway chapter (720 to 729), see :mod:`payloads.convert`.
     """
 
 

@@ -16,8 +16,8 @@ from enum import IntEnum, StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from transforms.errors import ConversionFailure
-from transforms.objects import AnyData, ObjectValue
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.objects import AnyData, ObjectValue
 
 __all__ = [
     "MAX_CORRELATION",
@@ -62,7 +62,7 @@ class ValueType(IntEnum):
     FLOAT = 8
     DOUBLE = 9
     DATE = 10
-    JSON = 11  # JSON text: null, an array or an object (transforms.amqp_nested)
+    JSON = 11  # JSON text: null, an array or an object (mgw.transforms.amqp.nested)
     DECIMAL = 12  # decimal text
     UBYTE = 13
     USHORT = 14
@@ -212,7 +212,7 @@ def check_headers(headers: tuple[Header, ...]) -> None:
 
 
 _encoder = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-# Kept instead of made anew for every message, as JSONEncoder.encode does; None where Python has no C encoder.
+# Kept instead of made again for every message, as JSONEncoder.encode does; None where Python has no C encoder.
 _make: Any = getattr(json.encoder, "c_make_encoder", None)
 _chunks: Any = _make and _make(
     None, _encoder.default, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, False

@@ -1,6 +1,6 @@
 """Bodies that have a declared type: objects, and values that say themselves what they are (ANYDATA).
 
-AQ guide 12.2 §2.2 (object types) and §22.1 (ANYDATA). The types are in :mod:`transforms.sqltypes`.
+AQ guide 12.2 §2.2 (object types) and §22.1 (ANYDATA). The types are in :mod:`mgw.transforms.payloads.sql_types`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class JsonNumber(Decimal):
 
 @dataclass(frozen=True, slots=True)
 class AnyData:
-    """A value with its type, the body of a message in an ANYDATA queue; make one with ``gateway.aq.anydata.wrap``.
+    """A value with its type, the body of a message in an ANYDATA queue.
+
+    Make one with ``mgw.gateway.aq.payloads.anydata.wrap``.
 
     Attributes:
         type_name: ``SCHEMA.TYPE`` of an object, ``SYS.<SCALAR>`` of a scalar, in upper case.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Literal, NamedTuple
 
-import sqlalchemy as sa
-
-from gateway.aq.names import QualifiedName
-from gateway.aq.tables import State
-from transforms.message import Message
+from mgw.gateway.aq.names import QualifiedName
+from mgw.transforms.message import Message
 
 __all__ = [
     "FOREVER",
@@ -33,9 +30,9 @@ __all__ = [
     "QueueRef",
     "QueueTableInfo",
     "QueueType",
-    "SchemaPart",
     "SequenceDeviation",
     "SortList",
+    "State",
     "SubscriberInfo",
     "TransformationInfo",
     "TypeInfo",
@@ -45,6 +42,23 @@ __all__ = [
 FOREVER: float = float("inf")
 NO_WAIT: float = 0
 INFINITE: float = -1  # retention_time
+
+
+class State(IntEnum):
+    """State of a message (single-consumer queue) or of one consumer's entry (AQ guide 12.2 §2.15, §9.10).
+
+    READY to EXPIRED have the documented numbers. UNDELIVERABLE is an entry over its retry limit whose message is still
+    there for others; CLAIMED is in the hands of a session or in a job's durable plan; SPLIT is the message row of a
+    multi-consumer message, whose entries carry the states.
+    """
+
+    READY = 0
+    WAITING = 1
+    PROCESSED = 2
+    EXPIRED = 3
+    UNDELIVERABLE = 4
+    CLAIMED = 8
+    SPLIT = 9
 
 
 class PayloadType(StrEnum):
@@ -205,7 +219,7 @@ class Claimed(NamedTuple):
 
 
 class PutResult(NamedTuple):
-    """What :func:`gateway.aq.transfer.put` stored.
+    """What :func:`mgw.gateway.aq.queues.transfer.put` stored.
 
     ``msgids`` has one entry per message given, None where the message had no recipient and was left out;
     ``discarded`` lists the indexes of those.
@@ -271,6 +285,7 @@ class QueueTableInfo:
     object_type: str | None = None
     type_id: int | None = None
     jms_types: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)  # mgw.gateway.aq.options.QUEUE_TABLE_OPTIONS
 
     @property
     def full_name(self) -> str:
@@ -280,7 +295,7 @@ class QueueTableInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """One row of DBA_QUEUES; times in seconds, ``retention_time`` -1 = for ever.
+    """One row of DBA_QUEUES; times in seconds, ``retention_time`` -1 = forever.
 
     A direction that is being stopped, or whose stop was cut off, is not enabled; ``start_queue`` enables it again.
     """
@@ -304,6 +319,14 @@ class QueueInfo:
     def full_name(self) -> str:
         """The plain name in the default schema, else ``schema.name``."""
         return QualifiedName(self.schema, self.name).shown
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFunction:
+    """A Python function that rules of the hub call by ``name``: ``function`` is ``package.module:function``."""
+
+    name: str
+    function: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +359,7 @@ class TransformationInfo:
 
     Attributes:
         from_type, to_type: payload types it takes and gives: ``RAW``, ``BASIC``..., ``SCHEMA.NAME`` of an object type.
-        definition: what it does, as :mod:`transforms.registry` reads it; None where it has expressions.
+        definition: what it does, as :mod:`mgw.transforms.steps.registry` reads it; None where it has expressions.
         expressions: expression by attribute number of the type it gives; 0 is the whole.
         created: epoch seconds.
         id, version: the hub's own; the version changes with every change.
@@ -372,6 +395,7 @@ class SubscriberInfo:
     transformation: str | None
     delivery_mode: DeliveryMode
     queue_to_queue: bool
+    options: Mapping[str, str] = field(default_factory=dict)  # mgw.gateway.aq.options.SUBSCRIBER_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,20 +419,6 @@ class Counts:
 
 #: ``full``: a commit survives power loss. ``fast``: the last commits may be lost then.
 Durability = Literal["full", "fast"]
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaPart:
-    """Tables and views that another module keeps in the hub database: made with it, checked at every open.
-
-    Attributes:
-        jobs_with_transformations: (job, transformation as it is written) of every job of the module that has one.
-    """
-
-    name: str
-    version: int
-    create: Callable[[sa.Connection], None]
-    jobs_with_transformations: Callable[[sa.Connection], Iterable[tuple[str, str]]] = lambda _: ()
 
 
 DEFAULT_MAX_RETRIES = 5  # AQ guide 12.2 §1.7, §11.7.5

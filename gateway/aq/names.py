@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gateway.aq.errors import AgentNameInvalid, AgentNameReserved, NameInvalid, NameReserved, NameTooLong
+from mgw.gateway.aq.errors import AgentNameInvalid, AgentNameReserved, NameInvalid, NameReserved, NameTooLong
 
 __all__ = [
     "DEFAULT_SCHEMA",

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from gateway.admin import GatewayAdmin
-    from gateway.aq.hub import Hub
+    from mgw.gateway.services.admin import GatewayAdmin
+    from mgw.gateway.services.hubs import Hub
 
 __all__ = [
     "DEFAULT_HUB",
@@ -29,7 +29,6 @@ __all__ = [
     "describe",
     "explain",
     "fail",
-    "find_name",
     "hub_url",
     "open_hub",
     "print_json",
@@ -51,7 +50,7 @@ def say(text: str = "") -> None:
 
 def fail(text: str, code: int = EXIT_FAILED) -> NoReturn:
     """One line on standard error, and out."""
-    from gateway.secrets import redact
+    from mgw.gateway.services.redaction import redact
 
     sys.stdout.flush()
     sys.stderr.write(f"mgw: error: {redact(' '.join(text.split()))}\n")
@@ -60,8 +59,8 @@ def fail(text: str, code: int = EXIT_FAILED) -> NoReturn:
 
 def explain(error: Exception) -> int:
     """One line on standard error: object, cause, cure; the exit code."""
-    from gateway.secrets import redact
-    from transforms.errors import ConfigInvalid, GatewayError
+    from mgw.gateway.services.redaction import redact
+    from mgw.transforms.errors import ConfigInvalid, GatewayError
 
     if os.environ.get("MGW_DEBUG") == "1":
         import traceback
@@ -91,34 +90,19 @@ def open_hub(url: str, *, create: bool = False) -> Iterator[Hub]:
     Raises:
         HubError: it is not there, cannot be reached, or is of another release.
     """
-    from gateway.hub import open_hub as opened
+    from mgw.gateway.services.hubs import open_hub as opened
 
-    hub = opened(url, create=create)
-    try:
+    with opened(url, create=create) as hub:
         yield hub
-    finally:
-        hub.close()
 
 
 @contextmanager
 def admin(ctx: typer.Context) -> Iterator[GatewayAdmin]:
     """The administration of the hub of this call."""
-    from gateway.admin import GatewayAdmin
+    from mgw.gateway.services.hubs import administration
 
-    with open_hub(hub_url(ctx)) as hub:
-        yield GatewayAdmin(hub)
-
-
-def find_name(kind: str, name: str, known: Sequence[str]) -> str:
-    """``name`` as it was defined, whatever its case; leaves the command with a suggestion when there is none."""
-    from gateway.config.findings import nearest
-
-    for each in known:
-        if each.upper() == name.upper():
-            return each
-    guess = nearest(name, known)
-    hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(known)}" if known else "none is defined yet"
-    fail(f"{kind} {name!r} does not exist; {hint}")
+    with administration(hub_url(ctx)) as procedures:
+        yield procedures
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
@@ -196,13 +180,13 @@ def completer(section: str) -> Callable[[typer.Context, str], list[str]]:
     """Shell completion with the names that exist in the hub; silent when there is no hub."""
 
     def names(ctx: typer.Context, incomplete: str) -> list[str]:
-        from gateway.config.running import read_running
+        from mgw.gateway.services.lookup import known_names
 
         try:
             with open_hub(hub_url(ctx)) as hub:
-                document = read_running(hub)
+                known = known_names(hub, section)
         except Exception:  # completion must never disturb the command line
             return []
-        return [name for name in getattr(document, section) if name.startswith(incomplete)]
+        return [name for name in known if name.startswith(incomplete)]
 
     return names

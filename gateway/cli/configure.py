@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.common import EXIT_CONFIG, hub_url, open_hub, print_json, say
+from mgw.gateway.cli.common import EXIT_CONFIG, hub_url, open_hub, print_json, say
 
 if TYPE_CHECKING:
-    from gateway.config.findings import Finding
-    from gateway.config.models import Document
-    from gateway.config.plan import Action
+    from mgw.gateway.services.configuration import Action, Document
 
 __all__ = ["bring_to", "register"]
 
@@ -37,8 +34,8 @@ def lint(
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail as well.")] = False,
 ) -> None:
     """Check configuration files without touching a hub or a broker. Exit 78 when there is an error."""
-    from gateway.config.findings import errors
-    from gateway.config.lint import lint as find
+    from mgw.gateway.services.configuration import errors
+    from mgw.gateway.services.configuration import lint as find
 
     findings = find(files)
     if as_json:
@@ -59,17 +56,13 @@ def plan(
     prune: Annotated[bool, typer.Option("--prune", help="Include the removal of what the files do not name.")] = False,
 ) -> None:
     """Show what 'apply' would do, and do nothing."""
-    from gateway.config.apply import plan_for
+    from mgw.gateway.services.configuration import hub_is_missing
+    from mgw.gateway.services.configuration import plan as plan_for
 
-    document = _checked(ctx, files, quiet=as_json, alone=prune)
-    url = hub_url(ctx, document.settings.hub)
-    if _missing(url):
-        actions = plan_for(None, document)
-        if not as_json:
-            say(f"hub {_shown(url)} does not exist yet; apply would create it")
-    else:
-        with open_hub(url) as hub:
-            actions = plan_for(hub, document, prune=prune)
+    document, url = _checked(ctx, files, quiet=as_json, alone=prune)
+    if hub_is_missing(url) and not as_json:
+        say(f"hub {_shown(url)} does not exist yet; apply would create it")
+    actions = plan_for(url, document, prune=prune)
     if as_json:
         print_json([action.as_json() for action in actions])
         return
@@ -100,97 +93,72 @@ def export(
 
     Each secret is a variable that may be empty: this hub keeps what it holds then, another one needs the variable.
     """
-    from gateway.config.export import export_text
+    from mgw.gateway.services.configuration import export_text, write_export
 
     with open_hub(hub_url(ctx)) as hub:
         text = export_text(hub)
     if output is None:
         sys.stdout.write(text)
-        return
-    from transforms.errors import GatewayError
-
-    try:
-        output.write_text(text, "utf-8")
-    except OSError as error:
-        raise GatewayError(
-            f"{output} cannot be written", cause=error.strerror or str(error), cure="name another file"
-        ) from error
+    else:
+        write_export(text, output)
 
 
 def schema() -> None:
-    """Print the JSON Schema of configuration files, for editors."""
-    from gateway.config.schema import json_schema
+    """Print the JSON Schema of configuration files, for editors, with the link types of all installed packages.
+
+    It accepts what 'mgw lint' accepts, as far as a schema can say it.
+    """
+    from mgw.gateway.services.configuration import json_schema
 
     print_json(json_schema())
 
 
 def bring_to(ctx: typer.Context, files: list[Path], *, create_hub: bool = True, prune: bool = False) -> Document:
     """What ``mgw apply`` does, and ``mgw run FILE`` first; the document that the hub now follows."""
-    from gateway.admin import GatewayAdmin
-    from gateway.config.apply import apply_action, plan_for
+    from mgw.gateway.services import configuration
 
-    document = _checked(ctx, files, alone=prune)
-    url = hub_url(ctx, document.settings.hub)
-    if create_hub and _missing(url):
+    document, url = _checked(ctx, files, alone=prune)
+    if create_hub and configuration.hub_is_missing(url):
         say(f"create hub {_shown(url)}")
+    actions: list[Action] = []
     with open_hub(url, create=create_hub) as hub:
-        actions = plan_for(hub, document, prune=prune)
-        procedures = GatewayAdmin(hub)
-        for action in actions:
-            if action.verb in ("create", "alter", "remove"):
-                apply_action(procedures, document, action)
+        for action in configuration.apply(hub, document, prune=prune):
+            actions.append(action)
+            if action.changes_hub:
                 say(str(action))
                 sys.stdout.flush()
     _print(actions, lines=False)
     return document
 
 
-def _checked(ctx: typer.Context, files: list[Path], *, quiet: bool = False, alone: bool = False) -> Document:
-    """The document, after every error and warning has been shown; leaves with 78 if there is an error.
+def _checked(
+    ctx: typer.Context, files: list[Path], *, quiet: bool = False, alone: bool = False
+) -> tuple[Document, str]:
+    """The document and its hub, after every error and warning has been shown; leaves with 78 if there is an error.
 
-    ``alone``: the files must be complete, what the hub holds beside them is about to go.
+    ``alone``: the files must be complete, what the hub holds next to them is about to go.
     """
-    from gateway.config.lint import check, settings_of
-    from gateway.config.models import Document
-    from gateway.config.running import read_running
+    from mgw.gateway.services import configuration
 
-    settings = settings_of(files)
-    if settings.secret_key_file:
-        os.environ.setdefault("MGW_SECRET_KEY_FILE", settings.secret_key_file)
-    url = hub_url(ctx, settings.hub)
-    if _missing(url):
-        found = check(files, held=Document())
-    else:  # what the files refer to, or collide with, may be in the hub; so are secrets that they leave out
-        with open_hub(url) as hub:
-            held = read_running(hub)
-        found = check(files, existing=None if alone else held, held=held)
-    _show(found.findings, quiet=quiet)
-    if not found.ok:
-        raise typer.Exit(EXIT_CONFIG)
-    return found.document
-
-
-def _show(findings: list[Finding], *, quiet: bool) -> None:
-    for finding in findings:
+    url = hub_url(ctx, configuration.hub_of(files))
+    found = configuration.check_for(url, files, alone=alone)
+    for finding in found.findings:
         if finding.severity == "error" or not quiet:
             sys.stderr.write(f"{finding}\n")
-
-
-def _missing(url: str) -> bool:
-    from gateway.config.apply import hub_is_missing
-
-    return hub_is_missing(url)
+    if not found.ok:
+        raise typer.Exit(EXIT_CONFIG)
+    return found.document, url
 
 
 def _shown(url: str) -> str:
-    from gateway.secrets import redact
+    from mgw.gateway.services.redaction import redact
 
     return redact(url)
 
 
 def _print(actions: list[Action], *, lines: bool, intent: str = "") -> None:
     """The steps, if ``lines``, and what they come to."""
-    from gateway.config.plan import Verb
+    from mgw.gateway.services.configuration import Verb
 
     labels = {
         Verb.CREATE: intent + "created",
@@ -200,7 +168,7 @@ def _print(actions: list[Action], *, lines: bool, intent: str = "") -> None:
     }
     if lines:
         for action in actions:
-            if action.verb not in (Verb.NONE, Verb.LEAVE):
+            if action.changes_hub:
                 say(str(action))
     if left := [action.object for action in actions if action.verb is Verb.LEAVE]:
         say(f"left alone, not in the files: {', '.join(left)}")

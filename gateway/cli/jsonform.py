@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gateway.status import JobRow
-    from links.contract import Field
+    from mgw.gateway.services.health import JobRow
 
-__all__ = ["job", "moment", "moments", "number", "queue_options", "record", "stamp"]
+__all__ = ["job", "moment", "moments", "number", "record", "stamp"]
 
 _MOMENTS = frozenset(("agent_start_time", "event_time", "last_progress", "next_attempt", "last_time"))
 _FLAGS = frozenset(("enabled", "encrypted"))
@@ -62,27 +61,6 @@ def record(row: Any) -> dict[str, Any]:
 
 def job(row: JobRow, link_type: str | None) -> dict[str, Any]:
     """A job, its options under their documented names with the types they have."""
-    from gateway.admin.job_checks import JOB_OPTIONS
-    from links.options import typed
+    from mgw.gateway.services.options import job_options
 
-    given: dict[str, str] = json.loads(row.options)
-    known = {each.name.lower() for each in JOB_OPTIONS}
-    own = () if known.issuperset(name.lower() for name in given) else _fields(link_type, "job_options")
-    return record(row) | {"options": typed(given, (*JOB_OPTIONS, *own))}
-
-
-def queue_options(given: Mapping[str, str], link_type: str | None) -> dict[str, Any]:
-    """Options of a foreign queue with the types they have."""
-    from links.options import typed
-
-    return typed(given, _fields(link_type, "queue_options")) if given else {}
-
-
-def _fields(link_type: str | None, kind: str) -> tuple[Field, ...]:
-    from links import registry
-    from transforms.errors import GatewayError
-
-    try:
-        return getattr(registry.spec(link_type), kind) if link_type else ()
-    except GatewayError:  # its client is not installed here
-        return ()
+    return record(row) | {"options": job_options(json.loads(row.options), link_type)}

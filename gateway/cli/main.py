@@ -8,14 +8,28 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from importlib import metadata
 from typing import Annotated, NoReturn
 
 import typer
 
-from gateway.cli import aq, configure, objects, prove, runner, watch
-from gateway.cli.common import DEFAULT_HUB, EXIT_FAILED, explain
-from gateway.cli.plugins import Commands
+from mgw import __version__
+from mgw.gateway.cli import (
+    agents,
+    aq,
+    configure,
+    foreign_queues,
+    functions,
+    hub,
+    jobs,
+    links,
+    prove,
+    runner,
+    transformations,
+    upgrade,
+    watch,
+)
+from mgw.gateway.cli.common import DEFAULT_HUB, EXIT_FAILED, explain
+from mgw.gateway.cli.plugins import Commands
 
 __all__ = ["app", "execute", "main"]
 
@@ -29,18 +43,25 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for part in (configure, runner, watch, prove, objects):
+for part in (configure, runner, watch, prove, upgrade):
     part.register(app)
+for name, group in (
+    ("agents", agents),
+    ("links", links),
+    ("queues", foreign_queues),
+    ("transformations", transformations),
+    ("jobs", jobs),
+    ("hub", hub),
+):
+    app.add_typer(group.app, name=name)
+app.add_typer(functions.modules, name="modules")
+app.add_typer(functions.functions, name="functions")
 app.add_typer(aq.app, name="aq")
 
 
 def _version(show: bool) -> None:
     if show:
-        try:
-            version = metadata.version("messaging-gateway")
-        except metadata.PackageNotFoundError:
-            version = "(not installed)"
-        sys.stdout.write(f"mgw {version}\n")
+        sys.stdout.write(f"mgw {__version__}\n")
         raise typer.Exit
 
 
@@ -71,6 +92,8 @@ def execute(arguments: list[str], program: typer.Typer | None = None, name: str 
     given = _hub_first(arguments)
     if logging.lastResort is not None:  # what is said where no log is set up
         logging.lastResort.setFormatter(_Plain())
+        if not logging.getLogger().handlers:
+            logging.getLogger().addHandler(logging.lastResort)
     try:
         (program or app)(given, prog_name=name)
     except SystemExit as end:
@@ -84,6 +107,9 @@ def execute(arguments: list[str], program: typer.Typer | None = None, name: str 
         code = explain(error)
     else:
         code = 0
+    finally:
+        if logging.lastResort is not None:
+            logging.getLogger().removeHandler(logging.lastResort)
     return code
 
 
@@ -91,7 +117,7 @@ class _Plain(logging.Formatter):
     """Warnings of commands that have no log, in the form of their errors."""
 
     def format(self, record: logging.LogRecord) -> str:
-        from gateway.secrets import redact
+        from mgw.gateway.services.redaction import redact
 
         return f"mgw: {record.levelname.lower()}: {redact(' '.join(super().format(record).split()))}"
 

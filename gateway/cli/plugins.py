@@ -1,6 +1,6 @@
 """Sub-commands of ``mgw`` that other packages add: entry points of the group ``mgw.commands``.
 
-An entry point names a Typer program (``pipeline = "pipelines.cli:app"``). They are looked up only when a command is
+An entry point names a Typer program (``pipeline = "mgw.pipelines.cli:app"``). They are looked up only when a command is
 asked for that the gateway itself does not have, or when all are listed; only the one that is asked for is imported.
 """
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli import jsonform
-from gateway.cli.common import (
+from mgw.gateway.cli import jsonform
+from mgw.gateway.cli.common import (
     EXIT_FAILED,
     EXIT_USAGE,
     completer,
     console,
     fail,
-    find_name,
     hub_url,
     open_hub,
     print_json,
@@ -27,8 +26,7 @@ from gateway.cli.common import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gateway.prove import Proof
-    from gateway.trace import Sight, Trace
+    from mgw.gateway.services.proof import Proof, Sight, Trace
 
 __all__ = ["register"]
 
@@ -58,26 +56,20 @@ def prove(  # noqa: PLR0917  one parameter per option
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """What happened to one message, or whether every message of a job has exactly one outcome; exit 1 if not."""
-    from gateway import trace as traces
-    from gateway.admin import GatewayAdmin
-    from gateway.prove import reconcile
+    from mgw.gateway.services.proof import Range, prove_job, trace_message
 
     if message is not None and (since or until or last):
         fail("a message and a range were given; give one of them", EXIT_USAGE)
-    span = traces.Range(_moment("--since", since), _moment("--until", until), last)
+    span = Range(_moment("--since", since), _moment("--until", until), last)
     with open_hub(hub_url(ctx)) as hub:
-        jobs = {each.name: each for each in GatewayAdmin(hub).list_jobs()}
-        chosen = jobs[find_name("job", job, list(jobs))]
-        with hub.read() as conn:
-            if message is not None:
-                found = traces.trace(conn, chosen, hub.hub_id, message)
-                _show_trace(found, as_json=as_json)
-                holds = not found.offences
-            else:
-                proof = reconcile(conn, chosen, hub.hub_id, span)
-                sights = list(traces.sights(conn, chosen, hub.hub_id, span)) if listed else []
-                _show_proof(proof, sights, listed=listed, as_json=as_json)
-                holds = proof.holds
+        if message is not None:
+            found = trace_message(hub, job, message)
+            _show_trace(found, as_json=as_json)
+            holds = not found.offences
+        else:
+            proof, sights = prove_job(hub, job, span, listed=listed)
+            _show_proof(proof, sights, listed=listed, as_json=as_json)
+            holds = proof.holds
     if not holds:
         raise typer.Exit(EXIT_FAILED)
 
@@ -119,7 +111,7 @@ def _show_trace(trace: Trace, *, as_json: bool) -> None:
 
 def _story(sight: Sight) -> list[tuple[float | None, str]]:
     """The stages of one record."""
-    from gateway.ledger_record import Kind
+    from mgw.gateway.services.proof import Kind
 
     if sight.kind is Kind.RECEIVED:
         again = " (redelivered)" if sight.redelivered else ""

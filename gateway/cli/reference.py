@@ -1,19 +1,22 @@
-"""The reference pages in ``docs/reference``: ``python -m gateway.cli.reference`` writes them.
+"""The reference pages in ``docs/reference`` and the JSON Schema: ``python -m mgw.gateway.cli.reference`` writes them.
 
 A test holds the files equal to what is made here.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gateway.config.reference import PAGES as CONFIGURATION_PAGES
-from gateway.config.reference import cell, page, table
+from mgw.gateway.cli.python_reference import python_page
+from mgw.gateway.config.reference import PAGES as CONFIGURATION_PAGES
+from mgw.gateway.config.reference import cell, page, table
+from mgw.gateway.config.schema import FILE, json_schema
 
-__all__ = ["PAGES", "write"]
+__all__ = ["PAGES", "write", "write_schema"]
 
 
 def write(folder: Path) -> list[Path]:
@@ -27,11 +30,17 @@ def write(folder: Path) -> list[Path]:
     return written
 
 
+def write_schema() -> Path:
+    """Write the schema of the gateway's own link types where it is shipped; its path."""
+    FILE.write_text(json.dumps(json_schema(own=True), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    return FILE
+
+
 def cli_page() -> str:
     """cli.md: every command with its arguments and options."""
     from typer.main import get_command
 
-    from gateway.cli.main import app
+    from mgw.gateway.cli.main import app
 
     parts = [
         "# Command line\n",
@@ -96,9 +105,9 @@ def _argument(param: Any) -> str:
 
 
 #: File name to the function that makes it.
-PAGES: dict[str, Callable[[], str]] = CONFIGURATION_PAGES | {"cli.md": cli_page}
+PAGES: dict[str, Callable[[], str]] = CONFIGURATION_PAGES | {"cli.md": cli_page, "python.md": python_page}
 
 
 if __name__ == "__main__":
-    for path in write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/reference")):
+    for path in (*write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/reference")), write_schema()):
         sys.stdout.write(f"{path}\n")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from gateway.cli.common import explain, hub_url
+from mgw.gateway.cli.common import explain, hub_url
 
 if TYPE_CHECKING:
-    from gateway.supervisor import RunOptions
+    from mgw.gateway.services.daemon import RunOptions
 
 __all__ = ["register"]
 
@@ -39,19 +38,12 @@ def run(
     drain: Annotated[float, typer.Option(help="Seconds that work in flight may take at the end.")] = 10.0,
 ) -> None:
     """Run an agent until SIGTERM: it carries messages, and takes changes while it runs."""
-    from gateway.logcapture import captured
-    from gateway.logfile import configure
-    from gateway.signals import Signals
+    from mgw.gateway.services import daemon
 
-    form = log_format or _log_format(files or [])
-    configure(agent, directory=None, log_format=form)
-    signals = Signals()
-    with captured(lines=form == "json"):
+    form = log_format or daemon.log_format_of(files or [])
+    with daemon.logged(agent, form) as signals:
         try:
-            options = _options(ctx, agent, files or [], log_dir, log_format, durability, drain)
-            from gateway.supervisor import run as supervise
-
-            code = supervise(options, signals)
+            code = daemon.run(_options(ctx, agent, files or [], log_dir, log_format, durability, drain), signals)
         except Exception as error:
             if form != "json" or isinstance(error, typer.Exit | BrokenPipeError):
                 raise
@@ -71,11 +63,11 @@ def _options(  # noqa: PLR0917  as given
     """How the supervisor is to run; the files are applied first."""
     settings = None
     if files:
-        from gateway.cli.configure import bring_to
+        from mgw.gateway.cli.configure import bring_to
 
         settings = bring_to(ctx, files).settings
     log = settings.log if settings else None
-    from gateway.supervisor import RunOptions
+    from mgw.gateway.services.daemon import RunOptions
 
     return RunOptions(
         hub_url(ctx, settings.hub if settings else None),
@@ -84,18 +76,5 @@ def _options(  # noqa: PLR0917  as given
         log_dir or (Path(log.directory) if log and log.directory else None),
         log_format or (log.format if log else "text"),
         drain_seconds=drain,
-        transform_modules=tuple(settings.transform_modules) if settings else (),
         durability=durability,
     )
-
-
-def _log_format(files: list[Path]) -> str:
-    """The form of the log that the files ask for, before they are checked: what is said of them has it, too."""
-    if not files:
-        return "text"
-    from gateway.config.load import load
-
-    place: object = load(files, os.environ).tree
-    for key in ("settings", "log", "format"):
-        place = place.get(key) if isinstance(place, dict) else None
-    return "json" if str(place).lower() == "json" else "text"

@@ -7,24 +7,28 @@ leaves whole objects behind, and the next run does the rest. Objects that are as
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from gateway.admin import NO_CHANGE, GatewayAdmin, Ora
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from gateway.config import hub_queues, object_types, security
-from gateway.config.lint import check
-from gateway.config.models import AgentModel, Document, GrantModel, JobModel, LinkModel
-from gateway.config.plan import Action, Verb, compare
-from gateway.config.running import read_running
-from gateway.hub import open_hub
-from gateway.model import DEFAULT_AGENT, JobStatus, split_foreign
-from gateway.secrets import Secrets
-from transforms.errors import AdminError, ConfigInvalid, GatewayError, HubError
+from mgw.gateway.aq import Hub, QueueAdmin
+from mgw.gateway.config import hub_queues, object_types, security
+from mgw.gateway.config.models import (
+    AgentModel,
+    Document,
+    GrantModel,
+    JobModel,
+    LinkModel,
+    ModuleModel,
+    RuleFunctionModel,
+)
+from mgw.gateway.config.plan import Action, Verb, compare
+from mgw.gateway.config.running import read_running
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, JobStatus, split_foreign
+from mgw.gateway.services.admin import NO_CHANGE, GatewayAdmin, Ora
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.transforms.errors import AdminError, ConfigInvalid, GatewayError, HubError
 
-__all__ = ["apply_action", "apply_files", "hub_is_missing", "plan_for", "rehearse"]
+__all__ = ["apply_action", "apply_actions", "hub_is_missing", "plan_for", "rehearse"]
 
 #: What a hub holds from the start.
 NEW_HUB = Document(agents={DEFAULT_AGENT: AgentModel()})
@@ -39,24 +43,16 @@ def plan_for(hub: Hub | None, document: Document, *, prune: bool = False) -> lis
     return compare(document, NEW_HUB if hub is None else read_running(hub), prune=prune)
 
 
-def apply_files(
-    hub: Hub, secrets: Secrets, files: Sequence[str | Path], environ: Mapping[str, str] | None = None
-) -> Iterator[str]:
-    """Check files and bring the hub to what they say; yields a line for everything that was done.
+def apply_actions(admin: GatewayAdmin, document: Document, actions: Iterable[Action]) -> Iterator[Action]:
+    """Do the steps in order, each in a transaction of its own; gives each when it is over, also those that do nothing.
 
     Raises:
-        ConfigInvalid: the files have errors; nothing was changed.
         GatewayError: a step was refused; the steps before it are done.
     """
-    found = check(files, environ, existing=read_running(hub))
-    if not found.ok:
-        first, *more = [finding for finding in found.findings if finding.severity == "error"]
-        rest = f" (and {len(more)} more)" if more else ""
-        raise ConfigInvalid(f"{first}{rest}", cure=f"run: mgw lint {' '.join(map(str, files))}")
-    for action in plan_for(hub, found.document):
-        if action.verb in (Verb.CREATE, Verb.ALTER):
-            apply_action(GatewayAdmin(hub, secrets), found.document, action)
-            yield str(action)
+    for action in actions:
+        if action.changes_hub:
+            apply_action(admin, document, action)
+        yield action
 
 
 def hub_is_missing(url: str) -> bool:
@@ -226,6 +222,8 @@ def _remove(admin: GatewayAdmin, document: Document, action: Action) -> None:
         "object_types": lambda each: object_types.drop_type(admin.hub, each),
         "queue_tables": lambda table: hub_queues.drop_queue_table(admin.hub, table),
         "aq_agents": QueueAdmin(admin.hub).drop_aq_agent,
+        "modules": QueueAdmin(admin.hub).forbid_module,
+        "rule_functions": QueueAdmin(admin.hub).drop_rule_function,
         "grants": lambda grantee: security.set_grants(admin.hub, grantee, GrantModel()),
     }
     removals[action.section](name)
@@ -258,7 +256,19 @@ def _grants(admin: GatewayAdmin, _: Document, name: str, grants: Any, change: Ac
     security.set_grants(admin.hub, name, grants, new=change is None)
 
 
+def _module(admin: GatewayAdmin, _: Document, name: str, _module: ModuleModel, _change: Action | None) -> None:
+    QueueAdmin(admin.hub).allow_module(name)
+
+
+def _rule_function(
+    admin: GatewayAdmin, _: Document, name: str, function: RuleFunctionModel, _change: Action | None
+) -> None:
+    QueueAdmin(admin.hub).set_rule_function(name, function.function)
+
+
 _STEPS: dict[str, Callable[[GatewayAdmin, Document, str, Any, Action | None], None]] = {
+    "modules": _module,
+    "rule_functions": _rule_function,
     "agents": _agent,
     "links": _link,
     "foreign_queues": _foreign_queue,

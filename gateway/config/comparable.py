@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.admin.job_checks import JOB_OPTIONS
-from gateway.config.forms import folded, hub_folded, hub_name, inline_table, queue_table_of
-from gateway.config.models import (
+from mgw.gateway.aq import QUEUE_TABLE_OPTIONS, SUBSCRIBER_OPTIONS
+from mgw.gateway.config.forms import folded, hub_folded, hub_name, inline_table, queue_table_of
+from mgw.gateway.config.models import (
     AqAgentModel,
     Document,
     ForeignQueueModel,
@@ -22,18 +22,19 @@ from gateway.config.models import (
     SubscriberModel,
     TransformationModel,
 )
-from gateway.config.object_types import type_settings
-from gateway.config.security import agent_settings, grant_settings
-from gateway.model import key
-from links import options as settings
-from links import registry
-from links.contract import Field
-from transforms.errors import ConfigInvalid, GatewayError
-from transforms.registry import TransformationDefinition
+from mgw.gateway.config.object_types import type_settings
+from mgw.gateway.config.security import agent_settings, grant_settings
+from mgw.gateway.definitions.job_options import JOB_OPTIONS
+from mgw.gateway.definitions.objects import key
+from mgw.links import options as settings
+from mgw.links import registry
+from mgw.links.contract import Field
+from mgw.transforms.errors import ConfigInvalid, GatewayError
+from mgw.transforms.steps.registry import TransformationDefinition
 
 __all__ = ["DEFAULT_MAX_RETRIES", "TABLE_CHANGES", "Comparable", "Settings"]
 
-#: What of a queue table can be altered, beside its comment.
+#: What of a queue table can be altered, in addition to its comment.
 TABLE_CHANGES = frozenset(("compatible", "jms_types", "primary_instance", "secondary_instance"))
 
 DEFAULT_MAX_RETRIES = 5  # AQ guide 12.2 §11.7.5
@@ -71,7 +72,7 @@ class Comparable:
             found = Settings(values, fixed=frozenset(values))
         elif isinstance(model, QueueTableModel):
             values = _shape(model) | {"comment": model.comment}
-            found = Settings(values, fixed=frozenset(values) - TABLE_CHANGES - {"comment"})
+            found = Settings(values, fixed=_fixed(values) - {"comment"})
         elif isinstance(model, JobModel):
             found = self._job(model)
         elif isinstance(model, TransformationModel):
@@ -112,11 +113,11 @@ class Comparable:
             storage = _shape(table)
         else:
             storage = {"queue_table": queue.queue_table}
-        return Settings(values | storage, fixed=frozenset(("type", "queue_table", *storage)) - TABLE_CHANGES)
+        return Settings(values | storage, fixed=_fixed(("type", "queue_table", *storage)))
 
     def _job(self, job: JobModel) -> Settings:
-        far = job.source if job.type == "INBOUND" else job.destination
-        own = self._fields(far.rpartition("@")[2], "job_options")
+        links = [end.rpartition("@")[2] for end in (job.source, job.destination) if "@" in end]
+        own = tuple(each for link in dict.fromkeys(links) for each in self._fields(link, "job_options"))
         values = job.model_dump(exclude={"options", "batch_size"}) | _options(job.options, (*JOB_OPTIONS, *own))
         if job.batch_size is not None:
             values[_option("MsgBatchSize")] = job.batch_size
@@ -157,7 +158,11 @@ def _transformation(name: str, each: TransformationModel) -> Settings:
 
 def _subscribers(given: Mapping[str, SubscriberModel]) -> dict[str, dict[str, Any]]:
     """Subscribers by name, without what is left at its default."""
-    result = {key(name): each.model_dump(exclude_defaults=True) for name, each in sorted(given.items())}
+    result = {
+        key(name): each.model_dump(exclude_defaults=True, exclude={"options"})
+        | _options(each.options, SUBSCRIBER_OPTIONS)
+        for name, each in sorted(given.items())
+    }
     for each in result.values():
         if "transformation" in each:
             each["transformation"] = hub_name(each["transformation"])
@@ -165,7 +170,13 @@ def _subscribers(given: Mapping[str, SubscriberModel]) -> dict[str, dict[str, An
 
 
 def _shape(table: QueueTableModel) -> dict[str, Any]:
-    return table.model_dump(exclude={"comment"}) | {"sort_list": table.sort_list or "ENQ_TIME"}
+    values = table.model_dump(exclude={"comment", "options"}) | {"sort_list": table.sort_list or "ENQ_TIME"}
+    return values | _options(table.options, QUEUE_TABLE_OPTIONS)
+
+
+def _fixed(names: Iterable[str]) -> frozenset[str]:
+    """Those settings of a queue table that cannot be altered."""
+    return frozenset(name for name in names if name not in TABLE_CHANGES and not name.startswith("options."))
 
 
 def _option(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The running configuration as a file that :mod:`gateway.config.apply` finds nothing to do for."""
+"""The running configuration as a file that :mod:`mgw.gateway.config.apply` finds nothing to do for."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from gateway.agentsettings import NO_EFFECT
-from gateway.aq.admin import MAX_PAYLOAD
-from gateway.aq.hub import Hub
-from gateway.config.comparable import DEFAULT_MAX_RETRIES, Comparable
-from gateway.config.forms import spec_of
-from gateway.config.models import (
+from mgw.gateway.aq import MAX_PAYLOAD, Hub
+from mgw.gateway.config.comparable import DEFAULT_MAX_RETRIES, Comparable
+from mgw.gateway.config.forms import spec_of
+from mgw.gateway.config.models import (
     SECTIONS,
     AgentModel,
     Document,
@@ -25,16 +23,17 @@ from gateway.config.models import (
     Strict,
     TransformationModel,
 )
-from gateway.config.running import read_running
-from gateway.model import DEFAULT_AGENT
-from links import registry
-from links.options import parse
-from transforms.errors import GatewayError
-from transforms.registry import BUILTIN_MODULE
+from mgw.gateway.config.running import read_running
+from mgw.gateway.definitions.agent_options import NO_EFFECT
+from mgw.gateway.definitions.objects import DEFAULT_AGENT
+from mgw.links import registry
+from mgw.links.options import parse
+from mgw.transforms.errors import GatewayError
+from mgw.transforms.steps.registry import BUILTIN_MODULE
 
 __all__ = ["document_text", "export_text"]
 
-#: What a hub gives a queue when the file does not say it (``gateway.aq.admin``); not worth a line.
+#: What a hub gives a queue when the file does not say it (``mgw.gateway.aq.admin``); not worth a line.
 _UNSAID = {
     "sort_list": "ENQ_TIME",
     "compatible": "10.0",
@@ -50,6 +49,9 @@ _UNSAID = {
 }
 _IN_VARIABLES = frozenset(string.ascii_uppercase + string.digits)
 
+
+#: Settings that the hub keeps.
+_KEPT_SETTINGS = {"transform_modules", "rule_functions"}
 
 #: At the top of a file with secrets.
 _ABOUT_SECRETS = """\
@@ -70,6 +72,8 @@ def export_text(hub: Hub) -> str:
 def document_text(document: Document) -> str:
     """A document as YAML; never with a secret in it."""
     root = CommentedMap({"version": 1})
+    if settings := document.settings.model_dump(include=_KEPT_SETTINGS, exclude_defaults=True):
+        root["settings"] = CommentedMap({name: _plain(value) for name, value in settings.items()})
     variables = _Variables()
     for section in SECTIONS:
         objects: dict[str, Strict] = getattr(document, section)
@@ -77,7 +81,9 @@ def document_text(document: Document) -> str:
             objects = {name: agent for name, agent in objects.items() if name != DEFAULT_AGENT or agent != AgentModel()}
         if objects:
             root[section] = CommentedMap({name: _object(name, objects[name], variables) for name in sorted(objects)})
-    modules = sorted({module for each in document.transformations.values() for module in _modules(each)})
+    allowed = document.settings.transform_modules
+    named = {module for each in document.transformations.values() for module in _modules(each)}
+    modules = sorted(each for each in named if not any(f"{each}.".startswith(f"{one}.") for one in allowed))
     about = [_ABOUT_SECRETS] if variables.taken else []
     about += [_ABOUT_MODULES.format(", ".join(modules))] if modules else []
     if about:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from gateway.aq.names import QualifiedName, qualified, user_name
-from gateway.config.models import ForeignQueueModel, LinkModel, QueueModel, QueueTableModel
-from gateway.model import key
-from links import registry
-from links.contract import Domain, Endpoint, LinkConfig, LinkSpec
-from transforms.errors import AqError, GatewayError
+from mgw.gateway.aq import QualifiedName, qualified, user_name
+from mgw.gateway.config.models import ForeignQueueModel, LinkModel, QueueModel, QueueTableModel
+from mgw.gateway.definitions.objects import key
+from mgw.links import registry
+from mgw.links.contract import Domain, Endpoint, LinkConfig, LinkSpec
+from mgw.transforms.errors import AqError, GatewayError
 
 __all__ = [
     "endpoint",
@@ -61,6 +61,8 @@ def fold_of(section: str) -> Callable[[str], str]:
     """How the names of a section compare: those of the hub have a schema."""
     if section in _OF_THE_HUB:
         return hub_name
+    if section == "modules":  # Python tells letter cases apart
+        return str
     return user_key if section in ("grants", "aq_agents") else key
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.errors import QueueInUse
-from gateway.aq.hub import Hub
-from gateway.aq.model import INFINITE
-from gateway.config.forms import hub_name, inline_table, queue_table_of
-from gateway.config.models import Document, QueueModel, QueueTableModel, SubscriberModel
-from transforms.errors import ConfigInvalid
+from mgw.gateway.aq import INFINITE, SUBSCRIBER_OPTIONS, Hub, QueueAdmin, QueueInUse, SubscriberInfo
+from mgw.gateway.config.forms import hub_name, inline_table, queue_table_of
+from mgw.gateway.config.models import Document, QueueModel, QueueTableModel, SubscriberModel
+from mgw.links.options import typed
+from mgw.transforms.errors import ConfigInvalid
 
 __all__ = ["alter_queue", "alter_queue_table", "create_queue", "create_queue_table", "drop_queue", "drop_queue_table"]
 
 _DIRECTIONS = ("enqueue", "dequeue")
+_BY_ITSELF = {"payload_type", "jms_types"}  # what create_queue_table takes otherwise, or not
+_OPTION = "options."
 _WAIT = 30.0  # seconds for the transactions on a queue to end before it is stopped
 
 
@@ -61,7 +61,7 @@ def alter_queue(hub: Hub, name: str, queue: QueueModel, changed: dict[str, Any])
     A direction that is stopped is stopped first, in a transaction of its own: those who work on the queue may end.
 
     Raises:
-        AqError: refused; nothing was changed, beside the direction that was stopped.
+        AqError: refused; nothing was changed, apart from the direction that was stopped.
     """
     stopped = {key: changed.get(key) is False for key in _DIRECTIONS}
     if any(stopped.values()):
@@ -108,6 +108,9 @@ def _alter_table(admin: QueueAdmin, name: str, changed: dict[str, Any]) -> None:
             primary_instance=changed.get("primary_instance", held),
             secondary_instance=changed.get("secondary_instance", other),
         )
+    options = {key.removeprefix(_OPTION): value for key, value in changed.items() if key.startswith(_OPTION)}
+    if options:
+        admin.alter_queue_table(name, options=options)
     if changed.get("jms_types"):
         admin.enable_jms_types(name)
     if "compatible" in changed:
@@ -115,7 +118,7 @@ def _alter_table(admin: QueueAdmin, name: str, changed: dict[str, Any]) -> None:
 
 
 def _subscribe(admin: QueueAdmin, queue: str, wanted: Mapping[str, SubscriberModel]) -> None:
-    """Bring the subscribers of a queue, beside those of jobs, to what is wanted."""
+    """Bring the subscribers of a queue, apart from those of jobs, to what is wanted."""
     found = admin.queue_subscribers(queue)
     held = {each.name.upper(): each for each in found if each.name and not each.name.upper().startswith("MGW_")}
     for name, each in wanted.items():
@@ -128,12 +131,24 @@ def _subscribe(admin: QueueAdmin, queue: str, wanted: Mapping[str, SubscriberMod
             )
         if known is None:
             admin.add_subscriber(
-                queue, name, rule=each.rule, transformation=each.transformation, delivery_mode=each.delivery_mode
+                queue,
+                name,
+                rule=each.rule,
+                transformation=each.transformation,
+                delivery_mode=each.delivery_mode,
+                options=each.options,
             )
-        elif (known.rule, _folded(known.transformation)) != (each.rule, _folded(each.transformation)):
-            admin.alter_subscriber(queue, name, rule=each.rule, transformation=each.transformation)
+        elif _subscription(known) != _subscription(each):
+            admin.alter_subscriber(
+                queue, name, rule=each.rule, transformation=each.transformation, options={"*": None} | each.options
+            )
     for known in held.values():
         admin.remove_subscriber(queue, known.name or "")
+
+
+def _subscription(each: SubscriberModel | SubscriberInfo) -> tuple[object, ...]:
+    """What of a subscriber can be altered, in a form that compares."""
+    return each.rule, _folded(each.transformation), typed(each.options, SUBSCRIBER_OPTIONS)
 
 
 def _folded(name: str | None) -> str | None:
@@ -182,20 +197,8 @@ def drop_queue_table(hub: Hub, name: str) -> None:
 
 
 def _create_table(admin: QueueAdmin, name: str, table: QueueTableModel) -> None:
-    admin.create_queue_table(
-        name,
-        table.payload_type,
-        sort_list=table.sort_list,
-        multiple_consumers=table.multiple_consumers,
-        message_grouping=table.message_grouping,
-        comment=table.comment,
-        compatible=table.compatible,
-        secure=table.secure,
-        max_payload=table.max_payload,
-        storage_clause=table.storage_clause,
-        primary_instance=table.primary_instance,
-        secondary_instance=table.secondary_instance,
-    )
+    attributes = {each: getattr(table, each) for each in QueueTableModel.model_fields.keys() - _BY_ITSELF}
+    admin.create_queue_table(name, table.payload_type, **attributes)
     if table.jms_types:
         admin.enable_jms_types(name)
 

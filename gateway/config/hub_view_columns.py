@@ -173,6 +173,7 @@ HUB_COLUMN_TEXTS = {
     "NETWORK_NAME": "Always null; kept for compatibility.",
     "NEXT_SERVICE_TIME": "When time next does something to a message of the queue table; null: nothing is due.",
     "OBJECT_TYPE": "Payload type; null for RAW.",
+    "OPTIONS": "Options, JSON. Ours.",
     "ORIGINAL_MSGID": "Its id in the queue it was propagated from.",
     "ORIGINAL_QUEUE_NAME": "Queue it was in before it went to the exception queue.",
     "ORIGINAL_QUEUE_OWNER": "Schema of that queue.",

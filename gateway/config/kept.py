@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.config.findings import Path
-from gateway.config.forms import folded, spec_of
-from gateway.config.load import Source
-from gateway.config.models import Document, LinkModel
-from gateway.model import key
+from mgw.gateway.config.findings import Path
+from mgw.gateway.config.forms import folded, spec_of
+from mgw.gateway.config.load import Source
+from mgw.gateway.config.models import Document, LinkModel
+from mgw.gateway.definitions.objects import key
 
 __all__ = ["STAND_IN", "complete", "missing_variables"]
 

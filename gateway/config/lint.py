@@ -17,11 +17,11 @@ from typing import Any, get_args
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.aq.database import parse_url
-from gateway.config.findings import Finding, Path, errors, nearest
-from gateway.config.kept import complete, missing_variables
-from gateway.config.load import Source, load, read_secret
-from gateway.config.models import (
+from mgw.gateway.aq import parse_url
+from mgw.gateway.config.findings import Finding, Path, errors, nearest
+from mgw.gateway.config.kept import complete, missing_variables
+from mgw.gateway.config.load import Source, load, read_secret
+from mgw.gateway.config.models import (
     SECTIONS,
     AgentModel,
     Document,
@@ -30,8 +30,8 @@ from gateway.config.models import (
     Strict,
     TransformationModel,
 )
-from links.contract import LinkSpec
-from transforms.errors import ConfigInvalid, GatewayError, HubError
+from mgw.links.contract import LinkSpec
+from mgw.transforms.errors import ConfigInvalid, GatewayError, HubError
 
 __all__ = ["Checked", "check", "lint", "settings_of"]
 
@@ -94,7 +94,7 @@ def check(
         held: what the hub holds, ``existing`` if None: secrets that the files leave out, functions that it knows; where
             both are None, a secret whose variable may be empty (``${NAME:-}``) counts as known.
     """
-    from gateway.config.checks import check_meaning
+    from mgw.gateway.config.checks import check_meaning
 
     source = load(paths, os.environ if environ is None else environ)
     document = _structure(source)
@@ -113,7 +113,7 @@ def check(
 
 def _rehearse(source: Source, document: Document) -> None:
     """Whatever creating the objects would still refuse."""
-    from gateway.config.apply import rehearse
+    from mgw.gateway.config.apply import rehearse
 
     found = rehearse(document)
     if found is not None:
@@ -129,7 +129,7 @@ def _structure(source: Source) -> Document:
     parts: dict[str, Any] = {}
     for section, value in source.tree.items():
         if section == "version":
-            if value != 1:
+            if value != 1 or value is True:
                 source.error("bad-value", ("version",), f"version {value!r} is unknown", "write version: 1")
         elif section == "settings":
             parts["settings"] = _settings(source, value)
@@ -287,7 +287,7 @@ def secret_from_file(source: Source, path: Path, file: str) -> str:
 
 
 def _spec_of(source: Source, path: Path, link_type: Any) -> LinkSpec | None:
-    from links import registry
+    from mgw.links import registry
 
     if not isinstance(link_type, str):
         return None  # missing or not a text: the model says so
@@ -298,15 +298,16 @@ def _spec_of(source: Source, path: Path, link_type: Any) -> LinkSpec | None:
         source.error("unknown-link-type", (*path, "type"), f"link type {link_type!r} is unknown", cure)
         return None
     try:
+        registry.check_client(link_type)
         return registry.spec(link_type)
-    except ConfigInvalid as error:
-        source.error("unknown-link-type", (*path, "type"), error.what, error.cure)
+    except ConfigInvalid as error:  # offered by a package that is no link, or by two packages
+        source.error("unknown-link-type", (*path, "type"), f"{error.what}: {error.cause}", error.cure)
     except GatewayError as error:
         source.error("missing-client", (*path, "type"), f"{error.what}: {error.cause}", error.cure)
     return None
 
 
 def _gather_definition(values: dict[str, Any]) -> None:
-    """What a transformation does stands beside its types in the file; the registry knows its keys."""
+    """What a transformation does stands next to its types in the file; the registry knows its keys."""
     own = [name for name in TransformationModel.model_fields if name != "definition"]
     values["definition"] = {name: values.pop(name) for name in list(values) if name not in own}

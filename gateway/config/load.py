@@ -16,8 +16,8 @@ from typing import Any
 
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from gateway.config.findings import Finding, Mark, Path
-from gateway.config.nodes import Nodes, Unreadable, compose
+from mgw.gateway.config.findings import Finding, Mark, Path
+from mgw.gateway.config.nodes import Nodes, Unreadable, compose
 
 __all__ = ["Source", "configured_hub", "load", "read_secret"]
 

@@ -1,18 +1,19 @@
 """The shape of a configuration file.
 
 One model per kind of object. They hold what is common to every messaging system; the settings of a link type, of its
-foreign queues and of its jobs are described once, by the type's :class:`~links.contract.LinkSpec`, and are checked
-against it in :mod:`gateway.config.lint`. A key that no model and no specification knows is an error.
+foreign queues and of its jobs are described once, by the type's :class:`~mgw.links.contract.LinkSpec`, and are checked
+against it in :mod:`mgw.gateway.config.lint`. A key that no model and no specification knows is an error.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from functools import cache
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from gateway.aq.payloads import own_kind
+from mgw.gateway.aq import OTHER_NAMES, own_kind
 
 __all__ = [
     "NOUNS",
@@ -38,15 +39,17 @@ __all__ = [
 
 
 def _upper(value: object) -> object:
-    return value.upper().replace(" ", "") if isinstance(value, str) else value
+    """A choice as it is stored: letters and the width of blanks do not matter, nor blanks around commas."""
+    return re.sub(r" ?, ?", ",", " ".join(value.upper().split())) if isinstance(value, str) else value
 
 
 def _lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
+    return " ".join(value.lower().split()) if isinstance(value, str) else value
 
 
-def _words(value: object) -> object:
-    return " ".join(value.upper().split()) if isinstance(value, str) else value
+def _text(value: object) -> object:
+    """A number where a text is expected: YAML takes 12.2 for one."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _one_or_many(value: object) -> object:
@@ -62,7 +65,7 @@ def _option_text(value: object) -> object:
 
 Options = dict[str, Annotated[str | None, BeforeValidator(_option_text)]]
 _PAYLOADS = ("RAW", "BASIC", "FIELDS", "TEXT", "JSON", "XMLTYPE", "ANYDATA")
-_OBJECT_TYPE = r"[^\s.\"]+\.[^\s.\"]+"
+_OBJECT_TYPE = r'[^\s."]+[.][^\s."]+'
 
 
 def _payload_name(value: object) -> object:
@@ -84,13 +87,22 @@ PayloadType = Annotated[
     str,
     BeforeValidator(_payload_name),
     AfterValidator(_payload_type),
-    WithJsonSchema({"anyOf": [{"enum": list(_PAYLOADS)}, {"pattern": f"^{_OBJECT_TYPE}$", "type": "string"}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": list(_PAYLOADS), "x-also": list(OTHER_NAMES)},
+                {"pattern": f"^{_OBJECT_TYPE}$", "type": "string"},
+            ]
+        }
+    ),
 ]
 SortList = Annotated[
     Literal["ENQ_TIME", "ENQ_TIME,PRIORITY", "PRIORITY", "PRIORITY,ENQ_TIME", "PRIORITY,COMMIT_TIME", "COMMIT_TIME"],
     BeforeValidator(_upper),
 ]
-Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
+#: For the JSON Schema: what else a file may write (:func:`mgw.gateway.config.schema_parts.as_written`).
+ONE_OR_MANY = Field(json_schema_extra={"x-one-or-many": True})
+Text = Annotated[str, BeforeValidator(_text), Field(json_schema_extra={"x-number": True})]
 QueueGrant = Annotated[
     Literal[
         "ENQUEUE",
@@ -100,7 +112,7 @@ QueueGrant = Annotated[
         "DEQUEUE WITH GRANT OPTION",
         "ALL WITH GRANT OPTION",
     ],
-    BeforeValidator(_words),
+    BeforeValidator(_upper),
 ]
 SystemGrant = Annotated[
     Literal[
@@ -111,7 +123,7 @@ SystemGrant = Annotated[
         "DEQUEUE_ANY WITH ADMIN OPTION",
         "MANAGE_ANY WITH ADMIN OPTION",
     ],
-    BeforeValidator(_words),
+    BeforeValidator(_upper),
 ]
 
 
@@ -119,6 +131,28 @@ class Strict(BaseModel):
     """A mapping in which an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_number_is_true(cls, values: Any) -> Any:
+        """True is no number, although Python takes it for 1."""
+        if not isinstance(values, dict) or not any(isinstance(value, bool) for value in values.values()):
+            return values
+        numbers = _numbers(cls)
+        return {
+            name: str(value) if isinstance(value, bool) and name in numbers else value for name, value in values.items()
+        }
+
+
+@cache
+def _numbers(model: type[BaseModel]) -> frozenset[str]:
+    """Keys whose value is a number."""
+    return frozenset(name for name, field in model.model_fields.items() if {int, float} & set(_kinds(field.annotation)))
+
+
+def _kinds(annotation: Any) -> list[Any]:
+    """An annotation and what it is made of."""
+    return [annotation, *(kind for part in get_args(annotation) for kind in _kinds(part))]
 
 
 class LogModel(Strict):
@@ -137,7 +171,8 @@ class SettingsModel(Strict):
 
     hub: str | None = Field(
         default=None,
-        description="Hub database, an SQLAlchemy URL (`sqlite:///hub.db`, `postgresql+psycopg://user@host/db`). "
+        description="Hub database, an SQLAlchemy URL (`sqlite:///hub.db`, `postgresql+psycopg://user@host/db`, with "
+        "`?schema=NAME` where the hub is in a schema of its own). "
         "`MGW_HUB` and `--hub` win over it.",
     )
     secret_key_file: str | None = Field(
@@ -146,12 +181,14 @@ class SettingsModel(Strict):
         "configuration file find it by `MGW_SECRET_KEY_FILE`, which wins.",
     )
     transform_modules: list[str] = Field(
-        default_factory=list, description="Python modules whose functions transformations and rules may call."
+        default_factory=list,
+        description="Python modules whose functions transformations and rules may call; kept in the hub, for every "
+        "process that opens it.",
     )
     rule_functions: dict[str, str] = Field(
         default_factory=dict,
         description="Functions that rules may call: `name` or `schema.name` as rules write it, and "
-        "`package.module:function`, of a module in transform_modules.",
+        "`package.module:function`, of a module in transform_modules; kept in the hub.",
     )
     log: LogModel = Field(default=LogModel(), description="Logging.")
 
@@ -264,6 +301,7 @@ class QueueTableModel(Strict):
     secondary_instance: int = Field(
         default=0, ge=0, le=2**31 - 1, description="Instance that takes over; 0: any. Needs a primary one."
     )
+    options: Options = Field(default_factory=dict, description="Options of queue tables.")
     comment: str | None = Field(default=None, description="Free text.")
 
 
@@ -275,6 +313,7 @@ class SubscriberModel(Strict):
     delivery_mode: Annotated[Literal["PERSISTENT", "PERSISTENT_OR_BUFFERED"], BeforeValidator(_upper)] = Field(
         default="PERSISTENT", description="Which messages it gets; cannot be changed later."
     )
+    options: Options = Field(default_factory=dict, description="Options of subscribers.")
 
 
 Subscribers = dict[str, Annotated[SubscriberModel, BeforeValidator(lambda value: {} if value is None else value)]]
@@ -319,6 +358,7 @@ class QueueModel(Strict):
     max_payload: int | None = Field(default=None, ge=1, description="As in a queue table.")
     jms_types: bool | None = Field(default=None, description="As in a queue table.")
     storage_clause: str | None = Field(default=None, description="As in a queue table.")
+    options: Options | None = Field(default=None, description="As in a queue table.")
     primary_instance: int | None = Field(default=None, ge=0, le=2**31 - 1, description="As in a queue table.")
     secondary_instance: int | None = Field(default=None, ge=0, le=2**31 - 1, description="As in a queue table.")
 
@@ -335,11 +375,13 @@ class TransformationModel(Strict):
 class JobModel(Strict):
     """Moves messages from one source to one destination."""
 
-    type: Annotated[Literal["INBOUND", "OUTBOUND"], BeforeValidator(_upper)] = Field(
-        description="INBOUND: from a messaging system into the hub. OUTBOUND: from the hub to a messaging system."
+    type: Annotated[Literal["INBOUND", "OUTBOUND", "THROUGH", "LOCAL"], BeforeValidator(_upper)] = Field(
+        description="INBOUND: from a messaging system into the hub. OUTBOUND: from the hub to a messaging system. "
+        "THROUGH: from a messaging system to a messaging system, with no queue of the hub between. LOCAL: from a queue "
+        "of the hub to another one."
     )
-    source: str = Field(description="Where it reads: `queue@link` inbound, a hub queue outbound.")
-    destination: str = Field(description="Where it writes: a hub queue inbound, `queue@link` outbound.")
+    source: str = Field(description="Where it reads: `queue@link` (INBOUND, THROUGH), or a hub queue.")
+    destination: str = Field(description="Where it writes: `queue@link` (OUTBOUND, THROUGH), or a hub queue.")
     rule: str | None = Field(
         default=None, description="Only messages for which it is true, e.g. `tab.user_data.temp > 80`."
     )
@@ -365,7 +407,7 @@ class JobModel(Strict):
 class AqAgentModel(Strict):
     """An AQ agent: the identity under which users work with secure queues."""
 
-    users: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
+    users: Annotated[list[str], BeforeValidator(_one_or_many), ONE_OR_MANY] = Field(
         default_factory=list, description="Database users whose privileges it has."
     )
     certificate_location: str | None = Field(
@@ -378,20 +420,30 @@ class AqAgentModel(Strict):
 class GrantModel(Strict):
     """All that a user or role was granted; what is left out is revoked. What users passed on themselves is theirs."""
 
-    roles: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
+    roles: Annotated[list[str], BeforeValidator(_one_or_many), ONE_OR_MANY] = Field(
         default_factory=list, description="Roles it holds; `AQ_ADMINISTRATOR_ROLE` may do everything."
     )
-    system_privileges: Annotated[list[SystemGrant], BeforeValidator(_one_or_many)] = Field(
+    system_privileges: Annotated[list[SystemGrant], BeforeValidator(_one_or_many), ONE_OR_MANY] = Field(
         default_factory=list,
         description="`ENQUEUE_ANY`, `DEQUEUE_ANY`, `MANAGE_ANY`; each may be followed by `with admin option`.",
     )
-    queues: dict[str, Annotated[list[QueueGrant], BeforeValidator(_one_or_many)]] = Field(
+    queues: dict[str, Annotated[list[QueueGrant], BeforeValidator(_one_or_many), ONE_OR_MANY]] = Field(
         default_factory=dict,
         description="By queue: `ENQUEUE`, `DEQUEUE`, `ALL`; each may be followed by `with grant option`.",
     )
-    object_types: Annotated[list[str], BeforeValidator(_one_or_many)] = Field(
+    object_types: Annotated[list[str], BeforeValidator(_one_or_many), ONE_OR_MANY] = Field(
         default_factory=list, description="Object types of others that it may make something of (EXECUTE)."
     )
+
+
+class ModuleModel(Strict):
+    """A module that functions may come from; an entry of `settings.transform_modules`."""
+
+
+class RuleFunctionModel(Strict):
+    """A function that rules may call; an entry of `settings.rule_functions`."""
+
+    function: str
 
 
 class Document(Strict):
@@ -412,9 +464,21 @@ class Document(Strict):
         default_factory=dict, description="What users and roles may do; `PUBLIC` is everybody."
     )
 
+    @property
+    def modules(self) -> dict[str, ModuleModel]:
+        """The modules of the settings, as objects of the hub."""
+        return {name: ModuleModel() for name in self.settings.transform_modules}
+
+    @property
+    def rule_functions(self) -> dict[str, RuleFunctionModel]:
+        """The rule functions of the settings, as objects of the hub."""
+        return {name: RuleFunctionModel(function=path) for name, path in self.settings.rule_functions.items()}
+
 
 #: Section to the word for one of its objects.
 NOUNS = {
+    "modules": "module",
+    "rule_functions": "rule function",
     "agents": "agent",
     "links": "link",
     "foreign_queues": "foreign queue",
@@ -440,3 +504,6 @@ SECTIONS: dict[str, type[Strict]] = {
     "aq_agents": AqAgentModel,
     "grants": GrantModel,
 }
+
+#: What a plan is made of, in the order in which objects depend on each other: settings in the hub, then the sections.
+PLANNED = ("modules", "rule_functions", *SECTIONS)

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from gateway.config.findings import Mark
+from mgw.gateway.config.findings import Mark
 
 __all__ = ["Nodes", "Unreadable", "compose"]
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from gateway.aq.model import TypeInfo
-from gateway.aq.names import QualifiedName, qualified
-from gateway.config.forms import hub_name
-from gateway.config.models import ObjectTypeModel
-from transforms.errors import AqError, ConfigInvalid
-from transforms.sqltypes import NamedType, ObjectType
-from transforms.sqltypes_parser import DeclarationInvalid, parse_type
+from mgw.gateway.aq import Hub, QualifiedName, QueueAdmin, TypeInfo, qualified
+from mgw.gateway.config.forms import hub_name
+from mgw.gateway.config.models import ObjectTypeModel
+from mgw.transforms.errors import AqError, ConfigInvalid
+from mgw.transforms.payloads.sql_types import NamedType, ObjectType
+from mgw.transforms.payloads.sql_types_parser import DeclarationInvalid, parse_type
 
 __all__ = ["create_type", "drop_type", "in_order", "read_types", "type_settings", "types_within"]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gateway.config.comparable import Comparable, Settings
-from gateway.config.forms import fold_of, hub_name, inline_table, queue_table_of
-from gateway.config.models import NOUNS, SECTIONS, Document, QueueTableModel
-from gateway.config.object_types import in_order
-from gateway.model import DEFAULT_AGENT
-from transforms.errors import ConfigInvalid
+from mgw.gateway.config.comparable import Comparable, Settings
+from mgw.gateway.config.forms import fold_of, hub_name, inline_table, queue_table_of
+from mgw.gateway.config.models import NOUNS, PLANNED, Document, QueueTableModel
+from mgw.gateway.config.object_types import in_order
+from mgw.gateway.definitions.objects import DEFAULT_AGENT
+from mgw.transforms.errors import ConfigInvalid
 
 __all__ = ["Action", "Change", "Verb", "compare"]
 
@@ -62,6 +62,11 @@ class Action:
         """``link rabbit``."""
         return f"{NOUNS[self.section]} {self.name}"
 
+    @property
+    def changes_hub(self) -> bool:
+        """Whether it does anything."""
+        return self.verb in (Verb.CREATE, Verb.ALTER, Verb.REMOVE)
+
     def __str__(self) -> str:
         text = f"{self.verb:<6} {self.object}"
         if self.verb is Verb.ALTER:
@@ -93,7 +98,7 @@ def compare(desired: Document, running: Document, *, prune: bool = False) -> lis
     flat = Comparable([running, desired])
     steps: list[Action] = []
     removals: list[Action] = []
-    for section in SECTIONS:
+    for section in PLANNED:
         wanted, held = getattr(desired, section), getattr(running, section)
         fold = fold_of(section)
         by_key = {fold(name): (name, model) for name, model in held.items()}
@@ -114,7 +119,7 @@ def compare(desired: Document, running: Document, *, prune: bool = False) -> lis
         if section == "object_types":  # it was read in the order in which they are made of each other
             left.reverse()
         removals += [Action(Verb.REMOVE if prune else Verb.LEAVE, section, name) for name in left]
-    order = list(SECTIONS)
+    order = list(PLANNED)
     removals.sort(key=lambda action: -order.index(action.section))
     # A job that goes frees its source for one that comes; everything else may still be in use until it was altered.
     jobs = [action for action in removals if action.section == "jobs"]
@@ -195,6 +200,12 @@ def _shown(value: Any) -> str:
 def _subscribers(value: dict[str, dict[str, Any]] | None) -> str:
     """Names, each with what is not at its default."""
     names = [
-        f"{name} ({', '.join(map(_shown, each.values()))})" if each else name for name, each in (value or {}).items()
+        f"{name} ({', '.join(_named(*item) for item in each.items())})" if each else name
+        for name, each in (value or {}).items()
     ]
     return ", ".join(names) or "none"
+
+
+def _named(setting: str, value: Any) -> str:
+    """A setting of a subscriber; an option with its name, as its value alone tells little."""
+    return f"{setting.removeprefix('options.')} {_shown(value)}" if setting.startswith("options.") else _shown(value)

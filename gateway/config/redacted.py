@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.model import LinkDef
-from gateway.secrets import HIDDEN
-from links import registry
-from links.options import typed
-from transforms.errors import GatewayError
+from mgw.gateway.definitions.objects import LinkDef
+from mgw.gateway.state.secrets import HIDDEN
+from mgw.links import registry
+from mgw.links.options import typed
+from mgw.transforms.errors import GatewayError
 
 __all__ = ["link_settings"]
 

@@ -1,4 +1,4 @@
-"""Reference pages made from the code that they describe; written by ``python -m gateway.cli.reference``.
+"""Reference pages made from the code that they describe; written by ``python -m mgw.gateway.cli.reference``.
 
 Every page has a function that returns its text; a test holds the files in ``docs/reference`` equal to them.
 """
@@ -13,19 +13,20 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from gateway.admin.job_checks import JOB_OPTIONS
-from gateway.agentsettings import AGENT_OPTIONS
-from gateway.config.hub_view_columns import HUB_COLUMN_TEXTS, HUB_TEXT, HUB_VIEW_TEXTS
-from gateway.config.models import NOUNS, SECTIONS, Document, LogModel, SettingsModel, Strict, SubscriberModel
-from gateway.config.view_columns import COLUMN_TEXTS, VIEW_TEXTS
-from links import registry
-from links.contract import Capability, Field
-from transforms import errors as error_module
-from transforms import registry as transformation_module
+from mgw.gateway.aq import QUEUE_TABLE_OPTIONS, SUBSCRIBER_OPTIONS
+from mgw.gateway.config.hub_view_columns import HUB_COLUMN_TEXTS, HUB_TEXT, HUB_VIEW_TEXTS
+from mgw.gateway.config.models import SECTIONS, Document, LogModel, SettingsModel, Strict, SubscriberModel
+from mgw.gateway.config.view_columns import COLUMN_TEXTS, VIEW_TEXTS
+from mgw.gateway.definitions.agent_options import AGENT_OPTIONS
+from mgw.gateway.definitions.job_options import JOB_OPTIONS
+from mgw.links import registry
+from mgw.links.contract import Capability, Field
+from mgw.transforms import errors as error_module
+from mgw.transforms.steps import registry as transformation_module
 
 __all__ = ["PAGES", "cell", "page", "table"]
 
-_MADE = "<!-- Made by python -m gateway.cli.reference; do not edit. -->\n\n"
+_MADE = "<!-- Made by python -m mgw.gateway.cli.reference; do not edit. -->\n\n"
 
 
 def configuration_page() -> str:
@@ -33,7 +34,10 @@ def configuration_page() -> str:
     parts = [
         "# Configuration\n",
         "A configuration is YAML. `mgw lint` checks it, `mgw plan` says what would change, `mgw apply` does it, "
-        "`mgw export` prints what a hub holds in the same form, `mgw schema` prints the JSON Schema for editors.\n",
+        "`mgw export` prints what a hub holds in the same form, `mgw schema` prints the JSON Schema for editors. With "
+        "a first line such as `# yaml-language-server: $schema=gateway.schema.json` an editor completes and checks the "
+        "file while it is written. `conf/gateway.schema.json` describes the link types of the gateway itself; where "
+        "other packages bring some, `mgw schema > gateway.schema.json` describes them all.\n",
         "Rules: an unknown key is an error. Names ignore case. Several files are merged; a name may be defined once. "
         "A key that is left out means its default, except for passwords: there it keeps what is stored, as does a "
         "password that is nothing but a variable without a value, `${NAME:-}`; an empty text (`''`) removes it, and it "
@@ -52,8 +56,11 @@ def configuration_page() -> str:
     hidden = ("attributes", "definition")
     for section, model in SECTIONS.items():
         parts += [f"## {section}\n", f"{inspect.getdoc(model)}\n", _model_table(model, hidden)]
+        if section == "queue_tables":
+            parts += ["Options of every queue table:\n", _fields(QUEUE_TABLE_OPTIONS)]
         if section == "queues":
             parts += ["### queues.subscribers\n", f"{inspect.getdoc(SubscriberModel)}\n", _model_table(SubscriberModel)]
+            parts += ["Options of every subscriber:\n", _fields(SUBSCRIBER_OPTIONS)]
         if section == "agents":
             parts += ["Options of every agent; they count from its next start:\n", _fields(AGENT_OPTIONS)]
         if section == "links":
@@ -63,7 +70,7 @@ def configuration_page() -> str:
             parts.append(_from_rst(text) + "\n")
         if section == "jobs":
             parts += ["Options of every job (link types add their own, see [links](links.md)):\n", _fields(JOB_OPTIONS)]
-    parts.append(f"The sections in the order in which objects depend on each other: {', '.join(NOUNS)}.\n")
+    parts.append(f"The sections in the order in which objects depend on each other: {', '.join(SECTIONS)}.\n")
     return page(parts)
 
 
@@ -86,7 +93,7 @@ def links_page() -> str:
         ):
             if fields:
                 parts += [f"### {spec.title}: {title}\n", _fields(fields)]
-        if headers := _header_table(name):
+        if headers := _header_table(spec.mapping):
             parts += [f"### {spec.title}: headers\n", _HEADERS, headers]
         has = [capability for capability in Capability if capability in spec.capabilities]
         parts += [f"### {spec.title}: what it can do\n", "".join(f"* {each.value}\n" for each in has)]
@@ -101,12 +108,11 @@ _HEADERS = (
 )
 
 
-def _header_table(link_type: str) -> str:
+def _header_table(module: str) -> str:
     """The table of properties and headers, from the module that maps them; empty where nothing is mapped."""
-    module = {"RABBITMQ": "amqp", "KAFKA": "kafka", "MQTT": "mqtt"}.get(link_type.upper())
-    if module is None:
+    if not module:
         return ""
-    text = inspect.getdoc(importlib.import_module(f"transforms.{module}")) or ""
+    text = inspect.getdoc(importlib.import_module(module)) or ""
     # reStructuredText: columns stand under the signs of the rule; a line without its first goes on with the one above
     _, heading, body = re.split(r"^=[= ]+\n", text, flags=re.MULTILINE)[:3]
     rule = (re.search(r"^=[= ]+$", text, re.MULTILINE) or [""])[0]
@@ -127,7 +133,7 @@ def _plain_text(text: str) -> str:
 
 def errors_page() -> str:
     """errors.md: every class of error, and the numbers."""
-    from gateway.admin.base import Ora
+    from mgw.gateway.services.admin.base import Ora
 
     parts = [
         "# Errors\n",
@@ -146,13 +152,13 @@ def errors_page() -> str:
     parts += [table(("Class", "Kind of", "Trying again can help", "Meaning"), rows), "## Numbers of administration\n"]
     parts.append("A refused administration call shows its number as `ORA-32801` and so on.\n")
     parts.append(table(("Number", "Name"), [(f"ORA-{each.value:05d}", f"`{each.name}`") for each in Ora]))
-    parts += ["## Numbers of the queues\n", "Each is a class of `gateway.aq.errors`; `ora` is its number.\n"]
+    parts += ["## Numbers of the queues\n", "Each is a class of `mgw.gateway.aq.errors`; `ora` is its number.\n"]
     parts.append(table(("Number", "Class", "Meaning", "Action"), sorted(_queue_errors())))
     return page(parts)
 
 
 def _queue_errors() -> Iterable[tuple[str, str, str, str]]:
-    from gateway.aq import errors
+    from mgw.gateway.aq import errors
 
     for name in errors.__all__:
         kind = getattr(errors, name)
@@ -163,8 +169,8 @@ def _queue_errors() -> Iterable[tuple[str, str, str, str]]:
 
 def views_page() -> str:
     """views.md: the columns of the SQL views."""
-    from gateway.aq.views import COLUMNS as HUB_COLUMNS
-    from gateway.views import COLUMNS
+    from mgw.gateway.aq import HUB_VIEW_COLUMNS as HUB_COLUMNS
+    from mgw.gateway.state.views import COLUMNS
 
     parts = [
         "# Views\n",
@@ -264,9 +270,9 @@ def page(parts: list[str]) -> str:
 
 def expressions_page() -> str:
     """expressions.md: names, functions and operators of rules, conditions and transformations."""
-    from gateway.aq.purge_conditions import PURGES
-    from transforms.expression import FUNCTIONS, PROPERTIES
-    from transforms.expression_functions import METHODS
+    from mgw.gateway.aq import PURGES
+    from mgw.transforms.language.expression import FUNCTIONS, PROPERTIES
+    from mgw.transforms.language.functions import METHODS
 
     parts = [
         "# Expressions\n",
@@ -337,7 +343,7 @@ PAYLOAD = (
 
 def _place(condition: str) -> str:
     """Who evaluates a condition."""
-    from gateway.aq.matching import pushed
+    from mgw.gateway.aq import pushed_down as pushed
 
     found = [pushed(condition, b"", postgresql=each, entries=False, fields=False) for each in (False, True)]
     if None in found:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from gateway.admin import GatewayAdmin
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from gateway.aq.model import QueueInfo, QueueTableInfo, QueueType
-from gateway.config.forms import hub_name, queue_table_of
-from gateway.config.models import (
+from mgw.gateway.aq import Hub, QueueAdmin, QueueInfo, QueueTableInfo, QueueType
+from mgw.gateway.config.forms import hub_name, queue_table_of
+from mgw.gateway.config.models import (
     AgentModel,
     Document,
     ForeignQueueModel,
@@ -18,12 +15,14 @@ from gateway.config.models import (
     LinkModel,
     QueueModel,
     QueueTableModel,
+    SettingsModel,
     TransformationModel,
 )
-from gateway.config.object_types import read_types
-from gateway.config.security import read_agents, read_grants
-from gateway.model import AgentDef, JobDef, JobStatus, LinkDef
-from transforms.errors import ConfigInvalid
+from mgw.gateway.config.object_types import read_types
+from mgw.gateway.config.security import read_agents, read_grants
+from mgw.gateway.definitions.objects import AgentDef, JobDef, JobStatus, LinkDef
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.transforms.errors import ConfigInvalid
 
 __all__ = ["read_running"]
 
@@ -41,6 +40,10 @@ def read_running(hub: Hub) -> Document:
     queue_admin = QueueAdmin(hub)
     tables, queues = _queues(queue_admin)
     return Document(
+        settings=SettingsModel(
+            transform_modules=queue_admin.modules(),
+            rule_functions={each.name: each.function for each in queue_admin.rule_functions()},
+        ),
         agents={agent.name: _agent(admin, agent) for agent in admin.list_agents()},
         links={link.name: _link(link) for link in admin.list_links()},
         foreign_queues={
@@ -130,6 +133,7 @@ def _queues(admin: QueueAdmin) -> tuple[dict[str, QueueTableModel], dict[str, Qu
                 "rule": each.rule,
                 "transformation": each.transformation,
                 "delivery_mode": each.delivery_mode.value,
+                "options": dict(each.options),
             }
             subscribers.setdefault(each.queue, {})[each.name] = values
     queues = [queue for queue in admin.queues() if not queue.name.upper().startswith("AQ$_")]
@@ -166,16 +170,9 @@ def _queue(queue: QueueInfo, table: QueueTableInfo, subscribers: dict[str, Any] 
 
 
 def _shape(table: QueueTableInfo) -> dict[str, Any]:
-    return {
+    same = QueueTableModel.model_fields.keys() - {"payload_type", "comment"}
+    return {name: getattr(table, name) for name in same} | {
         "payload_type": table.object_type or table.payload_type.value,
-        "multiple_consumers": table.multiple_consumers,
-        "sort_list": table.sort_list.value,
-        "message_grouping": table.message_grouping,
-        "compatible": table.compatible,
-        "secure": table.secure,
-        "max_payload": table.max_payload,
         "jms_types": table.jms_types or None,
-        "storage_clause": table.storage_clause,
-        "primary_instance": table.primary_instance,
-        "secondary_instance": table.secondary_instance,
+        "options": dict(table.options),
     }

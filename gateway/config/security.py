@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.grants import AqAgent
-from gateway.aq.hub import Hub
-from gateway.aq.names import qualified
-from gateway.config.forms import user_key
-from gateway.config.models import AqAgentModel, GrantModel, QueueGrant, SystemGrant
-from gateway.model import key
-from transforms.errors import AqError
+from mgw.gateway.aq import AqAgent, Hub, QueueAdmin, qualified
+from mgw.gateway.config.forms import user_key
+from mgw.gateway.config.models import AqAgentModel, GrantModel, QueueGrant, SystemGrant
+from mgw.gateway.definitions.objects import key
+from mgw.transforms.errors import AqError
 
 __all__ = ["agent_settings", "grant_settings", "read_agents", "read_grants", "set_agent", "set_grants"]
 

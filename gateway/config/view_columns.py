@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from mgw.gateway.definitions.link_views import column_texts, view_texts
+
 __all__ = ["COLUMN_TEXTS", "VIEW_TEXTS"]
 
 VIEW_TEXTS = {
     "MGW_GATEWAY": "One row per agent: what it is, whether it runs, its last error.",
     "MGW_AGENT_OPTIONS": "Options of agents.",
     "MGW_LINKS": "All links.",
-    "MGW_RABBITMQ_LINKS": "Links of type RABBITMQ with their attributes.",
-    "MGW_KAFKA_LINKS": "Links of type KAFKA with their attributes.",
-    "MGW_MQTT_LINKS": "Links of type MQTT with their attributes.",
+    **view_texts(),
     "MGW_FOREIGN_QUEUES": "Registered foreign queues.",
     "MGW_JOBS": "Jobs: what they are, what they do, what they have moved, what they promise.",
     "MGW_TRANSFORMATIONS": "Transformations.",
-    "MGW_EVENTS": "What happened, kept for 14 days.",
+    "MGW_MODULES": "Python modules whose functions transformations and rules may call.",
+    "MGW_RULE_FUNCTIONS": "Python functions that rules and expressions may call by name.",
+    "MGW_EVENTS": "What happened, kept for 14 days unless the agent option `event_retention` says otherwise.",
     "MGW_LEDGER": "Batches of jobs, kept for 7 days unless the agent option `ledger_retention` says otherwise; "
     "`mgw prove` tells of the messages in them. A row each at first; rows of small batches are merged later, up to a "
     "thousand into one, and then numbers of messages are sums.",
@@ -24,6 +26,7 @@ _LAST_ERROR = "of the last error; stays until the next one or the next start."
 
 #: By column, or by ``VIEW.COLUMN`` where a column means something else there.
 COLUMN_TEXTS = {
+    **column_texts(),
     "ACTIVITY": "STOPPED, CONNECTING, RUNNING, IDLE (nothing waits), BACKOFF (waits for the next attempt), STUCK "
     "(its thread does not come back from the client; never while it waits for the next attempt).",
     "AGENT_DATABASE": "Database that was given for the agent; has no effect.",
@@ -36,12 +39,12 @@ COLUMN_TEXTS = {
     "AGENT_START_TIME": "When the agent started.",
     "AGENT_STATUS": "NOT_STARTED, START_SCHEDULED, STARTING, INITIALIZING, RUNNING, SHUTTING_DOWN, BROKEN.",
     "AGENT_USER": "Database user that was given for the agent; has no effect: it runs with the login of its process.",
+    "ALLOWED_SINCE": "When the module was allowed.",
     "BACKLOG": "Messages that wait; inbound: at the last sample, null where the messaging system does not tell.",
     "BATCH": "Number of the record, growing by one per job; of several, the last.",
-    "BOOTSTRAP_SERVERS": "Servers that are asked first.",
-    "CLIENT_ID_PREFIX": "Beginning of the client ids.",
     "COMMENTS": "Free text.",
     "CONNTYPE": "As it was given; has no effect.",
+    "DEFINED": "When the function was first defined.",
     "DEFINITION": "What it does, JSON.",
     "DESTINATION": "Where the job writes.",
     "DISCARDED": "Messages of the batch that had expired before they arrived (inbound) or were sent (outbound), or "
@@ -68,14 +71,13 @@ COLUMN_TEXTS = {
     "FINISHED": "When the batch was stored (inbound) or completed (outbound); of several, the last.",
     "FIRST_MESSAGE": "Smallest number of a message in the batch; the second half of its id.",
     "FROM_TYPE": "Payload type it takes.",
+    "FUNCTION": "`package.module:function` of an allowed module.",
     "GUARANTEE": "What the job promises: exact, exact-unless-broker-crash, at-least-once, at-most-once; null until it "
     "has connected.",
     "GUARANTEE_NOTE": "The first condition that keeps it from promising more.",
-    "HOSTNAME": "Machine of the broker.",
     "INBOUND_LOG_QUEUE": "Log destination of jobs that read from the link.",
     "INITFILE": "As it was given; has no effect.",
     "JOB_NAME": "Job.",
-    "KEEPALIVE": "Seconds between signs of life.",
     "LAST_ERROR_DATE": f"Day {_LAST_ERROR}",
     "LAST_ERROR_MSG": f"Text {_LAST_ERROR}",
     "LAST_ERROR_TIME": f"Time {_LAST_ERROR}",
@@ -99,22 +101,17 @@ COLUMN_TEXTS = {
     "OPTIONS": "Options, JSON.",
     "OUTBOUND_LOG_QUEUE": "Log destination of jobs that write to the link.",
     "POLL_INTERVAL": "Seconds; of the job, else of the agent option `oracle.mgw.polling_interval`, else 5.",
-    "PORT": "TCP port.",
     "PROPAGATED": "Messages of the batch that were stored or sent.",
     "PROPAGATED_MSGS": "Messages moved since agent start.",
     "PROPAGATED_TOTAL": "The same since the job was created.",
-    "PROPAGATION_TYPE": "INBOUND or OUTBOUND.",
+    "PROPAGATION_TYPE": "INBOUND, OUTBOUND, THROUGH (link to link) or LOCAL (hub queue to hub queue).",
     "PROP_STYLE": "NATIVE.",
-    "PROTOCOL_VERSION": "4 (MQTT 3.1.1) or 5.",
     "PROVIDER_QUEUE": "Name in the messaging system.",
     "QUEUE_COMMENT": "Free text.",
     "REQUIRE_GUARANTEE": "What the job must promise to run.",
     "RULE": "Only messages for which it is true.",
-    "SASL_MECHANISM": "How user and password are proven.",
-    "SECURITY_PROTOCOL": "Whether TLS and login are used.",
     "SEQUENCE": "Sequence of the outbound batch, as in the sending log; null for inbound ones; of several, the last.",
     "SERVICE": "As it was given; has no effect.",
-    "SESSION_EXPIRY": "Seconds the broker keeps the session of a job that is not connected.",
     "SOURCE": "Where the job reads.",
     "STARTED": "When the batch was read (inbound) or planned (outbound); of several, the first.",
     "STATUS": "READY, RETRY, FAILED, DELETE_PENDING.",
@@ -125,5 +122,4 @@ COLUMN_TEXTS = {
     "TRANSFORMATION": "Transformation applied to every message.",
     "TYPE": "JAVA_SYSTEM_PROP, as documented.",
     "VALUE": "Value, or <<ENCRYPTED>>.",
-    "VIRTUAL_HOST": "Virtual host.",
 }

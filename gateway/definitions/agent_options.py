@@ -6,16 +6,27 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gateway.ledger import DEFAULT_RETENTION, RETENTION_OPTION, retention_of
-from gateway.model import DEFAULT_BATCH_SIZE, DEFAULT_POLL_INTERVAL, AgentDef, JobDef
-from links.contract import Field
-from links.options import parse_value
-from transforms.errors import ConfigInvalid
+from mgw.gateway.definitions.objects import DEFAULT_BATCH_SIZE, DEFAULT_POLL_INTERVAL, AgentDef, JobDef
+from mgw.links.contract import Field
+from mgw.links.options import parse_value
+from mgw.transforms.errors import ConfigInvalid, GatewayError
 
-__all__ = ["AGENT_OPTIONS", "NO_EFFECT", "AgentSettings", "check_option", "option_refusal", "without_effect"]
+__all__ = [
+    "AGENT_OPTIONS",
+    "NO_EFFECT",
+    "AgentSettings",
+    "check_option",
+    "option_refusal",
+    "retention_of",
+    "without_effect",
+]
 
+RETENTION_OPTION = "ledger_retention"
+DEFAULT_RETENTION = 7 * 86400.0  # seconds
 BATCH_SIZE = "oracle.mgw.batch_size"
 POLLING_INTERVAL = "oracle.mgw.polling_interval"
+EVENT_RETENTION = "event_retention"
+DEFAULT_EVENT_RETENTION = 14 * 86400.0  # seconds
 
 #: Options of every agent; all are read when it starts (AQ guide 12.2 §18.6).
 AGENT_OPTIONS = (
@@ -25,6 +36,13 @@ AGENT_OPTIONS = (
         float,
         DEFAULT_RETENTION,
         minimum=0,
+    ),
+    Field(
+        EVENT_RETENTION,
+        "Seconds for which rows of `MGW_EVENTS` are kept; of agents that share a hub the shortest counts.",
+        float,
+        DEFAULT_EVENT_RETENTION,
+        minimum=60,
     ),
     Field(
         BATCH_SIZE,
@@ -62,6 +80,7 @@ class AgentSettings:
     ledger_retention: float = DEFAULT_RETENTION  # seconds; 0: no ledger
     batch_size: int = DEFAULT_BATCH_SIZE
     poll_seconds: float = DEFAULT_POLL_INTERVAL
+    event_retention: float = DEFAULT_EVENT_RETENTION  # seconds
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> AgentSettings:
@@ -73,13 +92,14 @@ class AgentSettings:
         held = {name.lower(): value for name, value in options.items()}
         given = {
             name: parse_value(_FIELDS[name], held[name], "agent")
-            for name in (BATCH_SIZE, POLLING_INTERVAL)
+            for name in (BATCH_SIZE, POLLING_INTERVAL, EVENT_RETENTION)
             if name in held
         }
         return cls(
             retention_of(options),
             given.get(BATCH_SIZE, DEFAULT_BATCH_SIZE),
             given[POLLING_INTERVAL] / 1000 if POLLING_INTERVAL in given else DEFAULT_POLL_INTERVAL,
+            given.get(EVENT_RETENTION, DEFAULT_EVENT_RETENTION),
         )
 
     def applied(self, job: JobDef) -> JobDef:
@@ -123,3 +143,25 @@ def without_effect(agent: AgentDef) -> list[str]:
     """The attributes that the agent has, and that mean nothing."""
     default = AgentDef(agent.name)
     return [name for name in NO_EFFECT if name != "password" and getattr(agent, name) != getattr(default, name)]
+
+
+def retention_of(options: Mapping[str, str]) -> float:
+    """Seconds for which the ledger keeps its rows, from the options of an agent; 0: it keeps no ledger.
+
+    Raises:
+        GatewayError: the option is not a number from 0.
+    """
+    text = next((value for name, value in options.items() if name.lower() == RETENTION_OPTION), None)
+    if text is None:
+        return DEFAULT_RETENTION
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise GatewayError(
+            f"agent option {RETENTION_OPTION} cannot be {text!r}",
+            cause="it is a number of seconds, 0 for no ledger",
+            cure=f"set it to {DEFAULT_RETENTION:.0f} for a week, or remove it",
+        )
+    return seconds

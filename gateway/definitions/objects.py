@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gateway.aq.model import QueueRef
-from links.contract import Direction, Domain, Endpoint, Guarantee
+from mgw.gateway.aq import QueueRef, RuleFunction
+from mgw.links.contract import Domain, Endpoint, Guarantee, LinkConfig
 
 __all__ = [
     "DEFAULT_AGENT",
@@ -21,6 +21,7 @@ __all__ = [
     "JobDef",
     "JobStatus",
     "LinkDef",
+    "Propagation",
     "Snapshot",
     "TransformationDef",
     "key",
@@ -53,6 +54,25 @@ class AgentStatus(StrEnum):
     RUNNING = "RUNNING"
     SHUTTING_DOWN = "SHUTTING_DOWN"
     BROKEN = "BROKEN"
+
+
+class Propagation(StrEnum):
+    """Propagation type of a job: which of its ends are queues of the hub (AQ guide 12.2 §19.5, the first two)."""
+
+    INBOUND = "INBOUND"  # from a link into the hub
+    OUTBOUND = "OUTBOUND"  # from the hub to a link
+    THROUGH = "THROUGH"  # from a link to a link, with no queue of the hub between
+    LOCAL = "LOCAL"  # from a queue of the hub to another of the same hub
+
+    @property
+    def from_link(self) -> bool:
+        """Whether the source is a foreign queue."""
+        return self in {Propagation.INBOUND, Propagation.THROUGH}
+
+    @property
+    def to_link(self) -> bool:
+        """Whether the destination is a foreign queue."""
+        return self in {Propagation.OUTBOUND, Propagation.THROUGH}
 
 
 class JobStatus(StrEnum):
@@ -106,6 +126,19 @@ class LinkDef:
     outbound_log_queue: str | None = None
     comments: str | None = None
 
+    def config(self) -> LinkConfig:
+        """The definition as the code of the link takes it."""
+        return LinkConfig(
+            self.name,
+            self.type,
+            self.attributes,
+            self.options,
+            self.username,
+            self.password,
+            inbound_log_queue=self.inbound_log_queue,
+            outbound_log_queue=self.outbound_log_queue,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignQueueDef:
@@ -125,7 +158,7 @@ class ForeignQueueDef:
 
 @dataclass(frozen=True, slots=True)
 class TransformationDef:
-    """A registered transformation; ``definition`` as :mod:`transforms.registry` reads it."""
+    """A registered transformation; ``definition`` as :mod:`mgw.transforms.steps.registry` reads it."""
 
     name: str
     from_type: str
@@ -136,13 +169,13 @@ class TransformationDef:
 
 @dataclass(frozen=True, slots=True)
 class JobDef:
-    """A propagation job (AQ guide 12.2 §19.5)."""
+    """A propagation job (AQ guide 12.2 §19.5). ``link``: what it reads from, else what it writes to, else empty."""
 
     id: int
     name: str
     agent: str
     link: str
-    propagation_type: Direction
+    propagation_type: Propagation
     source: str
     destination: str
     rule: str | None = None
@@ -158,15 +191,33 @@ class JobDef:
 
     @property
     def subscriber(self) -> str:
-        """Name of the subscriber of an outbound job on a multi-consumer queue."""
+        """Name of the subscriber that a job has on a multi-consumer queue of the hub."""
         return f"MGW_{self.name}"
 
     @property
     def hub_queues(self) -> tuple[str, ...]:
-        """Names of the queues of the hub that it works with: its end in the hub, and its exception queue there."""
-        if self.propagation_type is Direction.INBOUND:
-            return (self.destination,)
-        return (self.source,) if self.exception_queue is None else (self.source, self.exception_queue)
+        """Names of the queues of the hub that it works with: its ends in the hub, and its exception queue there."""
+        kind = self.propagation_type
+        queues = [] if kind.from_link else [self.source]
+        queues += [] if kind.to_link else [self.destination]
+        return tuple(queues if kind.from_link or self.exception_queue is None else [*queues, self.exception_queue])
+
+    @property
+    def source_link(self) -> str:
+        """Name of the link it reads from; empty where the source is in the hub."""
+        return self.link if self.propagation_type.from_link else ""
+
+    @property
+    def target_link(self) -> str:
+        """Name of the link it writes to; empty where the destination is in the hub."""
+        if self.propagation_type is not Propagation.THROUGH:
+            return self.link if self.propagation_type.to_link else ""
+        parts = split_foreign(self.destination)
+        return parts[1] if parts else ""
+
+    def uses_link(self, name: str) -> bool:
+        """Whether it reads from that link or writes to it."""
+        return key(name) in {key(self.source_link), key(self.target_link)}
 
     @property
     def poll_seconds(self) -> float:
@@ -200,6 +251,8 @@ class Snapshot:
     jobs: Mapping[int, JobDef]
     agent_options: Mapping[str, str] = field(default_factory=dict)
     hub_queues: Mapping[str, QueueRef] = field(default_factory=dict)  # those that jobs name, as they name them
+    modules: tuple[str, ...] = ()  # of Python, whose functions may be called
+    functions: tuple[RuleFunction, ...] = ()  # that rules and expressions may call
 
     def foreign_queue(self, name: str) -> ForeignQueueDef | None:
         """The registration behind ``queue@link``, or None."""

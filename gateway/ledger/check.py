@@ -9,11 +9,12 @@ from itertools import pairwise
 
 import sqlalchemy as sa
 
-from gateway import journal, ledger
-from gateway.ledger_record import Entry, Kind, Outcome, Record
-from gateway.model import JobDef
-from gateway.trace import EVERYTHING, FINAL, Range, hex_id, lasting
-from links.contract import Direction, Guarantee
+from mgw.gateway.definitions.objects import JobDef, Propagation
+from mgw.gateway.ledger import store as ledger
+from mgw.gateway.ledger.history import EVERYTHING, FINAL, Range, hex_id, lasting
+from mgw.gateway.ledger.record import Entry, Kind, Outcome, Record, unpacked
+from mgw.gateway.state import run_state
+from mgw.links.contract import Guarantee
 
 __all__ = ["Proof", "reconcile"]
 
@@ -57,20 +58,27 @@ def reconcile(conn: sa.Connection, job: JobDef, hub_id: bytes, span: Range = EVE
     Inbound: no position of the source is stored twice, no message of the hub was made of two, the stored positions join
     on to each other and to where the job stands, every reception has one outcome. Outbound: every planned batch was
     completed, returned, or is still planned, and then its messages are there; every message in it was completed at most
-    once; no message is set aside for a plan that does not exist. Both: no record is missing or was changed.
+    once; no message is set aside for a plan that does not exist. Link to link: what is said of both, but no message is
+    in the hub. All: no record is missing or was changed.
     """
     proof = Proof(job.name)
-    outbound = job.propagation_type is Direction.OUTBOUND
+    kind = job.propagation_type
+    outbound = not kind.from_link
     now = span.until is None
     stranded = ledger.stranded(conn, job) if outbound and now else set()
     # What changes is read before the ledger: a batch that ends meanwhile is then seen twice, never missed.
-    state = journal.job_row(conn, job.id)
-    plans = journal.load_plans(conn, job.id)
-    positions = journal.load_positions(conn, job.id)
+    state = run_state.job_row(conn, job.id)
+    plans = run_state.load_plans(conn, job.id)
+    positions = run_state.load_positions(conn, job.id)
     records = _counted(proof, ledger.read(conn, job.id, since=span.since, until=span.until, last=span.last))
     if not outbound:
         level = ledger.guarantee(conn, job.id)
         exact = level in (Guarantee.EXACT, Guarantee.EXACT_UNLESS_BROKER_CRASH)
+        if kind is Propagation.THROUGH:
+            proof.planned = sum(int(unpacked(plan.detail)["messages"]) for plan in plans if plan.detail)
+            known = {plan.sequence for plan in plans}
+            sent = ledger.read(conn, job.id, since=span.since, until=span.until, last=span.last)
+            _Outbound(proof, hub_id).check(sent, known, state.plan_sequence if now else None)
         _Inbound(proof, hub_id, exact=exact).check(records, positions if now else {})
     else:
         proof.planned = sum(len(plan.ids) for plan in plans)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from gateway import catalog, ledger
-from gateway.ledger_record import Entry, Kind, Outcome, Record
-from gateway.model import JobDef
-from transforms.errors import GatewayError
+from mgw.gateway.definitions.objects import JobDef
+from mgw.gateway.ledger import store as ledger
+from mgw.gateway.ledger.record import Entry, Kind, Outcome, Record
+from mgw.gateway.state import catalog
+from mgw.transforms.errors import GatewayError
 
 __all__ = ["EVERYTHING", "FINAL", "Range", "Sight", "Trace", "hex_id", "lasting", "sights", "trace"]
 
@@ -61,7 +62,7 @@ EVERYTHING = Range()
 
 
 def lasting(origin: str) -> bool:
-    """Whether source coordinates name a message for ever (``log@4711``), not in one connection only (``queue#7``)."""
+    """Whether source coordinates name a message forever (``log@4711``), not in one connection only (``queue#7``)."""
     place, _, number = origin.rpartition("@")  # a topic may hold an "@", too
     return bool(place) and number.isdecimal()
 

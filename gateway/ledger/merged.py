@@ -18,7 +18,7 @@ from operator import attrgetter
 from struct import pack, unpack
 from typing import Any, NamedTuple
 
-from gateway.ledger_record import MERGED, Sums, digest, text_of
+from mgw.gateway.ledger.record import MERGED, Sums, digest, text_of
 
 __all__ = ["Row", "expanded", "merged"]
 

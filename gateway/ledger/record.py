@@ -17,10 +17,10 @@ from enum import StrEnum
 from struct import unpack
 from typing import Any, Protocol
 
-from links.contract import Batch, Delivery
-from links.placement import Placement
-from transforms.errors import GatewayError
-from transforms.message import Message
+from mgw.links.contract import Batch, Delivery
+from mgw.links.placement import Placement
+from mgw.transforms.errors import GatewayError
+from mgw.transforms.message import Message
 
 __all__ = [
     "MERGED",
@@ -31,15 +31,17 @@ __all__ = [
     "Outcome",
     "Record",
     "RefusedMessage",
+    "carried_detail",
     "completed_detail",
     "decode",
     "digest",
     "packed",
     "received_detail",
     "text_of",
+    "unpacked",
 ]
 
-MERGED = b"M"  # begins the detail of a row that holds several batches (gateway.ledger_merged)
+MERGED = b"M"  # begins the detail of a row that holds several batches (mgw.gateway.ledger.merged)
 _SHORT = 256  # bytes of a detail that are not worth compressing
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -51,13 +53,14 @@ class Kind(StrEnum):
     """What a row of the ledger records."""
 
     RECEIVED = "RECEIVED"  # inbound: a batch was read and stored
+    CARRIED = "CARRIED"  # link to link: a batch was read, planned, sent, confirmed and completed
     COMPLETED = "COMPLETED"  # outbound: a planned batch was sent, confirmed and completed
     RETURNED = "RETURNED"  # outbound: a planned batch of which nothing was sent, or which was reset, is READY again
     BREAK = "BREAK"  # an operator reset the job's logs, or the ledger was off: what follows does not join on
 
 
 class Outcome(StrEnum):
-    """What became of one message in one batch."""
+    """What happened to one message in one batch."""
 
     STORED = "stored"
     DUPLICATE = "duplicate suppressed"
@@ -214,6 +217,29 @@ def _outcomes(
     return "".join(codes), ids, why
 
 
+def carried_detail(
+    batch: Batch, *, offered: Sequence[Kept], kept: Sequence[Kept], refused: Sequence[RefusedMessage]
+) -> dict[str, Any]:
+    """The detail of a batch from link to link, as far as it is known before it is sent.
+
+    ``offered``: messages made of the deliveries; ``kept``: those whose key was new.
+    """
+    deliveries = batch.deliveries
+    detail: dict[str, Any] = {"o": [delivery.origin for delivery in deliveries]}
+    if again := [at for at, each in enumerate(deliveries) if each.redelivered and not batch.positions]:
+        detail["v"] = [at for at in again if not batch.ids or batch.ids[at] is None]
+    codes, ids, why = _outcomes(deliveries, offered, kept, range(len(kept)), refused)
+    if codes.strip(_STORED):
+        detail["c"], detail["r"] = codes, why
+    else:
+        detail.pop("c", None)
+    if parts := {at: len(made) for at, made in ids.items() if len(made) != 1}:
+        detail["k"] = parts
+    if batch.positions:
+        detail["p"] = [tuple(position) for position in batch.positions]
+    return detail
+
+
 def completed_detail(batch: Completed) -> dict[str, Any]:
     """The detail of an outbound batch; empty when all of it was sent."""
     detail: dict[str, Any] = {}
@@ -284,6 +310,8 @@ def decode(row: Any) -> Record:
         note = str(detail.get("n", ""))
         if kind is Kind.RECEIVED:
             entries = _received(row.messages, detail)
+        elif kind is Kind.CARRIED:
+            entries = _carried(row.messages, detail)
         elif kind is not Kind.BREAK:
             entries = _planned(kind, unpack(f">{len(ids) // 8}q", ids), detail)
         positions = [(part, before, after) for part, before, after in detail.get("p", ())]
@@ -322,6 +350,26 @@ def _received(messages: int, detail: Mapping[str, Any]) -> list[Entry]:
     reasons = detail["r"]
     return [
         Entry(_CODES[code], tuple((ids or {}).get(str(at), ())), origin, reasons.get(str(at), ""), at in again)
+        for at, (origin, code) in enumerate(zip(origins, codes, strict=True))
+    ]
+
+
+def _carried(messages: int, detail: Mapping[str, Any]) -> list[Entry]:
+    origins = detail.get("o", []) if messages else []
+    again, reasons = set(detail.get("v", ())), detail.get("r", {})
+    codes = detail.get("c", _STORED * messages)
+    sent = [at for at, code in enumerate(codes) if code == _STORED]
+    places = _places(sent, detail)
+    done = Outcome.PROVEN if detail.get("b") else Outcome.SENT
+    return [
+        Entry(
+            done if code == _STORED else _CODES[code],
+            (),
+            origin,
+            reasons.get(str(at), ""),
+            at in again,
+            places.get(at, ()),
+        )
         for at, (origin, code) in enumerate(zip(origins, codes, strict=True))
     ]
 

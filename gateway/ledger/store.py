@@ -1,27 +1,24 @@
-"""The ledger: what became of every message, one row per batch or for several small ones, and the statements on it.
+"""The ledger: what happened to every message, one row per batch or for several small ones, and the statements on it.
 
 A row is written in the hub transaction that stores a batch (inbound) or completes it (outbound), so it cannot disagree
 with what happened. Every row has a number that grows by one per job, and a checksum over what it says. Rows stay when
-their job is removed, until they are pruned. :mod:`gateway.prove` reads them; ``MGW_LEDGER`` shows the batches. Rows of
-small batches are merged later (:mod:`gateway.ledger_upkeep`); whoever reads finds them as they were written.
+their job is removed, until they are pruned. :mod:`ledger.check` reads them; ``MGW_LEDGER`` shows the batches. Rows of
+small batches are merged later (:mod:`mgw.gateway.ledger.upkeep`); whoever reads finds them as they were written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from struct import pack, unpack
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from gateway.aq import statements_consumers as consumers_sql
-from gateway.aq import transfer
-from gateway.aq.model import QueueRef
-from gateway.aq.statements import Db
-from gateway.aq.tables import State
-from gateway.journal import Counts
-from gateway.ledger_merged import Row, expanded
-from gateway.ledger_record import (
+from mgw.gateway.aq import Db, QueueRef, State, transfer
+from mgw.gateway.aq import queue_consumers as consumers_sql
+from mgw.gateway.definitions.objects import JobDef, Propagation
+from mgw.gateway.ledger.merged import Row, expanded
+from mgw.gateway.ledger.record import (
     Completed,
     Kept,
     Kind,
@@ -34,14 +31,13 @@ from gateway.ledger_record import (
     packed,
     received_detail,
 )
-from gateway.model import JobDef
-from gateway.tables import job_state, ledger, plan
-from links.contract import Batch, Direction
-from transforms.errors import AqError, GatewayError
+from mgw.gateway.state.run_state import Counts
+from mgw.gateway.state.tables import job_state, ledger, plan
+from mgw.links.contract import Batch
+from mgw.links.placement import Placement
+from mgw.transforms.errors import AqError
 
 __all__ = [
-    "DEFAULT_RETENTION",
-    "RETENTION_OPTION",
     "expired",
     "extent",
     "guarantee",
@@ -51,40 +47,16 @@ __all__ = [
     "plans_holding",
     "read",
     "record_break",
+    "record_carried",
     "record_completed",
     "record_received",
     "record_returned",
-    "retention_of",
     "rows",
     "stranded",
     "waiting",
 ]
 
-RETENTION_OPTION = "ledger_retention"
-DEFAULT_RETENTION = 7 * 86400.0  # seconds
 _EVER = float(2**60)  # seconds
-
-
-def retention_of(options: Mapping[str, str]) -> float:
-    """Seconds for which the ledger keeps its rows, from the options of an agent; 0: it keeps no ledger.
-
-    Raises:
-        GatewayError: the option is not a number from 0.
-    """
-    text = next((value for name, value in options.items() if name.lower() == RETENTION_OPTION), None)
-    if text is None:
-        return DEFAULT_RETENTION
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise GatewayError(
-            f"agent option {RETENTION_OPTION} cannot be {text!r}",
-            cause="it is a number of seconds, 0 for no ledger",
-            cure=f"set it to {DEFAULT_RETENTION:.0f} for a week, or remove it",
-        )
-    return seconds
 
 
 # ----------------------------------------------------------------------------------------------------------- recording
@@ -99,6 +71,7 @@ _RECEIVED = f"{_INSERT}, 'RECEIVED', NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?
 # Time and ids come from the plan itself, the checksum from what was completed: if the two differ, it shows.
 _PLAN = "FROM gw_plan WHERE job_id = ? AND sequence = ?"
 _ENDED = f"{_INSERT}, ?, ?, (SELECT created {_PLAN}), ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT message_ids {_PLAN}), ?, ?)"
+_CARRIED = f"{_INSERT}, 'CARRIED', ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, ?, ?)"
 _BREAK = f"{_INSERT}, 'BREAK', ?, ?, ?, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, ?, ?)"
 _NOTHING = (0, 0, 0, 0, 0)
 
@@ -129,6 +102,32 @@ def record_received(
     sums = (counts.propagated, counts.exceptioned, counts.filtered, counts.discarded, counts.suppressed)
     check = digest((job_id, Kind.RECEIVED.value, None, number), sums, b"", blob)
     Db(conn).run(_RECEIVED, (job_id, job_id, read, now, number, *sums, first, last, blob, check))
+
+
+class CarriedBatch(Protocol):
+    """A batch from link to link that is completed."""
+
+    sequence: int
+    messages: int
+    read: float
+    sent_at: float
+    confirmed_at: float
+    final: Counts
+    placement: Placement | None
+    detail: dict[str, Any]
+
+
+def record_carried(conn: sa.Connection, job_id: int, batch: CarriedBatch, *, now: float) -> None:
+    """Record a batch from link to link in the transaction that completes it."""
+    detail, counts = {name: value for name, value in batch.detail.items() if name != "y"}, batch.final
+    if batch.sent_at:
+        detail["t"] = round(batch.sent_at, 3), round(batch.confirmed_at, 3)
+    if batch.placement is not None:
+        detail["w"] = batch.placement
+    sums = (counts.propagated, counts.exceptioned, counts.filtered, counts.discarded, counts.suppressed)
+    blob = packed(detail)
+    check = digest((job_id, Kind.CARRIED.value, batch.sequence, batch.messages), sums, b"", blob)
+    Db(conn).run(_CARRIED, (job_id, job_id, batch.sequence, batch.read, now, batch.messages, *sums, blob, check))
 
 
 def record_completed(conn: sa.Connection, job_id: int, ended: Sequence[Completed], *, now: float) -> None:
@@ -312,11 +311,11 @@ def _source(conn: sa.Connection, job: JobDef) -> tuple[QueueRef, str | None] | N
 
 
 _EXPIRED = (
-    "SELECT x.name, count(*) FROM aq_message m JOIN aq_queue x ON x.id = m.queue_id{entries} WHERE m.state = 3 "
-    "AND m.original_queue_id = ? AND m.expiration_reason = 'TIME_EXPIRATION' AND m.ready_at + m.expiration >= ? "
-    "AND m.ready_at + m.expiration < ?{one} GROUP BY x.name ORDER BY x.name"
+    "SELECT x.name, count(*) FROM aq_message m JOIN aq_queue x ON x.id = m.queue_id{entries} "
+    f"WHERE m.state = {State.EXPIRED} AND m.original_queue_id = ? AND m.expiration_reason = 'TIME_EXPIRATION' "
+    "AND m.ready_at + m.expiration >= ? AND m.ready_at + m.expiration < ?{one} GROUP BY x.name ORDER BY x.name"
 )
-_MISSED = " JOIN aq_entry e ON e.message_id = m.id AND e.consumer_id = ? AND e.state = 3"
+_MISSED = f" JOIN aq_entry e ON e.message_id = m.id AND e.consumer_id = ? AND e.state = {State.EXPIRED}"
 
 
 def expired(
@@ -335,7 +334,9 @@ def expired(
         since, until: expired in ``since <= t < until``, epoch seconds.
         number: only this message.
     """
-    outbound = job.propagation_type is Direction.OUTBOUND
+    outbound = not job.propagation_type.from_link
+    if job.propagation_type is Propagation.THROUGH:
+        return {}
     try:
         queue = transfer.resolve(conn, job.source if outbound else job.destination)
         consumer = job.subscriber if outbound and queue.multiple_consumers else None
@@ -348,22 +349,20 @@ def expired(
     return dict(Db(conn).rows(sql, (*missed, queue.id, *span, *one)))
 
 
-_IN_STREAMS = "SELECT p.message_id FROM pl_plan p JOIN pl_stream s ON s.id = p.stream_id WHERE s.queue_id = ?"
-
-
 def stranded(conn: sa.Connection, job: JobDef) -> set[int]:
-    """Messages of an outbound job that are set aside for a plan and are in no plan of any job, nor of a stream.
+    """Messages of an outbound job that are set aside for a plan and are in no plan of any job, nor of a pipeline.
 
     Of a running job these may be messages that were completed while this looked: look twice.
     """
     source = _source(conn, job)
     if source is None:
         return set()
-    found = transfer.set_aside(conn, *source)
+    queue, consumer = source
+    found = transfer.set_aside(conn, queue, consumer)
     for (ids,) in conn.execute(sa.select(plan.c.message_ids)) if found else ():
         found.difference_update(unpack(f">{len(ids) // 8}q", ids))
-    if found and sa.inspect(conn).has_table("pl_plan"):  # the pipelines have been here
-        found.difference_update(number for (number,) in Db(conn).rows(_IN_STREAMS, (source[0].id,)))
+    if found:
+        found -= transfer.set_aside_by_parts(conn, queue)
     return found
 
 

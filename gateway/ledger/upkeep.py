@@ -1,8 +1,8 @@
 """Statements that keep the ledger small, a bounded number of rows at a time: small batches merged, old rows deleted.
 
-Records are merged (:mod:`gateway.ledger_merged`) in their order, once: of each job those that are complete groups, so
+Records are merged (:mod:`gateway.ledger.merged`) in their order, once: of each job those that are complete groups, so
 that a tail of at most :data:`GROUP` small records stays as it was written. Only how far it got is kept in memory: a
-process that starts anew looks through the ledger again, in the same small pieces.
+process that starts again looks through the ledger again, in the same small pieces.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from gateway.aq.statements import Db
-from gateway.ledger_merged import Row, expanded, merged
-from gateway.ledger_record import MERGED, Kind, decode
-from gateway.tables import ledger
+from mgw.gateway.aq import Db
+from mgw.gateway.ledger.merged import Row, expanded, merged
+from mgw.gateway.ledger.record import MERGED, Kind, decode
+from mgw.gateway.state.tables import ledger
 
 __all__ = ["GROUP", "SPAN", "ChangedMeanwhile", "Group", "Merging", "agents_jobs", "prune", "store"]
 

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from transforms.levels import TRACE_DEBUG_HIGH, TRACE_HIGH, TRACE_LITE
+from mgw.gateway.observe.levels import TRACE_DEBUG_HIGH, TRACE_HIGH, TRACE_LITE
 
 if TYPE_CHECKING:
-    from gateway.flight import Flight
-    from links.contract import Batch
+    from mgw.links.contract import Batch
 
 __all__ = ["trace_begin", "trace_flight", "trace_left", "trace_read", "trace_settled"]
 
 _LOGGER = logging.getLogger("mgw.engine")
+
+
+class Traced(Protocol):
+    """A batch on its way."""
+
+    sequence: int
+
+    @property
+    def size(self) -> int:
+        """Messages in it."""
+        ...
+
+    @property
+    def ids(self) -> Sequence[object]:
+        """What names each of them."""
+        ...
 
 
 def trace_begin(job: str, positions: object) -> None:
@@ -44,9 +60,9 @@ def trace_left(job: str, left: int, again: int) -> None:
         _LOGGER.log(TRACE_LITE, "job %s found %d batches under way, %d of them are sent again", job, left, again)
 
 
-def trace_flight(job: str, flight: Flight, what: str) -> None:
-    """Something happened to an outbound batch."""
-    _LOGGER.log(TRACE_HIGH, "job %s: batch %d of %d messages %s", job, flight.sequence, len(flight.ids), what)
+def trace_flight(job: str, flight: Traced, what: str) -> None:
+    """Something happened to a batch on its way to a link."""
+    _LOGGER.log(TRACE_HIGH, "job %s: batch %d of %d messages %s", job, flight.sequence, flight.size, what)
     if _LOGGER.isEnabledFor(TRACE_DEBUG_HIGH):
         ids = ", ".join(map(str, flight.ids))
         _LOGGER.log(TRACE_DEBUG_HIGH, "job %s: batch %d has the messages %s", job, flight.sequence, ids)

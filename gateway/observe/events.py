@@ -31,6 +31,8 @@ __all__ = [
     "MessagesExceptioned",
     "MessagesExpired",
     "MessagesOverdue",
+    "MessagesWait",
+    "MessagesWaitNoLonger",
     "QueueRegistered",
     "ResendSpared",
 ]
@@ -158,7 +160,7 @@ class JobActivated(Event):
 
 @dataclass(frozen=True, slots=True)
 class GuaranteeChanged(Event):
-    """What a running job can promise is another level than when it was activated; it connects anew."""
+    """What a running job can promise is another level than when it was activated; it connects again."""
 
     level: ClassVar[int] = logging.WARNING
     before: str
@@ -258,6 +260,30 @@ class MessagesDiscarded(Event):
     def text(self) -> str:
         """The words for it."""
         return f"job {self.object}: {self.count} message(s) dropped: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesWait(Event):
+    """The oldest message of a queue, or of one of its subscribers, waits for longer than its ``age_warning``."""
+
+    level: ClassVar[int] = logging.WARNING
+    age: float
+    limit: float
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"the oldest message of {self.object} has waited for {self.age:.0f} s (age_warning {self.limit:g} s)"
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesWaitNoLonger(Event):
+    """What :class:`MessagesWait` told is over."""
+
+    limit: float
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"no message of {self.object} waits for longer than {self.limit:g} s any more"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a process says beside its log, put into the log: printed lines, warnings of Python, errors nobody caught.
+"""What a process says outside its log, put into the log: printed lines, warnings of Python, errors nobody caught.
 
 A collector that reads JSON must get JSON, from the first line to the last.
 """

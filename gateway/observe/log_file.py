@@ -17,10 +17,10 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gateway.model import DEFAULT_AGENT
-from gateway.secrets import redact
-from transforms.errors import GatewayError
-from transforms.levels import TRACE_DEBUG_HIGH, TRACE_HIGH, TRACE_LITE
+from mgw.gateway.definitions.objects import DEFAULT_AGENT
+from mgw.gateway.observe.levels import TRACE_DEBUG_HIGH, TRACE_HIGH, TRACE_LITE
+from mgw.gateway.state.secrets import redact
+from mgw.transforms.errors import GatewayError
 
 __all__ = [
     "LEVELS",
@@ -36,16 +36,15 @@ __all__ = [
 #: Log levels of the documentation (0 BASIC .. 4 DEBUG_HIGH) as levels of :mod:`logging`.
 LEVELS = {0: logging.INFO, 1: TRACE_LITE, 2: TRACE_HIGH, 3: logging.DEBUG, 4: TRACE_DEBUG_HIGH}
 
-_OURS = ("mgw", "gateway", "links", "transforms", "pipelines")
+_OURS = "mgw"  # every logger of ours is below it
 _COMPONENTS = {
     "mgw.engine": "Engine",
     "mgw.admin": "AdminMgr",
-    "gateway.admin": "AdminMgr",
-    "gateway.aq": "AQN",
-    "gateway": "Engine",
+    "mgw.gateway.services.admin": "AdminMgr",
+    "mgw.gateway.aq": "AQN",
+    "mgw.gateway": "Engine",
     "mgw.links": "MSGD",
     "mgw.rabbitmq": "MSGD",
-    "links": "MSGD",
 }
 
 
@@ -69,7 +68,7 @@ def _component(name: str) -> str:
 
 
 def _is_ours(name: str) -> bool:
-    return name.partition(".")[0] in _OURS
+    return name.partition(".")[0] == _OURS
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -201,8 +200,7 @@ def toggle_debug() -> int:
 def _apply_level() -> None:
     level = max(3, min(4, _Level.asked + 1)) if _Level.raised else _Level.asked
     _Level.in_force = level
-    for name in _OURS:
-        logging.getLogger(name).setLevel(LEVELS.get(level, logging.INFO))
+    logging.getLogger(_OURS).setLevel(LEVELS.get(level, logging.INFO))
     logging.getLogger().setLevel(logging.INFO if level >= 4 else logging.WARNING)
 
 
@@ -238,6 +236,8 @@ def configure(
         GatewayError: the directory or file cannot be written (result -3 of the documentation).
     """
     end()
+    if logging.lastResort is not None:
+        logging.getLogger().removeHandler(logging.lastResort)  # of a command; from now on the log says it
     _begin(
         _Stdout(getattr(sys.stdout, "original", sys.stdout)),
         JsonFormatter() if log_format == "json" else _TextFormatter(),

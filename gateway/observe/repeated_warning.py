@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from transforms.clock import Clock
+from mgw.transforms.clock import Clock
 
 __all__ = ["Complaint"]
 

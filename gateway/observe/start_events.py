@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gateway.events import Event
+from mgw.gateway.observe.events import Event
 
 __all__ = [
     "AgentIdentity",

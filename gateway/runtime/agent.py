@@ -12,14 +12,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from gateway import __version__, catalog, journal, lease
-from gateway.admin import GatewayAdmin
-from gateway.admin.job_ends import ForeignEnd
-from gateway.agentsettings import AgentSettings, option_refusal, without_effect
-from gateway.aq.hub import Hub
-from gateway.connections import files_needed
-from gateway.engine import Engine, JobRunner
-from gateway.events import (
+from mgw import __version__
+from mgw.gateway.aq import Hub
+from mgw.gateway.definitions.agent_options import AgentSettings, option_refusal, without_effect
+from mgw.gateway.definitions.foreign_end import ForeignEnd
+from mgw.gateway.definitions.objects import AgentStatus, JobDef, JobStatus, Snapshot, key
+from mgw.gateway.observe.events import (
     AgentRunning,
     AgentStarting,
     AgentStopped,
@@ -32,14 +30,8 @@ from gateway.events import (
     LinkAdded,
     QueueRegistered,
 )
-from gateway.jobsetup import JobSetup, setup_of
-from gateway.lease import Owner
-from gateway.logclean import clean_logs
-from gateway.logfile import set_level
-from gateway.model import AgentStatus, JobDef, JobStatus, Snapshot, key
-from gateway.reach import Reaches
-from gateway.secrets import Secrets
-from gateway.startevents import (
+from mgw.gateway.observe.log_file import set_level
+from mgw.gateway.observe.start_events import (
     AgentIdentity,
     FilesCounted,
     FilesShort,
@@ -49,14 +41,22 @@ from gateway.startevents import (
     ScheduleAdded,
     WorkerThreads,
 )
-from gateway.timekeeping import events_of
-from gateway.turns import Turns
-from gateway.watch import VERIFY_SECONDS
-from links import registry
-from links.contract import Direction
-from transforms import openfiles
-from transforms.clock import Clock
-from transforms.errors import GatewayError, HubError, LeaseLost
+from mgw.gateway.runtime.connection_quota import files_needed
+from mgw.gateway.runtime.fair_semaphore import Turns
+from mgw.gateway.runtime.guarantee_watch import VERIFY_SECONDS
+from mgw.gateway.runtime.job_runner import Engine, JobRunner
+from mgw.gateway.runtime.job_setup import JobSetup, setup_of
+from mgw.gateway.runtime.log_cleaning import clean_logs
+from mgw.gateway.runtime.procedures import Procedures
+from mgw.gateway.runtime.reach import Reaches
+from mgw.gateway.runtime.timekeeping import events_of
+from mgw.gateway.state import catalog, lease, run_state
+from mgw.gateway.state.lease import Owner
+from mgw.gateway.state.secrets import Secrets
+from mgw.links import registry
+from mgw.transforms import open_files
+from mgw.transforms.clock import Clock
+from mgw.transforms.errors import GatewayError, HubError, LeaseLost
 
 __all__ = ["LEASE_SECONDS", "Agent"]
 
@@ -71,9 +71,7 @@ STUCK_SECONDS = 180.0  # a job thread that has not come round its loop for so lo
 class Agent:
     """Runs the jobs of one agent name. Made, started and stopped by the supervisor; one use only."""
 
-    def __init__(
-        self, hub: Hub, secrets: Secrets, name: str, clock: Clock, *, transform_modules: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, hub: Hub, secrets: Secrets, name: str, clock: Clock, procedures: Procedures) -> None:
         self.name = name
         self.error: str | None = None
         self.settings = AgentSettings()  # of the options, as they were when it started
@@ -81,7 +79,7 @@ class Agent:
         self._hub = hub
         self._secrets = secrets
         self._clock = clock
-        self._modules = transform_modules
+        self._procedures = procedures
         self._runners: dict[int, JobRunner] = {}
         self._snapshot: Snapshot | None = None
         self._token = 0
@@ -93,7 +91,7 @@ class Agent:
         self._subscribed: set[int] = set()
         self._stuck: set[int] = set()
         self._chore_failed: float | None = None
-        self._leaving: set[int] = set()  # jobs whose thread did not end in time; no second one begins beside it
+        self._leaving: set[int] = set()  # jobs whose thread did not end in time; no second one begins next to it
 
     # ----------------------------------------------------------------------------------------------------- life cycle
 
@@ -129,7 +127,7 @@ class Agent:
         self._status(AgentStatus.INITIALIZING)
         snapshot = self._load()
         with self._hub.write() as conn:
-            journal.reset_counters(conn, list(snapshot.jobs))
+            run_state.reset_counters(conn, list(snapshot.jobs))
         snapshot = self._load()
         self.settings = settings = AgentSettings.read(snapshot.agent_options)
         self._journalist.tell(WorkerThreads(self.name, snapshot.agent.max_threads))
@@ -142,7 +140,6 @@ class Agent:
             Turns(snapshot.agent.max_threads),
             self._journalist,
             self._reaches,
-            self._modules,
             ledger=self.settings.ledger_retention > 0,
             verify_seconds=self.verify_seconds,
         )
@@ -267,7 +264,7 @@ class Agent:
         self._snapshot = snapshot  # last: what a failing hub interrupted is taken over in the next round
 
     def _count_files(self, wanted: Mapping[int, JobSetup]) -> None:
-        needed, allowed = files_needed(sum(setup.connections for setup in wanted.values())), openfiles.limit()
+        needed, allowed = files_needed(sum(setup.connections for setup in wanted.values())), open_files.limit()
         if needed <= self._files_told:
             return
         self._files_told = needed
@@ -296,7 +293,7 @@ class Agent:
     def _refuse(self, job: JobDef, error: GatewayError) -> None:
         """A job whose definitions do not hold together cannot run until somebody mends them."""
         with self._hub.write() as conn:
-            journal.record_failure(
+            run_state.record_failure(
                 conn,
                 job.id,
                 status=JobStatus.FAILED,
@@ -319,7 +316,7 @@ class Agent:
 
     def _subscribe_only(self, snapshot: Snapshot, job: JobDef) -> None:
         """A disabled topic job collects all the same: its subscription must exist (AQ guide 12.2 §17.4)."""
-        if job.id in self._subscribed or job.propagation_type is not Direction.INBOUND:
+        if job.id in self._subscribed or not job.propagation_type.from_link:
             return
         registered = snapshot.foreign_queue(job.source)
         link = snapshot.links[key(job.link)]
@@ -330,10 +327,12 @@ class Agent:
         def subscribe() -> None:
             try:
                 setup = setup_of(snapshot, job, self._hub.hub_id, self._clock)
-                source = registry.open_link(setup.link).source(setup.use)
+                end = setup.source
+                assert end is not None  # noqa: S101  it reads from a link
+                source = registry.open_link(end.link).source(end.use)
                 try:
                     with self._hub.read() as conn:
-                        positions = journal.load_positions(conn, job.id)
+                        positions = run_state.load_positions(conn, job.id)
                     source.connect(positions)
                 finally:
                     source.close()
@@ -347,7 +346,7 @@ class Agent:
     def _finish_removal(self, job: JobDef) -> None:
         """Its thread is gone; now the subscription in the foreign system, then the definition."""
         try:
-            GatewayAdmin(self._hub, self._secrets).finish_remove_job(job.name)
+            self._procedures.finish_remove_job(self._hub, self._secrets, job.name)
         except GatewayError as error:
             self._chore_failed = self._clock.monotonic()
             _LOGGER.warning("job %s is still marked for removal, tried again in a minute: %s", job.name, error)

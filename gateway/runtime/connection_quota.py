@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
-from transforms.errors import GatewayError, LinkUnavailable
-from transforms.openfiles import shortage
+from mgw.transforms.errors import GatewayError, LinkUnavailable
+from mgw.transforms.open_files import shortage
 
 __all__ = ["Connections", "NoConnectionFree", "files_needed", "no_file"]
 
 _FILES_OF_AGENT = 60  # its own: the hub's pool, the log, its libraries
-_FILES_OF_CONNECTION = 8  # four while it lasts, and as many beside them while the broker is asked what it promises
+_FILES_OF_CONNECTION = 8  # four while it lasts, and as many more while the broker is asked what it promises
 
 
 class NoConnectionFree(GatewayError):
@@ -21,11 +21,23 @@ class NoConnectionFree(GatewayError):
 
 
 class Connections:
-    """The connections of one agent's links. What is asked of a link for a moment, beside the flow, does not count."""
+    """The connections of one agent's links. What is asked of a link for a moment, in the background, does not count."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def all_held(self, job: str, needed: Mapping[str, tuple[int, int | None]]) -> Iterator[None]:
+        """Hold connections of several links: how many, and how many the link may have.
+
+        Raises:
+            NoConnectionFree: there are not so many free.
+        """
+        with ExitStack() as stack:
+            for link, (number, limit) in needed.items():
+                stack.enter_context(self.held(job, link, number, limit))
+            yield
 
     @contextmanager
     def held(self, job: str, link: str, needed: int, limit: int | None) -> Iterator[None]:

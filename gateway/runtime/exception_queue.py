@@ -10,11 +10,11 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from links.contract import Destination
-from transforms.clock import Clock
-from transforms.convert import for_exception_queue, left_out
-from transforms.errors import ConversionFailure, LinkTimeout
-from transforms.message import Body, Header, Message
+from mgw.links.contract import Destination
+from mgw.transforms.clock import Clock
+from mgw.transforms.errors import ConversionFailure, LinkTimeout
+from mgw.transforms.message import Body, Header, Message
+from mgw.transforms.payloads.exception_message import for_exception_queue, left_out
 
 __all__ = ["ForeignExceptionQueue", "Refused"]
 

@@ -1,4 +1,4 @@
-"""Whether a job still has what its guarantee rests on: the link is asked again now and then, beside the flow."""
+"""Whether a job still has what its guarantee rests on: the link is asked again now and then, in the background."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import logging
 import threading
 from collections.abc import Callable
 
-from gateway.aq.hub import Hub
-from links.contract import Guarantee, GuaranteeReport
-from transforms.clock import Clock
-from transforms.errors import GatewayError, LinkRefused, QueueMissing
+from mgw.gateway.aq import Hub
+from mgw.links.contract import Guarantee, GuaranteeReport
+from mgw.transforms.clock import Clock
+from mgw.transforms.errors import GatewayError, LinkRefused, QueueMissing
 
 __all__ = ["VERIFY_SECONDS", "GuaranteeWatch", "weaken"]
 
@@ -31,7 +31,7 @@ class GuaranteeWatch:
 
     Args:
         name: of the job.
-        ask: finds out on the live system what the job can promise; see :meth:`links.contract.Link.verify`.
+        ask: finds out on the live system what the job can promise; see :meth:`mgw.links.contract.Link.verify`.
         turns: limits how many jobs of an agent ask at the same time.
         every: seconds from one answer to the next question.
         strict: the job requires a guarantee, so it must not run where the link refuses to tell.

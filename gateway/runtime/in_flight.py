@@ -1,19 +1,21 @@
-"""What becomes of the messages of an outbound plan that is on its way."""
+"""What happens to the messages of a batch that is on its way."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gateway.aq.transfer import Claimed
-from gateway.ledger_record import Completed
-from links.placement import Placement
+from mgw.gateway.aq import Claimed, PutResult
+from mgw.gateway.ledger.record import Completed
+from mgw.links.placement import Placement
+from mgw.transforms.message import Message
 
 __all__ = ["Flight"]
 
 
 @dataclass(slots=True)
 class Flight:
-    """A plan on its way: what becomes of its messages when it is confirmed."""
+    """A plan on its way: what happens to its messages when it is confirmed."""
 
     sequence: int
     ids: tuple[int, ...]
@@ -28,10 +30,46 @@ class Flight:
     sent_at: float = 0.0  # epoch seconds
     confirmed_at: float = 0.0
     placement: Placement | None = None
+    messages: list[Message] = field(default_factory=list)  # to be put into a queue of the hub
+    claimed: Sequence[Claimed] = ()  # what they were made of
+
+    @property
+    def size(self) -> int:
+        """Messages in the plan."""
+        return len(self.ids)
+
+    def outgoing(self) -> Sequence[Message]:
+        """Messages to be put into a queue of the hub."""
+        return self.messages
+
+    def was_put(self, put: PutResult) -> None:
+        """The queue has them, in the transaction that is open."""
+
+    def owner(self, index: int) -> int:
+        """Number of the message that the outgoing message with that index was made of."""
+        filtered, at = set(self.filtered), 0
+        for message_id in self.consumed:
+            at += 0 if message_id in filtered else self.parts.get(message_id, 1)
+            if index < at:
+                return message_id
+        raise IndexError(index)
+
+    def leave_out(self, message_id: int) -> None:
+        """A message is not put into the queue after all."""
+        filtered, start = set(self.filtered), 0
+        for each in self.consumed:
+            count = 0 if each in filtered else self.parts.get(each, 1)
+            if each == message_id:
+                del self.messages[start : start + count]
+                break
+            start += count
+        self.consumed.remove(message_id)
+        self.parts.pop(message_id, None)
+        self.sent = len(self.messages)
 
     @property
     def ends(self) -> bool:
-        """Whether the plan is done with some of its messages, whatever becomes of those that were refused."""
+        """Whether the plan is done with some of its messages, whatever happens to those that were refused."""
         return bool(self.consumed or self.expired)
 
     def without_refused(self) -> Flight:

@@ -1,4 +1,4 @@
-"""An outbound route that finds the message for which a batch was refused, so that the others go on.
+"""A route from the hub to a link that finds the message for which a batch was refused, so that the others go on.
 
 A messaging system refuses a batch, or ends the connection, for one message, and seldom says for which. Here the plans
 that are left are sent again one at a time. One that is refused is divided, down to a message alone. A message that is
@@ -17,16 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import fields
 from typing import Any
 
-from gateway import journal, lease, ledger
-from gateway.aq import transfer
-from gateway.flight import Flight
-from gateway.journal import Counts, Plan
-from gateway.outbound import OutboundRoute
-from transforms.convert import for_exception_queue
-from transforms.errors import Blame, DeliveryRejected, GatewayError, LeaseLost, MessageRejected
+from mgw.gateway.ledger import store as ledger
+from mgw.gateway.runtime.ends.contract import Stored
+from mgw.gateway.runtime.ends.hub_source import HubSource, Planned
+from mgw.gateway.runtime.ends.link_destination import LinkDestination
+from mgw.gateway.runtime.in_flight import Flight
+from mgw.gateway.runtime.planning import PlanningRoute
+from mgw.gateway.runtime.route import RouteContext
+from mgw.gateway.state import lease, run_state
+from mgw.gateway.state.run_state import Counts, Plan
+from mgw.transforms.errors import Blame, DeliveryRejected, GatewayError, LeaseLost, MessageRejected
 
 __all__ = ["IsolatingRoute"]
 
@@ -36,22 +38,20 @@ PARTS = 8  # into how many plans one is divided
 _NOTE = "the destination refused the batch"
 _UNSURE = f"{_NOTE}, and may have stored this message all the same"  # without a sending log nobody can tell
 
-_Left = tuple[Plan, list[transfer.Claimed]]
 
-
-class IsolatingRoute(OutboundRoute):
+class IsolatingRoute(PlanningRoute):
     """See the module."""
 
     _alone = False  # one plan at a time
     _cleared = False  # a message behind the suspects was taken
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(self, context: RouteContext, source: HubSource, destination: LinkDestination) -> None:
+        super().__init__(context, source, destination)
         self._suspects: dict[int, DeliveryRejected] = {}  # refused alone, and nobody can tell why
         self._accused: set[int] = set()  # were suspects when a message behind them was taken
 
     def open(self) -> None:
-        """See :meth:`OutboundRoute.open`; after failures without success, plans are sent one at a time.
+        """As any route; after failures without success, plans are sent one at a time.
 
         A broker may end the connection for a message without a word, and what it said may be lost with the rest. So the
         first plan is divided, too: in a small one the answer has time to come.
@@ -61,13 +61,13 @@ class IsolatingRoute(OutboundRoute):
         if not self._left or self._alone:
             return
         with self._context.hub.read() as conn:
-            failures = journal.job_row(conn, self._context.job.id).failures
+            failures = run_state.job_row(conn, self._context.job.id).failures
         if failures >= PATIENCE:
             self._alone = True
             self._divide()
 
     def carry(self, wait: float) -> Counts:
-        """See :meth:`OutboundRoute.carry`.
+        """See :meth:`mgw.gateway.runtime.route.Route.carry`.
 
         Raises:
             MessageRejected: a message that is refused alone, and there is no exception queue.
@@ -76,7 +76,7 @@ class IsolatingRoute(OutboundRoute):
         counts = Counts()
         try:
             self._carry(wait, counts)
-            if not self._left and not self._flights:
+            if not self._left and not self._destination.flights:
                 self._alone = False
         except DeliveryRejected as error:
             try:
@@ -92,18 +92,16 @@ class IsolatingRoute(OutboundRoute):
     def _may_resend(self) -> bool:
         if not self._alone:
             return super()._may_resend()
-        return not self._flights
+        return not self._destination.flights
 
     def _carry(self, wait: float, counts: Counts) -> None:
         if self._suspects and self._cleared:
             self._accused.update(self._suspects)
             self._suspects, self._cleared = {}, False
-        passed = Counts()  # each transaction counts for itself
-        super()._carry(wait, passed)
-        _add(counts, passed)
+        super()._carry(wait, counts)
 
-    def _take_confirmed(self) -> list[Flight]:
-        finished = super()._take_confirmed()
+    def _finished(self) -> Sequence[Flight]:
+        finished = super()._finished()
         if self._suspects and any(flight.sent for flight in finished):
             self._cleared = True
         return finished
@@ -117,14 +115,15 @@ class IsolatingRoute(OutboundRoute):
             DeliveryRejected: the whole destination refuses.
             MessageRejected: see :meth:`carry`.
         """
-        if error.blame is Blame.DESTINATION or not self._flights:
+        if error.blame is Blame.DESTINATION or not self._destination.flights:
             raise error
         if error.blame is Blame.FULL:
             if not self._complete_known(counts):
                 raise error
             self._reopen()
             return
-        message_id = _only(self._flights[0]) if len(self._flights) == 1 else None
+        flights = self._destination.flights
+        message_id = _only(flights[0]) if len(flights) == 1 else None
         divide = self._alone and message_id is None
         self._complete_known(counts)
         self._reopen()
@@ -143,18 +142,16 @@ class IsolatingRoute(OutboundRoute):
             self._set_aside(message_id, error, counts)
 
     def _reopen(self) -> None:
-        """Begin anew from what is planned, as after a crash, with the same destination."""
-        self._flights.clear()
+        """Begin again from what is planned, as after a crash, with the same destination."""
         self._left.clear()
-        self._in_flight = 0
-        self._destination.close()
+        self._destination.forget()
         self._load()
 
     def _complete_known(self, counts: Counts) -> bool:
         """Complete the messages on their way that the destination is known to have; whether there were any."""
         known: dict[int, Flight] = {}
         now = self._context.clock.now()
-        for flight in self._flights:
+        for flight in self._destination.flights:
             if ids := self._known(flight):
                 parts = {number: flight.parts[number] for number in ids if number in flight.parts}
                 known[flight.sequence] = Flight(
@@ -176,13 +173,13 @@ class IsolatingRoute(OutboundRoute):
 
     def _plans(self) -> list[Plan]:
         with self._context.hub.read() as conn:
-            return journal.load_plans(conn, self._context.job.id)
+            return run_state.load_plans(conn, self._context.job.id)
 
     def _known(self, flight: Flight) -> list[int]:
         """Messages of a plan on its way of which the destination is known to have everything."""
         if not flight.sent:
             return []
-        stored = self._destination.stored(flight.sequence, flight.sent)
+        stored = self._destination.link.stored(flight.sequence, flight.sent)
         if not stored:
             return []
         has, at, filtered = set(stored), 0, set(flight.filtered)
@@ -211,7 +208,7 @@ class IsolatingRoute(OutboundRoute):
         """
         again = message_id in self._suspects
         self._suspects[message_id] = error
-        if self._exception_queue is None or len(self._suspects) > SUSPECTS:
+        if self._source.exception_queue is None or len(self._suspects) > SUSPECTS:
             raise error
         if len(self._suspects) == 1 and not again:
             return  # it may have been the moment
@@ -237,13 +234,13 @@ class IsolatingRoute(OutboundRoute):
         context = self._context
         with context.turns.take(), context.hub.write() as conn:
             lease.check_owner(conn, context.agent_key, context.token)
-            claimed = self._claim(conn, 1, completes=True)
+            claimed = self._source.claim(conn, 1, completes=True)
             if not claimed:
                 return
             plan = Plan(self._sequence + 1, tuple(entry.id for entry in claimed))
-            journal.add_plans(conn, context.job.id, [plan], token=context.token, now=context.clock.now())
+            run_state.add_plans(conn, context.job.id, [plan], token=context.token, now=context.clock.now())
         self._sequence = plan.sequence
-        self._left.append((plan, claimed))
+        self._left.append(Planned(plan, claimed))
 
     def _set_aside(self, message_id: int, error: DeliveryRejected, counts: Counts) -> None:
         """Move a message that is planned to the exception queue.
@@ -252,29 +249,24 @@ class IsolatingRoute(OutboundRoute):
             MessageRejected: there is none.
             GatewayError: it takes nothing.
         """
-        name = self._context.job.name
         failure = MessageRejected(
             f"{self._context.job.destination} refuses the message",
             cause=error.cause or error.what,
             cure=error.cure,
             number=error.number or 805,
         )
-        if self._exception_queue is None:
+        if self._source.exception_queue is None:
             raise failure from error
         place = next(at for at, (plan, _) in enumerate(self._left) if message_id in plan.ids)
-        plan, claimed = self._left[place]
-        flight, _ = self._convert_plan(plan, claimed)
+        planned = self._left[place]
+        flight, _ = self._source.select(planned, self._destination.encode)
         if message_id in flight.consumed:  # it may have expired by now
             flight.consumed.remove(message_id)
-            message = next(entry.message for entry in claimed if entry.id == message_id)
-            original = for_exception_queue(message, failure, name, self._queue_name)
-            flight.refused.append(transfer.Claimed(message_id, original))
-            flight.reasons[message_id] = str(failure)
+            message = next(entry.message for entry in planned.claimed if entry.id == message_id)
+            self._source.set_aside(flight, message_id, message, failure)
         flight.sent, flight.parts = 0, {}
         del self._left[place]
-        moved = Counts()
-        self._settle([flight], 0, moved)
-        _add(counts, moved)
+        self._settle([flight], 0, counts)
 
     def _restore(self, failure: GatewayError) -> None:
         """The order as it was, where the job fails while a message goes before the suspects.
@@ -284,7 +276,7 @@ class IsolatingRoute(OutboundRoute):
         """
         if self._suspects and not self._cleared and not isinstance(failure, LeaseLost):
             with suppress(GatewayError):
-                if self._logged and any(flight.sent for flight in self._flights):
+                if self._destination.logged and any(flight.sent for flight in self._destination.flights):
                     self._reopen()
                 plans = self._plans()
                 suspects, others = self._sorted(plans)
@@ -299,7 +291,7 @@ class IsolatingRoute(OutboundRoute):
         entries = {entry.id: entry for _, claimed in self._left for entry in claimed}
         plans = self._replan([plan for plan, _ in self._left], wanted, [], Counts())
         self._left.clear()
-        self._left.extend((plan, [entries[number] for number in plan.ids]) for plan in plans)
+        self._left.extend(Planned(plan, [entries[number] for number in plan.ids]) for plan in plans)
 
     def _replan(
         self,
@@ -310,20 +302,20 @@ class IsolatingRoute(OutboundRoute):
     ) -> list[Plan]:
         """Complete what is known to be there, and give the messages of old plans to new ones, in one transaction."""
         context, now = self._context, self._context.clock.now()
-        job_id, counted = context.job.id, Counts()
+        job_id, stored = context.job.id, Stored()
         groups = [ids for ids in wanted if ids]
         plans = [Plan(self._sequence + number, ids) for number, ids in enumerate(groups, 1)]
         with context.turns.take(), context.hub.write() as conn:
             lease.check_owner(conn, context.agent_key, context.token)
             for flight in known:  # the ledger records batches as they are planned
-                journal.alter_plan(conn, job_id, Plan(flight.sequence, flight.ids))
+                run_state.alter_plan(conn, job_id, Plan(flight.sequence, flight.ids))
             if known:
-                self._complete(conn, known, counted)
+                self._complete(conn, known, stored)
             self._return(conn, old, now)
             if plans:
-                journal.add_plans(conn, job_id, plans, token=context.token, now=now)
+                run_state.add_plans(conn, job_id, plans, token=context.token, now=now)
         self._sequence += len(plans)
-        _add(counts, counted)
+        counts.add(stored.counts)
         return plans
 
     def _return(self, conn: Any, old: Sequence[Plan], now: float) -> None:
@@ -332,13 +324,8 @@ class IsolatingRoute(OutboundRoute):
         job_id = self._context.job.id
         if self._context.ledger:
             returned = [(plan.sequence, plan.ids) for plan in old]
-            ledger.record_returned(conn, job_id, returned, now=now, note=_NOTE if self._logged else _UNSURE)
-        journal.delete_plans(conn, job_id, [plan.sequence for plan in old])
-
-
-def _add(counts: Counts, more: Counts) -> None:
-    for field in fields(Counts):
-        setattr(counts, field.name, getattr(counts, field.name) + getattr(more, field.name))
+            ledger.record_returned(conn, job_id, returned, now=now, note=_NOTE if self._destination.logged else _UNSURE)
+        run_state.delete_plans(conn, job_id, [plan.sequence for plan in old])
 
 
 def _only(flight: Flight) -> int | None:

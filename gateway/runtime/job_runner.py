@@ -6,36 +6,36 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field
 
 import sqlalchemy as sa
 
-from gateway import journal, lease
-from gateway.aq import payloads, transfer
-from gateway.aq.hub import Hub
-from gateway.aq.rules import compile_rule
-from gateway.connections import Connections, no_file
-from gateway.conversion import Conversion
-from gateway.events import GuaranteeChanged, JobActivated, JobFailed, JobRetrying, JobStopped, JobStuck, Journalist
-from gateway.exceptionqueue import ForeignExceptionQueue
-from gateway.inbound import InboundRoute
-from gateway.isolation import IsolatingRoute
-from gateway.jobsetup import JobSetup
-from gateway.journal import Counts
-from gateway.model import Activity
-from gateway.reach import Reaches
-from gateway.retry import Decision, Kind, Setbacks, decide
-from gateway.route import Route, RouteContext
-from gateway.turns import Turns
-from gateway.watch import VERIFY_SECONDS, GuaranteeWatch, weaken
-from links import registry
-from links.contract import Direction, GuaranteeReport, Link
-from transforms.clock import Clock
-from transforms.convert import from_payload, to_payload
-from transforms.errors import ConversionFailure, GatewayError, HubError, LeaseLost, LinkTimeout
-from transforms.levels import TRACE_HIGH, TRACE_LITE
-from transforms.registry import compile_transformation
+from mgw.gateway.aq import Hub
+from mgw.gateway.definitions.objects import Activity, Propagation
+from mgw.gateway.observe.events import (
+    GuaranteeChanged,
+    JobActivated,
+    JobFailed,
+    JobRetrying,
+    JobStopped,
+    JobStuck,
+    Journalist,
+)
+from mgw.gateway.observe.levels import TRACE_HIGH, TRACE_LITE
+from mgw.gateway.runtime.building import build_route
+from mgw.gateway.runtime.connection_quota import Connections, no_file
+from mgw.gateway.runtime.fair_semaphore import Turns
+from mgw.gateway.runtime.guarantee_watch import VERIFY_SECONDS, GuaranteeWatch, weaken
+from mgw.gateway.runtime.job_setup import JobSetup
+from mgw.gateway.runtime.reach import Reaches
+from mgw.gateway.runtime.retry import Decision, Kind, Setbacks, decide
+from mgw.gateway.runtime.route import Route, RouteContext
+from mgw.gateway.state import lease, run_state
+from mgw.gateway.state.run_state import Counts
+from mgw.links import registry
+from mgw.links.contract import GuaranteeReport, Link
+from mgw.transforms.clock import Clock
+from mgw.transforms.errors import ConversionFailure, DeliveryRejected, GatewayError, HubError, LeaseLost, LinkTimeout
 
 __all__ = ["Engine", "JobRunner"]
 
@@ -58,52 +58,25 @@ class Engine:
     turns: Turns
     journalist: Journalist
     reaches: Reaches
-    transform_modules: tuple[str, ...] = ()
     ledger: bool = True
     verify_seconds: float = VERIFY_SECONDS
     connections: Connections = field(default_factory=Connections)
     verify_turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(VERIFIED_AT_ONCE))
 
-    def build(self, setup: JobSetup, link: Link, *, cautious: bool) -> Route:
-        """The route of a job, not yet open."""
-        job = setup.job
+    def build(self, setup: JobSetup, source: Link | None, target: Link | None, *, cautious: bool) -> Route:
+        """The route of a job, not yet open; its links, None for an end in the hub."""
         context = RouteContext(
             self.hub,
             self.agent_key,
             self.token,
-            job,
+            setup.job,
             self.clock,
             self.turns,
             self.journalist,
             cautious,
             ledger=self.ledger,
         )
-        transform = None
-        if setup.transformation is not None:
-            transform = compile_transformation(setup.transformation, job=job.name, modules=self.transform_modules)
-        inbound = job.propagation_type is Direction.INBOUND
-        with self.hub.read() as conn:
-            queue = transfer.resolve(conn, job.destination if inbound else job.source)
-            declared = payloads.object_type_of(conn, queue)
-        if inbound:
-            fit = partial(to_payload, payload_type=queue.payload_type, max_payload=queue.max_payload, declared=declared)
-            rule = compile_rule(job.rule) if job.rule else None
-            exceptions = None
-            if setup.exception_use is not None and job.exception_queue:
-                # Its messages are written before the source is settled, one batch at a time: it needs no sending log.
-                plain = registry.open_link(replace(setup.link, outbound_log_queue=None, inbound_log_queue=None))
-                destination = plain.destination(setup.exception_use)
-                exceptions = ForeignExceptionQueue(job.exception_queue, job.name, destination, self.clock)
-            conversion = Conversion(fit, rule, transform, inbound=True)
-            return InboundRoute(context, link.source(setup.use), job.destination, conversion, exceptions)
-        conversion = Conversion(
-            partial(from_payload, payload_type=queue.payload_type, typed=transform is not None),
-            None,
-            transform,
-            inbound=False,
-        )
-        destination = link.destination(replace(setup.use, located=self.ledger))
-        return IsolatingRoute(context, destination, job.source, conversion, job.exception_queue)
+        return build_route(context, setup, source, target)
 
 
 class JobRunner:
@@ -181,7 +154,7 @@ class JobRunner:
             HubError: it could not be written.
         """
         with self._writing() as conn:
-            journal.set_activity(conn, self.setup.job.id, Activity.STUCK)
+            run_state.set_activity(conn, self.setup.job.id, Activity.STUCK)
         self._activity = Activity.STUCK
 
     # ------------------------------------------------------------------------------------------------- the thread
@@ -192,10 +165,9 @@ class JobRunner:
             while not self._stop.is_set():
                 self._last_loop = self._last_progress = self._engine.clock.monotonic()
                 setup = self.setup
-                link = setup.link.name
+                links = ", ".join(setup.held)
                 try:
-                    held = self._engine.connections.held(self.name, link, setup.connections, setup.max_connections)
-                    with held:
+                    with self._engine.connections.all_held(self.name, setup.held):
                         self._attempt()
                 except LeaseLost as lost:
                     self.lost = lost
@@ -205,7 +177,7 @@ class JobRunner:
                     if not self._failed(error):
                         return
                 except Exception as error:
-                    known = no_file(self.name, link, error)
+                    known = no_file(self.name, links, error)
                     if known is None:
                         _LOGGER.exception("job %s: internal error", self.name)
                     if not self._failed(known or error):
@@ -221,7 +193,7 @@ class JobRunner:
         while not self._stop.is_set():
             try:
                 with self._engine.hub.read() as conn:
-                    return journal.job_row(conn, self.setup.job.id).failures
+                    return run_state.job_row(conn, self.setup.job.id).failures
             except HubError as error:
                 waits += 1
                 _LOGGER.warning("job %s waits for the hub: %s", self.name, error)
@@ -232,19 +204,17 @@ class JobRunner:
         """Connect and carry until stopped; any error ends the attempt."""
         engine, setup, job = self._engine, self.setup, self.setup.job
         self._show(Activity.CONNECTING)
-        name, kind = setup.link.name, setup.link.type
-        _LOGGER.log(
-            TRACE_LITE, "job %s connects to link %s (%s); %d failures", job.name, name, kind, self._setbacks.failures
-        )
-        link = registry.open_link(setup.link)
+        names = " and ".join(f"link {end.link.name} ({end.link.type})" for end in setup.ends) or "the hub"
+        _LOGGER.log(TRACE_LITE, "job %s connects to %s; %d failures", job.name, names, self._setbacks.failures)
+        source, target = (None if end is None else registry.open_link(end.link) for end in (setup.source, setup.target))
 
         def ask() -> GuaranteeReport:
-            return weaken(link.verify(setup.use, setup.job.propagation_type), engine.hub)
+            return weaken(setup.promised(source, target), engine.hub)
 
         report = ask()
         _LOGGER.log(TRACE_LITE, "job %s can promise %s; %s", self.name, report.level, report.note or "no reservation")
         self._check_required(report)
-        route = engine.build(setup, link, cautious=self._cautious)
+        route = engine.build(setup, source, target, cautious=self._cautious)
         watch = GuaranteeWatch(
             job.name,
             ask,
@@ -279,7 +249,7 @@ class JobRunner:
 
     def _keep(self, report: GuaranteeReport) -> None:
         with self._writing() as conn:
-            journal.set_guarantee(conn, self.setup.job.id, report)
+            run_state.set_guarantee(conn, self.setup.job.id, report)
 
     def _check_required(self, report: GuaranteeReport) -> None:
         required = self.setup.job.require_guarantee
@@ -335,7 +305,7 @@ class JobRunner:
         if backlog is not None:
             _LOGGER.debug("job %s: %d messages wait at the source", self.name, backlog.messages)
             with self._writing() as conn:
-                journal.set_backlog(conn, self.setup.job.id, backlog, now=self._engine.clock.now())
+                run_state.set_backlog(conn, self.setup.job.id, backlog, now=self._engine.clock.now())
         route.check_stall(backlog)
         if idle:
             self._show(Activity.IDLE)
@@ -344,29 +314,32 @@ class JobRunner:
         away = self._setbacks.away
         _LOGGER.log(TRACE_LITE, "job %s works again after %d failures", self.name, self._setbacks.failures)
         with self._writing() as conn:
-            journal.record_recovery(conn, self.setup.job.id)
+            run_state.record_recovery(conn, self.setup.job.id)
         self._setbacks.clear()
         self._cautious = False
         if away:
-            for reach in (self._engine.reaches.hub, self._engine.reaches.link(self.setup.link.name)):
+            reaches = self._engine.reaches
+            for reach in (reaches.hub, *(reaches.link(end.link.name) for end in self.setup.ends)):
                 reach.succeeded()
 
     def _failed(self, error: Exception) -> bool:
         """Record a failure and wait for the next attempt; False when there is none."""
-        engine, job = self._engine, self.setup.job
+        engine, setup, job = self._engine, self.setup, self.setup.job
         if self._stop.is_set():
             return False
-        self._cautious = isinstance(error, ConversionFailure)
+        self._cautious = isinstance(error, ConversionFailure) or (
+            isinstance(error, DeliveryRejected) and job.propagation_type is Propagation.THROUGH
+        )
         waited = engine.clock.monotonic() - self._last_progress
         decision = self._setbacks.add(
-            error, settling=self._engine.reaches.of(error, self.setup.link).settling, waited=waited
+            error, settling=self._engine.reaches.of(error, setup.failed_link(error)).settling, waited=waited
         )
         failures = 0 if decision.kind is Kind.TURN else decision.failures
         text = str(error) if isinstance(error, GatewayError) else f"internal error, {type(error).__name__}: {error}"
         now = engine.clock.now()
         try:
             with self._writing() as conn:
-                journal.record_failure(
+                run_state.record_failure(
                     conn,
                     job.id,
                     status=decision.status,
@@ -380,7 +353,7 @@ class JobRunner:
             return False
         except HubError as hub_error:
             _LOGGER.warning("failure of job %s not recorded: %s", job.name, hub_error)
-            if decision.delay is None:  # the views would show a job that is about to try again, for ever
+            if decision.delay is None:  # the views would show a job that is about to try again, forever
                 decision, error = decide(1, hub_error, forever=True), hub_error
         if isinstance(error, LinkTimeout) and error.operation in {"read", "publish"}:
             engine.journalist.tell(JobStuck(job.name, waited, text))
@@ -395,7 +368,7 @@ class JobRunner:
     def _rest(self, decision: Decision, error: Exception) -> float:
         """Wait for the next attempt; returns the delay in seconds, 0 where it was cut short."""
         self._resting = True
-        seconds = self._engine.reaches.rest(self._wake, decision, error, self.setup.link)
+        seconds = self._engine.reaches.rest(self._wake, decision, error, self.setup.failed_link(error))
         self._wake.clear()
         self._last_loop = self._engine.clock.monotonic()
         self._resting = False
@@ -406,7 +379,7 @@ class JobRunner:
             return
         try:
             with self._writing() as conn:
-                journal.set_activity(conn, self.setup.job.id, activity)
+                run_state.set_activity(conn, self.setup.job.id, activity)
             self._activity = activity
             _LOGGER.debug("job %s is %s", self.name, activity)
         except HubError as error:

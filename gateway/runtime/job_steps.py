@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gateway.aq.rules import Rule
-from transforms.convert import sendable
-from transforms.errors import AqError, ConversionFailure
-from transforms.message import Message
+from mgw.gateway.aq import Rule
+from mgw.transforms.errors import AqError, ConversionFailure
+from mgw.transforms.message import Message
+from mgw.transforms.payloads.convert import sendable
 
-__all__ = ["Conversion"]
+__all__ = ["Conversion", "Fit", "Transform"]
 
 Transform = Callable[[Message], "Message | Sequence[Message] | None"]
 Fit = Callable[[Message], Message]

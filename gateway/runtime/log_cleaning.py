@@ -5,20 +5,29 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 
-from gateway import catalog, journal
-from gateway.aq.hub import Hub
-from gateway.jobsetup import setup_of
-from gateway.model import JobStatus
-from gateway.secrets import Secrets
-from links import registry
-from links.contract import Direction, JobUse, LinkConfig
-from links.log_cleaning import KeepsLogs
-from transforms.clock import Clock
-from transforms.errors import GatewayError
+from mgw.gateway.aq import Hub
+from mgw.gateway.definitions.objects import JobStatus
+from mgw.gateway.runtime.job_setup import JobSetup, setup_of
+from mgw.gateway.state import catalog, run_state
+from mgw.gateway.state.secrets import Secrets
+from mgw.links import registry
+from mgw.links.contract import Direction, JobUse, LinkConfig
+from mgw.links.log_cleaning import KeepsLogs
+from mgw.transforms.clock import Clock
+from mgw.transforms.errors import GatewayError
 
 __all__ = ["clean_logs"]
 
 _LOGGER = logging.getLogger("mgw.engine")
+
+
+_Uses = dict[str, list[tuple[JobUse, Direction]]]
+
+
+def _note(setup: JobSetup, links: dict[str, LinkConfig], uses: _Uses) -> None:
+    for end in setup.ends:
+        links[end.link.name] = end.link
+        uses[end.link.name].append((end.use, end.direction))
 
 
 def clean_logs(hub: Hub, secrets: Secrets, agent: str, clock: Clock, *, unreadable: bool) -> list[GatewayError]:
@@ -33,18 +42,19 @@ def clean_logs(hub: Hub, secrets: Secrets, agent: str, clock: Clock, *, unreadab
         Why a link's log could not be cleaned, one for each such link.
     """
     links: dict[str, LinkConfig] = {}
-    uses: dict[str, list[tuple[JobUse, Direction]]] = defaultdict(list)
+    uses: _Uses = defaultdict(list)
     broken: set[str] = set()
     with hub.read() as conn:
         snapshot = catalog.load_snapshot(conn, agent, secrets)
-        failed = {job.id for job in snapshot.jobs.values() if journal.job_row(conn, job.id).status is JobStatus.FAILED}
+        failed = {
+            job.id for job in snapshot.jobs.values() if run_state.job_row(conn, job.id).status is JobStatus.FAILED
+        }
     for job in snapshot.jobs.values():
         try:
             setup = setup_of(snapshot, job, hub.hub_id, clock)
         except GatewayError:
             continue  # it cannot run before its definitions hold together; its records stay, because it lives
-        links[setup.link.name] = setup.link
-        uses[setup.link.name].append((setup.use, job.propagation_type))
+        _note(setup, links, uses)
         if unreadable and job.id in failed:
             broken.add(job.name)
 

@@ -2,7 +2,7 @@
 
 While a job waits, one thread per link looks about once a second whether the broker accepts connections. When it does
 after it did not, all jobs of the link try at once. A broker that accepts connections and then refuses the rest wakes
-nobody again: the delays of :mod:`gateway.retry` hold then.
+nobody again: the delays of :mod:`mgw.gateway.runtime.retry` hold then.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import logging
 import threading
 from collections.abc import Callable
 
-from gateway.retry import Decision, Kind
-from links import registry
-from links.contract import LinkConfig
-from transforms.clock import Clock
-from transforms.errors import HubError
+from mgw.gateway.runtime.retry import Decision, Kind
+from mgw.links import registry
+from mgw.links.contract import LinkConfig
+from mgw.transforms.clock import Clock
+from mgw.transforms.errors import HubError
 
 __all__ = ["Reach", "Reaches"]
 
@@ -149,17 +149,17 @@ class Reaches:
         with self._lock:
             return self._links.setdefault(name, Reach(f"link {name}", self._clock))
 
-    def of(self, error: Exception, link: LinkConfig) -> Reach:
-        """What a job of the link could not reach."""
-        return self.hub if isinstance(error, HubError) else self.link(link.name)
+    def of(self, error: Exception, link: LinkConfig | None) -> Reach:
+        """What a job of the link could not reach; a job without a link needs the hub alone."""
+        return self.hub if isinstance(error, HubError) or link is None else self.link(link.name)
 
-    def rest(self, woken: threading.Event, decision: Decision, error: Exception, link: LinkConfig) -> float:
+    def rest(self, woken: threading.Event, decision: Decision, error: Exception, link: LinkConfig | None) -> float:
         """Wait, after ``error``, for the next attempt of a job of the link, which ``woken`` calls for as well; returns
         the delay in seconds, 0 where it was cut short."""
         delay, reach = decision.delay or 0.0, self.of(error, link)
         if decision.kind is not Kind.AWAY:
             early = woken.wait(delay)
-        elif reach is self.hub:  # the agent, which uses it all the time, says when it is there
+        elif link is None or reach is self.hub:  # the agent, which uses it all the time, says when it is there
             early = reach.wait(woken, delay)
         else:
             early = reach.wait(woken, delay, lambda: registry.open_link(link).listening())

@@ -6,26 +6,34 @@ the RESET actions of CLEANUP_GATEWAY lets it go on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 
-from gateway import journal, ledger
-from gateway.aq import transfer
-from gateway.journal import Plan
-from gateway.model import JobDef, JobStatus
-from links.contract import RESUME, Direction, Mark, Recovered
-from transforms.errors import GatewayError
+from mgw.gateway.aq import transfer
+from mgw.gateway.definitions.objects import JobDef, JobStatus, Propagation
+from mgw.gateway.ledger import store as ledger
+from mgw.gateway.ledger.record import unpacked
+from mgw.gateway.state import run_state
+from mgw.gateway.state.run_state import Plan
+from mgw.links.contract import RESUME, Mark, Recovered
+from mgw.transforms.errors import GatewayError
 
-__all__ = ["check_plan", "check_sending_log", "reset_log_records", "reset_missing_messages"]
+__all__ = ["check_plan", "check_sending_log", "drop_received", "reset_log_records", "reset_missing_messages"]
 
 
-def check_sending_log(job: JobDef, row: journal.JobRow, recovered: Recovered | None) -> None:
+_RESET = "an operator reset the job"
+_SENDING_LOG = "sending log at"  # what the errors of check_sending_log say
+
+
+def check_sending_log(job: JobDef, row: run_state.JobRow, recovered: Recovered | None) -> None:
     """Compare the sending log at the destination with what the hub knows.
 
     Raises:
         GatewayError: [417] the log lost records; [416] the log is ahead of the hub, which was restored from a backup or
             shares the log with another hub. Nothing was sent; a person must decide.
     """
-    if recovered is None or row.log_sequence == journal.LOG_RESET:
+    if recovered is None or row.log_sequence == run_state.LOG_RESET:
         return
     logged = recovered.sequence
     if logged is not None and logged > row.plan_sequence:
@@ -66,51 +74,80 @@ def reset_log_records(conn: sa.Connection, job: JobDef, *, now: float) -> bool:
 
     The last batches may arrive twice. Returns False, and does nothing, for a job that is not FAILED.
     """
-    if journal.job_row(conn, job.id).status is not JobStatus.FAILED:
+    if run_state.job_row(conn, job.id).status is not JobStatus.FAILED:
         return False
-    if job.propagation_type is Direction.OUTBOUND:
+    kind = job.propagation_type
+    if kind is Propagation.THROUGH:
+        _reset_through(conn, job, now)
+    elif not kind.from_link:
         _release_plans(conn, job, now)
-        sequence = journal.job_row(conn, job.id).plan_sequence
+        sequence = run_state.job_row(conn, job.id).plan_sequence
         ledger.record_break(conn, job.id, "an operator took the sending log as it is", sequence=sequence, now=now)
-        journal.forget_log(conn, job.id, reset=True)
+        run_state.forget_log(conn, job.id, reset=True)
     else:
         ledger.record_break(conn, job.id, "an operator cleared the receiving log", now=now)
-        journal.clear_receiving_log(conn, job.id)
-    journal.revive(conn, job.id)
+        run_state.clear_receiving_log(conn, job.id)
+    run_state.revive(conn, job.id)
     return True
 
 
 def reset_missing_messages(conn: sa.Connection, job: JobDef, *, now: float) -> bool:
     """RESET_SUB_MISSING_MESSAGE: missing messages are given up, the job goes on with what exists.
 
-    Outbound: plans shrink to the messages that are there. Inbound: the source resumes at the first message it has.
+    From the hub: plans shrink to the messages that are there. From a link: the source resumes at the first message it
+    has.
     Returns False, and does nothing, for a job that is not FAILED.
     """
-    if journal.job_row(conn, job.id).status is not JobStatus.FAILED:
+    if run_state.job_row(conn, job.id).status is not JobStatus.FAILED:
         return False
-    if job.propagation_type is Direction.OUTBOUND:
+    if not job.propagation_type.from_link:
         queue = transfer.resolve(conn, job.source)
         consumer = job.subscriber if queue.multiple_consumers else None
-        for plan in journal.load_plans(conn, job.id):
+        for plan in run_state.load_plans(conn, job.id):
             found = tuple(claimed.id for claimed in transfer.load(conn, queue, consumer, plan.ids))
-            journal.alter_plan(conn, job.id, Plan(plan.sequence, found))
+            run_state.alter_plan(conn, job.id, Plan(plan.sequence, found))
             if missing := sorted(set(plan.ids) - set(found)):
                 names = ", ".join(queue.hub_id.hex() + f"{number:016x}" for number in missing)
                 note = f"an operator gave up missing messages of batch {plan.sequence}: {names}"
                 ledger.record_break(conn, job.id, note, sequence=plan.sequence, now=now)
     else:
+        drop_received(conn, job.id, run_state.load_plans(conn, job.id), now=now, note=_RESET)
         ledger.record_break(conn, job.id, "an operator gave up messages that are gone at the source", now=now)
-        journal.clear_receiving_log(conn, job.id)
-        journal.write_marks(conn, job.id, [Mark(RESUME, "earliest")], now=0)
-    journal.revive(conn, job.id)
+        run_state.clear_receiving_log(conn, job.id)
+        run_state.write_marks(conn, job.id, [Mark(RESUME, "earliest")], now=0)
+    run_state.revive(conn, job.id)
     return True
+
+
+def drop_received(conn: sa.Connection, job_id: int, plans: Sequence[Plan], *, now: float, note: str) -> None:
+    """Drop plans of a job from link to link: what the hub keeps for them was never so. Their messages come again."""
+    if not plans:
+        return
+    for plan in plans:
+        run_state.forget_keys(conn, job_id, unpacked(plan.detail)["y"] if plan.detail else ())
+    ledger.record_returned(conn, job_id, [(plan.sequence, ()) for plan in plans], now=now, note=note)
+    run_state.delete_plans(conn, job_id, [plan.sequence for plan in plans])
+
+
+def _reset_through(conn: sa.Connection, job: JobDef, now: float) -> None:
+    """The log that failed is taken as it is: the sending log, or the receiving log."""
+    row = run_state.job_row(conn, job.id)
+    drop_received(conn, job.id, run_state.load_plans(conn, job.id), now=now, note=_RESET)
+    if _SENDING_LOG in run_state.last_error(conn, job.id):
+        note = "an operator took the sending log as it is"
+        ledger.record_break(conn, job.id, note, sequence=row.plan_sequence, now=now)
+        run_state.forget_log(conn, job.id, reset=True)
+    else:
+        note = "an operator cleared the receiving log"
+        ledger.record_break(conn, job.id, note, sequence=row.plan_sequence, now=now)
+        run_state.clear_receiving_log(conn, job.id)
 
 
 def _release_plans(conn: sa.Connection, job: JobDef, now: float) -> None:
     queue = transfer.resolve(conn, job.source)
     consumer = job.subscriber if queue.multiple_consumers else None
-    plans = journal.load_plans(conn, job.id)
+    plans = run_state.load_plans(conn, job.id)
     transfer.release(conn, queue, consumer, [message_id for plan in plans for message_id in plan.ids])
     ended = [(plan.sequence, plan.ids) for plan in plans]
     ledger.record_returned(conn, job.id, ended, now=now, note="an operator reset the sending log")
-    journal.delete_plans(conn, job.id, [plan.sequence for plan in plans])
+    run_state.delete_plans(conn, job.id, [plan.sequence for plan in plans])

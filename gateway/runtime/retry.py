@@ -2,7 +2,8 @@
 
 Failures are of two kinds (decision 0019). One that a message or the configuration makes repeats itself: delays grow
 from 2 seconds to 30 minutes, and the sixteenth in a row ends the job (AQ guide 12.2 §17.4). A broker or hub that cannot
-be reached is no fault of the job: it never gives up, and no delay is longer than a minute.
+be reached is no fault of the job: it never gives up, and no delay is longer than a minute, or what the
+job option ``retry_max_delay`` says.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import random
 from dataclasses import dataclass
 from enum import Enum
 
-from gateway.model import JobDef, JobStatus
-from transforms.errors import (
+from mgw.gateway.definitions.objects import JobDef, JobStatus
+from mgw.transforms.errors import (
     Blame,
     DeliveryRejected,
     GatewayError,
@@ -80,6 +81,7 @@ def decide(
     *,
     forever: bool = False,
     documented: bool = False,
+    longest: float = MAX_AWAY_DELAY,
     settling: bool = False,
     waited: float = 0.0,
     jitter: float | None = None,
@@ -91,6 +93,7 @@ def decide(
         error: what failed. Numbers 415, 416 and 417 end the job at once.
         forever: job option ``retry_forever``: never FAILED, keeps going at the longest delay.
         documented: job option ``retry_policy`` is ``documented``: every failure counts.
+        longest: job option ``retry_max_delay``: the longest delay while a broker or the hub is away.
         settling: what cannot be reached has begun to accept connections a moment ago: it will be ready soon.
         waited: seconds for which the attempt waited for an answer.
         jitter: -1..1, for tests; drawn at random otherwise.
@@ -104,7 +107,7 @@ def decide(
         # An attempt that waited in vain was a pause already, and where something hangs only attempts tell when it ends.
         patient = isinstance(error, LinkTimeout) and waited >= SOON
         soon = patient or (settling and not isinstance(error, LinkRefused))
-        delay = min(delay, SOON if soon else MAX_FULL_DELAY if _is_full(error) else MAX_AWAY_DELAY)
+        delay = min(delay, SOON if soon else min(MAX_FULL_DELAY, longest) if _is_full(error) else longest)
         return Decision(JobStatus.RETRY, delay * (1 - JITTER * (1 + spread) / 2), kind, failures)
     delay = min(delay, MAX_TURN_DELAY if kind is Kind.TURN else MAX_DELAY)
     return Decision(JobStatus.RETRY, delay * (1 + JITTER * spread), kind, failures)
@@ -116,6 +119,7 @@ class Setbacks:
     def __init__(self, job: JobDef) -> None:
         self._forever = job.flag("retry_forever")
         self._documented = job.options.get("retry_policy", "").lower() == "documented"
+        self._longest = float(job.options.get("retry_max_delay", MAX_AWAY_DELAY))
         self._faults = 0  # in a row, also with failures of other kinds between them
         self._others: Kind | None = None  # kind of the last failure, where that was none that counts
         self._repeated = 0  # times that it came in a row
@@ -136,7 +140,7 @@ class Setbacks:
         return self._others is Kind.AWAY
 
     def resume(self, failures: int) -> None:
-        """The job begins with so many failures stored: a changed job counts anew, and must recover all the same."""
+        """The job begins with so many failures stored. A changed job counts from zero, and must recover, too."""
         self._open = failures > 0
 
     def reset(self) -> None:
@@ -153,8 +157,15 @@ class Setbacks:
             self._others = kind
         else:
             self._faults, self._others, self._repeated = self._faults + 1, None, 0
-        options = {"forever": self._forever, "documented": self._documented}
-        return decide(self.failures, error, settling=settling, waited=waited, **options)
+        return decide(
+            self.failures,
+            error,
+            forever=self._forever,
+            documented=self._documented,
+            longest=self._longest,
+            settling=settling,
+            waited=waited,
+        )
 
     def rested(self, seconds: float) -> None:
         """The delay after the last failure; 0 where it was cut short, since what was away is back."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from types import FrameType
 
-from gateway.logfile import toggle_debug
+from mgw.gateway.observe.log_file import toggle_debug
 
 __all__ = ["Signals", "stacks"]
 
@@ -31,7 +31,7 @@ class Signals:
         self._actions: dict[int, Action] = {signal.SIGUSR1: self._dump, signal.SIGUSR2: _toggle}
         self._kept: list[signal.Signals] = []
         self._ending: Counter[int] = Counter()
-        self.state: Callable[[], Sequence[str]] = list  # lines for SIGUSR1, beside the threads
+        self.state: Callable[[], Sequence[str]] = list  # lines for SIGUSR1, in addition to the threads
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)

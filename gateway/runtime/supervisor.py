@@ -16,21 +16,26 @@ from typing import Any
 
 from sqlalchemy import Connection, make_url
 
-from gateway import __version__, journal, lease, ledger_upkeep
-from gateway.agent import LEASE_SECONDS, Agent
-from gateway.aq.hub import Durability, Hub
-from gateway.complaint import Complaint
-from gateway.events import Journalist
-from gateway.hub import open_hub
-from gateway.logfile import configure
-from gateway.model import DEFAULT_AGENT, AgentStatus, key
-from gateway.secrets import Secrets
-from gateway.signals import Signals
-from gateway.timekeeping import Timekeeper, events_of
-from transforms.clock import SYSTEM_CLOCK, Clock
-from transforms.errors import GatewayError, HubError, HubMoved, LeaseLost
-from transforms.levels import TRACE_LITE
-from transforms.openfiles import in_use, limit, raise_limit
+from mgw import __version__
+from mgw.gateway.aq import Durability, Hub
+from mgw.gateway.definitions.agent_options import AgentSettings
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentStatus, key
+from mgw.gateway.ledger import upkeep
+from mgw.gateway.observe.events import Journalist
+from mgw.gateway.observe.levels import TRACE_LITE
+from mgw.gateway.observe.log_file import configure
+from mgw.gateway.observe.repeated_warning import Complaint
+from mgw.gateway.runtime.agent import LEASE_SECONDS, Agent
+from mgw.gateway.runtime.procedures import Procedures
+from mgw.gateway.runtime.signals import Signals
+from mgw.gateway.runtime.timekeeping import Timekeeper, events_of
+from mgw.gateway.state import lease, run_state
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.gateway.state.secrets import Secrets
+from mgw.links.client_logging import NotedOnly
+from mgw.transforms.clock import SYSTEM_CLOCK, Clock
+from mgw.transforms.errors import GatewayError, HubError, HubMoved, LeaseLost
+from mgw.transforms.open_files import in_use, limit, raise_limit
 
 __all__ = ["RunOptions", "Supervisor", "run"]
 
@@ -38,8 +43,7 @@ _LOGGER = logging.getLogger("mgw.engine")
 
 POLL_SECONDS = 0.5  # how soon changed definitions and status requests are seen
 TIME_MANAGER_SECONDS = 1.0
-CLOCK_STEP_SECONDS = 1.0  # a wall clock put back by more than this has the chores planned anew
-EVENT_DAYS = 14
+CLOCK_STEP_SECONDS = 1.0  # a wall clock put back by more than this has the chores planned again
 KEY_DAYS = 7  # a message that its publisher sends again later than that is stored again
 PRUNE_ROWS = 500  # per transaction: a few milliseconds in which nobody else writes
 PRUNE_SHARE = 0.2  # of the time at most; the rest is for those who carry messages
@@ -56,17 +60,19 @@ class RunOptions:
     log_directory: Path | None = None
     log_format: str = "text"
     drain_seconds: float = 10.0
-    transform_modules: tuple[str, ...] = ()
     durability: Durability = "full"
 
 
 class Supervisor:
     """Keeps one agent as its status in the hub asks: START_SCHEDULED starts it, SHUTTING_DOWN stops it."""
 
-    def __init__(self, hub: Hub, secrets: Secrets, options: RunOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, hub: Hub, secrets: Secrets, options: RunOptions, procedures: Procedures, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._hub = hub
         self._secrets = secrets
         self._options = options
+        self._procedures = procedures
         self._clock = clock
         self._agent: Agent | None = None
         self._stop = threading.Event()
@@ -79,7 +85,7 @@ class Supervisor:
         self._scheduler: Any = None
         self._ahead = clock.now() - clock.monotonic()
         self._timekeeper = Timekeeper(hub, Journalist(events_of(hub, options.agent, clock)), clock)
-        self._merging = ledger_upkeep.Merging(key(options.agent))
+        self._merging = upkeep.Merging(key(options.agent))
         self.exit_code = 0
 
     def request_stop(self) -> None:
@@ -124,13 +130,7 @@ class Supervisor:
         return self.exit_code
 
     def _new_agent(self) -> Agent:
-        return Agent(
-            self._hub,
-            self._secrets,
-            self._options.agent,
-            self._clock,
-            transform_modules=self._options.transform_modules,
-        )
+        return Agent(self._hub, self._secrets, self._options.agent, self._clock, self._procedures)
 
     def _round(self) -> None:
         """One look at what is asked for; a hub that is away is tried again in the next round."""
@@ -190,10 +190,8 @@ class Supervisor:
         if not self._options.config_files:
             _LOGGER.info("no configuration file was given at start; nothing to read again")
             return
-        from gateway.config.apply import apply_files
-
         try:
-            for line in apply_files(self._hub, self._secrets, self._options.config_files):
+            for line in self._procedures.apply_files(self._hub, self._secrets, self._options.config_files):
                 _LOGGER.info("%s", line)
         except GatewayError as error:
             _LOGGER.error("configuration not taken over: %s", error)
@@ -203,7 +201,8 @@ class Supervisor:
     def _start_chores(self) -> Callable[[], None]:
         from apscheduler.schedulers.background import BackgroundScheduler
 
-        logging.getLogger("apscheduler").setLevel(logging.ERROR)
+        # A chore that takes longer than its interval is left out, which is meant so.
+        logging.getLogger("apscheduler.scheduler").addFilter(NotedOnly('Execution of job "%s" skipped'))
         scheduler = BackgroundScheduler(
             timezone="UTC", job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
@@ -270,14 +269,15 @@ class Supervisor:
         )
 
     def _prune(self) -> None:
-        with self._hub.write() as conn:
-            journal.prune_events(conn, before=self._clock.now() - EVENT_DAYS * 86400)
-        before = self._clock.now() - KEY_DAYS * 86400
-        self._in_pieces(lambda conn: journal.prune_keys(conn, before=before, limit=PRUNE_ROWS))
         agent = self._agent
+        kept = (AgentSettings() if agent is None else agent.settings).event_retention
+        with self._hub.write() as conn:
+            run_state.prune_events(conn, before=self._clock.now() - kept)
+        before = self._clock.now() - KEY_DAYS * 86400
+        self._in_pieces(lambda conn: run_state.prune_keys(conn, before=before, limit=PRUNE_ROWS))
         if agent is not None:
             oldest = self._clock.now() - agent.settings.ledger_retention
-            self._in_pieces(lambda conn: ledger_upkeep.prune(conn, key(agent.name), before=oldest, limit=PRUNE_ROWS))
+            self._in_pieces(lambda conn: upkeep.prune(conn, key(agent.name), before=oldest, limit=PRUNE_ROWS))
 
     def _merge(self) -> None:
         """Merge what the ledger says of small batches; a look or a group at a time, so that others come between.
@@ -292,8 +292,8 @@ class Supervisor:
             if group is not None:
                 try:
                     with self._hub.write(durable=False) as conn:
-                        ledger_upkeep.store(conn, group)
-                except ledger_upkeep.ChangedMeanwhile:
+                        upkeep.store(conn, group)
+                except upkeep.ChangedMeanwhile:
                     _LOGGER.debug("records of job %s were pruned while they were merged", group.row.job_id)
                 except HubError:
                     self._merging.again(group)
@@ -315,18 +315,19 @@ class Supervisor:
 
 
 def default_log_directory(hub_url: str) -> Path | None:
-    """Where the agent's log file goes unless the operator says otherwise: ``log`` beside a SQLite hub, else nowhere."""
+    """Where the agent's log file goes unless the operator says otherwise: ``log`` next to a SQLite hub, or nowhere."""
     url = make_url(hub_url)
     return Path(url.database).parent / "log" if url.get_backend_name() == "sqlite" and url.database else None
 
 
-def run(options: RunOptions, signals: Signals | None = None) -> int:
+def run(options: RunOptions, procedures: Procedures, signals: Signals | None = None) -> int:
     """``mgw run``: open the hub, run the agent until SIGTERM, SIGINT or SIGQUIT; a second one ends the process at once.
 
     SIGHUP reads the configuration files again. SIGUSR1 writes what the process does into the log, SIGUSR2 raises the
     log level and takes that back.
 
     Args:
+        procedures: what the agent has done by the services.
         signals: made before, where they may come before this begins; None: made here.
 
     Raises:
@@ -338,7 +339,7 @@ def run(options: RunOptions, signals: Signals | None = None) -> int:
     raise_limit()
     hub = open_hub(options.hub_url, durability=options.durability)
     try:
-        supervisor = Supervisor(hub, Secrets.for_hub(options.hub_url), options)
+        supervisor = Supervisor(hub, Secrets.for_hub(options.hub_url), options, procedures)
 
         def stop(number: signal.Signals) -> None:
             supervisor.request_stop()

@@ -15,11 +15,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam as p
 
-from gateway.aq.processes import lives, start_of
-from gateway.aq.statements import Db
-from gateway.model import AgentStatus, key
-from gateway.tables import agent
-from transforms.errors import GatewayError, LeaseLost
+from mgw.gateway.aq import Db
+from mgw.gateway.aq import process_lives as lives
+from mgw.gateway.aq import process_start as start_of
+from mgw.gateway.definitions.objects import AgentStatus, key
+from mgw.gateway.state.tables import agent
+from mgw.transforms.errors import GatewayError, LeaseLost
 
 __all__ = [
     "STALLED_SECONDS",
@@ -28,6 +29,7 @@ __all__ = [
     "Owner",
     "acquire_lease",
     "agent_row",
+    "agents_at_work",
     "check_owner",
     "release_lease",
     "renew_lease",
@@ -111,6 +113,19 @@ def agent_row(conn: sa.Connection, name: str) -> AgentRow | None:
     return _agent_row(row) if row is not None else None
 
 
+_LEASED = sa.text("SELECT name_key FROM gw_agent WHERE lease_expires > :now ORDER BY name_key")
+
+
+def agents_at_work(conn: sa.Connection, now: float) -> list[tuple[str, float]]:
+    """(who, end of its lease in epoch seconds) of every agent that runs, as far as this machine can know."""
+    found = []
+    for (name,) in conn.execute(_LEASED, {"now": now}).all():
+        row = agent_row(conn, name)
+        if row is not None and row.owner is not None and row.owner.is_alive_here() is not False:
+            found.append((f"agent {row.name} (process {row.owner.pid} on {row.owner.host})", row.lease_expires or now))
+    return found
+
+
 def _agent_row(row: sa.Row[tuple[object, ...]]) -> AgentRow:
     owner = Owner(row.host, row.pid, row.process_key or "") if row.host is not None else None
     return AgentRow(
@@ -119,7 +134,7 @@ def _agent_row(row: sa.Row[tuple[object, ...]]) -> AgentRow:
 
 
 def _limit_stalls(conn: sa.Connection) -> None:
-    """On PostgreSQL a transaction keeps its locks until it ends: nobody shall wait for ever for a process that stalls
+    """On PostgreSQL a transaction keeps its locks until it ends: nobody shall wait forever for a process that stalls
     in it, or for a machine that vanished."""
     if conn.dialect.name == "postgresql":
         conn.execute(_SET_LIMIT, {"stalled": f"{STALLED_SECONDS}s"})
@@ -164,7 +179,7 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
         GatewayError: no such agent, or its status is BROKEN.
     """
     _limit_stalls(conn)
-    seen = agent_row(conn, name)  # not locked: an owner that stands still may hold the row for ever
+    seen = agent_row(conn, name)  # not locked: an owner that stands still may hold the row forever
     if seen is not None and seen.status is not AgentStatus.BROKEN and seen.owner is not None and seen.owner != me:
         left = (seen.lease_expires or 0.0) - now
         if seen.owner.is_alive_here() is None:
@@ -256,10 +271,10 @@ def check_owner(conn: sa.Connection, name_key: str, token: int) -> None:
     """
     db = Db(conn)
     if db.postgresql:
-        found = db.row(_HELD_BY_SHARED, (f"{STALLED_SECONDS}s", name_key))
+        held, _ = db.row(_HELD_BY_SHARED, (f"{STALLED_SECONDS}s", name_key)) or (None, None)
     else:
-        found = db.row(_HELD_BY, (name_key,))
-    if found is None or found[0] != token:
+        held = db.scalar(_HELD_BY, (name_key,))
+    if held != token:
         raise _lost(name_key, token)
 
 

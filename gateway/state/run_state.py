@@ -1,7 +1,7 @@
 """Statements on the run state: job state and counters, positions (receiving log), plans (sending log), events.
 
 Every function runs in the caller's transaction. What runs once per batch speaks to the driver directly
-(:class:`gateway.aq.statements.Db`): building and compiling expressions costs more than the statements themselves.
+(:class:`gateway.aq.store.statements.Db`): building and compiling expressions costs more than the statements themselves.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from struct import pack, unpack
 
 import sqlalchemy as sa
 
-from gateway.aq.statements import Db
-from gateway.model import Activity, JobStatus
-from gateway.tables import event, job_state, plan, position
-from links.contract import Backlog, GuaranteeReport, Mark, Position
-from transforms.errors import HubError
+from mgw.gateway.aq import Db
+from mgw.gateway.definitions.objects import Activity, JobStatus
+from mgw.gateway.state.tables import event, job_state, plan, position
+from mgw.links.contract import Backlog, GuaranteeReport, Mark, Position
+from mgw.transforms.errors import HubError
 
 __all__ = [
     "LOG_RESET",
@@ -31,8 +31,10 @@ __all__ = [
     "clear_receiving_log",
     "count",
     "delete_plans",
+    "forget_keys",
     "forget_log",
     "job_row",
+    "last_error",
     "load_plans",
     "load_positions",
     "new_keys",
@@ -71,9 +73,14 @@ def job_row(conn: sa.Connection, job_id: int) -> JobRow:
     return JobRow(JobStatus(row.status), row.failures, row.plan_sequence, row.log_sequence)
 
 
+def last_error(conn: sa.Connection, job_id: int) -> str:
+    """The last error of the job; empty if there was none."""
+    return conn.execute(sa.select(job_state.c.last_error_msg).where(job_state.c.job_id == job_id)).scalar() or ""
+
+
 @dataclass(slots=True)
 class Counts:
-    """Messages of one batch by what became of them."""
+    """Messages of one batch by what happened to them."""
 
     propagated: int = 0
     exceptioned: int = 0
@@ -85,6 +92,14 @@ class Counts:
     def total(self) -> int:
         """All of them."""
         return self.propagated + self.exceptioned + self.filtered + self.discarded + self.suppressed
+
+    def add(self, more: Counts) -> None:
+        """Count these, too."""
+        self.propagated += more.propagated
+        self.exceptioned += more.exceptioned
+        self.filtered += more.filtered
+        self.discarded += more.discarded
+        self.suppressed += more.suppressed
 
 
 _COUNTERS = ("propagated", "exceptioned", "filtered", "discarded", "suppressed")
@@ -268,6 +283,12 @@ _KEYS_POSTGRESQL = (
 )
 
 
+def forget_keys(conn: sa.Connection, job_id: int, keys: Sequence[str]) -> None:
+    """Messages with these keys were not received after all."""
+    if keys:
+        Db(conn).many("DELETE FROM gw_received WHERE job_id = ? AND message_key = ?", [(job_id, key) for key in keys])
+
+
 def prune_keys(conn: sa.Connection, *, before: float, limit: int) -> int:
     """Forget at most ``limit`` keys received before ``before``; a message that comes again later is stored again."""
     return conn.execute(_KEYS_PRUNE, {"before": before, "rows": limit}).rowcount
@@ -288,9 +309,10 @@ class Plan:
 
     sequence: int
     ids: tuple[int, ...]
+    detail: bytes | None = None  # of a batch that was read from a link
 
 
-_PLAN_ADD = "INSERT INTO gw_plan (job_id, sequence, token, message_ids, created) VALUES (?, ?, ?, ?, ?)"
+_PLAN_ADD = "INSERT INTO gw_plan (job_id, sequence, token, message_ids, created, detail) VALUES (?, ?, ?, ?, ?, ?)"
 _PLAN_SEQUENCE = "UPDATE gw_job_state SET plan_sequence = ? WHERE job_id = ?"
 _PLAN_DELETE = "DELETE FROM gw_plan WHERE job_id = ? AND sequence {ids}"
 
@@ -298,15 +320,19 @@ _PLAN_DELETE = "DELETE FROM gw_plan WHERE job_id = ? AND sequence {ids}"
 def load_plans(conn: sa.Connection, job_id: int) -> list[Plan]:
     """Plans that were made and not completed, in order."""
     rows = conn.execute(
-        sa.select(plan.c.sequence, plan.c.message_ids).where(plan.c.job_id == job_id).order_by(plan.c.sequence)
+        sa.select(plan.c.sequence, plan.c.message_ids, plan.c.detail)
+        .where(plan.c.job_id == job_id)
+        .order_by(plan.c.sequence)
     )
-    return [Plan(row.sequence, unpack(f">{len(row.message_ids) // 8}q", row.message_ids)) for row in rows]
+    return [Plan(row.sequence, unpack(f">{len(row.message_ids) // 8}q", row.message_ids), row.detail) for row in rows]
 
 
 def add_plans(conn: sa.Connection, job_id: int, plans: Sequence[Plan], *, token: int, now: float) -> None:
     """Make plans durable, before the first byte of them is sent."""
     db = Db(conn)
-    rows = [(job_id, entry.sequence, token, pack(f">{len(entry.ids)}q", *entry.ids), now) for entry in plans]
+    rows = [
+        (job_id, entry.sequence, token, pack(f">{len(entry.ids)}q", *entry.ids), now, entry.detail) for entry in plans
+    ]
     db.many(_PLAN_ADD, rows)
     db.run(_PLAN_SEQUENCE, (plans[-1].sequence, job_id))
 

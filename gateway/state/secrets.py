@@ -6,7 +6,7 @@ The key comes from, in this order:
 
 1. ``MGW_SECRET_KEY``: one or more keys separated by commas; the first encrypts, all decrypt (so keys are rotated),
 2. ``MGW_SECRET_KEY_FILE``: a file with one key per line, same meaning,
-3. a key file, made with mode 0600 when the first secret is stored: ``<hub>.key`` beside a SQLite hub,
+3. a key file, made with mode 0600 when the first secret is stored: ``<hub>.key`` next to a SQLite hub,
    ``$XDG_CONFIG_HOME/mgw/secret.key`` (``~/.config/mgw/secret.key``) for another database.
 
 A key is 32 random bytes in base64, as ``openssl rand -base64 32`` prints them.
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import make_url
 
-from transforms.errors import ConfigInvalid
+from mgw.transforms.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
@@ -124,7 +124,7 @@ class Secrets:
         return redact(text, self._seen - self._shown)
 
     def rotate(self, token: str, owner: str) -> str:
-        """The token encrypted anew with the first key.
+        """The token encrypted again with the first key.
 
         Raises:
             ConfigInvalid: as :meth:`decrypt`.

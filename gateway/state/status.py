@@ -18,7 +18,9 @@ __all__ = [
     "events",
     "foreign_queues",
     "gateway",
+    "job",
     "jobs",
+    "link",
     "links",
 ]
 
@@ -80,7 +82,7 @@ class JobRow:
 
     job_name: str
     agent_name: str
-    link_name: str
+    link_name: str | None
     propagation_type: str
     source: str
     destination: str
@@ -156,6 +158,16 @@ def jobs(conn: sa.Connection) -> list[JobRow]:
     return _rows(conn, JobRow, "MGW_JOBS", "JOB_NAME")
 
 
+def job(conn: sa.Connection, name: str) -> JobRow | None:
+    """The job of that name, in whatever letter case, or None."""
+    return _row(conn, JobRow, "MGW_JOBS", "JOB_NAME", name)
+
+
+def link(conn: sa.Connection, name: str) -> LinkRow | None:
+    """The link of that name, in whatever letter case, or None."""
+    return _row(conn, LinkRow, "MGW_LINKS", "LINK_NAME", name)
+
+
 def events(conn: sa.Connection, *, after: int = 0, limit: int = 100) -> list[EventRow]:
     """The last ``limit`` events with an id larger than ``after``, oldest first."""
     selected = _select(EventRow, "MGW_EVENTS", "WHERE EVENT_ID > :after ORDER BY EVENT_ID DESC LIMIT :limit")
@@ -165,6 +177,11 @@ def events(conn: sa.Connection, *, after: int = 0, limit: int = 100) -> list[Eve
 
 def _rows(conn: sa.Connection, kind: type[_Row], view: str, order: str) -> list[_Row]:
     return [kind(*row) for row in conn.execute(_select(kind, view, f"ORDER BY {order}"))]
+
+
+def _row(conn: sa.Connection, kind: type[_Row], view: str, column: str, name: str) -> _Row | None:
+    row = conn.execute(_select(kind, view, f"WHERE {column} = :name"), {"name": name.upper()}).one_or_none()
+    return None if row is None else kind(*row)
 
 
 def _select(kind: type[Any], view: str, tail: str) -> sa.TextClause:

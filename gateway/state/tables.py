@@ -2,12 +2,16 @@
 
 Names of objects keep the case they were given in ``name``; ``name_key`` is the upper-case form that compares and is
 unique. Times are epoch seconds. Lists and mappings are JSON text. Statements on the definitions are in
-:mod:`gateway.catalog`, on the run state in :mod:`gateway.journal`; the views for people are in :mod:`gateway.views`.
+:mod:`state.catalog`, on the run state in :mod:`state.run_state`; the views for people are in :mod:`state.views`.
 """
 
 from __future__ import annotations
 
 import sqlalchemy as sa
+
+from mgw.gateway.aq import FLAG_CHECK as FLAG
+from mgw.gateway.aq import add_checks
+from mgw.gateway.aq import one_of_check as one_of
 
 __all__ = [
     "CHANGE_CHANNEL",
@@ -27,7 +31,7 @@ __all__ = [
     "received",
 ]
 
-GATEWAY_SCHEMA_VERSION = 1
+GATEWAY_SCHEMA_VERSION = 3  # raised by every change of tables and views, with a step in gateway/state/migrations
 
 CHANGE_CHANNEL = "mgw_change"  # NOTIFY on PostgreSQL, at every committed change of the definitions
 
@@ -115,7 +119,7 @@ job = sa.Table(
     sa.Column("name_key", sa.Text, nullable=False, unique=True),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("agent_key", sa.Text, sa.ForeignKey("gw_agent.name_key"), nullable=False),
-    sa.Column("link_key", sa.Text, sa.ForeignKey("gw_link.name_key"), nullable=False),
+    sa.Column("link_key", sa.Text, sa.ForeignKey("gw_link.name_key")),  # NULL: both ends are in the hub
     sa.Column("propagation_type", sa.Text, nullable=False),
     sa.Column("source", sa.Text, nullable=False),
     sa.Column("destination", sa.Text, nullable=False),
@@ -132,7 +136,7 @@ job = sa.Table(
     sa.Column("comments", sa.Text),
     sa.Column("created", _time, nullable=False),
     sa.UniqueConstraint("propagation_type", "source_key", "destination_key", name="gw_job_triplet"),
-    sa.CheckConstraint("propagation_type IN ('INBOUND','OUTBOUND')", name="gw_job_type"),
+    sa.CheckConstraint("propagation_type IN ('INBOUND','OUTBOUND','THROUGH','LOCAL')", name="gw_job_type"),
     sqlite_autoincrement=True,
 )
 
@@ -200,10 +204,11 @@ plan = sa.Table(
     sa.Column("token", _id, nullable=False),
     sa.Column("message_ids", sa.LargeBinary, nullable=False),  # 8 bytes big-endian each, in order
     sa.Column("created", _time, nullable=False),
+    sa.Column("detail", sa.LargeBinary),  # from a link: what the hub keeps of the batch when it is completed
 )
 
-#: What became of every message, one row per batch or for several small ones; no foreign key, so that it outlives the
-#: job (gateway.ledger). No other index than the key: one more page to write per batch doubles what a row costs.
+#: What happened to every message, one row per batch or for several small ones; no foreign key, so that it outlives the
+#: job (ledger.store). No other index than the key: one more page to write per batch doubles what a row costs.
 ledger = sa.Table(
     "gw_ledger",
     metadata,
@@ -235,44 +240,6 @@ change = sa.Table(
     sa.CheckConstraint("id = 1", name="gw_change_single"),
 )
 
-# Part of the definitions are kept by the hub: transformations, and what a queue table takes. Whoever changes them,
-# running jobs have to hear of it.
-_TOLD = {
-    "aq_transformation": ("INSERT", "UPDATE", "DELETE"),
-    "aq_queue_table": ("UPDATE",),
-}
-_TELL_SQLITE = """
-CREATE TRIGGER gw_{name}_{event} AFTER {event} ON {table} BEGIN
-    UPDATE gw_change SET version = version + 1;
-END"""
-_TELL = f"""
-CREATE FUNCTION gw_tell_change() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-    told bigint;
-BEGIN
-    UPDATE gw_change SET version = version + 1 RETURNING version INTO told;
-    PERFORM pg_notify('{CHANGE_CHANNEL}', told::text);
-    RETURN NULL;
-END $$"""
-# At the end of the transaction: an application's own must not keep the administration waiting for its commit.
-_TELL_POSTGRESQL = """
-CREATE CONSTRAINT TRIGGER gw_changed AFTER {events} ON {table} DEFERRABLE INITIALLY DEFERRED
-    FOR EACH ROW EXECUTE FUNCTION gw_tell_change()"""
-
-
-def _tell_changes(_: sa.Table, conn: sa.Connection, **__: object) -> None:
-    if conn.dialect.name == "postgresql":
-        conn.exec_driver_sql(_TELL)
-    for table, events in _TOLD.items():
-        if conn.dialect.name == "postgresql":
-            conn.exec_driver_sql(_TELL_POSTGRESQL.format(events=" OR ".join(events), table=table))
-            continue
-        for each in events:
-            conn.exec_driver_sql(_TELL_SQLITE.format(name=table.removeprefix("aq_"), event=each, table=table))
-
-
-sa.event.listen(change, "after_create", _tell_changes)
-
 event = sa.Table(
     "gw_event",
     metadata,
@@ -284,4 +251,13 @@ event = sa.Table(
     sa.Column("object", sa.Text),
     sa.Column("text", sa.Text, nullable=False),
     sqlite_autoincrement=True,
+)
+
+add_checks(metadata, {"gw_agent_option": {"encrypted": FLAG}, "gw_job": {"enabled": FLAG}}, dialect="sqlite")
+add_checks(
+    metadata,
+    {
+        "gw_ledger": {"kind": one_of(("RECEIVED", "CARRIED", "COMPLETED", "RETURNED", "BREAK"))},
+        "gw_event": {"level": one_of(("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"))},
+    },
 )

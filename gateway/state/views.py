@@ -7,13 +7,15 @@ a key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from gateway.aq.names import DEFAULT_SCHEMA
-from gateway.model import DEFAULT_POLL_INTERVAL
+from mgw.gateway.aq import DEFAULT_SCHEMA, State
+from mgw.gateway.definitions.link_views import link_views, shown_attributes
+from mgw.gateway.definitions.objects import DEFAULT_POLL_INTERVAL
+from mgw.links.contract import LinkSpec
 
 __all__ = ["COLUMNS", "create_views", "drop_views"]
 
@@ -98,48 +100,24 @@ def _links(_: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_link l"
 
 
-def _typed_links(link_type: str, attributes: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    columns = {
-        "AGENT_NAME": "l.agent_key",
-        "INBOUND_LOG_QUEUE": "l.inbound_log_queue",
-        "LINK_COMMENT": "l.comments",
-        "LINK_NAME": "l.name_key",
-        "MAX_CONNECTIONS": "l.max_connections",
-        "OPTIONS": "l.options",
-        "OUTBOUND_LOG_QUEUE": "l.outbound_log_queue",
-        **attributes,
-    }
-    return dict(sorted(columns.items())), f"gw_link l WHERE l.type = '{link_type}'"
+def _links_of(spec: LinkSpec) -> Callable[[_Dialect], tuple[dict[str, str], str]]:
+    """The view of the links of a type: its columns are the attributes that its description shows."""
 
+    def view(d: _Dialect) -> tuple[dict[str, str], str]:
+        columns = {
+            "AGENT_NAME": "l.agent_key",
+            "INBOUND_LOG_QUEUE": "l.inbound_log_queue",
+            "LINK_COMMENT": "l.comments",
+            "LINK_NAME": "l.name_key",
+            "MAX_CONNECTIONS": "l.max_connections",
+            "OPTIONS": "l.options",
+            "OUTBOUND_LOG_QUEUE": "l.outbound_log_queue",
+        }
+        for field in shown_attributes(spec):
+            columns[field.name.upper()] = d.attribute(field.name.lower(), number=field.type is int)
+        return dict(sorted(columns.items())), f"gw_link l WHERE l.type = '{spec.type}'"
 
-def _rabbitmq_links(d: _Dialect) -> tuple[dict[str, str], str]:
-    return _typed_links(
-        "RABBITMQ",
-        {
-            "HOSTNAME": d.attribute("hostname"),
-            "PORT": d.attribute("port", number=True),
-            "VIRTUAL_HOST": d.attribute("virtual_host"),
-        },
-    )
-
-
-def _kafka_links(d: _Dialect) -> tuple[dict[str, str], str]:
-    names = ("bootstrap_servers", "security_protocol", "sasl_mechanism")
-    return _typed_links("KAFKA", {name.upper(): d.attribute(name) for name in names})
-
-
-def _mqtt_links(d: _Dialect) -> tuple[dict[str, str], str]:
-    return _typed_links(
-        "MQTT",
-        {
-            "CLIENT_ID_PREFIX": d.attribute("client_id_prefix"),
-            "HOSTNAME": d.attribute("hostname"),
-            "KEEPALIVE": d.attribute("keepalive", number=True),
-            "PORT": d.attribute("port", number=True),
-            "PROTOCOL_VERSION": d.attribute("protocol_version", number=True),
-            "SESSION_EXPIRY": d.attribute("session_expiry", number=True),
-        },
-    )
+    return view
 
 
 def _foreign_queues(_: _Dialect) -> tuple[dict[str, str], str]:
@@ -153,20 +131,20 @@ def _foreign_queues(_: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_foreign_queue f"
 
 
-_OUTBOUND = "j.propagation_type = 'OUTBOUND'"
+_OUTBOUND = "j.propagation_type IN ('OUTBOUND', 'LOCAL')"
 _PLANNED = "(SELECT coalesce(sum(length(p.message_ids)), 0) / 8 FROM gw_plan p WHERE p.job_id = j.id)"
-_READY = """(CASE WHEN t.multiple_consumers = 1
-        THEN (SELECT count(*) FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = 0)
-        ELSE (SELECT count(*) FROM aq_message m WHERE m.queue_id = q.id AND m.state = 0) END)"""
+_READY = f"""(CASE WHEN t.multiple_consumers = 1
+        THEN (SELECT count(*) FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = {State.READY})
+        ELSE (SELECT count(*) FROM aq_message m WHERE m.queue_id = q.id AND m.state = {State.READY}) END)"""
 # In a queue sorted by enqueue time the next message is the oldest; otherwise all ready ones must be looked at.
-_NEXT_READY = """CASE WHEN t.multiple_consumers = 1
-        THEN (SELECT e.message_id FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = 0
+_NEXT_READY = f"""CASE WHEN t.multiple_consumers = 1
+        THEN (SELECT e.message_id FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = {State.READY}
               ORDER BY e.k1, e.k2, e.k3 LIMIT 1)
-        ELSE (SELECT m.id FROM aq_message m WHERE m.queue_id = q.id AND m.state = 0
+        ELSE (SELECT m.id FROM aq_message m WHERE m.queue_id = q.id AND m.state = {State.READY}
               ORDER BY m.k1, m.k2, m.k3 LIMIT 1) END"""
-_FIRST_READY = """CASE WHEN t.multiple_consumers = 1
-        THEN (SELECT min(e.message_id) FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = 0)
-        ELSE (SELECT min(m.id) FROM aq_message m WHERE m.queue_id = q.id AND m.state = 0) END"""
+_FIRST_READY = f"""CASE WHEN t.multiple_consumers = 1
+        THEN (SELECT min(e.message_id) FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = {State.READY})
+        ELSE (SELECT min(m.id) FROM aq_message m WHERE m.queue_id = q.id AND m.state = {State.READY}) END"""
 _OLDEST_READY = f"""(SELECT m.enq_time FROM aq_message m
         WHERE m.id = (CASE WHEN t.sort_list = 'ENQ_TIME' THEN {_NEXT_READY} ELSE {_FIRST_READY} END))"""
 _AGENT_POLL_INTERVAL = """(SELECT CASE WHEN o.encrypted THEN NULL ELSE CAST(o.value AS double precision) / 1000 END
@@ -269,16 +247,28 @@ def _transformations(_: _Dialect) -> tuple[dict[str, str], str]:
     )
 
 
+def _modules(d: _Dialect) -> tuple[dict[str, str], str]:
+    return {"NAME": "m.name", "ALLOWED_SINCE": d.moment.format("m.created")}, "aq_module m"
+
+
+def _rule_functions(d: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "NAME": "f.name_key",
+        "FUNCTION": "f.function",
+        "DEFINED": d.moment.format("f.created"),
+    }, "aq_rule_function f"
+
+
 _VIEWS = {
     "MGW_GATEWAY": _gateway,
     "MGW_AGENT_OPTIONS": _agent_options,
     "MGW_LINKS": _links,
-    "MGW_RABBITMQ_LINKS": _rabbitmq_links,
-    "MGW_KAFKA_LINKS": _kafka_links,
-    "MGW_MQTT_LINKS": _mqtt_links,
+    **{name: _links_of(spec) for name, spec in link_views().items()},
     "MGW_FOREIGN_QUEUES": _foreign_queues,
     "MGW_JOBS": _jobs,
     "MGW_TRANSFORMATIONS": _transformations,
+    "MGW_MODULES": _modules,
+    "MGW_RULE_FUNCTIONS": _rule_functions,
     "MGW_EVENTS": _events,
     "MGW_LEDGER": _ledger,
 }

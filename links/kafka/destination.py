@@ -17,14 +17,16 @@ from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any
 
-from links.contract import Direction, Encoded, JobUse, Recovered
-from links.kafka_client import Producer, Settings, build, close_producer, describe, translate
-from links.kafka_pulse import Pulse
-from links.kafka_target import BATCH_OVERHEAD, Target, placement_of, telling
-from links.placement import Placement
-from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
-from transforms.kafka import Rules
-from transforms.message import Message
+from mgw.links.contract import Direction, Encoded, JobUse, Recovered
+from mgw.links.kafka.connection import Producer, build, close_producer, describe
+from mgw.links.kafka.errors import translate
+from mgw.links.kafka.pulse import Pulse
+from mgw.links.kafka.settings import Settings
+from mgw.links.kafka.target import BATCH_OVERHEAD, Target, placement_of, telling
+from mgw.links.placement import Placement
+from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
+from mgw.transforms.kafka.records import Rules
+from mgw.transforms.message import Message
 
 __all__ = ["KafkaDestination"]
 
@@ -48,7 +50,7 @@ class _Flight:
 
 
 class KafkaDestination:
-    """See :class:`links.contract.Destination`; at least once, see :mod:`links.kafka_exact` for more."""
+    """See :class:`links.contract.Destination`; at least once, see :mod:`links.kafka.logged_destination` for more."""
 
     def __init__(self, settings: Settings, use: JobUse, rules: Rules) -> None:
         self._settings = settings
@@ -74,7 +76,7 @@ class KafkaDestination:
         self._interrupted = False
 
     def connect(self) -> None:
-        """See :meth:`links.contract.Destination.connect`."""
+        """See :meth:`mgw.links.contract.Destination.connect`."""
         self._reset()
         topic = describe(self._settings, self._name, "connect", Direction.OUTBOUND)
         self._target.learn(topic)
@@ -98,18 +100,18 @@ class KafkaDestination:
             raise translate(error, settings.link, "connect", f"topic {self._name}") from error
 
     def recovered(self) -> Recovered | None:
-        """See :meth:`links.contract.Destination.recovered`."""
+        """See :meth:`mgw.links.contract.Destination.recovered`."""
         return None
 
     def encode(self, message: Message) -> Encoded:
-        """See :meth:`links.contract.Destination.encode`."""
+        """See :meth:`mgw.links.contract.Destination.encode`."""
         return self._target.encode(message)
 
     def _known_partitions(self) -> set[int]:
         return self._producer._metadata.partitions_for_topic(self._name) or set() if self._producer else set()
 
     def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
-        """See :meth:`links.contract.Destination.publish`."""
+        """See :meth:`mgw.links.contract.Destination.publish`."""
         producer = self._connected()
         size = sum(message.size for message in messages)
         self._make_room(len(messages), size)
@@ -136,7 +138,7 @@ class KafkaDestination:
                 self._check_stuck()
 
     def confirmed(self, wait: float) -> int | None:
-        """See :meth:`links.contract.Destination.confirmed`."""
+        """See :meth:`mgw.links.contract.Destination.confirmed`."""
         producer = self._connected()
         clock = self._use.clock
         deadline = clock.monotonic() + wait
@@ -189,7 +191,7 @@ class KafkaDestination:
         return moved
 
     def stored(self, sequence: int, count: int) -> Collection[int]:
-        """See :meth:`links.contract.Destination.stored`."""
+        """See :meth:`mgw.links.contract.Destination.stored`."""
         if self._confirmed is not None and sequence <= self._confirmed:
             return range(count)
         futures = next((flight.futures for flight in self._flights if flight.sequence == sequence), [])
@@ -200,7 +202,7 @@ class KafkaDestination:
         return [index for index, future in enumerate(futures) if future.is_done and future.exception is None]
 
     def located(self, sequence: int) -> Placement | None:
-        """See :meth:`links.contract.Destination.located`."""
+        """See :meth:`mgw.links.contract.Destination.located`."""
         return placement_of(self._name, self._stored.pop(sequence, ()))
 
     def _wait(self, seconds: float) -> None:
@@ -238,12 +240,12 @@ class KafkaDestination:
         return self._target.error(error)
 
     def interrupt(self) -> None:
-        """See :meth:`links.contract.Destination.interrupt`."""
+        """See :meth:`mgw.links.contract.Destination.interrupt`."""
         self._interrupted = True
         self._progress.set()
 
     def close(self) -> None:
-        """See :meth:`links.contract.Destination.close`; what is not confirmed is given up."""
+        """See :meth:`mgw.links.contract.Destination.close`; what is not confirmed is given up."""
         producer, self._producer = self._producer, None
         if producer is not None:
             close_producer(producer)

@@ -2,7 +2,7 @@
 
 The messages of one or several batches and the record of the last one's sequence in the link's log topic are one
 transaction. A thread of the destination runs one transaction after the other; what is published meanwhile is collected
-for the next. After any failure the engine connects anew: a new producer with the same transactional id shuts the old
+for the next. After any failure the engine connects again: a new producer with the same transactional id shuts the old
 one out, and the log says what was committed.
 """
 
@@ -14,16 +14,17 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
-from links.contract import Direction, Encoded, JobUse, Recovered
-from links.kafka_client import Settings, describe
-from links.kafka_log import SendingLog
-from links.kafka_pulse import Pulse
-from links.kafka_target import BATCH_OVERHEAD, Sendable, Target, answered, placement_of
-from links.kafka_transaction import Transactions, open_transactions
-from links.placement import Placement
-from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
-from transforms.kafka import Rules
-from transforms.message import Message
+from mgw.links.contract import Direction, Encoded, JobUse, Recovered
+from mgw.links.kafka.connection import describe
+from mgw.links.kafka.pulse import Pulse
+from mgw.links.kafka.sending_log import SendingLog
+from mgw.links.kafka.settings import Settings
+from mgw.links.kafka.target import BATCH_OVERHEAD, Sendable, Target, answered, placement_of
+from mgw.links.kafka.transaction import Transactions, open_transactions
+from mgw.links.placement import Placement
+from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
+from mgw.transforms.kafka.records import Rules
+from mgw.transforms.message import Message
 
 __all__ = ["KafkaExactDestination"]
 
@@ -38,7 +39,7 @@ _Waiting = tuple[int, Sequence[Sendable], int]  # sequence, messages, bytes
 
 
 class KafkaExactDestination:
-    """See :class:`links.contract.Destination`."""
+    """See :class:`mgw.links.contract.Destination`."""
 
     def __init__(self, settings: Settings, use: JobUse, rules: Rules) -> None:
         self._settings = settings
@@ -67,7 +68,7 @@ class KafkaExactDestination:
         self._interrupted = False
 
     def connect(self) -> None:
-        """See :meth:`links.contract.Destination.connect`.
+        """See :meth:`mgw.links.contract.Destination.connect`.
 
         Raises:
             QueueMissing: the topic or the log topic does not exist.
@@ -86,11 +87,11 @@ class KafkaExactDestination:
         self._thread.start()
 
     def recovered(self) -> Recovered | None:
-        """See :meth:`links.contract.Destination.recovered`."""
+        """See :meth:`mgw.links.contract.Destination.recovered`."""
         return Recovered(self._recovered)
 
     def encode(self, message: Message) -> Encoded:
-        """See :meth:`links.contract.Destination.encode`."""
+        """See :meth:`mgw.links.contract.Destination.encode`."""
         return self._target.encode(message)
 
     def _known_partitions(self) -> set[int]:
@@ -99,7 +100,7 @@ class KafkaExactDestination:
         return self._transactions.producer._metadata.partitions_for_topic(self._name) or set()
 
     def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
-        """See :meth:`links.contract.Destination.publish`."""
+        """See :meth:`mgw.links.contract.Destination.publish`."""
         size = sum(message.size for message in messages)
         clock = self._use.clock
         with self._condition:
@@ -120,7 +121,7 @@ class KafkaExactDestination:
             self._condition.notify_all()
 
     def confirmed(self, wait: float) -> int | None:
-        """See :meth:`links.contract.Destination.confirmed`."""
+        """See :meth:`mgw.links.contract.Destination.confirmed`."""
         clock = self._use.clock
         deadline = clock.monotonic() + wait
         self._feel_pulse()  # may ask the cluster and wait; whoever interrupts must not wait, too
@@ -203,11 +204,11 @@ class KafkaExactDestination:
             start += len(messages)
 
     def stored(self, sequence: int, count: int) -> Collection[int]:  # noqa: ARG002
-        """See :meth:`links.contract.Destination.stored`; the log says it."""
+        """See :meth:`mgw.links.contract.Destination.stored`; the log says it."""
         return ()
 
     def located(self, sequence: int) -> Placement | None:
-        """See :meth:`links.contract.Destination.located`."""
+        """See :meth:`mgw.links.contract.Destination.located`."""
         with self._condition:
             futures = self._stored.pop(sequence, ())
         return placement_of(self._name, futures)
@@ -235,13 +236,13 @@ class KafkaExactDestination:
         return futures
 
     def interrupt(self) -> None:
-        """See :meth:`links.contract.Destination.interrupt`."""
+        """See :meth:`mgw.links.contract.Destination.interrupt`."""
         with self._condition:
             self._interrupted = True
             self._condition.notify_all()
 
     def close(self) -> None:
-        """See :meth:`links.contract.Destination.close`; an open transaction is aborted."""
+        """See :meth:`mgw.links.contract.Destination.close`; an open transaction is aborted."""
         transactions, self._transactions = self._transactions, None
         thread, self._thread = self._thread, None
         with self._condition:

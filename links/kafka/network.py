@@ -33,6 +33,8 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
+from mgw.links.client_logging import note_only
+
 __all__ = ["DIRECT", "HANDSHAKE_FAILED", "HOPELESS", "NetClient"]
 
 #: Value of ``proxy_url`` that connects directly, closing what fails.
@@ -49,19 +51,9 @@ HOPELESS: Final = (
 )
 
 
-class _Aside(logging.Filter):
-    """Makes records informational."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno > logging.INFO:
-            record.levelno, record.levelname = logging.INFO, "INFO"
-        return True
-
-
 for _module in ("kafka.net.connection", "kafka.protocol.parser"):
     logging.getLogger(_module).setLevel(logging.INFO)
-for _module in ("kafka.net.connection", "kafka.net.manager"):
-    logging.getLogger(_module).addFilter(_Aside())
+note_only("kafka.net.connection", "kafka.net.manager")
 
 
 class _Direct(KafkaNetSocket):  # type: ignore[misc]

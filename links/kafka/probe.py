@@ -9,20 +9,22 @@ from typing import Any
 
 from kafka import KafkaAdminClient
 
-from links.contract import Check, Guarantee, GuaranteeReport
-from links.failed_check import failed_check
-from links.kafka_client import Settings, Topic, build, describe, quietly, translate
-from links.kafka_log import describe_log
-from links.kafka_tls import handshake_cure
-from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
+from mgw.links.contract import Check
+from mgw.links.failed_check import failed_check
+from mgw.links.kafka.connection import build, quietly
+from mgw.links.kafka.errors import translate
+from mgw.links.kafka.guarantee import not_compacted
+from mgw.links.kafka.sending_log import describe_log
+from mgw.links.kafka.settings import Settings
+from mgw.links.kafka.tls import handshake_cure
+from mgw.transforms.errors import LinkError
 
-__all__ = ["report_inbound", "report_outbound", "test_link", "transaction_state"]
+__all__ = ["run_checks"]
 
 _CONNECT = 5.0  # seconds for one TCP connection
-_TRANSACTION_STATE = "__transaction_state"
 
 
-def test_link(settings: Settings) -> list[Check]:
+def run_checks(settings: Settings) -> list[Check]:
     """Name, port, TLS, login and reachability of all servers; the first failed check ends the list."""
     checks: list[Check] = []
     steps: tuple[Callable[[Settings], list[Check]], ...] = (_check_addresses, _check_tls, _check_cluster, _check_log)
@@ -134,92 +136,7 @@ def _check_log(settings: Settings) -> list[Check]:
         log = describe_log(settings, "test")
     except LinkError as error:
         return [Check("sending log", False, error.cause or error.what, error.cure)]
-    if problem := _not_compacted(log):
+    if problem := not_compacted(log):
         change = f"--alter --entity-type topics --entity-name {log.name} --add-config cleanup.policy=compact"
         return [Check("sending log", False, problem, f"kafka-configs.sh {change} (and --bootstrap-server)")]
     return [Check("sending log", True, f"topic {log.name} has room for {len(log.partitions)} job(s)")]
-
-
-def transaction_state(settings: Settings) -> Topic | None:
-    """The topic in which the cluster keeps transactions, or None where it may not be seen or is not there yet.
-
-    Raises:
-        LinkUnavailable, LinkTimeout: nobody answered, which says nothing of the topic.
-    """
-    try:
-        return describe(settings, _TRANSACTION_STATE, "verify", None)
-    except (LinkUnavailable, LinkTimeout):
-        raise
-    except LinkError:
-        return None
-
-
-def report_outbound(topic: Topic, log: Topic | None, state: Topic | None = None) -> GuaranteeReport:
-    """What a job that writes to this topic can promise, with the link's log topic and the cluster's transactions."""
-    if log is None:
-        return GuaranteeReport(
-            Guarantee.AT_LEAST_ONCE,
-            "the link has no outbound_log_queue, so a restart may repeat a batch "
-            "(header MGW_AQ_messageID is the same in the copies)",
-        )
-    failed = _unreadable(log) or _not_compacted(log)
-    for each in (log, topic):
-        failed = failed or _unreadable(each) or _unsafe(each)
-    if state is not None:
-        failed = failed or _unreadable(state) or _unsafe(state)
-        if not failed and state.replicas < min(topic.replicas, 2):
-            failed = f"topic {state.name} has one replica: with its server the outcome of transactions is lost"
-    if failed:
-        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, failed)
-    return GuaranteeReport(Guarantee.EXACT, "for read_committed readers")
-
-
-def _unreadable(topic: Topic) -> str:
-    if topic.config is not None:
-        return ""
-    return f"the configuration of topic {topic.name} cannot be read (grant DescribeConfigs)"
-
-
-def _not_compacted(log: Topic) -> str:
-    policy = (log.config or {}).get("cleanup.policy", "delete")
-    if policy == "compact":
-        return ""
-    return (
-        f"cleanup.policy of the log topic {log.name} is {policy}: after a quiet time its records are removed "
-        "(set cleanup.policy=compact)"
-    )
-
-
-def _unsafe(topic: Topic) -> str:
-    """Why an acknowledged record may be lost when a server fails."""
-    config = topic.config or {}
-    if config.get("unclean.leader.election.enable") == "true":
-        return f"unclean.leader.election.enable is on for topic {topic.name}: after a crash the log may go back"
-    in_sync = int(config.get("min.insync.replicas", 1))
-    if topic.replicas > 1 and in_sync < 2:
-        return (
-            f"min.insync.replicas of topic {topic.name} is {in_sync} with {topic.replicas} replicas: "
-            "a single server may hold what was confirmed (set it to 2)"
-        )
-    return ""
-
-
-def report_inbound(topic: Topic) -> GuaranteeReport:
-    """What a job that reads from this topic can promise."""
-    if topic.config is None:
-        return GuaranteeReport(
-            Guarantee.EXACT_UNLESS_BROKER_CRASH,
-            f"the configuration of topic {topic.name} cannot be read (grant DescribeConfigs), so unclean leader "
-            "election may be on",
-        )
-    if topic.config.get("unclean.leader.election.enable") == "true":
-        return GuaranteeReport(
-            Guarantee.EXACT_UNLESS_BROKER_CRASH,
-            f"unclean.leader.election.enable is on for topic {topic.name}: after a crash the log may go back",
-        )
-    if not topic.topic_id:
-        return GuaranteeReport(
-            Guarantee.EXACT_UNLESS_BROKER_CRASH,
-            "the cluster has no topic ids, so a topic that is created again under its name cannot be noticed",
-        )
-    return GuaranteeReport(Guarantee.EXACT)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from links.contract import Direction, JobUse
-from links.kafka_client import Producer, Settings, describe
-from transforms.errors import LinkUnavailable
+from mgw.links.contract import Direction, JobUse
+from mgw.links.kafka.connection import Producer, describe
+from mgw.links.kafka.settings import Settings
+from mgw.transforms.errors import LinkUnavailable
 
 __all__ = ["Pulse"]
 

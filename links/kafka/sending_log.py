@@ -18,10 +18,12 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.protocol.consumer.offsets import IsolationLevel, OffsetSpec
 
-from links.contract import Direction, JobUse
-from links.kafka_client import Settings, Topic, build, describe, quietly, translate
-from links.kafka_transaction import MAY_NOT_ASK, Transactions
-from transforms.errors import LinkError, LinkRefused, LinkTimeout, QueueMissing
+from mgw.links.contract import Direction, JobUse
+from mgw.links.kafka.connection import Topic, build, describe, quietly
+from mgw.links.kafka.errors import translate
+from mgw.links.kafka.settings import Settings
+from mgw.links.kafka.transaction import MAY_NOT_ASK, Transactions
+from mgw.transforms.errors import LinkError, LinkRefused, LinkTimeout, QueueMissing
 
 __all__ = ["SendingLog", "describe_log"]
 

@@ -18,12 +18,14 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition, errors
 
-from links import kafka_records
-from links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, Direction, JobUse, Position
-from links.kafka_client import Settings, Topic, build, describe, quietly, translate
-from transforms.errors import LinkError, LinkUnavailable, PositionLost
-from transforms.kafka import Rules, from_record, origin_headers
-from transforms.message import Header
+from mgw.links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, Direction, JobUse, Position
+from mgw.links.kafka import records as kafka_records
+from mgw.links.kafka.connection import Topic, build, describe, quietly
+from mgw.links.kafka.errors import translate
+from mgw.links.kafka.settings import Settings
+from mgw.transforms.errors import LinkError, LinkUnavailable, PositionLost
+from mgw.transforms.kafka.records import Rules, from_record, origin_headers
+from mgw.transforms.message import Header
 
 __all__ = ["KafkaSource"]
 
@@ -33,7 +35,7 @@ _PROBE = 5.0  # seconds without a record after which the cluster is asked whethe
 
 
 class KafkaSource:
-    """See :class:`links.contract.Source`."""
+    """See :class:`mgw.links.contract.Source`."""
 
     def __init__(self, settings: Settings, use: JobUse, rules: Rules, *, from_start: bool) -> None:
         self._settings = settings
@@ -56,7 +58,7 @@ class KafkaSource:
         self._probe_at = 0.0
 
     def connect(self, positions: Mapping[str, str]) -> None:
-        """See :meth:`links.contract.Source.connect`.
+        """See :meth:`mgw.links.contract.Source.connect`.
 
         Raises:
             PositionLost: a stored offset is not in the log any more, or the topic was created again.
@@ -116,7 +118,7 @@ class KafkaSource:
         self._probe_at = self._use.clock.monotonic() + _PROBE
 
     def read(self, max_messages: int, wait: float) -> Batch:
-        """See :meth:`links.contract.Source.read`."""
+        """See :meth:`mgw.links.contract.Source.read`."""
         consumer = self._connected("read")
         monotonic = self._use.clock.monotonic
         deadline = monotonic() + (min(wait, _FIRST_WAIT) if self._initial else wait)
@@ -208,11 +210,11 @@ class KafkaSource:
         return Backlog(waiting)
 
     def interrupt(self) -> None:
-        """See :meth:`links.contract.Source.interrupt`; works within a tenth of a second."""
+        """See :meth:`mgw.links.contract.Source.interrupt`; works within a tenth of a second."""
         self._wake.set()
 
     def close(self) -> None:
-        """See :meth:`links.contract.Source.close`."""
+        """See :meth:`mgw.links.contract.Source.close`."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             quietly(lambda: consumer.close(autocommit=False, timeout_ms=1000))
@@ -230,7 +232,7 @@ class KafkaSource:
         return self._consumer
 
     def _probe(self, consumer: KafkaConsumer) -> None:
-        """The client retries for ever without a word, so a silent cluster is asked for a sign of life."""
+        """The client retries forever without a word, so a silent cluster is asked for a sign of life."""
         if self._use.clock.monotonic() >= self._probe_at:
             self._ends(consumer)
 

@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 from kafka import errors
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from links.contract import JobUse
-from links.kafka_client import FENCED, Settings, Topic, translate
-from links.kafka_timestamps import Timestamps
-from links.placement import Placement, placed
-from transforms.errors import Blame, ConversionFailure, DeliveryRejected, LinkError
-from transforms.kafka import Record, Rules, to_record
-from transforms.message import Message
+from mgw.links.contract import JobUse
+from mgw.links.kafka.connection import Topic
+from mgw.links.kafka.errors import FENCED, translate
+from mgw.links.kafka.settings import Settings
+from mgw.links.kafka.timestamps import Timestamps
+from mgw.links.placement import Placement, placed
+from mgw.transforms.errors import Blame, ConversionFailure, DeliveryRejected, LinkError
+from mgw.transforms.kafka.records import Record, Rules, to_record
+from mgw.transforms.message import Message
 
 __all__ = ["BATCH_OVERHEAD", "Sendable", "Target", "answered", "placement_of", "telling"]
 
@@ -72,7 +74,7 @@ class Target:
         self._timestamps.learn(topic.config)
 
     def encode(self, message: Message) -> Sendable:
-        """See :meth:`links.contract.Destination.encode`."""
+        """See :meth:`mgw.links.contract.Destination.encode`."""
         now = self._clock.now()
         record = to_record(message, self._rules, now, self._timestamps.window(now))
         size = _size(record)

@@ -6,8 +6,8 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 
-from transforms.errors import ConfigInvalid
-from transforms.openfiles import shortage
+from mgw.transforms.errors import ConfigInvalid
+from mgw.transforms.open_files import shortage
 
 __all__ = ["handshake_cure", "tls_context"]
 

@@ -3,7 +3,7 @@
 * ``commit_transaction`` may report success after records of the transaction were lost. Here every record's outcome is
   looked at before the commit, and that the producer's epoch is the one the transaction began with: after a new epoch
   the client takes a commit for done that it never sent.
-* ``commit_transaction`` and ``flush`` may wait for ever. Here every wait has an end.
+* ``commit_transaction`` and ``flush`` may wait forever. Here every wait has an end.
 * ``close`` leaves a transaction open, which holds readers back. Here it is aborted first.
 * After a failed batch the object cannot be used any more. Here it refuses to be: whoever owns it makes a new one.
 * A server answers a commit before it has marked the records, and one that dies then may forget to mark them in all
@@ -30,11 +30,13 @@ from kafka.admin import TransactionState
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
-from links.contract import JobUse
-from links.kafka_client import FENCED, Producer, Settings, build, close_producer, quietly, translate
-from links.kafka_target import telling
-from transforms.clock import Clock
-from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
+from mgw.links.contract import JobUse
+from mgw.links.kafka.connection import Producer, build, close_producer, quietly
+from mgw.links.kafka.errors import FENCED, translate
+from mgw.links.kafka.settings import Settings
+from mgw.links.kafka.target import telling
+from mgw.transforms.clock import Clock
+from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 
 __all__ = ["MAY_NOT_ASK", "Transactions", "open_transactions"]
 
@@ -52,7 +54,7 @@ MAY_NOT_ASK = (errors.AuthorizationError, errors.UnsupportedVersionError)
 
 
 def transactional_id(settings: Settings, use: JobUse) -> str:
-    """Name of the job's transactions in the cluster: the same for ever."""
+    """Name of the job's transactions in the cluster: the same forever."""
     return f"mgw-{settings.link}-{use.hub_id}-{use.job}"
 
 

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import ClassVar
 
-from transforms.errors import DeliveryRejected, GatewayError
-from transforms.message import Message
+from mgw.transforms.errors import DeliveryRejected, GatewayError
+from mgw.transforms.message import Message
 
 __all__ = ["MemoryBroker", "MemoryLog", "MemoryQueue", "Stored"]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import select
 import socket
 import ssl
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, Client, ConnectFlags
@@ -17,40 +18,20 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from links.mqtt_codec import reason_text
-from links.mqtt_wire import Wire
-from transforms.errors import LinkError, LinkRefused, LinkTimeout, LinkUnavailable
-from transforms.openfiles import shortage
+from mgw.links.client_logging import NotedOnly
+from mgw.links.mqtt.errors import closed_early, refused, translate, unavailable
+from mgw.links.mqtt.settings import Settings
+from mgw.links.mqtt.wire import Wire
+from mgw.transforms.errors import LinkError, LinkRefused, LinkTimeout
+from mgw.transforms.open_files import shortage
 
-__all__ = ["Session", "Settings", "client_id_of", "open_session"]
+__all__ = ["Session", "client_id_of", "open_session"]
+
+_CLIENT_LOGGER = logging.getLogger("paho.mqtt.client")
+_CLIENT_LOGGER.setLevel(logging.INFO)  # below, it describes every packet
+_CLIENT_LOGGER.addFilter(NotedOnly("failed to receive on socket", "timeout on socket"))
 
 _MAX_ID = 23  # characters that every 3.1.1 broker must take, MQTT 3.1.1 §3.1.3.1
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Typed attributes of a link (see ``links.mqtt.SPEC``)."""
-
-    link: str
-    host: str
-    port: int
-    version: int
-    prefix: str
-    keepalive: int
-    session_expiry: int
-    max_packet_size: int
-    connect_timeout: float
-    tls: bool
-    tls_ca: str
-    tls_cert: str
-    tls_key: str
-    username: str | None
-    password: str | None = field(default=None, repr=False)
-
-    @property
-    def place(self) -> str:
-        """``host:port`` for people."""
-        return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +102,7 @@ def open_session(
 
     Args:
         clean: forget what the broker holds for this client id; False continues it.
-        expiry: seconds the broker keeps the session after we are gone (MQTT 3.1.1: not 0 means for ever).
+        expiry: seconds the broker keeps the session after we are gone (MQTT 3.1.1: not 0 means forever).
         receive_maximum: messages the broker may send without an acknowledgement (MQTT 5).
         nodelay: for publishers; it costs subscribers throughput.
 
@@ -151,11 +132,11 @@ def open_session(
         _drop(client)
         if isinstance(error, LinkError) or not isinstance(error, Exception):
             raise
-        raise _translate(error, settings) from error
+        raise translate(error, settings) from error
     sock = client.socket()
     if not isinstance(sock, socket.socket):
         _drop(client)
-        raise _unavailable(settings, "the broker closed the connection during the login")
+        raise unavailable(settings, "the broker closed the connection during the login")
     if nodelay:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     told = answer.properties
@@ -164,7 +145,7 @@ def open_session(
         wire = Wire(sock, link=settings.link, client_id=client_id, keepalive=keepalive, release=lambda: _drop(client))
     except OSError as error:
         _drop(client)
-        raise _translate(error, settings) from error
+        raise translate(error, settings) from error
     return Session(
         wire,
         client_id,
@@ -188,6 +169,7 @@ def _client(settings: Settings, client_id: str, clean: bool) -> Client:
         reconnect_on_failure=False,
     )
     client.connect_timeout = settings.connect_timeout
+    client.enable_logger(_CLIENT_LOGGER)
     if settings.username is not None:
         client.username_pw_set(settings.username, settings.password)
     if settings.tls:
@@ -199,7 +181,7 @@ def _client(settings: Settings, client_id: str, clean: bool) -> Client:
                 context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
         except (OSError, ssl.SSLError) as error:
             if found := shortage(error, guess=False):
-                raise _unavailable(settings, *found) from error
+                raise unavailable(settings, *found) from error
             files = ", ".join(name for name in (settings.tls_ca, settings.tls_cert, settings.tls_key) if name)
             raise LinkRefused(
                 f"link {settings.link}: the TLS files cannot be used",
@@ -217,7 +199,7 @@ def _wait_for_connack(client: Client, answer: _Answer, settings: Settings) -> No
     while answer.reason is None:
         sock = client.socket()
         if sock is None:
-            raise _closed_early(settings)
+            raise closed_early(settings)
         if client.want_write():
             client.loop_write()
         remaining = deadline - time.monotonic()
@@ -233,11 +215,11 @@ def _wait_for_connack(client: Client, answer: _Answer, settings: Settings) -> No
         if pending or _is_readable(sock, min(remaining, 0.5)):
             code = client.loop_read()
             if answer.reason is None and code == MQTTErrorCode.MQTT_ERR_PROTOCOL and settings.version < 5:
-                raise _refused(settings, 0x84)
+                raise refused(settings, 0x84)
             if answer.reason is None and code not in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_AGAIN):
-                raise _closed_early(settings)
+                raise closed_early(settings)
     if answer.reason.value >= 0x80:
-        raise _refused(settings, answer.reason.value)
+        raise refused(settings, answer.reason.value)
 
 
 def _is_readable(sock: Any, seconds: float) -> bool:
@@ -256,72 +238,3 @@ def _drop(client: Client) -> None:
 
 def _property(properties: Properties | None, name: str, default: int) -> int:
     return int(getattr(properties, name, default))
-
-
-def _refused(settings: Settings, code: int) -> LinkError:
-    name = "5" if settings.version >= 5 else "3.1.1"
-    what = f"link {settings.link}: the broker at {settings.place} refused the login"
-    cause = reason_text(code)
-    cure = "see the broker's log"
-    kind: type[LinkError] = LinkRefused
-    if code in (0x86, 0x87):
-        user = f"user {settings.username!r}" if settings.username else "a client without user name"
-        cause += f" for {user}"
-        cure = "check user name and password of the link, and the broker's password file and access rules"
-    elif code in (0x84, 0x82):
-        cause = f"the broker does not speak MQTT {name} [{cause}]"
-        cure = f"set protocol_version to {4 if settings.version >= 5 else 5}"
-    elif code == 0x85:
-        cure = "set client_id_prefix to what the broker's rules allow"
-    elif code in (0x88, 0x89, 0x8B, 0x97, 0x9F):
-        kind = LinkUnavailable
-    return kind(what, link=settings.link, operation="connect", cause=cause, cure=cure)
-
-
-def _closed_early(settings: Settings) -> LinkUnavailable:
-    other = "without" if settings.tls else "with"
-    return _unavailable(
-        settings,
-        "it closed the connection before it answered the login",
-        f"see whether the port is a listener {other} TLS, and whether the broker speaks MQTT "
-        f"{'5' if settings.version >= 5 else '3.1.1'} (protocol_version); its log says more",
-    )
-
-
-def _unavailable(settings: Settings, cause: str, cure: str = "") -> LinkUnavailable:
-    return LinkUnavailable(
-        f"link {settings.link}: no connection to {settings.place}",
-        link=settings.link,
-        operation="connect",
-        cause=cause,
-        cure=cure or "see whether the broker runs, and check hostname and port of the link",
-    )
-
-
-def _translate(error: Exception, settings: Settings) -> LinkError:
-    if found := shortage(error, guess=not isinstance(error, ssl.SSLError)):
-        return _unavailable(settings, *found)
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return LinkRefused(
-            f"link {settings.link}: the certificate of {settings.place} is not trusted",
-            link=settings.link,
-            operation="connect",
-            cause=error.verify_message or str(error),
-            cure="set tls_ca_file to the certificate of the broker's authority, and hostname to a name in it",
-        )
-    if isinstance(error, ssl.SSLError):
-        return LinkRefused(
-            f"link {settings.link}: no TLS with {settings.place}",
-            link=settings.link,
-            operation="connect",
-            cause=error.reason or str(error),
-            cure="see whether the port is a TLS listener and whether it asks for a client certificate (tls_cert_file)",
-        )
-    if isinstance(error, socket.gaierror):
-        return _unavailable(settings, f"the name {settings.host!r} cannot be resolved", "check hostname of the link")
-    cause = f"its answer cannot be understood: {type(error).__name__}: {error}"
-    if isinstance(error, TimeoutError):
-        cause = f"no answer within {settings.connect_timeout:g} s"
-    elif isinstance(error, OSError):
-        cause = error.strerror or str(error)
-    return _unavailable(settings, cause)

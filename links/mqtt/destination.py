@@ -7,13 +7,14 @@ import time
 from collections import deque
 from collections.abc import Collection, Sequence
 
-from links.contract import Encoded, Recovered
-from links.mqtt_codec import Frame, encode_publish, reason_text, topic_of
-from links.mqtt_connect import Session, Settings, open_session
-from links.mqtt_wire import Wire, blame_of
-from links.placement import NOWHERE, Placement, placed
-from transforms.clock import Clock
-from transforms.errors import (
+from mgw.links.contract import Encoded, Recovered
+from mgw.links.mqtt.codec import Frame, encode_publish, reason_text, topic_of
+from mgw.links.mqtt.connection import Session, open_session
+from mgw.links.mqtt.settings import Settings
+from mgw.links.mqtt.wire import Wire, blame_of
+from mgw.links.placement import NOWHERE, Placement, placed
+from mgw.transforms.clock import Clock
+from mgw.transforms.errors import (
     ConversionFailure,
     DeliveryRejected,
     LinkError,
@@ -21,8 +22,8 @@ from transforms.errors import (
     LinkTimeout,
     LinkUnavailable,
 )
-from transforms.message import Message
-from transforms.mqtt import Outbound, Publish, outbound
+from mgw.transforms.message import Message
+from mgw.transforms.mqtt.publish import Outbound, Publish, outbound
 
 __all__ = ["MqttDestination", "OpenBatch", "check_publisher"]
 
@@ -62,7 +63,7 @@ class OpenBatch:
 
 
 class MqttDestination:
-    """Where a job writes (see :class:`links.contract.Destination`).
+    """Where a job writes (see :class:`mgw.links.contract.Destination`).
 
     The session is new at every connect: what was in flight has an unknown outcome and is published again by the engine.
     The client id is the job's own, so a forgotten publisher of the same job is disconnected by the broker.
@@ -97,7 +98,7 @@ class MqttDestination:
         self._progress_at = time.monotonic()
 
     def connect(self) -> None:
-        """See :meth:`links.contract.Destination.connect`. MQTT topics need not exist; publishing creates them."""
+        """See :meth:`mgw.links.contract.Destination.connect`. MQTT topics need not exist; publishing creates them."""
         self.close()
         settings, rules = self._settings, self._rules
         session = open_session(settings, self._client_id, clean=True, nodelay=True)
@@ -112,11 +113,11 @@ class MqttDestination:
         self._largest = min(limits, default=0)
 
     def recovered(self) -> Recovered | None:
-        """See :meth:`links.contract.Destination.recovered`."""
+        """See :meth:`mgw.links.contract.Destination.recovered`."""
         return None
 
     def encode(self, message: Message) -> Encoded:
-        """See :meth:`links.contract.Destination.encode`."""
+        """See :meth:`mgw.links.contract.Destination.encode`."""
         return self._frame(outbound(message, self._rules, self._clock.now()))
 
     def _frame(self, publish: Publish) -> Frame:
@@ -130,7 +131,7 @@ class MqttDestination:
         return frame
 
     def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
-        """See :meth:`links.contract.Destination.publish`."""
+        """See :meth:`mgw.links.contract.Destination.publish`."""
         wire = self._require()
         if not self._order:
             self._progress_at = time.monotonic()
@@ -144,7 +145,7 @@ class MqttDestination:
             self._pump(wire, 1.0)
 
     def confirmed(self, wait: float) -> int | None:
-        """See :meth:`links.contract.Destination.confirmed`."""
+        """See :meth:`mgw.links.contract.Destination.confirmed`."""
         wire = self._require()
         before = self._confirmed
         self._pump(wire, 0.0)
@@ -225,7 +226,7 @@ class MqttDestination:
             )
 
     def located(self, sequence: int) -> Placement | None:
-        """See :meth:`links.contract.Destination.located`; the numbers are packet ids, at QoS 0 there are none."""
+        """See :meth:`mgw.links.contract.Destination.located`; the numbers are packet ids, at QoS 0 there are none."""
         batch = self._stored.pop(sequence, None)
         if batch is None:
             return None
@@ -236,7 +237,7 @@ class MqttDestination:
         return placed(topics, ids, {topic: f"{topic}#" for topic in topics})
 
     def stored(self, sequence: int, count: int) -> Collection[int]:
-        """See :meth:`links.contract.Destination.stored`; a broker answers in the order of the messages."""
+        """See :meth:`mgw.links.contract.Destination.stored`; a broker answers in the order of the messages."""
         if self._confirmed is not None and sequence <= self._confirmed:
             return range(count)
         if self._outcomes is None:
@@ -302,13 +303,13 @@ class MqttDestination:
         ).blamed(blame_of(code))
 
     def interrupt(self) -> None:
-        """See :meth:`links.contract.Destination.interrupt`."""
+        """See :meth:`mgw.links.contract.Destination.interrupt`."""
         wire = self._wire
         if wire is not None:
             wire.wake()
 
     def close(self) -> None:
-        """See :meth:`links.contract.Destination.close`."""
+        """See :meth:`mgw.links.contract.Destination.close`."""
         wire, self._wire = self._wire, None
         self._reset()
         if wire is not None:

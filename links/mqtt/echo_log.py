@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from transforms.mqtt import Publish
+from mgw.transforms.mqtt.publish import Publish
 
 __all__ = ["KEY", "MARK", "Echo", "EchoLog", "Record", "acknowledgement"]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from links.mqtt_codec import Malformed, parse_publish
-from links.mqtt_connect import Session, Settings
-from links.mqtt_echo_log import Echo, EchoLog
-from links.mqtt_source import subscribe, wait_for_suback
-from transforms.errors import LinkTimeout, LinkUnavailable
-from transforms.mqtt import Publish
+from mgw.links.mqtt.codec import Malformed, parse_publish
+from mgw.links.mqtt.connection import Session
+from mgw.links.mqtt.echo_log import Echo, EchoLog
+from mgw.links.mqtt.settings import Settings
+from mgw.links.mqtt.source import subscribe, wait_for_suback
+from mgw.transforms.errors import LinkTimeout, LinkUnavailable
+from mgw.transforms.mqtt.publish import Publish
 
 __all__ = ["parsed", "read_echo", "silent"]
 

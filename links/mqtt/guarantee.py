@@ -5,14 +5,15 @@ from __future__ import annotations
 import secrets
 import time
 
-from links.mqtt_codec import Malformed, encode_publish, parse_publish
-from links.mqtt_connect import Session, Settings, open_session
-from links.mqtt_echo import gap_of, room_for
-from links.mqtt_echo_log import Echo, acknowledgement
-from links.mqtt_source import subscribe, wait_for_suback
-from links.mqtt_wire import Wire
-from transforms.errors import LinkError, LinkRefused, LinkTimeout, QueueMissing
-from transforms.mqtt import Publish
+from mgw.links.mqtt.codec import Malformed, encode_publish, parse_publish
+from mgw.links.mqtt.connection import Session, open_session
+from mgw.links.mqtt.echo_log import Echo, acknowledgement
+from mgw.links.mqtt.logged_destination import gap_of, room_for
+from mgw.links.mqtt.settings import Settings
+from mgw.links.mqtt.source import subscribe, wait_for_suback
+from mgw.links.mqtt.wire import Wire
+from mgw.transforms.errors import LinkError, LinkRefused, LinkTimeout, QueueMissing
+from mgw.transforms.mqtt.publish import Publish
 
 __all__ = ["shortcoming"]
 

@@ -7,7 +7,7 @@ message published at QoS 2 arrives at QoS 1, one published at QoS 0 stays at QoS
 the client's half of that exchange would have to survive a crash, and does not.
 
 A message that comes again is not stored twice where the broker gives packet ids cyclically
-(:mod:`links.mqtt_receiving_log`): Mosquitto does, and other brokers may be declared to. The job is then exact over all
+(:mod:`links.mqtt.receiving_log`): Mosquitto does, and other brokers may be declared to. The job is then exact over all
 crashes of the gateway and clean restarts of the broker. What this link cannot see, and what must hold for it:
 
 * Mosquitto keeps its sessions on disk (``persistence true``). A crash of the broker loses what came after its last save
@@ -17,9 +17,9 @@ crashes of the gateway and clean restarts of the broker. What this link cannot s
 * messages are published at QoS 1 or 2.
 
 With an ``outbound_log_queue`` (MQTT 5) a destination keeps its sending log in an echo of what it publishes
-(:mod:`links.mqtt_echo`) and is exact over all crashes of the gateway.
+(:mod:`mgw.links.mqtt.logged_destination`) and is exact over all crashes of the gateway.
 
-A destination is a topic, which may be chosen per message (:mod:`transforms.mqtt_topic`), published to at QoS 1. A
+A destination is a topic, which may be chosen per message (:mod:`mgw.transforms.mqtt.topic`), published to at QoS 1. A
 message without body has a zero-length payload; published with retain it removes the retained message of its topic.
 """
 
@@ -29,7 +29,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from links.contract import (
+from mgw.links.contract import (
     Check,
     Destination,
     Direction,
@@ -41,19 +41,20 @@ from links.contract import (
     LinkConfig,
     Source,
 )
-from links.listening import listening
-from links.mqtt_checks import VERSION_TOPIC, check_logs, run_checks, version_of
-from links.mqtt_connect import Session, Settings, client_id_of, open_session
-from links.mqtt_destination import MqttDestination, check_publisher
-from links.mqtt_echo import EchoDestination, overflow_of
-from links.mqtt_echo_checks import shortcoming
-from links.mqtt_echo_log import Echo
-from links.mqtt_source import MqttSource, forget, losses
-from links.mqtt_spec import SPEC
-from links.options import parse
-from transforms.errors import AdminError, ConfigInvalid, LinkRefused
-from transforms.mqtt import Inbound, Outbound
-from transforms.mqtt_topic import TopicTemplate, check_filter, split_shared
+from mgw.links.listening import listening
+from mgw.links.mqtt.connection import Session, client_id_of, open_session
+from mgw.links.mqtt.destination import MqttDestination, check_publisher
+from mgw.links.mqtt.echo_log import Echo
+from mgw.links.mqtt.guarantee import shortcoming
+from mgw.links.mqtt.logged_destination import EchoDestination, overflow_of
+from mgw.links.mqtt.probe import VERSION_TOPIC, check_logs, run_checks, version_of
+from mgw.links.mqtt.settings import Settings
+from mgw.links.mqtt.source import MqttSource, forget, losses
+from mgw.links.mqtt.spec import SPEC
+from mgw.links.options import parse
+from mgw.transforms.errors import AdminError, ConfigInvalid, LinkRefused
+from mgw.transforms.mqtt.publish import Inbound, Outbound
+from mgw.transforms.mqtt.topic import TopicTemplate, check_filter, split_shared
 
 __all__ = ["SPEC", "MqttLink", "open_link"]
 
@@ -64,7 +65,7 @@ def open_link(config: LinkConfig) -> MqttLink:
 
 
 class MqttLink:
-    """One configured MQTT broker (see :class:`links.contract.Link`)."""
+    """One configured MQTT broker (see :class:`mgw.links.contract.Link`)."""
 
     def __init__(self, config: LinkConfig) -> None:
         self.config = config
@@ -108,7 +109,7 @@ class MqttLink:
     # -- without a connection -------------------------------------------------------------------------------------
 
     def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
-        """See :meth:`links.contract.Link.check_endpoint`."""
+        """See :meth:`mgw.links.contract.Link.check_endpoint`."""
         options = self._options(endpoint)
         group, topic_filter = split_shared(endpoint.provider_queue)
         if group is not None:
@@ -174,7 +175,7 @@ class MqttLink:
         return self._client_id(use, "in"), self._client_id(use, "in2")
 
     def source(self, use: JobUse) -> Source:
-        """See :meth:`links.contract.Link.source`."""
+        """See :meth:`mgw.links.contract.Link.source`."""
         options = self._options(use.endpoint)
         rules = Inbound(
             options["mqtt_payloadtype"] == "TEXT", options["mqtt_envelope"] == "JSON", self._aq_properties(use)
@@ -191,7 +192,7 @@ class MqttLink:
         )
 
     def destination(self, use: JobUse) -> Destination:
-        """See :meth:`links.contract.Link.destination`."""
+        """See :meth:`mgw.links.contract.Link.destination`."""
         identity, rules = self._client_id(use, "out"), self._outbound(use)
         echo = self._echo(use, rules)
         if echo is None:
@@ -267,11 +268,11 @@ class MqttLink:
         self._mosquitto = "mosquitto" in (version_of(session, self._settings) or "").lower()
 
     def test(self) -> Sequence[Check]:
-        """See :meth:`links.contract.Link.test`."""
+        """See :meth:`mgw.links.contract.Link.test`."""
         return run_checks(self._settings, self._probe)
 
     def listening(self) -> frozenset[str]:
-        """See :meth:`links.contract.Link.listening`."""
+        """See :meth:`mgw.links.contract.Link.listening`."""
         return listening([(self._settings.host, self._settings.port)])
 
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
@@ -366,7 +367,7 @@ class MqttLink:
             )
 
     def forget(self, use: JobUse, direction: Direction) -> None:
-        """See :meth:`links.contract.Link.forget`: removes the persistent sessions of the job."""
+        """See :meth:`mgw.links.contract.Link.forget`: removes the persistent sessions of the job."""
         if direction is Direction.INBOUND:
             for client_id in self._client_ids(use):
                 forget(self._settings, client_id)

@@ -1,12 +1,12 @@
 """Publishing to MQTT 5 exactly once: an echo of everything that the job publishes is its sending log.
 
-A session of our own (fixed client id, never begun anew) subscribes to the output topic at QoS 1 and to a topic for
+A session of our own (fixed client id, never started again) subscribes to the output topic at QoS 1 and to a topic for
 records. A message that the broker took over is in that session, in the order of its arrival, until we acknowledge it:
-when the record of its batch is there too (:mod:`links.mqtt_echo_log`). Every message carries a mark, user property
+when the record of its batch is there too (:mod:`mgw.links.mqtt.echo_log`). Every message carries a mark, user property
 ``MGW_log``: job, message id and enqueue time.
 
 At a connect the publisher's client id is taken over first: that ends an older publisher of the job, and what it had not
-brought into the broker by then is gone for ever. Then a marker is published and the echo read up to it. The hub's plans
+brought into the broker by then is gone forever. Then a marker is published and the echo read up to it. The hub's plans
 are sent again without the messages that were read.
 
 The first marker is published while the session is not connected, when it can overflow; a second one after. If only the
@@ -21,18 +21,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
-from links.contract import Encoded, Recovered
-from links.mqtt_codec import Frame, encode_publish, reason_text
-from links.mqtt_connect import Settings, open_session
-from links.mqtt_destination import MqttDestination, OpenBatch
-from links.mqtt_echo_log import KEY, Echo, EchoLog, Record
-from links.mqtt_echo_reading import parsed, read_echo, silent
-from links.mqtt_wire import Wire
-from links.placement import Placement
-from transforms.clock import Clock
-from transforms.errors import LinkRefused, LinkUnavailable
-from transforms.message import Message
-from transforms.mqtt import Outbound, Publish, outbound
+from mgw.links.contract import Encoded, Recovered
+from mgw.links.mqtt.codec import Frame, encode_publish, reason_text
+from mgw.links.mqtt.connection import open_session
+from mgw.links.mqtt.destination import MqttDestination, OpenBatch
+from mgw.links.mqtt.echo_log import KEY, Echo, EchoLog, Record
+from mgw.links.mqtt.echo_reading import parsed, read_echo, silent
+from mgw.links.mqtt.settings import Settings
+from mgw.links.mqtt.wire import Wire
+from mgw.links.placement import Placement
+from mgw.transforms.clock import Clock
+from mgw.transforms.errors import LinkRefused, LinkUnavailable
+from mgw.transforms.message import Message
+from mgw.transforms.mqtt.publish import Outbound, Publish, outbound
 
 __all__ = ["EchoDestination", "gap_of", "overflow_of", "room_for"]
 
@@ -113,7 +114,7 @@ class EchoDestination(MqttDestination):
     # -- connecting ---------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """See :meth:`links.contract.Destination.connect`.
+        """See :meth:`mgw.links.contract.Destination.connect`.
 
         Raises:
             LinkUnavailable: the echo has overflowed; from the next connect on the job goes on, at least once.
@@ -181,13 +182,13 @@ class EchoDestination(MqttDestination):
             )
 
     def recovered(self) -> Recovered | None:
-        """See :meth:`links.contract.Destination.recovered`."""
+        """See :meth:`mgw.links.contract.Destination.recovered`."""
         return None if self._echo is None else Recovered(self._log.sequence)
 
     # -- publishing ---------------------------------------------------------------------------------------------------
 
     def encode(self, message: Message) -> Encoded:
-        """See :meth:`links.contract.Destination.encode`."""
+        """See :meth:`mgw.links.contract.Destination.encode`."""
         publish = outbound(message, self._rules, self._clock.now())
         if message.msgid is not None:
             properties = publish.properties
@@ -196,7 +197,7 @@ class EchoDestination(MqttDestination):
         return self._frame(publish)
 
     def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
-        """See :meth:`links.contract.Destination.publish`; leaves out what the echo has shown."""
+        """See :meth:`mgw.links.contract.Destination.publish`; leaves out what the echo has shown."""
         if self._echo is None:
             super().publish(sequence, messages)
             return
@@ -356,11 +357,11 @@ class EchoDestination(MqttDestination):
             self._admit()
 
     def stored(self, sequence: int, count: int) -> Collection[int]:
-        """See :meth:`links.contract.Destination.stored`; the echo shows it after the next connect."""
+        """See :meth:`mgw.links.contract.Destination.stored`; the echo shows it after the next connect."""
         return super().stored(sequence, count) if self._echo is None else ()
 
     def located(self, sequence: int) -> Placement | None:
-        """See :meth:`links.contract.Destination.located`; not known of a batch that an earlier connection began."""
+        """See :meth:`mgw.links.contract.Destination.located`; not known of a batch that an earlier connection began."""
         found = super().located(sequence)
         if sequence in self._partial:
             self._partial.discard(sequence)
@@ -368,7 +369,7 @@ class EchoDestination(MqttDestination):
         return found
 
     def close(self) -> None:
-        """See :meth:`links.contract.Destination.close`; the echo stays at the broker."""
+        """See :meth:`mgw.links.contract.Destination.close`; the echo stays at the broker."""
         echo, self._echo = self._echo, None
         super().close()
         if echo is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from links.contract import Check, LinkConfig
-from links.mqtt_connect import Session, Settings
-from links.mqtt_source import try_read
-from transforms.errors import ConfigInvalid, LinkError
-from transforms.mqtt_topic import check_topic
+from mgw.links.contract import Check, LinkConfig
+from mgw.links.mqtt.connection import Session
+from mgw.links.mqtt.settings import Settings
+from mgw.links.mqtt.source import try_read
+from mgw.transforms.errors import ConfigInvalid, LinkError
+from mgw.transforms.mqtt.topic import check_topic
 
 __all__ = ["VERSION_TOPIC", "check_logs", "run_checks", "version_of"]
 
@@ -26,7 +27,7 @@ def version_of(session: Session, settings: Settings) -> str | None:
 
 
 def run_checks(settings: Settings, probe: Callable[[], Session]) -> Sequence[Check]:
-    """See :meth:`links.contract.Link.test`; ``probe`` opens a session."""
+    """See :meth:`mgw.links.contract.Link.test`; ``probe`` opens a session."""
     name = "MQTT 5" if settings.version >= 5 else "MQTT 3.1.1"
     secured = "with TLS, certificate verified" if settings.tls else "without TLS"
     try:

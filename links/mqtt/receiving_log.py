@@ -28,8 +28,8 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from json import JSONEncoder
 
-from links.contract import Mark, Position
-from transforms.mqtt import NO_PROPERTIES, Publish
+from mgw.links.contract import Mark, Position
+from mgw.transforms.mqtt.publish import NO_PROPERTIES, Publish
 
 __all__ = ["KEPT", "OFF", "ReceivingLog", "digest_of", "receipt"]
 

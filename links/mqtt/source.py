@@ -1,7 +1,7 @@
 """Reading from MQTT: a persistent session, QoS 1, acknowledged by hand after the hub has the messages.
 
 Where the broker gives packet ids cyclically, a message that comes again is known by the receiving log
-(:mod:`links.mqtt_receiving_log`), whatever was killed in between.
+(:mod:`mgw.links.mqtt.receiving_log`), whatever was killed in between.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from links.contract import EMPTY_BATCH, Backlog, Batch, Delivery
-from links.mqtt_codec import Malformed, parse_publish, reason_text, varint
-from links.mqtt_connect import Session, Settings, open_session
-from links.mqtt_receiving_log import OFF, ReceivingLog, digest_of, receipt
-from links.mqtt_wire import Wire
-from transforms.errors import LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
-from transforms.mqtt import Inbound, Publish, inbound
+from mgw.links.contract import EMPTY_BATCH, Backlog, Batch, Delivery
+from mgw.links.mqtt.codec import Malformed, parse_publish, reason_text, varint
+from mgw.links.mqtt.connection import Session, open_session
+from mgw.links.mqtt.receiving_log import OFF, ReceivingLog, digest_of, receipt
+from mgw.links.mqtt.settings import Settings
+from mgw.links.mqtt.wire import Wire
+from mgw.transforms.errors import LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
+from mgw.transforms.mqtt.publish import Inbound, Publish, inbound
 
 __all__ = ["MqttSource", "forget", "losses", "try_read"]
 
@@ -91,7 +92,7 @@ def _check_granted(code: int, settings: Settings, topic_filter: str, qos: int) -
 
 
 class MqttSource:
-    """One job's subscription (see :class:`links.contract.Source`).
+    """One job's subscription (see :class:`mgw.links.contract.Source`).
 
     The broker keeps the session, and what arrives in it, while nobody is connected. It is subscribed to at every
     connect: a crash between CONNECT and SUBSCRIBE would otherwise leave a session that never gets anything.
@@ -128,7 +129,7 @@ class MqttSource:
         self._dropped = 0
 
     def connect(self, positions: Mapping[str, str]) -> None:
-        """See :meth:`links.contract.Source.connect`. A session that the broker lost is begun anew, with a warning."""
+        """See :meth:`links.contract.Source.connect`. A session that the broker lost starts again, with a warning."""
         self.close()
         settings = self._settings
         self._logged = self._qos > 0 and self._cyclic()
@@ -238,7 +239,7 @@ class MqttSource:
         return True
 
     def read(self, max_messages: int, wait: float) -> Batch:
-        """See :meth:`links.contract.Source.read`."""
+        """See :meth:`mgw.links.contract.Source.read`."""
         wire = self._require()
         buffer = self._buffer
         if len(buffer) < max_messages:
@@ -300,13 +301,13 @@ class MqttSource:
         return None
 
     def interrupt(self) -> None:
-        """See :meth:`links.contract.Source.interrupt`."""
+        """See :meth:`mgw.links.contract.Source.interrupt`."""
         wire = self._wire
         if wire is not None:
             wire.wake()
 
     def close(self) -> None:
-        """See :meth:`links.contract.Source.close`; the session stays at the broker."""
+        """See :meth:`mgw.links.contract.Source.close`; the session stays at the broker."""
         wire, self._wire = self._wire, None
         self._buffer.clear()
         if wire is not None:

@@ -9,7 +9,8 @@ configured for (Mosquitto: ``max_inflight_messages``, 20 by default), which is t
 
 from __future__ import annotations
 
-from links.contract import Capability, Domain, Field, LinkSpec
+from mgw.links.contract import Capability, Domain, Field, LinkSpec
+from mgw.links.patterns import mqtt_covers
 
 __all__ = ["SPEC"]
 
@@ -22,13 +23,14 @@ SPEC = LinkSpec(
     "and write it, all topics below it, and the output topics. inbound_log_queue is refused: none is needed. "
     "Under MQTT 3.1.1 headers, correlation, expiration and message ids travel only with MQTT_Envelope=JSON.",
     attributes=(
-        Field("hostname", "Host name or address of the broker.", required=True),
-        Field("port", "TCP port; by default 1883, with TLS 8883.", int, minimum=1, maximum=65535),
-        Field("protocol_version", "5, or 4 for MQTT 3.1.1.", int, 5, minimum=4, maximum=5),
+        Field("hostname", "Host name or address of the broker.", required=True, shown=True),
+        Field("port", "TCP port; by default 1883, with TLS 8883.", int, minimum=1, maximum=65535, shown=True),
+        Field("protocol_version", "5, or 4 for MQTT 3.1.1.", int, 5, minimum=4, maximum=5, shown=True),
         Field(
             "client_id_prefix",
             "Begins the client id of every job. Changing it abandons the sessions of inbound jobs.",
             default="MGW_",
+            shown=True,
         ),
         Field(
             "keepalive",
@@ -37,6 +39,7 @@ SPEC = LinkSpec(
             30,
             minimum=1,
             maximum=65535,
+            shown=True,
         ),
         Field(
             "session_expiry",
@@ -46,6 +49,7 @@ SPEC = LinkSpec(
             2_592_000,
             minimum=60,
             maximum=4_294_967_295,
+            shown=True,
         ),
         Field(
             "max_packet_size",
@@ -155,4 +159,6 @@ SPEC = LinkSpec(
             Capability.QUEUE_DOMAIN,
         )
     ),
+    mapping="mgw.transforms.mqtt.publish",
+    covers=mqtt_covers,
 )

@@ -12,8 +12,8 @@ import ssl
 import time
 from collections.abc import Callable
 
-from links.mqtt_codec import Malformed, reason_text
-from transforms.errors import Blame, DeliveryRejected, LinkError, LinkRefused, LinkUnavailable
+from mgw.links.mqtt.codec import Malformed, reason_text
+from mgw.transforms.errors import Blame, DeliveryRejected, LinkError, LinkRefused, LinkUnavailable
 
 __all__ = ["RECEIVE", "Wire", "blame_of"]
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from pika import exceptions
 
-from links.rabbitmq_connection import Session
-from links.rabbitmq_management import Policies
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.management import Policies
 
 __all__ = ["Answers", "ExchangeFacts", "QueueFacts", "difference_of_queue", "look_at_exchange", "look_at_queue"]
 

@@ -1,5 +1,5 @@
 """One connection to RabbitMQ: pika negotiates, opens the channel, declares and reports errors; the frames that matter
-for speed pass by it (:mod:`links.amqp_frames`).
+for speed pass by it (:mod:`mgw.links.rabbitmq.frames`).
 
 Everything pika raises leaves this module as a :class:`~transforms.errors.LinkError`; pika's own logging is silenced,
 because each of its errors is reported that way.
@@ -17,15 +17,27 @@ from typing import Any
 import pika
 from pika import exceptions, frame
 
-from links.amqp_frames import FrameScanner, Returned
-from links.rabbitmq_errors import translate
-from links.rabbitmq_pulse import PATIENCE, keep_alive
-from links.rabbitmq_settings import Settings
-from transforms.errors import LinkError, LinkTimeout, LinkUnavailable
+from mgw.links.client_logging import note_only
+from mgw.links.rabbitmq.errors import translate
+from mgw.links.rabbitmq.frames import FrameScanner, Returned
+from mgw.links.rabbitmq.pulse import PATIENCE, keep_alive
+from mgw.links.rabbitmq.settings import Settings
+from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 
 __all__ = ["Session"]
 
-logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
+logging.getLogger("pika").setLevel(logging.INFO)  # below, it describes every frame
+note_only(
+    "pika.channel",
+    "pika.connection",
+    "pika.heartbeat",
+    "pika.adapters.base_connection",
+    "pika.adapters.blocking_connection",
+    "pika.adapters.select_connection",
+    "pika.adapters.utils.connection_workflow",
+    "pika.adapters.utils.io_services_utils",
+    "pika.adapters.utils.selector_ioloop_adapter",
+)
 
 _READ_BYTES = 256 * 1024  # per recv; pika's own 4 KiB costs a call for every sixteen messages
 _READ_LIMIT = 1024 * 1024  # per turn of the loop, so that a flood cannot keep a read from returning
@@ -164,7 +176,7 @@ class Session:
                 self._driven = time.monotonic()
 
     def beat(self, now: float) -> bool:
-        """Show the broker that we live while our thread is elsewhere; see :mod:`links.rabbitmq_pulse`."""
+        """Show the broker that we live while our thread is elsewhere; see :mod:`mgw.links.rabbitmq.pulse`."""
         if not self._open or self._ended:
             return False
         away = now - self._driven

@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from links.amqp_frames import Returned, message_frames, publish_method, routing_key_of
-from links.contract import Encoded, JobUse, Recovered
-from links.placement import Placement, placed
-from links.rabbitmq_connection import Session
-from links.rabbitmq_errors import missing
-from links.rabbitmq_settings import Settings
-from transforms.amqp import Rules, encode
-from transforms.errors import (
+from mgw.links.contract import Encoded, JobUse, Recovered
+from mgw.links.placement import Placement, placed
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.errors import missing
+from mgw.links.rabbitmq.frames import Returned, message_frames, publish_method, routing_key_of
+from mgw.links.rabbitmq.settings import Settings
+from mgw.transforms.amqp import Rules, encode
+from mgw.transforms.errors import (
     Blame,
     ConversionFailure,
     DeliveryRejected,
@@ -24,7 +24,7 @@ from transforms.errors import (
     LinkUnavailable,
     QueueMissing,
 )
-from transforms.message import Message
+from mgw.transforms.message import Message
 
 __all__ = ["Confirmations", "DestinationPlan", "Progress", "RabbitDestination"]
 
@@ -158,7 +158,7 @@ class Confirmations:
 
 
 class RabbitDestination:
-    """See :class:`links.contract.Destination`."""
+    """See :class:`mgw.links.contract.Destination`."""
 
     def __init__(self, settings: Settings, use: JobUse, plan: DestinationPlan) -> None:
         self._settings = settings
@@ -178,7 +178,7 @@ class RabbitDestination:
         return publish_method(_CHANNEL, self._exchange, routing_key.encode(), mandatory=self._plan.mandatory)
 
     def connect(self) -> None:
-        """See :meth:`links.contract.Destination.connect`."""
+        """See :meth:`mgw.links.contract.Destination.connect`."""
         self._told = None
         self._published = 0
         self._places = {}
@@ -218,11 +218,11 @@ class RabbitDestination:
         )
 
     def recovered(self) -> Recovered | None:
-        """See :meth:`links.contract.Destination.recovered`."""
+        """See :meth:`mgw.links.contract.Destination.recovered`."""
         return None
 
     def encode(self, message: Message) -> Encoded:
-        """See :meth:`links.contract.Destination.encode`."""
+        """See :meth:`mgw.links.contract.Destination.encode`."""
         content = encode(message, self._use.clock.now(), self._plan.rules)
         properties, body, key = content
         if len(properties) > _MAX_PROPERTIES:
@@ -256,7 +256,7 @@ class RabbitDestination:
         return method, properties, body
 
     def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
-        """See :meth:`links.contract.Destination.publish`."""
+        """See :meth:`mgw.links.contract.Destination.publish`."""
         session = self._connected("publish")
         session.check("publish")
         state = self._confirmations
@@ -286,11 +286,11 @@ class RabbitDestination:
             self._published += count
 
     def located(self, sequence: int) -> Placement | None:
-        """See :meth:`links.contract.Destination.located`."""
+        """See :meth:`mgw.links.contract.Destination.located`."""
         return self._places.pop(sequence, None)
 
     def stored(self, sequence: int, count: int) -> Collection[int]:
-        """See :meth:`links.contract.Destination.stored`."""
+        """See :meth:`mgw.links.contract.Destination.stored`."""
         return self._confirmations.stored(sequence, count)
 
     def _wait_for_room(self, session: Session) -> None:
@@ -303,7 +303,7 @@ class RabbitDestination:
             session.pump(min(left, 1.0), lambda: session.unsent <= _UNSENT_LIMIT, "publish")
 
     def confirmed(self, wait: float) -> int | None:
-        """See :meth:`links.contract.Destination.confirmed`."""
+        """See :meth:`mgw.links.contract.Destination.confirmed`."""
         session = self._connected("publish")
         state, told = self._state, self._told
         if state.done != told or state.refusal:
@@ -344,13 +344,13 @@ class RabbitDestination:
         )
 
     def interrupt(self) -> None:
-        """See :meth:`links.contract.Destination.interrupt`."""
+        """See :meth:`mgw.links.contract.Destination.interrupt`."""
         session = self._session
         if session is not None:
             session.interrupt()
 
     def close(self) -> None:
-        """See :meth:`links.contract.Destination.close`."""
+        """See :meth:`mgw.links.contract.Destination.close`."""
         session, self._session = self._session, None
         if session is not None:
             session.close()

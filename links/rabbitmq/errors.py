@@ -10,9 +10,9 @@ from typing import Any
 from pika import exceptions
 from pika.adapters.utils import connection_workflow as workflow
 
-from links.contract import JobUse
-from links.rabbitmq_settings import Settings
-from transforms.errors import (
+from mgw.links.contract import JobUse
+from mgw.links.rabbitmq.settings import Settings
+from mgw.transforms.errors import (
     Blame,
     DeliveryRejected,
     LinkError,
@@ -21,7 +21,7 @@ from transforms.errors import (
     LinkUnavailable,
     QueueMissing,
 )
-from transforms.openfiles import shortage
+from mgw.transforms.open_files import shortage
 
 __all__ = ["missing", "translate"]
 

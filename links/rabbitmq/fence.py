@@ -13,10 +13,10 @@ import logging
 
 from pika import exceptions
 
-from links.contract import Direction, JobUse
-from links.rabbitmq_connection import Session
-from links.rabbitmq_management import close_owner
-from transforms.errors import LinkRefused, LinkUnavailable
+from mgw.links.contract import Direction, JobUse
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.management import close_owner
+from mgw.transforms.errors import LinkRefused, LinkUnavailable
 
 __all__ = ["Fence"]
 

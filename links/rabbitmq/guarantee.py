@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from links.contract import Direction, Guarantee, GuaranteeReport, JobUse
-from links.rabbitmq_conditions import Answers, QueueFacts, look_at_exchange, look_at_queue
-from links.rabbitmq_connection import Session
-from links.rabbitmq_destination import DestinationPlan
-from links.rabbitmq_fence import Fence
-from links.rabbitmq_log_queue import LogQueue
-from links.rabbitmq_management import read_policies
-from links.rabbitmq_source import SourcePlan, declare_job_queue, is_stream
+from mgw.links.contract import Direction, Guarantee, GuaranteeReport, JobUse
+from mgw.links.rabbitmq.conditions import Answers, QueueFacts, look_at_exchange, look_at_queue
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.destination import DestinationPlan
+from mgw.links.rabbitmq.fence import Fence
+from mgw.links.rabbitmq.log_queue import LogQueue
+from mgw.links.rabbitmq.management import read_policies
+from mgw.links.rabbitmq.source import SourcePlan, declare_job_queue, is_stream
 
 __all__ = ["report_destination", "report_source"]
 

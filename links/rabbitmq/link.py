@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from links.contract import (
-    Capability,
+from mgw.links.contract import (
     Check,
     Destination,
     Direction,
@@ -21,144 +20,27 @@ from links.contract import (
     GuaranteeReport,
     JobUse,
     LinkConfig,
-    LinkSpec,
     Source,
 )
-from links.listening import listening
-from links.options import parse
-from links.rabbitmq_checks import run_checks
-from links.rabbitmq_conditions import Answers
-from links.rabbitmq_connection import Session
-from links.rabbitmq_destination import DestinationPlan, RabbitDestination
-from links.rabbitmq_errors import missing
-from links.rabbitmq_guarantee import report_destination, report_source
-from links.rabbitmq_log_queue import LogQueue
-from links.rabbitmq_logged_destination import LoggedDestination
-from links.rabbitmq_logged_source import LoggedSource
-from links.rabbitmq_settings import Settings
-from links.rabbitmq_source import RabbitSource, SourcePlan, job_queue
-from transforms.amqp import Rules
-from transforms.errors import AdminError, ConfigInvalid, LinkError, QueueMissing
+from mgw.links.listening import listening
+from mgw.links.options import parse
+from mgw.links.rabbitmq.conditions import Answers
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.destination import DestinationPlan, RabbitDestination
+from mgw.links.rabbitmq.errors import missing
+from mgw.links.rabbitmq.guarantee import report_destination, report_source
+from mgw.links.rabbitmq.log_queue import LogQueue
+from mgw.links.rabbitmq.logged_destination import LoggedDestination
+from mgw.links.rabbitmq.logged_source import LoggedSource
+from mgw.links.rabbitmq.probe import run_checks
+from mgw.links.rabbitmq.settings import Settings
+from mgw.links.rabbitmq.source import RabbitSource, SourcePlan, job_queue
+from mgw.links.rabbitmq.spec import SPEC
+from mgw.transforms.amqp import Rules
+from mgw.transforms.errors import AdminError, ConfigInvalid, LinkError, QueueMissing
 
 __all__ = ["SPEC", "RabbitLink", "open_link"]
 
-SPEC = LinkSpec(
-    type="RABBITMQ",
-    title="RabbitMQ",
-    description="RabbitMQ 3.10 or later over AMQP 0-9-1: queues, exchanges and streams. A stream cannot say how many "
-    "messages wait. A job that reads a queue declares an exclusive queue mgw.lock.<hub>.<job>.inbound while it is "
-    "connected, where the link's user may.",
-    attributes=(
-        Field("hostname", "Name or address of the broker.", required=True, default="localhost", alterable=False),
-        Field("port", "TCP port; default 5672, with TLS 5671.", int, None, alterable=False, minimum=1, maximum=65535),
-        Field("virtual_host", "Virtual host.", default="/", alterable=False),
-        Field("tls", "Encrypt the connection.", bool, False, alterable=False),
-        Field("tls_ca_file", "File with the certificates to trust (PEM); default: the system's."),
-        Field("tls_cert_file", "File with our own certificate (PEM)."),
-        Field("tls_key_file", "File with the key of our own certificate (PEM)."),
-        Field("tls_verify", "Verify the broker's certificate and name.", bool, True),
-        Field("tls_server_name", "Name the certificate must have; default: hostname."),
-    ),
-    options=(
-        Field(
-            "AMQP_Heartbeat",
-            "Seconds of silence that count as a missed heartbeat. The broker closes a dead connection of the gateway "
-            "after two to three times as long. The gateway gives up a dead broker after 5 s more than this at the "
-            "earliest and after twice that at the latest: 10 to 20 s by default.",
-            int,
-            5,
-            minimum=2,
-            maximum=3600,
-        ),
-        Field("AMQP_ConnectTimeout", "Seconds to wait for a connection.", float, 10.0, minimum=0.1, maximum=600),
-        Field("AMQP_AnswerTimeout", "Seconds to wait for an answer.", float, 15.0, minimum=0.1, maximum=600),
-        Field(
-            "AMQP_BlockedTimeout",
-            "Seconds to stand an alarm of the broker, during which it accepts no messages.",
-            float,
-            60.0,
-            minimum=0.1,
-            maximum=3600,
-        ),
-        Field(
-            "AMQP_ConfirmTimeout",
-            "Seconds without any confirmation after which publishing is given up.",
-            float,
-            60.0,
-            minimum=0.1,
-            maximum=3600,
-        ),
-        Field(
-            "AMQP_ManagementURL",
-            "Address of the management API, for example http://broker:15672, asked with the link's user (tag "
-            "management) for policies that keep a job from its guarantee, which AMQP does not tell, and to close a "
-            "dead connection of a job that connects anew.",
-        ),
-    ),
-    queue_options=(
-        Field(
-            "AMQP_QueueType",
-            "Type of the queue; auto finds streams out by itself. Also the type of a topic job's own queue.",
-            default="auto",
-            choices=("auto", "classic", "quorum", "stream"),
-        ),
-        Field(
-            "AMQP_MaxPriority",
-            "Highest priority of the queue (its argument x-max-priority).",
-            int,
-            9,
-            minimum=0,
-            maximum=255,
-        ),
-        Field("AMQP_Mandatory", "Refuse messages the exchange cannot route.", bool, True),
-        Field(
-            "AMQP_Prefetch",
-            "Messages the broker may send ahead; default the larger of 1000 and twice the batch size.",
-            int,
-            None,
-            minimum=1,
-            maximum=65535,
-        ),
-        Field(
-            "AMQP_Exclusive",
-            "Read the queue alone: other consumers are refused, and so is the job while there are any. An inbound log "
-            "queue implies it. Quorum queues of RabbitMQ 3.10 refuse nobody; declare them with "
-            "x-single-active-consumer.",
-            bool,
-            False,
-        ),
-        Field(
-            "AMQP_UniqueIds",
-            "Declares that every publisher gives each message a message-id of its own: a message whose id came before "
-            "in this queue is not stored again.",
-            bool,
-            False,
-        ),
-        Field(
-            "AMQP_DeadLetters",
-            "Messages may leave this queue by expiry, a length limit, dead-lettering or a shovel before they are "
-            "acknowledged; then the inbound log queue is not used.",
-            bool,
-            False,
-        ),
-        Field(
-            "AMQP_StreamOffset",
-            "Where a job without stored position starts to read a stream.",
-            default="first",
-            choices=("first", "next", "last"),
-        ),
-        Field(
-            "AMQP_MaxMessageSize",
-            "Largest body in bytes; larger messages are conversion failures.",
-            int,
-            128 * 1024 * 1024,
-            minimum=1,
-        ),
-    ),
-    domains=(None, Domain.QUEUE, Domain.TOPIC),
-    capabilities=frozenset(Capability),
-    extra="rabbitmq",
-)
 
 #: Options of every job that this link acts on.
 _JOB_OPTIONS = (
@@ -173,7 +55,7 @@ def open_link(config: LinkConfig) -> RabbitLink:
 
 
 class RabbitLink:
-    """See :class:`links.contract.Link`."""
+    """See :class:`mgw.links.contract.Link`."""
 
     def __init__(self, config: LinkConfig) -> None:
         self.config = config
@@ -197,15 +79,15 @@ class RabbitLink:
         self._answers = Answers()  # a job keeps its link while it runs, and asks again and again
 
     def test(self) -> Sequence[Check]:
-        """See :meth:`links.contract.Link.test`."""
+        """See :meth:`mgw.links.contract.Link.test`."""
         return run_checks(self._settings)
 
     def listening(self) -> frozenset[str]:
-        """See :meth:`links.contract.Link.listening`."""
+        """See :meth:`mgw.links.contract.Link.listening`."""
         return listening([(self._settings.hostname, self._settings.port)])
 
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
-        """See :meth:`links.contract.Link.verify`."""
+        """See :meth:`mgw.links.contract.Link.verify`."""
         session = Session(self._settings, f"{use.agent} {use.job} verify")
         try:
             if direction is Direction.OUTBOUND:
@@ -218,7 +100,7 @@ class RabbitLink:
             session.close()
 
     def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
-        """See :meth:`links.contract.Link.check_endpoint`."""
+        """See :meth:`mgw.links.contract.Link.check_endpoint`."""
         try:
             options = parse(SPEC.queue_options, endpoint.options, f"foreign queue {endpoint.full_name}")
         except ConfigInvalid as error:
@@ -235,14 +117,14 @@ class RabbitLink:
             )
 
     def source(self, use: JobUse) -> Source:
-        """See :meth:`links.contract.Link.source`."""
+        """See :meth:`mgw.links.contract.Link.source`."""
         plan, template = self._source_plan(use), self.config.inbound_log_queue
         if template is None or plan.unique_ids or plan.dead_letters:
             return RabbitSource(self._settings, use, plan)
         return LoggedSource(self._settings, use, replace(plan, exclusive=True), template)
 
     def destination(self, use: JobUse) -> Destination:
-        """See :meth:`links.contract.Link.destination`."""
+        """See :meth:`mgw.links.contract.Link.destination`."""
         plan, template = self._destination_plan(use), self.config.outbound_log_queue
         if template is None or not use.logged:
             return RabbitDestination(self._settings, use, plan)
@@ -273,7 +155,7 @@ class RabbitLink:
         broken: Collection[str],
         lives: Callable[[str], bool],
     ) -> Sequence[str]:
-        """See :class:`links.log_cleaning.KeepsLogs`. What a job left in a queue that no job has is not found."""
+        """See :class:`mgw.links.log_cleaning.KeepsLogs`. What a job left in a queue that no job has is not found."""
         removed = []
         for use, direction in uses:
             config = self.config
@@ -326,6 +208,7 @@ class RabbitLink:
             prefetch=min(65535, options["amqp_prefetch"] or max(1000, 2 * use.batch_size)),
             exclusive=options["amqp_exclusive"],
             stream_offset=options["amqp_streamoffset"],
+            priority=options["amqp_consumerpriority"],
             rules=rules,
             unique_ids=options["amqp_uniqueids"],
             dead_letters=options["amqp_deadletters"],

@@ -5,7 +5,7 @@ that a transaction is on disk whole when the broker dies in its midst: the recor
 twin never survives a restart of the broker, so a record without it proves nothing about the last transaction. The queue
 is a durable classic queue with ``x-max-length`` 2, so that each pair replaces the one before; an operator creates it.
 
-Whoever holds the job's lock (:mod:`links.rabbitmq_fence`) reads it alone: what an earlier connection had on the way
+Whoever holds the job's lock (:mod:`mgw.links.rabbitmq.fence`) reads it alone: what an earlier connection had on the way
 when it ended is in the log queue soon after.
 """
 
@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 from pika import BasicProperties
 
-from links.amqp_frames import message_frames, publish_method
-from links.contract import JobUse
-from links.rabbitmq_conditions import difference_of_queue
-from links.rabbitmq_connection import Session
-from links.rabbitmq_management import Policies
-from transforms.errors import LinkError, LinkRefused, QueueMissing
+from mgw.links.contract import JobUse
+from mgw.links.rabbitmq.conditions import difference_of_queue
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.frames import message_frames, publish_method
+from mgw.links.rabbitmq.management import Policies
+from mgw.transforms.errors import LinkError, LinkRefused, QueueMissing
 
 __all__ = ["LogQueue", "LogQueueMissing", "Record"]
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Sequence
 
-from links.amqp_frames import commit_frame, message_frames
-from links.contract import Direction, Encoded, JobUse, Recovered
-from links.rabbitmq_connection import Session
-from links.rabbitmq_destination import DestinationPlan, RabbitDestination
-from links.rabbitmq_fence import Fence
-from links.rabbitmq_log_queue import LogQueue, Record
-from links.rabbitmq_settings import Settings
-from transforms.errors import Blame, DeliveryRejected, LinkError
+from mgw.links.contract import Direction, Encoded, JobUse, Recovered
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.destination import DestinationPlan, RabbitDestination
+from mgw.links.rabbitmq.fence import Fence
+from mgw.links.rabbitmq.frames import commit_frame, message_frames
+from mgw.links.rabbitmq.log_queue import LogQueue, Record
+from mgw.links.rabbitmq.settings import Settings
+from mgw.transforms.errors import Blame, DeliveryRejected, LinkError
 
 __all__ = ["LoggedDestination", "Transactions"]
 
@@ -101,12 +101,12 @@ class LoggedDestination(RabbitDestination):
             raise self._partial(self._record.partial, "its log queue says so since an earlier refusal")
 
     def recovered(self) -> Recovered | None:
-        """See :meth:`links.contract.Destination.recovered`."""
+        """See :meth:`mgw.links.contract.Destination.recovered`."""
         record = self._record
         return Recovered(None) if record is None else Recovered(record.sequence or None, record.sure)
 
     def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
-        """See :meth:`links.contract.Destination.publish`."""
+        """See :meth:`mgw.links.contract.Destination.publish`."""
         session = self._connected("publish")
         try:
             session.check("publish")
@@ -120,7 +120,7 @@ class LoggedDestination(RabbitDestination):
             raise self._refused(session, error) from error
 
     def stored(self, sequence: int, count: int) -> Collection[int]:  # noqa: ARG002
-        """See :meth:`links.contract.Destination.stored`; the log says it."""
+        """See :meth:`mgw.links.contract.Destination.stored`; the log says it."""
         return ()
 
     def _begin(self, session: Session) -> None:
@@ -140,7 +140,7 @@ class LoggedDestination(RabbitDestination):
             self._begin(self._session)
 
     def confirmed(self, wait: float) -> int | None:
-        """See :meth:`links.contract.Destination.confirmed`."""
+        """See :meth:`mgw.links.contract.Destination.confirmed`."""
         try:
             return super().confirmed(wait)
         except DeliveryRejected as error:

@@ -1,6 +1,6 @@
 """Reading a RabbitMQ queue exactly once, without message ids: acknowledgements and a record in one transaction.
 
-See :mod:`links.rabbitmq_receiving_log` for how redelivered messages are told from new ones. The commit of one batch is
+See :mod:`links.rabbitmq.receiving_log` for how redelivered messages are told from new ones. The commit of one batch is
 awaited when the next one is settled, so that the broker and the hub work at the same time.
 """
 
@@ -10,18 +10,18 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from links.amqp_frames import Incoming, ack_frame, commit_frame
-from links.contract import Backlog, Batch, JobUse
-from links.rabbitmq_conditions import look_at_queue
-from links.rabbitmq_connection import Session
-from links.rabbitmq_log_queue import LogQueue
-from links.rabbitmq_management import read_policies
-from links.rabbitmq_receiving_log import LogAhead, LogBehind, ReceivingLog
-from links.rabbitmq_settings import Settings
-from links.rabbitmq_source import RabbitSource, SourcePlan
-from transforms.amqp_common import EXPIRATION
-from transforms.amqp_identity import content_digest
-from transforms.errors import LinkTimeout, PositionLost
+from mgw.links.contract import Backlog, Batch, JobUse
+from mgw.links.rabbitmq.conditions import look_at_queue
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.frames import Incoming, ack_frame, commit_frame
+from mgw.links.rabbitmq.log_queue import LogQueue
+from mgw.links.rabbitmq.management import read_policies
+from mgw.links.rabbitmq.receiving_log import LogAhead, LogBehind, ReceivingLog
+from mgw.links.rabbitmq.settings import Settings
+from mgw.links.rabbitmq.source import RabbitSource, SourcePlan
+from mgw.transforms.amqp.common import EXPIRATION
+from mgw.transforms.amqp.identity import content_digest
+from mgw.transforms.errors import LinkTimeout, PositionLost
 
 __all__ = ["LoggedSource"]
 
@@ -138,10 +138,10 @@ class LoggedSource(RabbitSource):
             ]
         kept = [digest for item, digest in zip(items, digests, strict=True) if not _expires(item[4])]
         positions, marks = self._log.batch(kept)
-        return Batch(deliveries, positions, (batch.token, self._log.sequence), marks)
+        return Batch(deliveries, positions, (batch.token, self._log.sequence), marks, alone=True)
 
     def settle(self, batch: Batch) -> None:
-        """See :meth:`links.contract.Source.settle`."""
+        """See :meth:`mgw.links.contract.Source.settle`."""
         if self._stream:
             super().settle(batch)
             return
@@ -159,7 +159,7 @@ class LoggedSource(RabbitSource):
         session.pump(0.0, _at_once, "settle")
 
     def backlog(self) -> Backlog | None:
-        """See :meth:`links.contract.Source.backlog`; the channel answers nothing while it commits."""
+        """See :meth:`mgw.links.contract.Source.backlog`; the channel answers nothing while it commits."""
         self._await_commit(self._connected("backlog"))
         return super().backlog()
 

@@ -16,7 +16,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote
 
-from links.rabbitmq_settings import Settings
+from mgw.links.rabbitmq.settings import Settings
 
 __all__ = ["Policies", "close_owner", "read_policies"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 
-from links.contract import Check
-from links.failed_check import failed_check
-from links.rabbitmq_connection import Session
-from links.rabbitmq_settings import Settings
-from transforms.errors import LinkError, LinkRefused
+from mgw.links.contract import Check
+from mgw.links.failed_check import failed_check
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.settings import Settings
+from mgw.transforms.errors import LinkError, LinkRefused
 
 __all__ = ["run_checks"]
 

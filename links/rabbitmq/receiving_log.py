@@ -22,8 +22,8 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from links.contract import Mark, Position
-from transforms.amqp_identity import DIGEST_SIZE
+from mgw.links.contract import Mark, Position
+from mgw.transforms.amqp.identity import DIGEST_SIZE
 
 __all__ = ["LogAhead", "LogBehind", "ReceivingLog"]
 
@@ -74,7 +74,7 @@ class ReceivingLog:
         if not sure:
             self._epoch.clear()
         self._proven = self._record
-        self._changed = bool(self._epoch) or _EPOCH in stored  # what is carried over must be stored anew
+        self._changed = bool(self._epoch) or _EPOCH in stored  # what is carried over must be stored again
 
     @property
     def awaited(self) -> int:

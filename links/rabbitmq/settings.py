@@ -9,9 +9,9 @@ from typing import Any
 
 import pika
 
-from links.contract import LinkConfig
-from transforms.errors import LinkRefused
-from transforms.openfiles import shortage
+from mgw.links.contract import LinkConfig
+from mgw.transforms.errors import LinkRefused
+from mgw.transforms.open_files import shortage
 
 __all__ = ["Settings"]
 
@@ -51,7 +51,7 @@ class Settings:
             virtual_host=attributes["virtual_host"],
             username=config.username or "guest",
             password=config.password or ("" if config.username else "guest"),  # the broker's own default user
-            client_name=config.client_name,
+            client_name=attributes["connection_name"] or config.client_name,
             heartbeat=options["amqp_heartbeat"],
             connect_timeout=options["amqp_connecttimeout"],
             answer_timeout=options["amqp_answertimeout"],

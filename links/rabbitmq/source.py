@@ -9,16 +9,16 @@ from typing import Any
 
 from pika import exceptions
 
-from links.amqp_frames import Incoming, ack_frame
-from links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, Direction, JobUse, Position
-from links.rabbitmq_connection import Session
-from links.rabbitmq_errors import missing
-from links.rabbitmq_fence import Fence
-from links.rabbitmq_settings import Settings
-from transforms.amqp import HEADER_PREFIX, Rules, decode
-from transforms.amqp_identity import content_digest, message_key
-from transforms.errors import LinkRefused, LinkTimeout, LinkUnavailable, PositionLost, QueueMissing
-from transforms.message import Message
+from mgw.links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, Direction, JobUse, Position
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.errors import missing
+from mgw.links.rabbitmq.fence import Fence
+from mgw.links.rabbitmq.frames import Incoming, ack_frame
+from mgw.links.rabbitmq.settings import Settings
+from mgw.transforms.amqp import HEADER_PREFIX, Rules, decode
+from mgw.transforms.amqp.identity import content_digest, message_key
+from mgw.transforms.errors import LinkRefused, LinkTimeout, LinkUnavailable, PositionLost, QueueMissing
+from mgw.transforms.message import Message
 
 __all__ = ["RabbitSource", "SourcePlan", "declare_job_queue", "is_stream", "job_queue"]
 
@@ -41,6 +41,7 @@ class SourcePlan:
     prefetch: int
     exclusive: bool
     stream_offset: str
+    priority: int  # among the consumers of the queue
     rules: Rules
     unique_ids: bool = False  # publishers give message ids that are unique in this queue
     dead_letters: bool = False  # messages may leave the queue unacknowledged
@@ -80,7 +81,7 @@ def is_stream(session: Session, queue: str) -> bool:
 
 
 class RabbitSource:
-    """See :class:`links.contract.Source`."""
+    """See :class:`mgw.links.contract.Source`."""
 
     def __init__(self, settings: Settings, use: JobUse, plan: SourcePlan) -> None:
         self._settings = settings
@@ -98,7 +99,7 @@ class RabbitSource:
         self._heard = 0.0  # when the last message of a stream came, or was asked for
 
     def connect(self, positions: Mapping[str, str]) -> None:
-        """See :meth:`links.contract.Source.connect`."""
+        """See :meth:`mgw.links.contract.Source.connect`."""
         plan = self._plan
         session = self._session = self._new_session()
         try:
@@ -144,6 +145,8 @@ class RabbitSource:
             # Attached at the stored message itself: seeing it again proves that the stream is still the same and whole.
             start = "first" if RESUME in positions else plan.stream_offset
             arguments["x-stream-offset"] = start if self._stored is None else self._stored
+        elif plan.priority:
+            arguments["x-priority"] = plan.priority
         session.channel._impl.add_on_cancel_callback(lambda _frame: session.fail(self._cancelled()))
         with session.calling("connect"):
             session.channel.basic_qos(prefetch_count=plan.prefetch)
@@ -170,7 +173,7 @@ class RabbitSource:
         )
 
     def read(self, max_messages: int, wait: float) -> Batch:
-        """See :meth:`links.contract.Source.read`."""
+        """See :meth:`mgw.links.contract.Source.read`."""
         session = self._connected("read")
         waiting = session.scanner.deliveries
         session.pump(0.0 if waiting else wait, lambda: waiting, "read")
@@ -256,7 +259,7 @@ class RabbitSource:
         )
 
     def settle(self, batch: Batch) -> None:
-        """See :meth:`links.contract.Source.settle`."""
+        """See :meth:`mgw.links.contract.Source.settle`."""
         session = self._connected("settle")
         session.check("settle")
         if batch.token is not None:
@@ -305,13 +308,13 @@ class RabbitSource:
             )
 
     def interrupt(self) -> None:
-        """See :meth:`links.contract.Source.interrupt`."""
+        """See :meth:`mgw.links.contract.Source.interrupt`."""
         session = self._session
         if session is not None:
             session.interrupt()
 
     def close(self) -> None:
-        """See :meth:`links.contract.Source.close`."""
+        """See :meth:`mgw.links.contract.Source.close`."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -328,7 +331,7 @@ class RabbitSource:
 
 
 def _never(*_arguments: object) -> None:
-    """Deliveries pass by pika; see links.amqp_frames."""
+    """Deliveries pass by pika; see mgw.links.rabbitmq.frames."""
 
 
 def _digest(item: Incoming) -> str:

@@ -2,7 +2,7 @@
 
 Rows are partitioned by source and by the day they were enqueued (UTC). Spark's own file sink would write them exactly
 once as well, but nothing may touch its files afterwards, so they could never be compacted; here a manifest says what
-belongs to the archive (:mod:`pipelines.jobs.archive_manifest`). Read it with :func:`read_archive`.
+belongs to the archive (:mod:`mgw.pipelines.jobs.archive_manifest`). Read it with :func:`read_archive`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from pipelines.errors import PipelineFailed
-from pipelines.files import Folder
-from pipelines.jobs.archive_compact import CompactModel, compact
-from pipelines.jobs.archive_manifest import Manifest, commit, latest, merged, remove_leftovers, write_files
-from pipelines.jobs.archive_read import read_archive
-from pipelines.kafka import KafkaTopics, stream_topics
-from pipelines.query import query_id
-from pipelines.registry import Context, Followed, JobSettings
+from mgw.pipelines.errors import PipelineFailed
+from mgw.pipelines.files import Folder
+from mgw.pipelines.jobs.archive_compact import CompactModel, compact
+from mgw.pipelines.jobs.archive_manifest import Manifest, commit, latest, merged, remove_leftovers, write_files
+from mgw.pipelines.jobs.archive_read import read_archive
+from mgw.pipelines.kafka import KafkaTopics, stream_topics
+from mgw.pipelines.query import query_id
+from mgw.pipelines.registry import Context, Followed, JobSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,7 +110,7 @@ def transform(messages: DataFrame, settings: Settings) -> DataFrame:
 
 def run(spark: SparkSession, settings: Settings, context: Context) -> int:
     """Archive what is there, or until it is stopped."""
-    from pipelines.source.datasource import register
+    from mgw.pipelines.datasource import register
 
     register(spark)
     targets = {name: _target(spark, settings, context, name) for name in settings.sources}
@@ -134,7 +134,7 @@ def run(spark: SparkSession, settings: Settings, context: Context) -> int:
 
 def _target(spark: SparkSession, settings: Settings, context: Context, name: str) -> Any:
     if settings.format == "delta":
-        from pipelines.jobs.archive_delta import DeltaTarget
+        from mgw.pipelines.jobs.archive_delta import DeltaTarget
 
         return DeltaTarget(spark, _absolute(settings.path), context, name, settings.compact.target_bytes)
     return ParquetTarget(spark, settings, context, name)
@@ -199,7 +199,7 @@ class ParquetTarget:
         if self._manifest.query:
             raise self._foreign("a stream wrote it")
         new = transform(frame, self._settings)
-        if self._manifest.files:  # a hub that was made anew numbers its messages from 1 again; msgid tells hubs apart
+        if self._manifest.files:  # a hub that was made again numbers its messages from 1 again; msgid tells hubs apart
             key = ("msgid", sf.coalesce("consumer", sf.lit("")).alias("consumer_or_none"))
             there = read_archive(self._spark, self._folder.root, [self._name]).select(*key).distinct()
             new = new.withColumn("consumer_or_none", key[1])

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from pipelines.errors import PipelineFailed
-from pipelines.jobs.archive_manifest import Manifest, commit, write_files
-from pipelines.registry import JobSettings
+from mgw.pipelines.errors import PipelineFailed
+from mgw.pipelines.jobs.archive_manifest import Manifest, commit, write_files
+from mgw.pipelines.registry import JobSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipelines.files import Folder
+    from mgw.pipelines.files import Folder
 
 __all__ = ["CompactModel", "compact", "due"]
 

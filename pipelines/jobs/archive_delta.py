@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipelines.errors import PipelineFailed
-from pipelines.files import Folder
-from pipelines.query import query_id
+from mgw.pipelines.errors import PipelineFailed
+from mgw.pipelines.files import Folder
+from mgw.pipelines.query import query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.registry import Context
+    from mgw.pipelines.registry import Context
 
 __all__ = ["DeltaTarget"]
 

@@ -22,13 +22,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pipelines.errors import PipelineFailed
+from mgw.pipelines.errors import PipelineFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
-    from pipelines.files import Folder
+    from mgw.pipelines.files import Folder
 
 __all__ = ["MANIFESTS", "Manifest", "commit", "latest", "merged", "remove_leftovers", "sources", "write_files"]
 

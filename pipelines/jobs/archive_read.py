@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pipelines.errors import PipelineFailed
-from pipelines.files import Folder
-from pipelines.jobs.archive_manifest import latest, sources, union
+from mgw.pipelines.errors import PipelineFailed
+from mgw.pipelines.files import Folder
+from mgw.pipelines.jobs.archive_manifest import latest, sources, union
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

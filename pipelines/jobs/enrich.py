@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from pipelines.registry import Context, Followed, JobSettings
+from mgw.pipelines.registry import Context, Followed, JobSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -117,7 +117,7 @@ def _named(window: Window) -> list[str]:
 
 def run(spark: SparkSession, settings: Settings, context: Context) -> int:
     """Stream until the pipeline is stopped, or until the queue is empty."""
-    from pipelines.source.datasource import register
+    from mgw.pipelines.datasource import register
 
     register(spark)
     place = settings.reference

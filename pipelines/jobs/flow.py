@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from pipelines.jobs.statements_flow import backlogs, forget, last_batch, note_batch, put_windows
-from pipelines.registry import Context, Followed, JobSettings
+from mgw.pipelines.jobs.statements_flow import backlogs, forget, last_batch, note_batch, put_windows
+from mgw.pipelines.registry import Context, Followed, JobSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -44,7 +44,7 @@ class Settings(JobSettings):
 
 
 def transform(arrivals: DataFrame, settings: Settings) -> DataFrame:
-    """Windows of :data:`pipelines.jobs.flow_ledger.ARRIVALS`; the percentiles are exact."""
+    """Windows of :data:`mgw.pipelines.jobs.flow_ledger.ARRIVALS`; the percentiles are exact."""
     from pyspark.sql import functions as sf
 
     late = sf.when(sf.col("latency") > settings.late_after, sf.col("messages")).otherwise(0)
@@ -90,7 +90,7 @@ def read_flow(spark: SparkSession, path: str) -> DataFrame:
 
 def run(spark: SparkSession, settings: Settings, context: Context) -> int:
     """Measure what is there, or until it is stopped."""
-    from pipelines.jobs.flow_ledger import LedgerSource
+    from mgw.pipelines.jobs.flow_ledger import LedgerSource
 
     spark.dataSource.register(LedgerSource)
     checkpoint = context.checkpoint("windows")
@@ -116,8 +116,8 @@ class _Target:
 
     def batch(self, frame: DataFrame, batch: int) -> None:
         """Write the windows of one batch, once by (query, batch): again is the same again, or nothing."""
-        from pipelines.hub import open_hub
-        from pipelines.query import query_id
+        from mgw.pipelines.hub import open_hub
+        from mgw.pipelines.query import query_id
 
         query = query_id(self._spark, self._checkpoint)
         rows = frame.collect()

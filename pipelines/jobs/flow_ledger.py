@@ -22,11 +22,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from gateway import catalog
-from gateway.ledger_record import Kind, unpacked
-from pipelines.errors import PipelineFailed
-from pipelines.hub import open_hub
-from pipelines.jobs.statements_flow import Batch, Source, batches, extents, sources, upcoming
+from mgw.gateway.ledger.record import Kind, unpacked
+from mgw.gateway.state import catalog
+from mgw.pipelines.errors import PipelineFailed
+from mgw.pipelines.hub import open_hub
+from mgw.pipelines.jobs.statements_flow import Batch, Source, batches, extents, sources, upcoming
 
 __all__ = ["ARRIVALS", "LedgerSource", "arrivals"]
 
@@ -115,9 +115,12 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ids = [number for each in found for number in _ids(each)]
             origins = _origins(sources(conn, min(ids), max(ids))) if ids else {}
         for each in found:
-            direction = "INBOUND" if each.kind == Kind.RECEIVED else "OUTBOUND"
+            direction = _DIRECTIONS.get(each.kind, "OUTBOUND")
             for moment, latency, messages, aside in arrivals(each, origins):
                 yield name, link, direction, datetime.fromtimestamp(moment, UTC), latency, messages, aside
+
+
+_DIRECTIONS = {Kind.RECEIVED.value: "INBOUND", Kind.CARRIED.value: "THROUGH"}
 
 
 def _check(start: dict[str, Any], known: dict[int, tuple[int, int]], hub: str) -> None:
@@ -159,7 +162,7 @@ def arrivals(batch: Batch, origins: dict[int, float]) -> Iterator[tuple[float, f
 
     ``origins``: message number -> epoch seconds at which it was read at its source.
     """
-    if batch.kind == Kind.RECEIVED:
+    if batch.kind in _DIRECTIONS:
         aside = batch.messages - batch.propagated - batch.suppressed
         began = batch.started if batch.started is not None else batch.finished
         yield batch.finished, max(0.0, batch.finished - began), batch.propagated, aside

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from pipelines.jobs.reconcile_compare import IN_FLIGHT, Rules, compare, findings, totals
-from pipelines.jobs.reconcile_report import Report, render
-from pipelines.jobs.reconcile_sides import HubSide, KafkaSide, LedgerSide, Side, read_side, side_frame
-from pipelines.registry import Context, JobSettings
+from mgw.pipelines.jobs.reconcile_compare import IN_FLIGHT, Rules, compare, findings, totals
+from mgw.pipelines.jobs.reconcile_report import Report, render
+from mgw.pipelines.jobs.reconcile_sides import HubSide, KafkaSide, LedgerSide, Side, read_side, side_frame
+from mgw.pipelines.registry import Context, JobSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,7 +121,7 @@ def judge(spark: SparkSession, settings: Settings, context: Context, began: floa
 
 def _end(spark: SparkSession, side: Side, hub: str) -> DataFrame:
     """One end, read and made comparable."""
-    from pipelines.jobs.reconcile_ledger import read_ledger
+    from mgw.pipelines.jobs.reconcile_ledger import read_ledger
 
     ledger = None if side.ledger is None else read_ledger(spark, getattr(side, "url", None) or hub, side.ledger)
     return side_frame(read_side(spark, side, hub), side, ledger)

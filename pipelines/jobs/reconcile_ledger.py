@@ -1,16 +1,16 @@
-"""The ledger of a job as a data frame: a row for what became of each message in each batch."""
+"""The ledger of a job as a data frame: a row for what happened to each message in each batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gateway import catalog
-from gateway.ledger_record import Record
-from gateway.trace import hex_id
-from pipelines.hub import open_hub
-from pipelines.jobs.statements_ledger import extent, records
-from transforms.errors import ConfigInvalid
+from mgw.gateway.ledger.history import hex_id
+from mgw.gateway.ledger.record import Record
+from mgw.gateway.state import catalog
+from mgw.pipelines.hub import open_hub
+from mgw.pipelines.jobs.statements_ledger import extent, records
+from mgw.transforms.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["LEDGER", "read_ledger"]
 
 #: Columns of the ledger: the message id as hex digits, where it was read (inbound) or written (outbound), the name of a
-#: ``gateway.ledger_record.Outcome``, and the row of the ledger with its times.
+#: ``mgw.gateway.ledger.record.Outcome``, and the row of the ledger with its times.
 LEDGER = (
     "msgid STRING, place STRING, part STRING, position BIGINT, outcome STRING, record BIGINT, "
     "started TIMESTAMP, finished TIMESTAMP"
@@ -92,7 +92,7 @@ def rows_of(record: Record, hub_id: bytes) -> Iterator[Row]:
 
 
 def _coordinates(place: str | None) -> tuple[str | None, int | None]:
-    """``topic/0@4711`` as part and position; what does not name a message for ever has no position."""
+    """``topic/0@4711`` as part and position; what does not name a message forever has no position."""
     part, _, number = (place or "").rpartition("@")
     return (part, int(number)) if part and number.isdecimal() else (place, None)
 

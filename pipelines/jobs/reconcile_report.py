@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from pipelines.jobs.reconcile_compare import IN_FLIGHT
+from mgw.pipelines.jobs.reconcile_compare import IN_FLIGHT
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -124,6 +124,6 @@ def _end(side: Any) -> str:
 
 
 def _table(columns: Mapping[str, str]) -> Table:
-    from gateway.cli.common import table
+    from mgw.gateway.cli.common import table
 
     return table(columns)

@@ -120,7 +120,7 @@ def read_side(spark: SparkSession, side: Side, hub: str) -> DataFrame:
         options = {"url": side.url or hub, "queue": side.queue, "what": side.what}
         if side.consumer is not None:
             options["consumer"] = side.consumer
-        from pipelines.source.datasource import register
+        from mgw.pipelines.datasource import register
 
         register(spark)
         return spark.read.format("mgw").options(**options).load()
@@ -135,11 +135,11 @@ def read_side(spark: SparkSession, side: Side, hub: str) -> DataFrame:
         }
         return spark.read.format("kafka").options(**options | side.options).load()
     if isinstance(side, LedgerSide):
-        from pipelines.jobs.reconcile_ledger import read_ledger
+        from mgw.pipelines.jobs.reconcile_ledger import read_ledger
 
         return read_ledger(spark, side.url or hub, side.job)
     if isinstance(side, ArchiveSide):
-        from pipelines.jobs.archive_read import read_archive
+        from mgw.pipelines.jobs.archive_read import read_archive
 
         return read_archive(spark, side.path, side.sources)
     reader = spark.read.format(side.format).options(**side.options)

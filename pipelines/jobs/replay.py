@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pipelines.registry import Context, JobSettings
-from transforms.errors import ConfigInvalid
+from mgw.pipelines.registry import Context, JobSettings
+from mgw.transforms.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from pipelines.sink.statements import Batch
+    from mgw.pipelines.sink.statements import Batch
 
 __all__ = ["Settings", "needs", "run", "transform"]
 
@@ -103,7 +103,7 @@ def transform(df: DataFrame, settings: Settings) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    from pipelines.sink.layout import WRITTEN
+    from mgw.pipelines.sink.layout import WRITTEN
 
     rows = select(df, settings)
     for name, text in settings.set.items():
@@ -190,9 +190,9 @@ def _wrong(what: str, text: str, error: Exception) -> ConfigInvalid:
 
 def run(spark: SparkSession, settings: Settings, context: Context) -> int:
     """Replay; 0 when all of it is in the queue."""
-    from pipelines.sink.options import WriteOptions
-    from pipelines.sink.publish import record_of, resume
-    from pipelines.source.datasource import register
+    from mgw.pipelines.datasource import register
+    from mgw.pipelines.sink.options import WriteOptions
+    from mgw.pipelines.sink.publish import record_of, resume
 
     register(spark)
     given = {"url": context.hub, "queue": settings.target, "query": f"replay {settings.name}"}
@@ -211,7 +211,7 @@ def run(spark: SparkSession, settings: Settings, context: Context) -> int:
             return 0
         if settings.remove:
             places = select(source, settings).select("queue").distinct().collect()
-            given["removeFrom"] = ",".join(sorted(row[0] for row in places))
+            given["removeFrom"] = ",".join(sorted(row.queue for row in places))
         frame.write.format("mgw").mode("append").options(**given).save()
     elif before.state == "DONE":
         context.say(f"replay {settings.name} was done before ({_summary(before, settings)}); nothing is left to do")
@@ -229,7 +229,7 @@ def _read(spark: SparkSession, settings: Settings, context: Context) -> DataFram
     if settings.archive is not None:
         if settings.format == "parquet":
             return spark.read.option("mergeSchema", "true").parquet(settings.archive)
-        from pipelines.jobs.archive_read import read_archive
+        from mgw.pipelines.jobs.archive_read import read_archive
 
         path = settings.archive
         return read_archive(spark, path if ":" in path else str(Path(path).absolute()), settings.sources)

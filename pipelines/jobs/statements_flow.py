@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from gateway import ledger as records
-from gateway.ledger_merged import expanded
-from gateway.ledger_record import Kind
-from gateway.tables import ledger
-from pipelines.jobs.tables_flow import progress, window
+from mgw.gateway.ledger import store as records
+from mgw.gateway.ledger.merged import expanded
+from mgw.gateway.ledger.record import Kind
+from mgw.gateway.state.tables import ledger
+from mgw.pipelines.tables.flow import progress, window
 
 __all__ = [
     "Batch",
@@ -68,7 +68,7 @@ def upcoming(conn: sa.Connection, job_id: int, after: int, upto: int, limit: int
 
 
 def batches(conn: sa.Connection, job_id: int, after: int, upto: int) -> list[Batch]:
-    """Rows ``after < number <= upto`` of a job that say what became of messages."""
+    """Rows ``after < number <= upto`` of a job that say what happened to messages."""
     fields = attrgetter(*Batch._fields)
     return [Batch(*fields(row)) for row in records.rows(conn, job_id, after + 1, upto) if row.kind in _FINISHED]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import sqlalchemy as sa
 
-from gateway import ledger
-from gateway.ledger_record import Record, decode
+from mgw.gateway.ledger import store as ledger
+from mgw.gateway.ledger.record import Record, decode
 
 __all__ = ["extent", "records"]
 

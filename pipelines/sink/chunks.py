@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from gateway.aq import payloads
-from gateway.aq.codec import TYPED_COLUMNS, decode
-from gateway.aq.statements import Db, Row
-from pipelines.sink.rows import Made
-from transforms.message import Message
+from mgw.gateway.aq import NEW_TYPED_MESSAGE, STORED, Db, Row
+from mgw.gateway.aq import decode_messages as decode
+from mgw.gateway.aq import payload_forms as payloads
+from mgw.pipelines.sink.rows import Made
+from mgw.transforms.message import Message
 
 __all__ = ["Chunk", "digest", "pack", "unpack"]
 
@@ -35,7 +35,7 @@ _KEPT: Final = {
     "type_id": pa.int64(),
 }
 _DELAY, _SOURCE, _EXCEPTIONS = "delay", "source", "exceptions"
-_PLACES: Final = {name: TYPED_COLUMNS.index(name) for name in _KEPT}
+_PLACES: Final = {name: NEW_TYPED_MESSAGE.at(name) for name in _KEPT}
 _BODY = _PLACES["body"]
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _HUB = bytes(8)  # an identity that nobody looks at: a message gets its own when it is stored
@@ -49,7 +49,7 @@ class Chunk(NamedTuple):
 
 
 def pack(rows: Sequence[Row], made: Sequence[Made], exceptions: Sequence[int] = ()) -> bytes:
-    """Messages as a chunk; ``rows`` are theirs as :func:`gateway.aq.transfer.check` gives them."""
+    """Messages as a chunk; ``rows`` are theirs as :func:`mgw.gateway.aq.queues.transfer.check` gives them."""
     columns = list(zip(*rows, strict=True))
     found: dict[str, pa.Array] = {}
     for name, place in _PLACES.items():
@@ -79,16 +79,8 @@ def unpack(db: Db, chunk: bytes) -> Chunk:
         at = table.schema.get_field_index(name)
         return repeat(default, table.num_rows) if at < 0 else table.column(at).to_pylist()
 
-    nothing = repeat(None)
-    rows: list[Row] = list(
-        zip(
-            repeat(0, table.num_rows), column("body"), column("headers"), column("kind"), column("priority"),
-            column("correlation"), column("expiration"), nothing, nothing, repeat(0), column("exception_queue"),
-            column("sender_name"), column("sender_address"), column("original_msgid"), column("body_type"), nothing,
-            nothing, nothing, nothing, column("type_id"), column("user_property"), column("sender_protocol"),
-            strict=False,
-        )
-    )  # fmt: skip
+    new = {"id": 0, "attempts": 0}  # a message that nobody has tried to dequeue; it gets its id later
+    rows: list[Row] = list(zip(*(column(name, new.get(name)) for name in STORED.names), strict=True))
     payloads.learn(db, rows)
     messages: list[Message] = decode(rows, _HUB)
     if table.schema.get_field_index(_DELAY) >= 0:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import types
 
-from pipelines.source.columns import HEADERS, NAMES
-from transforms.errors import ConfigInvalid
+from mgw.pipelines.source.columns import HEADERS, NAMES
+from mgw.transforms.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

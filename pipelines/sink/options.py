@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipelines.source.options import hub_url, known, number, required
-from transforms.errors import ConfigInvalid
+from mgw.pipelines.source.options import hub_url, known, number, required
+from mgw.transforms.errors import ConfigInvalid
 
 __all__ = ["WriteOptions"]
 

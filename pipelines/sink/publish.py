@@ -15,18 +15,15 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq import transfer
-from gateway.aq.codec import message_number
-from gateway.aq.hub import Hub
-from gateway.aq.statements import Db
-from pipelines.hub import open_hub
-from pipelines.sink import chunks, statements
-from pipelines.sink.options import WriteOptions
-from pipelines.sink.rows import Made
-from pipelines.sink.statements import Batch, Query, Staged
-from pipelines.sink.target import Target, target_of
-from transforms.errors import GatewayError
+from mgw.gateway.aq import Db, Hub, message_number, transfer
+from mgw.gateway.aq import queue_catalog as catalog
+from mgw.pipelines.hub import open_hub
+from mgw.pipelines.sink import chunks, statements
+from mgw.pipelines.sink.options import WriteOptions
+from mgw.pipelines.sink.rows import Made
+from mgw.pipelines.sink.statements import Batch, Query, Staged
+from mgw.pipelines.sink.target import Target, target_of
+from mgw.transforms.errors import GatewayError
 
 __all__ = ["KEPT_BATCHES", "WriteInterrupted", "WriteRefused", "abort", "commit", "record_of", "resume"]
 

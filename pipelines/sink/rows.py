@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.aq.anydata import SCALARS, canonical_type, wrap
-from gateway.aq.model import PayloadType, QueueRef
-from pipelines.sink.layout import Layout
-from transforms.convert import parse_exact, to_payload
-from transforms.errors import GatewayError
-from transforms.message import Header, Message, PayloadKind, ValueType, check_headers, decode_headers, new_message
-from transforms.objects import AnyData, ObjectValue
-from transforms.sqltypes import Misfit, ObjectType, SqlType, load_text
+from mgw.gateway.aq import SCALARS, PayloadType, QueueRef, canonical_type, wrap
+from mgw.pipelines.sink.layout import Layout
+from mgw.transforms.errors import GatewayError
+from mgw.transforms.message import Header, Message, PayloadKind, ValueType, check_headers, decode_headers, new_message
+from mgw.transforms.objects import AnyData, ObjectValue
+from mgw.transforms.payloads.convert import to_payload
+from mgw.transforms.payloads.json_text import parse_exact
+from mgw.transforms.payloads.sql_types import Misfit, ObjectType, SqlType, load_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

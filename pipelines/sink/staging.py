@@ -9,22 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
 
-from gateway.aq import payloads, transfer
-from gateway.aq import statements_types as types_sql
-from gateway.aq.codec import message_number
-from gateway.aq.errors import MessageRefused, NotEnabledForEnqueue
-from gateway.aq.hub import Hub
-from gateway.aq.statements import Db
-from gateway.aq.statements_catalog import queue_settings
-from pipelines.hub import open_hub
-from pipelines.sink import chunks, statements
-from pipelines.sink.layout import Layout
-from pipelines.sink.options import WriteOptions
-from pipelines.sink.rows import Made, Maker, RowRefused
-from pipelines.sink.statements import Staged
-from pipelines.sink.target import Target, target_of
-from transforms.errors import GatewayError
-from transforms.sqltypes import SqlType
+from mgw.gateway.aq import Db, Hub, MessageRefused, NotEnabledForEnqueue, message_number, queue_settings, transfer
+from mgw.gateway.aq import payload_forms as payloads
+from mgw.gateway.aq import type_catalog as types_sql
+from mgw.pipelines.hub import open_hub
+from mgw.pipelines.sink import chunks, statements
+from mgw.pipelines.sink.layout import Layout
+from mgw.pipelines.sink.options import WriteOptions
+from mgw.pipelines.sink.rows import Made, Maker, RowRefused
+from mgw.pipelines.sink.statements import Staged
+from mgw.pipelines.sink.target import Target, target_of
+from mgw.transforms.errors import GatewayError
+from mgw.transforms.payloads.sql_types import SqlType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +29,7 @@ __all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "stage"]
 
 CHUNK_ROWS: Final = 2000  # that become messages in one transaction, which on SQLite keeps all others waiting
 CHUNK_BYTES: Final = 4 << 20
-_OTHER: Final = 500  # bytes that are counted for a message beside its body
+_OTHER: Final = 500  # bytes that are counted for a message in addition to its body
 
 
 def stage(options: WriteOptions, layout: Layout, wanted: int | None, batches: Iterable[pa.RecordBatch]) -> Staged:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gateway.aq.statements import Db
+from mgw.gateway.aq import Db
 
 __all__ = [
     "Batch",
@@ -209,8 +209,8 @@ _UNNAMED_QUERIES = "DELETE FROM gw_sink_query WHERE name {texts}"
 
 def next_chunk(db: Db, query: str, batch: int) -> bytes | None:
     """Take the first chunk that is left of a batch; None: there is none."""
-    row = db.row(_CHUNK_TAKE, (query, batch))
-    return None if row is None else bytes(row[0])
+    content = db.scalar(_CHUNK_TAKE, (query, batch))
+    return None if content is None else bytes(content)
 
 
 def progress(db: Db, query: str, batch: int, published: int, skipped: int) -> None:
@@ -226,9 +226,9 @@ def finish(db: Db, query: str, batch: int, now: float) -> None:
 
 def prune(db: Db, query: str, upto: int) -> None:
     """Forget batches up to a number, as far as all up to there are done."""
-    row = db.row(_OLDEST_UNFINISHED, (query,))
-    if row is not None and row[0] is not None:
-        upto = min(upto, row[0] - 1)
+    unfinished = db.scalar(_OLDEST_UNFINISHED, (query,))
+    if unfinished is not None:
+        upto = min(upto, unfinished - 1)
     if upto >= 0 and db.run(_PRUNED, (upto, query, upto)):
         db.run(_PRUNE, (query, upto))
 

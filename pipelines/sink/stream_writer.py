@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from pipelines.sink.layout import Layout
-from pipelines.sink.options import WriteOptions
-from pipelines.sink.writer import stage_partition, staged_of
+from mgw.pipelines.sink.layout import Layout
+from mgw.pipelines.sink.options import WriteOptions
+from mgw.pipelines.sink.staged_message import stage_partition, staged_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,13 +30,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
         """Seal and publish; a batch that is done already is left as it is."""
-        from pipelines.sink.publish import commit
+        from mgw.pipelines.sink.publish import commit
 
         staged, origin = staged_of(messages)
         commit(self._options, batchId, staged, origin, consecutive=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Remove what was staged, unless it was sealed."""
-        from pipelines.sink.publish import abort
+        from mgw.pipelines.sink.publish import abort
 
         abort(self._options, staged_of(messages)[0])

@@ -6,14 +6,10 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq.hub import Hub
-from gateway.aq.model import QueueRef, QueueType
-from gateway.aq.names import DEFAULT_SCHEMA
-from gateway.aq.privileges import Rights, rights_of
-from gateway.aq.statements import Db
-from pipelines.sink.options import WriteOptions
-from transforms.errors import ConfigInvalid
+from mgw.gateway.aq import DEFAULT_SCHEMA, Db, Hub, QueueRef, QueueType, Rights, rights_of
+from mgw.gateway.aq import queue_catalog as catalog
+from mgw.pipelines.sink.options import WriteOptions
+from mgw.transforms.errors import ConfigInvalid
 
 __all__ = ["Target", "target_of"]
 

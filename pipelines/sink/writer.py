@@ -1,37 +1,25 @@
-"""Writers of the data source ``mgw``: batch here, streams in :mod:`pipelines.sink.stream_writer`."""
+"""Writers of the data source ``mgw``: batch here, streams in :mod:`mgw.pipelines.sink.stream_writer`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from pipelines.hub import open_hub
-from pipelines.sink.layout import Layout, layout_of
-from pipelines.sink.options import WriteOptions
-from pipelines.sink.statements import Staged
-from pipelines.sink.target import target_of
-from transforms.errors import ConfigInvalid
+from mgw.pipelines.hub import open_hub
+from mgw.pipelines.sink.layout import Layout, layout_of
+from mgw.pipelines.sink.options import WriteOptions
+from mgw.pipelines.sink.staged_message import stage_partition, staged_of
+from mgw.pipelines.sink.target import target_of
+from mgw.transforms.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchWriter", "StagedMessage", "batch_writer", "stage_partition", "staged_of", "stream_writer"]
-
-_QUERY_ID = "sql.streaming.queryId"  # local properties of Spark's streaming threads, which tasks inherit
-_BATCH_ID = "streaming.sql.batchId"
-
-
-@dataclass
-class StagedMessage(WriterCommitMessage):
-    """What a task tells the driver: what it staged, and for which streaming query Spark ran it."""
-
-    staged: Staged
-    origin: str | None
+__all__ = ["BatchWriter", "batch_writer", "stream_writer"]
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -53,7 +41,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
     """The writer of a stream; errors as :func:`batch_writer`."""
-    from pipelines.sink.stream_writer import StreamWriter
+    from mgw.pipelines.sink.stream_writer import StreamWriter
 
     made = WriteOptions.of(options, streaming=True)
     if overwrite:
@@ -72,28 +60,6 @@ def check_target(options: WriteOptions) -> None:
         target_of(hub, conn, options)
 
 
-def stage_partition(
-    options: WriteOptions, layout: Layout, batches: Iterator[pa.RecordBatch], *, streaming: bool
-) -> StagedMessage:
-    """What a task does."""
-    from pyspark import TaskContext
-
-    from pipelines.sink.staging import stage
-
-    context = TaskContext.get()
-    origin = context.getLocalProperty(_QUERY_ID) if context else None
-    wanted = options.batch
-    if streaming and context and (text := context.getLocalProperty(_BATCH_ID)):
-        wanted = int(text)
-    return StagedMessage(stage(options, layout, wanted, batches), origin or None)
-
-
-def staged_of(messages: Sequence[WriterCommitMessage | None]) -> tuple[list[Staged], str | None]:
-    """What the tasks staged, in the order of partitions, and the streaming query they ran for."""
-    found = [each for each in messages if isinstance(each, StagedMessage)]
-    return [each.staged for each in found], next((each.origin for each in found if each.origin), None)
-
-
 class BatchWriter(DataSourceArrowWriter):
     """Writes one batch."""
 
@@ -107,13 +73,13 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Seal and publish."""
-        from pipelines.sink.publish import commit
+        from mgw.pipelines.sink.publish import commit
 
         staged, origin = staged_of(messages)
         commit(self._options, self._options.batch or 0, staged, origin)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what was staged, unless it was sealed."""
-        from pipelines.sink.publish import abort
+        from mgw.pipelines.sink.publish import abort
 
         abort(self._options, staged_of(messages)[0])

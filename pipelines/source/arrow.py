@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gateway.aq.tables import BodyType, State
-from pipelines.source.columns import Column
-from transforms.message import ValueType
+from mgw.gateway.aq import BodyType, State
+from mgw.pipelines.source.columns import Column
+from mgw.transforms.message import ValueType
 
 __all__ = ["Converter", "reads"]
 

@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq.hub import Hub
-from gateway.aq.model import QueueRef, QueueType
-from gateway.aq.names import DEFAULT_SCHEMA
-from gateway.aq.privileges import Rights, rights_of
-from gateway.aq.statements import Db
-from pipelines.source import statements_read as sql
-from pipelines.source.columns import Column, chosen
-from pipelines.source.filters import Target, push
-from pipelines.source.options import SourceOptions, What
-from pipelines.source.pieces import address_of, is_postgresql, pieces
-from pipelines.source.statements_read import Selection
-from transforms.errors import ConfigInvalid
+from mgw.gateway.aq import DEFAULT_SCHEMA, Db, Hub, QueueRef, QueueType, Rights, rights_of
+from mgw.gateway.aq import queue_catalog as catalog
+from mgw.pipelines.source import statements_read as sql
+from mgw.pipelines.source.columns import Column, chosen
+from mgw.pipelines.source.filters import Target, push
+from mgw.pipelines.source.options import SourceOptions, What
+from mgw.pipelines.source.pieces import address_of, is_postgresql, pieces
+from mgw.pipelines.source.statements_read import Selection
+from mgw.transforms.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +82,7 @@ class Reading:
         self, columns: Sequence[Column], schema: StructType, lower: int, upper: int, *, rows: int
     ) -> Iterator[pa.RecordBatch]:
         """The rows with ``lower < key <= upper`` as record batches of the schema."""
-        from pipelines.source.arrow import Converter, reads
+        from mgw.pipelines.source.arrow import Converter, reads
 
         names = reads(columns)
         if any(name == "seq" for name, _ in self.chosen.extra) and any(column.name == "seq" for column in columns):
@@ -146,9 +142,10 @@ class QueueReader(DataSourceReader):
             if options.partitions > 1 and last > first:
                 cuts = _cuts(sql.histogram(db, found, first, last), last, options.partitions)
             target = Target(db.postgresql, found.a, hub.hub_id)
+            address = address_of(hub.engine.url, hub.schema)
         pushed = [push(condition, target) for condition in self._filters]
         reading = Reading(
-            address_of(options.url),
+            address,
             found.having(f"({each.sql})" for each in pushed if each is not None),
             hub.hub_id,
             names,

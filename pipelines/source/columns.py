@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from transforms.errors import ConfigInvalid
+from mgw.transforms.errors import ConfigInvalid
 
 __all__ = ["COLUMNS", "HEADERS", "NAMES", "ORIGIN", "READ", "Column", "chosen", "ddl"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transforms.errors import GatewayError
+from mgw.transforms.errors import GatewayError
 
 __all__ = ["OffsetLost", "StreamGone", "StreamTaken"]
 

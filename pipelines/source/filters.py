@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import datasource as spark
 
-from gateway.aq.tables import BodyType, State
-from pipelines.source import statements_read as sql
-from pipelines.source.columns import READ
+from mgw.gateway.aq import BodyType, State
+from mgw.pipelines.source import statements_read as sql
+from mgw.pipelines.source.columns import READ
 
 __all__ = ["Pushed", "push"]
 

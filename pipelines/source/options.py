@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pipelines.source.columns import COLUMNS, Column, chosen
-from transforms.errors import ConfigInvalid
+from mgw.pipelines.source.columns import COLUMNS, Column, chosen
+from mgw.transforms.errors import ConfigInvalid
 
 __all__ = ["HUB_VARIABLE", "SourceOptions", "What", "flag", "hub_url", "known", "number", "required"]
 

@@ -16,9 +16,10 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from gateway.aq.database import watchfulness
-from pipelines.source.statements_read import BY_INDEX, Selection
-from transforms.errors import HubError, HubUnavailable
+from mgw.gateway.aq import libpq_uri, watchfulness
+from mgw.gateway.aq import quoted_name as quoted
+from mgw.pipelines.source.statements_read import BY_INDEX, Selection
+from mgw.transforms.errors import HubError, HubUnavailable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,13 +30,20 @@ _PATIENCE = 30_000  # milliseconds to wait for somebody who has the SQLite file 
 MAX_BYTES = 32 * 1024 * 1024  # of bodies in a piece
 
 
-def address_of(url: str) -> str:
-    """What the Arrow driver takes for a SQLAlchemy URL: libpq's form, or SQLite's for a file that must be there."""
-    address = sa.make_url(url)
-    if address.get_backend_name() == "postgresql":
-        watched = address.update_query_dict({name: str(value) for name, value in watchfulness(address).items()})
-        return watched.set(drivername="postgresql").render_as_string(hide_password=False)
-    return f"file:{quote(str(Path(address.database or '').absolute()))}?mode=rw"
+def address_of(url: sa.URL, schema: str | None = None) -> str:
+    """What the Arrow driver takes for the address of a hub: libpq's form, or SQLite's for a file that must be there.
+
+    Args:
+        url: of the hub's engine.
+        schema: of the hub's tables on PostgreSQL.
+    """
+    if url.get_backend_name() == "postgresql":
+        more = {name: str(value) for name, value in watchfulness(url).items()}
+        if schema is not None:
+            path = quoted(schema).replace("\\", "\\\\").replace(" ", "\\ ")
+            more["options"] = f"{url.query.get('options', '')} -csearch_path={path}".strip()
+        return libpq_uri(url.update_query_dict(more))
+    return f"file:{quote(str(Path(url.database or '').absolute()))}?mode=rw"
 
 
 def is_postgresql(url: str) -> bool:

@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gateway.aq import statements_consumers as consumers_sql
-from gateway.aq.model import QueueRef, QueueType
-from gateway.aq.names import QualifiedName
-from gateway.aq.statements import Db
-from gateway.aq.tables import State
-from pipelines.source.columns import READ
-from pipelines.source.options import What
+from mgw.gateway.aq import Db, QualifiedName, QueueRef, QueueType, State
+from mgw.gateway.aq import queue_consumers as consumers_sql
+from mgw.pipelines.source.columns import READ
+from mgw.pipelines.source.options import What
 
 __all__ = [
     "BY_INDEX",
@@ -61,7 +58,7 @@ class Selection:
         where: conditions that all hold.
         key: the number that ranges are made of; unique in the selection.
         a: ``m`` or ``e``, whichever has the state.
-        extra: what is read beside :data:`pipelines.source.columns.READ`, by name.
+        extra: what is read in addition to :data:`mgw.pipelines.source.columns.READ`, by name.
         ordered: whether the rows come by their keys; on SQLite they always do.
     """
 
@@ -141,9 +138,8 @@ def _entries(db: Db) -> str:
 
 def bounds(db: Db) -> tuple[int, int]:
     """The lowest message id in the hub and the highest that was handed out."""
-    row = db.row("SELECT min(id) FROM aq_message")
-    last = db.last_message_id()
-    return (row[0] if row and row[0] is not None else last), last
+    first, last = db.scalar("SELECT min(id) FROM aq_message"), db.last_message_id()
+    return (last if first is None else first), last
 
 
 def histogram(db: Db, chosen: Selection, lower: int, upper: int) -> list[tuple[int, int]]:

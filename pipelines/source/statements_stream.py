@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq.model import QueueRef
-from gateway.aq.statements import Db
-from gateway.aq.statements_messages import BY_PLAN
-from pipelines.source.statements_read import Selection
+from mgw.gateway.aq import HELD_BY_PLAN as BY_PLAN
+from mgw.gateway.aq import Db, QueueRef, State
+from mgw.gateway.aq import queue_catalog as catalog
+from mgw.pipelines.source.statements_read import Selection
 
 __all__ = [
     "StreamRow",
@@ -72,8 +71,7 @@ def queue_of(db: Db, stream: StreamRow) -> QueueRef | None:
 
 def raise_epoch(db: Db, stream: StreamRow) -> int:
     """A reader begins: the epoch that it works in."""
-    found = db.rows("UPDATE pl_stream SET epoch = epoch + 1 WHERE id = ? RETURNING epoch", (stream.id,))
-    return int(found[0][0])
+    return int(db.scalar("UPDATE pl_stream SET epoch = epoch + 1 WHERE id = ? RETURNING epoch", (stream.id,)))
 
 
 def update(db: Db, stream: StreamRow, *, now: float) -> None:
@@ -122,19 +120,25 @@ def delete(db: Db, stream: StreamRow) -> None:
 
 def removed(db: Db, queue: QueueRef, consumer: str) -> bool:
     """Whether the consumer was a subscriber and is none any more."""
-    row = db.row(
-        """SELECT is_subscriber, removed_upto FROM aq_consumer
-            WHERE queue_id = ? AND name_key = ? AND address = '' AND protocol = 0""",
+    found = db.row(
+        """SELECT 1 FROM aq_consumer WHERE queue_id = ? AND name_key = ? AND address = '' AND protocol = 0
+              AND is_subscriber = 0 AND removed_upto IS NOT NULL""",
         (queue.id, consumer.upper()),
     )
-    return row is not None and not row[0] and row[1] is not None
+    return found is not None
 
 
 def ready(db: Db, queue: QueueRef, consumer: int) -> bool:
     """Whether something may be there to take."""
     if consumer:
-        return db.row("SELECT 1 FROM aq_entry WHERE consumer_id = ? AND state = 0 LIMIT 1", (consumer,)) is not None
-    return db.row("SELECT 1 FROM aq_message WHERE queue_id = ? AND state = 0 LIMIT 1", (queue.id,)) is not None
+        return (
+            db.row(f"SELECT 1 FROM aq_entry WHERE consumer_id = ? AND state = {State.READY} LIMIT 1", (consumer,))
+            is not None
+        )
+    return (
+        db.row(f"SELECT 1 FROM aq_message WHERE queue_id = ? AND state = {State.READY} LIMIT 1", (queue.id,))
+        is not None
+    )
 
 
 def view_rows(conn: sa.Connection) -> list[dict[str, Any]]:
@@ -157,8 +161,8 @@ def selection(db: Db, stream: StreamRow, consumer: int) -> Selection:
             f"pl_plan p {join} aq_entry e ON e.message_id = p.message_id AND e.consumer_id = {consumer:d} "
             f"{join} aq_message m ON m.id = p.message_id"
         )
-        where += ("e.state + 0 = 8", "e.claim IS NULL")
+        where += (f"e.state + 0 = {State.CLAIMED}", "e.claim IS NULL")
     else:
         source = f"pl_plan p {join} aq_message m ON m.id = p.message_id"
-        where += ("m.state + 0 = 8", "m.claim IS NULL", f"m.queue_id + 0 = {stream.queue_id:d}")
+        where += (f"m.state + 0 = {State.CLAIMED}", "m.claim IS NULL", f"m.queue_id + 0 = {stream.queue_id:d}")
     return Selection(db.postgresql, source, where, "p.seq", "e" if consumer else "m", (("seq", "p.seq"),), ordered=True)

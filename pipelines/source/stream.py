@@ -22,21 +22,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from gateway.aq import statements_consumers as consumers_sql
-from gateway.aq import transfer
-from gateway.aq.hub import Hub
-from gateway.aq.model import QueueRef
-from gateway.aq.statements import Db
-from pipelines.hub import open_hub
-from pipelines.source import statements_stream as sql
-from pipelines.source.batch import Reading, columns_of, queue_to_read
-from pipelines.source.errors import OffsetLost, StreamGone, StreamTaken
-from pipelines.source.options import SourceOptions
-from pipelines.source.pieces import address_of
-from pipelines.source.statements_read import queue_names
-from pipelines.source.statements_stream import StreamRow
-from pipelines.source.streams import consume, list_streams, release, settle_checkpoint
-from transforms.errors import ConfigInvalid
+from mgw.gateway.aq import Db, Hub, QueueRef, transfer
+from mgw.gateway.aq import queue_consumers as consumers_sql
+from mgw.pipelines.hub import open_hub
+from mgw.pipelines.source import statements_stream as sql
+from mgw.pipelines.source.batch import Reading, columns_of, queue_to_read
+from mgw.pipelines.source.errors import OffsetLost, StreamGone, StreamTaken
+from mgw.pipelines.source.options import SourceOptions
+from mgw.pipelines.source.pieces import address_of
+from mgw.pipelines.source.statements_read import queue_names
+from mgw.pipelines.source.statements_stream import StreamRow
+from mgw.pipelines.source.streams import consume, list_streams, release, settle_checkpoint
+from mgw.transforms.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,7 +158,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lower, upper = self._checked(state, start), self._checked(state, end)
             consumer = consumers_sql.require_consumer(state.db, state.queue, state.row.consumer)
             reading = Reading(
-                address_of(self._options.url),
+                address_of(self._opened().engine.url, self._opened().schema),
                 sql.selection(state.db, state.row, consumer),
                 state.queue.hub_id,
                 queue_names(state.db),

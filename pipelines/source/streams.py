@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
-from gateway.aq import statements_consumers as consumers_sql
-from gateway.aq import transfer
-from gateway.aq.hub import Hub
-from gateway.aq.model import QueueRef
-from gateway.aq.statements import Db
-from pipelines.hub import open_hub
-from pipelines.source import statements_stream as sql
-from pipelines.source.errors import OffsetLost, StreamGone
-from pipelines.source.statements_stream import StreamRow
-from transforms.errors import GatewayError
+from mgw.gateway.aq import Db, Hub, QueueRef, transfer
+from mgw.gateway.aq import queue_consumers as consumers_sql
+from mgw.pipelines.hub import open_hub
+from mgw.pipelines.source import statements_stream as sql
+from mgw.pipelines.source.errors import OffsetLost, StreamGone
+from mgw.pipelines.source.statements_stream import StreamRow
+from mgw.transforms.errors import GatewayError
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

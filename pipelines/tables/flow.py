@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from gateway.aq.model import SchemaPart
+from mgw.gateway.aq import SchemaPart, add_checks
+from mgw.gateway.aq import one_of_check as one_of
+from mgw.pipelines.migrations import FLOW_STEPS
 
 __all__ = ["FLOW_SCHEMA_VERSION", "PART", "VIEW_COLUMNS", "metadata"]
 
-FLOW_SCHEMA_VERSION = 1
+FLOW_SCHEMA_VERSION = 2  # raised by every change, with a step in pipelines/migrations
 
 metadata = sa.MetaData()
 
@@ -53,7 +55,7 @@ VIEW_COLUMNS = {
     "PIPELINE": "name of the pipeline",
     "JOB_NAME": "the job",
     "LINK_NAME": "its link; null for a job that was removed",
-    "DIRECTION": "INBOUND: into the hub; OUTBOUND: out of it",
+    "DIRECTION": "INBOUND: into the hub; OUTBOUND: out of it; THROUGH: from link to link",
     "WINDOW_START": "first moment of the window, UTC",
     "WINDOW_END": "first moment after it",
     "MESSAGES": "messages that arrived: stored in the hub, or confirmed by the destination",
@@ -68,8 +70,14 @@ VIEW_COLUMNS = {
 }
 
 
+add_checks(metadata, {"gw_flow_window": {"direction": one_of(("INBOUND", "OUTBOUND"))}})
+
+
 def _create(conn: sa.Connection) -> None:
     metadata.create_all(conn, checkfirst=False)
+
+
+def _make_view(conn: sa.Connection) -> None:
     moment = _POSTGRESQL_MOMENT if conn.dialect.name == "postgresql" else _SQLITE_MOMENT
     special = {
         "JOB_NAME": "w.job",
@@ -82,4 +90,15 @@ def _create(conn: sa.Connection) -> None:
     conn.exec_driver_sql(f"CREATE VIEW MGW_PIPELINE_FLOW AS SELECT {columns} FROM gw_flow_window w")
 
 
-PART = SchemaPart("pipelines_flow", FLOW_SCHEMA_VERSION, _create)
+def _drop_view(conn: sa.Connection) -> None:
+    conn.exec_driver_sql("DROP VIEW IF EXISTS MGW_PIPELINE_FLOW")
+
+
+PART = SchemaPart(
+    "pipelines_flow",
+    FLOW_SCHEMA_VERSION,
+    _create,
+    steps=FLOW_STEPS,
+    make_derived=_make_view,
+    drop_derived=_drop_view,
+)

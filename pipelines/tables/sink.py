@@ -1,6 +1,6 @@
 """The sink's tables in the hub (prefix ``gw_sink_``) and its view ``MGW_PIPELINE_WRITES``.
 
-Rows wait in *stagings*, one for each attempt of a task, cut into chunks (Arrow, see :mod:`pipelines.sink.chunks`).
+Rows wait in *stagings*, one for each attempt of a task, cut into chunks (Arrow, see :mod:`mgw.pipelines.sink.chunks`).
 The commit of a batch *seals* it: which stagings it consists of, and in which order. What is sealed becomes messages
 chunk by chunk; a chunk goes away in the transaction that stores its messages, so what is left says where to go on.
 Times are epoch seconds.
@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from gateway.aq.model import SchemaPart
+from mgw.gateway.aq import FLAG_CHECK as FLAG
+from mgw.gateway.aq import SchemaPart, add_checks
+from mgw.pipelines.migrations import SINK_STEPS
 
 __all__ = ["PART", "SINK_SCHEMA_VERSION", "VIEW_COLUMNS", "metadata"]
 
-SINK_SCHEMA_VERSION = 1
+SINK_SCHEMA_VERSION = 2  # raised by every change, with a step in pipelines/migrations
 
 metadata = sa.MetaData()
 
@@ -90,8 +92,14 @@ VIEW_COLUMNS = {
 }
 
 
+add_checks(metadata, {"gw_sink_query": {"unnamed": FLAG}})
+
+
 def _create(conn: sa.Connection) -> None:
     metadata.create_all(conn, checkfirst=False)
+
+
+def _make_view(conn: sa.Connection) -> None:
     moment = _POSTGRESQL_MOMENT if conn.dialect.name == "postgresql" else _SQLITE_MOMENT
     values = (
         "b.query",
@@ -111,4 +119,15 @@ def _create(conn: sa.Connection) -> None:
     )
 
 
-PART = SchemaPart("pipelines_sink", SINK_SCHEMA_VERSION, _create)
+def _drop_view(conn: sa.Connection) -> None:
+    conn.exec_driver_sql("DROP VIEW IF EXISTS MGW_PIPELINE_WRITES")
+
+
+PART = SchemaPart(
+    "pipelines_sink",
+    SINK_SCHEMA_VERSION,
+    _create,
+    steps=SINK_STEPS,
+    make_derived=_make_view,
+    drop_derived=_drop_view,
+)

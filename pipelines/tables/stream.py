@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from gateway.aq.model import SchemaPart
+from mgw.gateway.aq import SchemaPart, State, plans_view
+from mgw.pipelines.migrations import STREAM_STEPS
 
-__all__ = ["STREAM_PART", "metadata", "plan", "stream"]
+__all__ = ["STREAM_PART", "STREAM_SCHEMA_VERSION", "metadata", "plan", "stream"]
+
+STREAM_SCHEMA_VERSION = 2  # raised by every change, with a step in pipelines/migrations
 
 metadata = sa.MetaData()
 
@@ -29,6 +32,7 @@ stream = sa.Table(
     sa.Column("allocated", _id, nullable=False),  # last place that was given to a message
     sa.Column("settled", _id, nullable=False),  # last place whose message is consumed
     sa.Column("changed", sa.Double, nullable=False),
+    sa.CheckConstraint("settled BETWEEN 0 AND allocated", name="pl_stream_settled"),
     sqlite_autoincrement=True,
 )
 
@@ -47,7 +51,8 @@ CREATE TRIGGER pl_queue_dropped AFTER DELETE ON aq_queue BEGIN
     DELETE FROM pl_stream WHERE queue_id = OLD.id;
 END"""
 _DROPPED_FUNCTION = """
-CREATE FUNCTION pl_queue_dropped() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+CREATE OR REPLACE FUNCTION pl_queue_dropped() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     DELETE FROM pl_plan WHERE stream_id IN (SELECT id FROM pl_stream WHERE queue_id = OLD.id);
     DELETE FROM pl_stream WHERE queue_id = OLD.id;
@@ -58,8 +63,8 @@ CREATE TRIGGER pl_queue_dropped AFTER DELETE ON aq_queue FOR EACH ROW EXECUTE FU
 
 _MOMENT_SQLITE = "strftime('%Y-%m-%d %H:%M:%S', s.changed, 'unixepoch')"
 _MOMENT_POSTGRESQL = "to_char(to_timestamp(s.changed) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')"
-#: WAITING: messages that the stream could take now, beside those it has (ALLOCATED - SETTLED).
-_VIEW = """
+#: WAITING: messages that the stream could take now, in addition to those it has (ALLOCATED - SETTLED).
+_VIEW = f"""
 CREATE VIEW MGW_PIPELINE_STREAMS AS
 SELECT
     s.name_key AS STREAM_NAME,
@@ -68,17 +73,27 @@ SELECT
     s.allocated AS ALLOCATED,
     s.settled AS SETTLED,
     (CASE WHEN s.consumer IS NULL
-        THEN (SELECT count(*) FROM aq_message m WHERE m.queue_id = s.queue_id AND m.state = 0)
-        ELSE (SELECT count(*) FROM aq_consumer c JOIN aq_entry e ON e.consumer_id = c.id AND e.state = 0
+        THEN (SELECT count(*) FROM aq_message m WHERE m.queue_id = s.queue_id AND m.state = {State.READY})
+        ELSE (SELECT count(*) FROM aq_consumer c JOIN aq_entry e ON e.consumer_id = c.id AND e.state = {State.READY}
                WHERE c.queue_id = s.queue_id AND c.name_key = upper(s.consumer) AND c.address = '' AND c.protocol = 0)
         END) AS WAITING,
     s.epoch AS EPOCH,
-    {moment} AS LAST_TIME
+    {{moment}} AS LAST_TIME
 FROM pl_stream s LEFT JOIN aq_queue q ON q.id = s.queue_id"""
+
+# What the streams have set aside, for those who know nothing of streams.
+_NAME = "pipelines.stream"
+_PLANS = f"""
+CREATE VIEW {plans_view(_NAME)} AS
+SELECT s.queue_id AS queue_id, p.message_id AS message_id FROM pl_plan p JOIN pl_stream s ON s.id = p.stream_id"""
 
 
 def _create(conn: sa.Connection) -> None:
     metadata.create_all(conn, checkfirst=False)
+
+
+def _make_derived(conn: sa.Connection) -> None:
+    conn.exec_driver_sql(_PLANS)
     if conn.dialect.name == "postgresql":
         conn.exec_driver_sql(_DROPPED_FUNCTION)
         conn.exec_driver_sql(_DROPPED_POSTGRESQL)
@@ -88,4 +103,18 @@ def _create(conn: sa.Connection) -> None:
         conn.exec_driver_sql(_VIEW.format(moment=_MOMENT_SQLITE))
 
 
-STREAM_PART = SchemaPart("pipelines.stream", 1, _create)
+def _drop_derived(conn: sa.Connection) -> None:
+    for view in (plans_view(_NAME), "MGW_PIPELINE_STREAMS"):
+        conn.exec_driver_sql(f"DROP VIEW IF EXISTS {view}")
+    on = " ON aq_queue" if conn.dialect.name == "postgresql" else ""
+    conn.exec_driver_sql(f"DROP TRIGGER IF EXISTS pl_queue_dropped{on}")
+
+
+STREAM_PART = SchemaPart(
+    _NAME,
+    STREAM_SCHEMA_VERSION,
+    _create,
+    steps=STREAM_STEPS,
+    make_derived=_make_derived,
+    drop_derived=_drop_derived,
+)

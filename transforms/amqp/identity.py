@@ -10,7 +10,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from operator import itemgetter
 
-from transforms.amqp_common import (
+from mgw.transforms.amqp.common import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
     CORRELATION_ID,

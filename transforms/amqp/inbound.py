@@ -1,4 +1,4 @@
-"""AMQP content to canonical messages: see :mod:`transforms.amqp` for the map."""
+"""AMQP content to canonical messages: see :mod:`mgw.transforms.amqp` for the map."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from transforms.amqp_common import (
+from mgw.transforms.amqp.common import (
     APP_ID,
     CLUSTER_ID,
     CONTENT_ENCODING,
@@ -34,9 +34,9 @@ from transforms.amqp_common import (
     charset_parameter,
     text_codec,
 )
-from transforms.amqp_nested import decimal_text, json_text
-from transforms.errors import ConversionFailure
-from transforms.message import (
+from mgw.transforms.amqp.nested import decimal_text, json_text
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.message import (
     MAX_CORRELATION,
     MAX_HEADER_NAME,
     MAX_SECONDS,

@@ -1,4 +1,4 @@
-"""Canonical messages to AMQP content: see :mod:`transforms.amqp` for the map."""
+"""Canonical messages to AMQP content: see :mod:`mgw.transforms.amqp` for the map."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from transforms.amqp_common import (
+from mgw.transforms.amqp.common import (
     APP_ID,
     CLUSTER_ID,
     CONTENT_ENCODING,
@@ -35,10 +35,10 @@ from transforms.amqp_common import (
     charset_parameter,
     text_codec,
 )
-from transforms.amqp_nested import decimal_bytes, json_bytes
-from transforms.errors import ConversionFailure
-from transforms.message import Header, Message, ValueType, check_headers
-from transforms.objects import AnyData, ObjectValue, plain_body
+from mgw.transforms.amqp.nested import decimal_bytes, json_bytes
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.message import Header, Message, ValueType, check_headers
+from mgw.transforms.objects import AnyData, ObjectValue, plain_body
 
 __all__ = ["encode"]
 
@@ -128,7 +128,7 @@ def _wider(kind: ValueType, value: Any) -> bytes | None:
 _WHOLE = frozenset((ValueType.BYTE, ValueType.SHORT, ValueType.INTEGER, ValueType.LONG))
 _OCTETS = b"\x18application/octet-stream"
 _PLAIN_UTF8 = b"\x0atext/plain\x05utf-8"
-#: What becomes of a header name outbound: bytes = table key, int = property flag, None = not sent. Bounded.
+#: What happens to a header name outbound: bytes = table key, int = property flag, None = not sent. Bounded.
 _names: dict[str, bytes | int | None] = {}
 
 
@@ -244,7 +244,7 @@ def _body(message: Message, fields: dict[int, Any], flags: int, *, bare: bool) -
 def _structured(body: tuple[Header, ...] | ObjectValue | AnyData) -> tuple[str | bytes | None, str | None]:
     """Fields and objects as JSON text, with its content type; ANYDATA as what it wraps."""
     if isinstance(body, tuple):
-        from transforms.convert import fields_to_json  # rare: only messages made of fields
+        from mgw.transforms.payloads.fields import fields_to_json  # rare: only messages made of fields
 
         return fields_to_json(body)[0], "application/json"
     return plain_body(body), "application/json" if isinstance(body, ObjectValue) else None

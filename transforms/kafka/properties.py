@@ -1,6 +1,6 @@
 """Properties of a message as headers ``MGW_AQ_*`` of a Kafka record, and back (job option AQ_MsgProperties).
 
-Source: AQ guide 12.2 §20.3 (names and types); ``MGW_AQ_expires_at`` (epoch milliseconds) goes beside the time left,
+Source: AQ guide 12.2 §20.3 (names and types); ``MGW_AQ_expires_at`` (epoch milliseconds) goes with the time left,
 because a record may lie in its log for long.
 """
 
@@ -10,9 +10,9 @@ import json
 import math
 from typing import Any
 
-from transforms.errors import ConversionFailure
-from transforms.kafka_types import RESERVED, number
-from transforms.message import MAX_CORRELATION, MAX_SECONDS, Header, HeaderValue, Message, ValueType
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.kafka.types import RESERVED, number
+from mgw.transforms.message import MAX_CORRELATION, MAX_SECONDS, Header, HeaderValue, Message, ValueType
 
 __all__ = ["checked", "property_headers", "set_properties", "wrong_type"]
 

@@ -26,7 +26,7 @@ body                             value: text as UTF-8, fields as JSON; none is a
 
 Nothing is lost and nothing loses its type. Kafka header values are bytes, so numbers and booleans travel as decimal
 text, which other programs can read, and one more header, ``MGW_types``, tells the next gateway what they were: JSON,
-header name -> one letter for each occurrence of the name (``transforms.kafka_types.LETTERS``; small letters for headers
+header name -> one letter for each occurrence of the name (``transforms.kafka.types.LETTERS``; small letters for headers
 that a foreign system named; one letter stands for all if they are the same). Headers that come in as they would without
 it (raw headers of foreign systems, the reserved ``MGW_AQ_*`` names) are left out, so a message without typed headers
 does not have it. Two things the client library cannot send are marked in it too: null header values (sent empty, letter
@@ -44,9 +44,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
-from transforms.errors import ConversionFailure
-from transforms.kafka_properties import checked, property_headers, set_properties, wrong_type
-from transforms.kafka_types import (
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.kafka.properties import checked, property_headers, set_properties, wrong_type
+from mgw.transforms.kafka.types import (
     LETTERS,
     MESSAGE_ID,
     ORIGINAL_TIMESTAMP,
@@ -60,7 +60,7 @@ from transforms.kafka_types import (
     to_bytes,
     types,
 )
-from transforms.message import (
+from mgw.transforms.message import (
     MAX_CORRELATION,
     MAX_HEADER_NAME,
     MAX_HEADER_RAW,
@@ -73,7 +73,7 @@ from transforms.message import (
     check_headers,
     new_message,
 )
-from transforms.objects import AnyData, ObjectValue, plain_body
+from mgw.transforms.objects import AnyData, ObjectValue, plain_body
 
 __all__ = [
     "MESSAGE_ID",

@@ -1,4 +1,4 @@
-"""Types of Kafka headers: names, letters, values as bytes. What they are for is told in :mod:`transforms.kafka`."""
+"""Types of Kafka headers: names, letters, values as bytes. What they are for is told in :mod:`kafka.records`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from functools import lru_cache
 from typing import Final
 
-from transforms.message import HeaderValue, ValueType
+from mgw.transforms.message import HeaderValue, ValueType
 
 __all__ = [
     "LETTERS",

@@ -1,7 +1,7 @@
-"""Compiles the text of an expression (:mod:`transforms.expression`) into a closure over a row.
+"""Compiles the text of an expression (:mod:`mgw.transforms.language.expression`) into a closure over a row.
 
 sqlglot parses (Oracle dialect); only the node types and arguments listed here and in
-:mod:`transforms.expression_conditions` are accepted, so nothing that the parser learns in a later release becomes part
+:mod:`transforms.language.conditions` are accepted, so nothing that the parser learns in a later release becomes part
 of the language by accident.
 """
 
@@ -13,25 +13,27 @@ from typing import Any
 
 from sqlglot import exp
 
-from transforms import values
-from transforms.expression import RULES, Language, Row
-from transforms.expression_conditions import CONDITIONS, Test, against, comparable
-from transforms.expression_functions import call
-from transforms.expression_parser import NUMBERS, Build, Code, Compiler, Run, constant_code
-from transforms.objects import ObjectValue
-from transforms.values import NoValue, Value, to_text
+from mgw.transforms.language import values
+from mgw.transforms.language.conditions import CONDITIONS, Test, against, comparable
+from mgw.transforms.language.expression import RULES, Expression, Functions, Language, Row, no_functions
+from mgw.transforms.language.functions import call
+from mgw.transforms.language.parser import NUMBERS, Build, Code, Compiler, Run, constant_code
+from mgw.transforms.language.values import NoValue, Value, to_text
+from mgw.transforms.objects import ObjectValue
 
-__all__ = ["analyse", "compile_text"]
+__all__ = ["analyse", "compile_condition", "compile_expression", "compile_text"]
 
 
-def compile_text(text: str, *, condition: bool, language: Language = RULES) -> Run:
+def compile_text(text: str, *, condition: bool, language: Language = RULES, functions: Functions = no_functions) -> Run:
     """Parse, check and compile. Raises ExpressionInvalid."""
-    return Compiler(text, "condition" if condition else "expression", _BUILDERS, language).compile(condition)
+    return Compiler(text, "condition" if condition else "expression", _BUILDERS, language, functions).compile(condition)
 
 
-def analyse(text: str, language: Language = RULES, *, condition: bool = True) -> Compiler:
+def analyse(
+    text: str, language: Language = RULES, *, condition: bool = True, functions: Functions = no_functions
+) -> Compiler:
     """An expression with its tree and what is known of its nodes, for other back ends. Raises ExpressionInvalid."""
-    compiler = Compiler(text, "condition" if condition else "expression", _BUILDERS, language)
+    compiler = Compiler(text, "condition" if condition else "expression", _BUILDERS, language, functions)
     compiler.compile(condition)
     return compiler
 
@@ -334,3 +336,28 @@ _BUILDERS: dict[type[Any], Build] = {
     exp.ToNumber: _function(values.to_number, "number", "this"),
     exp.ToChar: _function(to_text, "text", "this", total=True),
 }
+
+
+def compile_expression(text: str, functions: Functions = no_functions) -> Expression:
+    """An expression of any type.
+
+    Args:
+        functions: functions it may call in addition to those of the language and those registered in this process.
+
+    Raises:
+        ExpressionInvalid: it cannot be parsed, is longer than 4000 characters, nested too deeply, or uses something
+            this language does not have.
+    """
+    return Expression(text, compile_text(text, condition=False, functions=functions))
+
+
+def compile_condition(text: str, language: Language = RULES, functions: Functions = no_functions) -> Expression:
+    """An expression that is true, false or unknown.
+
+    Args:
+        functions: as for :func:`compile_expression`.
+
+    Raises:
+        ExpressionInvalid: as :func:`compile_expression`, or it is a number or a text.
+    """
+    return Expression(text, compile_text(text, condition=True, language=language, functions=functions), language)

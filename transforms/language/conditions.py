@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from transforms.expression import Row
-from transforms.expression_parser import NUMBERS, Build, Code, Compiler, Run
-from transforms.values import NoValue, Value, align, like_matcher, to_text
+from mgw.transforms.language.expression import Row
+from mgw.transforms.language.parser import NUMBERS, Build, Code, Compiler, Run
+from mgw.transforms.language.values import NoValue, Value, align, like_matcher, to_text
 
 __all__ = ["CONDITIONS", "Test", "against", "comparable", "compared"]
 

@@ -13,7 +13,7 @@ NULL and UNKNOWN). It knows:
 * ``tab.user_data`` alone: the whole body, text where it is UTF-8 text, raw bytes otherwise;
 * ``tab.user_data.header.NAME`` or ``HEADER('NAME')``: the first header of that name. (An attribute of the JSON body
   that is called header is ``tab.user_data."header"``, in quotes.)
-* the functions in :data:`FUNCTIONS`, and what is registered (:mod:`transforms.expression_functions`);
+* the functions in :data:`FUNCTIONS`, and what is registered (:mod:`mgw.transforms.language.functions`);
 * ``tab.user_data.GetTypeName()``, ``existsNode('/a/b')`` and ``extract('/a/b/text()').getStringVal()`` of the payload.
 
 ``||`` gives NULL when one side is; ``CONCAT`` leaves NULLs out. Decimals are floating-point numbers.
@@ -24,11 +24,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from transforms.convert import parse_exact, parse_json
-from transforms.errors import ExpressionFailed
-from transforms.message import Message
-from transforms.objects import AnyData, ObjectValue
-from transforms.values import NoValue, Value, show
+from mgw.transforms.errors import ExpressionFailed
+from mgw.transforms.language.values import NoValue, Value, show
+from mgw.transforms.message import Message
+from mgw.transforms.objects import AnyData, ObjectValue
+from mgw.transforms.payloads.json_text import parse_exact, parse_json
 
 __all__ = [
     "FUNCTIONS",
@@ -37,11 +37,11 @@ __all__ = [
     "RULES",
     "Expression",
     "Function",
+    "Functions",
     "Language",
     "Property",
     "Row",
-    "compile_condition",
-    "compile_expression",
+    "no_functions",
 ]
 
 _NOT_PARSED = object()
@@ -55,7 +55,7 @@ class Function(NamedTuple):
     meaning: str
 
 
-#: What an expression may call, beside operators. All are NULL where an argument is, but for COALESCE, CONCAT and NVL.
+#: What an expression may call. All are NULL where an argument is, but for COALESCE, CONCAT and NVL.
 FUNCTIONS: Mapping[str, Function] = {
     "ABS": Function("ABS(priority) = 3", "the number without its sign"),
     "CEIL": Function("CEIL(tab.user_data.price) = 10", "smallest integer that is not smaller"),
@@ -147,7 +147,7 @@ class Row:
         return self._xml
 
     def _parse_xml(self) -> Any:
-        from transforms.xmltext import parse_xml
+        from mgw.transforms.payloads.xml_text import parse_xml
 
         body = self.message.body
         problem = "there is no text"
@@ -215,6 +215,15 @@ class Language(NamedTuple):
 RULES = Language(("tab", "source"), PROPERTIES)
 
 
+#: Finds the Python function that expressions call by a name (in upper case), or None; raises GatewayError where the
+#: function cannot be loaded.
+Functions = Callable[[str], "Callable[..., Value] | None"]
+
+
+def no_functions(_name: str) -> None:
+    """None in addition to those of the language and of this process."""
+
+
 class Expression:
     """A compiled expression; make one with :func:`compile_expression` or :func:`compile_condition`."""
 
@@ -256,26 +265,3 @@ class Expression:
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
-
-
-def compile_expression(text: str) -> Expression:
-    """An expression of any type.
-
-    Raises:
-        ExpressionInvalid: it cannot be parsed, is longer than 4000 characters, nested too deeply, or uses something
-            this language does not have.
-    """
-    from transforms.compiler import compile_text
-
-    return Expression(text, compile_text(text, condition=False))
-
-
-def compile_condition(text: str, language: Language = RULES) -> Expression:
-    """An expression that is true, false or unknown.
-
-    Raises:
-        ExpressionInvalid: as :func:`compile_expression`, or it is a number or a text.
-    """
-    from transforms.compiler import compile_text
-
-    return Expression(text, compile_text(text, condition=True, language=language), language)

@@ -1,7 +1,7 @@
 """Functions of the expression language beyond those of SQL: registered Python functions, questions to the payload.
 
 A registered function is pure Python, named in a rule as ``hr.get_type(tab.user_data)``. Rules can only call what this
-process has registered by name; they never name a module.
+process has registered by name, or what whoever compiles them finds by that name; they never name a module.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from transforms.errors import ConfigInvalid, GatewayError
-from transforms.expression import FUNCTIONS, Row
-from transforms.expression_parser import Code, Compiler, Run
-from transforms.expression_xml import exists, extract
-from transforms.values import NoValue, Value, show, to_number
+from mgw.transforms.errors import ConfigInvalid, GatewayError
+from mgw.transforms.language.expression import FUNCTIONS, Row
+from mgw.transforms.language.parser import Code, Compiler, Run
+from mgw.transforms.language.values import NoValue, Value, show, to_number
+from mgw.transforms.language.xml import exists, extract
 
-__all__ = ["METHODS", "call", "functions", "on_change", "register_function", "unregister_function"]
+__all__ = ["METHODS", "call", "check_name", "functions", "on_change", "register_function", "unregister_function"]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_$#]*(?:\.[A-Za-z][A-Za-z0-9_$#]*){0,2}")
 _mutex = threading.Lock()
@@ -41,6 +41,22 @@ METHODS: Mapping[str, str] = {
 # -- registered functions ----------------------------------------------------------------------------------------------
 
 
+def check_name(name: str) -> str:
+    """The name that rules may call a function by, in upper case.
+
+    Raises:
+        ConfigInvalid: it is no SQL name, or one of the language's own.
+    """
+    key = name.upper()
+    if not _NAME.fullmatch(name) or key in FUNCTIONS or key.startswith(("TAB.", "SOURCE.")):
+        raise ConfigInvalid(
+            f"function {name!r} cannot be registered",
+            cause="it is no name such as get_type or hr.get_type, or one that the language has already",
+            cure="choose another name",
+        )
+    return key
+
+
 def register_function(name: str, function: Callable[..., Value]) -> None:
     """Let rules of this process call a function, under ``name`` or ``schema.name``; letter case does not matter.
 
@@ -52,13 +68,7 @@ def register_function(name: str, function: Callable[..., Value]) -> None:
     Raises:
         ConfigInvalid: the name is no SQL name, or one of the language's own; the function cannot be called.
     """
-    key = name.upper()
-    if not _NAME.fullmatch(name) or key in FUNCTIONS or key.startswith(("TAB.", "SOURCE.")):
-        raise ConfigInvalid(
-            f"function {name!r} cannot be registered",
-            cause="it is no name such as get_type or hr.get_type, or one that the language has already",
-            cure="choose another name",
-        )
+    key = check_name(name)
     if not callable(function):
         raise ConfigInvalid(f"function {name!r} cannot be registered", cause=f"{show(function)} cannot be called")
     with _mutex:
@@ -91,6 +101,11 @@ def _changed() -> None:
 
 def _registered_call(compiler: Compiler, node: Any, name: str, arguments: list[Any]) -> Code:
     function = functions().get(name.upper())
+    if function is None:
+        try:
+            function = compiler.functions(name.upper())
+        except GatewayError as error:
+            raise compiler.refuse(node, f"{error.what}: {error.cause}", error.cure) from error
     if function is None:
         known = ", ".join([*FUNCTIONS, *functions()])
         raise compiler.refuse(node, f"there is no function {name}", f"the functions are {known}")

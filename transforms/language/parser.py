@@ -1,4 +1,4 @@
-"""The text of an expression parsed and checked: what all builders of :mod:`transforms.compiler` stand on."""
+"""The text of an expression parsed and checked: what all builders of :mod:`transforms.language.compiler` stand on."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
-from transforms.errors import ExpressionInvalid
-from transforms.expression import MAX_EXPRESSION, RULES, Language, Row
-from transforms.values import NoValue, Value, show
+from mgw.transforms.errors import ExpressionInvalid
+from mgw.transforms.language.expression import MAX_EXPRESSION, RULES, Functions, Language, Row, no_functions
+from mgw.transforms.language.values import NoValue, Value, show
 
 __all__ = ["MAX_DEPTH", "MAX_NESTING", "NUMBERS", "Build", "Code", "Compiler", "Run", "constant_code"]
 
@@ -50,13 +50,21 @@ def constant_code(value: Value, kind: str) -> Code:
 
 
 class Compiler:
-    """Compiles one text; ``builders`` say what each accepted node type becomes."""
+    """Compiles one text; ``builders`` say what each node type becomes, ``functions`` what it may call in addition."""
 
-    def __init__(self, text: str, role: str, builders: Mapping[type[Any], Build], language: Language = RULES) -> None:
+    def __init__(
+        self,
+        text: str,
+        role: str,
+        builders: Mapping[type[Any], Build],
+        language: Language = RULES,
+        functions: Functions = no_functions,
+    ) -> None:
         self.text = text
         self.role = role
         self.builders = builders
         self.language = language
+        self.functions = functions
         self.depth = 0
         self.tree: Any = None
         self.codes: dict[int, Code] = {}  # by id() of the nodes of the tree

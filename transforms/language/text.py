@@ -11,13 +11,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from transforms.expression_parser import Compiler
+from mgw.transforms.language.parser import Compiler
 
 __all__ = ["canonical_text"]
 
 
 def canonical_text(analysis: Compiler) -> str:
-    """The text of an expression that :func:`transforms.compiler.analyse` has accepted."""
+    """The text of an expression that :func:`mgw.transforms.language.compiler.analyse` has accepted."""
     return _Writer(analysis).write(analysis.tree)
 
 

@@ -5,7 +5,7 @@ Raw bytes behave as their upper-case hexadecimal text, times as ISO 8601 text, D
 meets a number as the number it spells, a boolean meets text as ``true`` or ``false``. JSON objects and arrays, objects
 and ANYDATA can be tested for NULL and copied, nothing else. The empty text is not NULL.
 
-Everything here takes values that are not NULL; NULL is the business of :mod:`transforms.expression`.
+Everything here takes values that are not NULL; NULL is the business of :mod:`mgw.transforms.language.expression`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from transforms.objects import AnyData, JsonNumber, ObjectValue
+from mgw.transforms.objects import AnyData, JsonNumber, ObjectValue
 
 __all__ = [
     "MAX_TEXT",

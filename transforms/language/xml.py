@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from transforms.expression import Row
-from transforms.expression_parser import Code, Compiler
-from transforms.values import NoValue, Value, show
+from mgw.transforms.language.expression import Row
+from mgw.transforms.language.parser import Code, Compiler
+from mgw.transforms.language.values import NoValue, Value, show
 
 __all__ = ["exists", "extract"]
 

@@ -2,7 +2,7 @@
 
 ``{"mgw": 1, "headers": [[name, type, value], ...], "body_type": "text"|"raw"|"fields"|"none", "body": ...}`` with
 ``correlation`` (text) and ``expiration`` (seconds left) where the message has them. Header types are the codes of
-:class:`~transforms.message.ValueType`, raw values and raw bodies are base64.
+:class:`~mgw.transforms.message.ValueType`, raw values and raw bodies are base64.
 """
 
 from __future__ import annotations
@@ -11,9 +11,17 @@ import base64
 import json
 from typing import Any, NamedTuple
 
-from transforms.errors import ConversionFailure
-from transforms.message import MAX_CORRELATION, MAX_SECONDS, Body, Header, PayloadKind, decode_headers, encode_headers
-from transforms.objects import AnyData, ObjectValue, plain_body
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.message import (
+    MAX_CORRELATION,
+    MAX_SECONDS,
+    Body,
+    Header,
+    PayloadKind,
+    decode_headers,
+    encode_headers,
+)
+from mgw.transforms.objects import AnyData, ObjectValue, plain_body
 
 __all__ = ["CONTENT_TYPE", "Envelope", "unwrap", "wrap"]
 

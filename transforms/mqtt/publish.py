@@ -21,8 +21,8 @@ AQ properties                    user properties ``MGW_AQ_*`` (job option       
 ===============================  =============================================  =====================================
 
 With the option ``MQTT_Envelope = JSON`` everything that is lost under 3.1.1 travels inside the payload
-(:mod:`transforms.mqtt_envelope`); both sides must agree on it. How typed headers become user properties is told in
-:mod:`transforms.mqtt_properties`. The fields of a message with the canonical payload FIELDS travel as JSON
+(:mod:`mgw.transforms.mqtt.envelope`); both sides must agree on it. How typed headers become user properties is told in
+:mod:`mgw.transforms.mqtt.user_properties`. The fields of a message with the canonical payload FIELDS travel as JSON
 (:data:`FIELDS_CONTENT_TYPE`).
 
 An id that an earlier hop gave (``MGW_AQ_messageID``) goes on as ``MGW_AQ_original_msgid``. ``MGW_MQTT_qos`` of an
@@ -36,8 +36,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from transforms.errors import ConversionFailure
-from transforms.message import (
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.message import (
     MAX_CORRELATION,
     MAX_HEADER_RAW,
     MAX_HEADER_TEXT,
@@ -53,10 +53,17 @@ from transforms.message import (
     decode_headers,
     encode_headers,
 )
-from transforms.mqtt_envelope import CONTENT_TYPE, Envelope, unwrap, wrap
-from transforms.mqtt_properties import NULL_BODY, check_string, headers_of, salvaged_headers, user_properties, utf8
-from transforms.mqtt_topic import TopicTemplate, check_topic
-from transforms.objects import AnyData, ObjectValue, plain_body
+from mgw.transforms.mqtt.envelope import CONTENT_TYPE, Envelope, unwrap, wrap
+from mgw.transforms.mqtt.topic import TopicTemplate, check_topic
+from mgw.transforms.mqtt.user_properties import (
+    NULL_BODY,
+    check_string,
+    headers_of,
+    salvaged_headers,
+    user_properties,
+    utf8,
+)
+from mgw.transforms.objects import AnyData, ObjectValue, plain_body
 
 __all__ = [
     "FIELDS_CONTENT_TYPE",
@@ -87,7 +94,7 @@ _NATIVE = {
     _FORMAT: _INTEGER,
     _CORRELATION: _RAW,
 }
-_HOP = frozenset((_TOPIC, _QOS, _RETAIN, _DUP))  # told anew by every hop
+_HOP = frozenset((_TOPIC, _QOS, _RETAIN, _DUP))  # told again by every hop
 _MAX_INTERVAL = 0xFFFFFFFF  # seconds
 
 
@@ -349,7 +356,7 @@ def outbound(message: Message, rules: Outbound, now: float) -> Publish:
 def _sort_headers(headers: tuple[Header, ...], *, hop: bool) -> tuple[dict[str, Any], list[Header]]:
     """What goes into fields of the PUBLISH, and what travels as user properties.
 
-    ``hop``: what every hop tells anew is a user property, too.
+    ``hop``: what every hop tells again is a user property, too.
     """
     native: dict[str, Any] = {}
     travelling: list[Header] = []

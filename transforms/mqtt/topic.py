@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 
-from transforms.errors import ConversionFailure
-from transforms.message import Header, Message
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.message import Header, Message
 
 __all__ = ["MAX_TOPIC", "TopicTemplate", "check_filter", "check_topic", "split_shared"]
 

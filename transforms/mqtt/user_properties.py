@@ -17,8 +17,8 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from transforms.errors import ConversionFailure
-from transforms.message import MAX_HEADER_NAME, Header, HeaderValue, ValueType
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.message import MAX_HEADER_NAME, Header, HeaderValue, ValueType
 
 __all__ = ["NULL_BODY", "check_string", "headers_of", "salvaged_headers", "user_properties", "utf8"]
 

@@ -1,4 +1,4 @@
-"""The scalar types of :mod:`transforms.sqltypes`."""
+"""The scalar types of :mod:`mgw.transforms.payloads.sql_types`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar
 
-from transforms.convert import dump_json
-from transforms.objects import JsonNumber
-from transforms.sqltypes import Misfit, SqlType, kind_of
-from transforms.xmltext import check_xml
+from mgw.transforms.objects import JsonNumber
+from mgw.transforms.payloads.json_text import dump_json
+from mgw.transforms.payloads.sql_types import Misfit, SqlType, kind_of
+from mgw.transforms.payloads.xml_text import check_xml
 
 __all__ = ["Boolean", "Double", "Interval", "Json", "Moment", "Number", "Raw", "Text", "Xml"]
 

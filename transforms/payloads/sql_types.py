@@ -18,7 +18,7 @@ BOOLEAN                                ``bool``
 JSON                                   ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool``
 XMLTYPE                                ``str`` that is well-formed
 VARRAY(n) OF type                      ``tuple`` of at most n elements
-an object type                         :class:`transforms.objects.ObjectValue`
+an object type                         :class:`mgw.transforms.objects.ObjectValue`
 =====================================  ==============================================================================
 
 A text that spells a value is taken for it, as SQL does: a number, ISO 8601 for dates, hexadecimal for RAW. Nothing is
@@ -36,9 +36,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from transforms.objects import JsonNumber, ObjectValue
+from mgw.transforms.objects import JsonNumber, ObjectValue
 
-__all__ = ["Attribute", "Misfit", "NamedType", "ObjectType", "SqlType", "Varray", "from_definition", "load_text"]
+__all__ = ["Attribute", "Misfit", "NamedType", "ObjectType", "SqlType", "Varray", "load_text"]
 
 MAX_ATTRIBUTES = 900  # AQ guide 12.2 §2.2
 
@@ -86,7 +86,7 @@ class SqlType(ABC):
         """The value from parsed JSON (not None; numbers with a fraction as Decimal)."""
 
     def definition(self) -> Any:
-        """The type as JSON for :func:`from_definition`."""
+        """The type as JSON for :func:`mgw.transforms.payloads.sql_types_parser.from_definition`."""
         return self.text
 
     def parts(self) -> Iterator[SqlType]:
@@ -242,18 +242,6 @@ NamedType = ObjectType | Varray
 def _digest(definition: Any) -> str:
     text = json.dumps(definition, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def from_definition(definition: Any) -> SqlType:
-    """The type that :meth:`SqlType.definition` described."""
-    from transforms.sqltypes_parser import parse_scalar
-
-    if isinstance(definition, str):
-        return parse_scalar(definition)
-    if "varray" in definition:
-        return Varray(definition["varray"], from_definition(definition["of"]), definition.get("name", ""))
-    attributes = tuple(Attribute(name, from_definition(each)) for name, each in definition["attributes"])
-    return ObjectType(definition["name"], attributes)
 
 
 def _kind_of(value: Any) -> str:

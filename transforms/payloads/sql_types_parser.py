@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from transforms.sqltypes import NamedType, SqlType, Varray
-from transforms.sqltypes_scalar import Boolean, Double, Interval, Json, Moment, Number, Raw, Text, Xml
+from mgw.transforms.payloads.scalar_types import Boolean, Double, Interval, Json, Moment, Number, Raw, Text, Xml
+from mgw.transforms.payloads.sql_types import Attribute, NamedType, ObjectType, SqlType, Varray
 
-__all__ = ["MAX_NESTING", "DeclarationInvalid", "parse_scalar", "parse_type"]
+__all__ = ["MAX_NESTING", "DeclarationInvalid", "from_definition", "parse_scalar", "parse_type"]
 
 MAX_NESTING = 32
 MAX_DECLARATION = 1000  # characters
@@ -189,3 +189,13 @@ def _size(found: re.Match[str]) -> _Size:
     return _Size(
         None if first is None else int(first), None if second is None else int(second), (found["unit"] or "").strip()
     )
+
+
+def from_definition(definition: Any) -> SqlType:
+    """The type that :meth:`SqlType.definition` described."""
+    if isinstance(definition, str):
+        return parse_scalar(definition)
+    if "varray" in definition:
+        return Varray(definition["varray"], from_definition(definition["of"]), definition.get("name", ""))
+    attributes = tuple(Attribute(name, from_definition(each)) for name, each in definition["attributes"])
+    return ObjectType(definition["name"], attributes)

@@ -8,12 +8,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from transforms.convert import dump_json, header_of
-from transforms.errors import ConfigInvalid, ExpressionInvalid
-from transforms.expression import Row, compile_expression
-from transforms.message import MAX_HEADER_NAME, Body, Header, Message, PayloadKind
-from transforms.objects import AnyData, ObjectValue, object_json
-from transforms.values import NoValue, Value, show, to_number, to_text
+from mgw.transforms.errors import ConfigInvalid, ExpressionInvalid
+from mgw.transforms.language.compiler import compile_expression
+from mgw.transforms.language.expression import Functions, Row, no_functions
+from mgw.transforms.language.values import NoValue, Value, show, to_number, to_text
+from mgw.transforms.message import MAX_HEADER_NAME, Body, Header, Message, PayloadKind
+from mgw.transforms.objects import AnyData, ObjectValue, object_json
+from mgw.transforms.payloads.fields import header_of
+from mgw.transforms.payloads.json_text import dump_json
 
 __all__ = ["Assignment"]
 
@@ -59,7 +61,9 @@ class Assignment:
         ExpressionInvalid: an expression cannot be compiled.
     """
 
-    def __init__(self, name: str, assignments: Mapping[str, str], unset: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, assignments: Mapping[str, str], unset: Sequence[str], functions: Functions = no_functions
+    ) -> None:
         self._properties: list[tuple[str, Callable[[Row], Value]]] = []
         self._body: Callable[[Row], Value] | None = None
         self._attributes: list[tuple[tuple[str, ...], Callable[[Row], Value]]] = []
@@ -68,7 +72,7 @@ class Assignment:
         seen: set[str] = set()
         for target, text in assignments.items():
             try:
-                compiled = compile_expression(text)
+                compiled = compile_expression(text, functions)
             except ExpressionInvalid as error:
                 error.what = f"transformation {name}, {target}: {error.what}"
                 raise

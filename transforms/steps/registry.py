@@ -17,12 +17,11 @@ Targets of ``set`` and ``unset`` are ``body``, ``body.<attribute>[.<attribute>]`
 ``expiration``, ``delay`` (seconds) and ``header.<name>``. A value of NULL gives the target its default: no header, no
 correlation, priority 1, no expiration, no body; an attribute of a JSON body becomes null.
 
-Functions come from ``transforms.builtin`` and from the modules that the configuration allows, from nowhere else.
+Functions come from ``mgw.transforms.builtin`` and from the modules that the configuration allows, from nowhere else.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,16 +29,19 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from transforms.assign import Assignment
-from transforms.errors import ConfigInvalid, GatewayError, TransformFailed
-from transforms.expression import Expression, Row, compile_condition
-from transforms.message import MAX_CORRELATION, Header, Message, ValueType, check_headers
-from transforms.objects import AnyData, ObjectValue
-from transforms.values import NoValue
+from mgw.transforms.errors import ConfigInvalid, GatewayError, TransformFailed
+from mgw.transforms.language.compiler import compile_condition
+from mgw.transforms.language.expression import Expression, Functions, Row, no_functions
+from mgw.transforms.language.values import NoValue
+from mgw.transforms.message import MAX_CORRELATION, Header, Message, ValueType, check_headers
+from mgw.transforms.objects import AnyData, ObjectValue
+from mgw.transforms.steps.assign import Assignment
+from mgw.transforms.steps.importing import import_trusted
 
 __all__ = ["BUILTIN_MODULE", "Transform", "TransformationDefinition", "compile_transformation", "load_rule_function"]
 
-BUILTIN_MODULE = "transforms.builtin"
+BUILTIN_MODULE = "mgw.transforms.builtin"
+FORMER_BUILTIN = "transforms.builtin:"  # what definitions made before 0.2 say
 
 #: What a compiled transformation does: one message in; one or several out, or None when it is filtered on purpose.
 #: Raises only TransformFailed [722].
@@ -110,20 +112,25 @@ class TransformationDefinition:
 
 
 def compile_transformation(
-    definition: TransformationDefinition, *, job: str = "", modules: Collection[str] = ()
+    definition: TransformationDefinition,
+    *,
+    job: str = "",
+    modules: Collection[str] = (),
+    functions: Functions = no_functions,
 ) -> Transform:
     """A definition made callable.
 
     Args:
         definition: what to do.
         job: named in errors.
-        modules: modules (with everything below them) that functions may come from, beside the built-in ones.
+        modules: modules (with everything below them) that functions may come from, in addition to the built-in ones.
+        functions: what its expressions may call in addition to the functions of the language.
 
     Raises:
         ConfigInvalid: the function is not allowed, missing [703] or does not take the options; a target is unknown.
         ExpressionInvalid: an expression cannot be compiled.
     """
-    where = compile_condition(definition.where) if definition.where else None
+    where = compile_condition(definition.where, functions=functions) if definition.where else None
     change: Callable[[Message, Row], Any]
     if definition.function:
         function = _load(definition, modules)
@@ -134,7 +141,7 @@ def compile_transformation(
 
         change = call
     else:
-        change = Assignment(definition.name, definition.assignments, definition.unset).apply
+        change = Assignment(definition.name, definition.assignments, definition.unset, functions).apply
     return _guarded(definition.name, job, where, change, definition.function is not None)
 
 
@@ -253,6 +260,8 @@ def _check_values(headers: Any) -> None:
 
 def _load(definition: TransformationDefinition, modules: Collection[str]) -> Callable[..., Any]:
     name, path = definition.name, definition.function or ""
+    if path.startswith(FORMER_BUILTIN):
+        path = f"mgw.{path}"
     module_name, colon, function_name = path.partition(":")
     if not colon or not module_name or not function_name.isidentifier() or function_name.startswith("_"):
         raise _invalid(name, f"function {path!r} is not written package.module:function", "name module and function")
@@ -264,7 +273,9 @@ def _load(definition: TransformationDefinition, modules: Collection[str]) -> Cal
             "name the module under transform_modules in the configuration, if you trust it",
         )
     try:
-        module = importlib.import_module(module_name)
+        module = import_trusted(module_name)
+    except ConfigInvalid as error:
+        raise _invalid(name, error.cause, error.cure, number=703) from error
     except Exception as error:
         raise _invalid(
             name,

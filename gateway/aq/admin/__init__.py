@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from gateway.aq.admin.agents import AgentProcedures
-from gateway.aq.admin.anydata import AnyDataProcedures
-from gateway.aq.admin.privileges import PrivilegeProcedures
-from gateway.aq.admin.purge import Purged, PurgeProcedures
-from gateway.aq.admin.queue_tables import COMPATIBLE, MAX_PAYLOAD, QueueTableProcedures
-from gateway.aq.admin.subscribers import SubscriberProcedures
-from gateway.aq.admin.transformations import TransformationProcedures
-from gateway.aq.admin.types import TypeProcedures
+from mgw.gateway.aq.admin.agents import AgentProcedures
+from mgw.gateway.aq.admin.anydata import AnyDataProcedures
+from mgw.gateway.aq.admin.functions import FunctionProcedures
+from mgw.gateway.aq.admin.privileges import PrivilegeProcedures
+from mgw.gateway.aq.admin.purge import Purged, PurgeProcedures
+from mgw.gateway.aq.admin.queue_tables import COMPATIBLE, MAX_PAYLOAD, QueueTableProcedures
+from mgw.gateway.aq.admin.subscribers import SubscriberProcedures
+from mgw.gateway.aq.admin.transformations import TransformationProcedures
+from mgw.gateway.aq.admin.types import TypeProcedures
 
 __all__ = ["COMPATIBLE", "MAX_PAYLOAD", "Purged", "QueueAdmin"]
 
@@ -23,6 +24,7 @@ class QueueAdmin(
     AgentProcedures,
     TypeProcedures,
     TransformationProcedures,
+    FunctionProcedures,
 ):
     """Every call is a transaction of its own, or part of the one of ``connection`` when that is given.
 

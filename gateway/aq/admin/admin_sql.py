@@ -1,7 +1,7 @@
 """Statements of administration: who works on a queue, what a purge removes, what a queue table holds.
 
 On PostgreSQL a transaction that enqueues into or dequeues from a queue holds a shared advisory lock on it until it ends
-(:func:`gateway.aq.statements_catalog.queue_settings`); whoever needs the queue for himself takes it exclusively. On
+(:func:`mgw.gateway.aq.queues.catalog_sql.queue_settings`); whoever needs the queue for himself takes it exclusively. On
 SQLite the claims of the sessions say the same.
 """
 
@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gateway.aq import payloads
-from gateway.aq.codec import COLUMNS, decode
-from gateway.aq.statements import Db
-from gateway.aq.statements_rules import Filter
-from gateway.aq.statements_rules_columns import view_columns
-from gateway.aq.views.dialect import quoted
-from transforms.message import Message
+from mgw.gateway.aq.conditions.sql.columns import view_columns
+from mgw.gateway.aq.conditions.sql.rules import Filter
+from mgw.gateway.aq.payloads import forms as payloads
+from mgw.gateway.aq.queues.codec import decode
+from mgw.gateway.aq.store.columns import ID, STORED
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import Enabled, State
+from mgw.gateway.aq.views.dialect import quoted
+from mgw.transforms.message import Message
 
 __all__ = [
     "Body",
@@ -55,11 +57,11 @@ class InHands(NamedTuple):
 def in_hands(db: Db, queue_ids: Sequence[int]) -> InHands:
     """How many messages of these queues are in the hands of sessions, and in plans of jobs."""
     row = db.row(
-        """SELECT COUNT(h.claim), COUNT(*) - COUNT(h.claim) FROM (
-               SELECT m.claim FROM aq_message m WHERE m.queue_id {ids} AND m.state = 8
-               UNION ALL
-               SELECT e.claim FROM aq_consumer c JOIN aq_entry e ON e.consumer_id = c.id
-                WHERE c.queue_id {ids} AND e.state = 8) AS h""",
+        f"""SELECT COUNT(h.claim), COUNT(*) - COUNT(h.claim) FROM (
+                SELECT m.claim FROM aq_message m WHERE m.queue_id {{ids}} AND m.state = {State.CLAIMED}
+                UNION ALL
+                SELECT e.claim FROM aq_consumer c JOIN aq_entry e ON e.consumer_id = c.id
+                 WHERE c.queue_id {{ids}} AND e.state = {State.CLAIMED}) AS h""",
         (db.ids(queue_ids), db.ids(queue_ids)),
     )
     return InHands(*(row or (0, 0)))
@@ -72,10 +74,8 @@ def try_exclusive(db: Db, queue_ids: Sequence[int]) -> bool:
     """Whether no other transaction works on these queues; none can begin to before this one ends (PostgreSQL)."""
     if not db.postgresql:
         return True
-    row = db.row(
-        f"SELECT bool_and(pg_try_advisory_xact_lock{_LOCK}) FROM aq_queue WHERE id {{ids}}", (db.ids(queue_ids),)
-    )
-    return bool(row and row[0])
+    sql = f"SELECT bool_and(pg_try_advisory_xact_lock{_LOCK}) FROM aq_queue WHERE id {{ids}}"
+    return bool(db.scalar(sql, (db.ids(queue_ids),)))
 
 
 def exclusive(db: Db, queue_ids: Sequence[int], milliseconds: int = 0) -> None:
@@ -92,14 +92,18 @@ def close(db: Db, queue_id: int, *, enqueue: bool, dequeue: bool) -> None:
     """Let nobody begin any more who does not work on the queue yet; :func:`open_again` takes it back."""
     for direction, wanted in (("enqueue_enabled", enqueue), ("dequeue_enabled", dequeue)):
         if wanted:
-            db.run(f"UPDATE aq_queue SET {direction} = 2 WHERE id = ? AND {direction} = 1", (queue_id,))
+            _turn(db, queue_id, direction, Enabled.STARTED, Enabled.STOPPING)
 
 
 def open_again(db: Db, queue_id: int, *, enqueue: bool, dequeue: bool) -> None:
     """The queue is not stopped after all."""
     for direction, wanted in (("enqueue_enabled", enqueue), ("dequeue_enabled", dequeue)):
         if wanted:
-            db.run(f"UPDATE aq_queue SET {direction} = 1 WHERE id = ? AND {direction} = 2", (queue_id,))
+            _turn(db, queue_id, direction, Enabled.STOPPING, Enabled.STARTED)
+
+
+def _turn(db: Db, queue_id: int, direction: str, before: Enabled, now: Enabled) -> None:
+    db.run(f"UPDATE aq_queue SET {direction} = {now} WHERE id = ? AND {direction} = {before}", (queue_id,))
 
 
 # -- queue tables ----------------------------------------------------------------------------------------------------
@@ -113,18 +117,17 @@ def update_queue_table(db: Db, table_id: int, values: dict[str, Any]) -> None:
 
 def body_over(db: Db, table_id: int, size: int) -> bool:
     """Whether a message of the queue table has a body of more than ``size`` bytes."""
-    row = db.row(
+    found = db.scalar(
         """SELECT EXISTS (SELECT 1 FROM aq_message m JOIN aq_queue q ON q.id = m.queue_id
                            WHERE q.queue_table_id = ? AND length(m.body) > ?)""",
         (table_id, size),
     )
-    return bool(row and row[0])
+    return bool(found)
 
 
 def delete_some_messages(db: Db, queue_id: int, limit: int) -> int:
     """Delete messages of a queue that is to be dropped; returns how many, less than ``limit`` at the end."""
-    rows = db.rows("SELECT id FROM aq_message WHERE queue_id = ? LIMIT ?", (queue_id, limit))
-    ids = [row[0] for row in rows]
+    ids = db.column("SELECT id FROM aq_message WHERE queue_id = ? LIMIT ?", (queue_id, limit))
     if ids:
         db.run("DELETE FROM aq_entry WHERE message_id {ids}", (db.ids(ids),))
         db.run("DELETE FROM aq_message WHERE id {ids}", (db.ids(ids),))
@@ -138,8 +141,8 @@ _COLUMNS = ("QUEUE", "MSG_ID", "MSG_STATE", "RETRY_COUNT", "CONSUMER_NAME", "ADD
 
 def message_view(db: Db, table_id: int) -> str:
     """Name of the view of a queue table's messages, as it is written in SQL."""
-    row = db.row("SELECT name FROM aq_view WHERE kind = 'MESSAGES' AND queue_table_id = ?", (table_id,))
-    return quoted(str(row[0]) if row else "")
+    name = db.scalar("SELECT name FROM aq_view WHERE kind = 'MESSAGES' AND queue_table_id = ?", (table_id,))
+    return quoted(name or "")
 
 
 def selected(
@@ -163,7 +166,7 @@ def selected(
     cursor = db.raw.cursor(name="mgw_selected") if db.postgresql else db.raw.cursor()
     try:
         cursor.execute(f"SELECT {columns} FROM {view} AS qtview WHERE {where}", tuple(chosen.params))
-        names = [column[0] for column in cursor.description]
+        names = [name for name, *_ in cursor.description]
         while page := cursor.fetchmany(size):
             yield [dict(zip(names, row, strict=True)) for row in page]
     finally:
@@ -172,10 +175,9 @@ def selected(
 
 def messages_by_number(db: Db, hub_id: bytes, numbers: Sequence[int]) -> dict[int, Message]:
     """Messages with their bodies, by their numbers; those that are gone are left out."""
-    columns = COLUMNS.format(a="m")
-    rows = db.rows(f"SELECT {columns} FROM aq_message m WHERE m.id {{ids}}", (db.ids(numbers),))
+    rows = db.rows(f"SELECT {STORED.of('m')} FROM aq_message m WHERE m.id {{ids}}", (db.ids(numbers),))
     payloads.learn(db, rows)
-    return {row[0]: message for row, message in zip(rows, decode(rows, hub_id), strict=True)}
+    return {row[ID]: message for row, message in zip(rows, decode(rows, hub_id), strict=True)}
 
 
 class Who(NamedTuple):
@@ -201,29 +203,28 @@ def consumers(db: Db, table_id: int) -> dict[int, Who]:
             WHERE q.queue_table_id = ?""",
         (table_id,),
     )
-    return {row[0]: Who(row[1] or None, row[2] or None, row[3]) for row in rows}
+    return {number: Who(name or None, address or None, protocol) for number, name, address, protocol in rows}
 
 
 def lock_bodies(db: Db, ids: Sequence[int]) -> tuple[dict[int, Body], set[int]]:
     """Messages that are there and free, now locked, and the ids of those in other transactions' hands."""
     columns = "id, queue_id, state, attempts"
     rows = db.rows(f"SELECT {columns} FROM aq_message WHERE id {{ids}} {{lock}}", (db.ids(ids),))
-    free = {row[0]: Body(*row[1:]) for row in rows}
+    free = {number: Body(*rest) for number, *rest in rows}
     if not db.postgresql:
         return free, set()
-    every = db.rows("SELECT id FROM aq_message WHERE id {ids}", (db.ids(ids),))
-    return free, {row[0] for row in every if row[0] not in free}
+    return free, set(db.column("SELECT id FROM aq_message WHERE id {ids}", (db.ids(ids),))) - free.keys()
 
 
 def lock_entries(db: Db, ids: Sequence[int]) -> tuple[dict[tuple[int, int], Body], set[tuple[int, int]]]:
     """Entries of these messages (message, consumer) that are free, now locked, and those in others' hands."""
     columns = "message_id, consumer_id, queue_id, state, attempts"
     rows = db.rows(f"SELECT {columns} FROM aq_entry WHERE message_id {{ids}} {{lock}}", (db.ids(ids),))
-    free = {(row[0], row[1]): Body(*row[2:]) for row in rows}
+    free = {(message, consumer): Body(*rest) for message, consumer, *rest in rows}
     if not db.postgresql:
         return free, set()
     every = db.rows("SELECT message_id, consumer_id FROM aq_entry WHERE message_id {ids}", (db.ids(ids),))
-    return free, {(row[0], row[1]) for row in every if (row[0], row[1]) not in free}
+    return free, {(message, consumer) for message, consumer in every} - free.keys()
 
 
 def delete_messages(db: Db, ids: Sequence[int]) -> int:
@@ -247,5 +248,5 @@ def delete_orphans(db: Db, ids: Sequence[int]) -> None:
 
 def without_entries(db: Db, ids: Sequence[int]) -> list[int]:
     """Those messages that have no entry."""
-    held = {row[0] for row in db.rows("SELECT message_id FROM aq_entry WHERE message_id {ids}", (db.ids(ids),))}
+    held = set(db.column("SELECT message_id FROM aq_entry WHERE message_id {ids}", (db.ids(ids),)))
     return [number for number in ids if number not in held]

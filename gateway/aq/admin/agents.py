@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.aq import statements_security as security_sql
-from gateway.aq.admin.base import Administration
-from gateway.aq.errors import AgentExists, AgentMissing, AgentNameInvalid, AgentNotMapped, AgentWithoutProtocol
-from gateway.aq.grants import AqAgent
-from gateway.aq.names import agent_name, user_name
-from gateway.aq.statements import Db
+from mgw.gateway.aq.admin.base import Administration
+from mgw.gateway.aq.errors import AgentExists, AgentMissing, AgentNameInvalid, AgentNotMapped, AgentWithoutProtocol
+from mgw.gateway.aq.grants import AqAgent
+from mgw.gateway.aq.names import agent_name, user_name
+from mgw.gateway.aq.security import security_sql
+from mgw.gateway.aq.store.statements import Db
 
 __all__ = ["AgentProcedures"]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq.admin.agents import AgentProcedures
-from gateway.aq.admin.privileges import PrivilegeProcedures
-from gateway.aq.admin.queue_tables import QueueTableProcedures
-from gateway.aq.admin.queues import QueueProcedures
-from gateway.aq.errors import PayloadTypeForbidden
-from gateway.aq.model import PayloadType, QueueInfo
-from gateway.aq.names import agent_name, qualified
-from gateway.aq.statements import Db
+from mgw.gateway.aq.admin.agents import AgentProcedures
+from mgw.gateway.aq.admin.privileges import PrivilegeProcedures
+from mgw.gateway.aq.admin.queue_tables import QueueTableProcedures
+from mgw.gateway.aq.admin.queues import QueueProcedures
+from mgw.gateway.aq.errors import PayloadTypeForbidden
+from mgw.gateway.aq.model import PayloadType, QueueInfo
+from mgw.gateway.aq.names import agent_name, qualified
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.store.statements import Db
 
 __all__ = ["AnyDataProcedures"]
 

@@ -1,4 +1,4 @@
-"""What the procedures of :class:`~gateway.aq.admin.QueueAdmin` share: transaction, look-ups, checks of values."""
+"""What the procedures of :class:`~mgw.gateway.aq.admin.QueueAdmin` share: transaction, look-ups, checks of values."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq.errors import QueueMissing, QueueTableMissing
-from gateway.aq.hub import Hub
-from gateway.aq.model import QueueInfo, QueueRef, QueueTableInfo
-from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName
-from gateway.aq.privileges import rights_of
-from gateway.aq.statements import Db
-from transforms.errors import AqError
+from mgw.gateway.aq.errors import QueueMissing, QueueTableMissing
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import QueueInfo, QueueRef, QueueTableInfo
+from mgw.gateway.aq.names import DEFAULT_SCHEMA, QualifiedName
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.security.privileges import rights_of
+from mgw.gateway.aq.store.namespace_sql import on_path
+from mgw.gateway.aq.store.statements import Db
+from mgw.transforms.errors import AqError
 
 __all__ = ["Administration", "choice", "queue_info"]
 
@@ -72,7 +73,8 @@ class Administration:
         with self.hub.translated():
             if auto_commit:
                 self.connection.commit()
-            yield self.connection
+            with on_path(self.connection, self.hub.namespace):
+                yield self.connection
             if auto_commit:
                 self.connection.commit()
 
@@ -89,7 +91,7 @@ class Administration:
     def look(self) -> Iterator[Db]:
         """A transaction that only reads."""
         if self.connection is not None:
-            with self.hub.translated():
+            with self.hub.translated(), on_path(self.connection, self.hub.namespace):
                 yield Db(self.connection)
         else:
             with self.hub.read() as conn:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.aq import statements_security as security_sql
-from gateway.aq.admin.base import Administration
-from gateway.aq.errors import PrivilegeInvalid, PrivilegeMissing, QueueMissing
-from gateway.aq.grants import (
+from mgw.gateway.aq.admin.base import Administration
+from mgw.gateway.aq.errors import PrivilegeInvalid, PrivilegeMissing, QueueMissing
+from mgw.gateway.aq.grants import (
     ADMINISTRATOR,
     OWNERS,
     PUBLIC,
@@ -16,9 +15,10 @@ from gateway.aq.grants import (
     SystemRight,
     unfounded,
 )
-from gateway.aq.model import QueueRef
-from gateway.aq.names import user_name
-from gateway.aq.statements import Db
+from mgw.gateway.aq.model import QueueRef
+from mgw.gateway.aq.names import user_name
+from mgw.gateway.aq.security import security_sql
+from mgw.gateway.aq.store.statements import Db
 
 __all__ = ["PrivilegeProcedures"]
 

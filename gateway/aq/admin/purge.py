@@ -7,18 +7,18 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from gateway.aq import statements_admin as admin_sql
-from gateway.aq import statements_catalog as catalog
-from gateway.aq import statements_messages as messages_sql
-from gateway.aq.admin.base import Administration, choice
-from gateway.aq.errors import DeliveryModeInvalid, PurgeConflict, QueueInUse
-from gateway.aq.model import DeliveryMode, QueueTableInfo
-from gateway.aq.names import qualified
-from gateway.aq.outstanding import Patience, exclusively
-from gateway.aq.purge_conditions import PurgeCondition
-from gateway.aq.purge_conditions import purge_condition as purge_condition_of
-from gateway.aq.statements import Db
-from gateway.aq.tables import State
+from mgw.gateway.aq.admin import admin_sql
+from mgw.gateway.aq.admin.base import Administration, choice
+from mgw.gateway.aq.admin.stopping import Patience, exclusively
+from mgw.gateway.aq.conditions.purge_conditions import PurgeCondition
+from mgw.gateway.aq.conditions.purge_conditions import purge_condition as purge_condition_of
+from mgw.gateway.aq.errors import DeliveryModeInvalid, PurgeConflict, QueueInUse
+from mgw.gateway.aq.model import DeliveryMode, QueueTableInfo
+from mgw.gateway.aq.names import qualified
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.queues import messages_sql
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import State
 
 __all__ = ["PurgeProcedures", "Purged"]
 
@@ -51,7 +51,7 @@ class Purged(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """What became of the rows of one page of the view."""
+    """What happened to the rows of one page of the view."""
 
     messages: int
     entries: int
@@ -85,7 +85,7 @@ class PurgeProcedures(Administration):
 
         The condition reads like a WHERE clause over the columns of the view ``AQ$<queue table>``, each with the prefix
         ``qtview.`` (or ``qview.``): ``qtview.queue = 'ORDERS' AND qtview.retry_count > 3``
-        (:mod:`gateway.aq.purge_conditions`). Values compare with regard to letter case, and names are in upper case in
+        (:mod:`conditions.purge_conditions`). Values compare with regard to letter case, and names are in upper case in
         the view. On a multi-consumer table its rows are entries of consumers: a condition that holds for some of them
         leaves the message to the others, and the message goes with its last entry.
 

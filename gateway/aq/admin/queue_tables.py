@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gateway.aq import statements_admin as admin_sql
-from gateway.aq import statements_catalog as catalog
-from gateway.aq.admin.base import choice
-from gateway.aq.admin.queues import QueueProcedures, queue_values, require_off
-from gateway.aq.errors import (
+from mgw.gateway.aq.admin import admin_sql
+from mgw.gateway.aq.admin.base import choice
+from mgw.gateway.aq.admin.queues import QueueProcedures, queue_values, require_off
+from mgw.gateway.aq.admin.stopping import Stop
+from mgw.gateway.aq.errors import (
     CannotMigrate,
     CompatibleInvalid,
     InstanceInvalid,
@@ -17,13 +18,14 @@ from gateway.aq.errors import (
     QueueTableNotEmpty,
     SortListInvalid,
 )
-from gateway.aq.model import PayloadType, QueueRef, QueueTableInfo, QueueType, SortList
-from gateway.aq.names import QualifiedName, qualified
-from gateway.aq.outstanding import Stop
-from gateway.aq.payloads import payload_of
-from gateway.aq.statements import Db
-from gateway.aq.views import create_table_views, drop_queue_views, drop_table_views
-from transforms.errors import AqError
+from mgw.gateway.aq.model import PayloadType, QueueRef, QueueTableInfo, QueueType, SortList
+from mgw.gateway.aq.names import QualifiedName, qualified
+from mgw.gateway.aq.options import QUEUE_TABLE_OPTIONS, changed_options
+from mgw.gateway.aq.payloads.forms import payload_of
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.views import create_table_views, drop_queue_views, drop_table_views
+from mgw.transforms.errors import AqError
 
 __all__ = ["COMPATIBLE", "MAX_PAYLOAD", "QueueTableProcedures", "check_shape"]
 
@@ -63,6 +65,7 @@ class QueueTableProcedures(QueueProcedures):
         secure: bool = False,
         replication_mode: str | None = None,
         max_payload: int | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> QueueTableInfo:
         """Make a queue table with its default exception queue and its view (AQ guide 12.2 §8.1.1).
 
@@ -71,16 +74,17 @@ class QueueTableProcedures(QueueProcedures):
             queue_payload_type: RAW, BASIC, FIELDS, TEXT, JSON, XMLTYPE, ANYDATA, or the name of an object type.
             storage_clause: free text; it is stored and shown, the hub's database decides where messages lie.
             sort_list: ENQ_TIME (default), ``ENQ_TIME,PRIORITY``, PRIORITY, ``PRIORITY,ENQ_TIME``, COMMIT_TIME or
-                ``PRIORITY,COMMIT_TIME``; fixed for ever. The last two need multiple consumers and TRANSACTIONAL.
+                ``PRIORITY,COMMIT_TIME``; fixed for good. The last two need multiple consumers and TRANSACTIONAL.
             multiple_consumers: every message goes to every subscriber, instead of to one reader.
             message_grouping: NONE, or TRANSACTIONAL: the messages of one transaction are taken by one consumer.
-            auto_commit: see :class:`~gateway.aq.admin.base.Administration`.
+            auto_commit: see :class:`~mgw.gateway.aq.admin.base.Administration`.
             primary_instance: owner instance, 0 = any; stored and shown.
             secondary_instance: instance that takes over, 0 = any; needs a primary one.
             compatible: ``8.1``, ``10.0`` (default) or ``12.2``.
             secure: users other than the owner need AQ agents to work with its queues (AQ guide 12.2 §10.1).
             replication_mode: reserved; only NONE.
             max_payload: bytes of a body, 1 to 128 MiB; default 128 MiB, 32512 for RAW tables with compatible 12.2.
+            options: see :data:`mgw.gateway.aq.options.QUEUE_TABLE_OPTIONS`.
 
         Raises:
             AqError: 24001 exists, 24019 name too long, 24015 payload type, 24016 the type is another's, 24036 sort
@@ -100,6 +104,7 @@ class QueueTableProcedures(QueueProcedures):
             "primary_instance": primary_instance,
             "secondary_instance": secondary_instance,
             "comment": comment,
+            "options": changed_options(QUEUE_TABLE_OPTIONS, {}, options, f"queue table {name.shown}"),
         }
         with self.change(auto_commit) as conn:
             db = Db(conn)
@@ -137,6 +142,7 @@ class QueueTableProcedures(QueueProcedures):
         primary_instance: int | None = None,
         secondary_instance: int | None = None,
         replication_mode: str | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> QueueTableInfo:
         """Change what may change of a queue table; None keeps a value (AQ guide 12.2 §8.1.2).
 
@@ -144,6 +150,7 @@ class QueueTableProcedures(QueueProcedures):
             primary_instance: 0 = any, which takes the secondary one away too.
             secondary_instance: only together with a primary one.
             replication_mode: reserved; only NONE.
+            options: merged element by element, a value of None removes one; None as a whole keeps all.
 
         Raises:
             AqError: 24002 unknown, 24078 a secondary instance without a primary one.
@@ -160,6 +167,9 @@ class QueueTableProcedures(QueueProcedures):
         with self.change() as conn:
             db = Db(conn)
             found = self.need_queue_table(db, name)
+            if options is not None:
+                owner = f"queue table {name.shown}"
+                values["options"] = changed_options(QUEUE_TABLE_OPTIONS, found.options, options, owner)
             if values:
                 admin_sql.update_queue_table(db, found.id, values)
             return self.need_queue_table(db, name)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.aq import statements_admin as admin_sql
-from gateway.aq import statements_catalog as catalog
-from gateway.aq.admin.base import Administration, choice, queue_info
-from gateway.aq.errors import (
+from mgw.gateway.aq.admin import admin_sql
+from mgw.gateway.aq.admin.base import Administration, choice, queue_info
+from mgw.gateway.aq.admin.stopping import Stop, stop_after, stop_at_once, wait_alone
+from mgw.gateway.aq.errors import (
     DefaultExceptionQueue,
     EnqueueOnExceptionQueue,
     QueueExists,
@@ -22,12 +22,13 @@ from gateway.aq.errors import (
     RetryOnExceptionQueue,
     SchemaDiffers,
 )
-from gateway.aq.model import INFINITE, QueueInfo, QueueRef, QueueType
-from gateway.aq.names import QualifiedName, qualified
-from gateway.aq.outstanding import Stop, stop_after, stop_at_once, wait_alone
-from gateway.aq.statements import Db
-from gateway.aq.views import create_queue_views, drop_queue_views
-from transforms.errors import AqError
+from mgw.gateway.aq.model import INFINITE, QueueInfo, QueueRef, QueueType
+from mgw.gateway.aq.names import QualifiedName, qualified
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import Enabled
+from mgw.gateway.aq.views import create_queue_views, drop_queue_views
+from mgw.transforms.errors import AqError
 
 __all__ = ["QueueProcedures", "queue_values", "require_off"]
 
@@ -57,12 +58,12 @@ class QueueProcedures(Administration):
 
         Args:
             queue_name: at most 122 bytes; in the schema of its queue table.
-            queue_type: NORMAL_QUEUE, or EXCEPTION_QUEUE for one more exception queue beside the table's own.
+            queue_type: NORMAL_QUEUE, or EXCEPTION_QUEUE for one more exception queue in addition to the table's own.
             max_retries: failed attempts a message survives; None = 5. One more moves it to its exception queue.
             retry_delay: seconds a message waits after a failed attempt, 0 to 10**11.
-            retention_time: seconds consumed messages are kept, 0 to 10**11, -1 for ever.
+            retention_time: seconds consumed messages are kept, 0 to 10**11, -1 forever.
             dependency_tracking: reserved; only False.
-            auto_commit: see :class:`~gateway.aq.admin.base.Administration`.
+            auto_commit: see :class:`~mgw.gateway.aq.admin.base.Administration`.
 
         Raises:
             AqError: 24002 no such queue table, 24003 type, 24006 exists, 24019 name, 24013, 24014 times out of range,
@@ -160,8 +161,8 @@ class QueueProcedures(Administration):
                     cause="only the hub moves messages into an exception queue",
                     cure="start it with enqueue false",
                 )
-            values = {"enqueue_enabled": 1} if enqueue else {}
-            values |= {"dequeue_enabled": 1} if dequeue else {}
+            values = {"enqueue_enabled": int(Enabled.STARTED)} if enqueue else {}
+            values |= {"dequeue_enabled": int(Enabled.STARTED)} if dequeue else {}
             if values:
                 catalog.update_queue(db, queue.id, values)
 
@@ -274,9 +275,10 @@ class QueueProcedures(Administration):
 
     def queue(self, queue_name: str) -> QueueInfo | None:
         """One queue, or None if there is none or the user has no privilege on it."""
+        name = qualified(queue_name, self.schema)
         with self.look() as db:
-            found = catalog.find_queue(db, queue_name, self.schema)
-            return next(iter(self.visible(db, [queue_info(db, found.id)])), None) if found else None
+            found = catalog.list_queues(db, "WHERE q.name_key = ?", (name.key,))
+            return next(iter(self.visible(db, found)), None)
 
 
 def queue_values(  # noqa: PLR0917
@@ -299,8 +301,8 @@ def queue_values(  # noqa: PLR0917
         "max_retries": max_retries,
         "retry_delay": retry_delay,
         "retention_time": retention_time,
-        "enqueue_enabled": 0,
-        "dequeue_enabled": 0,
+        "enqueue_enabled": int(Enabled.STOPPED),
+        "dequeue_enabled": int(Enabled.STOPPED),
         "comment": comment,
         "created": now,
     }
@@ -316,7 +318,7 @@ def require_off(db: Db, queue: QueueRef) -> None:
     if found is None:
         raise QueueMissing(f"queue {queue.full_name} does not exist", cause="it was dropped meanwhile")
     if any(found):
-        cause = "it is started" if 1 in found else "it is being stopped, or a stop of it was cut off"
+        cause = "it is started" if Enabled.STARTED in found else "it is being stopped, or a stop of it was cut off"
         raise QueueNotStopped(f"queue {queue.full_name} cannot be dropped", cause=cause, cure="stop it first")
 
 

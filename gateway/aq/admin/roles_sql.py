@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-from gateway.aq.statements import Db
-from gateway.aq.tables import metadata
-from gateway.aq.views import VIEWS_OF_THE_USER
-from transforms.errors import AqError
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import metadata
+from mgw.gateway.aq.views import VIEWS_OF_THE_USER
+from mgw.transforms.errors import AqError
 
 __all__ = ["role_statements"]
 
@@ -55,8 +55,7 @@ def role_statements(db: Db, role: str) -> list[str]:
             cause="a role has 1 to 63 letters, digits, _ and -, begins with a letter, and not with pg_",
             cure="use another name",
         )
-    found = db.row(_SCHEMA)
-    schema, name = _quoted(str(found[0]) if found else "public"), _quoted(role)
+    schema, name = _quoted(db.scalar(_SCHEMA) or "public"), _quoted(role)
     lines = [
         f"DO $$BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{role}')"
         f" THEN CREATE ROLE {name} NOLOGIN; END IF; END$$;",

@@ -11,16 +11,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.aq import statements_admin as admin_sql
-from gateway.aq import statements_catalog as catalog
-from gateway.aq.errors import QueueInUse, QueueMissing
-from gateway.aq.failures import lock_timed_out
-from gateway.aq.model import QueueRef
-from gateway.aq.monitor import return_claims
-from gateway.aq.statements import Db
+from mgw.gateway.aq.admin import admin_sql
+from mgw.gateway.aq.errors import QueueInUse, QueueMissing
+from mgw.gateway.aq.model import QueueRef
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.store.database_errors import lock_timed_out
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import Enabled
+from mgw.gateway.aq.upkeep.time_manager import return_claims
 
 if TYPE_CHECKING:
-    from gateway.aq.hub import Hub
+    from mgw.gateway.aq.hub import Hub
 
 __all__ = ["Patience", "Stop", "exclusively", "stop_after", "stop_at_once", "wait_alone"]
 
@@ -82,8 +83,9 @@ def stop_at_once(db: Db, stop: Stop) -> None:
     refusal = _refusal(db, stop, alone=admin_sql.try_exclusive(db, [stop.queue.id]))
     if refusal is not None:
         raise refusal
-    values = {"enqueue_enabled": 0} if stop.enqueue else {}
-    catalog.update_queue(db, stop.queue.id, values | ({"dequeue_enabled": 0} if stop.dequeue else {}))
+    values = {"enqueue_enabled": int(Enabled.STOPPED)} if stop.enqueue else {}
+    values |= {"dequeue_enabled": int(Enabled.STOPPED)} if stop.dequeue else {}
+    catalog.update_queue(db, stop.queue.id, values)
 
 
 def _refusal(db: Db, stop: Stop, *, alone: bool) -> QueueInUse | None:

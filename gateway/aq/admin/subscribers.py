@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq import statements_consumers as consumers_sql
-from gateway.aq import statements_security as security_sql
-from gateway.aq.admin.base import Administration, choice
-from gateway.aq.admin.transformations import subscriber_transformation
-from gateway.aq.errors import (
+from collections.abc import Mapping
+from typing import Any
+
+from mgw.gateway.aq.admin.base import Administration, choice
+from mgw.gateway.aq.admin.transformations import subscriber_transformation
+from mgw.gateway.aq.conditions.routing_sql import translate
+from mgw.gateway.aq.errors import (
     AgentAddressInvalid,
     AgentNameInvalid,
     DeliveryModeInvalid,
@@ -20,11 +21,14 @@ from gateway.aq.errors import (
     SubscribesToItself,
     TooManySubscribers,
 )
-from gateway.aq.model import Agent, DeliveryMode, QueueRef, QueueType, SubscriberInfo
-from gateway.aq.names import MAX_ADDRESS, agent_name
-from gateway.aq.statements import Db
-from gateway.aq.statements_routing import translate
-from transforms.errors import AqError
+from mgw.gateway.aq.model import Agent, DeliveryMode, QueueRef, QueueType, SubscriberInfo
+from mgw.gateway.aq.names import MAX_ADDRESS, agent_name
+from mgw.gateway.aq.options import SUBSCRIBER_OPTIONS, changed_options, read_options
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.queues import consumers_sql
+from mgw.gateway.aq.security import security_sql
+from mgw.gateway.aq.store.statements import Db
+from mgw.transforms.errors import AqError
 
 __all__ = ["SubscriberProcedures"]
 
@@ -36,6 +40,16 @@ MAX_RULE = 4000
 class SubscriberProcedures(Administration):
     """Add, alter, remove and list subscribers."""
 
+    def _check_rule(self, rule: str | None) -> None:
+        if rule is None:
+            return
+        if len(rule) > MAX_RULE:
+            raise RuleInvalid(f"rule has {len(rule)} characters", cause=f"at most {MAX_RULE} are allowed")
+        from mgw.gateway.aq.conditions.rules import compile_rule
+
+        with self.look() as db:
+            compile_rule(rule, db)
+
     def add_subscriber(
         self,
         queue_name: str,
@@ -45,6 +59,7 @@ class SubscriberProcedures(Administration):
         transformation: str | None = None,
         queue_to_queue: bool = False,
         delivery_mode: str = DeliveryMode.PERSISTENT,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         """Subscribe an agent; it gets what is enqueued from now on and meets its rule (AQ guide 12.2 §8.6.1).
 
@@ -59,6 +74,7 @@ class SubscriberProcedures(Administration):
             transformation: name of one that the subscriber's messages go through when they are dequeued.
             queue_to_queue: only for subscribers in other queues.
             delivery_mode: PERSISTENT, or PERSISTENT_OR_BUFFERED; cannot be altered later.
+            options: see :data:`mgw.gateway.aq.options.SUBSCRIBER_OPTIONS`.
 
         Raises:
             AqError: 24010 unknown queue, 24034 subscribed already, 24039 single-consumer queue, 24050 exception queue,
@@ -68,8 +84,9 @@ class SubscriberProcedures(Administration):
         """
         agent = subscriber if isinstance(subscriber, Agent) else Agent(subscriber)
         name = agent_name(agent.name, what="subscriber")
-        _check_rule(rule)
+        self._check_rule(rule)
         mode = _delivery_mode(delivery_mode, name)
+        kept = changed_options(SUBSCRIBER_OPTIONS, {}, options, f"subscriber {name}")
         with self.change() as conn:
             db = Db(conn)
             queue = self.need_queue(db, queue_name)
@@ -102,6 +119,7 @@ class SubscriberProcedures(Administration):
                     "transformation": transformation,
                     "delivery_mode": mode.value,
                     "queue_to_queue": 0,
+                    "options": kept,
                     "created": self.hub.clock.now(),
                 },
             )
@@ -109,22 +127,35 @@ class SubscriberProcedures(Administration):
                 translate(db, consumers_sql.consumer_id(db, queue, name))
 
     def alter_subscriber(
-        self, queue_name: str, subscriber: Agent | str, *, rule: str | None, transformation: str | None = None
+        self,
+        queue_name: str,
+        subscriber: Agent | str,
+        *,
+        rule: str | None,
+        transformation: str | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         """Set rule and transformation of a subscriber, both (AQ guide 12.2 §8.6.2).
 
         Who changes one repeats the other: None takes the rule, or the transformation, away.
+
+        Args:
+            options: merged element by element, a value of None removes one; None as a whole keeps all.
 
         Raises:
             AqError: 24010 unknown queue, 24035 unknown subscriber, 24029 single-consumer queue, 24050 exception queue,
                 25448 the rule is invalid, 24094 the transformation does not exist, or does not take what the queue
                 holds.
         """
-        _check_rule(rule)
+        self._check_rule(rule)
         with self.change() as conn:
             db = Db(conn)
             number, queue = self._subscriber(db, queue_name, subscriber), self.need_queue(db, queue_name)
             consumers_sql.set_rule(db, number, rule, subscriber_transformation(db, queue, transformation, self.schema))
+            if options is not None:
+                held = read_options(consumers_sql.options_of(db, number))
+                owner = f"subscriber {subscriber if isinstance(subscriber, str) else subscriber.name}"
+                consumers_sql.set_options(db, number, changed_options(SUBSCRIBER_OPTIONS, held, options, owner))
             if rule is not None:
                 translate(db, number)
 
@@ -242,13 +273,3 @@ def _check_subscribable(queue: QueueRef, error: type[AqError] = SingleConsumerQu
             cause="it is a single-consumer queue",
             cure="make its queue table with multiple_consumers",
         )
-
-
-def _check_rule(rule: str | None) -> None:
-    if rule is None:
-        return
-    if len(rule) > MAX_RULE:
-        raise RuleInvalid(f"rule has {len(rule)} characters", cause=f"at most {MAX_RULE} are allowed")
-    from gateway.aq.rules import compile_rule
-
-    compile_rule(rule)

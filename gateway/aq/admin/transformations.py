@@ -6,21 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gateway.aq import payloads, transformations
-from gateway.aq import statements_transformations as transformations_sql
-from gateway.aq import statements_types as types_sql
-from gateway.aq.admin.base import Administration
-from gateway.aq.errors import TransformationInvalid, TransformationMissing
-from gateway.aq.model import QueueRef, TransformationInfo
-from gateway.aq.names import QualifiedName, qualified, shown_key
-from gateway.aq.statements import Db
-from gateway.aq.statements_transformations import Using
+from mgw.gateway.aq.admin.base import Administration
+from mgw.gateway.aq.errors import TransformationInvalid, TransformationMissing
+from mgw.gateway.aq.model import QueueRef, TransformationInfo
+from mgw.gateway.aq.names import QualifiedName, qualified, shown_key
+from mgw.gateway.aq.payloads import forms as payloads
+from mgw.gateway.aq.payloads import transformations, transformations_sql, types_sql
+from mgw.gateway.aq.payloads.transformations_sql import Using
+from mgw.gateway.aq.store.statements import Db
 
 __all__ = ["TransformationProcedures", "subscriber_transformation", "transformation_users"]
 
 
 class TransformationProcedures(Administration):
-    """Create, modify, drop and list transformations; part of :class:`gateway.aq.admin.QueueAdmin`."""
+    """Create, modify, drop and list transformations; part of :class:`mgw.gateway.aq.admin.QueueAdmin`."""
 
     def create_transformation(
         self,
@@ -45,7 +44,7 @@ class TransformationProcedures(Administration):
             from_type, to_type: payload types it takes and gives: RAW, BASIC, FIELDS, TEXT, JSON, XMLTYPE, ANYDATA or an
                 object type.
             transformation: an expression over ``source.user_data``, the constructor of the object type it gives, or a
-                function, at most 4000 characters; or a mapping as :mod:`transforms.registry` reads it.
+                function, at most 4000 characters; or a mapping as :mod:`mgw.transforms.steps.registry` reads it.
 
         Raises:
             AqError: 24094 it exists, 24095 it cannot be compiled, 24015 a type does not exist, 24016 a type is

@@ -7,26 +7,19 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.aq import statements_types as types_sql
-from gateway.aq.admin.base import Administration
-from gateway.aq.anydata import SCALARS
-from gateway.aq.errors import (
-    NameReserved,
-    PrivilegeInvalid,
-    TypeExists,
-    TypeInUse,
-    TypeInvalid,
-    TypeMissing,
-)
-from gateway.aq.grants import TypePrivilege
-from gateway.aq.model import PayloadType, TypeInfo
-from gateway.aq.names import QualifiedName, qualified, user_name
-from gateway.aq.statements import Db
-from gateway.aq.statements_transformations import transformations_of_type
-from gateway.aq.statements_types import TypeRecord
-from transforms.errors import AqError
-from transforms.sqltypes import MAX_ATTRIBUTES, Attribute, NamedType, ObjectType, Varray
-from transforms.sqltypes_parser import MAX_NESTING, DeclarationInvalid, parse_scalar, parse_type
+from mgw.gateway.aq.admin.base import Administration
+from mgw.gateway.aq.errors import NameReserved, PrivilegeInvalid, TypeExists, TypeInUse, TypeInvalid, TypeMissing
+from mgw.gateway.aq.grants import TypePrivilege
+from mgw.gateway.aq.model import PayloadType, TypeInfo
+from mgw.gateway.aq.names import QualifiedName, qualified, user_name
+from mgw.gateway.aq.payloads import types_sql
+from mgw.gateway.aq.payloads.anydata import SCALARS
+from mgw.gateway.aq.payloads.transformations_sql import transformations_of_type
+from mgw.gateway.aq.payloads.types_sql import TypeRecord
+from mgw.gateway.aq.store.statements import Db
+from mgw.transforms.errors import AqError
+from mgw.transforms.payloads.sql_types import MAX_ATTRIBUTES, Attribute, NamedType, ObjectType, Varray
+from mgw.transforms.payloads.sql_types_parser import MAX_NESTING, DeclarationInvalid, parse_scalar, parse_type
 
 __all__ = ["TypeProcedures"]
 
@@ -35,7 +28,7 @@ _MAX_DEFINITION = 1_000_000  # characters, nested types included
 
 
 class TypeProcedures(Administration):
-    """Create, drop and list object types; part of :class:`gateway.aq.admin.QueueAdmin`."""
+    """Create, drop and list object types; part of :class:`mgw.gateway.aq.admin.QueueAdmin`."""
 
     def create_type(self, type_name: str, attributes: Mapping[str, str] | str) -> TypeInfo:
         """Make a type that queue tables, other types and ANYDATA can hold (AQ guide 12.2 §2.2).
@@ -47,7 +40,7 @@ class TypeProcedures(Administration):
 
         Args:
             type_name: ``[schema.]name``, at most 128 bytes.
-            attributes: declared type by attribute name, 1 to 900 in their order (see :mod:`transforms.sqltypes`). Names
+            attributes: declared type by attribute name, 1 to 900 in their order (see :mod:`payloads.sql_types`). Names
                 compare in any letter case. A text ``VARRAY(n) OF type`` makes an array type instead, to be used as an
                 attribute or wrapped as ANYDATA.
 
@@ -131,6 +124,15 @@ class TypeProcedures(Administration):
         with self.look() as db:
             found = types_sql.list_types(db)
             return [_info(record) for record in (self.rights.executes(db, found) if self.rights else found)]
+
+    def object_type(self, name: str) -> TypeInfo | None:
+        """One object type, or None if there is none or the user may make nothing of it."""
+        wanted = qualified(name, self.schema, what="type")
+        with self.look() as db:
+            found = types_sql.find_type(db, wanted.key)
+            if found is None or (self.rights is not None and not self.rights.executes(db, [found])):
+                return None
+            return _info(found)
 
     # -- EXECUTE ---------------------------------------------------------------------------------------------------
 

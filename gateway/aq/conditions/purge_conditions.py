@@ -16,16 +16,16 @@ from typing import Any
 
 from sqlglot import exp
 
-from gateway.aq.errors import RuleFailed, RuleInvalid
-from gateway.aq.statements_rules import Filter, translate
-from gateway.aq.statements_rules_columns import VIEW_COLUMNS, view_columns
-from gateway.aq.statements_rules_payload import Payload
-from transforms.compiler import analyse
-from transforms.errors import ExpressionFailed, ExpressionInvalid
-from transforms.expression import Language, Property, Row, compile_condition
-from transforms.expression_functions import on_change
-from transforms.message import Message
-from transforms.values import Value
+from mgw.gateway.aq.conditions.sql.columns import VIEW_COLUMNS, view_columns
+from mgw.gateway.aq.conditions.sql.payload import Payload
+from mgw.gateway.aq.conditions.sql.rules import Filter, translate
+from mgw.gateway.aq.errors import RuleFailed, RuleInvalid
+from mgw.transforms.errors import ExpressionFailed, ExpressionInvalid
+from mgw.transforms.language.compiler import analyse, compile_condition
+from mgw.transforms.language.expression import Language, Property, Row
+from mgw.transforms.language.functions import on_change
+from mgw.transforms.language.values import Value
+from mgw.transforms.message import Message
 
 __all__ = ["PURGES", "PurgeCondition", "purge_condition"]
 

@@ -1,4 +1,4 @@
-"""Subscriber rules as PostgreSQL evaluates them when SQL enqueues: the text stored beside the rule.
+"""Subscriber rules as PostgreSQL evaluates them when SQL enqueues: the text stored next to the rule.
 
 It stands on the row ``m`` of the message and on its delay ``d.delay``; it is true, false, or NULL where only Python can
 tell whether the rule holds. Then the SQL functions refuse the message: they route as Python does, or not at all.
@@ -12,10 +12,10 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from gateway.aq.model import PayloadType
-from gateway.aq.statements import Db
-from gateway.aq.statements_rules_values import Piece
-from transforms.errors import ExpressionInvalid
+from mgw.gateway.aq.conditions.sql.values import Piece
+from mgw.gateway.aq.model import PayloadType
+from mgw.gateway.aq.store.statements import Db
+from mgw.transforms.errors import ExpressionInvalid
 
 __all__ = ["qualified", "schema_of_tables", "translate"]
 
@@ -31,7 +31,7 @@ _STORE = "UPDATE aq_consumer SET rule_sql = ? WHERE id = ?"
 @cache
 def _columns(hub_id: bytes) -> Mapping[str, Piece]:
     """Properties of a message that is being enqueued: it has no id and no enqueue time yet."""
-    from gateway.aq.statements_rules_columns import message_columns
+    from mgw.gateway.aq.conditions.sql.columns import message_columns
 
     nothing = Piece("0::bigint", (), "integer", low=0, high=0)
     return {
@@ -57,8 +57,7 @@ def translate(db: Db, consumer: int | None = None) -> None:
 
 def schema_of_tables(db: Db) -> str:
     """The schema that has the hub's tables (PostgreSQL)."""
-    row = db.row(_SCHEMA)
-    return str(row[0]) if row else "public"
+    return db.scalar(_SCHEMA) or "public"
 
 
 def qualified(sql: str, schema: str) -> str:
@@ -69,9 +68,9 @@ def qualified(sql: str, schema: str) -> str:
 
 def _translated(rule: str, payload_type: str, hub_id: bytes, schema: str) -> str | None:
     """The rule in SQL; None where the database can never tell."""
-    from gateway.aq.statements_rules import answer
-    from gateway.aq.statements_rules_payload import Payload
-    from transforms.compiler import analyse
+    from mgw.gateway.aq.conditions.sql.payload import Payload
+    from mgw.gateway.aq.conditions.sql.rules import answer
+    from mgw.transforms.language.compiler import analyse
 
     payload = Payload(postgresql=True, fields=payload_type == PayloadType.FIELDS)
     try:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from gateway.aq.errors.administration import (
+from mgw.gateway.aq.errors.administration import (
     AgentAddressInvalid,
     AgentNameInvalid,
     CannotMigrate,
@@ -39,10 +39,8 @@ from gateway.aq.errors.administration import (
     SubscribesToItself,
     TooManySubscribers,
 )
-from gateway.aq.errors.base import (
-    MessageRefused,
-)
-from gateway.aq.errors.definitions import (
+from mgw.gateway.aq.errors.base import MessageRefused
+from mgw.gateway.aq.errors.definitions import (
     AgentExists,
     AgentMissing,
     AgentNameReserved,
@@ -60,7 +58,7 @@ from gateway.aq.errors.definitions import (
     TypeInvalid,
     TypeMissing,
 )
-from gateway.aq.errors.dequeue import (
+from mgw.gateway.aq.errors.dequeue import (
     ConsumerChanged,
     ConsumerForExceptionQueue,
     ConsumerMissing,
@@ -85,7 +83,7 @@ from gateway.aq.errors.dequeue import (
     TransformationFailed,
     WaitInvalid,
 )
-from gateway.aq.errors.enqueue import (
+from mgw.gateway.aq.errors.enqueue import (
     AnyDataMismatch,
     ArraysDiffer,
     ArraySizeInvalid,

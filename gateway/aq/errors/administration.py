@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transforms.errors import AqError
+from mgw.transforms.errors import AqError
 
 __all__ = [
     "AgentAddressInvalid",
@@ -115,7 +115,7 @@ class RetryInvalid(AqError):
 class RetentionInvalid(AqError):
     """The retention time is out of range (AQ guide 12.2 §8.2.1).
 
-    Action: Give 0 or more seconds, or -1 for ever.
+    Action: Give 0 or more seconds, or -1 forever.
     """
 
     ora = 24014

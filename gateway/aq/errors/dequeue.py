@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transforms.errors import AqError
+from mgw.transforms.errors import AqError
 
 __all__ = [
     "ConsumerChanged",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.aq.errors.base import MessageRefused
-from transforms.errors import AqError
+from mgw.gateway.aq.errors.base import MessageRefused
+from mgw.transforms.errors import AqError
 
 __all__ = [
     "AnyDataMismatch",

@@ -1,6 +1,6 @@
 -- The hub from SQL, PostgreSQL: the functions of schema aq (docs/how-to/use-the-hub-from-sql.md).
 --
--- gateway.aq.statements_functions puts the names in for the words between @, the schema before aq_..., and runs this text.
+-- mgw.gateway.aq.functions.functions_sql puts the names in for the words between @, the schema before aq_..., and runs this text.
 -- Functions that begin with _ are internal: they run with the rights of their caller, and callers have none on the
 -- hub's tables. The others are SECURITY DEFINER with a fixed search_path, and check what they are given.
 -- What they do is what session.py, transfer.py, codec.py and statements_time.py do in an application's transaction.
@@ -180,9 +180,9 @@ BEGIN
     LOOP
         SELECT q.id, @aq@._shown(q.schema, q.name), q.schema,
                q.queue_type, t.payload_type, t.sort_list, t.multiple_consumers <> 0, t.max_payload, t.message_grouping,
-               t.secure <> 0, q.enqueue_enabled = 1, q.dequeue_enabled = 1, coalesce(q.max_retries, 5), q.retry_delay,
+               t.secure <> 0, q.enqueue_enabled = @STARTED@, q.dequeue_enabled = @STARTED@, coalesce(q.max_retries, 5), q.retry_delay,
                q.retention_time, @aq@._key_of(t.schema, 'AQ$_' || t.name || '_E'), t.id, h.hub_id, q.tableoid::integer,
-               CASE WHEN CASE p_hold WHEN 'enqueue' THEN q.enqueue_enabled WHEN 'dequeue' THEN q.dequeue_enabled END = 1
+               CASE WHEN CASE p_hold WHEN 'enqueue' THEN q.enqueue_enabled WHEN 'dequeue' THEN q.dequeue_enabled END = @STARTED@
                     THEN pg_try_advisory_xact_lock_shared(q.tableoid::integer, (q.id % 2147483647)::integer) END
           INTO id, shown, schema, queue_type, payload_type, sort_list, multiple, max_payload, message_grouping,
                secure, enqueue_enabled, dequeue_enabled, max_retries, retry_delay, retention, exceptions_key, table_id,

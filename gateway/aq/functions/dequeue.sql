@@ -63,10 +63,11 @@ BEGIN
     END IF;
 
     -- the states stand in the text: the indexes are partial
-    v_states := CASE WHEN v_exceptions THEN '= 3' ELSE '= 0' END;
+    v_states := CASE WHEN v_exceptions THEN '= @EXPIRED@' ELSE '= @READY@' END;
     IF p_msgid IS NOT NULL THEN
-        v_states := CASE WHEN v_exceptions THEN 'IN (3' ELSE 'IN (0, 1' || CASE WHEN v_consumer <> 0 THEN ', 4' ELSE '' END END
-            || CASE WHEN p_mode = 'BROWSE' THEN ', 2, 8)' ELSE ')' END;
+        v_states := CASE WHEN v_exceptions THEN 'IN (@EXPIRED@' ELSE 'IN (@READY@, @WAITING@'
+                || CASE WHEN v_consumer <> 0 THEN ', @UNDELIVERABLE@' ELSE '' END END
+            || CASE WHEN p_mode = 'BROWSE' THEN ', @PROCESSED@, @CLAIMED@)' ELSE ')' END;
     END IF;
     a := CASE WHEN v_consumer <> 0 THEN 'e' ELSE 'm' END;
     v_sql := 'SELECT m.id, m.body, m.body_type, m.headers, m.kind, m.priority, m.correlation, m.expiration,'
@@ -102,8 +103,8 @@ BEGIN
         o.expires_at := CASE WHEN r.expires_at > 253402214400 THEN to_timestamp(253402214400)  -- what drivers can read
                              ELSE to_timestamp(r.expires_at) END;
         o.attempts := r.attempts;
-        o.state := CASE r.state WHEN 1 THEN 'WAITING' WHEN 2 THEN 'PROCESSED' WHEN 3 THEN 'EXPIRED'
-            WHEN 4 THEN 'UNDELIVERABLE' ELSE 'READY' END;
+        o.state := CASE r.state WHEN @WAITING@ THEN 'WAITING' WHEN @PROCESSED@ THEN 'PROCESSED' WHEN @EXPIRED@ THEN 'EXPIRED'
+            WHEN @UNDELIVERABLE@ THEN 'UNDELIVERABLE' ELSE 'READY' END;
         o.exception_queue := r.exception_queue;
         o.sender_name := r.sender_name;
         o.sender_address := r.sender_address;
@@ -122,23 +123,23 @@ BEGIN
 
     v_txn := 'pg.' || pg_current_xact_id()::text;
     IF v_exceptions THEN
-        DELETE FROM aq_message m WHERE m.queue_id = q.id AND m.id = ANY (v_ids) AND m.state IN (0, 1, 3, 4);
+        DELETE FROM aq_message m WHERE m.queue_id = q.id AND m.id = ANY (v_ids) AND m.state IN @LOCKABLE@;
         GET DIAGNOSTICS v_rows = ROW_COUNT;
         IF q.multiple THEN
             DELETE FROM aq_entry e WHERE e.message_id = ANY (v_ids);
         END IF;
     ELSIF v_consumer <> 0 THEN
-        UPDATE aq_entry e SET state = 2, claim = NULL, deq_time = v_now, deq_user = v_user, deq_txn = v_txn
-         WHERE e.consumer_id = v_consumer AND e.message_id = ANY (v_ids) AND e.state IN (0, 1, 3, 4);
+        UPDATE aq_entry e SET state = @PROCESSED@, claim = NULL, deq_time = v_now, deq_user = v_user, deq_txn = v_txn
+         WHERE e.consumer_id = v_consumer AND e.message_id = ANY (v_ids) AND e.state IN @LOCKABLE@;
         GET DIAGNOSTICS v_rows = ROW_COUNT;
         INSERT INTO aq_dequeue_log (message_id) SELECT u.id FROM unnest(v_ids) u(id);
     ELSIF q.retention <> 0 THEN
         UPDATE aq_message m
-           SET state = 2, claim = NULL, expires_at = NULL, deq_time = v_now, deq_user = v_user, deq_txn = v_txn
-         WHERE m.queue_id = q.id AND m.id = ANY (v_ids) AND m.state IN (0, 1, 3, 4);
+           SET state = @PROCESSED@, claim = NULL, expires_at = NULL, deq_time = v_now, deq_user = v_user, deq_txn = v_txn
+         WHERE m.queue_id = q.id AND m.id = ANY (v_ids) AND m.state IN @LOCKABLE@;
         GET DIAGNOSTICS v_rows = ROW_COUNT;
     ELSE
-        DELETE FROM aq_message m WHERE m.queue_id = q.id AND m.id = ANY (v_ids) AND m.state IN (0, 1, 3, 4);
+        DELETE FROM aq_message m WHERE m.queue_id = q.id AND m.id = ANY (v_ids) AND m.state IN @LOCKABLE@;
         GET DIAGNOSTICS v_rows = ROW_COUNT;
     END IF;
     IF v_rows <> cardinality(v_ids) THEN
@@ -172,7 +173,7 @@ BEGIN
             'a message id, a correlation and BROWSE look at single messages', 'leave the navigation out');
     ELSIF NOT (v_wait >= 0 AND v_wait <= 60) THEN
         PERFORM @aq@._refuse(25230, format('wait is %s', v_wait),
-            'a call from SQL waits for 0 to 60 seconds: it keeps its transaction open', 'call again, or LISTEN mgw_hub');
+            'a call from SQL waits for 0 to 60 seconds: it keeps its transaction open', 'call again, or LISTEN ' || quote_ident(@channel@));
     ELSIF v_wait > 0 AND current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM @aq@._refuse(25230, format('wait is %s', v_wait),
             format('this transaction is %s: it cannot see what others commit while it waits',
@@ -270,18 +271,18 @@ BEGIN
     v_number := @aq@._number(q.hub_id, $2);
     IF q.multiple THEN
         SELECT e.attempts + 1 INTO v_attempts FROM aq_entry e
-         WHERE e.consumer_id = v_consumer AND e.message_id = v_number AND e.state IN (0, 1, 4) FOR UPDATE SKIP LOCKED;
+         WHERE e.consumer_id = v_consumer AND e.message_id = v_number AND e.state IN @OPEN@ FOR UPDATE SKIP LOCKED;
     ELSE
         SELECT m.attempts + 1 INTO v_attempts FROM aq_message m
-         WHERE m.queue_id = q.id AND m.id = v_number AND m.state IN (0, 1) FOR UPDATE SKIP LOCKED;
+         WHERE m.queue_id = q.id AND m.id = v_number AND m.state IN (@READY@, @WAITING@) FOR UPDATE SKIP LOCKED;
     END IF;
     IF v_attempts IS NULL THEN
         PERFORM @aq@._refuse(25263, format('message %s is not in queue %s', upper(encode($2, 'hex')), q.shown),
             'it was taken, is in another session''s hands, or never was in this queue',
             'call aq.fail after the rollback that gives the message back');
     END IF;
-    v_state := CASE WHEN v_attempts > q.max_retries THEN CASE WHEN q.multiple THEN 4 ELSE 0 END
-                    WHEN q.retry_delay > 0 THEN 1 ELSE 0 END;
+    v_state := CASE WHEN v_attempts > q.max_retries THEN CASE WHEN q.multiple THEN @UNDELIVERABLE@ ELSE @READY@ END
+                    WHEN q.retry_delay > 0 THEN @WAITING@ ELSE @READY@ END;
     IF q.multiple THEN
         UPDATE aq_entry e SET attempts = v_attempts, claim = NULL, state = v_state,
                ready_at = CASE WHEN v_attempts > q.max_retries THEN e.ready_at ELSE v_now + q.retry_delay END
@@ -292,27 +293,27 @@ BEGIN
          WHERE m.id = v_number;
     END IF;
     IF v_attempts <= q.max_retries THEN
-        PERFORM pg_notify('mgw_hub', q.id::text);
-        RETURN CASE v_state WHEN 1 THEN 'WAITING' ELSE 'READY' END;
+        PERFORM pg_notify(@channel@, q.id::text);
+        RETURN CASE v_state WHEN @WAITING@ THEN 'WAITING' ELSE 'READY' END;
     END IF;
     IF q.multiple THEN  -- another recipient may fail or consume at this moment; the time manager looks again
         INSERT INTO aq_dequeue_log (message_id) VALUES (v_number);
-        PERFORM FROM aq_entry e WHERE e.message_id = v_number AND e.state IN (0, 1, 8);
+        PERFORM FROM aq_entry e WHERE e.message_id = v_number AND e.state IN @PENDING@;
         IF FOUND THEN
             RETURN 'UNDELIVERABLE';
         END IF;
-        IF (SELECT count(*) FROM aq_entry e WHERE e.message_id = v_number AND e.state = 4) >
-           (SELECT count(*) FROM (SELECT 1 FROM aq_entry e WHERE e.message_id = v_number AND e.state = 4
+        IF (SELECT count(*) FROM aq_entry e WHERE e.message_id = v_number AND e.state = @UNDELIVERABLE@) >
+           (SELECT count(*) FROM (SELECT 1 FROM aq_entry e WHERE e.message_id = v_number AND e.state = @UNDELIVERABLE@
                                      FOR UPDATE SKIP LOCKED) AS free) THEN
             RETURN 'UNDELIVERABLE';  -- who has it in hand is not waited for
         END IF;
     END IF;
     SELECT t.* INTO x FROM aq_message m, @aq@._exceptions($1, m.exception_queue) t WHERE m.id = v_number;
-    UPDATE aq_message m SET queue_id = x.id, state = 3, original_queue_id = q.id,
+    UPDATE aq_message m SET queue_id = x.id, state = @EXPIRED@, original_queue_id = q.id,
            expiration_reason = 'MAX_RETRY_EXCEEDED', claim = NULL, expires_at = NULL,
            exception_queue = CASE WHEN x.named THEN m.exception_queue END
      WHERE m.id = v_number;
-    UPDATE aq_entry e SET state = 3, claim = NULL WHERE e.message_id = v_number AND e.state IN (0, 1, 4);
-    PERFORM pg_notify('mgw_hub', x.id::text);
+    UPDATE aq_entry e SET state = @EXPIRED@, claim = NULL WHERE e.message_id = v_number AND e.state IN @OPEN@;
+    PERFORM pg_notify(@channel@, x.id::text);
     RETURN 'EXPIRED';
 END $$;

@@ -9,7 +9,7 @@ EXCEPTION WHEN invalid_text_representation OR untranslatable_character THEN
     RETURN false;
 END $$;
 
--- Who gets which message: pairs of ids. p_rules has the rule of each consumer in SQL (gateway.aq.statements_routing) or NULL, p_tests
+-- Who gets which message: pairs of ids. p_rules has the rule of each consumer in SQL (mgw.gateway.aq.conditions.routing_sql) or NULL, p_tests
 -- each of them once. Where a rule gives NULL only Python can tell; the first such message is named, and the consumer.
 CREATE OR REPLACE FUNCTION @aq@._route(
     p_ids bigint[], p_delays double precision[], p_consumers bigint[], p_rules text[], p_tests text[],
@@ -41,7 +41,7 @@ BEGIN
     RETURN v_later < 2147483648 AND pg_xact_status((v_begin + v_later)::text::xid8) = 'in progress';
 END $$;
 
--- Make stored messages members of the transaction's group in their queue (gateway.aq.grouping): its first message decides.
+-- Make stored messages members of the transaction's group in their queue (mgw.gateway.aq.queues.grouping): its first message decides.
 -- It is remembered in a setting that is local to the transaction, in the form that sessions use. Anybody may set that:
 -- only the number is read, and only a message of this transaction counts. Returns whether the group waits.
 CREATE OR REPLACE FUNCTION @aq@._group(
@@ -67,7 +67,7 @@ BEGIN
         v_group := p_ids[1];
         v_new := true;
     END IF;
-    UPDATE aq_message m SET state = CASE WHEN p_multiple THEN 9 WHEN v_delayed THEN 1 ELSE 0 END,
+    UPDATE aq_message m SET state = CASE WHEN p_multiple THEN @SPLIT@ WHEN v_delayed THEN @WAITING@ ELSE @READY@ END,
            k1 = h.k1, k2 = CASE WHEN v_new AND p_by_commit THEN 'Infinity' ELSE h.k2 END, k3 = h.k3,
            priority = h.priority, ready_at = h.ready_at, expires_at = h.expires_at, expiration = h.expiration,
            group_id = v_group
@@ -256,7 +256,7 @@ BEGIN
           JOIN aq_message m ON m.id = t.id;
     END IF;
     IF v_ready THEN
-        PERFORM pg_notify('mgw_hub', q.id::text);
+        PERFORM pg_notify(@channel@, q.id::text);
     END IF;
     RETURN (SELECT array_agg(q.hub_id || int8send(u.id) ORDER BY u.number) FROM unnest(v_ids) WITH ORDINALITY u(id, number));
 END $$;

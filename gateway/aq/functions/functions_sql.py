@@ -12,20 +12,24 @@ import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
-from gateway.aq.statements import Db
-from gateway.aq.statements_routing import qualified, schema_of_tables, translate
-from gateway.aq.tables import PLACE
-from transforms.errors import HubError
+from mgw.gateway.aq.conditions.routing_sql import qualified, schema_of_tables, translate
+from mgw.gateway.aq.store.namespace_sql import Namespace
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import LOCKABLE, OPEN, PENDING, Enabled, State
+from mgw.gateway.aq.store.triggers_sql import PLACE
+from mgw.transforms.errors import HubError
 
 __all__ = ["FUNCTIONS_VERSION", "install", "remove", "schema_name", "stale"]
 
 FUNCTIONS_VERSION = 1  # raised by every release that changes functions/*.sql; an older release leaves newer ones alone
 _FILES = ("common", "enqueue", "groups", "dequeue")
-# Modules, by the beginnings of their names, that make SQL of the rules that are stored beside the functions.
+# Modules, by the beginnings of their names, that make SQL of the rules that are stored next to the functions.
 _TRANSLATORS = (
-    ("gateway.aq", ("statements_routing", "statements_rules")),
-    ("transforms", ("compiler", "expression", "values")),
+    ("mgw.gateway.aq.conditions", ("routing_sql",)),
+    ("mgw.gateway.aq.conditions.sql", ("",)),
+    ("mgw.transforms.language", ("",)),
 )
 _PART, _TEXT = "functions", "functions_text"  # rows of aq_part: the version, and a checksum of text and translation
 _FORMER: tuple[str, ...] = ()  # functions that an earlier release had and this one does not
@@ -84,10 +88,16 @@ _FUNCTIONS = """
      WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = ?) AND p.proname = ANY(?)"""
 
 
+# What stands for the states of messages and of queues in the files.
+_STATES = {each.name: str(int(each)) for each in (*State, *Enabled)}
+_STATES |= {"OPEN": OPEN, "PENDING": PENDING, "LOCKABLE": LOCKABLE, "BELOWCLAIMED": str(State.CLAIMED - 1)}
+
+
 @cache
 def _text() -> str:
-    folder = resources.files(__package__).joinpath("functions")
-    return "\n".join(folder.joinpath(f"{name}.sql").read_text("utf-8") for name in _FILES)
+    folder = resources.files(__package__)
+    text = "\n".join(folder.joinpath(f"{name}.sql").read_text("utf-8") for name in _FILES)
+    return re.sub(r"@([A-Z]+)@", lambda found: _STATES[found[1]], text)
 
 
 def _translators() -> str:
@@ -111,22 +121,37 @@ def stale(parts: Mapping[str, int]) -> bool:
     return version < FUNCTIONS_VERSION or (version == FUNCTIONS_VERSION and parts.get(_TEXT) != _checksum())
 
 
+class _Owned(NamedTuple):
+    """A schema with the functions of a hub."""
+
+    schema: str
+    owner: str
+    by_this_user: bool
+
+
 def schema_name(db: Db, hub_id: bytes) -> str | None:
     """The schema that has the functions of this hub, or None."""
+    found = _found(db, hub_id)
+    return found.schema if found else None
+
+
+def _found(db: Db, hub_id: bytes) -> _Owned | None:
     row = db.row(_OWN, (f"{_mark(hub_id)}%",))
-    return str(row[0]) if row else None
+    return _Owned(*row) if row else None
 
 
 def _own_schema(db: Db, hub_id: bytes) -> str | None:
     """The same, if it is of the user who works: only he may replace functions that run with his rights."""
-    row = db.row(_OWN, (f"{_mark(hub_id)}%",))
-    if row and not row[2]:
+    found = _found(db, hub_id)
+    if found is None:
+        return None
+    if not found.by_this_user:
         raise HubError(
-            f"the functions of schema {row[0]} cannot be replaced",
-            cause=f"the schema and the hub's tables belong to user {row[1]}",
-            cure=f"open the hub once as {row[1]}",
+            f"the functions of schema {found.schema} cannot be replaced",
+            cause=f"the schema and the hub's tables belong to user {found.owner}",
+            cure=f"open the hub once as {found.owner}",
         )
-    return str(row[0]) if row else None
+    return found.schema
 
 
 def install(db: Db, hub_id: bytes, where: str) -> None:
@@ -156,7 +181,8 @@ def _install(db: Db, hub_id: bytes) -> None:
     schema = _quoted(name)
     names = sorted(set(re.findall(r"FUNCTION @aq@\.(\w+)", _text())) | set(_FORMER))
     grants = db.rows(_GRANTS, (name,))
-    words = {"aq": schema, "settings": _SETTINGS, "version": str(FUNCTIONS_VERSION)}
+    channel = "'" + Namespace(tables).channel.replace("'", "''") + "'"
+    words = {"aq": schema, "channel": channel, "settings": _SETTINGS, "version": str(FUNCTIONS_VERSION)}
     text = re.sub(r"@(\w+)@", lambda found: words[found[1]], qualified(_text() + place(), tables))
     if tuple(db.rows(_ATTRIBUTES, (f"{schema}.message",))) != _MESSAGE:
         _drop(db, name, names)
@@ -248,11 +274,9 @@ def _orphaned(db: Db, comment: str) -> bool:
     if found is None:
         return False
     table = f"{_quoted(found[2])}.aq_hub"
-    row = db.row("SELECT to_regclass(?) IS NOT NULL", (table,))
-    if not row or not row[0]:
+    if not db.scalar("SELECT to_regclass(?) IS NOT NULL", (table,)):
         return True
-    row = db.row(f"SELECT encode(hub_id, 'hex') FROM {table}")
-    return row is None or row[0] != found[1]
+    return bool(db.scalar(f"SELECT encode(hub_id, 'hex') FROM {table}") != found[1])
 
 
 def _mark(hub_id: bytes) -> str:

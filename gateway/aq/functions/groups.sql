@@ -36,20 +36,20 @@ DECLARE
     v_same text := format('FROM %s h WHERE h.group_id = a.group_id AND h.%s = a.%2$s AND h.state', v_side, v_owner);
     v_head text := format(
         'SELECT a.group_id, a.k1, a.k2, a.k3 FROM %1$s a'
-        ' WHERE a.%3$s = $1 AND a.state = 0 AND a.group_id IS NOT NULL AND a.k2 < 1e300'
-        '   AND CASE WHEN (SELECT h.%2$s %4$s < 1 ORDER BY h.state, h.%2$s LIMIT 1) <> a.%2$s THEN FALSE'
-        '            WHEN (SELECT 1 %4$s > 0 AND h.state < 2 LIMIT 1) IS NOT NULL THEN FALSE'
-        '            ELSE (SELECT 1 %4$s > 7 AND h.state < 9 LIMIT 1) IS NULL END'
+        ' WHERE a.%3$s = $1 AND a.state = @READY@ AND a.group_id IS NOT NULL AND a.k2 < 1e300'
+        '   AND CASE WHEN (SELECT h.%2$s %4$s < @WAITING@ ORDER BY h.state, h.%2$s LIMIT 1) <> a.%2$s THEN FALSE'
+        '            WHEN (SELECT 1 %4$s > @READY@ AND h.state < @PROCESSED@ LIMIT 1) IS NOT NULL THEN FALSE'
+        '            ELSE (SELECT 1 %4$s > @BELOWCLAIMED@ AND h.state < @SPLIT@ LIMIT 1) IS NULL END'
         '   AND NOT (a.group_id = ANY ($2))'
         '   AND %5$s ORDER BY a.k1, a.k2, a.k3, a.%2$s LIMIT 1 FOR UPDATE SKIP LOCKED',
         v_side, v_number, v_owner, v_same,
         CASE WHEN p_k1 IS NULL THEN 'TRUE' ELSE format('(a.k1, a.k2, a.k3, a.%s) > ($3, $4, $5, $6)', v_number) END);
     v_lock text := format(
         'SELECT array_agg(x.number ORDER BY x.number) FROM (SELECT a.%2$s AS number FROM %1$s a'
-        ' WHERE a.%3$s = $1 AND a.group_id = $2 AND a.state < 1 ORDER BY a.%2$s FOR UPDATE SKIP LOCKED) x',
+        ' WHERE a.%3$s = $1 AND a.group_id = $2 AND a.state < @WAITING@ ORDER BY a.%2$s FOR UPDATE SKIP LOCKED) x',
         v_side, v_number, v_owner);
     v_count text := format(
-        'SELECT count(*) FROM %1$s a WHERE a.%2$s = $1 AND a.group_id = $2 AND a.state IN (0, 1, 8)', v_side, v_owner);
+        'SELECT count(*) FROM %1$s a WHERE a.%2$s = $1 AND a.group_id = $2 AND a.state IN @PENDING@', v_side, v_owner);
     v_busy bigint[] := '{}';
     v_there bigint;
 BEGIN
@@ -83,7 +83,7 @@ BEGIN
     IF v_place IS NOT NULL AND p_navigation = 'NEXT_MESSAGE' THEN
         EXECUTE format(
             'SELECT array_agg(x.number ORDER BY x.number) FROM (SELECT a.%2$s AS number FROM %1$s a'
-            ' WHERE a.%3$s = $1 AND a.group_id = $2 AND a.%2$s > $3 AND a.state < 1'
+            ' WHERE a.%3$s = $1 AND a.group_id = $2 AND a.%2$s > $3 AND a.state < @WAITING@'
             ' ORDER BY a.%2$s LIMIT $4 FOR UPDATE SKIP LOCKED) x',
             CASE WHEN v_entries THEN 'aq_entry' ELSE 'aq_message' END,
             CASE WHEN v_entries THEN 'message_id' ELSE 'id' END,

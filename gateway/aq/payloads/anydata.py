@@ -19,12 +19,12 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
-from gateway.aq.errors import AnyDataMismatch
-from gateway.aq.names import qualified
-from transforms.message import Header, check_headers, decode_headers, encode_headers
-from transforms.objects import AnyData, ObjectValue
-from transforms.sqltypes import Misfit, SqlType
-from transforms.sqltypes_scalar import Boolean, Double, Interval, Json, Moment, Number, Raw, Text, Xml
+from mgw.gateway.aq.errors import AnyDataMismatch
+from mgw.gateway.aq.names import qualified
+from mgw.transforms.message import Header, check_headers, decode_headers, encode_headers
+from mgw.transforms.objects import AnyData, ObjectValue
+from mgw.transforms.payloads.scalar_types import Boolean, Double, Interval, Json, Moment, Number, Raw, Text, Xml
+from mgw.transforms.payloads.sql_types import Misfit, SqlType
 
 __all__ = ["SCALARS", "AnyData", "Scalar", "canonical_type", "is_lcr", "type_name", "unwrap", "wrap"]
 

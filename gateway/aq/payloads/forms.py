@@ -1,8 +1,8 @@
 """What the messages of a queue may hold, and its form in storage (AQ guide 12.2 §2.2, §22.1).
 
-Text, bytes and fields are stored by :mod:`gateway.aq.codec` as they are. Objects and ANYDATA are JSON text of a
-declared type: member names in upper case, numbers as they are written, times in ISO 8601, RAW hexadecimal, BLOB base64.
-The definition stands in ``aq_type``; every message refers to the one it was stored with.
+Text, bytes and fields are stored by :mod:`mgw.gateway.aq.queues.codec` as they are. Objects and ANYDATA are JSON text
+of a declared type: member names in upper case, numbers as they are written, times in ISO 8601, RAW hexadecimal, BLOB
+base64. The definition stands in ``aq_type``; every message refers to the one it was stored with.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from gateway.aq import statements_types as types_sql
-from gateway.aq.anydata import SCALARS
-from gateway.aq.errors import PayloadRefused, PayloadTypeUnknown
-from gateway.aq.model import PayloadType, QueueRef
-from gateway.aq.names import qualified
-from gateway.aq.statements import Db, Row
-from gateway.aq.statements_types import TypeRecord
-from gateway.aq.type_cache import TypeCache
-from transforms.convert import parse_json
-from transforms.errors import AqError, HubError
-from transforms.message import Message, PayloadKind
-from transforms.objects import AnyData
-from transforms.sqltypes import Misfit, NamedType, ObjectType, SqlType, dump_text, load_text
-from transforms.xmltext import check_xml
+from mgw.gateway.aq.errors import PayloadRefused, PayloadTypeUnknown
+from mgw.gateway.aq.model import PayloadType, QueueRef
+from mgw.gateway.aq.names import qualified
+from mgw.gateway.aq.payloads import types_sql
+from mgw.gateway.aq.payloads.anydata import SCALARS
+from mgw.gateway.aq.payloads.type_cache import TypeCache
+from mgw.gateway.aq.payloads.types_sql import TypeRecord
+from mgw.gateway.aq.store.columns import STORED
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.transforms.errors import AqError, HubError
+from mgw.transforms.message import Message, PayloadKind
+from mgw.transforms.objects import AnyData
+from mgw.transforms.payloads.json_text import parse_json
+from mgw.transforms.payloads.sql_types import Misfit, NamedType, ObjectType, SqlType, dump_text, load_text
+from mgw.transforms.payloads.xml_text import check_xml
 
 __all__ = [
+    "OTHER_NAMES",
     "TYPED",
     "Encoded",
     "Payload",
@@ -44,9 +46,12 @@ __all__ = [
     "stored_value",
 ]
 
+_TYPE_ID = STORED.at("type_id")
+
 #: Payload types whose messages refer to a declared type.
 TYPED = frozenset((PayloadType.OBJECT, PayloadType.ANYDATA))
-_ALIASES = {
+#: Other names of payload types of the hub's own.
+OTHER_NAMES = {
     "SYS.XMLTYPE": PayloadType.XMLTYPE,
     "SYS.ANYDATA": PayloadType.ANYDATA,
     "LONG VARCHAR": PayloadType.TEXT,
@@ -80,7 +85,7 @@ class Payload(NamedTuple):
 def own_kind(text: str) -> PayloadType | None:
     """The payload type of the hub's own called ``text``, also by its other names; None for all else."""
     plain = " ".join(text.split()).upper()
-    kind = _ALIASES.get(plain)
+    kind = OTHER_NAMES.get(plain)
     if kind is None and plain in PayloadType.__members__ and plain != PayloadType.OBJECT:
         kind = PayloadType[plain]
     return kind
@@ -137,7 +142,7 @@ def object_type_of(conn: sa.Connection, queue: QueueRef) -> ObjectType | None:
 
 def learn(db: Db, rows: Iterable[Row]) -> None:
     """Have the types of stored messages at hand before they are decoded."""
-    _load(db, {row[19] for row in rows})
+    _load(db, {row[_TYPE_ID] for row in rows})
 
 
 def _load(db: Db, ids: Iterable[int | None]) -> None:

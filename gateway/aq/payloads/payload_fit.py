@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gateway.aq.anydata import wrap
-from gateway.aq.model import PayloadType
-from gateway.aq.payloads import Payload
-from transforms.convert import dump_json, json_to_fields, parse_exact, parse_json
-from transforms.message import Body, Message, PayloadKind
-from transforms.objects import AnyData, ObjectValue, object_json
-from transforms.values import to_text
+from mgw.gateway.aq.model import PayloadType
+from mgw.gateway.aq.payloads.anydata import wrap
+from mgw.gateway.aq.payloads.forms import Payload
+from mgw.transforms.language.values import to_text
+from mgw.transforms.message import Body, Message, PayloadKind
+from mgw.transforms.objects import AnyData, ObjectValue, object_json
+from mgw.transforms.payloads.fields import json_to_fields
+from mgw.transforms.payloads.json_text import dump_json, parse_exact, parse_json
 
 __all__ = ["as_payload", "as_source"]
 
@@ -96,7 +97,7 @@ def _to_json(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
 
 
 def _to_xml(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
-    from transforms.xmltext import check_xml
+    from mgw.transforms.payloads.xml_text import check_xml
 
     text = _text(value)
     check_xml(text)

@@ -1,10 +1,10 @@
 """Transformations of messages in the hub: found by name, compiled once, applied (AQ guide 12.2 §1.9, §8.4).
 
 A transformation maps the payload type it takes to the one it gives, one message to one message. It is a definition as
-:mod:`transforms.registry` reads it, or expressions over ``source.user_data`` (also ``tab.user_data``, ``user_data``):
+:mod:`steps.registry` reads it, or expressions over ``source.user_data`` (also ``tab.user_data``, ``user_data``):
 
 * number 0 makes the whole result: an expression, ``TYPE(expression, ...)`` that gives every attribute of the object
-  type in order, or ``package.module:function`` from an allowed module, which cannot have other numbers beside it;
+  type in order, or ``package.module:function`` from an allowed module, which cannot have other numbers next to it;
 * number *k* makes attribute *k* of the object type it gives, from 1, in place of what number 0 made of it.
 """
 
@@ -17,22 +17,25 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any, NamedTuple
 
-from gateway.aq import payloads
-from gateway.aq import statements_transformations as transformations_sql
-from gateway.aq.errors import TransformationFailed, TransformationInvalid, TransformationMissing
-from gateway.aq.model import QueueRef, TransformationInfo
-from gateway.aq.names import DEFAULT_SCHEMA, qualified, shown_key
-from gateway.aq.payloads import Payload
-from gateway.aq.statements import Db
-from gateway.aq.transformed import as_payload, as_source
-from transforms.convert import parse_exact
-from transforms.errors import AqError, ExpressionInvalid, GatewayError
-from transforms.expression import Row, compile_expression
-from transforms.expression_functions import on_change
-from transforms.message import Message
-from transforms.objects import ObjectValue
-from transforms.registry import TransformationDefinition, compile_transformation
-from transforms.sqltypes import Misfit, ObjectType
+from mgw.gateway.aq.errors import TransformationFailed, TransformationInvalid, TransformationMissing
+from mgw.gateway.aq.model import QueueRef, TransformationInfo
+from mgw.gateway.aq.names import DEFAULT_SCHEMA, qualified, shown_key
+from mgw.gateway.aq.payloads import forms as payloads
+from mgw.gateway.aq.payloads import transformations_sql
+from mgw.gateway.aq.payloads.forms import Payload
+from mgw.gateway.aq.payloads.payload_fit import as_payload, as_source
+from mgw.gateway.aq.python_code import functions_sql
+from mgw.gateway.aq.python_code.stored_functions import stored
+from mgw.gateway.aq.store.statements import Db
+from mgw.transforms.errors import AqError, ExpressionInvalid, GatewayError
+from mgw.transforms.language.compiler import compile_expression
+from mgw.transforms.language.expression import Functions, Row
+from mgw.transforms.language.functions import on_change
+from mgw.transforms.message import Message
+from mgw.transforms.objects import ObjectValue
+from mgw.transforms.payloads.json_text import parse_exact
+from mgw.transforms.payloads.sql_types import Misfit, ObjectType
+from mgw.transforms.steps.registry import TransformationDefinition, compile_transformation
 
 __all__ = [
     "Transformation",
@@ -93,7 +96,7 @@ def find(db: Db, name: str, schema: str = DEFAULT_SCHEMA, modules: Sequence[str]
     """The transformation called ``[schema.]name``, compiled once per process and version of it.
 
     Args:
-        modules: modules whose functions may be called, beside those that are built in.
+        modules: modules whose functions may be called, in addition to those built in and those of the hub.
 
     Raises:
         AqError: 24094 there is none, 24095 it cannot be compiled.
@@ -114,7 +117,7 @@ def _find(db: Db, name: str, key: str, modules: Sequence[str]) -> Transformation
     item = transformations_sql.find_transformation(db, key)
     if item is None:
         raise missing(name)
-    made = compiled(db, item, modules)
+    made = compiled(db, item, (*modules, *functions_sql.list_modules(db)))
     with _cache_lock:
         _cache[slot] = made
         while len(_cache) > _MAX_CACHED:
@@ -175,9 +178,13 @@ def require_type(name: str, given: str, queue: QueueRef, *, into: bool) -> None:
 def check(db: Db, item: TransformationInfo, modules: Sequence[str] = ()) -> None:
     """Refuse what cannot be compiled. Functions of modules that this process may not use are looked up when used.
 
+    Args:
+        modules: modules that this process allows in addition to those of the hub.
+
     Raises:
         AqError: 24095, 24015.
     """
+    modules = (*modules, *functions_sql.list_modules(db))
     function = _function(item)
     if function is not None and not _allowed(function, modules):
         return
@@ -190,7 +197,8 @@ def check(db: Db, item: TransformationInfo, modules: Sequence[str] = ()) -> None
 
 def _allowed(function: str, modules: Sequence[str]) -> bool:
     module = function.partition(":")[0]
-    return any(module == each or module.startswith(f"{each}.") for each in ("transforms.builtin", *modules))
+    allowed = ("mgw.transforms.builtin", "transforms.builtin", *modules)
+    return any(module == each or module.startswith(f"{each}.") for each in allowed)
 
 
 def compiled(db: Db, item: TransformationInfo, modules: Sequence[str] = ()) -> Transformation:
@@ -202,7 +210,7 @@ def compiled(db: Db, item: TransformationInfo, modules: Sequence[str] = ()) -> T
     what = f"transformation {item.full_name}"
     source = payloads.payload_of(db, item.from_type, item.schema, what)
     target = payloads.payload_of(db, item.to_type, item.schema, what)
-    compute = _computation(item, target, modules)
+    compute = _computation(item, target, modules, stored(db))
 
     def run(message: Message) -> Message:
         try:
@@ -244,11 +252,13 @@ def _definition(item: TransformationInfo) -> TransformationDefinition:
         raise _invalid(item, f"{error.what}: {error.cause}", error.cure) from error
 
 
-def _computation(item: TransformationInfo, target: Payload, modules: Sequence[str]) -> Callable[[Message], Message]:
+def _computation(
+    item: TransformationInfo, target: Payload, modules: Sequence[str], functions: Functions
+) -> Callable[[Message], Message]:
     try:
         if item.definition is not None:
-            return _single(compile_transformation(_definition(item), modules=modules))
-        return _expressions(item, target, modules)
+            return _single(compile_transformation(_definition(item), modules=modules, functions=functions))
+        return _expressions(item, target, modules, functions)
     except ExpressionInvalid as error:
         raise _invalid(item, f"{error.what}: {error.cause}", error.cure) from error
     except AqError:
@@ -286,7 +296,9 @@ def _single(transform: Callable[[Message], Any]) -> Callable[[Message], Message]
     return run
 
 
-def _expressions(item: TransformationInfo, target: Payload, modules: Sequence[str]) -> Callable[[Message], Message]:
+def _expressions(
+    item: TransformationInfo, target: Payload, modules: Sequence[str], functions: Functions
+) -> Callable[[Message], Message]:
     function = _function(item)
     if function is not None:
         definition = TransformationDefinition.from_mapping(item.full_name, {"function": function})
@@ -298,7 +310,7 @@ def _expressions(item: TransformationInfo, target: Payload, modules: Sequence[st
         if len(text) > MAX_EXPRESSION:
             raise _invalid(item, f"expression {number} has {len(text)} characters", f"{MAX_EXPRESSION} are allowed")
         if number == 0:
-            compute = _expression(item, text, declared)
+            compute = _expression(item, text, declared, functions)
             whole = lambda _message, row, compute=compute: compute(row)  # noqa: E731
             continue
         if not isinstance(declared, ObjectType) or number > len(declared.attributes):
@@ -308,7 +320,7 @@ def _expressions(item: TransformationInfo, target: Payload, modules: Sequence[st
                 "number the attributes of the object type it gives from 1; 0 is the whole",
             )
         attribute = declared.attributes[number - 1]
-        attributes[attribute.name] = _expression(item, text, attribute.type)
+        attributes[attribute.name] = _expression(item, text, attribute.type, functions)
     if whole is None and not attributes:
         raise _invalid(item, "it has no expression", "give it one: modify_transformation")
 
@@ -328,11 +340,11 @@ def _members(declared: Any, body: Any) -> dict[str, Any]:
     return dict(declared.fit(parse_exact(body) if isinstance(body, (str, bytes)) else body))
 
 
-def _expression(item: TransformationInfo, text: str, declared: Any) -> Callable[[Row], Any]:
+def _expression(item: TransformationInfo, text: str, declared: Any, functions: Functions) -> Callable[[Row], Any]:
     """An expression, or the constructor of an object type whose arguments are expressions."""
     call = _CALL.fullmatch(text) if isinstance(declared, ObjectType) else None
     if call is None or not declared.is_named(call[1].replace('"', "").upper()):
-        return compile_expression(text).value
+        return compile_expression(text, functions).value
     parts = _arguments(call[2])
     if len(parts) != len(declared.attributes):
         raise _invalid(
@@ -341,7 +353,7 @@ def _expression(item: TransformationInfo, text: str, declared: Any) -> Callable[
             "give one expression for every attribute, NULL for none",
         )
     pairs = zip(declared.attributes, parts, strict=True)
-    computed = [(attribute.name, _expression(item, part, attribute.type)) for attribute, part in pairs]
+    computed = [(attribute.name, _expression(item, part, attribute.type, functions)) for attribute, part in pairs]
     name = declared.name
     return lambda row: ObjectValue(name, {each: compute(row) for each, compute in computed})
 
@@ -362,7 +374,7 @@ def _arguments(text: str) -> list[str]:
 
 
 def as_definition(db: Db, item: TransformationInfo) -> Mapping[str, Any]:
-    """The transformation in the form that jobs use: see :mod:`transforms.registry`."""
+    """The transformation in the form that jobs use: see :mod:`mgw.transforms.steps.registry`."""
     if item.definition is not None:
         return item.definition
     try:

@@ -7,9 +7,9 @@ import secrets
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from gateway.aq.model import TransformationInfo
-from gateway.aq.names import QualifiedName
-from gateway.aq.statements import Db, Row
+from mgw.gateway.aq.model import TransformationInfo
+from mgw.gateway.aq.names import QualifiedName
+from mgw.gateway.aq.store.statements import Db, Row
 
 __all__ = [
     "Using",
@@ -23,59 +23,56 @@ __all__ = [
     "update_transformation",
 ]
 
-_COLUMNS = "id, schema, name, from_type, to_type, definition, comment, created, version"
+#: A transformation with its expressions: a row for each, or one where it has none.
+_SELECT = """
+    SELECT x.id, x.schema, x.name, x.from_type, x.to_type, x.definition, x.comment, x.created, x.version,
+           a.attribute_number, a.expression
+      FROM aq_transformation x LEFT JOIN aq_attribute_transformation a ON a.transformation_id = x.id"""
+_ORDER = "ORDER BY x.name_key, a.attribute_number"
 
 
 def find_version(db: Db, key: str) -> int | None:
     """What changes with every change of the transformation with this name key; None when there is none."""
-    row = db.row("SELECT version FROM aq_transformation WHERE name_key = ?", (key,))
-    return None if row is None else int(row[0])
+    version: int | None = db.scalar("SELECT version FROM aq_transformation WHERE name_key = ?", (key,))
+    return version
 
 
 def find_transformation(db: Db, key: str) -> TransformationInfo | None:
     """The transformation with this name key, or None."""
-    rows = db.rows(f"SELECT {_COLUMNS} FROM aq_transformation WHERE name_key = ?", (key,))
-    return next(iter(_with_attributes(db, rows)), None)
+    return next(iter(_infos(db.rows(f"{_SELECT} WHERE x.name_key = ? {_ORDER}", (key,)))), None)
 
 
 def list_transformations(db: Db) -> list[TransformationInfo]:
     """Every transformation, by name."""
-    return _with_attributes(db, db.rows(f"SELECT {_COLUMNS} FROM aq_transformation ORDER BY name_key"))
+    return _infos(db.rows(f"{_SELECT} {_ORDER}"))
 
 
 def transformations_of_type(db: Db, type_name: str) -> list[TransformationInfo]:
     """Transformations from or to a type (``SCHEMA.NAME``)."""
-    rows = db.rows(
-        f"SELECT {_COLUMNS} FROM aq_transformation WHERE from_type = ? OR to_type = ? ORDER BY name_key",
-        (type_name, type_name),
-    )
-    return _with_attributes(db, rows)
+    where = "WHERE x.from_type = ? OR x.to_type = ?"
+    return _infos(db.rows(f"{_SELECT} {where} {_ORDER}", (type_name, type_name)))
 
 
-def _with_attributes(db: Db, rows: list[Row]) -> list[TransformationInfo]:
+def _infos(rows: list[Row]) -> list[TransformationInfo]:
+    found: dict[int, TransformationInfo] = {}
     expressions: dict[int, dict[int, str]] = {}
-    found = db.rows(
-        """SELECT transformation_id, attribute_number, expression FROM aq_attribute_transformation
-            WHERE transformation_id {ids} ORDER BY attribute_number""",
-        (db.ids(row[0] for row in rows),),
-    )
-    for owner, number, expression in found:
-        expressions.setdefault(owner, {})[number] = expression
-    return [
-        TransformationInfo(
-            id=row[0],
-            schema=row[1],
-            name=row[2],
-            from_type=row[3],
-            to_type=row[4],
-            definition=None if row[5] is None else json.loads(row[5]),
-            expressions=expressions.get(row[0], {}),
-            comment=row[6],
-            created=row[7],
-            version=row[8],
+    for number, schema, name, from_type, to_type, definition, comment, created, version, attribute, text in rows:
+        own = expressions.setdefault(number, {})
+        if attribute is not None:
+            own[attribute] = text
+        found[number] = TransformationInfo(
+            id=number,
+            schema=schema,
+            name=name,
+            from_type=from_type,
+            to_type=to_type,
+            definition=None if definition is None else json.loads(definition),
+            expressions=own,
+            comment=comment,
+            created=created,
+            version=version,
         )
-        for row in rows
-    ]
+    return list(found.values())
 
 
 def _values(item: TransformationInfo) -> dict[str, Any]:
@@ -108,7 +105,7 @@ def insert_transformation(db: Db, item: TransformationInfo) -> None:
 
 
 def update_transformation(db: Db, item: TransformationInfo) -> None:
-    """Store a transformation anew, under its id."""
+    """Store a transformation again, under its id."""
     values = _values(item)
     assignments = ", ".join(f"{name} = ?" for name in values)
     db.run(f"UPDATE aq_transformation SET {assignments} WHERE id = ?", (*values.values(), item.id))
@@ -150,4 +147,4 @@ def subscribers_using(db: Db) -> list[Using]:
              JOIN aq_queue_table t ON t.id = q.queue_table_id
             WHERE c.is_subscriber = 1 AND c.transformation IS NOT NULL ORDER BY q.name_key, c.name_key"""
     )
-    return [Using(QualifiedName(row[0], row[1]).shown, *row[2:]) for row in rows]
+    return [Using(QualifiedName(schema, name).shown, *rest) for schema, name, *rest in rows]

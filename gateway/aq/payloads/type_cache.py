@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from threading import Lock
 
-from transforms.sqltypes import SqlType
+from mgw.transforms.payloads.sql_types import SqlType
 
 __all__ = ["TypeCache"]
 

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gateway.aq.grants import TypePrivilege
-from gateway.aq.names import QualifiedName
-from gateway.aq.statements import Db, Row
-from transforms.sqltypes import NamedType, from_definition
+from mgw.gateway.aq.grants import TypePrivilege
+from mgw.gateway.aq.names import QualifiedName
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.transforms.payloads.sql_types import NamedType
+from mgw.transforms.payloads.sql_types_parser import from_definition
 
 __all__ = [
     "TypeRecord",
@@ -43,12 +44,13 @@ class TypeRecord(NamedTuple):
         return QualifiedName(self.schema, self.name).shown
 
 
-_COLUMNS = "id, schema, name, definition, shape, created"
+_COLUMNS = "name_key, id, schema, name, definition, shape, created"
 
 
-def _record(row: Row) -> TypeRecord:
-    made = from_definition(json.loads(row[3]))
-    return TypeRecord(row[0], row[1], row[2], made, row[4], row[5])  # type: ignore[arg-type]
+def _record(row: Row) -> tuple[str, TypeRecord]:
+    key, number, schema, name, definition, shape, created = row
+    made = from_definition(json.loads(definition))
+    return key, TypeRecord(number, schema, name, made, shape, created)  # type: ignore[arg-type]
 
 
 def find_type(db: Db, key: str) -> TypeRecord | None:
@@ -61,20 +63,20 @@ def find_types(db: Db, keys: Iterable[str]) -> dict[str, TypeRecord]:
     wanted = tuple(keys)
     if not wanted:
         return {}
-    sql = f"SELECT {_COLUMNS}, name_key FROM aq_type WHERE dropped IS NULL AND name_key {{texts}}"
-    rows = db.rows(sql, (db.texts(wanted),))
-    return {row[6]: _record(row) for row in rows}
+    sql = f"SELECT {_COLUMNS} FROM aq_type WHERE dropped IS NULL AND name_key {{texts}}"
+    return dict(map(_record, db.rows(sql, (db.texts(wanted),))))
 
 
 def types_by_id(db: Db, ids: Iterable[int]) -> dict[int, NamedType]:
     """Types by id, dropped ones too: messages may still hold them."""
     rows = db.rows(f"SELECT {_COLUMNS} FROM aq_type WHERE id {{ids}}", (db.ids(ids),))
-    return {row[0]: _record(row).type for row in rows}
+    return {record.id: record.type for _, record in map(_record, rows)}
 
 
 def list_types(db: Db) -> list[TypeRecord]:
     """Every type, by name."""
-    return [_record(row) for row in db.rows(f"SELECT {_COLUMNS} FROM aq_type WHERE dropped IS NULL ORDER BY name_key")]
+    rows = db.rows(f"SELECT {_COLUMNS} FROM aq_type WHERE dropped IS NULL ORDER BY name_key")
+    return [record for _, record in map(_record, rows)]
 
 
 def insert_type(db: Db, record: TypeRecord) -> None:
@@ -126,7 +128,7 @@ def granted_types(db: Db, names: Iterable[str]) -> set[int]:
     """Ids of the types that were granted to any of these names."""
     wanted = tuple(names)
     marks = ", ".join("?" * len(wanted))
-    return {row[0] for row in db.rows(f"SELECT type_id FROM aq_type_privilege WHERE grantee_key IN ({marks})", wanted)}
+    return set(db.column(f"SELECT type_id FROM aq_type_privilege WHERE grantee_key IN ({marks})", wanted))
 
 
 def list_grants(db: Db) -> list[tuple[str, TypePrivilege]]:
@@ -135,4 +137,7 @@ def list_grants(db: Db) -> list[tuple[str, TypePrivilege]]:
         """SELECT t.schema, t.name, p.grantee, p.grantor FROM aq_type_privilege p JOIN aq_type t ON t.id = p.type_id
             ORDER BY t.name_key, p.grantee_key"""
     )
-    return [(row[0], TypePrivilege(QualifiedName(row[0], row[1]).shown, row[2], row[3])) for row in rows]
+    return [
+        (schema, TypePrivilege(QualifiedName(schema, name).shown, grantee, grantor))
+        for schema, name, grantee, grantor in rows
+    ]

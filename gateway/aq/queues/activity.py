@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gateway.aq.codec import MESSAGE_COLUMNS
-from gateway.aq.statements import Row
+from mgw.gateway.aq.store.columns import NEW_ENTRY, NEW_MESSAGE
+from mgw.gateway.aq.store.statements import Row
 
 __all__ = ["Dequeued", "Enqueued", "Event", "HandedOut", "Managed", "Publisher", "Tally", "enqueued"]
 
@@ -17,9 +17,10 @@ Publisher = tuple[str, str, int]  # name and address, empty where the message te
 _NO_PUBLISHERS: Mapping[Publisher, int] = MappingProxyType({})
 _NOTHING: Mapping[int, int] = MappingProxyType({})
 _READY_AT, _EXPIRES_AT, _ENQ_TIME, _ENQ_USER, _SENDER, _ADDRESS, _PROTOCOL = (
-    MESSAGE_COLUMNS.index(name)
+    NEW_MESSAGE.at(name)
     for name in ("ready_at", "expires_at", "enq_time", "enq_user", "sender_name", "sender_address", "sender_protocol")
 )
+_CONSUMER = NEW_ENTRY.at("consumer_id")
 
 
 class Enqueued(NamedTuple):
@@ -59,7 +60,7 @@ def enqueued(
             user = first[_ENQ_USER] or ""
             publisher = None
             publishers = Counter([(row[_SENDER] or user, row[_ADDRESS] or "", row[_PROTOCOL] or 0) for row in rows])
-    consumers: Mapping[int, int] = Counter([entry[1] for entry in entries]) if entries else _NOTHING
+    consumers: Mapping[int, int] = Counter([entry[_CONSUMER] for entry in entries]) if entries else _NOTHING
     return Enqueued(queue_id, now, number, delayed, expiring, seconds, rule_seconds, publisher, publishers, consumers)
 
 
@@ -75,7 +76,7 @@ class Dequeued(NamedTuple):
 
 
 class HandedOut(NamedTuple):
-    """A dequeue call that found messages, or none; counts whatever becomes of its transaction.
+    """A dequeue call that found messages, or none; counts whatever happens to its transaction.
 
     ``seconds``: what the call took, waiting excluded. ``latency``: seconds since the last of the messages was enqueued.
     """

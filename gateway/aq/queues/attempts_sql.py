@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq import statements_consumers as consumers_sql
-from gateway.aq import statements_messages as messages_sql
-from gateway.aq.model import QueueRef
-from gateway.aq.statements import Db
-from gateway.aq.tables import State
+from mgw.gateway.aq.model import QueueRef
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.queues import consumers_sql, messages_sql
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import LEFT, OPEN, PENDING, State
 
 __all__ = ["MAX_RETRY_EXCEEDED", "TIME_EXPIRATION", "fail", "in_other_hands", "lock_unheld", "move_to_exception"]
 
 _log = logging.getLogger(__name__)
 TIME_EXPIRATION = "TIME_EXPIRATION"
 MAX_RETRY_EXCEEDED = "MAX_RETRY_EXCEEDED"
-_OPEN = "(0, 1, 4)"  # states of an entry that is neither consumed nor in somebody's hands
 
 
 def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float, *, claim: int | None) -> list[int]:
@@ -35,7 +33,7 @@ def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float,
         consumers_sql.drop_removed(db, consumer, claim=claim, claimed=ids)
     if claim is None:
         rows = db.rows(
-            f"SELECT {key}, attempts FROM {table} WHERE {where} AND {key} {{ids}} AND state IN {_OPEN} {{lock}}",
+            f"SELECT {key}, attempts FROM {table} WHERE {where} AND {key} {{ids}} AND state IN {OPEN} {{lock}}",
             (owner, db.ids(ids)),
         )
     else:
@@ -44,8 +42,8 @@ def fail(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], now: float,
             f" WHERE {where} AND {key} {{ids}} AND {messages_sql.BY_SESSION} {{lock}}",
             (owner, db.ids(ids), claim),
         )
-    over = [row[0] for row in rows if row[1] + 1 > settings.max_retries]
-    again = [row[0] for row in rows if row[1] + 1 <= settings.max_retries]
+    over = [number for number, attempts in rows if attempts + 1 > settings.max_retries]
+    again = [number for number, attempts in rows if attempts + 1 <= settings.max_retries]
     touched = []
     if again:
         state = State.WAITING if settings.retry_delay > 0 else State.READY
@@ -76,19 +74,18 @@ def in_other_hands(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -
         table, key, where = "aq_entry", "message_id", "consumer_id = ?"
     params = (consumer or queue.id, db.ids(ids))
     chosen = f"SELECT {key} FROM {table} WHERE {where} AND {key} {{ids}}"
-    free = {row[0] for row in db.rows(f"{chosen} AND state IN {_OPEN} {{lock}}", params)}
-    return [row[0] for row in db.rows(f"{chosen} AND state IN (0, 1, 4, 8)", params) if row[0] not in free]
+    free = set(db.column(f"{chosen} AND state IN {OPEN} {{lock}}", params))
+    return [number for number in db.column(f"{chosen} AND state IN {LEFT}", params) if number not in free]
 
 
 def _blocked_for_all(db: Db, ids: Sequence[int]) -> list[int]:
     """Those messages that every recipient who has not consumed them is blocked from (AQ guide 12.2 §1.7)."""
-    rows = db.rows(
-        """SELECT message_id FROM aq_entry WHERE message_id {ids} GROUP BY message_id
-           HAVING SUM(CASE WHEN state IN (0, 1, 8) THEN 1 ELSE 0 END) = 0
-              AND SUM(CASE WHEN state = 4 THEN 1 ELSE 0 END) > 0""",
+    return db.column(
+        f"""SELECT message_id FROM aq_entry WHERE message_id {{ids}} GROUP BY message_id
+            HAVING SUM(CASE WHEN state IN {PENDING} THEN 1 ELSE 0 END) = 0
+               AND SUM(CASE WHEN state = {State.UNDELIVERABLE} THEN 1 ELSE 0 END) > 0""",
         (db.ids(ids),),
     )
-    return [row[0] for row in rows]
 
 
 def move_to_exception(db: Db, queue: QueueRef, ids: Sequence[int], reason: str) -> dict[int, int]:
@@ -132,7 +129,7 @@ def move_to_exception(db: Db, queue: QueueRef, ids: Sequence[int], reason: str) 
         if queue.multiple_consumers:
             db.run(
                 f"UPDATE aq_entry SET state = {int(State.EXPIRED)}, claim = NULL"
-                f" WHERE message_id {{ids}} AND state IN {_OPEN}",
+                f" WHERE message_id {{ids}} AND state IN {OPEN}",
                 (db.ids(numbers),),
             )
         targets[target.id] = targets.get(target.id, 0) + len(numbers)
@@ -147,17 +144,17 @@ def lock_unheld(db: Db, ids: Sequence[int]) -> dict[int, list[int]]:
     if not ids:
         return {}
     if db.postgresql:
-        ids = [row[0] for row in db.rows("SELECT id FROM aq_message WHERE id {ids} {lock}", (db.ids(ids),))]
+        ids = db.column("SELECT id FROM aq_message WHERE id {ids} {lock}", (db.ids(ids),))
     total: dict[int, int] = dict(
         db.rows(
-            f"""SELECT message_id, COUNT(*) FROM aq_entry WHERE message_id {{ids}} AND state IN {_OPEN[:-1]}, 8)
+            f"""SELECT message_id, COUNT(*) FROM aq_entry WHERE message_id {{ids}} AND state IN {LEFT}
                  GROUP BY message_id""",
             (db.ids(ids),),
         )
     )
     free: dict[int, list[int]] = {}
     for number, consumer in db.rows(
-        f"SELECT message_id, consumer_id FROM aq_entry WHERE message_id {{ids}} AND state IN {_OPEN} {{lock}}",
+        f"SELECT message_id, consumer_id FROM aq_entry WHERE message_id {{ids}} AND state IN {OPEN} {{lock}}",
         (db.ids(ids),),
     ):
         free.setdefault(number, []).append(consumer)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import lru_cache
 from math import inf
 from typing import Any, Literal, NamedTuple
 
-from gateway.aq.errors import UnknownQueue
-from gateway.aq.model import (
+from mgw.gateway.aq.errors import UnknownQueue
+from mgw.gateway.aq.model import (
     DEFAULT_MAX_RETRIES,
     PayloadType,
     QueueInfo,
@@ -16,10 +17,12 @@ from gateway.aq.model import (
     QueueType,
     SortList,
 )
-from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, qualified
-from gateway.aq.statements import Db, Row
-from gateway.aq.tables import MESSAGE_COUNTER
-from transforms.errors import AqError
+from mgw.gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, qualified
+from mgw.gateway.aq.options import read_options
+from mgw.gateway.aq.store.columns import Columns
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.gateway.aq.store.tables import MESSAGE_COUNTER, Enabled
+from mgw.transforms.errors import AqError
 
 __all__ = [
     "QueueSettings",
@@ -33,18 +36,30 @@ __all__ = [
     "require_queue",
 ]
 
-_REF_COLUMNS = """
-    SELECT q.id, q.name, q.schema, q.queue_type, t.schema, t.name, t.id, t.payload_type, t.sort_list,
-           t.multiple_consumers, t.max_payload, h.hub_id, t.secure, t.message_grouping, t.object_type, t.type_id,
-           t.jms_types"""
-_REF_FROM = """
-      FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id CROSS JOIN aq_hub h
-"""
-_OF_REF = 17  # columns
-_REF = _REF_COLUMNS + _REF_FROM
-_BY_KEY = _REF + " WHERE q.name_key = ?"
-_BY_ID = _REF + " WHERE q.id = ?"
-_DEFAULT_EXCEPTION = _REF + " WHERE q.queue_table_id = ? AND q.name_key = ?"
+_REF = Columns(
+    id="q.id",
+    name="q.name",
+    schema="q.schema",
+    queue_type="q.queue_type",
+    table_schema="t.schema",
+    table_name="t.name",
+    queue_table_id="t.id",
+    payload_type="t.payload_type",
+    sort_list="t.sort_list",
+    multiple_consumers="t.multiple_consumers",
+    max_payload="t.max_payload",
+    hub_id="h.hub_id",
+    secure="t.secure",
+    message_grouping="t.message_grouping",
+    object_type="t.object_type",
+    type_id="t.type_id",
+    jms_types="t.jms_types",
+)
+_REF_FROM = " FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id CROSS JOIN aq_hub h"
+_BY_KEY = f"SELECT {_REF.sql} {_REF_FROM} WHERE q.name_key = ?"
+_BY_ID = f"SELECT {_REF.sql} {_REF_FROM} WHERE q.id = ?"
+_DEFAULT_EXCEPTION = f"SELECT {_REF.sql} {_REF_FROM} WHERE q.queue_table_id = ? AND q.name_key = ?"
+_ID = _REF.at("id")
 
 
 class QueueSettings(NamedTuple):
@@ -61,52 +76,62 @@ class QueueSettings(NamedTuple):
 
 
 Hold = Literal["enqueue", "dequeue"]
-_ENABLED, _CLOSING = 1, 2
-_SETTINGS = "q.enqueue_enabled, q.dequeue_enabled, q.max_retries, q.retry_delay, q.retention_time"
-_PLAIN = f"SELECT {_SETTINGS} FROM aq_queue q WHERE q.id = ?"
-_QUEUE_LOCK = "(q.tableoid::int, (q.id % 2147483647)::int)"
-_SEARCHED = (
-    """(SELECT min(r.k3) FROM aq_reopened r WHERE r.queue_id = q.id), (SELECT last_value FROM aq_message_id), """
+_SETTINGS = Columns(
+    enqueue_enabled="q.enqueue_enabled",
+    dequeue_enabled="q.dequeue_enabled",
+    max_retries="q.max_retries",
+    retry_delay="q.retry_delay",
+    retention_time="q.retention_time",
 )
-_LOCKED = f"CASE WHEN q.{{0}}_enabled = 1 THEN pg_try_advisory_xact_lock_shared{_QUEUE_LOCK} END"
-_HELD_COLUMNS = {
-    "enqueue": f"{_SETTINGS}, {_LOCKED.format('enqueue')}",
-    "dequeue": f"{_SETTINGS}, {_SEARCHED}{_LOCKED.format('dequeue')}",
-}
-_WITH_SEARCHED = 8  # columns
+_PLAIN = f"SELECT {_SETTINGS.sql} FROM aq_queue q WHERE q.id = ?"
+_QUEUE_LOCK = "(q.tableoid::int, (q.id % 2147483647)::int)"
+_LOCKED = f"CASE WHEN q.{{0}}_enabled = {Enabled.STARTED} THEN pg_try_advisory_xact_lock_shared{_QUEUE_LOCK} END"
+#: Settings, and whether the queue is held; for a dequeue also what its search has to know.
+_HELD_SETTINGS = _SETTINGS.extended(held=_LOCKED.format("enqueue"))
+_SEARCHED = _SETTINGS.extended(
+    reopened="(SELECT min(r.k3) FROM aq_reopened r WHERE r.queue_id = q.id)",
+    last_id="(SELECT last_value FROM aq_message_id)",
+    held=_LOCKED.format("dequeue"),
+)
+_HELD_AT = {len(columns): columns.at("held") for columns in (_HELD_SETTINGS, _SEARCHED)}
+_FOR_SEARCH = _SEARCHED.getter("reopened", "last_id")
+_HELD_COLUMNS = {"enqueue": _HELD_SETTINGS.sql, "dequeue": _SEARCHED.sql}
 _HELD = {direction: f"SELECT {columns} FROM aq_queue q WHERE q.id = ?" for direction, columns in _HELD_COLUMNS.items()}
 _LAST_ID = f"(SELECT value FROM aq_counter WHERE name = '{MESSAGE_COUNTER}')"
 #: A queue and its settings at once, where the call needs both; on SQLite and on PostgreSQL.
-_BOTH = {
-    "enqueue": f"{_REF_COLUMNS}, {_SETTINGS}{_REF_FROM} WHERE q.name_key = ?",
-    "dequeue": f"{_REF_COLUMNS}, {_SETTINGS}, NULL, {_LAST_ID}, NULL{_REF_FROM} WHERE q.name_key = ?",
-}
-_BOTH_HELD = {
-    direction: f"{_REF_COLUMNS}, {columns}{_REF_FROM} WHERE q.name_key = ?"
-    for direction, columns in _HELD_COLUMNS.items()
-}
+_BOTH, _BOTH_HELD = (
+    {
+        direction: f"SELECT {_REF.sql}, {columns} {_REF_FROM} WHERE q.name_key = ?"
+        for direction, columns in columns_of.items()
+    }
+    for columns_of in (
+        {"enqueue": _SETTINGS.sql, "dequeue": _SEARCHED.altered(reopened="NULL", last_id=_LAST_ID, held="NULL").sql},
+        _HELD_COLUMNS,
+    )
+)
 _WAIT = f"SELECT pg_advisory_xact_lock_shared{_QUEUE_LOCK} IS NULL FROM aq_queue q WHERE q.id = ?"
 
 
 @lru_cache(maxsize=4096)
 def _ref(row: Row) -> QueueRef:
+    of = _REF.named(row)
     return QueueRef(
-        id=row[0],
-        name=row[1],
-        schema=row[2],
-        queue_type=QueueType(row[3]),
-        queue_table=QualifiedName(row[4], row[5]).shown,
-        queue_table_id=row[6],
-        payload_type=PayloadType(row[7]),
-        sort_list=SortList(row[8]),
-        multiple_consumers=bool(row[9]),
-        max_payload=row[10],
-        hub_id=bytes(row[11]),
-        secure=bool(row[12]),
-        grouped=row[13] == "TRANSACTIONAL",
-        object_type=row[14],
-        type_id=row[15],
-        jms_types=bool(row[16]),
+        id=of.id,
+        name=of.name,
+        schema=of.schema,
+        queue_type=QueueType(of.queue_type),
+        queue_table=QualifiedName(of.table_schema, of.table_name).shown,
+        queue_table_id=of.queue_table_id,
+        payload_type=PayloadType(of.payload_type),
+        sort_list=SortList(of.sort_list),
+        multiple_consumers=bool(of.multiple_consumers),
+        max_payload=of.max_payload,
+        hub_id=bytes(of.hub_id),
+        secure=bool(of.secure),
+        grouped=of.message_grouping == "TRANSACTIONAL",
+        object_type=of.object_type,
+        type_id=of.type_id,
+        jms_types=bool(of.jms_types),
     )
 
 
@@ -121,8 +146,8 @@ def find_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA, *, hold: Hold | 
     row = db.row((_BOTH_HELD if db.postgresql else _BOTH)[hold], (_key(name, schema),))
     if row is None:
         return None
-    db.settings = (row[0], hold, row[_OF_REF:])
-    return _ref(row[:_OF_REF])
+    db.settings = (row[_ID], hold, row[_REF.rest])
+    return _ref(row[_REF.whole])
 
 
 def _key(name: str, schema: str) -> str:
@@ -190,7 +215,8 @@ def queue_settings(db: Db, queue: QueueRef, *, hold: Hold | None = None) -> Queu
         row = known[2]
     else:
         row = db.row(_HELD[hold] if hold and db.postgresql else _PLAIN, (queue.id,))
-    if row is not None and row[-1] is False:  # somebody has, or waits for, the queue for himself
+    held = _HELD_AT.get(len(row)) if row is not None else None
+    if row is not None and held is not None and row[held] is False:  # somebody has, or waits for, the queue for himself
         db.rows(_WAIT, (queue.id,))
         row = db.row(_PLAIN, (queue.id,))
     if row is None:
@@ -199,91 +225,93 @@ def queue_settings(db: Db, queue: QueueRef, *, hold: Hold | None = None) -> Queu
             cause="it was dropped meanwhile",
             cure="create it again or use another queue",
         )
+    enqueue, dequeue, retries, delay, retention = row[_SETTINGS.whole]
     return QueueSettings(
-        row[0] == _ENABLED,
-        row[1] == _ENABLED,
-        DEFAULT_MAX_RETRIES if row[2] is None else row[2],
-        float(row[3]),
-        float(row[4]),
-        row[0] == _CLOSING,
-        *((row[5], row[6]) if len(row) == _WITH_SEARCHED else (-inf, None)),
+        enqueue == Enabled.STARTED,
+        dequeue == Enabled.STARTED,
+        DEFAULT_MAX_RETRIES if retries is None else retries,
+        float(delay),
+        float(retention),
+        enqueue == Enabled.STOPPING,
+        *(_FOR_SEARCH(row) if len(row) == len(_SEARCHED) else (-inf, None)),
     )
 
 
-def enabled(db: Db, queue_id: int) -> tuple[int, int] | None:
-    """Whether a queue's directions, enqueue and dequeue, are open: 0, 1, 2 while being stopped. None: it is gone."""
+def enabled(db: Db, queue_id: int) -> tuple[Enabled, Enabled] | None:
+    """Whether a queue can be enqueued to and dequeued from. None: it is gone."""
     row = db.row("SELECT enqueue_enabled, dequeue_enabled FROM aq_queue WHERE id = ?", (queue_id,))
-    return (row[0], row[1]) if row else None
+    if row is None:
+        return None
+    enqueue, dequeue = row
+    return Enabled(enqueue), Enabled(dequeue)
 
 
 # -- queue tables and queues -----------------------------------------------------------------------------------------
 
-_TABLE = """
-    SELECT id, schema, name, payload_type, sort_list, multiple_consumers, message_grouping, compatible, secure,
-           max_payload, comment, object_type, type_id, jms_types, storage_clause, primary_instance, secondary_instance
-      FROM aq_queue_table
-"""
-_QUEUE = """
-    SELECT q.id, q.schema, q.name, t.schema, t.name, q.queue_type, q.max_retries, q.retry_delay, q.retention_time,
-           q.enqueue_enabled, q.dequeue_enabled, q.comment, t.payload_type, t.multiple_consumers,
-           t.object_type
-      FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id
-"""
+_TABLE = Columns(**{field.name: field.name for field in fields(QueueTableInfo)})
+_TABLES = f"SELECT {_TABLE.sql} FROM aq_queue_table"
+_QUEUE = Columns(
+    id="q.id",
+    schema="q.schema",
+    name="q.name",
+    table_schema="t.schema",
+    table_name="t.name",
+    queue_type="q.queue_type",
+    max_retries="q.max_retries",
+    retry_delay="q.retry_delay",
+    retention_time="q.retention_time",
+    enqueue_enabled="q.enqueue_enabled",
+    dequeue_enabled="q.dequeue_enabled",
+    comment="q.comment",
+    payload_type="t.payload_type",
+    multiple_consumers="t.multiple_consumers",
+    object_type="t.object_type",
+)
+_QUEUES = f"SELECT {_QUEUE.sql} FROM aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id"
 
 
 def _table_info(row: Row) -> QueueTableInfo:
-    return QueueTableInfo(
-        id=row[0],
-        schema=row[1],
-        name=row[2],
-        payload_type=PayloadType(row[3]),
-        sort_list=SortList(row[4]),
-        multiple_consumers=bool(row[5]),
-        message_grouping=row[6],
-        compatible=row[7],
-        secure=bool(row[8]),
-        max_payload=row[9],
-        comment=row[10],
-        object_type=row[11],
-        type_id=row[12],
-        jms_types=bool(row[13]),
-        storage_clause=row[14],
-        primary_instance=row[15],
-        secondary_instance=row[16],
-    )
+    of = _TABLE.named(row)
+    typed = {
+        "payload_type": PayloadType(of.payload_type),
+        "sort_list": SortList(of.sort_list),
+        **{name: bool(getattr(of, name)) for name in ("multiple_consumers", "secure", "jms_types")},
+        "options": read_options(of.options),
+    }
+    return QueueTableInfo(**{**of._asdict(), **typed})
 
 
 def find_queue_table(db: Db, key: str) -> QueueTableInfo | None:
     """The queue table with this name key, or None."""
-    row = db.row(_TABLE + " WHERE name_key = ?", (key,))
+    row = db.row(_TABLES + " WHERE name_key = ?", (key,))
     return _table_info(row) if row else None
 
 
 def list_queue_tables(db: Db) -> list[QueueTableInfo]:
     """Every queue table, by name."""
-    return [_table_info(row) for row in db.rows(_TABLE + " ORDER BY name_key")]
+    return [_table_info(row) for row in db.rows(_TABLES + " ORDER BY name_key")]
 
 
 def list_queues(db: Db, where: str = "", params: tuple[Any, ...] = ()) -> list[QueueInfo]:
     """Queues by name; ``where`` is a constant of this package."""
     return [
         QueueInfo(
-            id=row[0],
-            schema=row[1],
-            name=row[2],
-            queue_table=QualifiedName(row[3], row[4]).shown,
-            queue_type=QueueType(row[5]),
-            max_retries=DEFAULT_MAX_RETRIES if row[6] is None else row[6],
-            retry_delay=row[7],
-            retention_time=row[8],
-            enqueue_enabled=row[9] == _ENABLED,
-            dequeue_enabled=row[10] == _ENABLED,
-            comment=row[11],
-            payload_type=PayloadType(row[12]),
-            multiple_consumers=bool(row[13]),
-            object_type=row[14],
+            id=of.id,
+            schema=of.schema,
+            name=of.name,
+            queue_table=QualifiedName(of.table_schema, of.table_name).shown,
+            queue_type=QueueType(of.queue_type),
+            max_retries=DEFAULT_MAX_RETRIES if of.max_retries is None else of.max_retries,
+            retry_delay=of.retry_delay,
+            retention_time=of.retention_time,
+            enqueue_enabled=of.enqueue_enabled == Enabled.STARTED,
+            dequeue_enabled=of.dequeue_enabled == Enabled.STARTED,
+            comment=of.comment,
+            payload_type=PayloadType(of.payload_type),
+            multiple_consumers=bool(of.multiple_consumers),
+            object_type=of.object_type,
         )
-        for row in db.rows(f"{_QUEUE} {where} ORDER BY q.name_key", params)
+        for of in map(_QUEUE.named, db.rows(f"{_QUEUES} {where} ORDER BY q.name_key", params))
     ]
 
 
@@ -304,8 +332,7 @@ def insert_queue(db: Db, values: dict[str, Any]) -> int:
 
 def _insert(db: Db, table: str, values: dict[str, Any]) -> int:
     names, marks = ", ".join(values), ", ".join("?" * len(values))
-    found = db.rows(f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING id", tuple(values.values()))
-    return int(found[0][0])
+    return int(db.scalar(f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING id", tuple(values.values())))
 
 
 def enable_jms_types(db: Db, table_id: int) -> None:

@@ -5,74 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.aq import payloads
-from gateway.aq.errors import DelayInvalid, ExpirationInvalid, MessageRefused, PayloadRefused
-from gateway.aq.model import PayloadType, QueueRef, SortList
-from gateway.aq.statements import Row
-from gateway.aq.tables import BodyType, State
-from transforms.message import (
-    MAX_CORRELATION,
-    Message,
-    MessageDraft,
-    PayloadKind,
-    decode_headers,
-    encode_headers,
-)
-from transforms.objects import AnyData, ObjectValue
+from mgw.gateway.aq.errors import DelayInvalid, ExpirationInvalid, MessageRefused, PayloadRefused
+from mgw.gateway.aq.model import PayloadType, QueueRef, SortList
+from mgw.gateway.aq.payloads import forms as payloads
+from mgw.gateway.aq.store.columns import NEW_MESSAGE, STORED
+from mgw.gateway.aq.store.statements import Row
+from mgw.gateway.aq.store.tables import BodyType, State
+from mgw.transforms.message import MAX_CORRELATION, Message, MessageDraft, PayloadKind, decode_headers, encode_headers
+from mgw.transforms.objects import AnyData, ObjectValue
 
 __all__ = [
-    "COLUMNS",
-    "ENQ_TIME",
-    "MESSAGE_COLUMNS",
-    "MESSAGE_TYPES",
-    "TYPED_COLUMNS",
-    "TYPED_TYPES",
     "check_times",
     "decode",
     "encode",
     "message_number",
     "msgid",
 ]
-
-#: Columns and PostgreSQL types of the rows that :func:`encode` makes.
-MESSAGE_COLUMNS, MESSAGE_TYPES = zip(
-    ("id", "int8"),
-    ("queue_id", "int8"),
-    ("state", "int2"),
-    ("k1", "float8"),
-    ("k2", "float8"),
-    ("k3", "float8"),
-    ("priority", "int8"),
-    ("ready_at", "float8"),
-    ("expires_at", "float8"),
-    ("expiration", "float8"),
-    ("correlation", "text"),
-    ("enq_time", "float8"),
-    ("enq_user", "text"),
-    ("enq_txn", "text"),
-    ("attempts", "int4"),
-    ("exception_queue", "text"),
-    ("sender_name", "text"),
-    ("sender_address", "text"),
-    ("sender_protocol", "int4"),
-    ("original_msgid", "bytea"),
-    ("user_property", "text"),
-    ("kind", "text"),
-    ("headers", "text"),
-    ("body_type", "int2"),
-    ("body", "bytea"),
-    strict=True,
-)
-
-#: The same for queues of objects and ANYDATA: their rows are longer.
-TYPED_COLUMNS, TYPED_TYPES = (*MESSAGE_COLUMNS, "type_id", "type_name"), (*MESSAGE_TYPES, "int8", "text")
-
-#: What :func:`decode` takes, from a message row called ``m``; ``{a}`` is ``m`` or ``e``, whichever has the state.
-COLUMNS = """m.id, m.body, m.headers, m.kind, m.priority, m.correlation, m.expiration, m.expires_at, m.enq_time,
-             {a}.attempts, m.exception_queue, m.sender_name, m.sender_address, m.original_msgid, m.body_type,
-             {a}.state, {a}.k1, {a}.k2, {a}.k3, m.type_id, m.user_property, m.sender_protocol"""
-
-ENQ_TIME = 8  # where the enqueue time is in a row of COLUMNS
 
 _NONE, _RAW, _TEXT, _FIELDS, _VALUE = (int(t) for t in BodyType)
 _READY, _WAITING, _SPLIT = int(State.READY), int(State.WAITING), int(State.SPLIT)
@@ -90,7 +38,12 @@ _BODIES: dict[PayloadType, dict[Any, int]] = {
 }
 _CHECKED = (PayloadType.JSON, PayloadType.XMLTYPE)
 _BY_PRIORITY = (SortList.PRIORITY, SortList.PRIORITY_ENQ_TIME, SortList.PRIORITY_COMMIT_TIME)
-_KIND = MESSAGE_COLUMNS.index("kind")
+_BEFORE_KIND, _BEHIND_KIND = NEW_MESSAGE.around("kind")
+_OF_MESSAGE = STORED.getter(
+    "id", "body", "headers", "kind", "priority", "correlation", "expiration", "expires_at", "enq_time", "attempts",
+    "exception_queue", "sender_name", "sender_address", "original_msgid", "body_type", "type_id", "user_property",
+    "sender_protocol",
+)  # fmt: skip
 _BEYOND = 2**63
 MAX_USER_PROPERTY = 4000  # characters
 
@@ -119,8 +72,9 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
     *,
     system: bool = True,
 ) -> list[Row]:
-    """Rows for a batch of messages, checked; ``values`` are their bodies in a queue of objects or ANYDATA.
+    """Rows of :data:`~mgw.gateway.aq.store.columns.NEW_MESSAGE` for a batch of messages, checked.
 
+    ``values`` are their bodies in a queue of objects or ANYDATA.
     ``system``: the caller may say which messages they were before they came here.
 
     Raises:
@@ -209,7 +163,7 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
         raise _refused(index, f"message {index} for queue {queue.full_name} cannot be stored", cause) from error
     if values:
         return [
-            (*row[:_KIND], value.kind, *row[_KIND + 1 :], value.type_id, value.type_name)
+            (*row[_BEFORE_KIND], value.kind, *row[_BEHIND_KIND], value.type_id, value.type_name)
             for row, value in zip(rows, values, strict=True)
         ]
     return rows
@@ -287,13 +241,16 @@ def check_times(message: Message, index: int) -> None:
 
 
 def decode(rows: Sequence[Row], hub_id: bytes, *, with_body: bool = True) -> list[Message]:
-    """Messages from rows of :data:`COLUMNS`. Their delay is 0: it is over, or was overridden."""
+    """Messages from rows of :data:`~mgw.gateway.aq.store.columns.STORED`.
+
+    Their delay is 0: it is over, or was overridden.
+    """
     messages = []
     for row in rows:
         (
             number, body, headers, kind, priority, correlation, expiration, expires_at, enqueued, attempts, exceptions,
-            sender, address, original, body_type, _, _, _, _, type_id, user_property, protocol,
-        ) = row[:22]  # fmt: skip
+            sender, address, original, body_type, type_id, user_property, protocol,
+        ) = _OF_MESSAGE(row)  # fmt: skip
         if body_type == _NONE or not with_body:
             body = None
         elif body_type == _TEXT:

@@ -11,48 +11,54 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from gateway.aq import statements_messages as messages_sql
-from gateway.aq.codec import decode
-from gateway.aq.errors import MessageRefused
-from gateway.aq.model import PayloadType, QueueRef
-from gateway.aq.rules import Rule, compile_rule
-from gateway.aq.statements import Db, Row
-from gateway.aq.statements_messages import Search, keys_of
-from gateway.aq.statements_rules import Filter, translate
-from gateway.aq.statements_rules_columns import message_columns
-from gateway.aq.statements_rules_payload import Payload
-from transforms.compiler import analyse
-from transforms.errors import GatewayError
-from transforms.expression import Row as Parsed
-from transforms.expression_functions import on_change
+from mgw.gateway.aq.conditions.rules import Rule, bindings_for, compile_rule
+from mgw.gateway.aq.conditions.sql.columns import message_columns
+from mgw.gateway.aq.conditions.sql.payload import Payload
+from mgw.gateway.aq.conditions.sql.rules import Filter, translate
+from mgw.gateway.aq.errors import MessageRefused
+from mgw.gateway.aq.model import PayloadType, QueueRef
+from mgw.gateway.aq.python_code.stored_functions import Bindings, bound
+from mgw.gateway.aq.queues import messages_sql
+from mgw.gateway.aq.queues.codec import decode
+from mgw.gateway.aq.queues.messages_sql import Search, keys_of
+from mgw.gateway.aq.store.columns import ATTEMPTS, ID
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.transforms.errors import GatewayError
+from mgw.transforms.language.compiler import analyse
+from mgw.transforms.language.expression import Row as Parsed
+from mgw.transforms.language.functions import on_change
 
 __all__ = ["find_matching", "matching", "pushed"]
 
 _FIRST_PAGE = 50  # messages looked at together by Python, at first
 _LARGEST_PAGE = 800
-_ATTEMPTS = 9  # place of the failed attempts in a row: the one property that may change before the row is locked
 
 Browse = Callable[[Db, Search, int], list[Row]]
 
 
 @lru_cache(maxsize=1024)
-def pushed(text: str, hub_id: bytes, *, postgresql: bool, entries: bool, fields: bool) -> Filter | None:
-    """What a database can do for a condition that :func:`gateway.aq.rules.compile_rule` accepts.
+def pushed(
+    text: str, hub_id: bytes, *, postgresql: bool, entries: bool, fields: bool, bindings: Bindings = ()
+) -> Filter | None:
+    """What a database can do for a condition that :func:`mgw.gateway.aq.conditions.rules.compile_rule` accepts.
 
     Args:
         entries: the queue has several consumers.
         fields: its payloads are FIELDS.
+        bindings: functions of the hub that it calls.
     """
     columns = message_columns(hub_id, postgresql=postgresql, entries=entries)
-    return translate(analyse(text), columns, Payload(postgresql=postgresql, fields=fields))
+    return translate(analyse(text, functions=bound(bindings)), columns, Payload(postgresql=postgresql, fields=fields))
 
 
 on_change(pushed.cache_clear)
 
 
-def _filter(db: Db, queue: QueueRef, consumer: int, text: str) -> Filter | None:
+def _filter(db: Db, queue: QueueRef, consumer: int, text: str, bindings: Bindings) -> Filter | None:
     fields = queue.payload_type is PayloadType.FIELDS
-    return pushed(text, queue.hub_id, postgresql=db.postgresql, entries=bool(consumer), fields=fields)
+    return pushed(
+        text, queue.hub_id, postgresql=db.postgresql, entries=bool(consumer), fields=fields, bindings=bindings
+    )
 
 
 def find_matching(db: Db, what: Search, text: str, limit: int, *, browse: Browse | None) -> list[Row]:
@@ -66,8 +72,9 @@ def find_matching(db: Db, what: Search, text: str, limit: int, *, browse: Browse
         RuleInvalid: ORA-25448, the condition is invalid.
         RuleFailed: ORA-25449, it has no value for a message.
     """
-    rule = compile_rule(text)
-    found = _filter(db, what.queue, what.consumer, text)
+    bindings = bindings_for(text, db)
+    rule = compile_rule(text, bindings=bindings)
+    found = _filter(db, what.queue, what.consumer, text, bindings)
     if found is not None:
         what = what._replace(where=found.sql, where_params=found.params)
         if found.exact:
@@ -101,27 +108,26 @@ def _matching(db: Db, what: Search, rule: Rule, limit: int, look: Browse) -> Ite
 
 def _lock(db: Db, what: Search, rule: Rule, wanted: list[Row]) -> list[Row]:
     """Those that nobody has in hand, locked by one statement."""
-    numbers = tuple(row[0] for row in wanted)
+    numbers = tuple(row[ID] for row in wanted)
     exactly = Search(what.queue, what.consumer, what.states, held_by=what.held_by, numbers=numbers)
     locked = messages_sql.search(db, exactly, len(numbers), lock=True)
-    seen = {row[0]: row[_ATTEMPTS] for row in wanted}
-    changed = {row[0] for row in locked if row[_ATTEMPTS] != seen[row[0]]}
+    seen = {row[ID]: row[ATTEMPTS] for row in wanted}  # the one property that may change before the row is locked
+    changed = {row[ID] for row in locked if row[ATTEMPTS] != seen[row[ID]]}
     if not changed:
         return locked
     messages = decode(locked, what.queue.hub_id)
     return [
-        row for row, message in zip(locked, messages, strict=True) if row[0] not in changed or rule.matches(message)
+        row for row, message in zip(locked, messages, strict=True) if row[ID] not in changed or rule.matches(message)
     ]
 
 
-def matching(rule: str, messages: Sequence[Parsed], owner: str) -> list[int]:
+def matching(rule: Rule, messages: Sequence[Parsed], owner: str) -> list[int]:
     """Indexes of the messages for which a subscriber's rule is true; ``owner`` names the subscriber, for errors.
 
     Raises:
         MessageRefused: the rule has no value for a message (its ``index``).
-        RuleInvalid: ORA-25448, the rule cannot be compiled here: it calls a function that is not registered.
     """
-    holds = compile_rule(rule).matches
+    holds = rule.matches
     index = 0
     found = []
     try:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.aq.errors import ConsumerMissing, ConsumerNotAllowed, SubscriberMissing
-from gateway.aq.model import DeliveryMode, QueueRef, SubscriberInfo
-from gateway.aq.names import QualifiedName, agent_key
-from gateway.aq.statements import Db
+from mgw.gateway.aq.errors import ConsumerMissing, ConsumerNotAllowed, SubscriberMissing
+from mgw.gateway.aq.model import DeliveryMode, QueueRef, SubscriberInfo
+from mgw.gateway.aq.names import QualifiedName, agent_key
+from mgw.gateway.aq.options import read_options
+from mgw.gateway.aq.store.columns import Columns
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import OPEN, State
 
 __all__ = [
     "consumer_id",
@@ -17,19 +20,36 @@ __all__ = [
     "ensure_consumer",
     "is_subscriber",
     "list_subscribers",
+    "options_of",
     "remove_subscriber",
     "require_consumer",
     "require_consumer_of",
+    "set_options",
     "set_rule",
     "subscribers_for",
     "upsert_subscriber",
 ]
 
 
+_SUBSCRIBER = Columns(
+    id="c.id",
+    queue_schema="q.schema",
+    queue="q.name",
+    name="c.name",
+    address="c.address",
+    protocol="c.protocol",
+    rule="c.rule",
+    transformation="c.transformation",
+    delivery_mode="c.delivery_mode",
+    queue_to_queue="c.queue_to_queue",
+    options="c.options",
+)
+
+
 def consumer_id(db: Db, queue: QueueRef, agent_name: str, address: str = "", protocol: int = 0) -> int | None:
     """Id of a consumer of the queue, or None."""
-    found = _consumer(db, queue, agent_name.upper(), address, protocol)
-    return found[0] if found else None
+    number, _ = _consumer(db, queue, agent_name.upper(), address, protocol) or (None, None)
+    return number
 
 
 def _consumer(db: Db, queue: QueueRef, key: str, address: str, protocol: int) -> tuple[int, str | None] | None:
@@ -38,7 +58,10 @@ def _consumer(db: Db, queue: QueueRef, key: str, address: str, protocol: int) ->
         " WHERE queue_id = ? AND name_key = ? AND address = ? AND protocol = ?",
         (queue.id, key, address, protocol),
     )
-    return (int(row[0]), row[1]) if row else None
+    if row is None:
+        return None
+    number, transformation = row
+    return number, transformation
 
 
 def require_consumer(db: Db, queue: QueueRef, consumer: str | None) -> int:
@@ -53,7 +76,7 @@ def require_consumer(db: Db, queue: QueueRef, consumer: str | None) -> int:
 def require_consumer_of(db: Db, queue: QueueRef, consumer: str | None) -> tuple[int, str | None]:
     """As :func:`require_consumer`, with the transformation of the subscriber.
 
-    The name is read as :class:`gateway.aq.privileges.Rights` read it to allow it.
+    The name is read as :class:`mgw.gateway.aq.security.privileges.Rights` read it to allow it.
     """
     if not queue.multiple_consumers:
         if consumer is not None:
@@ -102,32 +125,31 @@ def subscribers_for(db: Db, queue: QueueRef) -> list[tuple[int, str, str | None]
         " AND delivery_mode <> 'BUFFERED' ORDER BY id",
         (queue.id,),
     )
-    return [(row[0], row[1] or row[2], row[3]) for row in rows]
+    return [(number, name or address, rule) for number, name, address, rule in rows]
 
 
 def list_subscribers(db: Db, queue: QueueRef | None = None) -> list[SubscriberInfo]:
     """Subscribers of one queue, or of all."""
     where, params = ("AND c.queue_id = ?", (queue.id,)) if queue else ("", ())
     rows = db.rows(
-        f"""SELECT c.id, q.schema, q.name, c.name, c.address, c.protocol, c.rule, c.transformation, c.delivery_mode,
-                   c.queue_to_queue
-              FROM aq_consumer c JOIN aq_queue q ON q.id = c.queue_id
+        f"""SELECT {_SUBSCRIBER.sql} FROM aq_consumer c JOIN aq_queue q ON q.id = c.queue_id
              WHERE c.is_subscriber = 1 {where} ORDER BY q.name_key, c.id""",
         params,
     )
     return [
         SubscriberInfo(
-            id=row[0],
-            queue=QualifiedName(row[1], row[2]).shown,
-            name=row[3],
-            address=row[4] or None,
-            protocol=row[5],
-            rule=row[6],
-            transformation=row[7],
-            delivery_mode=DeliveryMode(row[8]),
-            queue_to_queue=bool(row[9]),
+            id=each.id,
+            queue=QualifiedName(each.queue_schema, each.queue).shown,
+            name=each.name,
+            address=each.address or None,
+            protocol=each.protocol,
+            rule=each.rule,
+            transformation=each.transformation,
+            delivery_mode=DeliveryMode(each.delivery_mode),
+            queue_to_queue=bool(each.queue_to_queue),
+            options=read_options(each.options),
         )
-        for row in rows
+        for each in map(_SUBSCRIBER.named, rows)
     ]
 
 
@@ -144,14 +166,12 @@ def upsert_subscriber(db: Db, values: dict[str, Any]) -> None:
 
 def count_subscribers(db: Db, queue: QueueRef) -> list[str]:
     """Addresses of the queue's subscribers (empty text: local)."""
-    rows = db.rows("SELECT address FROM aq_consumer WHERE queue_id = ? AND is_subscriber = 1", (queue.id,))
-    return [row[0] for row in rows]
+    return db.column("SELECT address FROM aq_consumer WHERE queue_id = ? AND is_subscriber = 1", (queue.id,))
 
 
 def is_subscriber(db: Db, consumer: int) -> bool:
     """Whether a consumer is a subscriber now."""
-    row = db.row("SELECT is_subscriber FROM aq_consumer WHERE id = ?", (consumer,))
-    return bool(row and row[0])
+    return bool(db.scalar("SELECT is_subscriber FROM aq_consumer WHERE id = ?", (consumer,)))
 
 
 def set_rule(db: Db, consumer: int, rule: str | None, transformation: str | None) -> None:
@@ -160,6 +180,16 @@ def set_rule(db: Db, consumer: int, rule: str | None, transformation: str | None
         "UPDATE aq_consumer SET rule = ?, rule_sql = NULL, transformation = ? WHERE id = ?",
         (rule, transformation, consumer),
     )
+
+
+def options_of(db: Db, consumer: int) -> str:
+    """The options of a subscriber as they are stored."""
+    return db.scalar("SELECT options FROM aq_consumer WHERE id = ?", (consumer,)) or "{}"
+
+
+def set_options(db: Db, consumer: int, options: str) -> None:
+    """Set the options of a subscriber."""
+    db.run("UPDATE aq_consumer SET options = ? WHERE id = ?", (options, consumer))
 
 
 def remove_subscriber(db: Db, consumer: int) -> None:
@@ -172,7 +202,7 @@ def remove_subscriber(db: Db, consumer: int) -> None:
                   removed_upto = ? WHERE id = ?""",
         (db.last_message_id(), consumer),
     )
-    pending = "consumer_id = ? AND state IN (0, 1, 4)"
+    pending = f"consumer_id = ? AND state IN {OPEN}"
     if not db.postgresql:
         db.run(f"INSERT INTO aq_dequeue_log (message_id) SELECT message_id FROM aq_entry WHERE {pending}", (consumer,))
         db.run(f"DELETE FROM aq_entry WHERE {pending}", (consumer,))
@@ -194,14 +224,17 @@ def drop_removed(db: Db, consumer: int | None = None, *, claim: int | None = Non
     who = "AND c.id = ?" if consumer is not None else ""
     held, params = "", list[Any]()
     if claim is not None:
-        held, params = "OR (e.state = 8 AND e.claim = ? AND e.message_id {ids})", [claim, db.ids(claimed)]
+        held, params = (
+            f"OR (e.state = {State.CLAIMED} AND e.claim = ? AND e.message_id {{ids}})",
+            [claim, db.ids(claimed)],
+        )
     rows = db.rows(
         f"""SELECT e.message_id, e.consumer_id FROM aq_consumer c JOIN aq_entry e ON e.consumer_id = c.id
              WHERE c.removed_upto IS NOT NULL {who} AND e.message_id <= c.removed_upto
-               AND (e.state IN (0, 1, 4) {held}) {{lock_e}}""",
+               AND (e.state IN {OPEN} {held}) {{lock_e}}""",
         params if consumer is None else (consumer, *params),
     )
     if rows:
-        db.many("INSERT INTO aq_dequeue_log (message_id) VALUES (?)", [(row[0],) for row in rows])
-        db.many("DELETE FROM aq_entry WHERE message_id = ? AND consumer_id = ?", [(row[0], row[1]) for row in rows])
+        db.many("INSERT INTO aq_dequeue_log (message_id) VALUES (?)", [(message,) for message, _ in rows])
+        db.many("DELETE FROM aq_entry WHERE message_id = ? AND consumer_id = ?", rows)
     return len(rows)

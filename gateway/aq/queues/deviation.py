@@ -11,42 +11,56 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Protocol
 
-from gateway.aq import statements_deviation as deviation_sql
-from gateway.aq.codec import message_number
-from gateway.aq.errors import (
+from mgw.gateway.aq.errors import (
     DelayBeyondReference,
     PriorityBelowReference,
     ReferenceConsumed,
     ReferenceMissing,
     RelativeMessageMissing,
 )
-from gateway.aq.model import EnqueueOptions, QueueRef, SequenceDeviation
-from gateway.aq.statements import Db, Row
-from gateway.aq.statements_deviation import Reference
-from transforms.message import Message
+from mgw.gateway.aq.model import EnqueueOptions, QueueRef, SequenceDeviation
+from mgw.gateway.aq.queues import deviation_sql
+from mgw.gateway.aq.queues.codec import message_number
+from mgw.gateway.aq.queues.deviation_sql import Reference
+from mgw.gateway.aq.queues.prepared import Deviation, Prepared
+from mgw.gateway.aq.store.columns import NEW_ENTRY, NEW_MESSAGE
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.transforms.message import Message
 
-if TYPE_CHECKING:
-    from gateway.aq.arrivals import Prepared
-    from gateway.aq.work import Work
-
-__all__ = ["Deviation", "deviate", "place"]
+__all__ = ["Undecided", "deviate", "place"]
 
 TOP = -1e19  # below every first key: priorities have 64 bits
 _SAME = 1e-6  # seconds; two delays that differ by less are one
 _ROOM = 8.0  # places between two keys that must be left for each new message
 _GOLDEN = (math.sqrt(5) - 1) / 2
+_ID, _PRIORITY, _READY_AT, _ENQ_TIME = (NEW_MESSAGE.at(name) for name in ("id", "priority", "ready_at", "enq_time"))
+_KEYS = NEW_MESSAGE.between("k1", "k2", "k3")
+_BEFORE_KEYS, _BEHIND_KEYS = NEW_MESSAGE.around("k1", "k2", "k3")
+_ENTRY_BEFORE, _ENTRY_BEHIND = NEW_ENTRY.around("k1", "k2", "k3")
+_MESSAGE = NEW_ENTRY.at("message_id")
 
 
-class Deviation(NamedTuple):
-    """Where a message goes: ahead of the message with this number, or of all (None)."""
+class Undecided(Protocol):
+    """What a session did since its last commit."""
 
-    reference: int | None
+    def pending(self, queue: QueueRef) -> list[Row]:
+        """Rows of messages that are not in the database before the commit."""
+        ...
+
+    def took(self, queue: QueueRef, number: int) -> bool:
+        """Whether the session has removed this message of a single-consumer queue."""
+        ...
 
 
 def deviate(  # noqa: PLR0917
-    db: Db, queue: QueueRef, options: EnqueueOptions, messages: Sequence[Message], rows: list[Row], work: Work | None
+    db: Db,
+    queue: QueueRef,
+    options: EnqueueOptions,
+    messages: Sequence[Message],
+    rows: list[Row],
+    work: Undecided | None,
 ) -> tuple[Deviation, list[Row]]:
     """Check a sequence deviation and give the rows of new messages the keys it wants.
 
@@ -95,8 +109,8 @@ def place(db: Db, prepared: Prepared) -> Prepared:
     if reference is None:
         return prepared
     rows = _before(db, queue, reference, prepared.rows)
-    keys = {row[0]: row[3:6] for row in rows}
-    entries = [(*entry[:4], *keys[entry[0]], *entry[7:]) for entry in prepared.entries]
+    keys = {row[_ID]: row[_KEYS] for row in rows}
+    entries = [(*entry[_ENTRY_BEFORE], *keys[entry[_MESSAGE]], *entry[_ENTRY_BEHIND]) for entry in prepared.entries]
     return prepared._replace(rows=rows, entries=entries)
 
 
@@ -121,21 +135,27 @@ def _reference_number(queue: QueueRef, options: EnqueueOptions) -> int:
 
 def _reference(db: Db, queue: QueueRef, number: int, pending: Sequence[Row]) -> Reference | None:
     for row in pending:
-        if row[0] == number:
-            return Reference._make((*row[3:7], row[7] - row[11], False))
+        if row[_ID] == number:
+            k1, k2, k3 = row[_KEYS]
+            return Reference(k1, k2, k3, row[_PRIORITY], _delay(row), consumed=False)
     return deviation_sql.find_reference(db, queue, number)
+
+
+def _delay(row: Row) -> float:
+    delay: float = row[_READY_AT] - row[_ENQ_TIME]
+    return delay
 
 
 def _check_top(db: Db, queue: QueueRef, messages: Sequence[Message], pending: Sequence[Row]) -> None:
     least = max(range(len(messages)), key=lambda index: messages[index].priority)
     priority = messages[least].priority
-    if any(row[6] < priority for row in pending) or deviation_sql.precedes_less_important(db, queue, priority):
+    if any(row[_PRIORITY] < priority for row in pending) or deviation_sql.precedes_less_important(db, queue, priority):
         raise _less_important(least, messages[least], f"a message of queue {queue.full_name}")
     latest = max(range(len(messages)), key=lambda index: messages[index].delay)
     delay = messages[latest].delay
     if delay <= _SAME:
         return
-    if any(row[7] - row[11] < delay - _SAME for row in pending) or deviation_sql.precedes_shorter_delay(
+    if any(_delay(row) < delay - _SAME for row in pending) or deviation_sql.precedes_shorter_delay(
         db, queue, delay - _SAME
     ):
         raise _late(latest, messages[latest], f"a message of queue {queue.full_name}", None)
@@ -164,11 +184,11 @@ def _less_important(index: int, message: Message, whom: str) -> PriorityBelowRef
 
 
 def _with_keys(row: Row, k1: float, k2: float, k3: float) -> Row:
-    return (*row[:3], k1, k2, k3, *row[6:])
+    return (*row[_BEFORE_KEYS], k1, k2, k3, *row[_BEHIND_KEYS])
 
 
 def _top(rows: list[Row]) -> list[Row]:
-    return [_with_keys(row, TOP, 0.0, -float(row[0])) for row in rows]
+    return [_with_keys(row, TOP, 0.0, -float(row[_ID])) for row in rows]
 
 
 def _before(db: Db, queue: QueueRef, reference: Reference, rows: list[Row]) -> list[Row]:
@@ -187,7 +207,7 @@ def _before(db: Db, queue: QueueRef, reference: Reference, rows: list[Row]) -> l
         keys = _spread(db, queue, (k1, k2, base), high, len(rows))
     if keys is None:
         step = width / len(rows)
-        keys = [low + step * (index + 0.25 + 0.5 * (row[0] * _GOLDEN % 1)) for index, row in enumerate(rows)]
+        keys = [low + step * (index + 0.25 + 0.5 * (row[_ID] * _GOLDEN % 1)) for index, row in enumerate(rows)]
     return [_with_keys(row, k1, k2, key) for row, key in zip(rows, keys, strict=True)]
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gateway.aq.model import QueueRef, SortList
-from gateway.aq.statements import Db
+from mgw.gateway.aq.model import QueueRef, SortList
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import LEFT, State
 
 __all__ = [
     "Reference",
@@ -25,14 +26,14 @@ __all__ = [
     "set_places",
 ]
 
-_LOCK = 7164115 << 32  # beside the number of a queue: advisory locks of PostgreSQL
+_LOCK = "('aq_entry'::regclass::oid::int, (?::bigint % 2147483647)::int)"  # of this hub's table, whatever is locked
 
 _DELAY = "CASE WHEN m.attempts > 0 THEN 0 ELSE m.ready_at - m.enq_time END"  # a failed attempt: it was ready
 _REFERENCE = f"""
     SELECT m.k1, m.k2, m.k3, m.priority, {_DELAY},
-           CASE WHEN m.state = 2 THEN 1
-                WHEN m.state = 9 AND NOT EXISTS (SELECT 1 FROM aq_entry e
-                                                  WHERE e.message_id = m.id AND e.state IN (0, 1, 4, 8)) THEN 1
+           CASE WHEN m.state = {State.PROCESSED} THEN 1
+                WHEN m.state = {State.SPLIT} AND NOT EXISTS (SELECT 1 FROM aq_entry e
+                                                  WHERE e.message_id = m.id AND e.state IN {LEFT}) THEN 1
                 ELSE 0 END
       FROM aq_message m WHERE m.id = ? AND m.queue_id = ?"""
 _LAST = """
@@ -61,13 +62,21 @@ class Reference(NamedTuple):
 def find_reference(db: Db, queue: QueueRef, number: int) -> Reference | None:
     """A message of the queue, or None."""
     row = db.row(_REFERENCE, (number, queue.id))
-    return Reference._make((*row[:5], bool(row[5]))) if row else None
+    if row is None:
+        return None
+    found = Reference(*row)
+    return found._replace(consumed=bool(found.consumed))
+
+
+def _waiting(queue: QueueRef) -> tuple[State, ...]:
+    """States of message rows whose messages may wait."""
+    return (State.SPLIT,) if queue.multiple_consumers else (State.READY, State.WAITING)
 
 
 def precedes_less_important(db: Db, queue: QueueRef, priority: int) -> bool:
     """Whether a message that waits in the queue is more important than this priority."""
     sorted_by_it = "k1 < ? AND " if queue.sort_list in _BY_PRIORITY else ""
-    states = (9,) if queue.multiple_consumers else (0, 1)
+    states = _waiting(queue)
     params = (queue.id, priority, priority) if sorted_by_it else (queue.id, priority)
     return any(
         db.row(
@@ -80,7 +89,7 @@ def precedes_less_important(db: Db, queue: QueueRef, priority: int) -> bool:
 
 def precedes_shorter_delay(db: Db, queue: QueueRef, delay: float) -> bool:
     """Whether a message that waits in the queue has a delay below this one."""
-    states = (9,) if queue.multiple_consumers else (0, 1)
+    states = _waiting(queue)
     return any(
         db.row(
             f"SELECT 1 FROM aq_message m WHERE m.queue_id = ? AND m.state = {state} AND {_DELAY} < ? LIMIT 1",
@@ -92,18 +101,18 @@ def precedes_shorter_delay(db: Db, queue: QueueRef, delay: float) -> bool:
 
 def last_deviated(db: Db, queue: QueueRef, where: Keys, high: float) -> float | None:
     """The highest last key of a deviating message between two keys, both left out."""
-    row = db.row(_LAST, (queue.id, *where, high))
-    return None if row is None or row[0] is None else float(row[0])
+    key: float | None = db.scalar(_LAST, (queue.id, *where, high))
+    return key
 
 
 def deviated(db: Db, queue: QueueRef, where: Keys, high: float) -> list[tuple[int, float]]:
     """(id, last key) of every deviating message between two keys, in order."""
-    return [(row[0], row[1]) for row in db.rows(_DEVIATED, (queue.id, *where, high))]
+    return [(number, key) for number, key in db.rows(_DEVIATED, (queue.id, *where, high))]
 
 
 def free_among(db: Db, queue: QueueRef, ids: Sequence[int]) -> set[int]:
     """Those messages that no other transaction has locked; they are locked now."""
-    free = {row[0] for row in db.rows("SELECT id FROM aq_message WHERE id {ids} {lock}", (db.ids(ids),))}
+    free = set(db.column("SELECT id FROM aq_message WHERE id {ids} {lock}", (db.ids(ids),)))
     if free and queue.multiple_consumers and db.postgresql:
         chosen = (db.ids(free),)
         locked: dict[int, int] = {}
@@ -124,12 +133,11 @@ def set_places(db: Db, queue: QueueRef, places: Sequence[tuple[float, int]]) -> 
 def keep_places(db: Db, queue: QueueRef) -> None:
     """Nobody moves messages of this queue until the transaction ends (unless somebody does so already)."""
     if db.postgresql:
-        db.row("SELECT pg_try_advisory_xact_lock_shared(?::int8)", (_LOCK + queue.id,))
+        db.row(f"SELECT pg_try_advisory_xact_lock_shared{_LOCK}", (queue.id,))
 
 
 def alone_with_places(db: Db, queue: QueueRef) -> bool:
     """Whether no other transaction counts on the places of this queue's messages; then none does until the end."""
     if not db.postgresql:
         return True
-    row = db.row("SELECT pg_try_advisory_xact_lock(?::int8)", (_LOCK + queue.id,))
-    return bool(row and row[0])
+    return bool(db.scalar(f"SELECT pg_try_advisory_xact_lock{_LOCK}", (queue.id,)))

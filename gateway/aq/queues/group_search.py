@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from gateway.aq import statements_groups as groups_sql
-from gateway.aq import statements_messages as messages_sql
-from gateway.aq.errors import EndOfGroup
-from gateway.aq.model import Navigation, QueueRef
-from gateway.aq.search import Found, Place, Request, at_the_end, browse
-from gateway.aq.statements import Db, Row
-from gateway.aq.statements_groups import Member
-from gateway.aq.statements_messages import Search, keys_of
-from gateway.aq.tables import State
+from mgw.gateway.aq.errors import EndOfGroup
+from mgw.gateway.aq.model import Navigation, QueueRef
+from mgw.gateway.aq.queues import groups_sql, messages_sql
+from mgw.gateway.aq.queues.groups_sql import Member
+from mgw.gateway.aq.queues.messages_sql import Search, keys_of
+from mgw.gateway.aq.queues.search import Found, Place, Request, at_the_end, browse
+from mgw.gateway.aq.store.columns import GROUP
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.gateway.aq.store.tables import State
 
 __all__ = ["Hand", "beyond", "claim_groups", "find", "lock_groups"]
 
@@ -66,11 +66,11 @@ def find(db: Db, request: Request, place: Place, hand: Hand) -> Found:
 def _found(request: Request, place: Place, rows: list[Row], held: list[int], hand: Hand) -> Found:
     last = rows[-1]
     turn = -1 if request.browse else hand.turn
-    return Found(rows, place._replace(after=keys_of(last, request.queue), group=last[-1], turn=turn), held)
+    return Found(rows, place._replace(after=keys_of(last, request.queue), group=last[GROUP], turn=turn), held)
 
 
 def _rest(db: Db, request: Request, place: Place, hand: Hand) -> tuple[list[Row], list[int]]:
-    """What follows in the group of the last message; after a commit the group must be locked anew."""
+    """What follows in the group of the last message; after a commit the group must be locked again."""
     queue, consumer, limit = request.queue, request.consumer, request.limit
     if request.browse:
         return browse(db, _looked_at(request, place)._replace(group=place.group), limit), []
@@ -105,8 +105,8 @@ def _groups(db: Db, request: Request, place: Place, hand: Hand, limit: int) -> F
     if request.browse:
         rows = browse(db, _looked_at(request, place), limit)
         if rows and not many:
-            group = rows[0][-1]
-            rows = list(takewhile(lambda row: row[-1] == group, rows))
+            group = rows[0][GROUP]
+            rows = list(takewhile(lambda row: row[GROUP] == group, rows))
         return Found(rows, None, [])
     members = lock_groups(
         db, queue, consumer, limit=limit, groups=limit if many else 1, after=place.after, upto=place.upto
@@ -117,7 +117,7 @@ def _groups(db: Db, request: Request, place: Place, hand: Hand, limit: int) -> F
         if members and not many:
             members = [member for member in members if member.group == members[0].group]
     rows = groups_sql.load(db, queue, consumer, [member.number for member in members[:limit]])
-    groups = {row[-1] for row in rows}
+    groups = {row[GROUP] for row in rows}
     return Found(rows, None, [member.number for member in members if member.group in groups])
 
 

@@ -6,19 +6,29 @@ place in the queue. Only queues of queue tables with message_grouping TRANSACTIO
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
-from gateway.aq import statements_groups as groups_sql
-from gateway.aq.model import QueueRef
-from gateway.aq.statements import Db
-from gateway.aq.tables import State
+import sqlalchemy as sa
 
-if TYPE_CHECKING:
-    from gateway.aq.arrivals import Prepared
+from mgw.gateway.aq.model import QueueRef
+from mgw.gateway.aq.queues import groups_sql
+from mgw.gateway.aq.queues.prepared import Prepared
+from mgw.gateway.aq.store.columns import NEW_ENTRY, NEW_MESSAGE
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import State
 
 __all__ = ["in_group", "place"]
 
-_INFO = "mgw_groups"  # in the info of a connection: its transaction, and the heads of its groups (SQLite)
+
+_FIRST = NEW_MESSAGE.getter(
+    "id", "k1", "k2", "k3", "priority", "ready_at", "expires_at", "expiration", "enq_time"
+)  # fmt: skip
+# What stays of a row when its message follows the first one of a group.
+_BEFORE, _BEHIND = NEW_MESSAGE.around(
+    "state", "k1", "k2", "k3", "priority", "ready_at", "expires_at", "expiration"
+)  # fmt: skip
+_ENTRY_BEFORE, _ENTRY_BEHIND = NEW_ENTRY.around("state", "k1", "k2", "k3", "ready_at", "expires_at")
 
 
 class _Head(NamedTuple):
@@ -35,6 +45,10 @@ class _Head(NamedTuple):
     expiration: float | None
 
 
+#: The last transaction of a connection in which there were groups, and their heads by queue (SQLite).
+_heads: WeakKeyDictionary[sa.Connection, tuple[object, dict[int, _Head]]] = WeakKeyDictionary()
+
+
 def in_group(db: Db, prepared: Prepared) -> Prepared:
     """The messages as members of the transaction's group in their queue; their rows end with the group.
 
@@ -47,26 +61,22 @@ def in_group(db: Db, prepared: Prepared) -> Prepared:
     state = int(State.WAITING if head.delayed else State.READY)
     own = int(State.SPLIT) if queue.multiple_consumers else state
     keys = (head.k1, head.k2, head.k3)
-    rows = [
-        (*row[:2], own, *keys, head.priority, head.ready_at, head.expires_at, head.expiration, *row[10:], head.group)
-        for row in prepared.rows
-    ]
-    entries = [
-        (*entry[:3], state, *keys, head.ready_at, head.expires_at, *entry[9:], head.group) for entry in prepared.entries
-    ]
-    return prepared._replace(rows=rows, entries=entries)
+    of_row = (own, *keys, head.priority, head.ready_at, head.expires_at, head.expiration)
+    rows = [(*row[_BEFORE], *of_row, *row[_BEHIND], head.group) for row in prepared.rows]
+    of_entry = (state, *keys, head.ready_at, head.expires_at)
+    entries = [(*entry[_ENTRY_BEFORE], *of_entry, *entry[_ENTRY_BEHIND], head.group) for entry in prepared.entries]
+    return prepared._replace(rows=rows, entries=entries, group=head.group)
 
 
 def place(db: Db, prepared: Prepared) -> None:
     """Have messages of a commit-time queue, stored just now, get their place when their transaction commits."""
-    if db.postgresql and prepared.queue.by_commit and prepared.rows:
-        groups_sql.place_at_commit(db, prepared.queue, prepared.rows[0][-1])
+    if db.postgresql and prepared.queue.by_commit and prepared.group is not None:
+        groups_sql.place_at_commit(db, prepared.queue, prepared.group)
 
 
 def _head(db: Db, queue: QueueRef, prepared: Prepared) -> _Head:
-    first = prepared.rows[0]
-    number, _, _, k1, k2, k3, priority, ready_at, expires_at, expiration = first[:10]
-    delayed = ready_at > first[11]
+    number, k1, k2, k3, priority, ready_at, expires_at, expiration, enqueued = _FIRST(prepared.rows[0])
+    delayed = ready_at > enqueued
     by_commit = queue.by_commit and k3 == number  # else it goes ahead of others, and so does its group
     if db.postgresql:
         k2 = float("inf") if by_commit else k2
@@ -82,10 +92,8 @@ def _head(db: Db, queue: QueueRef, prepared: Prepared) -> _Head:
 
 
 def _heads_of_transaction(db: Db) -> dict[int, _Head]:
-    info: dict[Any, Any] = db.connection.info
     transaction = db.connection.get_transaction() or db  # which is the only one of a transaction without
-    known = info.get(_INFO)
+    known = _heads.get(db.connection)
     if known is None or known[0] is not transaction:
-        known = info[_INFO] = (transaction, {})
-    heads: dict[int, _Head] = known[1]
-    return heads
+        known = _heads[db.connection] = (transaction, {})
+    return known[1]

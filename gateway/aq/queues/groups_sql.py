@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
 
-from gateway.aq.codec import COLUMNS
-from gateway.aq.model import QueueRef
-from gateway.aq.statements import Db, Row
-from gateway.aq.statements_messages import UNPLACED, learnt
-from gateway.aq.tables import COMMIT_COUNTER
+from mgw.gateway.aq.model import QueueRef
+from mgw.gateway.aq.queues.messages_sql import UNPLACED, learnt
+from mgw.gateway.aq.store.columns import GROUPED
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.gateway.aq.store.tables import COMMIT_COUNTER, PENDING, State
 
 __all__ = [
     "Attempt",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-_READY = "< 1"  # state 0, so that only the index on groups fits
+_READY = f"< {State.READY + 1}"  # a range, so that only the index on groups fits
 
 
 class Member(NamedTuple):
@@ -92,6 +92,10 @@ def _order(side: _Side) -> str:
     return f"{a}.k1, {a}.k2, {a}.k3, {a}.{side.number}"
 
 
+def _only(state: State) -> str:
+    return f"> {state - 1} AND h.state < {state + 1}"
+
+
 @cache
 def _free(side: _Side) -> str:
     """A READY message that is the first of its group, of which nothing waits and nothing is claimed.
@@ -101,11 +105,11 @@ def _free(side: _Side) -> str:
     """
     a, number, owner = side.alias, side.number, side.owner
     same = f"FROM {side.table} h WHERE h.group_id = {a}.group_id AND h.{owner} = {a}.{owner} AND h.state"
-    return f"""{a}.{owner} = ? AND {a}.state = 0 AND {a}.group_id IS NOT NULL AND {a}.k2 < {UNPLACED}
+    return f"""{a}.{owner} = ? AND {a}.state = {State.READY} AND {a}.group_id IS NOT NULL AND {a}.k2 < {UNPLACED}
                AND CASE WHEN (SELECT h.{number} {same} {_READY} ORDER BY h.state, h.{number} LIMIT 1) <> {a}.{number}
                              THEN FALSE
-                        WHEN (SELECT 1 {same} > 0 AND h.state < 2 LIMIT 1) IS NOT NULL THEN FALSE
-                        ELSE (SELECT 1 {same} > 7 AND h.state < 9 LIMIT 1) IS NULL END"""
+                        WHEN (SELECT 1 {same} {_only(State.WAITING)} LIMIT 1) IS NOT NULL THEN FALSE
+                        ELSE (SELECT 1 {same} {_only(State.CLAIMED)} LIMIT 1) IS NULL END"""
 
 
 def free_heads(
@@ -144,7 +148,7 @@ def free_heads(
         params.append(db.ids(without))
     sql = f"""SELECT {side.alias}.group_id FROM {side.table} {side.alias} WHERE {" AND ".join(where)}
                ORDER BY {_order(side)} LIMIT ? {{lock}}"""
-    return [row[0] for row in db.rows(sql, (*params, limit))]
+    return db.column(sql, (*params, limit))
 
 
 def members(db: Db, queue: QueueRef, consumer: int, groups: Sequence[int]) -> tuple[list[Member], set[int]]:
@@ -160,11 +164,11 @@ def members(db: Db, queue: QueueRef, consumer: int, groups: Sequence[int]) -> tu
              ORDER BY {_order(side)} {{lock}}""",
         chosen,
     )
-    found = [Member(row[0], row[1], (*row[2:5], row[0])) for row in rows]
+    found = [Member(number, group, (*keys, number)) for number, group, *keys in rows]
     if not db.postgresql:
         return found, set()
     locked = Counter(member.group for member in found)
-    there = db.rows(f"SELECT group_id, COUNT(*) FROM {side.table} WHERE {where} IN (0, 1, 8) GROUP BY group_id", chosen)
+    there = db.rows(f"SELECT group_id, COUNT(*) FROM {side.table} WHERE {where} IN {PENDING} GROUP BY group_id", chosen)
     return found, {group for group, number in there if number != locked[group]}
 
 
@@ -180,13 +184,10 @@ def own_members(
         later = f"AND ({_order(side)}) > (?, ?, ?, ?)"
         params.extend(after)
     sql = f"""SELECT {a}.{number}, {a}.group_id, {a}.k1, {a}.k2, {a}.k3 FROM {side.table} {a}
-               WHERE {a}.{side.owner} = ? AND {a}.state = 8 AND {a}.claim = ? AND NOT ({a}.{number} {{ids}}) {later}
+               WHERE {a}.{side.owner} = ? AND {a}.state = {State.CLAIMED} AND {a}.claim = ?
+                 AND NOT ({a}.{number} {{ids}}) {later}
                ORDER BY {_order(side)}"""
-    return [Member(row[0], row[1], (*row[2:5], row[0])) for row in db.rows(sql, params)]
-
-
-def _columns(side: _Side) -> str:
-    return COLUMNS.replace("{a}", side.alias) + f", {side.alias}.group_id"
+    return [Member(number, group, (*keys, number)) for number, group, *keys in db.rows(sql, params)]
 
 
 def rest_of_group(
@@ -205,9 +206,11 @@ def rest_of_group(
     a, number = side.alias, side.number
     available, mine = f"{a}.state {_READY}", list[object]()
     if claim is not None:
-        available = f"({a}.state {_READY} OR ({a}.state = 8 AND {a}.claim = ?)) AND NOT ({a}.{number} {{ids}})"
+        available = (
+            f"({a}.state {_READY} OR ({a}.state = {State.CLAIMED} AND {a}.claim = ?)) AND NOT ({a}.{number} {{ids}})"
+        )
         mine = [claim, db.ids(taken)]
-    sql = f"""SELECT {_columns(side)} FROM {side.source}
+    sql = f"""SELECT {GROUPED.of(a)} FROM {side.source}
                WHERE {a}.{side.owner} = ? AND {a}.group_id = ? AND {a}.{number} > ? AND {available}
                ORDER BY {_order(side)} LIMIT ? {"{lock_e}" if consumer else "{lock}"}"""
     return learnt(db, queue, db.rows(sql, (consumer or queue.id, group, after, *mine, limit)))
@@ -218,7 +221,7 @@ def load(db: Db, queue: QueueRef, consumer: int, numbers: Sequence[int]) -> list
     if not numbers:
         return []
     side = _side(consumer)
-    sql = f"""SELECT {_columns(side)} FROM {side.source}
+    sql = f"""SELECT {GROUPED.of(side.alias)} FROM {side.source}
                WHERE {side.alias}.{side.owner} = ? AND {side.alias}.{side.number} {{ids}} ORDER BY {_order(side)}"""
     return learnt(db, queue, db.rows(sql, (consumer or queue.id, db.ids(numbers))))
 
@@ -232,10 +235,10 @@ def remember_head(db: Db, queue: QueueRef, head: Sequence[object]) -> list[objec
     A setting that is local to the transaction: it goes with it, and a rollback to a savepoint undoes it.
     """
     name = f"mgw.group_{queue.hub_id.hex()}_{queue.id}"
-    found = db.rows(
+    found = db.scalar(
         "SELECT set_config(?, COALESCE(NULLIF(current_setting(?, true), ''), ?), true)", (name, name, json.dumps(head))
     )
-    remembered: list[object] = json.loads(found[0][0])
+    remembered: list[object] = json.loads(found)
     return remembered
 
 

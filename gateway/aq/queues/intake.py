@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from gateway.aq import payloads
-from gateway.aq import statements_catalog as catalog
-from gateway.aq import statements_consumers as consumers_sql
-from gateway.aq import statements_messages as messages_sql
-from gateway.aq.codec import MESSAGE_COLUMNS, encode
-from gateway.aq.deviation import Deviation
-from gateway.aq.errors import (
+from mgw.gateway.aq.errors import (
     AgentAddressInvalid,
     DuplicateRecipient,
     ExceptionQueueEnqueue,
@@ -23,35 +17,30 @@ from gateway.aq.errors import (
     RecipientInvalid,
     TooManyRecipients,
 )
-from gateway.aq.grouping import in_group, place
-from gateway.aq.model import Agent, QueueRef, QueueType
-from gateway.aq.names import agent_name
-from gateway.aq.statements import Db, Row
-from gateway.aq.tables import State
-from gateway.aq.tally import enqueued
-from transforms.message import Message
+from mgw.gateway.aq.model import Agent, QueueRef, QueueType
+from mgw.gateway.aq.names import agent_name
+from mgw.gateway.aq.payloads import forms as payloads
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.queues import consumers_sql, messages_sql
+from mgw.gateway.aq.queues.activity import enqueued
+from mgw.gateway.aq.queues.codec import encode
+from mgw.gateway.aq.queues.grouping import in_group, place
+from mgw.gateway.aq.queues.prepared import Prepared
+from mgw.gateway.aq.store.columns import NEW_MESSAGE
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.gateway.aq.store.tables import State
+from mgw.transforms.message import Message
 
-__all__ = ["Enrol", "Prepared", "address", "check_enqueue", "numbered", "prepare", "store"]
+if TYPE_CHECKING:
+    from mgw.gateway.aq.conditions.rules import Rule
+
+__all__ = ["Enrol", "address", "check_enqueue", "numbered", "prepare", "store"]
 
 Enrol = Callable[[str], int]  # name of a consumer -> its id
 _Arriving = tuple[Message, Row]
 MAX_RECIPIENTS = 1024
-_ORIGINAL = MESSAGE_COLUMNS.index("original_msgid")
-
-
-class Prepared(NamedTuple):
-    """Messages checked, numbered and addressed, ready to be stored."""
-
-    queue: QueueRef
-    rows: list[Row]
-    entries: list[Row]
-    msgids: list[bytes | None]
-    discarded: list[int]
-    ready: bool  # some can be taken at once: waiters are to be woken
-    seconds: float = 0  # what it took to prepare them
-    rule_seconds: float = 0  # of that: the subscribers' rules
-    numbered: bool = True  # False: the one row gets its id where it is stored, and its message id then
-    deviation: Deviation | None = None  # they go ahead of others
+_ID, _ORIGINAL = NEW_MESSAGE.at("id"), NEW_MESSAGE.at("original_msgid")
+_OF_ENTRY = NEW_MESSAGE.getter("id", "queue_id", "k1", "k2", "k3", "ready_at", "expires_at")
 
 
 def prepare(
@@ -82,7 +71,7 @@ def numbered(
     system: bool = True,
     later: bool = False,
 ) -> tuple[Sequence[Message], list[Row]]:
-    """Messages as they are stored, and their rows with fresh ids; see :func:`gateway.aq.codec.encode`.
+    """Messages as they are stored, and their rows with fresh ids; see :func:`mgw.gateway.aq.queues.codec.encode`.
 
     ``later``: without ids, for one message that gets it where it is stored.
     """
@@ -111,7 +100,7 @@ def address(
         enrol: stores a consumer who was never named before; default: in the transaction of the call.
     """
     rule_seconds = 0.0
-    ids = [row[0] for row in rows]
+    ids = [row[_ID] for row in rows]
     entries: list[Row] = []
     discarded: list[int] = []
     if queue.multiple_consumers:
@@ -130,7 +119,7 @@ def address(
                 discarded.append(index)
                 continue
             kept.append(row)
-            number, queue_id, _, k1, k2, k3, _, ready_at, expires_at = row[:9]
+            number, queue_id, k1, k2, k3, ready_at, expires_at = _OF_ENTRY(row)
             state = int(State.WAITING) if messages[index].delay > 0 else int(State.READY)
             entries += [(number, c, queue_id, state, k1, k2, k3, ready_at, expires_at, 0) for c in consumers]
         rows = kept
@@ -254,21 +243,22 @@ def _route(db: Db, queue: QueueRef, arriving: Sequence[_Arriving]) -> list[list[
     everything = [consumer for consumer, _, rule in subscribers if rule is None]
     if len(everything) == len(subscribers):
         return [everything] * len(arriving)
-    from gateway.aq.matching import matching
-    from gateway.aq.rules import compile_rule
-    from transforms.expression import Row as Parsed
+    from mgw.gateway.aq.conditions.rules import compile_rule
+    from mgw.gateway.aq.queues.condition_search import matching
+    from mgw.transforms.language.expression import Row as Parsed
 
     # bodies are parsed at most once for all rules
     parsed = [Parsed(_as_new(message, row[_ORIGINAL])) for message, row in arriving]
-    rules: dict[str, list[tuple[int, str, str]]] = {}  # equal rules are evaluated once
+    rules: dict[str, list[tuple[int, str, Rule]]] = {}  # equal rules are evaluated once
     for consumer, name, text in subscribers:
         if text is not None:
-            rules.setdefault(compile_rule(text).canonical, []).append((consumer, name, text))
+            rule = compile_rule(text, db)
+            rules.setdefault(rule.canonical, []).append((consumer, name, rule))
     chosen = [list(everything) for _ in arriving]
     for same in rules.values():
-        _, name, text = same[0]
+        _, name, rule = same[0]
         consumers = [consumer for consumer, _, _ in same]
-        for index in matching(text, parsed, f"subscriber {name} of queue {queue.full_name}"):
+        for index in matching(rule, parsed, f"subscriber {name} of queue {queue.full_name}"):
             chosen[index] += consumers
     return chosen
 

@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gateway.aq.statements import Db
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import Enabled, State
 
 __all__ = ["Watched", "first_with_a_message"]
 
@@ -19,11 +20,13 @@ class Watched(NamedTuple):
     exceptions: bool
 
 
-_HAS = """
-    CASE WHEN w.consumer > 0 THEN EXISTS (SELECT 1 FROM aq_entry e WHERE e.consumer_id = w.consumer AND e.state = 0)
-         WHEN w.exceptions = 1 THEN EXISTS (SELECT 1 FROM aq_message m WHERE m.queue_id = w.queue AND m.state = 3)
-         ELSE EXISTS (SELECT 1 FROM aq_message m WHERE m.queue_id = w.queue AND m.state = 0) END"""
-_ENABLED = "EXISTS (SELECT 1 FROM aq_queue q WHERE q.id = w.queue AND q.dequeue_enabled = 1)"
+_OF_CONSUMER = "EXISTS (SELECT 1 FROM aq_entry e WHERE e.consumer_id = w.consumer AND e.state = {})"
+_OF_QUEUE = "EXISTS (SELECT 1 FROM aq_message m WHERE m.queue_id = w.queue AND m.state = {})"
+_HAS = f"""
+    CASE WHEN w.consumer > 0 THEN {_OF_CONSUMER.format(State.READY)}
+         WHEN w.exceptions = 1 THEN {_OF_QUEUE.format(State.EXPIRED)}
+         ELSE {_OF_QUEUE.format(State.READY)} END"""
+_ENABLED = f"EXISTS (SELECT 1 FROM aq_queue q WHERE q.id = w.queue AND q.dequeue_enabled = {Enabled.STARTED})"
 
 # The first that has a message; if none has, the first whose queue cannot be dequeued from any more.
 _FIRST = f"""
@@ -51,4 +54,7 @@ def first_with_a_message(db: Db, watched: Sequence[Watched]) -> tuple[int, bool]
         row = db.row(_POSTGRESQL, (list(queues), list(consumers), [int(each) for each in exceptions]))
     else:
         row = db.row(_SQLITE, (json.dumps([(each.queue, each.consumer, int(each.exceptions)) for each in watched]),))
-    return (int(row[0]), bool(row[1])) if row else None
+    if row is None:
+        return None
+    place, has_message = row
+    return int(place), bool(has_message)

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
-from gateway.aq import payloads
-from gateway.aq.codec import COLUMNS, MESSAGE_COLUMNS, MESSAGE_TYPES, TYPED_COLUMNS, TYPED_TYPES
-from gateway.aq.heads import heads_of
-from gateway.aq.model import Counts, QueueRef
-from gateway.aq.statements import Db, Row
-from gateway.aq.tally import Dequeued
+from mgw.gateway.aq.model import Counts, QueueRef
+from mgw.gateway.aq.payloads import forms as payloads
+from mgw.gateway.aq.queues.activity import Dequeued
+from mgw.gateway.aq.queues.search_bounds import heads_of
+from mgw.gateway.aq.store.columns import GROUPED, ID, NEW_ENTRY, NEW_MESSAGE, NEW_TYPED_MESSAGE, STORED, Columns
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.gateway.aq.store.tables import LOCKABLE, State
 
 __all__ = [
+    "BY_LOCK",
     "BY_PLAN",
     "BY_SESSION",
-    "ENTRY_COLUMNS",
-    "ENTRY_TYPES",
     "UNPLACED",
     "Search",
     "block_again",
@@ -37,41 +37,30 @@ __all__ = [
     "unlock",
 ]
 
-ENTRY_COLUMNS, ENTRY_TYPES = zip(
-    ("message_id", "int8"),
-    ("consumer_id", "int8"),
-    ("queue_id", "int8"),
-    ("state", "int2"),
-    ("k1", "float8"),
-    ("k2", "float8"),
-    ("k3", "float8"),
-    ("ready_at", "float8"),
-    ("expires_at", "float8"),
-    ("attempts", "int4"),
-    strict=True,
-)
-
 #: Conditions on messages named by their ids: a plan has them in hand, or the session of that claim. ``+ 0`` keeps
 #: PostgreSQL from the index of all that is in hand, which it would read and compare with every id.
-BY_PLAN, BY_SESSION = "state + 0 = 8 AND claim IS NULL", "state + 0 = 8 AND claim = ?"
+_CLAIMED = f"state + 0 = {State.CLAIMED}"
+BY_PLAN, BY_SESSION = f"{_CLAIMED} AND claim IS NULL", f"{_CLAIMED} AND claim = ?"
+
+#: The same for messages that the transaction has locked.
+BY_LOCK = f"state IN {LOCKABLE}"
 
 UNPLACED = 1e300  # a second key above it: the message has no place before its transaction commits
 
-_M, _E = COLUMNS.replace("{a}", "m"), COLUMNS.replace("{a}", "e")
+_M, _E = STORED.of("m"), STORED.of("e")
 # The same for those who only want to know which messages they took.
-_BARE_M, _BARE_E = (each.replace("m.body,", "NULL,").replace("m.headers", "NULL") for each in (_M, _E))
+_BARE = STORED.altered(body="NULL", headers="NULL")
 _JOIN = "aq_entry e JOIN aq_message m ON m.id = e.message_id"
 
 
 def store(db: Db, messages: Sequence[Row], entries: Sequence[Row], *, grouped: bool = False) -> None:
     """Insert message rows and, for multi-consumer queues, their entries; ``grouped``: the last column is the group."""
-    more, types = (("group_id",), ("int8",)) if grouped else ((), ())
+    plain, typed, entry = _NEW[grouped]
     if messages:
-        typed = len(messages[0]) > len(MESSAGE_COLUMNS) + len(more)
-        columns, kinds = (TYPED_COLUMNS, TYPED_TYPES) if typed else (MESSAGE_COLUMNS, MESSAGE_TYPES)
-        db.insert("aq_message", (*columns, *more), (*kinds, *types), messages)
+        columns = typed if len(messages[0]) > len(plain) else plain
+        db.insert("aq_message", columns.names, columns.texts, messages)
     if entries:
-        db.insert("aq_entry", (*ENTRY_COLUMNS, *more), (*ENTRY_TYPES, *types), entries)
+        db.insert("aq_entry", entry.names, entry.texts, entries)
 
 
 def store_one(db: Db, row: Row, told: int | None) -> int:
@@ -79,24 +68,30 @@ def store_one(db: Db, row: Row, told: int | None) -> int:
 
     ``told``: the queue whose listeners are to be told at commit, as by :meth:`Db.notify`.
     """
-    typed = len(row) > len(MESSAGE_COLUMNS)
+    typed = len(row) > len(NEW_MESSAGE)
     params = [value for place, value in enumerate(row) if place not in _NUMBERS]
     sql = _STORE_ONE[typed, told is not None]
     found = db.row(sql, params if told is None else (*params, str(told)))
     assert found is not None  # noqa: S101 - an INSERT of one row returns it
-    return int(found[0])
+    number, *_told = found
+    return int(number)
 
 
-def _one(columns: Sequence[str], *, tell: bool) -> str:
-    values = ["nextval('aq_message_id')", *["?"] * (len(columns) - 1)]
-    values[_NUMBERS[1]] = "currval('aq_message_id')"
-    told = ", pg_notify('mgw_hub', ?)" if tell else ""
-    return f"INSERT INTO aq_message ({', '.join(columns)}) VALUES ({', '.join(values)}) RETURNING id{told}"
+def _one(columns: Columns, *, tell: bool) -> str:
+    values = ["?"] * len(columns)
+    values[columns.at("id")], values[columns.at("k3")] = "nextval('aq_message_id')", "currval('aq_message_id')"
+    told = ", pg_notify({channel}, ?)" if tell else ""
+    return f"INSERT INTO aq_message ({', '.join(columns.names)}) VALUES ({', '.join(values)}) RETURNING id{told}"
 
 
-_NUMBERS = (MESSAGE_COLUMNS.index("id"), MESSAGE_COLUMNS.index("k3"))  # the message id and the last sort key are one
+# Messages, those of objects and ANYDATA, and entries; in queues with transaction groups they end with the group.
+_NEW = {
+    False: (NEW_MESSAGE, NEW_TYPED_MESSAGE, NEW_ENTRY),
+    True: tuple(each.extended(group_id="int8") for each in (NEW_MESSAGE, NEW_TYPED_MESSAGE, NEW_ENTRY)),
+}
+_NUMBERS = (NEW_MESSAGE.at("id"), NEW_MESSAGE.at("k3"))  # the message id and the last sort key are one
 _STORE_ONE = {
-    (typed, tell): _one(TYPED_COLUMNS if typed else MESSAGE_COLUMNS, tell=tell)
+    (typed, tell): _one(NEW_TYPED_MESSAGE if typed else NEW_MESSAGE, tell=tell)
     for typed in (False, True)
     for tell in (False, True)
 }
@@ -107,32 +102,41 @@ _STORE_ONE = {
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"
 # An array of ids is always looked up; with a join the planner may come to read the whole table.
 _CLAIM_PG = f"""
-    UPDATE aq_message m SET state = 8, claim = ? WHERE m.id = ANY(ARRAY(
-        SELECT id FROM aq_message WHERE queue_id = ? AND state = 0 AND {_ALIVE} AND (k1, k2, k3) > (?, ?, ?)
+    UPDATE aq_message m SET state = {State.CLAIMED}, claim = ? WHERE m.id = ANY(ARRAY(
+        SELECT id FROM aq_message WHERE queue_id = ? AND state = {State.READY} AND {_ALIVE} AND (k1, k2, k3) > (?, ?, ?)
          ORDER BY k1, k2, k3 LIMIT ? FOR UPDATE SKIP LOCKED)) RETURNING {_M}"""
 _CLAIM_ENTRY_PG = f"""
     WITH pick AS MATERIALIZED (
-        SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = 0 AND {_ALIVE}
+        SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = {State.READY} AND {_ALIVE}
          ORDER BY k1, k2, k3 LIMIT ? FOR UPDATE SKIP LOCKED)
-    UPDATE aq_entry e SET state = 8, claim = ? FROM pick, aq_message m
+    UPDATE aq_entry e SET state = {State.CLAIMED}, claim = ? FROM pick, aq_message m
      WHERE e.message_id = pick.message_id AND e.consumer_id = ? AND m.id = pick.message_id RETURNING {_E}"""
-_READY = f"SELECT {_M} FROM aq_message m WHERE queue_id = ? AND state = 0 AND {_ALIVE} ORDER BY k1, k2, k3 LIMIT ?"
+_READY = f"""
+    SELECT {_M} FROM aq_message m WHERE queue_id = ? AND state = {State.READY} AND {_ALIVE}
+     ORDER BY k1, k2, k3 LIMIT ?"""
 _READY_ENTRY = f"""
-    SELECT {_E} FROM {_JOIN} WHERE e.consumer_id = ? AND e.state = 0 AND (e.expires_at IS NULL OR e.expires_at > ?)
+    SELECT {_E} FROM {_JOIN}
+     WHERE e.consumer_id = ? AND e.state = {State.READY} AND (e.expires_at IS NULL OR e.expires_at > ?)
      ORDER BY e.k1, e.k2, e.k3 LIMIT ?"""
+_CLAIM, _FREE = f"state = {State.CLAIMED}, claim = ?", f"state = {State.READY}, claim = NULL"
 _REGISTERED = "EXISTS (SELECT 1 FROM aq_session WHERE id = ?)"
 
 
-_BARE = {
-    each: each.replace(_M, _BARE_M).replace(_E, _BARE_E) for each in (_CLAIM_PG, _CLAIM_ENTRY_PG, _READY, _READY_ENTRY)
+_WITHOUT_BODY = {
+    each: each.replace(_M, _BARE.of("m")).replace(_E, _BARE.of("e"))
+    for each in (_CLAIM_PG, _CLAIM_ENTRY_PG, _READY, _READY_ENTRY)
 }
 
 
 _FROM_THE_START = (-inf, -inf, -inf)
 
 
+_KEYS = STORED.between("k1", "k2", "k3")
+_LAST_KEY = STORED.at("k3")
+
+
 def _keys(row: Row) -> Row:
-    return row[16:19]
+    return row[_KEYS]
 
 
 def claim_ready(  # noqa: PLR0917  (as of claim_groups, and what the settings tell)
@@ -148,11 +152,11 @@ def claim_ready(  # noqa: PLR0917  (as of claim_groups, and what the settings te
     """Take up to ``limit`` READY messages in order: READY -> CLAIMED. Never waits for another consumer's messages.
 
     What has expired is left to the time manager: in the hands of a plan it could not be moved.
-    ``reopened``: see :meth:`gateway.aq.heads.Heads.after`. ``bare``: the rows come without headers and body.
+    ``reopened``: see :meth:`search_bounds.Heads.after`. ``bare``: the rows come without headers and body.
     """
 
     def sql(template: str) -> str:
-        return _BARE[template] if bare else template
+        return _WITHOUT_BODY[template] if bare else template
 
     if db.postgresql:
         if consumer:
@@ -163,12 +167,12 @@ def claim_ready(  # noqa: PLR0917  (as of claim_groups, and what the settings te
             found = db.found(sql(_CLAIM_PG), (None, queue.id, now, *after, limit))
         found.sort(key=_keys)  # RETURNING has no order
         if not consumer and heads is not None:
-            heads.found(db.connection.engine, queue, _keys(found[0])[-1] if found else None)
+            heads.found(db.connection.engine, queue, found[0][_LAST_KEY] if found else None)
         return learnt(db, queue, found)
     template, target = (_READY_ENTRY, consumer) if consumer else (_READY, queue.id)
     found = db.rows(sql(template), (target, now, limit))
     if found:
-        mark_claimed(db, consumer, [row[0] for row in found], None)
+        mark_claimed(db, consumer, [row[ID] for row in found], None)
     return learnt(db, queue, found)
 
 
@@ -182,30 +186,30 @@ def learnt(db: Db, queue: QueueRef, rows: list[Row]) -> list[Row]:
 def mark_claimed(db: Db, consumer: int, ids: Sequence[int], claim: int | None) -> None:
     """Put chosen messages into the hands of a claimant."""
     if consumer:
-        sql = "UPDATE aq_entry SET state = 8, claim = ? WHERE consumer_id = ? AND message_id {ids}"
+        sql = f"UPDATE aq_entry SET {_CLAIM} WHERE consumer_id = ? AND message_id {{ids}}"
         db.run(sql, (claim, consumer, db.ids(ids)))
     else:
-        db.run("UPDATE aq_message SET state = 8, claim = ? WHERE id {ids}", (claim, db.ids(ids)))
+        db.run(f"UPDATE aq_message SET {_CLAIM} WHERE id {{ids}}", (claim, db.ids(ids)))
 
 
 def mark_held(db: Db, consumer: int, ids: Sequence[int], claim: int) -> bool:
     """Put chosen messages into the hands of a session, unless its registration is gone; whether they are."""
     if consumer:
-        sql = f"UPDATE aq_entry SET state = 8, claim = ? WHERE consumer_id = ? AND message_id {{ids}} AND {_REGISTERED}"
+        sql = f"UPDATE aq_entry SET {_CLAIM} WHERE consumer_id = ? AND message_id {{ids}} AND {_REGISTERED}"
         return db.run(sql, (claim, consumer, db.ids(ids), claim)) > 0
-    sql = f"UPDATE aq_message SET state = 8, claim = ? WHERE id {{ids}} AND {_REGISTERED}"
+    sql = f"UPDATE aq_message SET {_CLAIM} WHERE id {{ids}} AND {_REGISTERED}"
     return db.run(sql, (claim, db.ids(ids), claim)) > 0
 
 
 def load_claimed(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int]) -> list[Row]:
     """Claimed messages again, in the order of ``ids``; those no longer claimed are left out."""
     if consumer:
-        sql = f"SELECT {_E} FROM {_JOIN} WHERE e.consumer_id = ? AND e.message_id {{ids}} AND e.state + 0 = 8"
+        sql = f"SELECT {_E} FROM {_JOIN} WHERE e.consumer_id = ? AND e.message_id {{ids}} AND e.{_CLAIMED}"
         found = db.rows(sql, (consumer, db.ids(ids)))
     else:
-        sql = f"SELECT {_M} FROM aq_message m WHERE m.queue_id = ? AND m.id {{ids}} AND m.state + 0 = 8"
+        sql = f"SELECT {_M} FROM aq_message m WHERE m.queue_id = ? AND m.id {{ids}} AND m.{_CLAIMED}"
         found = db.rows(sql, (queue.id, db.ids(ids)))
-    by_id = {row[0]: row for row in learnt(db, queue, found)}
+    by_id = {row[ID]: row for row in learnt(db, queue, found)}
     return [by_id[number] for number in ids if number in by_id]
 
 
@@ -213,9 +217,9 @@ def release(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], claim: i
     """CLAIMED -> READY, position unchanged. ``claim`` None: claims of plans."""
     held, params = _held(claim)
     if consumer:
-        sql = f"UPDATE aq_entry SET state = 0, claim = NULL WHERE consumer_id = ? AND message_id {{ids}} AND {held}"
+        sql = f"UPDATE aq_entry SET {_FREE} WHERE consumer_id = ? AND message_id {{ids}} AND {held}"
         return db.run(sql, (consumer, db.ids(ids), *params))
-    sql = f"UPDATE aq_message SET state = 0, claim = NULL WHERE queue_id = ? AND id {{ids}} AND {held}"
+    sql = f"UPDATE aq_message SET {_FREE} WHERE queue_id = ? AND id {{ids}} AND {held}"
     return db.run(sql, (queue.id, db.ids(ids), *params))
 
 
@@ -223,7 +227,7 @@ def unlock(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], *, claim:
     """What a session held is as it was: READY, or WAITING where its delay is not over."""
     table, key, where = ("aq_entry", "message_id", "consumer_id") if consumer else ("aq_message", "id", "queue_id")
     return db.run(
-        f"""UPDATE {table} SET state = CASE WHEN ready_at > ? THEN 1 ELSE 0 END, claim = NULL
+        f"""UPDATE {table} SET state = CASE WHEN ready_at > ? THEN {State.WAITING} ELSE {State.READY} END, claim = NULL
              WHERE {where} = ? AND {key} {{ids}} AND {BY_SESSION}""",
         (now, consumer or queue.id, db.ids(ids), claim),
     )
@@ -233,7 +237,7 @@ def block_again(db: Db, consumer: int, ids: Sequence[int], claim: int) -> None:
     """Entries that a session held are UNDELIVERABLE, as they were; others may have taken the messages meanwhile."""
     if ids:
         log_consumption(db, ids)
-        sql = f"""UPDATE aq_entry SET state = 4, claim = NULL
+        sql = f"""UPDATE aq_entry SET state = {State.UNDELIVERABLE}, claim = NULL
                    WHERE consumer_id = ? AND message_id {{ids}} AND {BY_SESSION}"""
         db.run(sql, (consumer, db.ids(ids), claim))
 
@@ -241,11 +245,11 @@ def block_again(db: Db, consumer: int, ids: Sequence[int], claim: int) -> None:
 def claim_again(db: Db, consumer: int, ids: Sequence[int], claim: int, state: int) -> list[int]:
     """Messages in this state come back into the hands of a registered session; returns those that were in it."""
     if consumer:
-        sql = f"""UPDATE aq_entry SET state = 8, claim = ?
+        sql = f"""UPDATE aq_entry SET {_CLAIM}
                    WHERE consumer_id = ? AND message_id {{ids}} AND state = ? AND {_REGISTERED} RETURNING message_id"""
-        return [row[0] for row in db.rows(sql, (claim, consumer, db.ids(ids), state, claim))]
-    sql = f"UPDATE aq_message SET state = 8, claim = ? WHERE id {{ids}} AND state = ? AND {_REGISTERED} RETURNING id"
-    return [row[0] for row in db.rows(sql, (claim, db.ids(ids), state, claim))]
+        return db.column(sql, (claim, consumer, db.ids(ids), state, claim))
+    sql = f"UPDATE aq_message SET {_CLAIM} WHERE id {{ids}} AND state = ? AND {_REGISTERED} RETURNING id"
+    return db.column(sql, (claim, db.ids(ids), state, claim))
 
 
 def _held(claim: int | None) -> tuple[str, tuple[Any, ...]]:
@@ -280,13 +284,14 @@ def finish(
     if by.at_once:
         number = len(ids)
     elif consumer:
-        sql = f"""UPDATE aq_entry SET state = 2, claim = NULL, deq_time = ?, deq_user = ?, deq_txn = ?
+        sql = f"""UPDATE aq_entry SET state = {State.PROCESSED}, claim = NULL, deq_time = ?, deq_user = ?, deq_txn = ?
                    WHERE consumer_id = ? AND message_id {{ids}} AND {held}"""
         number = db.run(sql, (by.time, by.user, by.txn, consumer, db.ids(ids), *params))
         log_consumption(db, ids)
     elif retention:
         sql = f"""UPDATE aq_message
-                     SET state = 2, claim = NULL, expires_at = NULL, deq_time = ?, deq_user = ?, deq_txn = ?
+                     SET state = {State.PROCESSED}, claim = NULL, expires_at = NULL,
+                         deq_time = ?, deq_user = ?, deq_txn = ?
                    WHERE queue_id = ? AND id {{ids}} AND {held}"""
         number = db.run(sql, (by.time, by.user, by.txn, queue.id, db.ids(ids), *params))
     else:
@@ -342,8 +347,8 @@ class Search(NamedTuple):
 
 def keys_of(row: Row, queue: QueueRef) -> tuple[float, ...]:
     """The sort keys of a row; those of a transaction group are equal, and the message id decides."""
-    keys: tuple[float, ...] = row[16:19]
-    return (*keys, row[0]) if queue.grouped else keys
+    keys: tuple[float, ...] = row[_KEYS]
+    return (*keys, row[ID]) if queue.grouped else keys
 
 
 def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
@@ -365,11 +370,10 @@ def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
         else:
             where.append("m.correlation = ?")
             params.append(what.correlation)
-    columns = _E if what.consumer else _M
+    columns = (GROUPED if what.queue.grouped else STORED).of(a)
     order = f"{a}.k1, {a}.k2, {a}.k3"
     if what.queue.grouped:
         order += ", e.message_id" if what.consumer else ", m.id"
-        columns += f", {a}.group_id"
         where.append(f"{a}.k2 < {UNPLACED}")
     for condition, values in _bounds(db, what, a, order):
         where.append(condition)
@@ -389,10 +393,10 @@ def search(db: Db, what: Search, limit: int, *, lock: bool) -> list[Row]:
 def _in_state(what: Search, a: str) -> tuple[str, list[Any]]:
     """The condition on the state of what is looked for, and its parameters."""
     params: list[Any] = []
-    states = ", ".join(map(str, what.states)) if len(what.states) > 1 else str(what.states[0])
-    condition = f"{a}.state IN ({states})" if len(what.states) > 1 else f"{a}.state = {states}"
+    wanted = ", ".join(map(str, what.states))
+    condition = f"{a}.state IN ({wanted})" if len(what.states) > 1 else f"{a}.state = {wanted}"
     if what.claim is not None:
-        condition = f"({condition} OR ({a}.state = 8 AND {a}.claim = ?))"
+        condition = f"({condition} OR ({a}.state = {State.CLAIMED} AND {a}.claim = ?))"
         params.append(what.claim)
     if what.claimed:
         condition += f" AND {a}.claim IS NOT NULL"
@@ -422,22 +426,22 @@ def counts(db: Db, queue: QueueRef, consumer: int) -> Counts:
     """Messages of a queue, or of a consumer, by state; reads indexes only, but all of their entries."""
     if consumer:
         row = db.row(
-            f"""SELECT (SELECT COUNT(*) FROM aq_entry WHERE consumer_id = ? AND state = 0),
-                       (SELECT COUNT(*) FROM aq_entry WHERE consumer_id = ? AND state = 1),
-                       (SELECT COUNT(*) FROM aq_entry WHERE consumer_id = ? AND state = 8), 0,
-                       (SELECT m.enq_time FROM {_JOIN} WHERE e.consumer_id = ? AND e.state = 0
+            f"""SELECT (SELECT COUNT(*) FROM aq_entry WHERE consumer_id = ? AND state = {State.READY}),
+                       (SELECT COUNT(*) FROM aq_entry WHERE consumer_id = ? AND state = {State.WAITING}),
+                       (SELECT COUNT(*) FROM aq_entry WHERE consumer_id = ? AND state = {State.CLAIMED}), 0,
+                       (SELECT m.enq_time FROM {_JOIN} WHERE e.consumer_id = ? AND e.state = {State.READY}
                          ORDER BY e.k1, e.k2, e.k3 LIMIT 1)""",
             (consumer,) * 4,
         )
     else:
-        ready = 9 if queue.multiple_consumers else 0
+        ready = State.SPLIT if queue.multiple_consumers else State.READY
         row = db.row(
             f"""SELECT (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = {ready}),
-                       (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = 1),
-                       (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = 8),
-                       (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = 3),
+                       (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = {State.WAITING}),
+                       (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = {State.CLAIMED}),
+                       (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = {State.EXPIRED}),
                        (SELECT enq_time FROM aq_message WHERE queue_id = ? AND state = {ready}
-                         ORDER BY {"id" if ready else "k1, k2, k3"} LIMIT 1)""",
+                         ORDER BY {"id" if queue.multiple_consumers else "k1, k2, k3"} LIMIT 1)""",
             (queue.id,) * 5,
         )
     return Counts(*(row or (0, 0, 0, 0, None)))

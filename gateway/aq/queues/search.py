@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gateway.aq import statements_messages as messages_sql
-from gateway.aq.errors import MessageMissing
-from gateway.aq.heads import heads_of
-from gateway.aq.matching import find_matching
-from gateway.aq.model import DequeueMode, DequeueOptions, QueueRef, QueueType, SortList
-from gateway.aq.statements import Db, Row
-from gateway.aq.statements_messages import Search, keys_of
-from gateway.aq.tables import State
-from transforms.errors import AqError
+from mgw.gateway.aq.errors import MessageMissing
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions, QueueRef, QueueType, SortList
+from mgw.gateway.aq.queues import messages_sql
+from mgw.gateway.aq.queues.condition_search import find_matching
+from mgw.gateway.aq.queues.messages_sql import Search, keys_of
+from mgw.gateway.aq.queues.search_bounds import heads_of
+from mgw.gateway.aq.store.columns import GROUP, STORED
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.gateway.aq.store.tables import State
+from mgw.transforms.errors import AqError
 
 __all__ = [
     "Found",
@@ -27,6 +28,8 @@ __all__ = [
     "no_such_message",
     "upto",
 ]
+
+_LAST_KEY = STORED.at("k3")
 
 
 class Request(NamedTuple):
@@ -98,7 +101,7 @@ class Place(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Rows to hand out, the place to go on from, and the messages to keep from others beside the rows."""
+    """Rows to hand out, the place to go on from, and the messages to keep from others in addition to the rows."""
 
     rows: list[Row]
     place: Place | None
@@ -127,7 +130,7 @@ def upto(request: Request, found: Found, count: int) -> Found:
     """The first rows of what was found, and the place behind them."""
     rows, place = found.rows[:count], found.place
     if place is not None and request.number is None:
-        group = rows[-1][-1] if place.group is not None else None
+        group = rows[-1][GROUP] if place.group is not None else None
         place = place._replace(after=keys_of(rows[-1], request.queue), group=group)
     return Found(rows, place, found.held)
 
@@ -190,7 +193,7 @@ def _find(db: Db, request: Request, place: Place, claim: int | None = None, numb
     if not request.browse:
         rows = messages_sql.search(db, what, request.limit, lock=True)
         if heads is not None:
-            heads.found(db.connection.engine, request.queue, rows[0][18] if rows else None)
+            heads.found(db.connection.engine, request.queue, rows[0][_LAST_KEY] if rows else None)
         return rows
     return browse(db, what, request.limit)
 

@@ -18,18 +18,15 @@ import math
 import threading
 import time
 from contextlib import suppress
-from typing import Any
 
 import sqlalchemy as sa
 
-from gateway.aq import statements_heads as heads_sql
-from gateway.aq.model import QueueRef, QueueType, SortList
-from gateway.aq.statements import Db
+from mgw.gateway.aq.model import QueueRef, QueueType, SortList
+from mgw.gateway.aq.queues import search_bounds_sql as heads_sql
+from mgw.gateway.aq.store.connection_state import state_of
+from mgw.gateway.aq.store.statements import Db
 
-__all__ = ["HEADS", "Heads", "heads_of"]
-
-#: In the ``info`` of a hub's connection on PostgreSQL: its :class:`Heads`.
-HEADS = "mgw_heads"
+__all__ = ["Heads", "heads_of"]
 
 _STEP = 500  # ids: a bound less far behind is as good as one that is up to date
 _LOOK = 1.0  # seconds between two looks of searches that find nothing
@@ -134,5 +131,6 @@ def heads_of(db: Db, queue: QueueRef) -> Heads | None:
         return None
     if queue.queue_type is not QueueType.NORMAL:
         return None
-    heads: Any = db.connection.info.get(HEADS)
-    return heads  # type: ignore[no-any-return]
+    state = state_of(db.connection)
+    heads = None if state is None else state.memory
+    return heads if isinstance(heads, Heads) else None

@@ -17,16 +17,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gateway.aq import statements_statistics as statistics_sql
-from gateway.aq.claims import host_name, is_dead
-from gateway.aq.statements import Db, Row
-from gateway.aq.statements_statistics import Key, Kind
-from gateway.aq.tally import Dequeued, Enqueued, Event, HandedOut, Managed, Publisher
-from transforms.clock import Clock
-from transforms.errors import HubError
-
-if TYPE_CHECKING:
-    from gateway.aq.hub import Hub
+from mgw.gateway.aq.queues import statistics_sql
+from mgw.gateway.aq.queues.activity import Dequeued, Enqueued, Event, HandedOut, Managed, Publisher
+from mgw.gateway.aq.queues.statistics_sql import Key, Kind
+from mgw.gateway.aq.store.ground import Ground
+from mgw.gateway.aq.store.processes import host_name, is_dead
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.transforms.clock import Clock
+from mgw.transforms.errors import HubError
 
 __all__ = ["Activity", "Statistics", "forget_ended"]
 
@@ -121,7 +119,7 @@ class Statistics:
     def handed_out(  # noqa: PLR0917  (on the path of every message)
         self, queue_id: int, consumer: int, now: float, number: int, browse: bool, seconds: float, latency: float
     ) -> None:
-        """Count a :class:`~gateway.aq.tally.HandedOut` at once."""
+        """Count a :class:`~mgw.gateway.aq.queues.activity.HandedOut` at once."""
         with self._mutex:
             self._handed_out(queue_id, consumer, now, number, browse, seconds, latency)
 
@@ -246,7 +244,7 @@ class Statistics:
 
     # -- storing ---------------------------------------------------------------------------------------------------
 
-    def flush(self, hub: Hub) -> None:
+    def flush(self, hub: Ground) -> None:
         """Store what changed, and forget processes that ended. Nothing happens if another thread is about it.
 
         Raises:
@@ -260,13 +258,13 @@ class Statistics:
         finally:
             self._storing.release()
 
-    def flush_sometimes(self, hub: Hub) -> None:
+    def flush_sometimes(self, hub: Ground) -> None:
         """:meth:`flush` if it is ten seconds since the last; a hub that refuses is left to those who need it."""
         if time.monotonic() >= self._next:
             with suppress(HubError):
                 self.flush(hub)
 
-    def _flush(self, hub: Hub) -> None:
+    def _flush(self, hub: Ground) -> None:
         with self._mutex:
             changed = list(self._rows(changed=True))
             passes = (self._passes, self._pass_seconds)
@@ -305,7 +303,7 @@ class Statistics:
             if activity.changed or not changed:
                 yield (*key, *(getattr(activity, name) for name in statistics_sql.VALUES))
 
-    def forget(self, hub: Hub) -> None:
+    def forget(self, hub: Ground) -> None:
         """This process ends: its numbers go. A hub that refuses keeps them until a time manager finds the process
         gone."""
         self._closed = True
@@ -315,7 +313,7 @@ class Statistics:
             self._stored = False
 
 
-def forget_ended(hub: Hub, now: float) -> None:
+def forget_ended(hub: Ground, now: float) -> None:
     """Forget the numbers of processes that ended without closing the hub.
 
     Raises:

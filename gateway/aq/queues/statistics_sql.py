@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from gateway.aq import tables
-from gateway.aq.statements import Db, Row
+from mgw.gateway.aq.store import tables
+from mgw.gateway.aq.store.statements import Db, Row
 
 __all__ = [
     "VALUES",
@@ -76,7 +76,8 @@ def others_exist(db: Db, number: int) -> bool:
 
 def processes(db: Db) -> list[tuple[int, str, int, float]]:
     """(id, host, pid, lease_until) of every registered process."""
-    return [(row[0], row[1], row[2], row[3]) for row in db.rows("SELECT id, host, pid, lease_until FROM aq_process")]
+    rows = db.rows("SELECT id, host, pid, lease_until FROM aq_process")
+    return [(number, host, pid, lease_until) for number, host, pid, lease_until in rows]
 
 
 def delete_process(db: Db, number: int) -> None:

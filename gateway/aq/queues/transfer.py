@@ -1,4 +1,4 @@
-"""What a route needs of the hub beside sessions: put, claim, complete, release, move.
+"""What a route needs of the hub in addition to sessions: put, claim, complete, release, move.
 
 Every verb runs in the transaction of the connection it is given and costs statements per batch, never per message.
 After the commit the caller tells ``hub.notifier`` which queues got messages.
@@ -12,23 +12,25 @@ from time import perf_counter
 
 import sqlalchemy as sa
 
-from gateway.aq import payloads
-from gateway.aq import statements_catalog as catalog
-from gateway.aq import statements_consumers as consumers_sql
-from gateway.aq import statements_messages as messages_sql
-from gateway.aq.arrivals import address, prepare, store
-from gateway.aq.codec import ENQ_TIME, decode, encode, msgid
-from gateway.aq.database import hub_clock
-from gateway.aq.errors import NotEnabledForDequeue
-from gateway.aq.group_search import claim_groups
-from gateway.aq.model import Claimed, Counts, PutResult, QueueRef, QueueType
-from gateway.aq.names import DEFAULT_SCHEMA
-from gateway.aq.statements import Db, Row
-from gateway.aq.statements_messages import Finisher
-from gateway.aq.tally import HandedOut
-from gateway.aq.work import consume
-from transforms.errors import GatewayError
-from transforms.message import Message
+from mgw.gateway.aq.errors import NotEnabledForDequeue
+from mgw.gateway.aq.model import Claimed, Counts, PutResult, QueueRef, QueueType
+from mgw.gateway.aq.names import DEFAULT_SCHEMA
+from mgw.gateway.aq.payloads import forms as payloads
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.queues import consumers_sql, messages_sql
+from mgw.gateway.aq.queues.activity import HandedOut
+from mgw.gateway.aq.queues.codec import decode, encode, msgid
+from mgw.gateway.aq.queues.consuming import consume
+from mgw.gateway.aq.queues.group_search import claim_groups
+from mgw.gateway.aq.queues.intake import address, prepare, store
+from mgw.gateway.aq.queues.messages_sql import Finisher
+from mgw.gateway.aq.store.columns import ENQ_TIME, ID
+from mgw.gateway.aq.store.connection_state import hub_clock
+from mgw.gateway.aq.store.schema_part import plans_view
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.gateway.aq.store.tables import State
+from mgw.transforms.errors import GatewayError
+from mgw.transforms.message import Message
 
 __all__ = [
     "Claimed",
@@ -47,9 +49,11 @@ __all__ = [
     "take_exceptions",
 ]
 
-_SET_ASIDE = "SELECT id FROM aq_message WHERE queue_id = ? AND state = 8 AND claim IS NULL"
-_SET_ASIDE_FOR = "SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = 8 AND claim IS NULL"
-_EXPIRED = "SELECT id FROM aq_message WHERE queue_id = ? AND id {ids} AND state + 0 = 3"
+_SET_ASIDE = f"SELECT id FROM aq_message WHERE queue_id = ? AND state = {State.CLAIMED} AND claim IS NULL"
+_SET_ASIDE_FOR = f"SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = {State.CLAIMED} AND claim IS NULL"
+_EXPIRED = f"SELECT id FROM aq_message WHERE queue_id = ? AND id {{ids}} AND state + 0 = {State.EXPIRED}"
+_PARTS = "SELECT name FROM aq_part"
+_PLANNED = "SELECT message_id FROM {} WHERE queue_id = ?"
 _PRESENT = "SELECT id FROM aq_message WHERE id {ids}"
 MISSING = 415  # number of the error: messages of a batch are missing (AQ guide 12.2 §21.4)
 
@@ -103,7 +107,7 @@ def check(conn: sa.Connection, queue: QueueRef, messages: Sequence[Message]) -> 
     """Refuse what :func:`put` would refuse of the messages now; nothing is stored, and no message id is used up.
 
     Returns their rows as they would be stored, with numbers that mean nothing; columns: see
-    :data:`gateway.aq.codec.MESSAGE_COLUMNS` and ``TYPED_COLUMNS``.
+    :data:`mgw.gateway.aq.store.columns.NEW_MESSAGE` and ``NEW_TYPED_MESSAGE``.
 
     Raises:
         MessageRefused: as :func:`put`.
@@ -146,7 +150,7 @@ def claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int
 
 def claim_numbers(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int) -> list[int]:
     """As :func:`claim`, for a plan that only has to know which messages are in it: their internal numbers, in order."""
-    return [row[0] for row in _claim(conn, queue, consumer, limit, bare=True)]
+    return [row[ID] for row in _claim(conn, queue, consumer, limit, bare=True)]
 
 
 def _claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int, *, bare: bool = False) -> list[Row]:
@@ -167,7 +171,7 @@ def _claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: in
 
 def _claimed(rows: list[Row], queue: QueueRef) -> list[Claimed]:
     messages = decode(rows, queue.hub_id)
-    return [Claimed(row[0], message) for row, message in zip(rows, messages, strict=True)]
+    return [Claimed(row[ID], message) for row, message in zip(rows, messages, strict=True)]
 
 
 def load(conn: sa.Connection, queue: QueueRef, consumer: str | None, ids: Sequence[int]) -> list[Claimed]:
@@ -262,7 +266,7 @@ def take_exceptions(conn: sa.Connection, queue: QueueRef, ids: Sequence[int]) ->
     check_dequeue(db, queue)
     wait = " ORDER BY id FOR UPDATE" if db.postgresql else ""  # whoever has one may still give it back
     there = {number for (number,) in db.rows(_EXPIRED + wait, (queue.id, db.ids(ids)))}
-    consume(db, queue, 0, sorted(there), Finisher(hub_clock(conn).now()), "state = 3")
+    consume(db, queue, 0, sorted(there), Finisher(hub_clock(conn).now()), f"state = {State.EXPIRED}")
     return there
 
 
@@ -281,6 +285,17 @@ def set_aside(conn: sa.Connection, queue: QueueRef, consumer: str | None) -> set
     else:
         rows = db.rows(_SET_ASIDE_FOR, (consumers_sql.require_consumer(db, queue, consumer),))
     return {number for (number,) in rows}
+
+
+def set_aside_by_parts(conn: sa.Connection, queue: QueueRef) -> set[int]:
+    """Internal numbers of the queue's messages that are in plans of other parts of the hub, such as the pipelines.
+
+    See :func:`mgw.gateway.aq.store.schema_part.plans_view`.
+    """
+    db = Db(conn)
+    known = sa.inspect(conn)
+    views = [view for view in map(plans_view, db.column(_PARTS)) if known.has_table(view)]
+    return {number for view in views for number in db.column(_PLANNED.format(view), (queue.id,))}
 
 
 def present(conn: sa.Connection, ids: Sequence[int]) -> set[int]:

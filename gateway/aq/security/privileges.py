@@ -12,10 +12,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq import statements_security as security_sql
-from gateway.aq import statements_types as types_sql
-from gateway.aq.errors import (
+from mgw.gateway.aq.errors import (
     AgentNotMapped,
     NameInvalid,
     NotTheOwner,
@@ -25,14 +22,17 @@ from gateway.aq.errors import (
     SenderMissing,
     UnknownQueue,
 )
-from gateway.aq.grants import ADMINISTRATOR, OWNERS, PUBLIC, SystemRight
-from gateway.aq.model import QueueInfo, QueueRef, QueueType
-from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, agent_key, qualified, user_name
-from gateway.aq.statements import Db
-from gateway.aq.statements_security import Held
-from gateway.aq.statements_types import TypeRecord
-from transforms.errors import AqError
-from transforms.message import Message
+from mgw.gateway.aq.grants import ADMINISTRATOR, OWNERS, PUBLIC, SystemRight
+from mgw.gateway.aq.model import QueueInfo, QueueRef, QueueType
+from mgw.gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, agent_key, qualified, user_name
+from mgw.gateway.aq.payloads import types_sql
+from mgw.gateway.aq.payloads.types_sql import TypeRecord
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.security import security_sql
+from mgw.gateway.aq.security.security_sql import Held
+from mgw.gateway.aq.store.statements import Db
+from mgw.transforms.errors import AqError
+from mgw.transforms.message import Message
 
 __all__ = ["Need", "Rights", "rights_of"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from typing import NamedTuple
 
-from gateway.aq.grants import AqAgent, Grant, QueuePrivilege, QueueRight, RoleMember, SystemPrivilege
-from gateway.aq.names import QualifiedName
-from gateway.aq.statements import Db
-from gateway.aq.tables import PRIVILEGE_COUNTER
+from mgw.gateway.aq.grants import AqAgent, Grant, QueuePrivilege, QueueRight, RoleMember, SystemPrivilege
+from mgw.gateway.aq.names import QualifiedName
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import PRIVILEGE_COUNTER
 
 __all__ = [
     "Held",
@@ -58,8 +58,7 @@ class Held(NamedTuple):
 
 def version(db: Db) -> int:
     """A number that is another one after every change of privileges, roles or mappings."""
-    found = db.row(_VERSION, (PRIVILEGE_COUNTER,))
-    return int(found[0]) if found else 0
+    return db.scalar(_VERSION, (PRIVILEGE_COUNTER,)) or 0
 
 
 def changed(db: Db) -> None:
@@ -97,7 +96,7 @@ def grants_on(db: Db, queue_id: int, privilege: str) -> list[Grant]:
         " ORDER BY id",
         (queue_id, privilege),
     )
-    return [Grant(row[0], row[1], row[2], bool(row[3])) for row in rows]
+    return [Grant(number, grantor, grantee, bool(grantable)) for number, grantor, grantee, grantable in rows]
 
 
 def system_grant(db: Db, privilege: str, grantee_key: str) -> Grant | None:
@@ -150,7 +149,7 @@ def list_system_privileges(db: Db) -> list[SystemPrivilege]:
         "SELECT privilege, grantee, grantor, grantable FROM aq_privilege WHERE queue_id = 0"
         " ORDER BY grantee_key, privilege"
     )
-    return [SystemPrivilege(row[0], row[1], row[2], bool(row[3])) for row in rows]
+    return [SystemPrivilege(name, grantee, grantor, bool(grantable)) for name, grantee, grantor, grantable in rows]
 
 
 # -- roles -----------------------------------------------------------------------------------------------------------
@@ -197,7 +196,8 @@ def find_agents(db: Db, name: str | None = None) -> list[AqAgent]:
         params,
     )
     return [
-        AqAgent(row[1], row[2], bool(row[3]), bool(row[4]), bool(row[5]), tuple(users.get(row[0], ()))) for row in rows
+        AqAgent(name, certificate, bool(http), bool(anyp), bool(automatic), tuple(users.get(key, ())))
+        for key, name, certificate, http, anyp, automatic in rows
     ]
 
 

@@ -1,4 +1,4 @@
-"""What an application gives a session to work in: its connection, or its ORM session, and whether that will do."""
+"""What an application gives a session to work in: its connection, SQLAlchemy's or the driver's, or its ORM session."""
 
 from __future__ import annotations
 
@@ -7,35 +7,47 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from transforms.errors import AqError, ArgumentInvalid
+from mgw.gateway.aq.sessions.driver_connection import DriverConnection, driver_connection
+from mgw.gateway.aq.sessions.ground import SessionGround
+from mgw.transforms.errors import AqError, ArgumentInvalid
 
 if TYPE_CHECKING:
+    import sqlite3
+
+    import psycopg
     from sqlalchemy.orm import Session as OrmSession
     from sqlalchemy.orm import scoped_session
 
-    from gateway.aq.hub import Hub
-
     #: What an application may give.
-    Given = sa.Connection | OrmSession | scoped_session[Any]
+    Given = sa.Connection | OrmSession | scoped_session[Any] | psycopg.Connection[Any] | sqlite3.Connection
 
 __all__ = ["Application"]
 
 _IDLE = 0  # libpq: no transaction is open
-_CURE = "pass a connection, with engine.begin() as connection, or a sqlalchemy.orm.Session"
+_CURE = "pass a connection, with engine.begin() as connection, a sqlalchemy.orm.Session, or a connection of the driver"
 
 
 class Application:
     """The application's transaction: that of its connection, or the one its ORM session is in at the moment.
+
+    On a connection of the driver (psycopg, sqlite3) messages can be enqueued and browsed, and not taken.
 
     Raises:
         ArgumentInvalid: neither of them was given.
         AqError: its connections go through another driver, are closed, or commit every statement at once.
     """
 
-    def __init__(self, hub: Hub, given: Given) -> None:
+    def __init__(self, hub: SessionGround, given: Given) -> None:
         self._hub = hub
-        self._connection: sa.Connection | None = None
+        self._connection: Any = None
         self._session: Any = None
+        driver = driver_connection(given)
+        if driver is not None:
+            self._connection = driver
+            self._require_open(driver)
+            self._require_driver(driver.dialect)
+            self._require_transaction(driver)
+            return
         if isinstance(given, sa.Connection):
             self._connection = given
             self._require_open(given)
@@ -55,7 +67,7 @@ class Application:
         Raises:
             AqError: the connection is closed, or commits every statement at once.
         """
-        connection = self._connection
+        connection: sa.Connection | None = self._connection
         if connection is None:
             connection = self._session.connection()
         self._require_open(connection)
@@ -68,7 +80,20 @@ class Application:
         """Whether the application has begun a transaction."""
         return bool((self._connection or self._session).in_transaction())
 
-    def _require_open(self, connection: sa.Connection) -> None:
+    def require_told(self) -> None:
+        """Refuse to take messages where nobody tells how the transaction ends.
+
+        Raises:
+            AqError: the connection is the driver's own.
+        """
+        if isinstance(self._connection, DriverConnection):
+            raise AqError(
+                "no message can be taken on the driver's own connection",
+                cause="nobody tells the hub of its rollback, so the failed attempt of the message would not be counted",
+                cure="dequeue with hub.session() or on a connection of SQLAlchemy; enqueue and browse work on this one",
+            )
+
+    def _require_open(self, connection: sa.Connection | DriverConnection) -> None:
         if connection.closed:
             raise AqError(
                 f"the application's connection cannot be used with hub {self._hub.name}",
@@ -76,7 +101,7 @@ class Application:
                 cure="make a session on a connection that is open",
             )
 
-    def _require_driver(self, dialect: sa.Dialect) -> None:
+    def _require_driver(self, dialect: Any) -> None:
         needed = "psycopg" if self._hub.postgresql else "pysqlite"
         if dialect.driver != needed or dialect.is_async:
             shown = f"{dialect.name}+{dialect.driver}{' (asyncio)' if dialect.is_async else ''}"
@@ -87,7 +112,7 @@ class Application:
                 "database",
             )
 
-    def _require_transaction(self, connection: sa.Connection) -> None:
+    def _require_transaction(self, connection: sa.Connection | DriverConnection) -> None:
         if _commits_at_once(connection.connection.driver_connection, postgresql=self._hub.postgresql):
             raise AqError(
                 f"the application's connection cannot be used with hub {self._hub.name}",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from transforms.errors import ArgumentInvalid
-from transforms.message import Message
+from mgw.transforms.errors import ArgumentInvalid
+from mgw.transforms.message import Message
 
 __all__ = ["check_messages", "check_options_type", "no_message"]
 
@@ -22,7 +22,7 @@ def check_options_type(options: object, kind: type) -> None:
         raise ArgumentInvalid(
             f"options are {kind.__name__}, not {_shown(options)}",
             cause="enqueue takes EnqueueOptions, dequeue DequeueOptions",
-            cure=f"pass gateway.aq.model.{kind.__name__}(...), or leave them out",
+            cure=f"pass mgw.gateway.aq.model.{kind.__name__}(...), or leave them out",
         )
 
 
@@ -50,7 +50,7 @@ def no_message(given: object, where: str = "") -> ArgumentInvalid:
     if isinstance(given, Sequence) and not isinstance(given, str | bytes | bytearray):
         cure = "use enqueue_array for several messages"
     else:
-        cure = 'pass transforms.message.Message("the body", ...); its body may be a text, bytes or fields'
+        cure = 'pass mgw.transforms.message.Message("the body", ...); its body may be a text, bytes or fields'
     return ArgumentInvalid(
         f"only a Message can be enqueued, not {_shown(given)}{where}",
         cause="body, headers and properties of a message travel in an object of class Message",

@@ -8,42 +8,36 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq import statements_consumers as consumers_sql
-from gateway.aq import transformations
-from gateway.aq.attempts import count_rolled_back
-from gateway.aq.codec import ENQ_TIME, decode, message_number
-from gateway.aq.errors import (
+from mgw.gateway.aq.errors import (
     ConsumerForExceptionQueue,
     MessageIdMissing,
     NoMessage,
     TransformationFailed,
     VisibilityInvalid,
 )
-from gateway.aq.hub import require_own_thread
-from gateway.aq.model import (
-    DeliveryMode,
-    Dequeued,
-    DequeueMode,
-    DequeueOptions,
-    QueueRef,
-    QueueType,
-    Visibility,
-)
-from gateway.aq.navigation import Finder
-from gateway.aq.privileges import Rights
-from gateway.aq.search import Found, Request, no_such_message, upto
-from gateway.aq.statements import Db, Row
-from gateway.aq.statements_messages import Finisher
-from gateway.aq.tables import State
-from gateway.aq.transfer import check_dequeue
-from gateway.aq.work import Work, consume
-from gateway.aq.writing import Writing
-from transforms.message import Message
+from mgw.gateway.aq.model import DeliveryMode, Dequeued, DequeueMode, DequeueOptions, QueueRef, QueueType, Visibility
+from mgw.gateway.aq.payloads import transformations
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.queues import consumers_sql
+from mgw.gateway.aq.queues.codec import decode, message_number
+from mgw.gateway.aq.queues.consuming import consume
+from mgw.gateway.aq.queues.messages_sql import BY_LOCK, Finisher
+from mgw.gateway.aq.queues.search import Found, Request, no_such_message, upto
+from mgw.gateway.aq.queues.transfer import check_dequeue
+from mgw.gateway.aq.security.privileges import Rights
+from mgw.gateway.aq.sessions.attempts import count_rolled_back
+from mgw.gateway.aq.sessions.ground import SessionGround
+from mgw.gateway.aq.sessions.navigation import Finder
+from mgw.gateway.aq.sessions.unit_of_work.base import Work
+from mgw.gateway.aq.store.columns import ENQ_TIME, GROUP, ID, STATE
+from mgw.gateway.aq.store.fast_transaction import Writing
+from mgw.gateway.aq.store.ground import require_own_thread
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.gateway.aq.store.tables import State
+from mgw.transforms.message import Message
 
 if TYPE_CHECKING:
-    from gateway.aq.application import Application
-    from gateway.aq.hub import Hub
+    from mgw.gateway.aq.sessions.application import Application
 
 
 __all__ = ["DequeueCalls"]
@@ -52,11 +46,13 @@ _LOOK_AGAIN = 1.0  # seconds; a waiting call looks by itself that often, should 
 _STATES = {int(state): State.READY if state is State.CLAIMED else state for state in State}  # in hand: as it was
 _STATES_OF_EXCEPTIONS = _STATES | {int(State.CLAIMED): State.EXPIRED}
 
+_TAKES = (DequeueMode.REMOVE, DequeueMode.REMOVE_NODATA)
+
 
 class DequeueCalls:
     """What a session finds, takes, locks and looks at; the session says who works, where, and in which transaction."""
 
-    hub: Hub
+    hub: SessionGround
     user: str | None
     schema: str
     _rights: Rights | None
@@ -91,7 +87,7 @@ class DequeueCalls:
 
     def _dequeue(self, queue_name: str, options: DequeueOptions, array_size: int) -> list[Dequeued]:
         if self.hub.attempts.pending and self._may_count():
-            count_rolled_back(self.hub)
+            count_rolled_back(self.hub.attempts)
         found = self._attempt(queue_name, options, array_size)
         if found:
             return found
@@ -140,9 +136,11 @@ class DequeueCalls:
                 found, messages = self._find(db, request, autonomous=True)
                 rows = found.rows
                 if rows and options.dequeue_mode is not DequeueMode.LOCKED:
-                    ids = [row[0] for row in rows]
-                    consume(db, request.queue, request.consumer, ids, self._finisher(request), "state IN (0, 1, 3, 4)")
+                    ids = [row[ID] for row in rows]
+                    consume(db, request.queue, request.consumer, ids, self._finisher(request), BY_LOCK)
         else:
+            if self._application is not None and options.dequeue_mode in _TAKES:
+                self._application.require_told()
             with self._work.transaction() as db:
                 request = self._request(db, queue_name, options, limit)
                 found, messages = self._find(db, request)
@@ -150,9 +148,9 @@ class DequeueCalls:
                 if found.held:
                     self._work.hold(db, request.queue, request.consumer, found.held)
                 if rows and not request.browse:
-                    ids = [row[0] for row in rows]
+                    ids = [row[ID] for row in rows]
                     if options.dequeue_mode is DequeueMode.LOCKED:
-                        self._work.hold(db, request.queue, request.consumer, ids, rows[0][15])
+                        self._work.hold(db, request.queue, request.consumer, ids, rows[0][STATE])
                     else:
                         self._work.take(db, request.queue, request.consumer, ids, self._finisher(request))
         self._count(request, rows, perf_counter() - started)
@@ -163,12 +161,12 @@ class DequeueCalls:
         states = _STATES_OF_EXCEPTIONS if request.exceptions else _STATES
         if request.queue.grouped and not request.exceptions:
             return [
-                Dequeued(message.msgid or b"", message, states[row[15]], str(row[-1]))
+                Dequeued(message.msgid or b"", message, states[row[STATE]], str(row[GROUP]))
                 for message, row in zip(messages, rows, strict=True)
             ]
         make, persistent = tuple.__new__, DeliveryMode.PERSISTENT
         return [
-            make(Dequeued, (message.msgid or b"", message, states[row[15]], None, persistent))
+            make(Dequeued, (message.msgid or b"", message, states[row[STATE]], None, persistent))
             for message, row in zip(messages, rows, strict=True)
         ]
 
@@ -255,7 +253,7 @@ def _at_once(db: Db, queue: QueueRef, options: DequeueOptions, retention: float)
         db.postgresql
         and db.settled
         and not (retention or queue.multiple_consumers or queue.grouped)
-        and options.dequeue_mode in (DequeueMode.REMOVE, DequeueMode.REMOVE_NODATA)
+        and options.dequeue_mode in _TAKES
         and options.transformation is None
         and options.deq_condition is None
     )

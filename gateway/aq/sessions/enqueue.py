@@ -8,10 +8,7 @@ from enum import StrEnum
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
-from gateway.aq.arrivals import Enrol, Prepared, address, check_enqueue, numbered
-from gateway.aq.codec import check_times
-from gateway.aq.deviation import deviate
-from gateway.aq.errors import (
+from mgw.gateway.aq.errors import (
     ArraysDiffer,
     ArraySizeInvalid,
     DeliveryModeInvalid,
@@ -19,11 +16,15 @@ from gateway.aq.errors import (
     SequenceDeviationInvalid,
     VisibilityInvalid,
 )
-from gateway.aq.model import Agent, DeliveryMode, EnqueueOptions, QueueRef, SequenceDeviation, Visibility
-from gateway.aq.statements import Db
-from gateway.aq.work import Work
-from transforms.errors import AqError, ConversionFailure
-from transforms.message import Message, check_headers
+from mgw.gateway.aq.model import Agent, DeliveryMode, EnqueueOptions, QueueRef, SequenceDeviation, Visibility
+from mgw.gateway.aq.queues.codec import check_times
+from mgw.gateway.aq.queues.deviation import deviate
+from mgw.gateway.aq.queues.intake import Enrol, address, check_enqueue, numbered
+from mgw.gateway.aq.queues.prepared import Prepared
+from mgw.gateway.aq.sessions.unit_of_work.base import Work
+from mgw.gateway.aq.store.statements import Db
+from mgw.transforms.errors import AqError, ConversionFailure
+from mgw.transforms.message import Message, check_headers
 
 __all__ = ["DEFAULT_OPTIONS", "EnqueueCall", "prepare_enqueue", "read_call"]
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq import statements_consumers as consumers_sql
-from gateway.aq import statements_listen as listen_sql
-from gateway.aq.errors import (
+from mgw.gateway.aq.errors import (
     DeliveryModeInvalid,
     ListenDuplicate,
     ListenNameGiven,
@@ -18,15 +14,15 @@ from gateway.aq.errors import (
     ListenTimeout,
     UnknownQueue,
 )
-from gateway.aq.model import Agent, DeliveryMode, QueueRef, QueueType
-from gateway.aq.names import agent_name
-from gateway.aq.navigation import check_wait
-from gateway.aq.statements import Db
-from gateway.aq.statements_listen import Watched
-from transforms.errors import AqError
-
-if TYPE_CHECKING:
-    from gateway.aq.hub import Hub
+from mgw.gateway.aq.model import Agent, DeliveryMode, QueueRef, QueueType
+from mgw.gateway.aq.names import agent_name
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.queues import consumers_sql, listen_sql
+from mgw.gateway.aq.queues.listen_sql import Watched
+from mgw.gateway.aq.sessions.ground import SessionGround
+from mgw.gateway.aq.sessions.navigation import check_wait
+from mgw.gateway.aq.store.statements import Db
+from mgw.transforms.errors import AqError
 
 __all__ = ["listen"]
 
@@ -36,7 +32,7 @@ _LOOK_AGAIN = 1.0  # seconds; should a wake-up get lost
 
 
 def listen(
-    hub: Hub,
+    hub: SessionGround,
     agents: Sequence[Agent],
     wait: float,
     listen_delivery_mode: str,
@@ -44,7 +40,7 @@ def listen(
     target: Target,
     pause: Callable[[], None],
 ) -> Agent:
-    """See :meth:`gateway.aq.session.Session.listen`.
+    """See :meth:`mgw.gateway.aq.sessions.session.Session.listen`.
 
     Args:
         target: finds the queue a consumer may dequeue from.

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gateway.aq import group_search
-from gateway.aq import statements_catalog as catalog
-from gateway.aq.errors import (
+from mgw.gateway.aq.errors import (
     AgentNameInvalid,
     ArraySizeInvalid,
     ConsumerChanged,
@@ -23,15 +21,27 @@ from gateway.aq.errors import (
     VisibilityInvalid,
     WaitInvalid,
 )
-from gateway.aq.model import DeliveryMode, DequeueMode, DequeueOptions, Navigation, Visibility
-from gateway.aq.search import Found, Place, Request, at_the_end, find_next, find_one, head, no_such_message, upto
-from gateway.aq.statements import Db
-from gateway.aq.statements_messages import keys_of
-from transforms.errors import AqError
+from mgw.gateway.aq.model import DeliveryMode, DequeueMode, DequeueOptions, Navigation, Visibility
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.queues import group_search
+from mgw.gateway.aq.queues.messages_sql import keys_of
+from mgw.gateway.aq.queues.search import (
+    Found,
+    Place,
+    Request,
+    at_the_end,
+    find_next,
+    find_one,
+    head,
+    no_such_message,
+    upto,
+)
+from mgw.gateway.aq.store.statements import Db
+from mgw.transforms.errors import AqError
 
 if TYPE_CHECKING:
-    from gateway.aq.application import Application
-    from gateway.aq.work import Work
+    from mgw.gateway.aq.sessions.application import Application
+    from mgw.gateway.aq.sessions.unit_of_work.base import Work
 
 __all__ = ["Finder", "check_options", "check_wait"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from gateway.aq.errors import SavepointMissing
-from gateway.aq.model import QueueRef
+from mgw.gateway.aq.errors import SavepointMissing
+from mgw.gateway.aq.model import QueueRef
 
 __all__ = ["Held", "Savepoints", "after", "cut", "lengths"]
 

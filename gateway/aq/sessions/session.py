@@ -11,39 +11,32 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq import statements_consumers as consumers_sql
-from gateway.aq import transformations
-from gateway.aq.application import Application
-from gateway.aq.arguments import check_messages, check_options_type, no_message
-from gateway.aq.arrivals import Prepared, store
-from gateway.aq.dequeue import DequeueCalls
-from gateway.aq.enqueue import DEFAULT_OPTIONS, EnqueueCall, prepare_enqueue, read_call
-from gateway.aq.listen import listen
-from gateway.aq.model import (
-    FOREVER,
-    Agent,
-    DeliveryMode,
-    Dequeued,
-    DequeueOptions,
-    EnqueueOptions,
-    QueueRef,
-)
-from gateway.aq.names import DEFAULT_SCHEMA
-from gateway.aq.navigation import Finder, check_options
-from gateway.aq.privileges import rights_of
-from gateway.aq.statements import Db
-from gateway.aq.work import Work
-from gateway.aq.work_application import ApplicationWork
-from gateway.aq.work_claims import ClaimWork
-from gateway.aq.work_transactions import TransactionWork
-from gateway.aq.writing import Writing
-from transforms.errors import HubError, SessionClosed
-from transforms.message import Message
+from mgw.gateway.aq.model import FOREVER, Agent, DeliveryMode, Dequeued, DequeueOptions, EnqueueOptions, QueueRef
+from mgw.gateway.aq.names import DEFAULT_SCHEMA
+from mgw.gateway.aq.payloads import transformations
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.queues import consumers_sql
+from mgw.gateway.aq.queues.intake import store
+from mgw.gateway.aq.queues.prepared import Prepared
+from mgw.gateway.aq.security.privileges import rights_of
+from mgw.gateway.aq.sessions.application import Application
+from mgw.gateway.aq.sessions.arguments import check_messages, check_options_type, no_message
+from mgw.gateway.aq.sessions.dequeue import DequeueCalls
+from mgw.gateway.aq.sessions.enqueue import DEFAULT_OPTIONS, EnqueueCall, prepare_enqueue, read_call
+from mgw.gateway.aq.sessions.ground import SessionGround
+from mgw.gateway.aq.sessions.listen import listen
+from mgw.gateway.aq.sessions.navigation import Finder, check_options
+from mgw.gateway.aq.sessions.unit_of_work.application import ApplicationWork
+from mgw.gateway.aq.sessions.unit_of_work.base import Work
+from mgw.gateway.aq.sessions.unit_of_work.postgres import TransactionWork
+from mgw.gateway.aq.sessions.unit_of_work.sqlite_claims import ClaimWork
+from mgw.gateway.aq.store.fast_transaction import Writing
+from mgw.gateway.aq.store.statements import Db
+from mgw.transforms.errors import HubError, SessionClosed
+from mgw.transforms.message import Message
 
 if TYPE_CHECKING:
-    from gateway.aq.application import Given
-    from gateway.aq.hub import Hub
+    from mgw.gateway.aq.sessions.application import Given
 
 __all__ = ["Session"]
 
@@ -66,7 +59,7 @@ def _call(method: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate[
 
 
 class Session(DequeueCalls):
-    """One transaction after another; made by :meth:`gateway.aq.hub.Hub.session`. For one thread at a time.
+    """One transaction after another; made by :meth:`mgw.gateway.aq.hub.Hub.session`. For one thread at a time.
 
     As a context manager it rolls back what was not committed when it ends. On SQLite a session of its own sees the
     messages it enqueued only after its commit.
@@ -74,7 +67,7 @@ class Session(DequeueCalls):
 
     def __init__(
         self,
-        hub: Hub,
+        hub: SessionGround,
         connection: Given | None = None,
         *,
         user: str | None = None,
@@ -152,7 +145,7 @@ class Session(DequeueCalls):
         """Undo what was done after a savepoint, which stays; the transaction goes on (AQ guide 12.2 §11.7.5).
 
         Messages enqueued after it are gone. Those removed after it are back, with a failed attempt counted, whatever
-        becomes of the transaction; those locked after it are free again.
+        happens to the transaction; those locked after it are free again.
 
         Raises:
             AqError: 1086 no such savepoint; the session works inside the application's transaction.

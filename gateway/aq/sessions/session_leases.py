@@ -3,61 +3,24 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
-from functools import cache
-from typing import TYPE_CHECKING
 
-from gateway.aq import statements_sessions as sessions_sql
-from gateway.aq.processes import lives, start_of
-from gateway.aq.statements import Db
-from gateway.aq.tables import SESSION_COUNTER
-from transforms.errors import HubError
+from mgw.gateway.aq.sessions import sessions_sql
+from mgw.gateway.aq.store.ground import Ground
+from mgw.gateway.aq.store.processes import session_host
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import SESSION_COUNTER
+from mgw.transforms.errors import HubError
 
-if TYPE_CHECKING:
-    from gateway.aq.hub import Hub
-
-__all__ = ["LEASE", "SessionRegistry", "host_name", "is_dead", "session_host"]
+__all__ = ["LEASE", "SessionRegistry"]
 
 LEASE = 30.0  # seconds a session may be silent before its messages go back
-_START = "#"  # between the host and the start of the process
-
-
-def host_name() -> str:
-    """Names this machine and process namespace: where a process id means something."""
-    try:
-        space = os.readlink("/proc/self/ns/pid")
-    except OSError:
-        space = ""
-    return f"{socket.gethostname()}/{space}"
-
-
-def session_host() -> str:
-    """:func:`host_name`, and when this process began: another one may be given its id later."""
-    return f"{host_name()}{_START}{_start(os.getpid())}"
-
-
-def is_dead(host: str, pid: int, lease_until: float, now: float) -> bool:
-    """Whether a process is gone: known here at once, elsewhere when its lease runs out.
-
-    Args:
-        host: as :func:`host_name` or :func:`session_host` told it there.
-    """
-    if lease_until <= now:
-        return True
-    place, _, start = host.partition(_START)
-    return place == host_name() and not lives(pid, start)
-
-
-@cache
-def _start(pid: int) -> str:
-    return start_of(pid)
 
 
 class SessionRegistry:
     """The claiming sessions of this process. One thread renews their leases; it starts with the first session."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Ground) -> None:
         self._hub = hub
         self._mutex = threading.Lock()
         self._numbers: set[int] = set()

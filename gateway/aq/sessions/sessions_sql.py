@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.aq import statements_consumers as consumers_sql
-from gateway.aq.model import DEFAULT_MAX_RETRIES
-from gateway.aq.statements import Db
+from mgw.gateway.aq.model import DEFAULT_MAX_RETRIES
+from mgw.gateway.aq.queues import consumers_sql
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import State
 
 __all__ = ["delete_session", "insert_session", "renew_sessions", "return_claims", "sessions"]
 
@@ -31,7 +32,8 @@ def delete_session(db: Db, number: int) -> None:
 
 def sessions(db: Db) -> list[tuple[int, str, int, float]]:
     """(id, host, pid, lease_until) of every registered session."""
-    return [(row[0], row[1], row[2], row[3]) for row in db.rows("SELECT id, host, pid, lease_until FROM aq_session")]
+    rows = db.rows("SELECT id, host, pid, lease_until FROM aq_session")
+    return [(number, host, pid, lease_until) for number, host, pid, lease_until in rows]
 
 
 def return_claims(db: Db, number: int, now: float) -> tuple[int, set[int]]:
@@ -40,22 +42,19 @@ def return_claims(db: Db, number: int, now: float) -> tuple[int, set[int]]:
     Recipients over their retry limit are blocked still. The time manager looks at their messages: others may have taken
     them meanwhile.
     """
-    queues = {
-        row[0] for row in db.rows("SELECT DISTINCT queue_id FROM aq_message WHERE state = 8 AND claim = ?", (number,))
-    }
-    queues |= {
-        row[0] for row in db.rows("SELECT DISTINCT queue_id FROM aq_entry WHERE state = 8 AND claim = ?", (number,))
-    }
+    held = f"WHERE state = {State.CLAIMED} AND claim = ?"
+    queues = set(db.column(f"SELECT DISTINCT queue_id FROM aq_message {held}", (number,)))
+    queues |= set(db.column(f"SELECT DISTINCT queue_id FROM aq_entry {held}", (number,)))
     returned = 0
     over = f"""attempts > (SELECT coalesce(q.max_retries, {DEFAULT_MAX_RETRIES}) FROM aq_queue q
                             WHERE q.id = aq_entry.queue_id)"""
-    held = "WHERE state = 8 AND claim = ?"
     db.run(f"INSERT INTO aq_dequeue_log (message_id) SELECT message_id FROM aq_entry {held} AND {over}", (number,))
     for table, state in (
-        ("aq_message", "WHEN expiration_reason IS NOT NULL THEN 3 WHEN ready_at > ? THEN 1"),  # 3: an exception queue
-        ("aq_entry", f"WHEN {over} THEN 4 WHEN ready_at > ? THEN 1"),
+        ("aq_message", f"WHEN expiration_reason IS NOT NULL THEN {State.EXPIRED}"),  # in an exception queue
+        ("aq_entry", f"WHEN {over} THEN {State.UNDELIVERABLE}"),
     ):
-        sql = f"UPDATE {table} SET state = CASE {state} ELSE 0 END, claim = NULL {held}"
+        sql = f"""UPDATE {table} SET claim = NULL, state = CASE
+                      {state} WHEN ready_at > ? THEN {State.WAITING} ELSE {State.READY} END {held}"""
         returned += db.run(sql, (now, number))
     consumers_sql.drop_removed(db)
     delete_session(db, number)

@@ -3,33 +3,66 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from gateway.aq import statements_schema as schema
-from gateway.aq.failures import shown_url
-from gateway.aq.files import HubFiles
-from gateway.aq.heads import HEADS, Heads
-from gateway.aq.lock import Gate
-from gateway.aq.model import Durability
-from gateway.aq.statements import CURSOR, TALLY
-from gateway.aq.wal import KEPT_BYTES
-from transforms.clock import SYSTEM_CLOCK, Clock
-from transforms.errors import HubError
+from mgw.gateway.aq.model import Durability
+from mgw.gateway.aq.store.connection_state import (
+    BUSY_SECONDS,
+    POOL,
+    Begin,
+    ConnectionState,
+    HubSqliteConnection,
+    ServerMemory,
+)
+from mgw.gateway.aq.store.database_errors import shown_url
+from mgw.gateway.aq.store.files import HubFiles
+from mgw.gateway.aq.store.membership import Membership
+from mgw.gateway.aq.store.namespace_sql import SCHEMA_OPTION, Namespace, locate, quoted
+from mgw.gateway.aq.store.settings_sql import settle
+from mgw.gateway.aq.store.wal import KEPT_BYTES
+from mgw.gateway.aq.store.write_lock import Gate
+from mgw.transforms.clock import Clock
+from mgw.transforms.errors import HubError
 
-__all__ = ["BEGIN", "BUSY_SECONDS", "POOL", "hub_clock", "make_engine", "make_private", "parse_url", "watchfulness"]
+__all__ = [
+    "Address",
+    "find_schema",
+    "libpq_uri",
+    "make_engine",
+    "make_private",
+    "parse_url",
+    "watchfulness",
+]
 
-BUSY_SECONDS = 30.0  # how long a writer waits for its turn on SQLite
-POOL = 8  # connections kept
-#: In the ``info`` of a hub's connection to SQLite: what begins a write transaction on it.
-BEGIN = "mgw_begin"
+_PATH = "search_path"
+_SCHEMA = re.compile(r"[^\W\d][\w$-]{0,62}")
 _SYNCHRONOUS = {level: f"PRAGMA synchronous={level}" for level in ("FULL", "NORMAL")}
 
 
-def parse_url(url: str) -> sa.URL:
+class Address(NamedTuple):
+    """Where a hub is.
+
+    Attributes:
+        url: of the database, as its driver takes it.
+        schema: named by the hub's URL (``?schema=``); None: it names none.
+        shown: the hub's URL for people, without password.
+    """
+
+    url: sa.URL
+    schema: str | None
+    shown: str
+
+    @property
+    def postgresql(self) -> bool:
+        """Whether it is on PostgreSQL; else it is an SQLite file."""
+        return self.url.get_backend_name() == "postgresql"
+
+
+def parse_url(url: str) -> Address:
     """The address of a hub, its driver chosen.
 
     Raises:
@@ -44,19 +77,43 @@ def parse_url(url: str) -> sa.URL:
             cause="it is not of the form sqlite:///path or postgresql://user@host/database",
             cure="correct the URL",
         ) from None
+    shown = shown_url(address)
+    named = address.query.get(SCHEMA_OPTION)
     if backend == "postgresql":
-        return address.set(drivername="postgresql+psycopg")
+        _check_schema(named, shown)
+        bare = address.difference_update_query([SCHEMA_OPTION]).set(drivername="postgresql+psycopg")
+        return Address(bare, named if isinstance(named, str) else None, shown)
     if backend != "sqlite":
         raise HubError(
-            f"hub {shown_url(address)} cannot be used",
+            f"hub {shown} cannot be used",
             cause=f"{backend} is not supported",
             cure="use sqlite:///path or postgresql://user@host/database",
         )
     if address.database in (None, "", ":memory:"):
+        raise HubError(f"hub {shown} cannot be used", cause="a hub in memory is not durable", cure="name a file")
+    if named is not None:
         raise HubError(
-            f"hub {shown_url(address)} cannot be used", cause="a hub in memory is not durable", cure="name a file"
+            f"hub {shown} cannot be used",
+            cause="an SQLite file has no schemas",
+            cure="leave ?schema= out: the hub's tables are told from others by their names",
         )
-    return address
+    return Address(address, None, shown)
+
+
+def _check_schema(named: object, shown: str) -> None:
+    if named is None or (isinstance(named, str) and _SCHEMA.fullmatch(named) and not named.lower().startswith("pg_")):
+        return
+    raise HubError(
+        f"hub {shown} cannot be used",
+        cause=f"{str(named)[:100]!r} cannot be its schema",
+        cure="name one schema of 1 to 63 letters, digits, _, $ and -, that begins with a letter or _, and not with pg_",
+    )
+
+
+def libpq_uri(url: sa.URL) -> str:
+    """The address as libpq reads it, with the password: it takes no plus sign for a space."""
+    address, mark, options = url.set(drivername="postgresql").render_as_string(hide_password=False).partition("?")
+    return address + mark + options.replace("+", "%20")
 
 
 def watchfulness(address: sa.URL) -> dict[str, Any]:
@@ -81,57 +138,91 @@ def make_private(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660))
 
 
-def _beginning(gate: Gate, files: HubFiles, synchronous: str) -> Callable[..., None]:
-    """What begins a write transaction on a driver's connection, whose ``info`` is given with it."""
+def _beginning(gate: Gate, files: HubFiles, synchronous: str) -> Begin:
+    """What begins a write transaction on a driver's connection, as its state says."""
 
-    def begin(driver: Any, info: Any, *, durable: bool, patience: float | None = None) -> None:
+    def begin(driver: Any, state: ConnectionState) -> None:
+        durable, patience = state.durable, state.patience
+        state.durable, state.patience = True, BUSY_SECONDS
         (files.look if durable else files.require)()
         level = synchronous if durable else "NORMAL"
-        if info["mgw_synchronous"] != level:
+        if state.synchronous != level:
             driver.execute(_SYNCHRONOUS[level]).close()
-            info["mgw_synchronous"] = level
-        if patience is not None:
+            state.synchronous = level
+        changed = patience != BUSY_SECONDS
+        if changed:
             driver.execute(f"PRAGMA busy_timeout={int(patience * 1000)}").close()
-        passed = gate.enter(BUSY_SECONDS if patience is None else patience)
+        passed = gate.enter(patience)
         try:
             driver.execute("BEGIN IMMEDIATE").close()
         finally:
             if passed:
                 gate.leave()
-            if patience is not None:
+            if changed:
                 driver.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}").close()
 
     return begin
 
 
-def make_engine(address: sa.URL, durability: Durability, clock: Clock, files: HubFiles | None = None) -> sa.Engine:
+def find_schema(address: Address) -> str:
+    """The schema of a hub on PostgreSQL, or the one to make it in.
+
+    Raises:
+        HubError: the PostgreSQL driver is not installed, or the path that the URL gives begins with no schema.
+    """
+    try:
+        import psycopg
+    except ImportError:
+        raise HubError(
+            f"hub {address.shown} cannot be used",
+            cause="the PostgreSQL driver is not installed",
+            cure="pip install 'messaging-gateway[postgres]'",
+        ) from None
+    with psycopg.connect(libpq_uri(address.url), **watchfulness(address.url)) as connection:
+        found = locate(connection, address.schema, on_path=_PATH in str(address.url.query.get("options", "")))
+    if found is None:
+        raise HubError(
+            f"hub {address.shown} does not exist",
+            cause="no schema of the login's search_path is there",
+            cure="name one in the URL: ?schema=NAME; mgw apply makes it",
+        )
+    return found
+
+
+def make_engine(
+    address: sa.URL,
+    durability: Durability,
+    clock: Clock,
+    files: HubFiles | None = None,
+    *,
+    namespace: Namespace | None = None,
+    membership: Membership | None = None,
+    memory: ServerMemory | None = None,
+) -> sa.Engine:
     """An engine whose connections are set as the hub needs them.
 
     Args:
         files: those of a hub on SQLite.
-
-    Raises:
-        HubError: the PostgreSQL driver is not installed.
+        namespace: of a hub on PostgreSQL.
+        membership: what tells others that a hub on PostgreSQL is open; None: nobody needs to know.
+        memory: what is remembered of its server.
     """
-    if address.get_backend_name() == "postgresql":
-        try:
-            import psycopg  # noqa: F401
-        except ImportError:
-            raise HubError(
-                f"hub {shown_url(address)} cannot be used",
-                cause="the PostgreSQL driver is not installed",
-                cure="pip install 'messaging-gateway[postgres]'",
-            ) from None
+    if namespace is not None:
         engine = sa.create_engine(
             address, pool_size=POOL, max_overflow=-1, pool_use_lifo=True, connect_args=watchfulness(address)
         )
         commit = "on" if durability == "full" else "off"
-        heads = Heads()
 
         @sa.event.listens_for(engine, "connect")
-        def _settings(connection: Any, record: Any) -> None:
-            heads.connected(schema.settle(connection, commit))
-            record.info.update({"mgw_clock": clock, TALLY: [], HEADS: heads, CURSOR: connection.cursor(binary=True)})
+        def _settings(connection: Any, _: Any) -> None:
+            server = settle(connection, commit, quoted(namespace.schema or ""))
+            if memory is not None:
+                memory.connected(server)
+            if membership is not None:
+                membership.connected(connection)
+            connection.hub_state = ConnectionState(
+                clock, namespace, memory=memory, cursor=connection.cursor(binary=True)
+            )
 
         return engine
     files = files or HubFiles(address.database or "", shown_url(address))
@@ -141,7 +232,7 @@ def make_engine(address: sa.URL, durability: Durability, clock: Clock, files: Hu
         pool_size=POOL,
         max_overflow=-1,
         pool_use_lifo=True,
-        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
+        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False, "factory": HubSqliteConnection},
     )
     gate = Gate(os.path.realpath(address.database or ""))
     sa.event.listen(engine, "engine_disposed", lambda _: gate.close())
@@ -153,7 +244,7 @@ def make_engine(address: sa.URL, durability: Durability, clock: Clock, files: Hu
         files.require()  # SQLite would make a file that is missing
 
     @sa.event.listens_for(engine, "connect")
-    def _pragmas(connection: Any, record: Any) -> None:
+    def _pragmas(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # the driver must not emit a BEGIN of its own
         for pragma in (
             f"busy_timeout={int(BUSY_SECONDS * 1000)}",
@@ -161,12 +252,12 @@ def make_engine(address: sa.URL, durability: Durability, clock: Clock, files: Hu
             f"synchronous={synchronous}",
             "foreign_keys=ON",
             "wal_autocheckpoint=4000",  # pages: a page written often is copied into the database once
-            f"journal_size_limit={KEPT_BYTES}",  # of the log, when it begins anew after somebody has read for long
+            f"journal_size_limit={KEPT_BYTES}",  # of the log, when it starts again after somebody has read for long
             "cache_size=-16000",  # KiB
             "schema_version",  # to read it opens the log, and the index of that
         ):
             connection.execute(f"PRAGMA {pragma}").close()
-        record.info.update({"mgw_clock": clock, "mgw_synchronous": synchronous, TALLY: [], BEGIN: begin})
+        connection.hub_state = ConnectionState(clock, begin=begin, synchronous=synchronous)
         files.opened()
 
     @sa.event.listens_for(engine, "begin")
@@ -176,16 +267,6 @@ def make_engine(address: sa.URL, durability: Durability, clock: Clock, files: Hu
             files.require()
             driver.execute("BEGIN").close()
             return
-        info = conn.info
-        durable = not info.pop("mgw_relaxed", False)
-        begin(driver, info, durable=durable, patience=info.pop("mgw_patience", None))
+        begin(driver, driver.hub_state)
 
     return engine
-
-
-def hub_clock(conn: sa.Connection) -> Clock:
-    """The clock of the hub a connection belongs to; the system's for a foreign connection."""
-    with suppress(KeyError):
-        clock: Clock = conn.info["mgw_clock"]
-        return clock
-    return SYSTEM_CLOCK

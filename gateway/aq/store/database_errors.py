@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import sqlalchemy as sa
 import sqlalchemy.exc
 
-from transforms.errors import HubError, HubFull, HubUnavailable
-from transforms.openfiles import shortage
+from mgw.transforms.errors import HubError, HubFull, HubUnavailable
+from mgw.transforms.open_files import shortage
 
 __all__ = ["lock_timed_out", "shown_url", "translate", "translated"]
 

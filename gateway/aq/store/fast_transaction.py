@@ -1,20 +1,16 @@
 """A write transaction of the hub on the path of every message.
 
-It is what :meth:`gateway.aq.hub.Hub.write` is, on the driver's connection itself: what SQLAlchemy does at the beginning
+It is what :meth:`Hub.write` is, on the driver's connection itself: what SQLAlchemy does at the beginning
 and the end of a transaction costs more there than most statements.
 """
 
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING
 
-from gateway.aq import wire
-from gateway.aq.database import BEGIN
-from gateway.aq.statements import TALLY, Db
-
-if TYPE_CHECKING:
-    from gateway.aq.hub import Hub
+from mgw.gateway.aq.store import pg_protocol
+from mgw.gateway.aq.store.ground import Ground
+from mgw.gateway.aq.store.statements import Db
 
 __all__ = ["Writing"]
 
@@ -25,7 +21,7 @@ class Writing:
     The :class:`Db` it gives is the transaction's only one: SQLAlchemy does not know that one is open.
 
     Args:
-        durable: as for :meth:`gateway.aq.hub.Hub.write`.
+        durable: as for :meth:`mgw.gateway.aq.hub.Hub.write`.
 
     Raises:
         HubUnavailable, HubFull, HubError: instead of any database error, at the beginning, in the body and at the end.
@@ -33,7 +29,7 @@ class Writing:
 
     __slots__ = ("_begun", "_durable", "_hub", "_writer")
 
-    def __init__(self, hub: Hub, *, durable: bool = True) -> None:
+    def __init__(self, hub: Ground, *, durable: bool = True) -> None:
         self._hub = hub
         self._durable = durable
         self._begun = False
@@ -45,9 +41,12 @@ class Writing:
             self._writer = writer = hub.take_writer()
             self._begun = True
             if hub.postgresql:
-                wire.begin(writer[1])
+                pg_protocol.begin(writer[1])
                 return Db.within(writer, postgresql=True)
-            writer[2][BEGIN](writer[1], writer[2], durable=self._durable)
+            state = writer[2]
+            state.durable = self._durable
+            assert state.begin is not None  # noqa: S101  (SQLite)
+            state.begin(writer[1], state)
             return Db.within(writer, postgresql=False)
         except BaseException as error:
             self._give_up(error)
@@ -62,17 +61,17 @@ class Writing:
         hub, driver = self._hub, self._writer[1]
         try:
             if hub.postgresql:
-                wire.commit(driver)
+                pg_protocol.commit(driver)
             else:
                 driver.commit()
                 hub.committed()
         except BaseException as failed:
             self._give_up(failed)
             raise
-        info = self._writer[2]
-        tally = info[TALLY]
+        state = self._writer[2]
+        tally = state.tally
         if tally:
-            info[TALLY] = []
+            state.tally = []
         try:
             hub.keep_writer(self._writer)
         finally:

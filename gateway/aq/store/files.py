@@ -1,6 +1,6 @@
 """The files of an SQLite hub: still those that are open, or moved, deleted or replaced behind the connections.
 
-A connection keeps the file that it opened, whatever becomes of the name: what it commits to a file that nobody can name
+A connection keeps the file that it opened, whatever happens to the name: what it commits to a file that nobody can name
 any more is lost with the process. So every transaction looks before it begins, and again before its commit is
 acknowledged; those that may be forgotten look at their beginning a few times in a second only.
 """
@@ -15,7 +15,7 @@ from time import monotonic
 
 import sqlalchemy as sa
 
-from transforms.errors import HubMoved
+from mgw.transforms.errors import HubMoved
 
 __all__ = ["HubFiles", "existing", "files_of"]
 
@@ -38,7 +38,7 @@ class HubFiles:
 
     def __init__(self, path: str, where: str) -> None:
         self._named = os.path.abspath(path)
-        self._path = os.path.realpath(path)  # beside which SQLite keeps the others
+        self._path = os.path.realpath(path)  # next to which SQLite keeps the others
         self._where = where
         self._mutex = threading.Lock()
         self._file: _Identity | None = None
@@ -96,7 +96,7 @@ class HubFiles:
                 raise self._moved(f"{path} was removed or replaced while this program has it open", committed=committed)
 
     def _is_the_same(self, found: _Identity | None) -> bool:
-        """Whether a file system only numbers its files anew."""
+        """Whether a file system only numbers its files again."""
         with self._mutex:
             held = found is not None and os.path.realpath(self._named) == self._path
             held = held and any(name == self._path for _, name in _open_files())

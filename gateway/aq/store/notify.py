@@ -12,23 +12,31 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from gateway.aq.files import existing
+from mgw.gateway.aq.store.files import existing
 
 __all__ = ["Notifier"]
 
 _SQLITE_POLL = 0.025
 _RECONNECT = 1.0
-_CHANNEL = "mgw_hub"
 
 Callback = Callable[[], None]
 
 
 class Notifier:
-    """Wakes waiters. No thread runs until somebody subscribes."""
+    """Wakes waiters. No thread runs until somebody subscribes.
 
-    def __init__(self, target: str, options: Mapping[str, Any]) -> None:
+    Args:
+        target: the database.
+        options: of a connection to PostgreSQL.
+        channel: on which PostgreSQL tells of messages.
+        has_messages: statement that asks SQLite, four times with the id of a queue, whether it has something to take.
+    """
+
+    def __init__(self, target: str, options: Mapping[str, Any], *, channel: str = "", has_messages: str = "") -> None:
         self._target = target
-        self._options = options  # of a connection to PostgreSQL
+        self._channel = channel
+        self._has_messages = has_messages
+        self._options = options
         self._mutex = threading.Lock()
         self._wanted = threading.Condition(self._mutex)
         self._callbacks: dict[int, dict[int, Callback]] = {}  # queue id -> subscription -> callback
@@ -122,7 +130,7 @@ class Notifier:
         try:
             last = None
             while self._someone_waits():
-                version = connection.execute("PRAGMA data_version").fetchone()[0]
+                (version,) = connection.execute("PRAGMA data_version").fetchone()
                 if version != last:
                     last = version
                     self.committed(self._with_messages(connection))
@@ -132,18 +140,19 @@ class Notifier:
 
     def _with_messages(self, connection: sqlite3.Connection) -> list[int]:
         """The watched queues that have something to take."""
-        from gateway.aq.statements_time import HAS_MESSAGES
-
-        queues = self._queues()
-        return [
-            queue for queue in queues if connection.execute(HAS_MESSAGES, (queue, queue, queue, queue)).fetchone()[0]
-        ]
+        found = []
+        for queue in self._queues():
+            (has_messages,) = connection.execute(self._has_messages, (queue,) * 4).fetchone()
+            if has_messages:
+                found.append(queue)
+        return found
 
     def _watch_postgresql(self) -> None:
         import psycopg
 
         with psycopg.connect(self._target, autocommit=True, **self._options) as connection:
-            connection.execute(f"LISTEN {_CHANNEL}")
+            name = self._channel.replace('"', '""')
+            connection.execute(f'LISTEN "{name}"')
             self.committed(self._queues())  # whatever came while nobody listened
             while not self._stop.is_set():
                 for notice in connection.notifies(timeout=0.5, stop_after=1):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
+from functools import cache
 from pathlib import Path
 
-__all__ = ["lives", "start_of"]
+__all__ = ["host_name", "is_dead", "lives", "session_host", "start_of"]
 
+_BEFORE_START = "#"  # in the name of a host
 _STATE, _THREADS, _START = 0, 17, 19  # of what stands behind the name in /proc/<pid>/stat (proc_pid_stat(5))
 
 
@@ -50,3 +53,34 @@ def _stat(pid: int) -> list[str]:
     except OSError:
         return []
     return fields if len(fields) > _START else []
+
+
+def host_name() -> str:
+    """Names this machine and process namespace: where a process id means something."""
+    try:
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        space = ""
+    return f"{socket.gethostname()}/{space}"
+
+
+def session_host() -> str:
+    """:func:`host_name`, and when this process began: another one may be given its id later."""
+    return f"{host_name()}{_BEFORE_START}{_start_of_own(os.getpid())}"
+
+
+def is_dead(host: str, pid: int, lease_until: float, now: float) -> bool:
+    """Whether a process is gone: known here at once, elsewhere when its lease runs out.
+
+    Args:
+        host: as :func:`host_name` or :func:`session_host` told it there.
+    """
+    if lease_until <= now:
+        return True
+    place, _, start = host.partition(_BEFORE_START)
+    return place == host_name() and not lives(pid, start)
+
+
+@cache
+def _start_of_own(pid: int) -> str:
+    return start_of(pid)

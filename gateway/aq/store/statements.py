@@ -10,7 +10,10 @@ word           SQLite                                      PostgreSQL
 ``{lock}``     nothing: there is one writer                ``FOR UPDATE SKIP LOCKED``
 ``{lock_e}``   nothing                                     ``FOR UPDATE OF e SKIP LOCKED``
 ``{like}``     ``GLOB ?``                                  ``LIKE ? ESCAPE ''``
+``{channel}``  -                                           name of the hub's channel
 =============  ==========================================  ==============================
+
+On PostgreSQL the hub's tables get their schema, see :mod:`mgw.gateway.aq.store.namespace_sql`.
 
 Statements run on the driver's own cursor (prepared by the driver, no expression building): on the path of every message
 that is worth a factor of two.
@@ -19,28 +22,28 @@ that is worth a factor of two.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from gateway.aq.tables import COMMIT_COUNTER, MESSAGE_COUNTER
-from transforms.errors import AqError
+from mgw.gateway.aq.store.connection_state import ConnectionState
+from mgw.gateway.aq.store.namespace_sql import Namespace
+from mgw.gateway.aq.store.tables import COMMIT_COUNTER, MESSAGE_COUNTER
+from mgw.transforms.errors import AqError
 
-__all__ = ["CURSOR", "TALLY", "Db", "Row"]
+__all__ = ["Db", "Row"]
 
 Row = tuple[Any, ...]
-#: In the ``info`` of a hub's connection: the list behind :attr:`Db.tally`.
-TALLY = "mgw_tally"
-#: There, too, on PostgreSQL: the cursor for statements with few results.
-CURSOR = "mgw_cursor"
 
 _NOTIFIED = 350  # queues in one notice: PostgreSQL takes less than 8000 bytes
 _TEMPLATES = 2048  # statements known; conditions of callers are part of some
+_ANYWHERE = Namespace(None)
 _IDS = "SELECT nextval('aq_message_id') FROM generate_series(1, ?::int)"
-_IDS_AND_NOTICE = "SELECT nextval('aq_message_id') FROM pg_notify('mgw_hub', ?) CROSS JOIN generate_series(1, ?::int)"
+_IDS_AND_NOTICE = "SELECT nextval('aq_message_id') FROM pg_notify({channel}, ?) CROSS JOIN generate_series(1, ?::int)"
+_NOTICE = "SELECT pg_notify({channel}, ?)"
 _COPY_FROM = 20  # rows; below that COPY costs PostgreSQL more than it saves
 
 
@@ -61,19 +64,6 @@ def _sqlite(template: str) -> str:
     )
 
 
-@lru_cache(maxsize=_TEMPLATES)
-def _postgresql(template: str) -> str:
-    return (
-        template.replace("%", "%%")
-        .replace("{ids}", "= ANY(?::bigint[])")
-        .replace("{texts}", "= ANY(?::text[])")
-        .replace("{lock}", "FOR UPDATE SKIP LOCKED")
-        .replace("{lock_e}", "FOR UPDATE OF e SKIP LOCKED")
-        .replace("{like}", "LIKE ? ESCAPE ''")
-        .replace("?", "%s")
-    )
-
-
 @lru_cache(maxsize=64)
 def _insertion(table: str, columns: tuple[str, ...]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
@@ -82,6 +72,9 @@ def _insertion(table: str, columns: tuple[str, ...]) -> str:
 class Db:
     """The driver's connection under a SQLAlchemy connection, inside its transaction (begun here if need be).
 
+    Args:
+        namespace: of the hub, for a connection of other people (PostgreSQL).
+
     Attributes:
         tally: what the transaction does, to be counted when it has committed; None on a connection of other people.
         settings: a queue's id, what is going to be done there, and its settings, read with the queue; for the next call
@@ -89,29 +82,38 @@ class Db:
         settled: whether the connection prefers plans that follow an index (every connection of a hub does).
     """
 
-    __slots__ = ("_cursor", "_told", "connection", "postgresql", "raw", "settings", "settled", "tally")
+    __slots__ = ("_cursor", "_sql", "_told", "connection", "postgresql", "raw", "settings", "settled", "state", "tally")
 
-    def __init__(self, conn: sa.Connection) -> None:
+    def __init__(self, conn: sa.Connection, namespace: Namespace | None = None) -> None:
         if not conn.in_transaction():
             conn.begin()
         self.connection = conn
         self.postgresql = conn.dialect.name == "postgresql"
-        pooled = conn.connection
-        self.raw: _Connection = pooled.driver_connection  # type: ignore[assignment]
-        self.tally: list[Any] | None = pooled.info.get(TALLY)
-        self.settled = self.tally is not None
-        self._cursor: Any = pooled.info.get(CURSOR)
+        driver: Any = conn.connection.driver_connection
+        self.raw: _Connection = driver
+        state: ConnectionState | None = getattr(driver, "hub_state", None)
+        self.state = state
+        self.settled = state is not None
+        self.tally: list[Any] | None = None
+        self._cursor: Any = None
+        known = namespace or _ANYWHERE
+        if state is not None:
+            self.tally, self._cursor = state.tally, state.cursor
+            known = namespace or state.namespace or _ANYWHERE
+        self._sql: Callable[[str], str] = known.sql if self.postgresql else _sqlite
         self._told: int | None = None
         self.settings: tuple[int, str, Row] | None = None
 
     @classmethod
-    def within(cls, writer: tuple[sa.Connection, Any, dict[Any, Any]], *, postgresql: bool) -> Db:
-        """For a connection of the hub's own, its driver's connection and its ``info``, in a transaction already."""
+    def within(cls, writer: tuple[sa.Connection, Any, ConnectionState], *, postgresql: bool) -> Db:
+        """For a connection of the hub's own, its driver's connection and its state, in a transaction already."""
         db = cls.__new__(cls)
-        db.connection, db.raw, info = writer
+        db.connection, db.raw, state = writer
         db.postgresql = postgresql
-        db.tally = info[TALLY]
-        db._cursor = info.get(CURSOR)
+        db.state = state
+        db.tally = state.tally
+        db._cursor = state.cursor
+        db._sql = state.namespace.sql if state.namespace is not None else _sqlite
         db.settled = True
         db.settings = db._told = None
         return db
@@ -120,16 +122,16 @@ class Db:
         """Every row of a query."""
         if self.postgresql:
             with self.raw.cursor(binary=True) as cursor:
-                cursor.execute(_postgresql(template), params)
+                cursor.execute(self._sql(template), params)
                 return cursor.fetchall()  # type: ignore[no-any-return]
-        return self.raw.execute(_sqlite(template), params).fetchall()  # type: ignore[no-any-return]
+        return self.raw.execute(self._sql(template), params).fetchall()  # type: ignore[no-any-return]
 
     def found(self, template: str, params: Sequence[Any]) -> list[Row]:
         """Every row of a search in a queue, planned for the queue as it is: it may have been empty a moment ago."""
         if self.settled or not self.postgresql:
             return self.rows(template, params)
         with self.raw.cursor(binary=True) as cursor:
-            cursor.execute(_postgresql(template), params, prepare=False)
+            cursor.execute(self._sql(template), params, prepare=False)
             return cursor.fetchall()  # type: ignore[no-any-return]
 
     def row(self, template: str, params: Sequence[Any] = ()) -> Row | None:
@@ -137,13 +139,25 @@ class Db:
         found = self._few(template, params)
         return found[0] if found else None
 
+    def scalar(self, template: str, params: Sequence[Any] = ()) -> Any:
+        """The value of a query that asks for one, or None without a row."""
+        found = self._few(template, params)
+        if not found:
+            return None
+        (value,) = found[0]
+        return value
+
+    def column(self, template: str, params: Sequence[Any] = ()) -> list[Any]:
+        """The values of a query that asks for one column, of every row."""
+        return [value for (value,) in self.rows(template, params)]
+
     def _few(self, template: str, params: Sequence[Any]) -> list[Row]:
         """:meth:`rows` of a query whose result need not be given up at once: on PostgreSQL, a cursor is made once."""
         if not self.postgresql:
-            return self.raw.execute(_sqlite(template), params).fetchall()  # type: ignore[no-any-return]
+            return self.raw.execute(self._sql(template), params).fetchall()  # type: ignore[no-any-return]
         if self._cursor is None:
             self._cursor = self.raw.cursor(binary=True)
-        self._cursor.execute(_postgresql(template), params)
+        self._cursor.execute(self._sql(template), params)
         return self._cursor.fetchall()  # type: ignore[no-any-return]
 
     def run(self, template: str, params: Sequence[Any] = ()) -> int:
@@ -151,9 +165,9 @@ class Db:
         if self.postgresql:
             if self._cursor is None:
                 self._cursor = self.raw.cursor(binary=True)
-            number: int = self._cursor.execute(_postgresql(template), params).rowcount
+            number: int = self._cursor.execute(self._sql(template), params).rowcount
             return number
-        cursor = self.raw.execute(_sqlite(template), params)
+        cursor = self.raw.execute(self._sql(template), params)
         count: int = cursor.rowcount
         cursor.close()
         return count
@@ -162,17 +176,15 @@ class Db:
         """One statement for many rows."""
         cursor = self.raw.cursor()
         try:
-            cursor.executemany(_postgresql(template) if self.postgresql else _sqlite(template), rows)
+            cursor.executemany(self._sql(template), rows)
         finally:
             cursor.close()
 
     def insert(self, table: str, columns: Sequence[str], types: Sequence[str], rows: Sequence[Row]) -> None:
         """Insert rows; large batches go to PostgreSQL by COPY (``types`` are its type names)."""
         if self.postgresql and len(rows) >= _COPY_FROM:
-            with (
-                self.raw.cursor() as cursor,
-                cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)") as copy,
-            ):
+            copied = self._sql(f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)").replace("%%", "%")
+            with self.raw.cursor() as cursor, cursor.copy(copied) as copy:
                 copy.set_types(types)
                 for row in rows:
                     copy.write_row(row)
@@ -232,30 +244,30 @@ class Db:
             else:
                 found = self._few(_IDS_AND_NOTICE, (str(queue_id), count))
                 self._told = queue_id
-            return [row[0] for row in found]
+            return [number for (number,) in found]
         last = self.next_value(MESSAGE_COUNTER, count)
         return range(last - count + 1, last + 1)
 
     def last_message_id(self) -> int:
         """The highest message id handed out so far."""
         if self.postgresql:
-            found = self.row("SELECT last_value FROM aq_message_id")
+            found = self.scalar("SELECT last_value FROM aq_message_id")
         else:
-            found = self.row("SELECT value FROM aq_counter WHERE name = ?", (MESSAGE_COUNTER,))
-        return int(found[0]) if found else 0
+            found = self.scalar("SELECT value FROM aq_counter WHERE name = ?", (MESSAGE_COUNTER,))
+        return int(found or 0)
 
     def last_commit_number(self) -> int:
         """The highest place in the order of commits handed out so far."""
         if self.postgresql:
-            found = self.row("SELECT last_value FROM aq_commit_number")
+            found = self.scalar("SELECT last_value FROM aq_commit_number")
         else:
-            found = self.row("SELECT value FROM aq_counter WHERE name = ?", (COMMIT_COUNTER,))
-        return int(found[0]) if found else 0
+            found = self.scalar("SELECT value FROM aq_counter WHERE name = ?", (COMMIT_COUNTER,))
+        return int(found or 0)
 
     def next_value(self, counter: str, count: int = 1) -> int:
         """Raise a counter by ``count`` and return it."""
-        found = self._few("UPDATE aq_counter SET value = value + ? WHERE name = ? RETURNING value", (count, counter))
-        return int(found[0][0])
+        statement = "UPDATE aq_counter SET value = value + ? WHERE name = ? RETURNING value"
+        return int(self.scalar(statement, (count, counter)))
 
     def savepoint(self, number: int) -> None:
         """Mark a place in the transaction."""
@@ -275,4 +287,4 @@ class Db:
             queue_ids = [number for number in queue_ids if number != self._told]
             for start in range(0, len(queue_ids), _NOTIFIED):
                 told = ",".join(map(str, queue_ids[start : start + _NOTIFIED]))
-                self.raw.execute("SELECT pg_notify('mgw_hub', %s)", (told,)).close()
+                self.raw.execute(self._sql(_NOTICE), (told,)).close()

@@ -1,45 +1,61 @@
-"""The hub's tables, as SQLAlchemy sees them. Only :mod:`gateway.aq` writes to them; anybody may read.
+"""The hub's tables, as SQLAlchemy sees them. Only :mod:`mgw.gateway.aq` writes to them; anybody may read.
 
 Times are epoch seconds. Message ids are sequential integers; the 16-byte message id people see is ``hub_id || id``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
 import sqlalchemy as sa
 
+from mgw.gateway.aq.model import State
+from mgw.gateway.aq.store.checks import FLAG, add_checks, one_of
+
 __all__ = [
     "COMMIT_COUNTER",
+    "LEFT",
+    "LOCKABLE",
     "MESSAGE_COUNTER",
-    "PLACE",
+    "OPEN",
+    "PENDING",
     "PRIVILEGE_COUNTER",
     "SCHEMA_VERSION",
     "SESSION_COUNTER",
     "BodyType",
+    "Enabled",
     "State",
     "metadata",
+    "states",
 ]
 
-SCHEMA_VERSION = 1  # raised by every change of this module; an older release refuses the database
+SCHEMA_VERSION = 2  # raised by every change of tables and views, with a step in gateway/aq/store/migrations
 
 
-class State(IntEnum):
-    """State of a message (single-consumer queue) or of one consumer's entry (AQ guide 12.2 §2.15, §9.10).
+def states(*of: State) -> str:
+    """States as a list in SQL: ``(0, 1)``."""
+    return f"({', '.join(map(str, of))})"
 
-    READY to EXPIRED have the documented numbers. UNDELIVERABLE is an entry over its retry limit whose message is still
-    there for others; CLAIMED is in the hands of a session or in a job's durable plan; SPLIT is the message row of a
-    multi-consumer message, whose entries carry the states.
+
+#: Lists of states in SQL: what is not consumed; of that, what nobody has in hand; what a consumer can take, or has;
+#: what a transaction can lock, to take it.
+LEFT = states(State.READY, State.WAITING, State.UNDELIVERABLE, State.CLAIMED)
+OPEN = states(State.READY, State.WAITING, State.UNDELIVERABLE)
+PENDING = states(State.READY, State.WAITING, State.CLAIMED)
+LOCKABLE = states(State.READY, State.WAITING, State.EXPIRED, State.UNDELIVERABLE)
+
+
+class Enabled(IntEnum):
+    """Whether messages can be put into a queue, or taken out: ``enqueue_enabled``, ``dequeue_enabled`` of ``aq_queue``.
+
+    STOPPING: nobody can begin to; who works on the queue already may go on.
     """
 
-    READY = 0
-    WAITING = 1
-    PROCESSED = 2
-    EXPIRED = 3
-    UNDELIVERABLE = 4
-    CLAIMED = 8
-    SPLIT = 9
+    STOPPED = 0
+    STARTED = 1
+    STOPPING = 2
 
 
 class BodyType(IntEnum):
@@ -80,6 +96,8 @@ hub = sa.Table(
     _required("schema_version", sa.Integer),
     _required("durability", sa.Text),
     _required("created", _TIME),
+    _column("written_by", sa.Text),  # release that made the hub, or that upgraded it last
+    _column("upgraded", _TIME),  # when it was upgraded last
 )
 
 part = sa.Table("aq_part", metadata, _required("name", sa.Text, primary_key=True), _required("version", sa.Integer))
@@ -101,6 +119,24 @@ type_ = sa.Table(
     _column("dropped", _TIME),
 )
 
+# Modules whose functions transformations and rules of this hub may call. They are code: only administrators write here.
+module = sa.Table(
+    "aq_module",
+    metadata,
+    _required("name", sa.Text, primary_key=True),
+    _required("created", _TIME),
+)
+
+# Functions that rules and expressions of this hub may call by name, in every process that opens it.
+rule_function = sa.Table(
+    "aq_rule_function",
+    metadata,
+    _required("name_key", sa.Text, primary_key=True),
+    _required("name", sa.Text),
+    _required("function", sa.Text),  # package.module:function, of a module in the table above
+    _required("created", _TIME),
+)
+
 # The one catalogue of transformations: for enqueue, dequeue, subscribers and the gateway's jobs.
 transformation = sa.Table(
     "aq_transformation",
@@ -111,7 +147,7 @@ transformation = sa.Table(
     _required("name_key", sa.Text, unique=True),
     _required("from_type", sa.Text),
     _required("to_type", sa.Text),
-    _column("definition", sa.Text),  # JSON, see transforms.registry; None: the expressions of the next table
+    _column("definition", sa.Text),  # JSON, see mgw.transforms.steps.registry; None: the expressions of the next table
     _column("comment", sa.Text),
     _required("created", _TIME),
     _required("version", _ID),  # random, another one after every change: what is compiled from it never grows old
@@ -148,6 +184,7 @@ queue_table = sa.Table(
     _required("secondary_instance", sa.Integer),
     _column("comment", sa.Text),
     _required("created", _TIME),
+    _required("options", sa.Text, server_default="{}"),  # JSON, see mgw.gateway.aq.options
     sqlite_autoincrement=True,
 )
 
@@ -162,8 +199,8 @@ queue = sa.Table(
     _required("queue_type", sa.Text),
     _column("max_retries", _ID),  # None means the default, 5
     _required("retry_delay", _TIME),
-    _required("retention_time", _TIME),  # seconds, -1 for ever
-    _required("enqueue_enabled", sa.Integer),  # 0, 1, or 2 while it is being stopped
+    _required("retention_time", _TIME),  # seconds, -1 forever
+    _required("enqueue_enabled", sa.Integer),  # of Enabled
     _required("dequeue_enabled", sa.Integer),
     _column("comment", sa.Text),
     _required("created", _TIME),
@@ -187,6 +224,7 @@ consumer = sa.Table(
     _required("queue_to_queue", sa.Integer),
     _required("created", _TIME),
     _column("removed_upto", _ID),  # last message id when it ceased to be a subscriber: it gets nothing up to that
+    _required("options", sa.Text, server_default="{}"),  # JSON, see mgw.gateway.aq.options
     sa.UniqueConstraint("queue_id", "name_key", "address", "protocol"),
     sqlite_autoincrement=True,
 )
@@ -256,7 +294,7 @@ entry = sa.Table(
 # row of it: the last act of a transaction on PostgreSQL is to give its messages their places and to empty it.
 unplaced = sa.Table("aq_unplaced", metadata, _required("queue_id", _ID), _required("group_id", _ID))
 
-# Messages that became READY after others behind them (PostgreSQL); see gateway/aq/heads.py.
+# Messages that became READY after others behind them (PostgreSQL); see gateway/aq/queues/search_bounds.py.
 reopened = sa.Table(
     "aq_reopened",
     metadata,
@@ -413,109 +451,76 @@ def _partial(name: str, where: str, *columns: sa.Column[Any], unique: bool = Fal
 
 # The state is also the last column of an index, so that SQLite counts without a look at the rows.
 _m, _e = message.c, entry.c
-_partial("aq_message_ready", "state = 0", _m.queue_id, _m.k1, _m.k2, _m.k3, _m.state)
-_partial("aq_message_waiting", "state = 1", _m.ready_at, _m.queue_id, _m.state)
-_partial("aq_message_processed", "state = 2", _m.queue_id, _m.deq_time)
-_partial("aq_message_exception", "state = 3", _m.queue_id, _m.k1, _m.k2, _m.k3, _m.state)
+_partial("aq_message_ready", f"state = {State.READY}", _m.queue_id, _m.k1, _m.k2, _m.k3, _m.state)
+_partial("aq_message_waiting", f"state = {State.WAITING}", _m.ready_at, _m.queue_id, _m.state)
+_partial("aq_message_processed", f"state = {State.PROCESSED}", _m.queue_id, _m.deq_time)
+_partial("aq_message_exception", f"state = {State.EXPIRED}", _m.queue_id, _m.k1, _m.k2, _m.k3, _m.state)
 _partial("aq_message_expiring", "expires_at IS NOT NULL", _m.expires_at, _m.id)
 _partial("aq_message_deviated", "k3 <> id", _m.queue_id, _m.k1, _m.k2, _m.k3)  # those that stand out of order
-_partial("aq_message_claimed", "state = 8", _m.queue_id, _m.claim, _m.state)
-_partial("aq_message_split", "state = 9", _m.queue_id, _m.state)
+_partial("aq_message_claimed", f"state = {State.CLAIMED}", _m.queue_id, _m.claim, _m.state)
+_partial("aq_message_split", f"state = {State.SPLIT}", _m.queue_id, _m.state)
 _partial("aq_message_type", "type_name IS NOT NULL", _m.queue_id, _m.type_name)
 _partial("aq_type_name", "dropped IS NULL", type_.c.name_key, unique=True)
-_partial("aq_entry_ready", "state = 0", _e.consumer_id, _e.k1, _e.k2, _e.k3, _e.state)
-_partial("aq_entry_waiting", "state = 1", _e.ready_at, _e.consumer_id, _e.state)
-_partial("aq_entry_claimed", "state = 8", _e.consumer_id, _e.claim, _e.state)
-_partial("aq_message_head", "state = 0 AND group_id IS NOT NULL", _m.queue_id, _m.k1, _m.k2, _m.k3, _m.id)
-_partial("aq_entry_head", "state = 0 AND group_id IS NOT NULL", _e.consumer_id, _e.k1, _e.k2, _e.k3, _e.message_id)
+_partial("aq_entry_ready", f"state = {State.READY}", _e.consumer_id, _e.k1, _e.k2, _e.k3, _e.state)
+_partial("aq_entry_waiting", f"state = {State.WAITING}", _e.ready_at, _e.consumer_id, _e.state)
+_partial("aq_entry_claimed", f"state = {State.CLAIMED}", _e.consumer_id, _e.claim, _e.state)
+_partial("aq_message_head", f"state = {State.READY} AND group_id IS NOT NULL", _m.queue_id, _m.k1, _m.k2, _m.k3, _m.id)
+_partial(
+    "aq_entry_head",
+    f"state = {State.READY} AND group_id IS NOT NULL",
+    _e.consumer_id,
+    _e.k1,
+    _e.k2,
+    _e.k3,
+    _e.message_id,
+)
 _partial("aq_message_group", "group_id IS NOT NULL", _m.group_id, _m.queue_id, _m.state, _m.id)
 _partial("aq_entry_group", "group_id IS NOT NULL", _e.group_id, _e.consumer_id, _e.state, _e.message_id)
-
-#: Places of transactions in commit-time queues. The locks are taken in one order, so that no two transactions wait for
-#: each other; they end after the commit is visible, so whoever is placed later is seen later.
-PLACE = """
-CREATE FUNCTION aq_place() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-    hub text;
-    waiting record;
-    place float8;
-BEGIN
-    IF NOT EXISTS (SELECT FROM aq_unplaced) THEN
-        RETURN NULL;
-    END IF;
-    SELECT encode(hub_id, 'hex') INTO hub FROM aq_hub;
-    FOR waiting IN SELECT DISTINCT queue_id FROM aq_unplaced ORDER BY queue_id LOOP
-        PERFORM pg_advisory_xact_lock(hashtextextended('mgw commit ' || hub || ' ' || waiting.queue_id, 0));
-    END LOOP;
-    FOR waiting IN SELECT DISTINCT group_id FROM aq_unplaced ORDER BY group_id LOOP
-        SELECT min(k2) INTO place FROM aq_message WHERE group_id = waiting.group_id;
-        IF place = 'Infinity' THEN
-            place := nextval('aq_commit_number');
-        END IF;
-        UPDATE aq_message SET k2 = place WHERE group_id = waiting.group_id AND k2 = 'Infinity';
-        UPDATE aq_entry SET k2 = place WHERE group_id = waiting.group_id AND k2 = 'Infinity';
-    END LOOP;
-    DELETE FROM aq_unplaced;
-    RETURN NULL;
-END $$"""
-_PLACE_AT_COMMIT = """
-CREATE CONSTRAINT TRIGGER aq_place AFTER INSERT ON aq_unplaced DEFERRABLE INITIALLY DEFERRED
-    FOR EACH ROW EXECUTE FUNCTION aq_place()"""
-for _statement in (PLACE, _PLACE_AT_COMMIT):
-    sa.event.listen(unplaced, "after_create", sa.DDL(_statement).execute_if(dialect="postgresql"))  # type: ignore[no-untyped-call]
-
-#: Notes every message that becomes READY behind the back of those who remember where a queue begins: whatever does it.
-#: In queues in the order of arrival the first two keys are 0, or the first one -1e19 for what goes ahead of all others.
-_REOPENED = """
-CREATE FUNCTION aq_reopen() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-BEGIN
-    INSERT INTO aq_reopened (queue_id, k3, message_id)
-    VALUES (NEW.queue_id, CASE WHEN NEW.k1 < 0 THEN '-Infinity' ELSE NEW.k3 END, NEW.id);
-    RETURN NULL;
-END $$"""
-_REOPENED_BY_UPDATE = """
-CREATE TRIGGER aq_reopened_by_update AFTER UPDATE OF state, queue_id, k1, k2, k3 ON aq_message FOR EACH ROW
-    WHEN (NEW.state = 0 AND NEW.k1 IN (0, -1e19) AND NEW.k2 = 0 AND (OLD.state <> 0 OR OLD.k1 <> NEW.k1
-          OR OLD.k2 <> 0 OR OLD.k3 <> NEW.k3 OR OLD.queue_id <> NEW.queue_id))
-    EXECUTE FUNCTION aq_reopen()"""
-_REOPENED_BY_INSERT = """
-CREATE TRIGGER aq_reopened_by_insert AFTER INSERT ON aq_message FOR EACH ROW
-    WHEN (NEW.k3 <> NEW.id AND NEW.state = 0 AND NEW.k1 IN (0, -1e19) AND NEW.k2 = 0) EXECUTE FUNCTION aq_reopen()"""
-for _statement in (_REOPENED, _REOPENED_BY_UPDATE, _REOPENED_BY_INSERT):
-    sa.event.listen(message, "after_create", sa.DDL(_statement).execute_if(dialect="postgresql"))  # type: ignore[no-untyped-call]
 
 commit_numbers = sa.Sequence("aq_commit_number", metadata=metadata, data_type=sa.BigInteger)
 message_ids = sa.Sequence("aq_message_id", metadata=metadata, data_type=sa.BigInteger)
 
 
-# What PostgreSQL makes of a payload: NULL where it can make nothing of it, never an error.
-FUNCTIONS = (
-    """CREATE FUNCTION aq_text(body bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-BEGIN
-    RETURN convert_from(body, 'UTF8');
-EXCEPTION WHEN others THEN
-    RETURN NULL;
-END $$""",
-    f"""CREATE FUNCTION aq_json(body bytea) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-DECLARE
-    content text;
-BEGIN
-    content := convert_from(body, 'UTF8');
-    IF length(content) - length(translate(content, '[{{', '')) > {MAX_BRACKETS} THEN
-        RETURN NULL;
-    END IF;
-    RETURN content::jsonb;
-EXCEPTION WHEN others THEN
-    RETURN NULL;
-END $$""",
+_FLAGS = {
+    "aq_queue_table": ("jms_types", "multiple_consumers", "secure"),
+    "aq_consumer": ("is_subscriber", "queue_to_queue"),
+    "aq_privilege": ("grantable",),
+    "aq_agent": ("enable_http", "enable_anyp", "automatic"),
+}
+_MESSAGE_STATES = (State.READY, State.WAITING, State.PROCESSED, State.EXPIRED, State.CLAIMED, State.SPLIT)
+_ENTRY_STATES = (State.READY, State.WAITING, State.PROCESSED, State.EXPIRED, State.UNDELIVERABLE, State.CLAIMED)
+
+
+def _numbers(values: Iterable[int]) -> str:
+    listed = ", ".join(f"{value:d}" for value in values)
+    return f"IN ({listed})"
+
+
+add_checks(metadata, {table: dict.fromkeys(columns, FLAG) for table, columns in _FLAGS.items()})
+add_checks(
+    metadata,
+    {
+        "aq_hub": {"durability": one_of(("full", "fast"))},
+        "aq_queue_table": {"message_grouping": one_of(("NONE", "TRANSACTIONAL"))},
+        "aq_queue": {
+            "queue_type": one_of(("NORMAL_QUEUE", "EXCEPTION_QUEUE")),
+            "enqueue_enabled": _numbers(Enabled),
+            "dequeue_enabled": _numbers(Enabled),
+        },
+        "aq_consumer": {"delivery_mode": one_of(("PERSISTENT", "BUFFERED", "PERSISTENT_OR_BUFFERED"))},
+        "aq_message": {"state": _numbers(_MESSAGE_STATES), "body_type": _numbers(BodyType)},
+        "aq_entry": {"state": _numbers(_ENTRY_STATES)},
+        "aq_view": {"kind": one_of(("MESSAGES", "_S", "_R"))},
+        "aq_activity": {"kind": one_of(("QUEUE", "CONSUMER", "PUBLISHER"))},
+        "aq_privilege": {
+            "privilege": one_of(("ENQUEUE", "DEQUEUE", "ENQUEUE_ANY", "DEQUEUE_ANY", "MANAGE_ANY")),
+        },
+    },
 )
 
 
 def create(conn: sa.Connection) -> None:
     """Create every table of the hub in the transaction of ``conn``."""
     metadata.create_all(conn, checkfirst=False)
-    if conn.dialect.name == "postgresql":
-        for function in FUNCTIONS:
-            conn.exec_driver_sql(function.replace("%", "%%"))
     names = (COMMIT_COUNTER, MESSAGE_COUNTER, SESSION_COUNTER, PRIVILEGE_COUNTER)
     conn.execute(counter.insert(), [{"name": name, "value": 0} for name in names])

@@ -1,4 +1,4 @@
-"""The write-ahead log of an SQLite hub: it begins anew when all of it is in the database and nobody reads it.
+"""The write-ahead log of an SQLite hub: it starts again when all of it is in the database and nobody reads it.
 
 While any program keeps a transaction open in which it has read, SQLite must keep what was written since: the file
 ``<database>-wal`` grows until that transaction ends, and the hub can do nothing but say so. When it has ended, the hub
@@ -10,27 +10,24 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from typing import TYPE_CHECKING
 
-from gateway.aq.files import existing
-from gateway.aq.lock import writer_lock
-
-if TYPE_CHECKING:
-    from gateway.aq.hub import Hub
+from mgw.gateway.aq.store.files import existing
+from mgw.gateway.aq.store.ground import Ground
+from mgw.gateway.aq.store.write_lock import writer_lock
 
 __all__ = ["KEPT_BYTES", "shorten"]
 
 _log = logging.getLogger(__name__)
 
-KEPT_BYTES = 64 << 20  # of a log that begins anew; what is beyond is given back to the file system
+KEPT_BYTES = 64 << 20  # of a log that starts again; what is beyond is given back to the file system
 _LONG = 256 << 20  # bytes that the log does not have unless somebody reads for long
 _PATIENCE = 1.0  # seconds; writers wait meanwhile
 
 _warned: dict[str, int] = {}  # database -> size at the last warning
 
 
-def shorten(hub: Hub, long: int = _LONG) -> bool:
-    """Begin the log anew if it is long; whether that was done. Where somebody still reads it, the log says so.
+def shorten(hub: Ground, long: int = _LONG) -> bool:
+    """Begin the log again if it is long; whether that was done. Where somebody still reads it, the log says so.
 
     The warning comes again when the file has doubled.
     """
@@ -46,7 +43,7 @@ def shorten(hub: Hub, long: int = _LONG) -> bool:
     try:
         connection = sqlite3.connect(existing(hub.path), uri=True, timeout=0, isolation_level=None)
         try:
-            busy = bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+            (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         finally:
             connection.close()
     except sqlite3.Error:

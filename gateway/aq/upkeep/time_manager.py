@@ -12,21 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING
 
-from gateway.aq import statements_consumers as consumers_sql
-from gateway.aq import statements_heads as heads_sql
-from gateway.aq import statements_sessions as sessions_sql
-from gateway.aq import statements_time as time_sql
-from gateway.aq.attempts import count_rolled_back
-from gateway.aq.claims import is_dead
-from gateway.aq.statements import Db
-from gateway.aq.statements_time import Expired
-from gateway.aq.statistics import forget_ended
-from gateway.aq.wal import shorten
-
-if TYPE_CHECKING:
-    from gateway.aq.hub import Hub
+from mgw.gateway.aq.queues import consumers_sql
+from mgw.gateway.aq.queues import search_bounds_sql as heads_sql
+from mgw.gateway.aq.queues.statistics import forget_ended
+from mgw.gateway.aq.sessions import sessions_sql
+from mgw.gateway.aq.sessions.attempts import count_rolled_back
+from mgw.gateway.aq.sessions.ground import SessionGround
+from mgw.gateway.aq.store.processes import is_dead
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.wal import shorten
+from mgw.gateway.aq.upkeep import time_sql
+from mgw.gateway.aq.upkeep.time_sql import Expired
 
 __all__ = ["TimeManagerReport", "return_claims", "run_once"]
 
@@ -53,7 +50,7 @@ class TimeManagerReport:
     expirations: Sequence[Expired] = ()
 
 
-def run_once(hub: Hub, now: float | None = None, *, stop: threading.Event | None = None) -> TimeManagerReport:
+def run_once(hub: SessionGround, now: float | None = None, *, stop: threading.Event | None = None) -> TimeManagerReport:
     """Do all that is due at time ``now`` (default: the hub's clock), and wake whoever waits for it.
 
     Messages become READY and expire only here; call it every second or so. Any number of processes may.
@@ -66,7 +63,7 @@ def run_once(hub: Hub, now: float | None = None, *, stop: threading.Event | None
     """
     started = perf_counter()
     moment = hub.clock.now() if now is None else now
-    count_rolled_back(hub)
+    count_rolled_back(hub.attempts)
     with hub.read() as conn:
         due = time_sql.due(Db(conn), moment)
     steps = _Steps(hub, stop or threading.Event())
@@ -101,7 +98,7 @@ def run_once(hub: Hub, now: float | None = None, *, stop: threading.Event | None
 class _Steps:
     """Transactions one after another; how long they take decides how much the next one does."""
 
-    def __init__(self, hub: Hub, stop: threading.Event) -> None:
+    def __init__(self, hub: SessionGround, stop: threading.Event) -> None:
         self._hub = hub
         self._stop = stop
         self._rows = _FIRST_ROWS
@@ -156,7 +153,7 @@ class _Steps:
         return total
 
 
-def return_claims(hub: Hub, now: float) -> int:
+def return_claims(hub: SessionGround, now: float) -> int:
     """Give back what sessions that died have in hand; returns how many messages.
 
     Raises:
@@ -171,8 +168,8 @@ def return_claims(hub: Hub, now: float) -> int:
             continue
         with hub.write() as conn:
             db = Db(conn)
-            again = {row[0]: row for row in sessions_sql.sessions(db)}.get(number)
-            if again is None or not is_dead(again[1], again[2], again[3], now):
+            again = {each: (host, pid, until) for each, host, pid, until in sessions_sql.sessions(db)}.get(number)
+            if again is None or not is_dead(*again, now):
                 continue  # it renewed its lease meanwhile
             returned, queues = sessions_sql.return_claims(db, number, now)
             db.notify(queues)

@@ -6,11 +6,11 @@ from collections import Counter
 from time import perf_counter
 from typing import NamedTuple
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq.statements import Db
-from gateway.aq.statements_attempts import MAX_RETRY_EXCEEDED, TIME_EXPIRATION, lock_unheld, move_to_exception
-from gateway.aq.tables import State
-from gateway.aq.tally import Managed
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.queues.activity import Managed
+from mgw.gateway.aq.queues.attempts_sql import MAX_RETRY_EXCEEDED, TIME_EXPIRATION, lock_unheld, move_to_exception
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import PENDING, State
 
 __all__ = [
     "HAS_MESSAGES",
@@ -26,11 +26,12 @@ __all__ = [
 
 
 #: Whether a queue has something to take: READY, an exception, a READY entry of one of its consumers.
-HAS_MESSAGES = """
-    SELECT EXISTS (SELECT 1 FROM aq_message WHERE queue_id = ? AND state = 0)
-        OR EXISTS (SELECT 1 FROM aq_message WHERE queue_id = ? AND state = 3)
+HAS_MESSAGES = f"""
+    SELECT EXISTS (SELECT 1 FROM aq_message WHERE queue_id = ? AND state = {State.READY})
+        OR EXISTS (SELECT 1 FROM aq_message WHERE queue_id = ? AND state = {State.EXPIRED})
         OR EXISTS (SELECT 1 FROM aq_consumer c WHERE c.queue_id = ? AND EXISTS
-                   (SELECT 1 FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = 0 AND e.queue_id = ?))"""
+                   (SELECT 1 FROM aq_entry e
+                     WHERE e.consumer_id = c.id AND e.state = {State.READY} AND e.queue_id = ?))"""
 
 
 # -- what time does --------------------------------------------------------------------------------------------------
@@ -53,16 +54,17 @@ class Due(NamedTuple):
 def due(db: Db, now: float) -> Due:
     """What there is to do; cheap, and without a write lock."""
     row = db.row(
-        """SELECT EXISTS (SELECT 1 FROM aq_message WHERE state = 1 AND ready_at <= ?),
-                  EXISTS (SELECT 1 FROM aq_entry WHERE state = 1 AND ready_at <= ?),
+        f"""SELECT EXISTS (SELECT 1 FROM aq_message WHERE state = {State.WAITING} AND ready_at <= ?),
+                  EXISTS (SELECT 1 FROM aq_entry WHERE state = {State.WAITING} AND ready_at <= ?),
                   EXISTS (SELECT 1 FROM aq_message WHERE expires_at IS NOT NULL AND expires_at <= ?),
                   EXISTS (SELECT 1 FROM aq_dequeue_log),
                   EXISTS (SELECT 1 FROM aq_queue q WHERE q.retention_time >= 0 AND EXISTS
-                          (SELECT 1 FROM aq_message m
-                            WHERE m.queue_id = q.id AND m.state = 2 AND m.deq_time <= ? - q.retention_time)),
+                          (SELECT 1 FROM aq_message m WHERE m.queue_id = q.id
+                              AND m.state = {State.PROCESSED} AND m.deq_time <= ? - q.retention_time)),
                   EXISTS (SELECT 1 FROM aq_session), EXISTS (SELECT 1 FROM aq_process),
                   EXISTS (SELECT 1 FROM aq_reopened),
-                  EXISTS (SELECT 1 FROM aq_consumer c JOIN aq_entry e ON e.consumer_id = c.id AND e.state = 0
+                  EXISTS (SELECT 1 FROM aq_consumer c
+                            JOIN aq_entry e ON e.consumer_id = c.id AND e.state = {State.READY}
                            WHERE c.removed_upto IS NOT NULL AND c.is_subscriber = 0
                              AND e.message_id + 0 <= c.removed_upto)""",
         (now, now, now, now),
@@ -74,28 +76,34 @@ def make_messages_ready(db: Db, now: float, limit: int) -> tuple[int, set[int]]:
     """Delays that are over, single-consumer queues: number of messages and their queues."""
     started = perf_counter()
     rows = db.rows(
-        "SELECT id, queue_id FROM aq_message WHERE state = 1 AND ready_at <= ? ORDER BY ready_at LIMIT ? {lock}",
+        f"""SELECT id, queue_id FROM aq_message WHERE state = {State.WAITING} AND ready_at <= ?
+             ORDER BY ready_at LIMIT ? {{lock}}""",
         (now, limit),
     )
     if rows:
-        db.run("UPDATE aq_message SET state = 0 WHERE id {ids}", (db.ids(row[0] for row in rows),))
-        _note(db, Managed(perf_counter() - started, ready=Counter(row[1] for row in rows)))
-    return len(rows), {row[1] for row in rows}
+        sql = f"UPDATE aq_message SET state = {State.READY} WHERE id {{ids}}"
+        db.run(sql, (db.ids(number for number, _ in rows),))
+    queues = Counter[int](queue_id for _, queue_id in rows)
+    if rows:
+        _note(db, Managed(perf_counter() - started, ready=queues))
+    return len(rows), set(queues)
 
 
 def make_entries_ready(db: Db, now: float, limit: int) -> tuple[int, set[int]]:
     """Delays that are over, multi-consumer queues: number of entries and their queues."""
     started = perf_counter()
     rows = db.rows(
-        """SELECT message_id, consumer_id, queue_id FROM aq_entry WHERE state = 1 AND ready_at <= ?
-            ORDER BY ready_at LIMIT ? {lock}""",
+        f"""SELECT message_id, consumer_id, queue_id FROM aq_entry WHERE state = {State.WAITING} AND ready_at <= ?
+             ORDER BY ready_at LIMIT ? {{lock}}""",
         (now, limit),
     )
     if rows:
-        pairs = [(row[0], row[1]) for row in rows]
-        db.many("UPDATE aq_entry SET state = 0 WHERE message_id = ? AND consumer_id = ?", pairs)
-        _note(db, Managed(perf_counter() - started, ready=Counter(row[2] for row in rows)))
-    return len(rows), {row[2] for row in rows}
+        pairs = [(message, consumer) for message, consumer, _ in rows]
+        db.many(f"UPDATE aq_entry SET state = {State.READY} WHERE message_id = ? AND consumer_id = ?", pairs)
+    queues = Counter[int](queue_id for _, _, queue_id in rows)
+    if rows:
+        _note(db, Managed(perf_counter() - started, ready=queues))
+    return len(rows), set(queues)
 
 
 class Expired(NamedTuple):
@@ -122,7 +130,9 @@ def expire_messages(
     )
     single: dict[int, list[int]] = {}
     split: dict[int, list[int]] = {}
-    for number, queue_id, state, _ in rows:
+    last = (0.0, 0)
+    for number, queue_id, state, expires_at in rows:
+        last = (expires_at, number)
         if state == State.SPLIT:
             split.setdefault(queue_id, []).append(number)
         elif state in (State.READY, State.WAITING):
@@ -143,8 +153,7 @@ def expire_messages(
             targets |= set(taken)
     if moved:
         _note(db, Managed(perf_counter() - started, expired=moved, consumers=consumers))
-    last = (rows[-1][3], rows[-1][0]) if len(rows) == limit else None
-    return expired, targets, last
+    return expired, targets, last if len(rows) == limit else None
 
 
 def _expired(db: Db, queue: str, exception_queue: int, messages: int) -> Expired:
@@ -162,14 +171,14 @@ def sweep_log(db: Db, limit: int, after: int) -> tuple[int, set[int], int | None
     rows = db.rows("SELECT id, message_id FROM aq_dequeue_log WHERE id > ? ORDER BY id LIMIT ? {lock}", (after, limit))
     if not rows:
         return 0, set(), None
-    times = Counter[int](row[1] for row in rows)
+    times = Counter[int](message for _, message in rows)
     ids = list(times)
     found = db.rows(
-        """SELECT m.id, m.queue_id, q.retention_time, MAX(e.deq_time),
-                  SUM(CASE WHEN e.state IN (0, 1, 8) THEN 1 ELSE 0 END),
-                  SUM(CASE WHEN e.state = 4 THEN 1 ELSE 0 END)
+        f"""SELECT m.id, m.queue_id, q.retention_time, MAX(e.deq_time),
+                  SUM(CASE WHEN e.state IN {PENDING} THEN 1 ELSE 0 END),
+                  SUM(CASE WHEN e.state = {State.UNDELIVERABLE} THEN 1 ELSE 0 END)
              FROM aq_message m JOIN aq_queue q ON q.id = m.queue_id LEFT JOIN aq_entry e ON e.message_id = m.id
-            WHERE m.id {ids} AND m.state + 0 = 9 GROUP BY m.id, m.queue_id, q.retention_time""",
+            WHERE m.id {{ids}} AND m.state + 0 = {State.SPLIT} GROUP BY m.id, m.queue_id, q.retention_time""",
         (db.ids(ids),),
     )
     gone: list[int] = []
@@ -191,7 +200,8 @@ def sweep_log(db: Db, limit: int, after: int) -> tuple[int, set[int], int | None
         db.run("DELETE FROM aq_entry WHERE message_id {ids}", (db.ids(gone),))
         db.run("DELETE FROM aq_message WHERE id {ids}", (db.ids(gone),))
     if kept:
-        db.many("UPDATE aq_message SET state = 2, deq_time = ?, expires_at = NULL WHERE id = ?", kept)
+        sql = f"UPDATE aq_message SET state = {State.PROCESSED}, deq_time = ?, expires_at = NULL WHERE id = ?"
+        db.many(sql, kept)
     targets: set[int] = set()
     held: set[int] = set()
     for queue_id, numbers in blocked.items():
@@ -201,9 +211,10 @@ def sweep_log(db: Db, limit: int, after: int) -> tuple[int, set[int], int | None
             targets |= set(move_to_exception(db, queue, list(unheld), MAX_RETRY_EXCEEDED))
             held.update(number for number in numbers if number not in unheld)
             logged[queue_id] -= sum(times[number] for number in numbers if number not in unheld)
-    db.run("DELETE FROM aq_dequeue_log WHERE id {ids}", (db.ids(row[0] for row in rows if row[1] not in held),))
+    done = [number for number, message in rows if message not in held]
+    db.run("DELETE FROM aq_dequeue_log WHERE id {ids}", (db.ids(done),))
     _note(db, Managed(perf_counter() - started, logged=+logged, removed=removed))
-    return len(gone) + len(kept), targets, rows[-1][0] if len(rows) == limit else None
+    return len(gone) + len(kept), targets, max(number for number, _ in rows) if len(rows) == limit else None
 
 
 def remove_retained(db: Db, now: float, limit: int) -> int:
@@ -216,12 +227,11 @@ def remove_retained(db: Db, now: float, limit: int) -> int:
     ):
         if number >= limit:
             break
-        rows = db.rows(
-            """SELECT id FROM aq_message WHERE queue_id = ? AND state = 2 AND deq_time <= ?
-                ORDER BY deq_time LIMIT ? {lock}""",
+        ids = db.column(
+            f"""SELECT id FROM aq_message WHERE queue_id = ? AND state = {State.PROCESSED} AND deq_time <= ?
+                 ORDER BY deq_time LIMIT ? {{lock}}""",
             (queue_id, now - retention, limit - number),
         )
-        ids = [row[0] for row in rows]
         if not ids:
             continue
         if split:

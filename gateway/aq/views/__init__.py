@@ -6,16 +6,16 @@ documented; moments are timestamps on PostgreSQL and ISO text in UTC on SQLite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from gateway.aq.model import QueueInfo, QueueTableInfo
-from gateway.aq.names import QualifiedName
-from gateway.aq.statements import Db
-from gateway.aq.views import activity, background, catalogue, messages, security, subscribers
-from gateway.aq.views.dialect import SQLITE, Dialect, Maker, View, dialect_of, quoted, run
+from mgw.gateway.aq.model import QueueInfo, QueueTableInfo
+from mgw.gateway.aq.names import QualifiedName
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.views import activity, background, catalogue, messages, security, subscribers
+from mgw.gateway.aq.views.dialect import SQLITE, Dialect, Maker, View, dialect_of, quoted, run
 
 __all__ = [
     "COLUMNS",
@@ -25,6 +25,8 @@ __all__ = [
     "create_views",
     "drop_queue_views",
     "drop_table_views",
+    "drop_views",
+    "make_object_views",
     "view_name",
 ]
 
@@ -32,6 +34,7 @@ _MAX_POSTGRESQL_NAME = 63  # bytes; PostgreSQL would cut a longer one off
 _FIXED: Mapping[str, Maker] = {**catalogue.VIEWS, **security.VIEWS, **activity.VIEWS, **background.VIEWS}
 _RESERVED = {name.removeprefix("AQ$") for name in _FIXED if name.startswith("AQ$")}
 _MESSAGES = "MESSAGES"
+_FORMER: tuple[str, ...] = ()  # views that an earlier release had and this one does not
 _SUBSCRIBER_VIEWS = {"_S": subscribers.subscriber_view, "_R": subscribers.rule_view}
 
 #: Columns of every view, in order; those of queue tables and queues under ``AQ$<queue table>`` and so on.
@@ -53,6 +56,25 @@ def create_views(conn: sa.Connection) -> None:
     dialect = dialect_of(conn)
     # Names are not quoted: PostgreSQL folds them, so that they can be written in either case without quotes.
     run(conn, *(_statement(_with_barrier(name, dialect), view(dialect), str) for name, view in _FIXED.items()))
+
+
+def drop_views(conn: sa.Connection) -> None:
+    """Drop the fixed views and those of all objects; :func:`make_object_views` knows which those were."""
+    names = [quoted(name) for (name,) in Db(conn).rows("SELECT name FROM aq_view")]
+    run(conn, *(f"DROP VIEW IF EXISTS {name}" for name in [*names, *reversed(list(_FIXED)), *_FORMER]))
+
+
+def make_object_views(conn: sa.Connection, queue_tables: Iterable[QueueTableInfo]) -> None:
+    """Make the views of all queue tables and queues again, under the names that they had."""
+    db = Db(conn)
+    dialect = dialect_of(conn)
+    tables = {table.id: table for table in queue_tables}
+    for name, kind, table_id, queue_id in db.rows("SELECT name, kind, queue_table_id, queue_id FROM aq_view"):
+        if kind == _MESSAGES:
+            view = messages.message_view(dialect, tables[table_id])
+        else:
+            view = _SUBSCRIBER_VIEWS[kind](_Holder(kind, table_id, queue_id).where)
+        run(conn, _statement(quoted(name), view, quoted))
 
 
 def _with_barrier(name: str, dialect: Dialect) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.aq.views.dialect import Dialect, Maker, View, name_of, owner_of
+from mgw.gateway.aq.store.tables import State, states
+from mgw.gateway.aq.views.dialect import Dialect, Maker, View, name_of, owner_of
 
 __all__ = ["VIEWS"]
 
@@ -19,17 +20,20 @@ _CENTISECONDS = 100
 _EXCEPTIONS = "q.queue_type = 'EXCEPTION_QUEUE'"
 _SPLIT = "t.multiple_consumers = 1"
 # What lies in a queue: the states are constants, so that the indexes on the messages of one state serve.
-_LYING = f"""CASE WHEN {_EXCEPTIONS} THEN (SELECT {{0}} FROM aq_message m WHERE m.queue_id = q.id AND m.state = 3)
-       WHEN {_SPLIT} THEN (SELECT {{0}} FROM aq_message m WHERE m.queue_id = q.id AND m.state = 9)
-       ELSE (SELECT {{0}} FROM aq_message m WHERE m.queue_id = q.id AND m.state = 0) END"""
+_MINE = "(SELECT {{0}} FROM aq_message m WHERE m.queue_id = q.id AND m.state = {0})"
+_LYING = f"""CASE WHEN {_EXCEPTIONS} THEN {_MINE.format(State.EXPIRED)}
+       WHEN {_SPLIT} THEN {_MINE.format(State.SPLIT)}
+       ELSE {_MINE.format(State.READY)} END"""
 # A message in a transaction is in its queue, and in a state, until the commit.
-_HELD = "(SELECT count(*) FROM aq_message m WHERE m.queue_id = q.id AND m.state = 8)"
+_HELD = f"(SELECT count(*) FROM aq_message m WHERE m.queue_id = q.id AND m.state = {State.CLAIMED})"
 _NUMBER = f"{_LYING.format('count(*)')} + {_HELD}"
 # Of a multi-consumer message the entries wait: it is READY unless every consumer left has to wait.
-_WAITING = """(SELECT m.queue_id, count(*) AS number FROM aq_message m WHERE m.state = 1 GROUP BY m.queue_id
+_WAITING = f"""(SELECT m.queue_id, count(*) AS number FROM aq_message m WHERE m.state = {State.WAITING}
+        GROUP BY m.queue_id
        UNION ALL
-       SELECT e.queue_id, count(DISTINCT e.message_id) FROM aq_entry e WHERE e.state = 1 AND NOT EXISTS
-         (SELECT 1 FROM aq_entry x WHERE x.message_id = e.message_id AND x.state IN (0, 8)) GROUP BY e.queue_id) w"""
+       SELECT e.queue_id, count(DISTINCT e.message_id) FROM aq_entry e WHERE e.state = {State.WAITING} AND NOT EXISTS
+         (SELECT 1 FROM aq_entry x WHERE x.message_id = e.message_id
+             AND x.state IN {states(State.READY, State.CLAIMED)}) GROUP BY e.queue_id) w"""
 _WAITED = _LYING.format("{0}({1} - m.ready_at)")
 _AGE = _LYING.format("avg({0} - m.enq_time)")
 
@@ -169,10 +173,10 @@ def _publishers(d: Dialect) -> View:
 _OF_TABLE = "IN (SELECT q.id FROM aq_queue q WHERE q.queue_table_id = t.id)"
 # Each walks an index from its beginning to the first row of the queue table.
 _DUE = f"""(SELECT min(x.due) FROM (
-      SELECT * FROM (SELECT m.ready_at AS due FROM aq_message m WHERE m.state = 1 AND m.queue_id {_OF_TABLE}
-                      ORDER BY m.ready_at LIMIT 1) a
-      UNION ALL SELECT * FROM (SELECT e.ready_at FROM aq_entry e WHERE e.state = 1 AND e.queue_id {_OF_TABLE}
-                      ORDER BY e.ready_at LIMIT 1) b
+      SELECT * FROM (SELECT m.ready_at AS due FROM aq_message m
+                      WHERE m.state = {State.WAITING} AND m.queue_id {_OF_TABLE} ORDER BY m.ready_at LIMIT 1) a
+      UNION ALL SELECT * FROM (SELECT e.ready_at FROM aq_entry e
+                      WHERE e.state = {State.WAITING} AND e.queue_id {_OF_TABLE} ORDER BY e.ready_at LIMIT 1) b
       UNION ALL SELECT * FROM (SELECT m.expires_at FROM aq_message m WHERE m.expires_at IS NOT NULL
                       AND m.queue_id {_OF_TABLE} ORDER BY m.expires_at LIMIT 1) c) x)"""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.aq.views.dialect import Dialect, Maker, View
+from mgw.gateway.aq.views.dialect import Dialect, Maker, View
 
 __all__ = ["VIEWS"]
 

@@ -1,15 +1,16 @@
 """The views of definitions: queue tables, queues, subscribers, transformations (AQ guide 12.2 §9.1-9.6, 9.15-9.21).
 
 DBA_ shows everything. USER_ shows what is in the schema called like the user, without the column OWNER. ALL_ shows what
-the user may use. Who the user is, :attr:`gateway.aq.views.dialect.Dialect.user` says.
+the user may use. Who the user is, :attr:`mgw.gateway.aq.views.dialect.Dialect.user` says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gateway.aq.views.dialect import Dialect, Maker, View, name_of, owner_of, truth, yes
-from gateway.aq.views.security import may_dequeue, may_see, may_see_table
+from mgw.gateway.aq.store.tables import Enabled
+from mgw.gateway.aq.views.dialect import Dialect, Maker, View, name_of, owner_of, truth, yes
+from mgw.gateway.aq.views.security import may_dequeue, may_see, may_see_table
 
 __all__ = ["VIEWS"]
 
@@ -35,6 +36,7 @@ def _queue_tables(_: Dialect) -> View:
         "REPLICATION_MODE": "'NONE'",
         "MAX_PAYLOAD": "t.max_payload",
         "MESSAGE_VIEW": "(SELECT v.name FROM aq_view v WHERE v.queue_table_id = t.id AND v.kind = 'MESSAGES')",
+        "OPTIONS": "t.options",
     }, "aq_queue_table t"
 
 
@@ -48,8 +50,8 @@ def _queues(d: Dialect) -> View:
         "QUEUE_TYPE": "q.queue_type",
         "MAX_RETRIES": "CASE WHEN q.queue_type = 'EXCEPTION_QUEUE' THEN 0 ELSE coalesce(q.max_retries, 5) END",
         "RETRY_DELAY": "q.retry_delay",
-        "ENQUEUE_ENABLED": yes("q.enqueue_enabled = 1"),
-        "DEQUEUE_ENABLED": yes("q.dequeue_enabled = 1"),
+        "ENQUEUE_ENABLED": yes(f"q.enqueue_enabled = {Enabled.STARTED}"),
+        "DEQUEUE_ENABLED": yes(f"q.dequeue_enabled = {Enabled.STARTED}"),
         "RETENTION": f"CASE WHEN q.retention_time < 0 THEN 'FOREVER' WHEN q.retention_time = {whole}"
         f" THEN CAST({whole} AS TEXT) ELSE CAST(q.retention_time AS TEXT) END",
         "USER_COMMENT": "q.comment",
@@ -74,6 +76,7 @@ def _subscribers(_: Dialect) -> View:
         "QUEUE_TO_QUEUE": truth("c.queue_to_queue = 1"),
         "SUBSCRIBER_ID": "c.id",
         "POS_BITMAP": _NO_NUMBER,
+        "OPTIONS": "c.options",
     }, (
         "aq_consumer c JOIN aq_queue q ON q.id = c.queue_id JOIN aq_queue_table t ON t.id = q.queue_table_id"
         " WHERE c.is_subscriber = 1"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from gateway.aq.names import DEFAULT_SCHEMA
-from gateway.aq.statements import Db
+from mgw.gateway.aq.names import DEFAULT_SCHEMA
+from mgw.gateway.aq.store.statements import Db
 
 __all__ = ["POSTGRESQL", "SQLITE", "Dialect", "dialect_of", "name_of", "owner_of", "quoted", "run", "truth"]
 

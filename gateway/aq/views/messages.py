@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.aq.model import PayloadType, QueueTableInfo
-from gateway.aq.views.dialect import SQLITE, Dialect, name_of, owner_of
+from mgw.gateway.aq.model import PayloadType, QueueTableInfo
+from mgw.gateway.aq.store.tables import State
+from mgw.gateway.aq.views.dialect import SQLITE, Dialect, name_of, owner_of
 
 __all__ = ["COLUMNS", "message_view"]
 
@@ -83,7 +84,9 @@ def _columns(d: Dialect, *, split: bool, payload: PayloadType) -> dict[str, str]
         "ORIGINAL_QUEUE_NAME": name_of("o"),
         "ORIGINAL_QUEUE_OWNER": owner_of("o"),
         "EXPIRATION_REASON": "m.expiration_reason",
-        "IN_TRANSACTION": f"({a}.state = 8 OR m.state = 8)" if split else "m.state = 8",
+        "IN_TRANSACTION": f"({a}.state = {State.CLAIMED} OR m.state = {State.CLAIMED})"
+        if split
+        else f"m.state = {State.CLAIMED}",
         "HEADERS": "m.headers",
         "USER_DATA_TEXT": as_text,
         "USER_DATA_TYPE": "m.type_name",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.aq.grants import ADMINISTRATOR, PUBLIC
-from gateway.aq.views.dialect import Dialect, Maker, View, name_of, owner_of, yes
+from mgw.gateway.aq.grants import ADMINISTRATOR, PUBLIC
+from mgw.gateway.aq.views.dialect import Dialect, Maker, View, name_of, owner_of, yes
 
 __all__ = ["VIEWS", "may_dequeue", "may_see", "may_see_table"]
 

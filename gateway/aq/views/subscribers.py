@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.aq.views.dialect import name_of, truth
+from mgw.gateway.aq.views.dialect import name_of, truth
 
 __all__ = ["COLUMNS", "RULE_COLUMNS", "rule_view", "subscriber_view"]
 

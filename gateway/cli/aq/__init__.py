@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli.aq import messages, queues, security, subscribers, tables, types
+from mgw.gateway.cli.aq import messages, queues, security, subscribers, tables, types
 
 __all__ = ["app"]
 

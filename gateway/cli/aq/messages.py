@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.aq.printing import print_message
-from gateway.cli.aq.words import Json, QueueName, User, full_queue_name
-from gateway.cli.common import EXIT_FAILED, EXIT_USAGE, fail, hub_url, open_hub, say
+from mgw.gateway.cli.aq.printing import print_message
+from mgw.gateway.cli.aq.words import Json, QueueName, User
+from mgw.gateway.cli.common import EXIT_USAGE, fail, hub_url, open_hub, say
 
 if TYPE_CHECKING:
-    from gateway.aq.model import DequeueOptions
-    from transforms.message import Header
+    from mgw.transforms.message import Header
 
 __all__ = ["register"]
 
@@ -57,35 +55,29 @@ def enqueue(
     user: User = None,
 ) -> None:
     """Put messages into a queue and print their ids."""
-    from gateway.aq.admin import QueueAdmin
-    from transforms.message import Message, PayloadKind
+    from mgw.gateway.services import messages
 
     given = _input(text, file)
-    bodies = given.splitlines() if lines else [given]
     headers = _headers(header)
     with open_hub(hub_url(ctx)) as hub:
-        name = full_queue_name(hub, queue, user)
-        info = QueueAdmin(hub, user=user).queue(name)
-        is_raw = raw or (info is not None and info.payload_type == "RAW")
-        holds = info.payload_type if info is not None else None
-        if type_name is not None and holds not in {None, "ANYDATA"}:
-            fail(f"--type is for ANYDATA, queue {name} holds {holds}; leave it out", EXIT_USAGE)
-        messages = [
-            Message(
-                body=_fitting(holds, body if is_raw else _text(body), type_name),
+        try:
+            ids = messages.enqueue(
+                hub,
+                queue,
+                given.splitlines() if lines else [given],
+                raw=raw,
+                type_name=type_name,
                 headers=headers,
-                kind=PayloadKind.RAW if is_raw and not headers else PayloadKind.BASIC,
                 priority=priority,
                 correlation=correlation,
                 delay=delay,
                 expiration=expiration,
-                sender_name=sender,
+                sender=sender,
+                recipients=recipient or (),
+                user=user,
             )
-            for body in bodies
-        ]
-        with hub.session(user=user) as session:
-            ids = session.enqueue_array(name, messages, recipients=recipient or ())
-            session.commit()
+        except messages.TypeNotAsked as error:
+            fail(str(error), EXIT_USAGE)
     for each in ids:
         say(each.hex().upper())
 
@@ -105,13 +97,26 @@ def dequeue(
     user: User = None,
 ) -> None:
     """Take messages out of a queue and print them. Exit 1 when there is none."""
-    options = _options(consumer, correlation, condition, msgid, wait=wait, browse=False)
-    with open_hub(hub_url(ctx)) as hub, hub.session(user=user) as session:
-        found = session.dequeue_array(full_queue_name(hub, queue, user), options, count)
+    from mgw.gateway.services import messages
+
+    identity = _message_id(msgid)
+    with (
+        open_hub(hub_url(ctx)) as hub,
+        messages.taken(
+            hub,
+            queue,
+            count=count,
+            consumer=consumer,
+            wait=wait,
+            correlation=correlation,
+            condition=condition,
+            msgid=identity,
+            user=user,
+        ) as found,
+    ):
         for each in found:
             print_message(each, body=body, as_json=as_json)
         sys.stdout.flush()  # what cannot be printed is not taken
-        session.commit()
 
 
 def browse(
@@ -128,9 +133,21 @@ def browse(
     user: User = None,
 ) -> None:
     """Look at messages and leave them where they are."""
-    options = _options(consumer, correlation, condition, msgid, wait=0, browse=True)
-    with open_hub(hub_url(ctx)) as hub, hub.session(user=user) as session:
-        for each in session.dequeue_array(full_queue_name(hub, queue, user), options, count):
+    from mgw.gateway.services import messages
+
+    identity = _message_id(msgid)
+    with open_hub(hub_url(ctx)) as hub:
+        found = messages.browse(
+            hub,
+            queue,
+            count=count,
+            consumer=consumer,
+            correlation=correlation,
+            condition=condition,
+            msgid=identity,
+            user=user,
+        )
+        for each in found:
             print_message(each, body=body, as_json=as_json)
 
 
@@ -147,37 +164,8 @@ def _input(text: str | None, file: Path | None) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _text(body: bytes) -> str:
-    try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        fail(f"the body is not UTF-8 text at byte {error.start}; add --raw to send bytes", EXIT_FAILED)
-
-
-def _fitting(holds: str | None, body: str | bytes, type_name: str | None) -> Any:
-    """A body as the queue holds it: JSON as an object or fields, and ANYDATA wraps it."""
-    from gateway.aq.anydata import SCALARS, canonical_type, wrap
-    from transforms.convert import json_to_fields, parse_exact
-    from transforms.errors import ConversionFailure
-
-    try:
-        if holds == "ANYDATA":
-            if type_name is not None and canonical_type(type_name, "MGW") not in SCALARS:
-                return wrap(parse_exact(body), type_name)
-            return wrap(body, type_name)
-        if holds == "FIELDS" and isinstance(body, str):
-            return json_to_fields(body)
-    except (ValueError, ConversionFailure) as error:
-        reason = error.cause if isinstance(error, ConversionFailure) else f"it is no JSON ({error})"
-        fail(f'the body cannot be used: {reason}; send a JSON object, such as {{"id": 7}}')
-    if holds == "OBJECT" and isinstance(body, str):
-        with suppress(ValueError):  # refused by the queue, with the reason
-            return parse_exact(body)
-    return body
-
-
 def _headers(words: list[str] | None) -> tuple[Header, ...]:
-    from transforms.message import Header, ValueType
+    from mgw.transforms.message import Header, ValueType
 
     result = []
     for word in words or ():
@@ -188,30 +176,13 @@ def _headers(words: list[str] | None) -> tuple[Header, ...]:
     return tuple(result)
 
 
-def _options(
-    consumer: str | None,
-    correlation: str | None,
-    condition: str | None,
-    msgid: str | None,
-    *,
-    wait: float,
-    browse: bool,
-) -> DequeueOptions:
-    from gateway.aq.model import DequeueMode, DequeueOptions
-
-    identity = None
-    if msgid is not None:
-        try:
-            identity = bytes.fromhex(msgid.removeprefix("AQMSGID:"))
-        except ValueError:
-            identity = b""
-        if len(identity) != 16:
-            fail(f"--msgid {msgid!r} is not 32 hexadecimal digits; copy it from mgw aq browse", EXIT_USAGE)
-    return DequeueOptions(
-        consumer_name=consumer,
-        dequeue_mode=DequeueMode.BROWSE if browse else DequeueMode.REMOVE,
-        wait=wait,
-        msgid=identity,
-        correlation=correlation,
-        deq_condition=condition,
-    )
+def _message_id(msgid: str | None) -> bytes | None:
+    if msgid is None:
+        return None
+    try:
+        identity = bytes.fromhex(msgid.removeprefix("AQMSGID:"))
+    except ValueError:
+        identity = b""
+    if len(identity) != 16:
+        fail(f"--msgid {msgid!r} is not 32 hexadecimal digits; copy it from mgw aq browse", EXIT_USAGE)
+    return identity

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gateway.cli.common import say
-from gateway.cli.jsonform import moment, number
+from mgw.gateway.cli.common import say
+from mgw.gateway.cli.jsonform import moment, number
 
 if TYPE_CHECKING:
-    from gateway.aq.model import Dequeued
-    from transforms.message import ValueType
+    from mgw.gateway.services.messages import Dequeued
+    from mgw.transforms.message import ValueType
 
 __all__ = ["print_message"]
 
@@ -18,8 +18,10 @@ __all__ = ["print_message"]
 def print_message(found: Dequeued, *, body: bool, as_json: bool) -> None:
     """One message: its body alone, as one line of JSON, or for people."""
     if body:
+        from mgw.gateway.services.messages import body_bytes
+
         sys.stdout.flush()
-        sys.stdout.buffer.write(_bytes(found.message.body))
+        sys.stdout.buffer.write(body_bytes(found.message.body))
         sys.stdout.buffer.write(b"\n" if sys.stdout.isatty() else b"")
         sys.stdout.buffer.flush()
         return
@@ -63,7 +65,7 @@ def _as_json(found: Dequeued) -> str:
     if isinstance(message.body, tuple):
         values["fields"] = [[field.name, field.type.name, _typed(field.value, field.type)] for field in message.body]
     elif message.type_name is not None:
-        from transforms.objects import object_json
+        from mgw.gateway.services.messages import object_json
 
         values["type"] = message.type_name
         value = object_json(message.body, lenient=True)  # as it is: its numbers have more digits than Python's floats
@@ -94,25 +96,10 @@ def _shown(value: Any) -> str:
         except UnicodeDecodeError:
             return f"0x{value.hex()}"
     if hasattr(value, "type_name"):
-        from transforms.objects import object_json
+        from mgw.gateway.services.messages import object_json
 
         value = f"{value.type_name} {object_json(value, lenient=True)}"
     if isinstance(value, tuple):
         return ", ".join(f"{field.name}={_shown(field.value)}" for field in value)
     text = str(value)
     return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
-
-
-def _bytes(body: Any) -> bytes:
-    if isinstance(body, bytes):
-        return body
-    if isinstance(body, tuple):
-        from transforms.convert import fields_to_json
-
-        return fields_to_json(body)[0].encode()
-    if hasattr(body, "type_name"):
-        from transforms.objects import plain_body
-
-        body = plain_body(body, lenient=True)
-        return body if isinstance(body, bytes) else str(body or "").encode()
-    return b"" if body is None else str(body).encode("utf-8")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.aq.words import Comment, Json, QueueName, Wait, full_queue_name, full_table_name, waiting
-from gateway.cli.common import EXIT_USAGE, ago, fail, hub_url, open_hub, print_json, print_table, say
-from gateway.cli.jsonform import moments
+from mgw.gateway.cli.aq.words import Comment, Json, QueueName, Wait, waiting
+from mgw.gateway.cli.common import EXIT_USAGE, ago, fail, hub_url, open_hub, print_json, print_table, say
+from mgw.gateway.cli.jsonform import moments
 
 if TYPE_CHECKING:
-    from gateway.aq.model import Counts
+    from mgw.gateway.services.queues import Counts
 
 __all__ = ["register"]
 
@@ -39,19 +39,10 @@ def register(app: typer.Typer) -> None:
 
 def queues(ctx: typer.Context, as_json: Json = False) -> None:
     """Queues of the hub with the messages in them."""
-    from gateway.aq.admin import QueueAdmin
-    from gateway.aq.transfer import backlog, resolve
+    from mgw.gateway.services.queues import overview
 
     with open_hub(hub_url(ctx)) as hub:
-        now = hub.clock.now()
-        with hub.read() as conn:
-            queue_admin = QueueAdmin(hub, conn)
-            readers = queue_admin.queue_subscribers()
-            found = []
-            for queue in queue_admin.queues():
-                ref = resolve(conn, f'"{queue.schema}"."{queue.name}"')
-                names = [each.name for each in readers if each.queue == queue.full_name and each.name]
-                found.append((queue, backlog(conn, ref), {name: backlog(conn, ref, name) for name in names}))
+        now, found = hub.clock.now(), overview(hub)
     if as_json:
         print_json(
             [
@@ -96,24 +87,23 @@ def create(
     started: Annotated[bool, typer.Option("--start/--no-start", help="Start it at once.")] = True,
 ) -> None:
     """Make a queue in a queue table, and start it."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import create_queue
 
     kept = _retention(retention)
     with open_hub(hub_url(ctx)) as hub:
-        full = full_table_name(hub, table)
-        with hub.write() as conn:
-            admin = QueueAdmin(hub, conn)
-            made = admin.create_queue(
-                name,
-                full,
-                queue_type="EXCEPTION_QUEUE" if exception else "NORMAL_QUEUE",
-                max_retries=max_retries,
-                retry_delay=retry_delay or 0,
-                retention_time=kept or 0,
-                comment=comment,
-            )
-            if started:
-                admin.start_queue(name, enqueue=not exception)
+        full = lookup.queue_table(hub, table)
+        made = create_queue(
+            hub,
+            name,
+            full,
+            exception=exception,
+            max_retries=max_retries,
+            retry_delay=retry_delay or 0,
+            retention_time=kept or 0,
+            comment=comment,
+            started=started,
+        )
     say(f"queue {made.full_name} created in queue table {full}{'' if started else ', stopped'}")
 
 
@@ -127,14 +117,15 @@ def alter(
     comment: Comment = None,
 ) -> None:
     """Change a queue; what is not named stays."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import administration
 
     kept = _retention(retention)
     if all(value is None for value in (max_retries, retry_delay, kept, comment)):
         fail("nothing to change; give an option", EXIT_USAGE)
     with open_hub(hub_url(ctx)) as hub:
-        changed = QueueAdmin(hub).alter_queue(
-            full_queue_name(hub, queue),
+        changed = administration(hub).alter_queue(
+            lookup.queue(hub, queue),
             max_retries=max_retries,
             retry_delay=retry_delay,
             retention_time=kept,
@@ -145,14 +136,12 @@ def alter(
 
 def start(ctx: typer.Context, queue: QueueName, *, enqueue: Enqueue = True, dequeue: Dequeue = True) -> None:
     """Start a queue, in both directions if it is no exception queue."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import start_queue
 
     with open_hub(hub_url(ctx)) as hub:
-        admin = QueueAdmin(hub)
-        full = full_queue_name(hub, queue)
-        info = admin.queue(full)
-        exception = info is not None and info.queue_type == "EXCEPTION_QUEUE"
-        admin.start_queue(full, enqueue=enqueue and not exception, dequeue=dequeue)
+        full = lookup.queue(hub, queue)
+        start_queue(hub, full, enqueue=enqueue, dequeue=dequeue)
     say(f"queue {full} started")
 
 
@@ -160,31 +149,32 @@ def stop(
     ctx: typer.Context, queue: QueueName, *, enqueue: Enqueue = True, dequeue: Dequeue = True, wait: Wait = None
 ) -> None:
     """Stop a queue when the transactions on it have ended; meanwhile nobody begins another."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        full = full_queue_name(hub, queue)
-        QueueAdmin(hub).stop_queue(full, enqueue=enqueue, dequeue=dequeue, wait=waiting(wait))
+        full = lookup.queue(hub, queue)
+        administration(hub).stop_queue(full, enqueue=enqueue, dequeue=dequeue, wait=waiting(wait))
     say(f"queue {full} stopped")
 
 
 def drop(ctx: typer.Context, queue: QueueName) -> None:
     """Drop a stopped queue with its messages and subscribers."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        full = full_queue_name(hub, queue)
-        QueueAdmin(hub).drop_queue(full)
+        full = lookup.queue(hub, queue)
+        administration(hub).drop_queue(full)
     say(f"queue {full} dropped")
 
 
 def time_manager(ctx: typer.Context, as_json: Json = False) -> None:
     """Do once what time demands: end delays, expire, remove. Agents do it every second."""
-    from gateway.events import Journalist
-    from gateway.timekeeping import Timekeeper, events_of
+    from mgw.gateway.services.queues import run_time_manager
 
     with open_hub(hub_url(ctx)) as hub:
-        report = Timekeeper(hub, Journalist(events_of(hub, None, hub.clock)), hub.clock).run()
+        report = run_time_manager(hub)
     if as_json:
         print_json(asdict(report) | {"expirations": [each._asdict() for each in report.expirations]})
         return
@@ -195,7 +185,7 @@ def time_manager(ctx: typer.Context, as_json: Json = False) -> None:
 
 
 def _retention(given: str | None) -> float | None:
-    from gateway.aq.model import INFINITE
+    from mgw.gateway.services.queues import INFINITE
 
     if given is None:
         return None

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.common import EXIT_USAGE, completer, fail, hub_url, open_hub, print_json, print_table, say
+from mgw.gateway.cli.common import EXIT_USAGE, completer, fail, hub_url, open_hub, print_json, print_table, say
 
 __all__ = ["register"]
 
@@ -78,13 +78,13 @@ def grant(
     user: As = None,
 ) -> None:
     """Let a user or role use a queue, or all queues, or make something of an object type."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     name = _on(privilege, queue, type_name)
     if type_name is not None and option:
         fail("EXECUTE cannot be passed on; leave --with-option out", EXIT_USAGE)
     with open_hub(hub_url(ctx)) as hub:
-        admin = QueueAdmin(hub, user=user)
+        admin = administration(hub, user=user)
         if type_name is not None:
             admin.grant_type_privilege(type_name, grantee)
         elif name is not None:
@@ -105,11 +105,11 @@ def revoke(
     user: As = None,
 ) -> None:
     """Take a privilege back. What the grantee passed on of a queue privilege falls with it."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     name = _on(privilege, queue, type_name)
     with open_hub(hub_url(ctx)) as hub:
-        admin = QueueAdmin(hub, user=user)
+        admin = administration(hub, user=user)
         if type_name is not None:
             admin.revoke_type_privilege(type_name, grantee)
         elif name is not None:
@@ -122,10 +122,10 @@ def revoke(
 
 def privileges(ctx: typer.Context, *, queue: On = None, user: As = None, as_json: Json = False) -> None:
     """Everything that is granted; with --user, what that user can see."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        admin = QueueAdmin(hub, user=user)
+        admin = administration(hub, user=user)
         on_queues = admin.queue_privileges(queue)
         system = [] if queue is not None else admin.system_privileges()
         members = [] if queue is not None else admin.roles()
@@ -161,48 +161,43 @@ def database_role(
     apply: Annotated[bool, typer.Option("--apply", help="Run the statements instead of printing them.")] = False,
 ) -> None:
     """Print the SQL that makes a PostgreSQL role for programs that use queues with a login of their own."""
-    from gateway.aq.statements import Db
-    from gateway.aq.statements_roles import role_statements
+    from mgw.gateway.services.queues import database_role as statements_of
 
     with open_hub(hub_url(ctx)) as hub:
-        with hub.read() as conn:
-            statements = role_statements(Db(conn), role)
-        if not apply:
-            say("\n".join(statements))
-            return
-        with hub.write() as conn:
-            for statement in statements:
-                Db(conn).run(statement)
+        statements = statements_of(hub, role, apply=apply)
+    if not apply:
+        say("\n".join(statements))
+        return
     say(f"members of role {role} may use the queues of the hub that they are granted")
 
 
 @roles.command("grant")
 def roles_grant(ctx: typer.Context, role: Annotated[str, typer.Argument(metavar="ROLE")], grantee: Grantee) -> None:
     """Give a role. AQ_ADMINISTRATOR_ROLE may do everything; any other name is a role of your own."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        QueueAdmin(hub).grant_role(role, grantee)
+        administration(hub).grant_role(role, grantee)
     say(f"{grantee} holds role {role}")
 
 
 @roles.command("revoke")
 def roles_revoke(ctx: typer.Context, role: Annotated[str, typer.Argument(metavar="ROLE")], grantee: Grantee) -> None:
     """Take a role back."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        QueueAdmin(hub).revoke_role(role, grantee)
+        administration(hub).revoke_role(role, grantee)
     say(f"revoked role {role} from {grantee}")
 
 
 @agents.command("list")
 def agents_list(ctx: typer.Context, as_json: Json = False) -> None:
     """AQ agents and the users they act for. Those of subscribers are made by the hub."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        found = QueueAdmin(hub).aq_agents()
+        found = administration(hub).aq_agents()
     if as_json:
         print_json([asdict(each) for each in found])
         return
@@ -223,10 +218,10 @@ def agents_create(
     ctx: typer.Context, agent: Agent, *, certificate: Certificate = None, http: Http = False, anyp: Anyp = False
 ) -> None:
     """Make an AQ agent."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        QueueAdmin(hub).create_aq_agent(agent, certificate, http, anyp)
+        administration(hub).create_aq_agent(agent, certificate, http, anyp)
     say(f"created AQ agent {agent}")
 
 
@@ -235,38 +230,38 @@ def agents_alter(
     ctx: typer.Context, agent: Agent, *, certificate: Certificate = None, http: Http = False, anyp: Anyp = False
 ) -> None:
     """Set all attributes of an AQ agent; what is left out is switched off."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        QueueAdmin(hub).alter_aq_agent(agent, certificate, http, anyp)
+        administration(hub).alter_aq_agent(agent, certificate, http, anyp)
     say(f"altered AQ agent {agent}")
 
 
 @agents.command("drop")
 def agents_drop(ctx: typer.Context, agent: Agent) -> None:
     """Remove an AQ agent with its mappings."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        QueueAdmin(hub).drop_aq_agent(agent)
+        administration(hub).drop_aq_agent(agent)
     say(f"dropped AQ agent {agent}")
 
 
 @agents.command("enable")
 def agents_enable(ctx: typer.Context, agent: Agent, user: User) -> None:
     """Let a user work under the name of an AQ agent."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        QueueAdmin(hub).enable_db_access(agent, user)
+        administration(hub).enable_db_access(agent, user)
     say(f"AQ agent {agent} has the privileges of user {user}")
 
 
 @agents.command("disable")
 def agents_disable(ctx: typer.Context, agent: Agent, user: User) -> None:
     """Take the name of an AQ agent from a user."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        QueueAdmin(hub).disable_db_access(agent, user)
+        administration(hub).disable_db_access(agent, user)
     say(f"AQ agent {agent} no longer has the privileges of user {user}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from gateway.cli.aq.words import Json, QueueName, full_queue_name
-from gateway.cli.common import completer, fail, hub_url, open_hub, print_json, print_table, say
+from mgw.gateway.cli.aq.words import Json, QueueName
+from mgw.gateway.cli.common import completer, fail, hub_url, open_hub, print_json, print_table, say
+from mgw.gateway.cli.words import Options, pairs
 
 __all__ = ["app"]
 
@@ -26,12 +26,14 @@ def list_all(
     as_json: Json = False,
 ) -> None:
     """Subscribers of one queue, or of all. Those named MGW_... belong to jobs."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.options import subscriber_view
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        found = QueueAdmin(hub).queue_subscribers(full_queue_name(hub, queue) if queue else None)
+        found = administration(hub).queue_subscribers(lookup.queue(hub, queue) if queue else None)
     if as_json:
-        print_json([asdict(each) for each in found])
+        print_json([subscriber_view(each) for each in found])
         return
     print_table(
         {"QUEUE": "fold", "SUBSCRIBER": "fold", "RULE": "fold", "TRANSFORMATION": "fold"},
@@ -47,13 +49,17 @@ def add(
     *,
     rule: Rule = None,
     transformation: Transformation = None,
+    option: Options = None,
 ) -> None:
     """Subscribe; the subscriber gets what is put in from now on."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        full = full_queue_name(hub, queue)
-        QueueAdmin(hub).add_subscriber(full, name, rule=rule, transformation=transformation)
+        full = lookup.queue(hub, queue)
+        administration(hub).add_subscriber(
+            full, name, rule=rule, transformation=transformation, options=pairs(option, "--option")
+        )
     say(f"{name} subscribes to {full}")
 
 
@@ -65,26 +71,31 @@ def alter(
     *,
     rule: Rule = None,
     transformation: Transformation = None,
+    option: Options = None,
 ) -> None:
-    """Set rule and transformation, both: one that is not given is taken away."""
-    from gateway.aq.admin import QueueAdmin
+    """Set rule and transformation, both: one that is not given is taken away. Options that are not named stay."""
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import administration
 
     _not_of_a_job(name, "alter")
     with open_hub(hub_url(ctx)) as hub:
-        full = full_queue_name(hub, queue)
-        QueueAdmin(hub).alter_subscriber(full, name, rule=rule, transformation=transformation)
+        full = lookup.queue(hub, queue)
+        administration(hub).alter_subscriber(
+            full, name, rule=rule, transformation=transformation, options=pairs(option, "--option")
+        )
     say(f"subscriber {name} of {full} altered")
 
 
 @app.command("remove")
 def remove(ctx: typer.Context, queue: QueueName, name: SubscriberName) -> None:
     """End a subscription; what waits for it is dropped."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import administration
 
     _not_of_a_job(name, "remove")
     with open_hub(hub_url(ctx)) as hub:
-        full = full_queue_name(hub, queue)
-        QueueAdmin(hub).remove_subscriber(full, name)
+        full = lookup.queue(hub, queue)
+        administration(hub).remove_subscriber(full, name)
     say(f"{name} no longer subscribes to {full}")
 
 

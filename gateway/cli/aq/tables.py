@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from gateway.cli.aq.words import Comment, Json, TableName, Wait, full_table_name, waiting
-from gateway.cli.common import EXIT_USAGE, fail, hub_url, open_hub, print_json, print_table, say
+from mgw.gateway.cli.aq.words import Comment, Json, TableName, Wait, waiting
+from mgw.gateway.cli.common import EXIT_USAGE, fail, hub_url, open_hub, print_json, print_table, say
+from mgw.gateway.cli.words import Options, pairs
 
 __all__ = ["app"]
 
@@ -21,12 +21,13 @@ Secondary = Annotated[int | None, typer.Option(min=0, help="Instance that takes 
 @app.command("list")
 def list_all(ctx: typer.Context, as_json: Json = False) -> None:
     """Queue tables and what is fixed for their queues."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.options import queue_table_view
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        found = QueueAdmin(hub).queue_tables()
+        found = administration(hub).queue_tables()
     if as_json:
-        print_json([asdict(each) for each in found])
+        print_json([queue_table_view(each) for each in found])
         return
     columns = {"TABLE": "fold", "HOLDS": "left", "KIND": "left", "SORT": "left", "GROUPING": "left"}
     columns |= {"COMPATIBLE": "left", "SECURE": "left", "COMMENT": "fold"}
@@ -63,13 +64,14 @@ def create(
     storage_clause: Annotated[str | None, typer.Option("--storage", help="Free text, kept for the views.")] = None,
     primary_instance: Primary = None,
     secondary_instance: Secondary = None,
+    option: Options = None,
     comment: Comment = None,
 ) -> None:
     """Make a queue table."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        made = QueueAdmin(hub).create_queue_table(
+        made = administration(hub).create_queue_table(
             name,
             payload_type,
             storage_clause=storage_clause,
@@ -82,6 +84,7 @@ def create(
             compatible=compatible,
             secure=secure,
             max_payload=max_payload,
+            options=pairs(option, "--option"),
         )
     say(f"queue table {made.full_name} created")
 
@@ -94,18 +97,22 @@ def alter(
     comment: Comment = None,
     primary_instance: Primary = None,
     secondary_instance: Secondary = None,
+    option: Options = None,
 ) -> None:
     """Change a queue table; what is not named stays."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import administration
 
-    if comment is None and primary_instance is None and secondary_instance is None:
+    options = pairs(option, "--option") or None
+    if comment is None and primary_instance is None and secondary_instance is None and options is None:
         fail("nothing to change; give an option", EXIT_USAGE)
     with open_hub(hub_url(ctx)) as hub:
-        changed = QueueAdmin(hub).alter_queue_table(
-            full_table_name(hub, table),
+        changed = administration(hub).alter_queue_table(
+            lookup.queue_table(hub, table),
             comment=comment,
             primary_instance=primary_instance,
             secondary_instance=secondary_instance,
+            options=options,
         )
     say(f"queue table {changed.full_name} altered")
 
@@ -115,21 +122,23 @@ def migrate(
     ctx: typer.Context, table: TableName, compatible: Annotated[str, typer.Argument(metavar="COMPATIBLE")]
 ) -> None:
     """Give a queue table another compatible setting: 8.1, 10.0 or 12.2."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        changed = QueueAdmin(hub).migrate_queue_table(full_table_name(hub, table), compatible)
+        changed = administration(hub).migrate_queue_table(lookup.queue_table(hub, table), compatible)
     say(f"queue table {changed.full_name} migrated to {changed.compatible}")
 
 
 @app.command("enable-jms-types")
 def enable_jms_types(ctx: typer.Context, table: TableName) -> None:
     """Let the queues of an ANYDATA queue table take JMS and XML types. This cannot be taken back."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        full = full_table_name(hub, table)
-        QueueAdmin(hub).enable_jms_types(full)
+        full = lookup.queue_table(hub, table)
+        administration(hub).enable_jms_types(full)
     say(f"queue table {full} takes JMS and XML types")
 
 
@@ -140,11 +149,12 @@ def drop(
     force: Annotated[bool, typer.Option("--force", help="Stop and drop its queues too, with their messages.")] = False,
 ) -> None:
     """Drop a queue table without queues."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        full = full_table_name(hub, table)
-        QueueAdmin(hub).drop_queue_table(full, force=force)
+        full = lookup.queue_table(hub, table)
+        administration(hub).drop_queue_table(full, force=force)
     say(f"queue table {full} dropped")
 
 
@@ -161,13 +171,14 @@ def purge(
     wait: Wait = None,
 ) -> None:
     """Remove messages by a condition over the view AQ$TABLE. Exit 1 when some are in other transactions' hands."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import administration
 
     if everything is (condition is not None):
         fail("give either --where with a condition, or --all", EXIT_USAGE)
     with open_hub(hub_url(ctx)) as hub:
-        full = full_table_name(hub, table)
+        full = lookup.queue_table(hub, table)
         limit = waiting(wait) if block or wait is not None else False
-        done = QueueAdmin(hub).purge_queue_table(full, condition, block=limit)
+        done = administration(hub).purge_queue_table(full, condition, block=limit)
     entries = f", {done.entries} entries of consumers" if done.entries else ""
     say(f"queue table {full} purged: {done.messages} message(s) removed{entries}")

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.aq.words import Json
-from gateway.cli.common import EXIT_USAGE, completer, fail, find_name, hub_url, open_hub, print_json, print_table, say
-from gateway.cli.jsonform import moments
+from mgw.gateway.cli.aq.words import Json
+from mgw.gateway.cli.common import EXIT_USAGE, completer, fail, hub_url, open_hub, print_json, print_table, say
+from mgw.gateway.cli.jsonform import moments
 
 __all__ = ["app"]
 
@@ -21,10 +21,10 @@ TypeName = Annotated[str, typer.Argument(metavar="TYPE", autocompletion=complete
 @app.command("list")
 def list_all(ctx: typer.Context, as_json: Json = False) -> None:
     """Object types and what they are made of."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        found = QueueAdmin(hub).types()
+        found = administration(hub).types()
     if as_json:
         print_json([moments(asdict(each), "created") for each in found])
         return
@@ -46,7 +46,7 @@ def create(
     array: Annotated[str | None, typer.Option(help="'VARRAY(n) OF type' instead of attributes.")] = None,
 ) -> None:
     """Make an object type, or an array type. It cannot be changed later."""
-    from gateway.aq.admin import QueueAdmin
+    from mgw.gateway.services.queues import administration
 
     if bool(attributes) is (array is not None):
         fail("give either attributes as NAME=DECLARATION, or --array", EXIT_USAGE)
@@ -59,19 +59,17 @@ def create(
             fail(f"attribute {attribute.strip()} is given twice", EXIT_USAGE)
         declared[attribute.strip()] = text.strip()
     with open_hub(hub_url(ctx)) as hub:
-        made = QueueAdmin(hub).create_type(name, declared if array is None else array)
+        made = administration(hub).create_type(name, declared if array is None else array)
     say(f"object type {made.full_name} created")
 
 
 @app.command("drop")
 def drop(ctx: typer.Context, name: TypeName) -> None:
     """Drop an object type that nothing is made of; messages that hold it can still be dequeued."""
-    from gateway.aq.admin import QueueAdmin
-    from gateway.aq.names import QualifiedName, qualified
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
-        admin = QueueAdmin(hub)
-        known = {QualifiedName(each.schema, each.name).key: each.full_name for each in admin.types()}
-        full = known.get(qualified(name, what="type").key) or find_name("object type", name, list(known.values()))
-        admin.drop_type(full)
+        full = lookup.object_type(hub, name)
+        administration(hub).drop_type(full)
     say(f"object type {full} dropped")

@@ -1,15 +1,12 @@
-"""Arguments and options that the commands of ``mgw aq`` share, and the look-up of names."""
+"""Arguments and options that the commands of ``mgw aq`` share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from gateway.cli.common import completer, find_name
-
-if TYPE_CHECKING:
-    from gateway.aq.hub import Hub
+from mgw.gateway.cli.common import completer
 
 __all__ = [
     "Comment",
@@ -18,8 +15,6 @@ __all__ = [
     "TableName",
     "User",
     "Wait",
-    "full_queue_name",
-    "full_table_name",
     "waiting",
 ]
 
@@ -37,27 +32,3 @@ Wait = Annotated[
 def waiting(seconds: float | None) -> bool | float:
     """``--wait`` as the hub takes it."""
     return True if seconds is None else seconds
-
-
-def full_queue_name(hub: Hub, name: str, user: str | None = None) -> str:
-    """The queue as it was defined; leaves with a suggestion when there is none. A user is told by the hub."""
-    from gateway.aq.admin import QueueAdmin
-
-    if user is not None:
-        return name
-    found = QueueAdmin(hub).queue(name)
-    if found is not None:
-        return found.full_name
-    known = [each.full_name for each in QueueAdmin(hub).queues() if not each.name.upper().startswith("AQ$_")]
-    return find_name("queue", name, known)
-
-
-def full_table_name(hub: Hub, name: str) -> str:
-    """The queue table as it was defined; leaves with a suggestion when there is none."""
-    from gateway.aq.admin import QueueAdmin
-
-    admin = QueueAdmin(hub)
-    found = admin.queue_table(name)
-    return (
-        found.full_name if found else find_name("queue table", name, [each.full_name for each in admin.queue_tables()])
-    )

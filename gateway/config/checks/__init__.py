@@ -6,11 +6,11 @@ where in the file the reason stands.
 
 from __future__ import annotations
 
-from gateway.config.checks.agents import check_agent
-from gateway.config.checks.context import Context
-from gateway.config.checks.jobs import check_job, check_sources
-from gateway.config.checks.links import check_foreign_queue, check_link
-from gateway.config.checks.queues import (
+from mgw.gateway.config.checks.agents import check_agent
+from mgw.gateway.config.checks.context import Context
+from mgw.gateway.config.checks.jobs import check_job, check_sources
+from mgw.gateway.config.checks.links import check_foreign_queue, check_link
+from mgw.gateway.config.checks.queues import (
     check_grants,
     check_object_types,
     check_queue,
@@ -18,8 +18,8 @@ from gateway.config.checks.queues import (
     check_rule_function,
     check_transformation,
 )
-from gateway.config.load import Source
-from gateway.config.models import Document
+from mgw.gateway.config.load import Source
+from mgw.gateway.config.models import Document
 
 __all__ = ["check_meaning"]
 

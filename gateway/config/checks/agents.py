@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gateway.agentsettings import AGENT_OPTIONS, NO_EFFECT
-from gateway.config.checks.context import Context
-from gateway.config.findings import Path
-from gateway.config.models import AgentModel
+from mgw.gateway.config.checks.context import Context
+from mgw.gateway.config.findings import Path
+from mgw.gateway.config.models import AgentModel
+from mgw.gateway.definitions.agent_options import AGENT_OPTIONS, NO_EFFECT
 
 __all__ = ["check_agent"]
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.admin.base import check_identifier
-from gateway.aq.names import qualified
-from gateway.config.findings import Path, nearest
-from gateway.config.forms import (
+from mgw.gateway.aq import Bindings, qualified
+from mgw.gateway.config.findings import Path, nearest
+from mgw.gateway.config.forms import (
     endpoint,
     fold_of,
     folded,
@@ -19,20 +18,14 @@ from gateway.config.forms import (
     link_config,
     queue_table_of,
 )
-from gateway.config.load import Source
-from gateway.config.models import (
-    NOUNS,
-    Document,
-    ForeignQueueModel,
-    LinkModel,
-    QueueModel,
-    QueueTableModel,
-)
-from gateway.model import DEFAULT_AGENT, key, split_foreign
-from links import options as settings
-from links import registry
-from links.contract import Direction, Field, Link
-from transforms.errors import AdminError, ConfigInvalid, GatewayError
+from mgw.gateway.config.load import Source
+from mgw.gateway.config.models import NOUNS, Document, ForeignQueueModel, LinkModel, QueueModel, QueueTableModel
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, key, split_foreign
+from mgw.gateway.services.admin.base import check_identifier
+from mgw.links import options as settings
+from mgw.links import registry
+from mgw.links.contract import Direction, Field, Link
+from mgw.transforms.errors import AdminError, ConfigInvalid, GatewayError
 
 __all__ = ["Context"]
 
@@ -42,7 +35,7 @@ _MAX_GUESSES = 50  # unknown names that a likely one is looked for; it costs a c
 
 @dataclass(slots=True)
 class Context:
-    """One run; the fields beside the arguments are everything that references may point to."""
+    """One run; the fields in addition to the arguments are everything that references may point to."""
 
     source: Source
     document: Document
@@ -56,6 +49,8 @@ class Context:
     types: set[str] = field(init=False)
     transformations: set[str] = field(init=False)
     drivers: dict[str, Link | None] = field(init=False, default_factory=dict)
+    modules: list[str] = field(init=False)
+    functions: dict[str, str] = field(init=False)  # by name in upper case, those that rules may call
     _keys: dict[tuple[Path, str], str] = field(init=False, default_factory=dict)
     _written: dict[str, set[str]] = field(init=False, default_factory=dict)
     _guesses: int = field(init=False, default=0)
@@ -63,6 +58,8 @@ class Context:
 
     def __post_init__(self) -> None:
         old, new = self.existing, self.document
+        self.modules = [*old.settings.transform_modules, *new.settings.transform_modules]
+        self.functions = {name.upper(): path for name, path in old.settings.rule_functions.items()}
         self.agents = {DEFAULT_AGENT, *folded(old.agents), *folded(new.agents)}
         self.links = folded(old.links) | folded(new.links)
         self.foreign = folded(old.foreign_queues) | folded(new.foreign_queues)
@@ -75,6 +72,11 @@ class Context:
         }
         self.tables = own | hub_folded(old.queue_tables) | hub_folded(new.queue_tables)
         self.transformations = {hub_name(name) for name in (*old.transformations, *new.transformations)}
+
+    @property
+    def bindings(self) -> Bindings:
+        """The functions that rules may call."""
+        return tuple(sorted(self.functions.items()))
 
     # Names that are missing although an object of that name stands in the file, with errors of its own, are no news.
     def _defined_badly(self, section: str, name: str) -> bool:

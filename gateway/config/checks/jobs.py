@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from gateway.config.checks.context import Context
-from gateway.config.findings import Path
-from gateway.config.forms import folded, hub_name, spec_of
-from gateway.config.models import JobModel, LinkModel, QueueModel
-from gateway.model import key, split_foreign
-from links.contract import Direction, Domain
-from transforms.errors import GatewayError
+from collections.abc import Sequence
+
+from mgw.gateway.config.checks.context import Context
+from mgw.gateway.config.findings import Path
+from mgw.gateway.config.forms import folded, hub_name, spec_of
+from mgw.gateway.config.models import JobModel, LinkModel, QueueModel
+from mgw.gateway.definitions.objects import Propagation, key, split_foreign
+from mgw.links.contract import Direction, Domain
+from mgw.transforms.errors import GatewayError
 
 __all__ = ["check_job", "check_sources"]
 
@@ -17,16 +19,45 @@ def check_job(ctx: Context, name: str, job: JobModel) -> None:
     """A job and everything it names."""
     path: Path = ("jobs", name)
     ctx.name(path, name)
-    inbound = job.type == "INBOUND"
-    foreign_end, hub_end = ("source", "destination") if inbound else ("destination", "source")
-    foreign_name, hub_queue = getattr(job, foreign_end), getattr(job, hub_end)
-    link = _foreign_end(ctx, path, foreign_end, foreign_name, job)
-    queue = _hub_end(ctx, path, hub_end, hub_queue, job)
-    if link is not None:
-        _options(ctx, path, link, job)
+    kind = Propagation(job.type)
+    links: list[LinkModel | None] = []
+    read: QueueModel | None = None
+    for end, foreign in (("source", kind.from_link), ("destination", kind.to_link)):
+        named = getattr(job, end)
+        if foreign:
+            links.append(_foreign_end(ctx, path, end, named, job))
+        else:
+            queue = _hub_end(ctx, path, end, named, job)
+            read = queue if end == "source" else read
+    if None not in links:
+        _options(ctx, path, [link for link in links if link is not None], job)
+    if kind.from_link == kind.to_link:
+        _same_place(ctx, path, job)
     ctx.transformation((*path, "transformation"), job.transformation)
-    _rule(ctx, path, job, queue)
-    _exception_queue(ctx, path, job, queue)
+    _rule(ctx, path, job, read)
+    _exception_queue(ctx, path, job, read)
+
+
+def _same_place(ctx: Context, path: Path, job: JobModel) -> None:
+    """A job that reads what it writes never ends."""
+    place = (*path, "destination")
+    if place in ctx.source.unresolved or (*path, "source") in ctx.source.unresolved:
+        return
+    same = hub_name(job.source) == hub_name(job.destination)
+    one, other = ctx.foreign.get(key(job.source)), ctx.foreign.get(key(job.destination))
+    if one is not None and other is not None and not same:
+        source, target = split_foreign(job.source) or ("", ""), split_foreign(job.destination) or ("", "")
+        provider = one.provider_queue or source[0]
+        link = ctx.links.get(key(source[1]))
+        spec = spec_of(link.type) if link is not None and key(source[1]) == key(target[1]) else None
+        same = spec is not None and spec.covers(provider, other.provider_queue or target[0])
+    if same:
+        ctx.source.error(
+            "bad-destination",
+            place,
+            f"{job.destination!r} is the source of the job, which would read what it writes",
+            "name another queue",
+        )
 
 
 def _foreign_end(ctx: Context, path: Path, end: str, name: str, job: JobModel) -> LinkModel | None:
@@ -38,7 +69,7 @@ def _foreign_end(ctx: Context, path: Path, end: str, name: str, job: JobModel) -
         ctx.source.error(
             "bad-" + end,
             place,
-            f"{end} {name!r} of an {job.type} job is no foreign queue",
+            f"{end} {name!r} of {_article(job)} job is no foreign queue",
             "write queue@link, or change the type of the job",
         )
         return None
@@ -51,7 +82,7 @@ def _foreign_end(ctx: Context, path: Path, end: str, name: str, job: JobModel) -
         provider = ctx.foreign[key(name)].provider_queue or parts[0]
         wildcard = end == "destination" and any(letter in provider for letter in "+#*")
         finding = "wildcard-destination" if wildcard else "bad-" + end
-        ctx.endpoint(finding, place, name, Direction(job.type))
+        ctx.endpoint(finding, place, name, Direction.INBOUND if end == "source" else Direction.OUTBOUND)
     return link
 
 
@@ -63,7 +94,7 @@ def _hub_end(ctx: Context, path: Path, end: str, name: str, job: JobModel) -> Qu
         ctx.source.error(
             "bad-" + end,
             place,
-            f"{end} {name!r} of an {job.type} job is a foreign queue",
+            f"{end} {name!r} of {_article(job)} job is a foreign queue",
             "name a queue of the hub, or change the type of the job",
         )
         return None
@@ -78,11 +109,15 @@ def _hub_end(ctx: Context, path: Path, end: str, name: str, job: JobModel) -> Qu
     return found[1]
 
 
-def _options(ctx: Context, path: Path, link: LinkModel, job: JobModel) -> None:
-    from gateway.admin.job_checks import JOB_OPTIONS
+def _article(job: JobModel) -> str:
+    return f"{'an' if job.type in {'INBOUND', 'OUTBOUND'} else 'a'} {job.type}"
 
-    spec = spec_of(link.type)
-    if spec is None:
+
+def _options(ctx: Context, path: Path, links: Sequence[LinkModel], job: JobModel) -> None:
+    from mgw.gateway.definitions.job_options import JOB_OPTIONS
+
+    specs = [spec_of(link.type) for link in links]
+    if None in specs:
         return
     names = {name.lower() for name in job.options}
     if job.batch_size is not None and "msgbatchsize" in names:
@@ -92,24 +127,24 @@ def _options(ctx: Context, path: Path, link: LinkModel, job: JobModel) -> None:
             "batch_size and MsgBatchSize are the same",
             "keep one of them",
         )
-    own = {each.name.lower() for each in spec.job_options}
+    own = {each.name.lower(): each for spec in specs if spec is not None for each in spec.job_options}
     common = tuple(each for each in JOB_OPTIONS if each.name.lower() not in own)
-    ctx.values((*path, "options"), common + spec.job_options, job.options, f"job {path[1]}")
+    ctx.values((*path, "options"), common + tuple(own.values()), job.options, f"job {path[1]}")
 
 
 def _rule(ctx: Context, path: Path, job: JobModel, queue: QueueModel | None) -> None:
     place = (*path, "rule")
     if job.rule is None or place in ctx.source.unresolved:
         return
-    from gateway.aq.rules import compile_rule
+    from mgw.gateway.aq import compile_rule
 
     try:
         if not ctx.as_held("jobs", str(path[1]), lambda job: job.rule):
-            compile_rule(job.rule)
+            compile_rule(job.rule, bindings=ctx.bindings)
     except GatewayError as error:
         ctx.refused("bad-rule", place, error)
         return
-    if job.type == "OUTBOUND" and queue is not None and not ctx.shape(queue).multiple_consumers:
+    if queue is not None and not ctx.shape(queue).multiple_consumers:
         ctx.source.error(
             "bad-rule",
             place,
@@ -122,13 +157,14 @@ def _exception_queue(ctx: Context, path: Path, job: JobModel, queue: QueueModel 
     name, place = job.exception_queue, (*path, "exception_queue")
     if name is None or place in ctx.source.unresolved:
         return
-    same = key(name) == key(job.source) if job.type == "INBOUND" else hub_name(name) == hub_name(job.source)
+    from_link = Propagation(job.type).from_link
+    same = key(name) == key(job.source) if from_link else hub_name(name) == hub_name(job.source)
     if same:
         ctx.source.error("bad-exception-queue", place, "it is the source of the job", "name another queue")
-    elif job.type == "INBOUND":
+    elif from_link:
         _foreign_exception_queue(ctx, place, name, job)
     else:
-        _hub_exception_queue(ctx, place, name, queue)
+        _hub_exception_queue(ctx, place, name, job, queue)
 
 
 def _foreign_exception_queue(ctx: Context, place: Path, name: str, job: JobModel) -> None:
@@ -148,12 +184,12 @@ def _foreign_exception_queue(ctx: Context, place: Path, name: str, job: JobModel
         ctx.endpoint("bad-exception-queue", place, name, Direction.OUTBOUND)
 
 
-def _hub_exception_queue(ctx: Context, place: Path, name: str, queue: QueueModel | None) -> None:
+def _hub_exception_queue(ctx: Context, place: Path, name: str, job: JobModel, queue: QueueModel | None) -> None:
     if split_foreign(name) is not None:
         ctx.source.error(
             "bad-exception-queue",
             place,
-            f"{name!r} is a foreign queue; the exception queue of an OUTBOUND job is on the side of its source",
+            f"{name!r} is a foreign queue; the exception queue of {_article(job)} job is on the side of its source",
             "name a queue of the hub",
         )
         return
@@ -201,7 +237,7 @@ def check_sources(ctx: Context) -> None:
         owner = by_source.setdefault(ends[0], name)
         if owner != name:
             cure = "let one job read it"
-            if job.type == "OUTBOUND":
+            if not Propagation(job.type).from_link:
                 cure = f"set multiple_consumers: true on {job.source!r}, then any number of jobs may read it"
             ctx.source.error(
                 "duplicate-source",
@@ -212,7 +248,7 @@ def check_sources(ctx: Context) -> None:
 
 
 def _is_queue_source(ctx: Context, job: JobModel) -> bool:
-    if job.type == "OUTBOUND":
+    if not Propagation(job.type).from_link:
         found = ctx.queues.get(hub_name(job.source))
         return found is not None and not ctx.shape(found[1]).multiple_consumers
     parts = split_foreign(job.source)

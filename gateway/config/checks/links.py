@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.config.checks.context import Context
-from gateway.config.findings import Path
-from gateway.config.forms import link_config, spec_of
-from gateway.config.kept import STAND_IN, missing_variables
-from gateway.config.models import ForeignQueueModel, LinkModel
-from gateway.model import key, split_foreign
-from links import registry
-from links.contract import Domain
-from transforms.errors import GatewayError
+from mgw.gateway.config.checks.context import Context
+from mgw.gateway.config.findings import Path
+from mgw.gateway.config.forms import link_config, spec_of
+from mgw.gateway.config.kept import STAND_IN, missing_variables
+from mgw.gateway.config.models import ForeignQueueModel, LinkModel
+from mgw.gateway.definitions.objects import key, split_foreign
+from mgw.links import registry
+from mgw.links.contract import Domain
+from mgw.transforms.errors import GatewayError
 
 __all__ = ["check_foreign_queue", "check_link"]
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from gateway.aq.admin import COMPATIBLE
-from gateway.aq.names import qualified
-from gateway.config.checks.context import Context
-from gateway.config.findings import Path
-from gateway.config.forms import hub_name, inline_table
-from gateway.config.models import (
+from mgw.gateway.aq import COMPATIBLE, QUEUE_TABLE_OPTIONS, SUBSCRIBER_OPTIONS, qualified
+from mgw.gateway.config.checks.context import Context
+from mgw.gateway.config.findings import Path
+from mgw.gateway.config.forms import hub_name, inline_table
+from mgw.gateway.config.models import (
     GrantModel,
     ObjectTypeModel,
     QueueModel,
@@ -18,9 +17,9 @@ from gateway.config.models import (
     SubscriberModel,
     TransformationModel,
 )
-from gateway.config.object_types import in_order, types_within
-from transforms.errors import AqError, ConfigInvalid, GatewayError
-from transforms.sqltypes_parser import DeclarationInvalid
+from mgw.gateway.config.object_types import in_order, types_within
+from mgw.transforms.errors import AqError, ConfigInvalid, GatewayError
+from mgw.transforms.payloads.sql_types_parser import DeclarationInvalid
 
 __all__ = [
     "check_grants",
@@ -62,7 +61,8 @@ def _declaration(ctx: Context, place: Path, declared: str) -> None:
 
 
 def check_queue_shape(ctx: Context, path: Path, table: QueueTableModel) -> None:
-    """Attributes of a queue table that do not go together."""
+    """Attributes of a queue table that do not go together, and its options."""
+    ctx.values((*path, "options"), QUEUE_TABLE_OPTIONS, table.options, f"queue table of {path[1]}")
     ctx.payload_type((*path, "payload_type"), table.payload_type)
     if table.jms_types and table.payload_type != "ANYDATA":
         ctx.source.error(
@@ -122,8 +122,7 @@ def check_queue(ctx: Context, name: str, queue: QueueModel) -> None:
 
 
 def _subscribers(ctx: Context, path: Path, queue: QueueModel, subscribers: Mapping[str, SubscriberModel]) -> None:
-    from gateway.aq.names import agent_name
-    from gateway.aq.rules import compile_rule
+    from mgw.gateway.aq import agent_name, compile_rule
 
     below: Path = (*path, "subscribers")
     if queue.type == "EXCEPTION" or not ctx.shape(queue).multiple_consumers:
@@ -139,10 +138,11 @@ def _subscribers(ctx: Context, path: Path, queue: QueueModel, subscribers: Mappi
         except AqError as error:
             ctx.refused("bad-value", place, error)
         ctx.transformation((*place, "transformation"), each.transformation)
+        ctx.values((*place, "options"), SUBSCRIBER_OPTIONS, each.options, f"subscriber {name}")
         known = ctx.as_held("queues", str(path[1]), partial(_rule_of, name))
         if each.rule is not None and (*place, "rule") not in ctx.source.unresolved and not known:
             try:
-                compile_rule(each.rule)
+                compile_rule(each.rule, bindings=ctx.bindings)
             except AqError as error:
                 ctx.refused("bad-rule", (*place, "rule"), error)
 
@@ -153,22 +153,26 @@ def _rule_of(subscriber: str, queue: QueueModel) -> str | None:
 
 
 def check_rule_function(ctx: Context, name: str, function: str) -> None:
-    """Rules are checked with the functions that the file registers, and run with them in this process."""
-    from gateway.aq.rules import register_function
-    from transforms.registry import load_rule_function
+    """A function that rules may call: it must be there, in a module that is allowed. Rules are checked with it."""
+    from mgw.transforms.language.functions import check_name
+    from mgw.transforms.steps.registry import load_rule_function
 
     path: Path = ("settings", "rule_functions", name)
     if path in ctx.source.unresolved:
         return
     try:
-        register_function(name, load_rule_function(name, function, ctx.document.settings.transform_modules))
+        check_name(name)
+        load_rule_function(name, function, ctx.modules)
     except GatewayError as error:
         ctx.refused("bad-function", path, error)
+    else:
+        ctx.functions[name.upper()] = function
 
 
 def check_transformation(ctx: Context, name: str, transformation: TransformationModel) -> None:
     """A transformation: what it does must compile."""
-    from transforms.registry import TransformationDefinition, compile_transformation
+    from mgw.gateway.aq import bound_functions as bound
+    from mgw.transforms.steps.registry import TransformationDefinition, compile_transformation
 
     path: Path = ("transformations", name)
     ctx.name(path, name)
@@ -178,13 +182,13 @@ def check_transformation(ctx: Context, name: str, transformation: Transformation
         return
     try:
         definition = TransformationDefinition.from_mapping(name, transformation.definition)
-        compile_transformation(definition, modules=ctx.document.settings.transform_modules)
+        compile_transformation(definition, modules=ctx.modules, functions=bound(ctx.bindings))
     except GatewayError as error:
         ctx.refused("bad-transformation", path, error)
 
 
 def _definition(name: str, each: TransformationModel) -> Mapping[str, object]:
-    from transforms.registry import TransformationDefinition
+    from mgw.transforms.steps.registry import TransformationDefinition
 
     try:
         return TransformationDefinition.from_mapping(name, each.definition).to_mapping()

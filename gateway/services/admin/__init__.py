@@ -1,7 +1,7 @@
 """Administration of the gateway: the procedures of DBMS_MGWADM (AQ guide 12.2 §19), in Python's spelling.
 
 Every call is one transaction; all calls, of all processes, run one after another, and each raises the change counter,
-by which running agents notice it. A refused call raises :class:`~transforms.errors.AdminError` with its documented
+by which running agents notice it. A refused call raises :class:`~mgw.transforms.errors.AdminError` with its documented
 number and changes nothing.
 """
 
@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gateway import catalog
-from gateway.admin.agents import AgentProcedures
-from gateway.admin.base import NO_CHANGE, Administration, NoChange, Ora
-from gateway.admin.job_options import JOB_OPTIONS
-from gateway.admin.jobs import FORCE, NO_FORCE, JobProcedures
-from gateway.admin.links import LinkProcedures, link_config
-from gateway.admin.queues import QueueProcedures
-from gateway.admin.transformations import TransformationProcedures
-from gateway.aq.admin import QueueAdmin
-from gateway.model import DEFAULT_AGENT
-from gateway.recovery import reset_log_records, reset_missing_messages
-from transforms.errors import AdminError
+from mgw.gateway.aq import QueueAdmin
+from mgw.gateway.definitions.job_options import JOB_OPTIONS
+from mgw.gateway.definitions.objects import DEFAULT_AGENT
+from mgw.gateway.runtime.recovery import reset_log_records, reset_missing_messages
+from mgw.gateway.services.admin.agents import AgentProcedures
+from mgw.gateway.services.admin.base import NO_CHANGE, Administration, NoChange, Ora
+from mgw.gateway.services.admin.jobs import FORCE, NO_FORCE, JobProcedures
+from mgw.gateway.services.admin.links import LinkProcedures
+from mgw.gateway.services.admin.queues import QueueProcedures
+from mgw.gateway.services.admin.transformations import TransformationProcedures
+from mgw.gateway.state import catalog
+from mgw.transforms.errors import AdminError
 
 __all__ = [
     "AGENT_JAVA_PROP",
@@ -39,7 +39,6 @@ __all__ = [
     "GatewayAdmin",
     "NoChange",
     "Ora",
-    "link_config",
 ]
 
 AGENT_JAVA_PROP = "AGENT_JAVA_PROP"
@@ -123,7 +122,7 @@ class GatewayAdmin(AgentProcedures, LinkProcedures, QueueProcedures, Transformat
                 reset = reset_log_records if name == RESET_SUB_MISSING_LOG_REC else reset_missing_messages
                 reset(conn, job, now=self.clock.now())
                 return
-        from gateway.logclean import clean_logs  # it needs what this package offers
+        from mgw.gateway.runtime.log_cleaning import clean_logs  # it needs what this package offers
 
         for problem in clean_logs(self.hub, self.secrets, agent_name, self.clock, unreadable=True):
             raise problem

@@ -8,12 +8,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gateway import catalog
-from gateway.admin.base import NO_CHANGE, Administration, NoChange, OptionalText, Ora, check_identifier, check_text
-from gateway.agentsettings import check_option, option_refusal, without_effect
-from gateway.catalog import AgentOption, AgentState
-from gateway.model import DEFAULT_AGENT, AgentDef, AgentStatus, key
-from transforms.errors import AdminError, GatewayError
+from mgw.gateway.definitions.agent_options import check_option, option_refusal, without_effect
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentDef, AgentStatus, key
+from mgw.gateway.services.admin.base import (
+    NO_CHANGE,
+    Administration,
+    NoChange,
+    OptionalText,
+    Ora,
+    check_identifier,
+    check_text,
+)
+from mgw.gateway.state import catalog
+from mgw.gateway.state.catalog import AgentOption, AgentState
+from mgw.transforms.errors import AdminError, GatewayError
 
 __all__ = ["AgentProcedures"]
 

@@ -11,13 +11,13 @@ from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
 
-from gateway import catalog
-from gateway.aq.hub import Hub
-from gateway.hub import complete
-from gateway.model import AgentDef, ForeignQueueDef, JobDef, LinkDef, split_foreign
-from gateway.secrets import Secrets
-from transforms.clock import SYSTEM_CLOCK, Clock
-from transforms.errors import AdminError, GatewayError
+from mgw.gateway.aq import Hub
+from mgw.gateway.definitions.objects import AgentDef, ForeignQueueDef, JobDef, LinkDef, split_foreign
+from mgw.gateway.state import catalog
+from mgw.gateway.state.gateway_hub import complete
+from mgw.gateway.state.secrets import Secrets
+from mgw.transforms.clock import SYSTEM_CLOCK, Clock
+from mgw.transforms.errors import AdminError, GatewayError
 
 __all__ = ["NO_CHANGE", "Administration", "NoChange", "Ora", "check_identifier", "check_text"]
 
@@ -39,7 +39,7 @@ OptionalText: TypeAlias = str | NoChange | None
 
 
 class Ora(IntEnum):
-    """Numbers of :class:`~transforms.errors.AdminError` (database error reference, ORA-32800 to 32856)."""
+    """Numbers of :class:`~mgw.transforms.errors.AdminError` (database error reference, ORA-32800 to 32856)."""
 
     INVALID_VALUE = 32801
     VALUE_MUST_BE = 32802

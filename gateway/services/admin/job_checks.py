@@ -6,19 +6,16 @@ import threading
 
 import sqlalchemy as sa
 
-from gateway import catalog
-from gateway.admin.base import Administration, Ora
-from gateway.admin.job_ends import ForeignEnd, JobEnds, check_endpoint, hub_queue, job_use, open_end
-from gateway.admin.job_options import JOB_OPTIONS
-from gateway.aq.hub import Hub
-from gateway.aq.rules import compile_rule
-from gateway.aq.transformations import payload_name
-from gateway.model import JobDef, key, split_foreign
-from links.contract import Direction, GuaranteeReport
-from transforms.errors import AdminError, AqError, ConfigInvalid, LinkError
+from mgw.gateway.aq import Db, Hub, QueueRef, compile_rule, payload_name
+from mgw.gateway.definitions.objects import JobDef, key, split_foreign
+from mgw.gateway.services.admin.base import Administration, Ora
+from mgw.gateway.services.admin.job_ends import ForeignEnd, JobEnds, check_endpoint, hub_queue, job_use, open_end
+from mgw.gateway.state import catalog
+from mgw.links.contract import Direction, GuaranteeReport, weakest
+from mgw.transforms.errors import AdminError, AqError, ConfigInvalid, LinkError
 
 __all__ = [
-    "JOB_OPTIONS",
+    "check_connections",
     "check_exception_queue",
     "check_guarantee",
     "check_rule",
@@ -36,7 +33,7 @@ def check_sharing(conn: sa.Connection, job: JobDef, ends: JobEnds) -> None:
     Raises:
         AdminError: ORA-32823.
     """
-    for name, destination in catalog.jobs_of_source(conn, job.propagation_type, ends.source_key):
+    for name, destination in catalog.jobs_of_source(conn, ends.source_key):
         if not ends.topic_source:
             raise AdminError(
                 f"job {job.name}: source {job.source} is taken",
@@ -53,7 +50,7 @@ def check_sharing(conn: sa.Connection, job: JobDef, ends: JobEnds) -> None:
             )
 
 
-def check_rule(job: JobDef, ends: JobEnds) -> None:
+def check_rule(conn: sa.Connection, job: JobDef, ends: JobEnds) -> None:
     """Refuse a rule that cannot be evaluated.
 
     Raises:
@@ -61,7 +58,7 @@ def check_rule(job: JobDef, ends: JobEnds) -> None:
     """
     if job.rule is None:
         return
-    if ends.outbound and not ends.topic_source:
+    if ends.hub_source is not None and not ends.topic_source:
         raise AdminError(
             f"job {job.name} cannot have a rule",
             number=Ora.INVALID_VALUE,
@@ -69,7 +66,7 @@ def check_rule(job: JobDef, ends: JobEnds) -> None:
             cure="leave the rule out, or use a multi-consumer queue",
         )
     try:
-        compile_rule(job.rule)
+        compile_rule(job.rule, Db(conn))
     except AqError as error:
         raise AdminError(
             f"job {job.name}: {error.what}", number=Ora.INVALID_VALUE, cause=error.cause, cure=error.cure
@@ -99,57 +96,89 @@ def check_exception_queue(admin: Administration, conn: sa.Connection, job: JobDe
         AdminError: ORA-32801 it is the source; ORA-32820 other side or other link; ORA-32818 missing; ORA-32819 not a
             normal queue; ORA-32821 another payload type.
     """
-    name = job.exception_queue
+    name, source = job.exception_queue, ends.source
     if name is None:
         return
-    if (split_foreign(name) is None) is not ends.outbound:
-        wanted = "a queue of the hub" if ends.outbound else f"a registered queue of link {ends.foreign.link.name}"
+    from_link = isinstance(source, ForeignEnd)
+    if (split_foreign(name) is not None) is not from_link:
+        wanted = (
+            f"a registered queue of link {source.link.name}" if isinstance(source, ForeignEnd) else "a queue of the hub"
+        )
         raise _bad_exception_queue(
             job, Ora.EXCEPTION_QUEUE_OTHER_SIDE, f"it is on the side of the source, here {wanted}", "name such a queue"
         )
-    if ends.outbound:
-        queue = hub_queue(conn, name, job.name)
-        exception_key = key(f"{queue.schema}.{queue.name}")
-        has, wanted = payload_name(queue), payload_name(ends.queue)
-        if has != wanted:
-            raise _bad_exception_queue(
-                job,
-                Ora.EXCEPTION_QUEUE_OTHER_TYPE,
-                f"it holds {has}, the source holds {wanted}",
-                "use a queue of the same payload type",
-            )
-        if ends.queue.jms_types and not queue.jms_types:
-            raise _bad_exception_queue(
-                job,
-                Ora.EXCEPTION_QUEUE_OTHER_TYPE,
-                f"queue table {queue.queue_table} takes no JMS and XML types, that of the source does",
-                f"enable_jms_types for queue table {queue.queue_table}",
-            )
+    if isinstance(source, ForeignEnd):
+        exception_key = _foreign_exception_queue(admin, conn, job, source, ends)
     else:
-        registered = admin.need_queue(conn, name)
-        exception_key = key(f"{registered.name}@{registered.link}")
-        if key(registered.link) != key(ends.foreign.link.name):
-            raise _bad_exception_queue(
-                job,
-                Ora.EXCEPTION_QUEUE_OTHER_SIDE,
-                f"it is on link {registered.link}, the source on link {ends.foreign.link.name}",
-                "register a queue of the source's link",
-            )
-        check_endpoint(job, ends.foreign.link, registered, Direction.OUTBOUND)
-        if ends.foreign.link.max_connections == 1:
-            raise _bad_exception_queue(
-                job,
-                Ora.INVALID_VALUE,
-                f"the job needs a second connection for it, and link {registered.link} may hold one (max_connections)",
-                "raise max_connections of the link to 2 or more",
-            )
-        same = registered.provider_queue == ends.foreign.queue.provider_queue
-        if same:
-            exception_key = ends.source_key
+        exception_key = _hub_exception_queue(conn, job, source)
     if exception_key == ends.source_key:
         raise _bad_exception_queue(
             job, Ora.INVALID_VALUE, "it is the source: the message would be read again for ever", "use another queue"
         )
+
+
+def _hub_exception_queue(conn: sa.Connection, job: JobDef, source: QueueRef) -> str:
+    queue = hub_queue(conn, job.exception_queue or "", job.name)
+    has, wanted = payload_name(queue), payload_name(source)
+    if has != wanted:
+        raise _bad_exception_queue(
+            job,
+            Ora.EXCEPTION_QUEUE_OTHER_TYPE,
+            f"it holds {has}, the source holds {wanted}",
+            "use a queue of the same payload type",
+        )
+    if source.jms_types and not queue.jms_types:
+        raise _bad_exception_queue(
+            job,
+            Ora.EXCEPTION_QUEUE_OTHER_TYPE,
+            f"queue table {queue.queue_table} takes no JMS and XML types, that of the source does",
+            f"enable_jms_types for queue table {queue.queue_table}",
+        )
+    return key(f"{queue.schema}.{queue.name}")
+
+
+def _foreign_exception_queue(
+    admin: Administration, conn: sa.Connection, job: JobDef, source: ForeignEnd, ends: JobEnds
+) -> str:
+    registered = admin.need_queue(conn, job.exception_queue or "")
+    if key(registered.link) != key(source.link.name):
+        raise _bad_exception_queue(
+            job,
+            Ora.EXCEPTION_QUEUE_OTHER_SIDE,
+            f"it is on link {registered.link}, the source on link {source.link.name}",
+            "register a queue of the source's link",
+        )
+    check_endpoint(job, source.link, registered, Direction.OUTBOUND)
+    needed = ends.connections[source.link.name] + 1
+    limit = source.link.max_connections
+    if limit is not None and limit < needed:
+        more, may = ("a second", "one") if needed == 2 else ("another", str(limit))
+        raise _bad_exception_queue(
+            job,
+            Ora.INVALID_VALUE,
+            f"the job needs {more} connection for it, and link {registered.link} may hold {may} (max_connections)",
+            f"raise max_connections of the link to {needed} or more",
+        )
+    if registered.provider_queue == source.queue.provider_queue:
+        return ends.source_key
+    return key(f"{registered.name}@{registered.link}")
+
+
+def check_connections(job: JobDef, ends: JobEnds) -> None:
+    """A job with both ends on one link holds two of its connections.
+
+    Raises:
+        AdminError: ORA-32801.
+    """
+    for end in ends.foreign:
+        needed, limit = ends.connections[end.link.name], end.link.max_connections
+        if limit is not None and limit < needed:
+            raise AdminError(
+                f"job {job.name}: link {end.link.name} may hold too few connections",
+                number=Ora.INVALID_VALUE,
+                cause=f"the job reads from it and writes to it, which takes {needed}, and max_connections is {limit}",
+                cure=f"raise max_connections of the link to {needed} or more",
+            )
 
 
 def check_guarantee(job: JobDef, ends: JobEnds, hub: Hub) -> None:
@@ -166,7 +195,7 @@ def check_guarantee(job: JobDef, ends: JobEnds, hub: Hub) -> None:
 
     def ask() -> None:
         try:
-            reports.append(open_end(ends.foreign).verify(job_use(job, ends.foreign, hub), job.propagation_type))
+            reports.append(promised(ends, job, hub))
         except (LinkError, ConfigInvalid):
             return  # activation tells; the definition itself is sound
 
@@ -182,13 +211,26 @@ def check_guarantee(job: JobDef, ends: JobEnds, hub: Hub) -> None:
         )
 
 
-def forget(job: JobDef, foreign: ForeignEnd, hub: Hub) -> None:
-    """Remove the job's subscription in the foreign system. Connects: never call it in a transaction.
+def promised(ends: JobEnds, job: JobDef, hub: Hub) -> GuaranteeReport:
+    """What both ends together can promise now.
+
+    Raises:
+        LinkError: one cannot be asked.
+    """
+    reports = []
+    for end, direction in ((ends.source, Direction.INBOUND), (ends.destination, Direction.OUTBOUND)):
+        if isinstance(end, ForeignEnd):
+            reports.append(open_end(end).verify(job_use(job, end, hub), direction))
+    return weakest(reports)
+
+
+def forget(job: JobDef, foreign: ForeignEnd, hub: Hub, direction: Direction) -> None:
+    """Remove what the gateway made for the job in a foreign system. Connects: never call it in a transaction.
 
     Raises:
         LinkError: it cannot be reached or refuses.
     """
-    open_end(foreign).forget(job_use(job, foreign, hub), job.propagation_type)
+    open_end(foreign).forget(job_use(job, foreign, hub), direction)
 
 
 def _bad_exception_queue(job: JobDef, number: int, cause: str, cure: str) -> AdminError:

@@ -3,70 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.admin.base import Ora, refused
-from gateway.admin.links import stored_option
-from gateway.model import JobDef
-from links.contract import Field, LinkSpec
-from links.options import parse_value
-from transforms.errors import AdminError, ConfigInvalid
+from mgw.gateway.definitions.job_options import JOB_OPTIONS
+from mgw.gateway.definitions.objects import JobDef
+from mgw.gateway.services.admin.base import Ora, refused
+from mgw.gateway.services.admin.links import stored_option
+from mgw.links.contract import Field, LinkSpec
+from mgw.links.options import parse_value
+from mgw.transforms.errors import AdminError, ConfigInvalid
 
-__all__ = ["JOB_OPTIONS", "MAX_POLL_INTERVAL", "MIN_POLL_INTERVAL", "check_poll_interval", "job_options"]
+__all__ = ["MAX_POLL_INTERVAL", "MIN_POLL_INTERVAL", "check_poll_interval", "job_options"]
 
 MIN_POLL_INTERVAL = 0.1  # seconds
 MAX_POLL_INTERVAL = 60.0
-
-#: Options of every job, beside the job options of its link's type.
-JOB_OPTIONS = (
-    Field(
-        "MsgBatchSize",
-        "Messages moved together at most.",
-        int,
-        30,
-        dynamic=True,
-        minimum=1,
-        maximum=10000,
-    ),
-    Field(
-        "PreserveMessageID",
-        "TRUE: the message id of the source travels in a field of the destination.",
-        bool,
-        False,
-        dynamic=True,
-    ),
-    Field(
-        "AQ_MsgProperties",
-        "TRUE: AQ message properties without a field of their own travel as headers MGW_AQ_*.",
-        bool,
-        False,
-        dynamic=True,
-    ),
-    Field(
-        "retry_forever",
-        "TRUE: failures never make the job FAILED; after the 15th that counts it is tried again every 30 minutes.",
-        bool,
-        False,
-        dynamic=True,
-    ),
-    Field(
-        "retry_policy",
-        "What makes a job FAILED. standard: 16 failures in a row that a message or the configuration makes, while a "
-        "broker or hub that cannot be reached never does. documented: 16 failures of any kind.",
-        str,
-        "standard",
-        dynamic=True,
-        choices=("standard", "documented"),
-    ),
-    Field(
-        "discard_unrouted",
-        "TRUE: an inbound message that no subscriber wants is dropped and counted; FALSE: it is a failure.",
-        bool,
-        False,
-        dynamic=True,
-    ),
-)
 
 
 def check_poll_interval(job_name: str, seconds: float | None) -> float | None:
@@ -92,14 +43,17 @@ def _in_range(seconds: float) -> bool:
 
 
 def job_options(
-    job: JobDef, spec: LinkSpec, given: Mapping[str, Any] | None, before: Mapping[str, str]
+    job: JobDef, specs: Sequence[LinkSpec], given: Mapping[str, Any] | None, before: Mapping[str, str]
 ) -> dict[str, str]:
     """The options to store, names in lower case, values as text: ``given`` merged into ``before``.
 
     Raises:
         AdminError: ORA-32840 unknown name; ORA-32841 bad value; ORA-32842 not alterable.
     """
-    fields = {field.name.lower(): field for field in (*JOB_OPTIONS, *spec.job_options)}
+    fields = {
+        field.name.lower(): field for field in (*JOB_OPTIONS, *(each for spec in specs for each in spec.job_options))
+    }
+    titles = list(dict.fromkeys(spec.title for spec in specs))
     result = dict(before)
     for name, value in (given or {}).items():
         if name == "*" and value is None:
@@ -112,7 +66,9 @@ def job_options(
             raise AdminError(
                 f"job {job.name}: option {name!r} is unknown",
                 number=Ora.OPTION_UNKNOWN,
-                cause=f"jobs on a {spec.title} link have no such option",
+                cause=f"jobs on a {' or '.join(titles)} link have no such option"
+                if titles
+                else "jobs have no such option",
                 cure=hint,
             )
         lower = field.name.lower()

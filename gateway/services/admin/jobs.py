@@ -1,4 +1,4 @@
-"""Procedures on propagation jobs (AQ guide 12.2 §19.5); the rules they check are in :mod:`gateway.admin.job_checks`."""
+"""Procedures on propagation jobs (AQ guide 12.2 §19.5); the rules they check are in :mod:`admin.job_checks`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gateway import catalog
-from gateway.admin import subscribers
-from gateway.admin.base import NO_CHANGE, Administration, NoChange, OptionalText, Ora, check_identifier, check_text
-from gateway.admin.job_checks import (
+from mgw.gateway.aq import transfer
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, JobDef, JobStatus, Propagation
+from mgw.gateway.services.admin import subscribers
+from mgw.gateway.services.admin.base import (
+    NO_CHANGE,
+    Administration,
+    NoChange,
+    OptionalText,
+    Ora,
+    check_identifier,
+    check_text,
+)
+from mgw.gateway.services.admin.job_checks import (
+    check_connections,
     check_exception_queue,
     check_guarantee,
     check_rule,
@@ -20,12 +30,11 @@ from gateway.admin.job_checks import (
     check_transformation,
     forget,
 )
-from gateway.admin.job_ends import JobEnds, foreign_end, resolve_ends
-from gateway.admin.job_options import check_poll_interval, job_options
-from gateway.aq import transfer
-from gateway.model import JobDef, JobStatus
-from links.contract import Direction, Guarantee
-from transforms.errors import AdminError, LinkError
+from mgw.gateway.services.admin.job_ends import JobEnds, foreign_end, resolve_ends
+from mgw.gateway.services.admin.job_options import check_poll_interval, job_options
+from mgw.gateway.state import catalog
+from mgw.links.contract import Direction, Guarantee, LinkSpec
+from mgw.transforms.errors import AdminError, LinkError
 
 __all__ = ["JobProcedures"]
 
@@ -51,7 +60,7 @@ class JobProcedures(Administration):
     def create_job(  # noqa: PLR0917  the documented parameters in their documented order
         self,
         job_name: str,
-        propagation_type: Direction | str,
+        propagation_type: Propagation | Direction | str,
         source: str,
         destination: str,
         rule: str | None = None,
@@ -67,10 +76,13 @@ class JobProcedures(Administration):
         """Define a job; for a multi-consumer source its subscriber ``MGW_<job>`` collects from now on.
 
         Args:
-            source, destination: ``[schema.]queue`` in the hub and ``queue@link``; the direction says which is which.
-            rule: which messages; outbound: the subscriber's; inbound: the gateway selects, and counts the others.
+            propagation_type: INBOUND (link to hub), OUTBOUND (hub to link), THROUGH (link to link, with no queue of the
+                hub between), LOCAL (hub to hub, in one transaction).
+            source, destination: ``[schema.]queue`` in the hub or ``queue@link``, as the type says. Both links of a
+                THROUGH job belong to one agent; DEFAULT_AGENT runs LOCAL jobs.
+            rule: which messages; from the hub: the subscriber's; from a link: the gateway selects, counting the others.
             poll_interval: seconds, 0.1..60; None: 5.
-            options: see :data:`gateway.admin.JOB_OPTIONS`, and the job options of the link's type.
+            options: see :data:`mgw.gateway.services.admin.JOB_OPTIONS`, and the job options of the link's type.
             require_guarantee: refuse to run with less. Checked now if the messaging system answers, else at activation.
 
         Raises:
@@ -90,7 +102,7 @@ class JobProcedures(Administration):
             name=job_name,
             agent="",
             link="",
-            propagation_type=_direction(job_name, propagation_type),
+            propagation_type=_propagation(job_name, propagation_type),
             source=source,
             destination=destination,
             rule=rule or None,
@@ -114,8 +126,8 @@ class JobProcedures(Administration):
                 destination_key=ends.destination_key,
                 now=self.clock.now(),
             )
-            if ends.subscribes:
-                subscribers.add(self.hub, conn, ends.queue, stored)
+            if ends.subscribed is not None:
+                subscribers.add(self.hub, conn, ends.subscribed, stored)
             return stored
 
     def alter_job(  # noqa: PLR0917  the documented parameters in their documented order
@@ -163,13 +175,13 @@ class JobProcedures(Administration):
             old = self._usable(conn, job_name)
             new = replace(old, **changes)
             ends = resolve_ends(self, conn, new)
-            new = replace(new, options=job_options(new, ends.foreign.spec, options, old.options))
-            check_rule(new, ends)
+            new = replace(new, options=job_options(new, _specs(ends), options, old.options))
+            check_rule(conn, new, ends)
             check_transformation(conn, new)
             check_exception_queue(self, conn, new, ends)
             catalog.update_job(conn, new)
-            if ends.subscribes and new.rule != old.rule:
-                subscribers.alter(self.hub, conn, ends.queue, new)
+            if ends.subscribed is not None and new.rule != old.rule:
+                subscribers.alter(self.hub, conn, ends.subscribed, new)
             return new
 
     def enable_job(self, job_name: str) -> None:
@@ -239,10 +251,9 @@ class JobProcedures(Administration):
             job = catalog.get_job(conn, job_name)
             if job is None or job.status is not JobStatus.DELETE_PENDING:
                 return
-            inbound = job.propagation_type is Direction.INBOUND
-            foreign = foreign_end(self, conn, job.source) if inbound else None
+            foreign = foreign_end(self, conn, job.source) if job.propagation_type.from_link else None
         if foreign is not None and foreign.is_topic:
-            forget(job, foreign, self.hub)
+            forget(job, foreign, self.hub, Direction.INBOUND)
         with self.change() as conn:
             found = catalog.get_job(conn, job_name)
             if found is not None and found.id == job.id and found.status is JobStatus.DELETE_PENDING:
@@ -268,10 +279,12 @@ class JobProcedures(Administration):
                 cure="alter it, or choose another name",
             )
         ends = resolve_ends(self, conn, draft)
-        job = replace(draft, agent=ends.foreign.link.agent, link=ends.foreign.link.name)
-        job = replace(job, options=job_options(job, ends.foreign.spec, options, {}))
+        link = next((end.link for end in ends.foreign), None)
+        job = replace(draft, agent=link.agent if link else DEFAULT_AGENT, link=link.name if link else "")
+        job = replace(job, options=job_options(job, _specs(ends), options, {}))
         check_sharing(conn, job, ends)
-        check_rule(job, ends)
+        check_connections(job, ends)
+        check_rule(conn, job, ends)
         check_transformation(conn, job)
         check_exception_queue(self, conn, job, ends)
         return job, ends
@@ -292,15 +305,19 @@ class JobProcedures(Administration):
             catalog.update_job(conn, replace(self._usable(conn, job_name), enabled=enabled))
 
 
-def _direction(job_name: str, given: Direction | str) -> Direction:
+def _specs(ends: JobEnds) -> list[LinkSpec]:
+    return [end.spec for end in ends.foreign]
+
+
+def _propagation(job_name: str, given: Propagation | Direction | str) -> Propagation:
     text = str(given).upper().removesuffix("_PROPAGATION")
     try:
-        return Direction(text)
+        return Propagation(text)
     except ValueError:
         raise AdminError(
             f"job {job_name}: propagation type {given!r} is unknown",
             number=Ora.VALUE_MUST_BE,
-            cause="it is INBOUND or OUTBOUND",
+            cause="it is INBOUND, OUTBOUND, THROUGH or LOCAL",
             cure="correct it",
         ) from None
 

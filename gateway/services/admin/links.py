@@ -8,8 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gateway import catalog
-from gateway.admin.base import (
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, LinkDef, key
+from mgw.gateway.services.admin.base import (
     NO_CHANGE,
     Administration,
     OptionalText,
@@ -19,15 +19,16 @@ from gateway.admin.base import (
     merge_options,
     refused,
 )
-from gateway.model import DEFAULT_AGENT, LinkDef, key
-from links import registry
-from links.contract import Direction, Field, LinkConfig, LinkSpec
-from links.options import parse, parse_value
-from transforms.errors import AdminError, ConfigInvalid
+from mgw.gateway.state import catalog
+from mgw.links import registry
+from mgw.links.contract import Direction, Field, LinkSpec
+from mgw.links.options import parse, parse_value
+from mgw.links.options import stored as stored_option
+from mgw.transforms.errors import AdminError, ConfigInvalid
 
-__all__ = ["LinkProcedures", "checked_options", "link_config", "stored_option"]
+__all__ = ["LinkProcedures", "checked_options", "stored_option"]
 
-#: What every link has beside the attributes of its type; may be given among the properties, as documented.
+#: What every link has in addition to the attributes of its type; may be given among the properties, as documented.
 _COMMON = ("username", "password", "max_connections", "inbound_log_queue", "outbound_log_queue")
 
 
@@ -77,10 +78,10 @@ class LinkProcedures(Administration):
         inbound_log_queue: str | None = None,
         outbound_log_queue: str | None = None,
     ) -> None:
-        """Define a link; it belongs to its agent for ever. Nothing is connected.
+        """Define a link; it belongs to its agent forever. Nothing is connected.
 
         Args:
-            link_type: one of :func:`links.registry.types`, any case.
+            link_type: one of :func:`mgw.links.registry.types`, any case.
             properties: attributes of the type (:class:`links.contract.LinkSpec`); may hold the named ones below too.
             options: options of the type.
             max_connections: None: as many as its jobs need.
@@ -205,7 +206,8 @@ class LinkProcedures(Administration):
         ):
             if getattr(old, attribute) == getattr(new, attribute):
                 continue
-            users = [job.name for job in catalog.list_jobs(conn, link=old.name) if job.propagation_type is direction]
+            end = "source_link" if direction is Direction.INBOUND else "target_link"
+            users = [job.name for job in catalog.list_jobs(conn) if key(getattr(job, end)) == key(old.name)]
             if users:
                 raise AdminError(
                     f"{attribute} of link {old.name} cannot be altered",
@@ -213,20 +215,6 @@ class LinkProcedures(Administration):
                     cause=f"{direction.lower()} jobs use the link: {', '.join(users)}",
                     cure="remove those jobs first",
                 )
-
-
-def link_config(link: LinkDef) -> LinkConfig:
-    """The definition as a driver takes it."""
-    return LinkConfig(
-        link.name,
-        link.type,
-        link.attributes,
-        link.options,
-        link.username,
-        link.password,
-        inbound_log_queue=link.inbound_log_queue,
-        outbound_log_queue=link.outbound_log_queue,
-    )
 
 
 def _spec(link_type: str) -> LinkSpec:
@@ -247,11 +235,6 @@ def _attributes(spec: LinkSpec, given: Mapping[str, Any], linkname: str) -> dict
     except ConfigInvalid as error:
         raise refused(error) from error
     return {name: value for name, value in values.items() if value is not None}
-
-
-def stored_option(value: Any) -> str:
-    """An option value as the text that is stored."""
-    return ("TRUE" if value else "FALSE") if isinstance(value, bool) else str(value)
 
 
 def checked_options(fields: Sequence[Field], given: Mapping[str, Any], owner: str) -> dict[str, str]:
@@ -293,7 +276,7 @@ def _check_connections(conn: sa.Connection, link: LinkDef) -> None:
     if link.max_connections != 1:
         return
     for job in catalog.list_jobs(conn):
-        if key(job.link) == key(link.name) and job.exception_queue and job.propagation_type is Direction.INBOUND:
+        if key(job.link) == key(link.name) and job.exception_queue and job.propagation_type.from_link:
             raise AdminError(
                 f"link {link.name}: max_connections cannot be 1",
                 number=Ora.INVALID_VALUE,
@@ -320,6 +303,6 @@ def _check(link: LinkDef) -> None:
             cure="give the user name as well",
         )
     try:
-        registry.open_link(link_config(link))
+        registry.open_link(link.config())
     except ConfigInvalid as error:
         raise refused(error) from error

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway import catalog
-from gateway.admin.base import Administration, Ora, check_identifier, check_text, refused
-from gateway.admin.links import checked_options, link_config
-from gateway.model import ForeignQueueDef, key
-from links import registry
-from links.contract import Domain
-from transforms.errors import AdminError, ConfigInvalid
+from mgw.gateway.definitions.objects import ForeignQueueDef, key
+from mgw.gateway.services.admin.base import Administration, Ora, check_identifier, check_text, refused
+from mgw.gateway.services.admin.links import checked_options
+from mgw.gateway.state import catalog
+from mgw.links import registry
+from mgw.links.contract import Domain
+from mgw.transforms.errors import AdminError, ConfigInvalid
 
 __all__ = ["QueueProcedures"]
 
@@ -68,7 +68,7 @@ class QueueProcedures(Administration):
                     cure="unregister it first: a registration cannot be altered",
                 )
             try:
-                registry.open_link(link_config(link)).check_endpoint(queue.endpoint(), None)
+                registry.open_link(link.config()).check_endpoint(queue.endpoint(), None)
             except (AdminError, ConfigInvalid) as error:
                 raise refused(error, error.number or Ora.INVALID_VALUE) from error
             catalog.insert_foreign_queue(conn, queue)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from gateway.admin.base import Ora
-from gateway.aq import transfer
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from gateway.aq.model import QueueRef
-from gateway.model import JobDef
-from links.contract import Direction
-from transforms.errors import AdminError, AqError
+from mgw.gateway.aq import Hub, QueueAdmin, QueueRef, transfer
+from mgw.gateway.definitions.objects import JobDef
+from mgw.gateway.services.admin.base import Ora
+from mgw.transforms.errors import AdminError, AqError
 
 __all__ = ["MAX_JOB_NAME", "add", "alter", "exists", "remove", "source_queue"]
 
@@ -63,8 +59,8 @@ def exists(hub: Hub, conn: sa.Connection, queue: QueueRef, consumer: str | None)
 
 
 def source_queue(conn: sa.Connection, job: JobDef) -> QueueRef | None:
-    """The source of an outbound job; None for an inbound one, or if the queue was dropped."""
-    if job.propagation_type is not Direction.OUTBOUND:
+    """The source of a job that reads from the hub; None for any other, or if the queue was dropped."""
+    if job.propagation_type.from_link:
         return None
     try:
         return transfer.resolve(conn, job.source)

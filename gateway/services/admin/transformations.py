@@ -8,18 +8,31 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gateway import catalog
-from gateway.admin.base import NO_CHANGE, Administration, OptionalText, Ora, check_identifier, check_text, refused
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.admin.transformations import transformation_users
-from gateway.aq.model import TransformationInfo
-from gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, qualified
-from gateway.aq.payloads import payload_of
-from gateway.aq.statements import Db
-from gateway.aq.transformations import check as check_stored
-from gateway.model import TransformationDef
-from transforms.errors import AdminError, AqError, ConfigInvalid, ExpressionInvalid
-from transforms.registry import BUILTIN_MODULE, TransformationDefinition, compile_transformation
+from mgw.gateway.aq import (
+    DEFAULT_SCHEMA,
+    Db,
+    QualifiedName,
+    QueueAdmin,
+    TransformationInfo,
+    payload_of,
+    qualified,
+    transformation_users,
+)
+from mgw.gateway.aq import check_transformation as check_stored
+from mgw.gateway.aq import stored_functions as stored
+from mgw.gateway.definitions.objects import TransformationDef
+from mgw.gateway.services.admin.base import (
+    NO_CHANGE,
+    Administration,
+    OptionalText,
+    Ora,
+    check_identifier,
+    check_text,
+    refused,
+)
+from mgw.gateway.state import catalog
+from mgw.transforms.errors import AdminError, AqError, ConfigInvalid, ExpressionInvalid
+from mgw.transforms.steps.registry import BUILTIN_MODULE, TransformationDefinition, compile_transformation
 
 __all__ = ["TransformationProcedures"]
 
@@ -46,7 +59,7 @@ class TransformationProcedures(Administration):
         Args:
             name: ``[schema.]name``.
             from_type, to_type: payload types it takes and gives; hub queues and subscribers that use it need them.
-            definition: as :mod:`transforms.registry` reads it.
+            definition: as :mod:`mgw.transforms.steps.registry` reads it.
 
         Raises:
             AdminError: ORA-32801 exists, a type is unknown, or the definition is invalid; ORA-32804 the name.
@@ -56,7 +69,7 @@ class TransformationProcedures(Administration):
         with self.change() as conn:
             given, made = (_payload(conn, name, each) for each in (from_type, to_type))
             item = TransformationDef(name, given, made, dict(definition), comment)
-            _check(item)
+            _check(conn, item)
             if catalog.get_transformation(conn, name) is not None:
                 raise AdminError(
                     f"transformation {name} exists already",
@@ -90,7 +103,7 @@ class TransformationProcedures(Administration):
                 comments=item.comments if comment is NO_CHANGE else comment,
             )
             if definition is not None:
-                _check(altered)
+                _check(conn, altered)
             stored = catalog.altered_transformation(conn, altered, redefined=definition is not None)
             db = Db(conn)
             try:
@@ -155,12 +168,12 @@ def _payload(conn: sa.Connection, name: str, text: str) -> str:
         raise refused(error) from error
 
 
-def _check(item: TransformationDef) -> None:
+def _check(conn: sa.Connection, item: TransformationDef) -> None:
     check_text(f"comment of transformation {item.name}", item.comments)
     try:
         definition = TransformationDefinition.from_mapping(item.name, item.definition)
         if definition.function is None or definition.function.startswith(f"{BUILTIN_MODULE}:"):
-            compile_transformation(definition)
+            compile_transformation(definition, functions=stored(Db(conn)))
     except ConfigInvalid as error:
         raise refused(error) from error
     except ExpressionInvalid as error:

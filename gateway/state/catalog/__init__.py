@@ -2,12 +2,12 @@
 
 Every function runs in the caller's transaction. What a link keeps secret (its password, and attributes and options
 that its type calls secret) is one encrypted JSON text in the column ``password``; the plain columns show
-``<<ENCRYPTED>>`` in its place. Run state is in :mod:`gateway.journal`, the rules are in :mod:`gateway.admin`.
+``<<ENCRYPTED>>`` in its place. Run state is in :mod:`state.run_state`, the rules are in :mod:`services.admin`.
 """
 
 from __future__ import annotations
 
-from gateway.catalog.agents import (
+from mgw.gateway.state.catalog.agents import (
     AgentOption,
     AgentState,
     agent_exists,
@@ -24,7 +24,7 @@ from gateway.catalog.agents import (
     set_agent_state,
     update_agent,
 )
-from gateway.catalog.changes import (
+from mgw.gateway.state.catalog.changes import (
     CHANGE_CHANNEL,
     bump_change,
     change_version,
@@ -32,7 +32,7 @@ from gateway.catalog.changes import (
     load_snapshot,
     lock_administration,
 )
-from gateway.catalog.jobs import (
+from mgw.gateway.state.catalog.jobs import (
     delete_job,
     get_job,
     insert_job,
@@ -44,7 +44,7 @@ from gateway.catalog.jobs import (
     take_plans,
     update_job,
 )
-from gateway.catalog.links import (
+from mgw.gateway.state.catalog.links import (
     delete_foreign_queue,
     delete_link,
     get_foreign_queue,
@@ -55,10 +55,8 @@ from gateway.catalog.links import (
     list_links,
     update_link,
 )
-from gateway.catalog.text import (
-    ENCRYPTED,
-)
-from gateway.catalog.transformations import (
+from mgw.gateway.state.catalog.text import ENCRYPTED
+from mgw.gateway.state.catalog.transformations import (
     altered_transformation,
     get_transformation,
     insert_transformation,

@@ -7,10 +7,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gateway import tables as t
-from gateway.catalog.text import ENCRYPTED
-from gateway.model import AgentDef, AgentStatus, key
-from gateway.secrets import Secrets
+from mgw.gateway.definitions.objects import AgentDef, AgentStatus, key
+from mgw.gateway.state import tables as t
+from mgw.gateway.state.catalog.text import ENCRYPTED
+from mgw.gateway.state.secrets import Secrets
 
 __all__ = [
     "AgentOption",
@@ -125,7 +125,11 @@ def agent_state(conn: sa.Connection, name: str) -> AgentState | None:
     row = conn.execute(
         sa.select(c.status, c.heartbeat, c.lease_expires, c.last_error_msg).where(c.name_key == key(name))
     ).one_or_none()
-    return None if row is None else AgentState(AgentStatus(row[0]), row[1], row[2], row[3])
+    return (
+        None
+        if row is None
+        else AgentState(AgentStatus(row.status), row.heartbeat, row.lease_expires, row.last_error_msg)
+    )
 
 
 def set_agent_state(conn: sa.Connection, name: str, status: AgentStatus, *, clear_error: bool = False) -> None:

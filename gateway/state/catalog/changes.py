@@ -7,18 +7,17 @@ from contextlib import suppress
 
 import sqlalchemy as sa
 
-from gateway import tables as t
-from gateway.aq.model import QueueRef
-from gateway.aq.names import shown_key
-from gateway.aq.transfer import resolve
-from gateway.catalog.agents import get_agent, insert_agent, list_agent_options
-from gateway.catalog.jobs import list_jobs
-from gateway.catalog.links import list_foreign_queues, list_links
-from gateway.catalog.transformations import list_transformations
-from gateway.model import DEFAULT_AGENT, AgentDef, JobDef, Snapshot, key
-from gateway.secrets import Secrets
-from gateway.tables import CHANGE_CHANNEL
-from transforms.errors import AdminError, AqError
+from mgw.gateway.aq import Db, QueueRef, channel_sql, list_functions, list_modules, shown_key
+from mgw.gateway.aq import resolve_queue as resolve
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentDef, JobDef, Snapshot, key
+from mgw.gateway.state import tables as t
+from mgw.gateway.state.catalog.agents import get_agent, insert_agent, list_agent_options
+from mgw.gateway.state.catalog.jobs import list_jobs
+from mgw.gateway.state.catalog.links import list_foreign_queues, list_links
+from mgw.gateway.state.catalog.transformations import list_transformations
+from mgw.gateway.state.secrets import Secrets
+from mgw.gateway.state.tables import CHANGE_CHANNEL
+from mgw.transforms.errors import AdminError, AqError
 
 __all__ = [
     "CHANGE_CHANNEL",
@@ -30,7 +29,7 @@ __all__ = [
 ]
 
 _LOCK_MILLISECONDS = 30_000
-_ADMINISTRATION_LOCK = 0x6D67772D61646D  # "mgw-adm"
+_ADMINISTRATION_LOCK = "SELECT pg_advisory_xact_lock('gw_change'::regclass::oid::int, 0)"  # of this hub's table
 
 
 def insert_defaults(conn: sa.Connection) -> None:
@@ -46,7 +45,7 @@ def lock_administration(conn: sa.Connection) -> None:
     """
     if conn.dialect.name == "postgresql":
         conn.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_MILLISECONDS}ms'")
-        conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADMINISTRATION_LOCK)))
+        conn.exec_driver_sql(_ADMINISTRATION_LOCK)
 
 
 def change_version(conn: sa.Connection) -> int:
@@ -59,7 +58,7 @@ def bump_change(conn: sa.Connection) -> int:
     statement = sa.update(t.change).where(t.change.c.id == 1).values(version=t.change.c.version + 1)
     version = int(conn.execute(statement.returning(t.change.c.version)).scalar_one())
     if conn.dialect.name == "postgresql":
-        conn.execute(sa.select(sa.func.pg_notify(CHANGE_CHANNEL, str(version))))
+        conn.exec_driver_sql(f"SELECT pg_notify({channel_sql(CHANGE_CHANNEL)}, %s)", (str(version),))
     return version
 
 
@@ -94,6 +93,8 @@ def load_snapshot(conn: sa.Connection, agent_name: str, secrets: Secrets | None)
         jobs=jobs,
         agent_options={option.name: option.value for option in list_agent_options(conn, agent_name, secrets)},
         hub_queues=_hub_queues(conn, jobs.values()),
+        modules=tuple(list_modules(Db(conn))),
+        functions=tuple(list_functions(Db(conn))),
     )
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gateway import tables as t
-from gateway.catalog.text import compact
-from gateway.model import JobDef, JobStatus, key
-from links.contract import Direction, Guarantee
+from mgw.gateway.definitions.objects import JobDef, JobStatus, Propagation, key
+from mgw.gateway.state import tables as t
+from mgw.gateway.state.catalog.text import compact
+from mgw.links.contract import Guarantee
 
 __all__ = [
     "delete_job",
@@ -40,9 +40,8 @@ def list_jobs(conn: sa.Connection, *, agent: str | None = None, link: str | None
     statement = _jobs().order_by(t.job.c.name_key)
     if agent is not None:
         statement = statement.where(t.job.c.agent_key == key(agent))
-    if link is not None:
-        statement = statement.where(t.job.c.link_key == key(link))
-    return [_job(row) for row in conn.execute(statement)]
+    jobs = [_job(row) for row in conn.execute(statement)]
+    return jobs if link is None else [job for job in jobs if job.uses_link(link)]
 
 
 def jobs_with_transformations(conn: sa.Connection) -> list[tuple[str, str]]:
@@ -63,7 +62,7 @@ def insert_job(
         name_key=key(job.name),
         name=job.name,
         agent_key=key(job.agent),
-        link_key=key(job.link),
+        link_key=key(job.link) or None,
         propagation_type=job.propagation_type.value,
         source=job.source,
         destination=job.destination,
@@ -124,7 +123,7 @@ def _jobs() -> sa.Select[Any]:
             t.job_state.c.resets.label("resets"),
         )
         .join(t.agent, t.agent.c.name_key == t.job.c.agent_key)
-        .join(t.link, t.link.c.name_key == t.job.c.link_key)
+        .outerjoin(t.link, t.link.c.name_key == t.job.c.link_key)
         .join(t.job_state, t.job_state.c.job_id == t.job.c.id)
     )
 
@@ -147,8 +146,8 @@ def _job(row: sa.Row[Any]) -> JobDef:
         id=row.id,
         name=row.name,
         agent=row.agent_name,
-        link=row.link_name,
-        propagation_type=Direction(row.propagation_type),
+        link=row.link_name or "",
+        propagation_type=Propagation(row.propagation_type),
         source=row.source,
         destination=row.destination,
         rule=row.rule,
@@ -164,9 +163,8 @@ def _job(row: sa.Row[Any]) -> JobDef:
     )
 
 
-def jobs_of_source(conn: sa.Connection, direction: Direction, source_key: str) -> Sequence[tuple[str, str]]:
+def jobs_of_source(conn: sa.Connection, source_key: str) -> Sequence[tuple[str, str]]:
     """Of every job that reads a source: name, and destination in the form that compares."""
     c = t.job.c
-    wanted = (c.propagation_type == direction.value) & (c.source_key == source_key)
-    rows = conn.execute(sa.select(c.name, c.destination_key).where(wanted).order_by(c.name_key))
-    return [(row[0], row[1]) for row in rows]
+    rows = conn.execute(sa.select(c.name, c.destination_key).where(c.source_key == source_key).order_by(c.name_key))
+    return [(row.name, row.destination_key) for row in rows]

@@ -9,11 +9,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gateway import tables as t
-from gateway.catalog.text import ENCRYPTED, compact
-from gateway.model import ForeignQueueDef, LinkDef, key
-from gateway.secrets import Secrets
-from links.contract import Domain
+from mgw.gateway.definitions.objects import ForeignQueueDef, LinkDef, key
+from mgw.gateway.state import tables as t
+from mgw.gateway.state.catalog.text import ENCRYPTED, compact
+from mgw.gateway.state.secrets import Secrets
+from mgw.links.contract import Domain
 
 __all__ = [
     "delete_foreign_queue",
@@ -61,7 +61,7 @@ def insert_link(conn: sa.Connection, link: LinkDef, secrets: Secrets, secret_nam
 
 
 def update_link(conn: sa.Connection, link: LinkDef, secrets: Secrets, secret_names: Collection[str] = ()) -> None:
-    """Store a link anew; its name, type and agent stay."""
+    """Store a link again; its name, type and agent stay."""
     values = _link_values(link, secrets, secret_names)
     conn.execute(sa.update(t.link).where(t.link.c.name_key == key(link.name)).values(**values))
 

@@ -6,14 +6,10 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from gateway.aq import statements_transformations as transformations_sql
-from gateway.aq.database import hub_clock
-from gateway.aq.model import TransformationInfo
-from gateway.aq.names import qualified
-from gateway.aq.statements import Db
-from gateway.aq.transformations import as_definition
-from gateway.model import TransformationDef
-from transforms.errors import AqError
+from mgw.gateway.aq import Db, TransformationInfo, as_definition, hub_clock, qualified
+from mgw.gateway.aq import transformation_catalog as transformations_sql
+from mgw.gateway.definitions.objects import TransformationDef
+from mgw.transforms.errors import AqError
 
 __all__ = [
     "altered_transformation",
@@ -73,7 +69,7 @@ def altered_transformation(conn: sa.Connection, item: TransformationDef, *, rede
 
 
 def update_transformation(conn: sa.Connection, item: TransformationInfo) -> None:
-    """Store a transformation anew."""
+    """Store a transformation again."""
     transformations_sql.update_transformation(Db(conn), item)
 
 

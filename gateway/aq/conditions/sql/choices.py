@@ -1,4 +1,4 @@
-"""Choices between values as SQL: COALESCE, NULLIF, CASE; see :mod:`gateway.aq.statements_rules`."""
+"""Choices between values as SQL: COALESCE, NULLIF, CASE; see :mod:`mgw.gateway.aq.conditions.sql.rules`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from gateway.aq.statements_rules_conditions import compared
-from gateway.aq.statements_rules_tree import Translation, inner
-from gateway.aq.statements_rules_values import Guard, NotInSql, Piece, guards_of
+from mgw.gateway.aq.conditions.sql.conditions import compared
+from mgw.gateway.aq.conditions.sql.tree import Translation, inner
+from mgw.gateway.aq.conditions.sql.values import Guard, NotInSql, Piece, guards_of
 
 __all__ = ["CHOICES"]
 

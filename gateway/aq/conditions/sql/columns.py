@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from gateway.aq.statements_rules_values import Piece
+from mgw.gateway.aq.conditions.sql.values import Piece
 
 __all__ = ["message_columns", "view_columns"]
 
@@ -28,7 +28,7 @@ def _integer(sql: str, postgresql: bool, low: int = -(2**63), high: int = 2**63)
 
 @cache
 def message_columns(hub_id: bytes, *, postgresql: bool, entries: bool) -> Mapping[str, Piece]:
-    """The properties of rules (:data:`transforms.expression.PROPERTIES`), from the rows ``m`` and ``e``.
+    """The properties of rules (:data:`mgw.transforms.language.expression.PROPERTIES`), from the rows ``m`` and ``e``.
 
     Args:
         entries: consumers have rows of their own, with the number of failed attempts.

@@ -1,4 +1,4 @@
-"""Conditions as SQL: AND OR NOT, comparisons, IN, BETWEEN, IS, LIKE; see :mod:`gateway.aq.statements_rules`."""
+"""Conditions as SQL: AND OR NOT, comparisons, IN, BETWEEN, IS, LIKE; see :mod:`mgw.gateway.aq.conditions.sql.rules`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ from typing import Any
 
 from sqlglot import exp
 
-from gateway.aq.statements_rules_tree import Translation, inner
-from gateway.aq.statements_rules_values import MAX_SQL, NULL_TRUTH, NotInSql, Piece, compare, guards_of, joined, like
-from transforms import values
+from mgw.gateway.aq.conditions.sql.tree import Translation, inner
+from mgw.gateway.aq.conditions.sql.values import (
+    MAX_SQL,
+    NULL_TRUTH,
+    NotInSql,
+    Piece,
+    compare,
+    guards_of,
+    joined,
+    like,
+)
+from mgw.transforms.language import values
 
 __all__ = ["TRUTHS", "compared"]
 

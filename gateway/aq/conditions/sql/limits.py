@@ -13,8 +13,8 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
-from gateway.aq.tables import entry, message
-from gateway.aq.views.messages import COLUMNS
+from mgw.gateway.aq.store.tables import entry, message
+from mgw.gateway.aq.views.messages import COLUMNS
 
 __all__ = ["taken_by_sqlite"]
 

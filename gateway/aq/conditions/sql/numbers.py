@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from gateway.aq.statements_rules_tree import Translation
-from gateway.aq.statements_rules_values import Guard, NotInSql, Piece, guards_of, number
+from mgw.gateway.aq.conditions.sql.tree import Translation
+from mgw.gateway.aq.conditions.sql.values import Guard, NotInSql, Piece, guards_of, number
 
 __all__ = ["NUMBERS", "integers"]
 

@@ -1,4 +1,4 @@
-"""Payload attributes and headers as SQL, for the rule language; see :mod:`gateway.aq.statements_rules`.
+"""Payload attributes and headers as SQL, for the rule language; see :mod:`mgw.gateway.aq.conditions.sql.rules`.
 
 Every piece stands on the message row ``m`` and is guarded: the row is left to Python where the database might read the
 payload otherwise. It may not be JSON (to Python, or to the database), hold a name twice, be nested deeply, or hold a
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from gateway.aq.statements_rules_values import Guard, NotInSql, Piece, side_by_side
-from gateway.aq.tables import MAX_BRACKETS, BodyType
-from transforms.message import ValueType
-from transforms.values import MAX_TEXT
+from mgw.gateway.aq.conditions.sql.values import Guard, NotInSql, Piece, side_by_side
+from mgw.gateway.aq.store.tables import MAX_BRACKETS, BodyType
+from mgw.transforms.language.values import MAX_TEXT
+from mgw.transforms.message import ValueType
 
 __all__ = ["Path", "Payload"]
 

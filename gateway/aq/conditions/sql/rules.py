@@ -1,6 +1,6 @@
 """Conditions as SQL: what a database can decide of a rule, exactly as Python would (AQ guide 12.2 §8.6.1, §10.5).
 
-A condition is translated from the tree that :mod:`transforms.compiler` has accepted, node by node, and only where both
+A condition is translated from the tree that :mod:`language.compiler` has accepted, node by node, and only where both
 databases give the value that Python gives: text compares by code point, integers and floating-point numbers compare
 exactly, UNKNOWN stays UNKNOWN. Whatever is written in a condition becomes a bound parameter; the SQL itself is made of
 the constants of this package.
@@ -10,7 +10,7 @@ breaks one, the database cannot tell, and the row is left to Python (a payload t
 not ASCII in ``UPPER``). No piece ever raises an error in the database, whatever the row: which part of a WHERE clause
 is evaluated first is the planner's business. What would be too large or too deep for the database is left to Python.
 
-Columns may have any kind but ``any``; the payload is the business of :mod:`gateway.aq.statements_rules_payload`.
+Columns may have any kind but ``any``; the payload is the business of :mod:`mgw.gateway.aq.conditions.sql.payload`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from gateway.aq.statements_rules_choices import CHOICES
-from gateway.aq.statements_rules_conditions import TRUTHS
-from gateway.aq.statements_rules_limits import taken_by_sqlite
-from gateway.aq.statements_rules_numbers import NUMBERS
-from gateway.aq.statements_rules_payload import Payload
-from gateway.aq.statements_rules_texts import TEXTS
-from gateway.aq.statements_rules_tree import Builders, Translation, inner
-from gateway.aq.statements_rules_values import MAX_PARAMS, MAX_SQL, TRUE, NotInSql, Piece, guarded, joined
-from transforms.expression_parser import Compiler
-from transforms.values import NoValue
+from mgw.gateway.aq.conditions.sql.choices import CHOICES
+from mgw.gateway.aq.conditions.sql.conditions import TRUTHS
+from mgw.gateway.aq.conditions.sql.limits import taken_by_sqlite
+from mgw.gateway.aq.conditions.sql.numbers import NUMBERS
+from mgw.gateway.aq.conditions.sql.payload import Payload
+from mgw.gateway.aq.conditions.sql.texts import TEXTS
+from mgw.gateway.aq.conditions.sql.tree import Builders, Translation, inner
+from mgw.gateway.aq.conditions.sql.values import MAX_PARAMS, MAX_SQL, TRUE, NotInSql, Piece, guarded, joined
+from mgw.transforms.language.parser import Compiler
+from mgw.transforms.language.values import NoValue
 
 __all__ = ["Answer", "Filter", "answer", "translate"]
 
@@ -52,7 +52,7 @@ def translate(analysis: Compiler, columns: Mapping[str, Piece], payload: Payload
     """The filter for a condition; None when the database can do nothing for it.
 
     Args:
-        analysis: the condition, see :func:`transforms.compiler.analyse`.
+        analysis: the condition, see :func:`mgw.transforms.language.compiler.analyse`.
         columns: the SQL of each property of its language; one that is missing is left to Python.
         payload: the SQL of what is written ``user_data``.
     """

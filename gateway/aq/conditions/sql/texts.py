@@ -1,4 +1,4 @@
-"""Functions of texts as SQL; see :mod:`gateway.aq.statements_rules`."""
+"""Functions of texts as SQL; see :mod:`mgw.gateway.aq.conditions.sql.rules`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from gateway.aq.statements_rules_tree import Translation
-from gateway.aq.statements_rules_values import MAX_LENGTH, Guard, NotInSql, Piece, guards_of
+from mgw.gateway.aq.conditions.sql.tree import Translation
+from mgw.gateway.aq.conditions.sql.values import MAX_LENGTH, Guard, NotInSql, Piece, guards_of
 
 __all__ = ["TEXTS"]
 

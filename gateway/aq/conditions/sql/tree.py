@@ -1,8 +1,8 @@
 """A condition on its way into SQL: what is known of its nodes, and the SQL of any node; see :mod:`statements_rules`.
 
-The builders of conditions (:mod:`gateway.aq.statements_rules_conditions`) and of values
-(:mod:`gateway.aq.statements_rules_numbers`, :mod:`gateway.aq.statements_rules_texts`,
-:mod:`gateway.aq.statements_rules_choices`) work on a :class:`Translation`.
+The builders of conditions (:mod:`mgw.gateway.aq.conditions.sql.conditions`) and of values
+(:mod:`mgw.gateway.aq.conditions.sql.numbers`, :mod:`mgw.gateway.aq.conditions.sql.texts`,
+:mod:`mgw.gateway.aq.conditions.sql.choices`) work on a :class:`Translation`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,20 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from gateway.aq.statements_rules_payload import Path, Payload
-from gateway.aq.statements_rules_values import FALSE, MAX_PARAMS, MAX_SQL, NULL_TRUTH, TRUE, NotInSql, Piece, constant
-from transforms import values
-from transforms.expression_parser import Code, Compiler
-from transforms.values import NoValue
+from mgw.gateway.aq.conditions.sql.payload import Path, Payload
+from mgw.gateway.aq.conditions.sql.values import (
+    FALSE,
+    MAX_PARAMS,
+    MAX_SQL,
+    NULL_TRUTH,
+    TRUE,
+    NotInSql,
+    Piece,
+    constant,
+)
+from mgw.transforms.language import values
+from mgw.transforms.language.parser import Code, Compiler
+from mgw.transforms.language.values import NoValue
 
 __all__ = ["Builders", "Translation", "inner"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from transforms.values import MAX_TEXT, to_number
+from mgw.transforms.language.values import MAX_TEXT, to_number
 
 __all__ = [
     "FALSE",

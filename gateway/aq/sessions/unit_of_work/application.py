@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from gateway.aq.application import Application
-from gateway.aq.arrivals import Prepared, store
-from gateway.aq.attempts import count_later, count_soon
-from gateway.aq.hub import LISTENED
-from gateway.aq.model import QueueRef
-from gateway.aq.savepoints import Held, cut, lengths
-from gateway.aq.statements import Db, Row
-from gateway.aq.statements_messages import Finisher
-from gateway.aq.tables import State
-from gateway.aq.tally import Tally
-from gateway.aq.work import take_now, took
-from transforms.errors import AqError
-
-if TYPE_CHECKING:
-    from gateway.aq.hub import Hub
+from mgw.gateway.aq.model import QueueRef
+from mgw.gateway.aq.queues.activity import Tally
+from mgw.gateway.aq.queues.consuming import take_now
+from mgw.gateway.aq.queues.intake import store
+from mgw.gateway.aq.queues.messages_sql import Finisher
+from mgw.gateway.aq.queues.prepared import Prepared
+from mgw.gateway.aq.sessions.application import Application
+from mgw.gateway.aq.sessions.attempts import count_later, count_soon
+from mgw.gateway.aq.sessions.ground import SessionGround
+from mgw.gateway.aq.sessions.savepoints import Held, cut, lengths
+from mgw.gateway.aq.sessions.unit_of_work.base import took
+from mgw.gateway.aq.store.connection_state import state_of
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.gateway.aq.store.tables import State
+from mgw.transforms.errors import AqError
 
 __all__ = ["ApplicationWork"]
 
@@ -32,7 +31,7 @@ class ApplicationWork:
 
     claim: int | None = None
 
-    def __init__(self, hub: Hub, application: Application) -> None:
+    def __init__(self, hub: SessionGround, application: Application) -> None:
         self.hub = hub
         self.within: Application | None = application
         self._application = application
@@ -46,7 +45,7 @@ class ApplicationWork:
     def transaction(self) -> Iterator[Db]:
         with self.hub.translated():
             self.hub.require_files()
-            db = Db(self._application.connection())
+            db = Db(self._application.connection(), self.hub.namespace)
             tally: Tally = []
             db.tally = tally
             yield db
@@ -87,7 +86,7 @@ class ApplicationWork:
         """Nothing was taken before a savepoint that is not known: it was set before the first message was taken."""
         taken, events = self._savepoints.pop(name, ({}, 0))
         del self._tally[events:]
-        count_later(self.hub, cut(self._taken, taken))
+        count_later(self.hub.attempts, cut(self._taken, taken))
         self.undone += 1
 
     def savepoint_released(self, name: str) -> None:
@@ -136,10 +135,10 @@ class _Ends:
 
     def __init__(self) -> None:
         self.works: list[ApplicationWork] = []
-        self._committing: list[tuple[Hub, Held]] = []
+        self._committing: list[tuple[SessionGround, Held]] = []
         self._transaction: sa.RootTransaction | None = None  # the one that is being committed
 
-    def _ended(self) -> list[tuple[Hub, Held, Tally]]:
+    def _ended(self) -> list[tuple[SessionGround, Held, Tally]]:
         ended = [(work.hub, *work.end()) for work in self.works]
         self.works.clear()
         return ended
@@ -167,7 +166,7 @@ class _Ends:
                 hub.attempts.wake()
 
     def commit_failed(self, conn: sa.Connection) -> None:
-        """The commit failed; where it is unknown what became of it, only messages that are there are counted.
+        """The commit failed; where it is unknown what happened to it, only messages that are there are counted.
 
         Nobody tells of a commit that is done: an error of the next transaction is none of it.
         """
@@ -179,7 +178,7 @@ class _Ends:
         for work in self.works:
             work.undone += 1
         for hub, taken, _ in self._ended():
-            count_later(hub, taken)
+            count_later(hub.attempts, taken)
             hub.attempts.wake()
 
     def _count_failed(self, conn: sa.Connection) -> None:
@@ -187,13 +186,13 @@ class _Ends:
         if not failed:
             return
         for hub, taken in failed:
-            count_later(hub, taken)
+            count_later(hub.attempts, taken)
         hubs = {id(hub): hub for hub, _ in failed if hub.rolled_back}
         if hubs and not (conn.closed or conn.invalidated):
             with suppress(Exception):  # SQLAlchemy meets the same, and says so
                 conn.dialect.do_rollback(conn.connection)
         for hub in hubs.values():
-            count_soon(hub)
+            count_soon(hub.attempts)
 
 
 def _ends_of(conn: sa.Connection) -> _Ends:
@@ -204,7 +203,8 @@ def _ends_of(conn: sa.Connection) -> _Ends:
         return known
     ends = _Ends()
     conn.execution_options(**{_ENDS: ends})
-    conn.info[LISTENED] = True
+    if (state := state_of(conn)) is not None:
+        state.listened = True
 
     def tell(how: Callable[[ApplicationWork, str], None], name: str) -> None:
         for work in ends.works:

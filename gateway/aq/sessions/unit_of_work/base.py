@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq import statements_messages as messages_sql
-from gateway.aq.arrivals import Prepared
-from gateway.aq.model import QueueRef, QueueType
-from gateway.aq.savepoints import Held
-from gateway.aq.statements import Db, Row
-from gateway.aq.statements_messages import Finisher
-from gateway.aq.tables import State
-from gateway.aq.tally import Dequeued
-from transforms.errors import HubUnavailable
+from mgw.gateway.aq.model import QueueRef
+from mgw.gateway.aq.queues.messages_sql import Finisher
+from mgw.gateway.aq.queues.prepared import Prepared
+from mgw.gateway.aq.sessions.savepoints import Held
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.gateway.aq.store.tables import State
 
 if TYPE_CHECKING:
-    from gateway.aq.application import Application
+    from mgw.gateway.aq.sessions.application import Application
 
-__all__ = ["Work", "consume", "take_now", "took"]
+__all__ = ["Work", "took"]
 
 
 class Work(Protocol):
@@ -96,33 +92,3 @@ class Work(Protocol):
 def took(taken: Held, queue: QueueRef, number: int) -> bool:
     """Whether a message of a single-consumer queue is among those removed."""
     return number in taken.get((queue, 0), ())
-
-
-def consume(  # noqa: PLR0917
-    db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher, held: str, params: Any = ()
-) -> int:
-    """Messages leave the queue for good; returns how many met the condition ``held``."""
-    if queue.queue_type is QueueType.EXCEPTION:
-        number = messages_sql.finish_exceptions(db, queue, ids, held, params)
-        if db.tally is not None:
-            db.tally.append(Dequeued(queue.id, 0, by.time, number, number))
-        return number
-    retention = by.retention
-    if retention is None:
-        retention = catalog.queue_settings(db, queue).retention_time
-    return messages_sql.finish(db, queue, consumer, ids, by, retention=retention, held=held, params=params)
-
-
-def take_now(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Finisher) -> None:
-    """Messages that a search has just found leave the queue in its transaction.
-
-    Raises:
-        HubUnavailable: another transaction took one of them.
-    """
-    number = consume(db, queue, consumer, ids, by, "state IN (0, 1, 3, 4)")
-    if number != len(ids):
-        raise HubUnavailable(
-            f"a message of queue {queue.full_name} was taken by another process",
-            cause="the application's transaction does not isolate its reads",
-            cure="repeat the dequeue",
-        )

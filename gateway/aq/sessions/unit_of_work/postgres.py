@@ -6,21 +6,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.aq import wire
-from gateway.aq.arrivals import Prepared, store
-from gateway.aq.attempts import count_later, count_soon
-from gateway.aq.hub import Writer
-from gateway.aq.model import QueueRef
-from gateway.aq.savepoints import Held, Savepoints, cut, lengths
-from gateway.aq.statements import TALLY, Db, Row
-from gateway.aq.statements_messages import Finisher
-from gateway.aq.tables import State
-from gateway.aq.work import take_now, took
-from transforms.errors import AqError, HubUnavailable
+from mgw.gateway.aq.model import QueueRef
+from mgw.gateway.aq.queues.consuming import take_now
+from mgw.gateway.aq.queues.intake import store
+from mgw.gateway.aq.queues.messages_sql import Finisher
+from mgw.gateway.aq.queues.prepared import Prepared
+from mgw.gateway.aq.sessions.attempts import count_later, count_soon
+from mgw.gateway.aq.sessions.ground import SessionGround
+from mgw.gateway.aq.sessions.savepoints import Held, Savepoints, cut, lengths
+from mgw.gateway.aq.sessions.unit_of_work.base import took
+from mgw.gateway.aq.store import pg_protocol
+from mgw.gateway.aq.store.ground import Writer
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.gateway.aq.store.tables import State
+from mgw.transforms.errors import AqError, HubUnavailable
 
 if TYPE_CHECKING:
-    from gateway.aq.application import Application
-    from gateway.aq.hub import Hub
+    from mgw.gateway.aq.sessions.application import Application
 
 __all__ = ["TransactionWork"]
 
@@ -41,7 +43,7 @@ class TransactionWork:
     within: Application | None = None
     undone = 0
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: SessionGround) -> None:
         self._hub = hub
         self._writer: Writer | None = None
         self._taken: Held = {}
@@ -58,7 +60,7 @@ class TransactionWork:
             if self._writer is None:
                 self._writer = self._hub.take_writer()
             try:
-                wire.begin(self._writer[1])
+                pg_protocol.begin(self._writer[1])
                 yield Db.within(self._writer, postgresql=True)
             except AqError:
                 self.pause()  # refused before anything was done; the transaction goes on, if there is one
@@ -126,7 +128,7 @@ class TransactionWork:
         if not self._busy and self._writer is not None:
             try:
                 with self._hub.translated():
-                    wire.rollback(self._writer[1])
+                    pg_protocol.rollback(self._writer[1])
             except BaseException:
                 self._abort()
                 raise
@@ -150,11 +152,11 @@ class TransactionWork:
             try:
                 with self._hub.translated():
                     if mark.number is None:
-                        wire.rollback(self._writer[1])
+                        pg_protocol.rollback(self._writer[1])
                         self._busy = False
                     else:
                         Db.within(self._writer, postgresql=True).rollback_to(mark.number)
-                    del self._writer[2][TALLY][mark.events :]
+                    del self._writer[2].tally[mark.events :]
             except BaseException:
                 self._abort()
                 raise
@@ -175,15 +177,15 @@ class TransactionWork:
             return
         try:
             with self._hub.translated():
-                wire.commit(self._writer[1])
+                pg_protocol.commit(self._writer[1])
         except BaseException:
             self._abort()
             raise
         ready = self._ready
         self._forget()
-        info = self._writer[2]
-        if tally := info[TALLY]:
-            info[TALLY] = []
+        state = self._writer[2]
+        if tally := state.tally:
+            state.tally = []
             self._hub.statistics.add(tally)
         if ready:
             self._hub.notifier.committed(ready)
@@ -193,8 +195,8 @@ class TransactionWork:
         try:
             if self._writer is not None:
                 with self._hub.translated():
-                    self._writer[2][TALLY] = []
-                    wire.rollback(self._writer[1])
+                    self._writer[2].tally = []
+                    pg_protocol.rollback(self._writer[1])
         except BaseException:
             self._abort()
             raise
@@ -204,8 +206,8 @@ class TransactionWork:
 
     def _count(self, taken: Held) -> None:
         if taken:
-            count_later(self._hub, taken)
-            count_soon(self._hub)  # the rollback is done, whatever becomes of the counting
+            count_later(self._hub.attempts, taken)
+            count_soon(self._hub.attempts)  # the rollback is done, whatever happens to the counting
 
     def close(self) -> None:
         try:

@@ -6,24 +6,25 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.aq import statements_attempts as attempts_sql
-from gateway.aq import statements_messages as messages_sql
-from gateway.aq import statements_sessions as sessions_sql
-from gateway.aq.arrivals import Prepared, check_enqueue, store
-from gateway.aq.attempts import count_later, count_soon
-from gateway.aq.deviation import place
-from gateway.aq.model import QueueRef, QueueType
-from gateway.aq.savepoints import Held, Savepoints, after, cut, lengths
-from gateway.aq.statements import Db, Row
-from gateway.aq.statements_messages import Finisher
-from gateway.aq.tables import State
-from gateway.aq.work import consume, took
-from gateway.aq.writing import Writing
-from transforms.errors import HubError, LeaseLost
+from mgw.gateway.aq.model import QueueRef, QueueType
+from mgw.gateway.aq.queues import attempts_sql, messages_sql
+from mgw.gateway.aq.queues.consuming import consume
+from mgw.gateway.aq.queues.deviation import place
+from mgw.gateway.aq.queues.intake import check_enqueue, store
+from mgw.gateway.aq.queues.messages_sql import Finisher
+from mgw.gateway.aq.queues.prepared import Prepared
+from mgw.gateway.aq.sessions import sessions_sql
+from mgw.gateway.aq.sessions.attempts import count_later, count_soon
+from mgw.gateway.aq.sessions.ground import SessionGround
+from mgw.gateway.aq.sessions.savepoints import Held, Savepoints, after, cut, lengths
+from mgw.gateway.aq.sessions.unit_of_work.base import took
+from mgw.gateway.aq.store.fast_transaction import Writing
+from mgw.gateway.aq.store.statements import Db, Row
+from mgw.gateway.aq.store.tables import State
+from mgw.transforms.errors import HubError, LeaseLost
 
 if TYPE_CHECKING:
-    from gateway.aq.application import Application
-    from gateway.aq.hub import Hub
+    from mgw.gateway.aq.sessions.application import Application
 
 __all__ = ["ClaimWork"]
 
@@ -46,7 +47,7 @@ class _Call(Writing):
 
     __slots__ = ("_before", "_work")
 
-    def __init__(self, work: ClaimWork, hub: Hub) -> None:
+    def __init__(self, work: ClaimWork, hub: SessionGround) -> None:
         super().__init__(hub, durable=False)
         self._work = work
         self._before = work.mark()
@@ -73,7 +74,7 @@ class ClaimWork:
     within: Application | None = None
     undone = 0
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: SessionGround) -> None:
         self._hub = hub
         self.claim: int | None = None
         self._pending: list[Prepared] = []
@@ -273,9 +274,9 @@ class ClaimWork:
         number, self.claim = self.claim, None
         if number is not None:
             self._hub.registry.forget(number)
-        count_later(self._hub, self._taken)
+        count_later(self._hub.attempts, self._taken)
         self._forget()
-        count_soon(self._hub)
+        count_soon(self._hub.attempts)
 
 
 def _restore_exceptions(db: Db, ids: Sequence[int], claim: int | None) -> None:

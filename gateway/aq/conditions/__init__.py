@@ -1,0 +1,1 @@
+"""Rules and conditions on messages, in Python and in SQL."""

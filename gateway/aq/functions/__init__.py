@@ -1,0 +1,1 @@
+"""The hub from SQL: functions of PostgreSQL, and their installation."""

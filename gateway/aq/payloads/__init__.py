@@ -1,0 +1,1 @@
+"""What messages hold: payload types, their storage, transformations."""

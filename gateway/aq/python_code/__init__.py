@@ -1,0 +1,1 @@
+"""Python functions that rules, conditions and transformations of a hub call: kept in it, loaded where one is called."""

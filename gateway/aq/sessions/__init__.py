@@ -1,0 +1,1 @@
+"""Enqueue and dequeue for an application, in a transaction."""

@@ -1,0 +1,1 @@
+"""The ground of the hub: its database."""

@@ -1,0 +1,78 @@
+"""The steps of the queues' tables."""
+
+from __future__ import annotations
+
+from mgw.gateway.aq.store.migrations.changes import Changes
+from mgw.gateway.aq.store.schema_part import Step
+
+__all__ = ["STEPS"]
+
+_FLAG = "IN (0, 1)"
+_CHECKS_2 = {
+    "aq_hub": {"durability": "IN ('full', 'fast')"},
+    "aq_queue_table": {
+        "jms_types": _FLAG,
+        "multiple_consumers": _FLAG,
+        "secure": _FLAG,
+        "message_grouping": "IN ('NONE', 'TRANSACTIONAL')",
+    },
+    "aq_queue": {
+        "queue_type": "IN ('NORMAL_QUEUE', 'EXCEPTION_QUEUE')",
+        "enqueue_enabled": "IN (0, 1, 2)",
+        "dequeue_enabled": "IN (0, 1, 2)",
+    },
+    "aq_consumer": {
+        "is_subscriber": _FLAG,
+        "queue_to_queue": _FLAG,
+        "delivery_mode": "IN ('PERSISTENT', 'BUFFERED', 'PERSISTENT_OR_BUFFERED')",
+    },
+    "aq_message": {"state": "IN (0, 1, 2, 3, 8, 9)", "body_type": "IN (0, 1, 2, 3, 4)"},
+    "aq_entry": {"state": "IN (0, 1, 2, 3, 4, 8)"},
+    "aq_view": {"kind": "IN ('MESSAGES', '_S', '_R')"},
+    "aq_activity": {"kind": "IN ('QUEUE', 'CONSUMER', 'PUBLISHER')"},
+    "aq_privilege": {
+        "grantable": _FLAG,
+        "privilege": "IN ('ENQUEUE', 'DEQUEUE', 'ENQUEUE_ANY', 'DEQUEUE_ANY', 'MANAGE_ANY')",
+    },
+    "aq_agent": {"enable_http": _FLAG, "enable_anyp": _FLAG, "automatic": _FLAG},
+}
+
+
+def _checks(changes: Changes) -> None:
+    for table, conditions in _CHECKS_2.items():
+        changes.add_checks(table, {column: f"{column} {condition}" for column, condition in conditions.items()})
+
+
+def _written_by(changes: Changes) -> None:
+    changes.add_column("aq_hub", "written_by TEXT")
+    changes.add_column("aq_hub", "upgraded FLOAT")
+
+
+def _functions(changes: Changes) -> None:
+    changes.db.run("CREATE TABLE aq_module (name TEXT NOT NULL, created FLOAT NOT NULL, PRIMARY KEY (name))")
+    changes.db.run(
+        """CREATE TABLE aq_rule_function (name_key TEXT NOT NULL, name TEXT NOT NULL, function TEXT NOT NULL,
+                                          created FLOAT NOT NULL, PRIMARY KEY (name_key))"""
+    )
+
+
+def _options(changes: Changes) -> None:
+    for table in ("aq_queue_table", "aq_consumer"):
+        changes.add_column(table, "options TEXT DEFAULT '{}' NOT NULL")
+
+
+def _step_2(changes: Changes) -> None:
+    _written_by(changes)
+    _options(changes)
+    _functions(changes)
+    _checks(changes)
+
+
+STEPS = (
+    Step(
+        2,
+        "the database refuses states and flags that have no meaning; the hub knows which release wrote it, and which "
+        "modules and functions rules may call; queue tables and subscribers have options",
+        _step_2,
+    ),
+)

@@ -1,0 +1,1 @@
+"""What time and background work do to queues: time manager, statistics."""

@@ -1,0 +1,152 @@
+"""``mgw agents``: look at agents, change them, start and stop them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mgw.gateway.cli.common import admin, completer, describe, hub_url, open_hub, print_json, say
+from mgw.gateway.cli.jsonform import record
+from mgw.gateway.cli.watch import print_agents
+from mgw.gateway.cli.words import AgentName, Json, Options, pairs
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Agents: processes that run jobs.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list")
+def list_all(ctx: typer.Context, as_json: Json = False) -> None:
+    """Agents and their status."""
+    from mgw.gateway.services.health import read_agents
+
+    with open_hub(hub_url(ctx)) as hub:
+        agents = read_agents(hub)
+    if as_json:
+        print_json([record(row) for row in agents])
+    else:
+        print_agents(agents)
+
+
+@app.command("show")
+def show(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT", as_json: Json = False) -> None:
+    """One agent with its options; no_effect names what is stored and means nothing."""
+    from mgw.gateway.services import lookup
+    from mgw.gateway.services.options import agent_view
+
+    with admin(ctx) as procedures:
+        values = agent_view(procedures, lookup.agent(procedures, name))
+    print_json(values) if as_json else describe(values | {"no_effect": ", ".join(values["no_effect"])})
+
+
+@app.command("alter")
+def alter(
+    ctx: typer.Context,
+    name: AgentName,
+    *,
+    max_threads: Annotated[int | None, typer.Option(help="Jobs that may work at the same time, 1..128.")] = None,
+    max_memory: Annotated[int | None, typer.Option(help="MB; stored, has no effect.")] = None,
+    comment: Annotated[str | None, typer.Option(help="Free text; '' removes it.")] = None,
+    option: Options = None,
+) -> None:
+    """Change an agent; takes effect at its next start."""
+    from mgw.gateway.services.admin import NO_CHANGE
+    from mgw.gateway.services.lookup import agent
+
+    with admin(ctx) as procedures:
+        name = agent(procedures, name).name
+        procedures.alter_agent(
+            name,
+            max_threads=max_threads,
+            max_memory=max_memory,
+            comment=NO_CHANGE if comment is None else comment or None,
+        )
+        for key, value in pairs(option, "--option").items():
+            if value is None:
+                procedures.remove_agent_option(name, key)
+            else:
+                procedures.set_agent_option(name, key, value)
+    say(f"agent {name} altered")
+
+
+@app.command("startup")
+def startup(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT") -> None:
+    """Schedule an agent; a running 'mgw run' starts it."""
+    from mgw.gateway.services.lookup import agent
+
+    with admin(ctx) as procedures:
+        name = agent(procedures, name).name
+        procedures.startup(name)
+    say(f"agent {name} scheduled")
+
+
+@app.command("shutdown")
+def shutdown(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT") -> None:
+    """Ask an agent to stop after the work in flight."""
+    from mgw.gateway.services.lookup import agent
+
+    with admin(ctx) as procedures:
+        name = agent(procedures, name).name
+        procedures.shutdown(name)
+    say(f"agent {name} shuts down")
+
+
+@app.command("log-level")
+def log_level(
+    ctx: typer.Context,
+    level: Annotated[int, typer.Argument(help="0 basic to 4 everything.")],
+    name: AgentName = "DEFAULT_AGENT",
+) -> None:
+    """Set the log level of a running agent until it stops."""
+    from mgw.gateway.services.lookup import agent
+
+    with admin(ctx) as procedures:
+        name = agent(procedures, name).name
+        procedures.set_log_level(level, name)
+    say(f"agent {name} logs at level {level}")
+
+
+@app.command("clean")
+def clean(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT") -> None:
+    """Put an agent that died or is BROKEN back to NOT_STARTED."""
+    from mgw.gateway.services.lookup import agent
+
+    with admin(ctx) as procedures:
+        name = agent(procedures, name).name
+        procedures.clean_startup_state(name)
+    say(f"agent {name} cleaned")
+
+
+@app.command("cleanup")
+def cleanup(
+    ctx: typer.Context,
+    action: Annotated[
+        str,
+        typer.Argument(
+            metavar="ACTION",
+            help="RESET_SUB_MISSING_MESSAGE after error 415, RESET_SUB_MISSING_LOG_REC after 416 and 417.",
+        ),
+    ],
+    job: Annotated[str | None, typer.Argument(metavar="JOB", autocompletion=completer("jobs"))] = None,
+    agent: Annotated[
+        str, typer.Option("--agent", "-a", help="Agent of the job; it must be running.")
+    ] = "DEFAULT_AGENT",
+) -> None:
+    """Let a job go on whose messages or log records are missing: they are given up."""
+    from mgw.gateway.services.exception_desk import give_up
+
+    with admin(ctx) as procedures:
+        job = give_up(procedures, action, job, agent)
+    say(f"{action.upper()} done" + (f" for job {job}" if job else ""))
+
+
+@app.command("remove")
+def remove(ctx: typer.Context, name: AgentName) -> None:
+    """Remove an agent that is stopped and has no links."""
+    from mgw.gateway.services.lookup import agent
+
+    with admin(ctx) as procedures:
+        name = agent(procedures, name).name
+        procedures.remove_agent(name)
+    say(f"agent {name} removed")

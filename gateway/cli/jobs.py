@@ -1,0 +1,162 @@
+"""``mgw jobs``: make jobs, look at them, switch them on and off, change and remove them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from mgw.gateway.cli.common import admin, describe, hub_url, open_hub, print_json, say
+from mgw.gateway.cli.jsonform import job as job_form
+from mgw.gateway.cli.watch import print_jobs
+from mgw.gateway.cli.words import Force, JobName, Json, Options, pairs
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Jobs: from one source to one destination.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list")
+def list_all(ctx: typer.Context, as_json: Json = False) -> None:
+    """Jobs with their state and counters."""
+    from mgw.gateway.services.health import read
+
+    with open_hub(hub_url(ctx)) as hub:
+        state = read(hub)
+    if as_json:
+        print_json([job_form(row, state.link_types.get(row.link_name or "")) for row in state.jobs])
+    else:
+        print_jobs(state.jobs)
+
+
+@app.command("show")
+def show(ctx: typer.Context, name: JobName, as_json: Json = False) -> None:
+    """One job: settings, state, counters, guarantee, last error."""
+    from dataclasses import asdict
+
+    from mgw.gateway.services import health, lookup
+
+    with open_hub(hub_url(ctx)) as hub:
+        row = lookup.job_row(hub, name)
+        link = health.link_of(hub, row)
+    print_json(job_form(row, link.link_type if link else None)) if as_json else describe(asdict(row))
+
+
+@app.command("create")
+def create(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="JOB")],
+    propagation_type: Annotated[str, typer.Option("--type", "-t", help="inbound, outbound, through or local.")],
+    source: Annotated[str, typer.Option(help="Where it reads: QUEUE@LINK, or a queue of the hub.")],
+    destination: Annotated[str, typer.Option(help="Where it writes: QUEUE@LINK, or a queue of the hub.")],
+    *,
+    rule: Annotated[str | None, typer.Option(help="Only messages for which it is true.")] = None,
+    transformation: Annotated[str | None, typer.Option(help="Applied to every message.")] = None,
+    exception_queue: Annotated[str | None, typer.Option(help="For messages that can never be delivered.")] = None,
+    poll_interval: Annotated[float | None, typer.Option(help="Seconds, 0.1..60; default 5.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Messages per transaction, 1..10000.")] = None,
+    option: Options = None,
+    require_guarantee: Annotated[str | None, typer.Option(help="Refuse it if it cannot promise this much.")] = None,
+    disabled: Annotated[bool, typer.Option("--disabled", help="It moves nothing until it is enabled.")] = False,
+    comment: Annotated[str | None, typer.Option(help="Free text.")] = None,
+) -> None:
+    """Define a job; it begins to work at once, unless it is disabled."""
+    options = pairs(option, "--option")
+    if batch_size is not None:
+        options["MsgBatchSize"] = str(batch_size)
+    with admin(ctx) as procedures:
+        procedures.create_job(
+            name,
+            propagation_type,
+            source,
+            destination,
+            rule,
+            transformation,
+            exception_queue,
+            poll_interval,
+            options,
+            enabled=not disabled,
+            comments=comment or None,
+            require_guarantee=require_guarantee,
+        )
+    say(f"job {name} created")
+
+
+@app.command("enable")
+def enable(ctx: typer.Context, name: JobName) -> None:
+    """Let a job move messages."""
+    from mgw.gateway.services.lookup import job
+
+    with admin(ctx) as procedures:
+        name = job(procedures, name).name
+        procedures.enable_job(name)
+    say(f"job {name} enabled")
+
+
+@app.command("disable")
+def disable(ctx: typer.Context, name: JobName) -> None:
+    """Stop a job; its subscription keeps collecting."""
+    from mgw.gateway.services.lookup import job
+
+    with admin(ctx) as procedures:
+        name = job(procedures, name).name
+        procedures.disable_job(name)
+    say(f"job {name} disabled")
+
+
+@app.command("reset")
+def reset(ctx: typer.Context, name: JobName) -> None:
+    """Forget the failures of a job and try it at once."""
+    from mgw.gateway.services.exception_desk import retry
+
+    with admin(ctx) as procedures:
+        name = retry(procedures, name)
+    say(f"job {name} reset")
+
+
+@app.command("alter")
+def alter(
+    ctx: typer.Context,
+    name: JobName,
+    *,
+    rule: Annotated[str | None, typer.Option(help="Only messages for which it is true; '' removes it.")] = None,
+    transformation: Annotated[str | None, typer.Option(help="'' removes it.")] = None,
+    exception_queue: Annotated[str | None, typer.Option(help="'' removes it.")] = None,
+    poll_interval: Annotated[float | None, typer.Option(help="Seconds, 0.1..60; 0 puts back the default.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Messages per transaction, 1..10000.")] = None,
+    option: Options = None,
+    comment: Annotated[str | None, typer.Option(help="Free text; '' removes it.")] = None,
+) -> None:
+    """Change a job while it runs."""
+    from mgw.gateway.services.admin import NO_CHANGE
+    from mgw.gateway.services.lookup import job
+
+    def text(value: str | None) -> Any:
+        return NO_CHANGE if value is None else value or None
+
+    options = pairs(option, "--option")
+    if batch_size is not None:
+        options["MsgBatchSize"] = str(batch_size)
+    with admin(ctx) as procedures:
+        name = job(procedures, name).name
+        procedures.alter_job(
+            name,
+            rule=text(rule),
+            transformation=text(transformation),
+            exception_queue=text(exception_queue),
+            poll_interval=0 if poll_interval is None else poll_interval or None,
+            options=options or None,
+            comments=text(comment),
+        )
+    say(f"job {name} altered")
+
+
+@app.command("remove")
+def remove(ctx: typer.Context, name: JobName, force: Force = False) -> None:
+    """Remove a job and its subscription."""
+    from mgw.gateway.services.lookup import job
+
+    with admin(ctx) as procedures:
+        name = job(procedures, name).name
+        gone = procedures.remove_job(name, force=force)
+    say(f"job {name} " + ("removed" if gone else "is marked for removal; its agent finishes it"))

@@ -1,0 +1,1 @@
+"""The objects an operator defines."""

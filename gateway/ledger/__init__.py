@@ -1,0 +1,1 @@
+"""The ledger: what happened to every message, and what can be proved from it."""

@@ -1,0 +1,1 @@
+"""What the gateway tells of itself: events, log, batches in the log."""

@@ -1,0 +1,1 @@
+"""What an agent runs: its jobs, and the route of each."""

@@ -1,0 +1,89 @@
+"""A queue of the hub as destination: a batch is put in the transaction that completes it at its source."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from mgw.gateway.aq import MessageRefused, transfer
+from mgw.gateway.observe.events import MessagesDiscarded
+from mgw.gateway.runtime.ends.contract import DestinationEnd, RefusedByHub, Stored
+from mgw.gateway.runtime.route import RouteContext
+
+__all__ = ["HubDestination"]
+
+
+class HubDestination(DestinationEnd):
+    """Puts: what is written is there with the transaction, or is not, so it needs neither a plan nor a log."""
+
+    planned = False
+    logged = False
+    encode = None
+
+    def __init__(self, context: RouteContext, queue_name: str) -> None:
+        self._context = context
+        self._queue_name = queue_name
+        self._discard = context.job.flag("discard_unrouted")
+        self._written: list[Any] = []
+        self._wake = threading.Event()
+
+    def open(self) -> None:
+        """Find the queue."""
+        with self._context.hub.read() as conn:
+            self._queue = transfer.resolve(conn, self._queue_name)
+
+    @property
+    def room(self) -> int:
+        """As much as one batch has."""
+        return self._context.job.batch_size
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is not stored yet."""
+        return bool(self._written)
+
+    def write(self, batch: Any, forms: Sequence[Any]) -> None:  # noqa: ARG002  the batch knows them
+        """Keep it for the next transaction."""
+        self._written.append(batch)
+
+    def finished(self) -> Sequence[Any]:
+        """What was written."""
+        written, self._written = self._written, []
+        return written
+
+    def store(self, conn: sa.Connection, finished: Sequence[Any], stored: Stored, now: float) -> None:
+        """Put the batches.
+
+        Raises:
+            RefusedByHub: the queue refuses one message.
+            AqError: it takes none at all.
+        """
+        name = self._context.job.name
+        for batch in finished:
+            if not (messages := batch.outgoing()):
+                continue
+            try:
+                put = transfer.put(conn, self._queue, messages, discard_unrouted=self._discard, now=now)
+            except MessageRefused as error:
+                raise RefusedByHub(error, batch) from error
+            if put.discarded:
+                reason = f"queue {self._queue_name} has no recipient for them"
+                stored.events.append(MessagesDiscarded(name, len(put.discarded), reason))
+            batch.was_put(put)
+        stored.queues.append(self._queue.id)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for :meth:`interrupt`."""
+        self._wake.wait(seconds)
+        self._wake.clear()
+
+    def interrupt(self) -> None:
+        """From any thread: make a waiting ``wait`` return."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """Nothing is held open."""
+        self._written.clear()

@@ -1,0 +1,238 @@
+"""A queue of the hub as source: the plan is durable before the first byte of a batch is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from mgw.gateway.aq import NotEnabledForDequeue, transfer
+from mgw.gateway.ledger import store as ledger
+from mgw.gateway.observe.events import MessagesExceptioned, MessagesOverdue
+from mgw.gateway.runtime.ends.contract import Encode, RefusedByHub, SourceEnd, Stored
+from mgw.gateway.runtime.in_flight import Flight
+from mgw.gateway.runtime.job_steps import Conversion
+from mgw.gateway.runtime.recovery import check_plan
+from mgw.gateway.runtime.route import RouteContext
+from mgw.gateway.state import run_state
+from mgw.gateway.state.run_state import JobRow, Plan
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.message import Message
+from mgw.transforms.payloads.exception_message import for_exception_queue
+
+__all__ = ["HubSource", "Planned", "identified"]
+
+PLANS_PER_CLAIM = 8  # batches planned in one hub transaction at most
+
+
+class Planned(NamedTuple):
+    """A plan and the messages in it."""
+
+    plan: Plan
+    claimed: list[transfer.Claimed]
+
+    @property
+    def sequence(self) -> int:
+        """Number of the plan."""
+        return self.plan.sequence
+
+
+class HubSource(SourceEnd):
+    """Plans and claims, completes."""
+
+    planned = True
+    reads = False
+
+    def __init__(
+        self, context: RouteContext, queue_name: str, conversion: Conversion, exception_queue: str | None
+    ) -> None:
+        self.queue_name = queue_name
+        self.exception_queue: transfer.QueueRef | None = None
+        self._context = context
+        self._convert = conversion.apply
+        self._exception_name = exception_queue
+
+    def load(self) -> tuple[JobRow, Sequence[Planned]]:
+        """Run state and plans of the job."""
+        context = self._context
+        with context.hub.read() as conn:
+            queue = self.queue = transfer.resolve(conn, self.queue_name)
+            self.consumer = context.job.subscriber if queue.multiple_consumers else None
+            self.exception_queue = transfer.resolve(conn, self._exception_name) if self._exception_name else None
+            row = run_state.job_row(conn, context.job.id)
+            plans = run_state.load_plans(conn, context.job.id)
+            return row, [Planned(plan, transfer.load(conn, queue, self.consumer, plan.ids)) for plan in plans]
+
+    def revive(self, plan: Planned, encode: Encode) -> Flight:
+        """A crash came between confirmation and completion."""
+        return self._converted(plan, encode, sent_before=True)[0]
+
+    def begin(self, left: Sequence[Planned]) -> Sequence[Planned]:
+        """All of them are sent again, exactly as planned.
+
+        Raises:
+            GatewayError: [415] messages of a plan are gone.
+        """
+        for plan, claimed in left:
+            check_plan(self._context.job, plan, len(claimed))
+        return left
+
+    def select(self, taken: Planned, encode: Encode, remark: str = "") -> tuple[Flight, Sequence[Any]]:
+        """Convert the messages of a plan. ``remark``: what the ledger says of those that have expired.
+
+        Raises:
+            ConversionFailure: of one of them, and there is no exception queue.
+        """
+        return self._converted(taken, encode, remark=remark)
+
+    def _converted(
+        self, taken: Planned, encode: Encode, *, sent_before: bool = False, remark: str = ""
+    ) -> tuple[Flight, list[Any]]:
+        plan, claimed = taken
+        flight = Flight(plan.sequence, plan.ids, sent_before=sent_before)
+        forms: list[Any] = []
+        convert = self._convert
+        now = self._context.clock.now()
+        for message_id, message in claimed:
+            if message.expires_at is not None and message.expires_at <= now and not sent_before:
+                flight.expired[message_id] = remark
+                continue
+            try:
+                results: Sequence[Any] = identified(convert(message))
+                if encode is not None:
+                    results = [encode(result) for result in results]
+            except ConversionFailure as failure:
+                if self.exception_queue is None:
+                    raise
+                self.set_aside(flight, message_id, message, failure)
+                continue
+            flight.consumed.append(message_id)
+            if len(results) == 1:
+                forms += results
+            elif results:
+                forms += results
+                flight.parts[message_id] = len(results)
+            else:
+                flight.filtered.append(message_id)
+        flight.sent = len(forms)
+        if encode is None:  # they go into a queue of the hub, which may refuse one
+            flight.messages, flight.claimed = forms, claimed
+        return flight, forms
+
+    def set_aside(self, flight: Flight, message_id: int, message: Message, failure: ConversionFailure) -> None:
+        """A message of a batch goes to the exception queue."""
+        original = for_exception_queue(message, failure, self._context.job.name, self.queue_name)
+        flight.refused.append(transfer.Claimed(message_id, original))
+        flight.reasons[message_id] = str(failure)
+
+    def plans(self, room: int) -> bool:
+        """Whether there may be something to plan."""
+        return room > 0
+
+    def plan(self, conn: sa.Connection, sequence: int, size: int, room: int, *, completes: bool) -> Sequence[Planned]:
+        """Claim messages, and make plans of them."""
+        limit = min(room, size * PLANS_PER_CLAIM if size > 1 else 1)
+        if limit <= 0:
+            return []
+        planned: list[Planned] = []
+        claimed = self.claim(conn, limit, completes=completes)
+        for start in range(0, len(claimed), size):
+            batch = claimed[start : start + size]
+            number = sequence + 1 + start // size
+            planned.append(Planned(Plan(number, tuple(entry.id for entry in batch)), batch))
+        if planned:
+            context = self._context
+            plans = [plan for plan, _ in planned]
+            run_state.add_plans(conn, context.job.id, plans, token=context.token, now=context.clock.now())
+        return planned
+
+    def claim(self, conn: sa.Connection, limit: int, *, completes: bool) -> list[transfer.Claimed]:
+        """Messages for new plans: none where the queue was stopped and something is on its way, which is completed."""
+        try:
+            return transfer.claim(conn, self.queue, self.consumer, limit)
+        except NotEnabledForDequeue:
+            if completes:
+                return []
+            raise
+
+    def sequence_of(self, planned: Planned) -> int:
+        """The number of a plan."""
+        return planned.plan.sequence
+
+    def complete(
+        self,
+        conn: sa.Connection,
+        finished: Sequence[Flight],
+        stored: Stored,
+        now: float,  # noqa: ARG002  the hub's clock tells
+    ) -> None:
+        """Messages are consumed, go to the exception queue, or are left to the time manager."""
+        queue, consumer, counts = self.queue, self.consumer, stored.counts
+        consumed = [message_id for flight in finished for message_id in flight.consumed]
+        refused = [entry for flight in finished for entry in flight.refused]
+        if consumed:
+            transfer.complete(conn, queue, consumer, consumed)
+        if refused and self.exception_queue is not None:
+            transfer.move(conn, queue, consumer, refused, self.exception_queue)
+            stored.queues.append(self.exception_queue.id)
+        if expired := [number for flight in finished for number in flight.expired]:
+            transfer.release(conn, queue, consumer, expired)  # for the time manager
+            counts.discarded += len(expired)
+            stored.events.append(MessagesOverdue(self._context.job.name, len(expired)))
+        filtered = sum(len(flight.filtered) for flight in finished)
+        counts.filtered += filtered
+        counts.propagated += len(consumed) - filtered
+        counts.exceptioned += len(refused)
+        counts.suppressed += sum(len(flight.consumed) for flight in finished if flight.sent_before)
+        name = self._context.job.name
+        for flight in finished:
+            if flight.refused:
+                reason = flight.reasons[flight.refused[-1].id]
+                stored.events.append(MessagesExceptioned(name, len(flight.refused), self._exception_name or "", reason))
+
+    def record(self, conn: sa.Connection, finished: Sequence[Flight], now: float) -> None:
+        """Batches in the ledger, as they were planned."""
+        ledger.record_completed(conn, self._context.job.id, [flight.ended() for flight in finished], now=now)
+
+    def refuse(self, refusal: RefusedByHub) -> None:
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.refuse`."""
+        flight: Flight = refusal.batch
+        message_id = flight.owner(refusal.index)
+        if self.exception_queue is None:
+            raise refusal.error from None
+        message = next(entry.message for entry in flight.claimed if entry.id == message_id)
+        flight.leave_out(message_id)
+        error = refusal.error
+        failure = ConversionFailure(error.what, cause=error.cause, cure=error.cure, number=error.number)
+        self.set_aside(flight, message_id, message, failure)
+
+    def take_back(self, conn: sa.Connection, plans: Sequence[Planned], now: float, note: str) -> None:
+        """Messages of plans go back to READY, position unchanged."""
+        context = self._context
+        ids = [message_id for plan, _ in plans for message_id in plan.ids]
+        transfer.release(conn, self.queue, self.consumer, ids)
+        if context.ledger:
+            taken = [(plan.sequence, plan.ids) for plan, _ in plans]
+            ledger.record_returned(conn, context.job.id, taken, now=now, note=note)
+        run_state.delete_plans(conn, context.job.id, [plan.sequence for plan, _ in plans])
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """A message that is enqueued wakes the route."""
+        return self._context.hub.notifier.subscribe([self.queue.id], wake)
+
+
+def identified(results: Sequence[Message]) -> Sequence[Message]:
+    """Messages that one message became, each with an id of its own that is the same at every attempt.
+
+    Receivers drop what has an id they know: with one id for all they would keep the first only.
+    """
+    if len(results) < 2:
+        return results
+    first = results[0]
+    return [first] + [
+        replace(result, msgid=blake2b((result.msgid or b"") + number.to_bytes(4), digest_size=16).digest())
+        for number, result in enumerate(results[1:], 1)
+    ]

@@ -1,0 +1,118 @@
+"""A link as destination: several batches are on their way, and are finished strictly in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from mgw.gateway.observe.batch_trace import trace_flight
+from mgw.gateway.runtime.ends.contract import DestinationEnd, Encode
+from mgw.gateway.runtime.route import RouteContext
+from mgw.links.contract import Destination, Recovered
+from mgw.transforms.errors import LinkTimeout
+
+__all__ = ["WINDOW_MESSAGES", "LinkDestination"]
+
+WINDOW_MESSAGES = 4000  # messages published and not yet confirmed, per job
+
+
+class LinkDestination(DestinationEnd):
+    """Publishes, and waits for the confirmation."""
+
+    planned = True
+
+    def __init__(self, context: RouteContext, link: Destination, *, window: int = WINDOW_MESSAGES) -> None:
+        self.link = link
+        self.encode: Encode = link.encode
+        self.logged = False
+        self.flights: deque[Any] = deque()
+        self.in_flight = 0  # messages
+        self._context = context
+        self._window = max(window, 2 * context.job.batch_size)
+        self._last_confirmed = context.clock.monotonic()
+
+    def open(self) -> Recovered | None:
+        """Connect, fence what an earlier connection may still send, read the sending log."""
+        self.link.connect()
+        recovered = self.link.recovered()
+        self.logged = recovered is not None
+        return recovered
+
+    def forget(self) -> None:
+        """Disconnect, to start again with the same destination; what is on its way is left to recovery."""
+        self.flights.clear()
+        self.in_flight = 0
+        self.link.close()
+
+    @property
+    def room(self) -> int:
+        """Messages that may be published before something is confirmed."""
+        return self._window - self.in_flight
+
+    @property
+    def busy(self) -> bool:
+        """Whether messages are on their way."""
+        return bool(self.flights)
+
+    def write(self, batch: Any, forms: Sequence[Any]) -> None:
+        """Begin to publish a batch; one without messages is finished when those before it are."""
+        if not self.flights:
+            self._last_confirmed = self._context.clock.monotonic()
+        self.flights.append(batch)
+        self.in_flight += batch.size
+        if forms:
+            self.link.publish(batch.sequence, forms)
+            trace_flight(self._context.job.name, batch, "sent")
+            batch.sent_at = self._context.clock.now()
+
+    def finished(self) -> Sequence[Any]:
+        """Batches that the messaging system has confirmed, in order."""
+        if not self.flights:
+            return []
+        confirmed = self.link.confirmed(0)
+        finished = []
+        while self.flights:
+            flight = self.flights[0]
+            if flight.sent and (confirmed is None or flight.sequence > confirmed):
+                break
+            finished.append(self.flights.popleft())
+            self.in_flight -= flight.size
+        if finished:
+            self._last_confirmed = self._context.clock.monotonic()
+            for flight in finished:
+                trace_flight(self._context.job.name, flight, "confirmed")
+            if self._context.ledger:
+                now, located = self._context.clock.now(), self.link.located
+                for flight in finished:
+                    if flight.sent:
+                        flight.confirmed_at, flight.placement = now, located(flight.sequence)
+        return finished
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a confirmation, or keep the connection alive for so long."""
+        self.link.confirmed(seconds if not self.flights else min(seconds, 1.0))
+
+    def check_stall(self) -> None:
+        """Refuse to wait forever.
+
+        Raises:
+            LinkTimeout: nothing was confirmed for too long.
+        """
+        silence = self._context.clock.monotonic() - self._last_confirmed
+        if self.flights and silence > self._context.stall_seconds:
+            raise LinkTimeout(
+                f"{self.in_flight} messages sent to {self._context.job.destination} are not confirmed "
+                f"for {silence:.0f} s",
+                operation="publish",
+                cause="the messaging system is blocked or the connection is stuck",
+                cure="the connection is rebuilt now and the messages are sent again; check the system's alarms",
+            )
+
+    def interrupt(self) -> None:
+        """From any thread: make a waiting ``wait`` return."""
+        self.link.interrupt()
+
+    def close(self) -> None:
+        """Disconnect; batches on their way have plans, the next route of this job deals with them."""
+        self.link.close()

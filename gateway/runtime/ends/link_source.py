@@ -1,0 +1,305 @@
+"""A link as source: read, select, keep the receiving log, acknowledge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from mgw.gateway.aq import transfer
+from mgw.gateway.ledger import store as ledger
+from mgw.gateway.observe.batch_trace import trace_begin, trace_read, trace_settled
+from mgw.gateway.observe.events import Event, MessagesDiscarded, MessagesExceptioned
+from mgw.gateway.runtime.ends.contract import Encode, RefusedByHub, SourceEnd, Stored
+from mgw.gateway.runtime.exception_queue import ForeignExceptionQueue, Refused
+from mgw.gateway.runtime.job_steps import Conversion
+from mgw.gateway.runtime.route import RouteContext
+from mgw.gateway.state import run_state
+from mgw.gateway.state.run_state import Counts, JobRow
+from mgw.links.contract import RESUME, Backlog, Batch, Delivery, Mark, Source
+from mgw.links.placement import Placement
+from mgw.transforms.errors import ConversionFailure, LinkTimeout
+from mgw.transforms.message import Message
+
+__all__ = ["Kept", "LinkSource", "Received", "without_known"]
+
+NO_RECIPIENT = 24033
+
+
+class Kept(NamedTuple):
+    """A message to store, the delivery it came from, and the key that its publisher made unique."""
+
+    message: Message
+    delivery: Delivery
+    key: str | None
+
+
+@dataclass(slots=True)
+class Received:
+    """A batch that was read, and what happens to its messages."""
+
+    batch: Batch
+    read: float  # epoch seconds
+    kept: list[Kept] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
+    events: list[Event] = field(default_factory=list)
+    taken: int = 0  # refused messages that the exception queue has
+    fresh: Sequence[Kept] = ()  # kept, and not known
+    final: Counts = field(default_factory=Counts)
+    msgids: list[bytes | None] = field(default_factory=list)
+    sequence: int = 0
+    sent: int = 0
+    sent_at: float = 0.0
+    confirmed_at: float = 0.0
+    placement: Placement | None = None
+
+    @property
+    def size(self) -> int:
+        """Messages that were read."""
+        return len(self.batch.deliveries)
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Where they were."""
+        return [delivery.origin for delivery in self.batch.deliveries]
+
+    def outgoing(self) -> Sequence[Message]:
+        """Messages to be put into a queue of the hub."""
+        return [entry.message for entry in self.fresh]
+
+    def was_put(self, put: transfer.PutResult) -> None:
+        """The queue has them, in the transaction that is open."""
+        self.msgids = put.msgids
+        if put.discarded:
+            whole = self._wholly_discarded(put)
+            self.final.discarded += whole
+            self.final.propagated -= whole
+
+    def _wholly_discarded(self, put: transfer.PutResult) -> int:
+        """Source messages of which nothing was stored; a transformation may have made several of one."""
+        kept = self.fresh
+        reached = {id(entry.delivery) for entry, msgid in zip(kept, put.msgids, strict=True) if msgid is not None}
+        return len({id(kept[index].delivery) for index in put.discarded} - reached)
+
+
+class LinkSource(SourceEnd):
+    """Reads batches, and settles them when the destination has them and the hub knows it."""
+
+    reads = True
+    planned = False
+
+    def __init__(
+        self,
+        context: RouteContext,
+        link: Source,
+        conversion: Conversion,
+        exceptions: ForeignExceptionQueue | None,
+    ) -> None:
+        self.link = link
+        self._context = context
+        self._convert = conversion.apply
+        self._exceptions = exceptions
+        self._last_read = context.clock.monotonic()
+        self._resumed = False
+
+    def load(self) -> tuple[JobRow, Sequence[Any]]:
+        """The run state of the job; it makes no plans."""
+        with self._context.hub.read() as conn:
+            return run_state.job_row(conn, self._context.job.id), []
+
+    def begin(self, left: Sequence[Any]) -> Sequence[Any]:  # noqa: ARG002  there are none
+        """Connect where the hub says it stopped."""
+        with self._context.hub.read() as conn:
+            positions = run_state.load_positions(conn, self._context.job.id)
+        self._resumed = RESUME in positions
+        trace_begin(self._context.job.name, positions)
+        self.link.connect(positions)
+        return ()
+
+    def read(self, limit: int, wait: float) -> Received | None:
+        """What is there now, at most one batch; waits up to ``wait`` seconds for the first message."""
+        batch = self.link.read(limit, wait)
+        read = self._context.clock.now()
+        if self._exceptions is not None:
+            self._exceptions.keep_alive()
+        if not batch.deliveries and not batch.positions and not batch.marks:
+            if batch.token is None:
+                return None
+            # Read and known already: a broker that waits for its settling sends no more. It is settled in its turn.
+            return Received(batch, read)
+        trace_read(self._context.job.name, batch)
+        if self._resumed:
+            self._resumed = False
+            batch = batch._replace(marks=(*batch.marks, Mark(RESUME, None)))
+        return Received(batch, read)
+
+    def select(
+        self,
+        taken: Received,
+        encode: Encode,  # noqa: ARG002  what is put into the hub needs none
+        remark: str = "",  # noqa: ARG002
+    ) -> tuple[Received, Sequence[Any]]:
+        """Select, convert and transform what was read.
+
+        Raises:
+            ConversionFailure: of one message, and there is no exception queue.
+        """
+        batch, counts = taken.batch, taken.counts
+        expired = 0
+        converted = self._converted
+        keys = batch.ids or repeat(None)
+        for delivery, key in zip(batch.deliveries, keys, strict=False):
+            message, failure, _, origin, duplicate = delivery
+            if duplicate:
+                counts.suppressed += 1
+                continue
+            if failure is None:
+                if message.expiration is not None and message.expiration <= 0:
+                    expired += 1
+                    continue
+                try:
+                    results = converted(message, delivery, key, taken)
+                except ConversionFailure as error:
+                    failure = error  # same meaning as a failure of the link's own conversion
+                else:
+                    if results:
+                        counts.propagated += 1
+                    else:
+                        counts.filtered += 1
+                    continue
+            if self._exceptions is None:
+                raise failure
+            taken.refused.append(Refused(message, failure, origin))
+        counts.exceptioned = len(taken.refused)
+        counts.discarded = expired
+        if expired:
+            reason = "they had expired before they arrived"
+            taken.events.append(MessagesDiscarded(self._context.job.name, expired, reason))
+        taken.sent = len(taken.kept)
+        return taken, taken.kept
+
+    def _converted(self, message: Message, delivery: Delivery, key: str | None, into: Received) -> int:
+        """Keep what a message becomes; returns how many that are."""
+        results = self._convert(message)
+        into.kept.extend([Kept(result, delivery, key) for result in results])
+        return len(results)
+
+    def prepare(self, finished: Sequence[Received]) -> None:
+        """Refused messages go to the exception queue, before anything is acknowledged."""
+        for batch in finished:
+            if len(batch.refused) > batch.taken and self._exceptions is not None:
+                refused = batch.refused[batch.taken :]
+                self._exceptions.take(refused)
+                batch.events.append(_exceptioned(self._context.job.name, refused, self._exceptions.name))
+                batch.taken = len(batch.refused)
+
+    def admit(self, conn: sa.Connection, finished: Sequence[Received], now: float) -> None:
+        """Leave out what has a key that came before."""
+        for received in finished:
+            received.final, received.msgids, received.fresh = replace(received.counts), [], received.kept
+            if keys := received.batch.ids:
+                fresh = run_state.new_keys(
+                    conn, self._context.job.id, [key for key in keys if key is not None], now=now
+                )
+                received.fresh = without_known(received.kept, fresh, received.final)
+
+    def complete(self, conn: sa.Connection, finished: Sequence[Received], stored: Stored, now: float) -> None:
+        """Positions and marks: the receiving log."""
+        job_id = self._context.job.id
+        for received in finished:
+            run_state.advance_positions(conn, job_id, received.batch.positions, now=now)
+            run_state.write_marks(conn, job_id, received.batch.marks, now=now)
+            stored.counts.add(received.final)
+            stored.events += received.events
+
+    def record(self, conn: sa.Connection, finished: Sequence[Received], now: float) -> None:
+        """Batches in the ledger."""
+        for received in finished:
+            batch = received.batch
+            if not (batch.deliveries or batch.positions or batch.marks):
+                continue
+            ledger.record_received(
+                conn,
+                self._context.job.id,
+                batch,
+                offered=received.kept,
+                kept=received.fresh,
+                msgids=received.msgids,
+                refused=received.refused,
+                counts=received.final,
+                read=received.read,
+                now=now,
+            )
+
+    def settle(self, finished: Sequence[Received]) -> None:
+        """Acknowledge, in the order in which they were read."""
+        for received in finished:
+            self.link.settle(received.batch)
+            trace_settled(self._context.job.name)
+            self._last_read = self._context.clock.monotonic()
+
+    def refuse(self, refusal: RefusedByHub) -> None:
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.refuse`."""
+        error, received = refusal.error, refusal.batch
+        delivery = received.fresh[refusal.index].delivery
+        if self._exceptions is None or error.number == NO_RECIPIENT:
+            raise error from None
+        received.kept[:] = [entry for entry in received.kept if entry.delivery is not delivery]
+        received.counts.propagated -= 1
+        received.counts.exceptioned += 1
+        failure = ConversionFailure(error.what, cause=error.cause, cure=error.cure, number=error.number)
+        received.refused.append(Refused(delivery.message, failure, delivery.origin))
+
+    def backlog(self) -> Backlog | None:
+        """What waits at the source."""
+        return self.link.backlog()
+
+    def check_stall(self, backlog: Backlog | None) -> None:
+        """Refuse to look healthy while messages wait and none is delivered.
+
+        Raises:
+            LinkTimeout: so that the connection is torn down and rebuilt.
+        """
+        silence = self._context.clock.monotonic() - self._last_read
+        if backlog is not None and backlog.messages > 0 and silence > self._context.stall_seconds:
+            self._last_read = self._context.clock.monotonic()
+            raise LinkTimeout(
+                f"{backlog.messages} messages wait at {self._context.job.source} and none was delivered "
+                f"for {silence:.0f} s",
+                operation="read",
+                cause="the connection is stuck, or another consumer holds the messages",
+                cure="the connection is rebuilt now; look for other consumers of the queue if this repeats",
+            )
+
+    def interrupt(self) -> None:
+        """From any thread: make a waiting ``read`` return."""
+        self.link.interrupt()
+
+    def close(self) -> None:
+        """Disconnect; what was not settled comes again."""
+        self.link.close()
+        if self._exceptions is not None:
+            self._exceptions.close()
+
+
+def without_known(kept: Sequence[Kept], fresh: set[str], counts: Counts) -> list[Kept]:
+    """Leave out what came before, also earlier in this batch; counts move from propagated to suppressed."""
+    owners: dict[str, Delivery] = {}
+    new: list[Kept] = []
+    suppressed: set[int] = set()
+    for entry in kept:
+        if entry.key is None or (entry.key in fresh and owners.setdefault(entry.key, entry.delivery) is entry.delivery):
+            new.append(entry)
+        else:
+            suppressed.add(id(entry.delivery))
+    counts.propagated -= len(suppressed)
+    counts.suppressed += len(suppressed)
+    return new
+
+
+def _exceptioned(job: str, refused: Sequence[Refused], name: str) -> Event:
+    return MessagesExceptioned(job, len(refused), name, str(refused[0].failure))

@@ -1,0 +1,25 @@
+"""What an agent has done by the services, which are a room above it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mgw.gateway.aq import Hub
+from mgw.gateway.state.secrets import Secrets
+
+__all__ = ["Procedures"]
+
+
+@dataclass(frozen=True, slots=True)
+class Procedures:
+    """Calls upwards, given to the agent by whoever starts it.
+
+    Attributes:
+        finish_remove_job: removes a job that is marked for removal and no longer works, by its name.
+        apply_files: makes the hub what configuration files say; gives the lines to be logged.
+    """
+
+    finish_remove_job: Callable[[Hub, Secrets, str], None]
+    apply_files: Callable[[Hub, Secrets, Sequence[Path]], Iterable[str]]

@@ -1,0 +1,372 @@
+"""The life of a batch, told once: recover, read, select, write, settle. The order of its lines is the guarantee.
+
+A route has a source and a destination, each of them a link or a queue of the hub (:mod:`gateway.runtime.ends`). Every
+batch is completed in one transaction of the hub, together with what its source keeps of its progress:
+
+* Into the hub the messages are put in that transaction, so nothing else is needed. Then the source is told.
+* To a link a batch is planned in a transaction before the first byte of it is written, so that after a crash the
+  destination's sending log can be asked what happened to it. When the link has confirmed it, it is completed in a
+  second one, which also plans the next.
+
+No hub transaction is open while a broker is spoken to. A route is driven by one thread, from ``open`` to ``close``; any
+error ends it, and whatever was not settled or completed comes again with the next route of the job.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from mgw.gateway.aq import Hub
+from mgw.gateway.definitions.objects import JobDef
+from mgw.gateway.ledger.store import record_break
+from mgw.gateway.observe.batch_trace import trace_left
+from mgw.gateway.observe.events import Journalist, ResendSpared
+from mgw.gateway.runtime.ends.contract import DestinationEnd, RefusedByHub, SourceEnd, Stored
+from mgw.gateway.runtime.fair_semaphore import Turns
+from mgw.gateway.runtime.recovery import check_sending_log
+from mgw.gateway.state import lease, run_state
+from mgw.gateway.state.run_state import Counts, JobRow
+from mgw.links.contract import Backlog, Recovered
+from mgw.transforms.clock import Clock
+from mgw.transforms.errors import ConversionFailure, GatewayError, HubUnavailable, LeaseLost
+
+__all__ = ["LAST_SECONDS", "STALL_SECONDS", "Caution", "Route", "RouteContext"]
+
+STALL_SECONDS = 60.0  # nothing moved for so long although something should have: the connection is rebuilt
+LAST_SECONDS = 5.0  # how long a route that fails waits for what is on its way: else it is sent once more
+MAYBE_SENT = "an earlier attempt failed and may have sent it"
+
+
+@dataclass(frozen=True, slots=True)
+class RouteContext:
+    """What a route shares with its agent."""
+
+    hub: Hub
+    agent_key: str
+    token: int
+    job: JobDef
+    clock: Clock
+    turns: Turns
+    journalist: Journalist
+    cautious: bool = False  # one message at a time: find the one that cannot be converted
+    stall_seconds: float = STALL_SECONDS
+    ledger: bool = True  # record what happens to every message
+
+    def open_ledger(self, sequence: int | None = None) -> None:
+        """A job that runs without the ledger leaves a mark there, so that the gap explains itself."""
+        if not self.ledger:
+            with self.hub.write() as conn:
+                record_break(conn, self.job.id, "the ledger is off", sequence=sequence, now=self.clock.now())
+
+
+class Caution:
+    """Batch size: one message at a time after a conversion failure, until a batch's worth has passed."""
+
+    def __init__(self, context: RouteContext) -> None:
+        self._left = context.job.batch_size if context.cautious else 0
+        self._size = context.job.batch_size
+
+    def limit(self) -> int:
+        """Messages that the next batch may have."""
+        return 1 if self._left else self._size
+
+    def begin(self, messages: int) -> None:
+        """One message at a time, until so many have passed, and at least a batch's worth."""
+        self._left = max(self._left, messages, self._size)
+
+    def passed(self, messages: int) -> None:
+        """So many messages went through; 0: nothing waits any more."""
+        self._left = max(0, self._left - messages) if messages else 0
+
+
+class Route:
+    """Carries the messages of one job from its source to its destination."""
+
+    def __init__(self, context: RouteContext, source: SourceEnd, destination: DestinationEnd) -> None:
+        self._context = context
+        self._source = source
+        self._destination = destination
+        self._caution = Caution(context)
+        self._sequence = 0  # of the plan made last
+        self._left: deque[Any] = deque()  # plans of a predecessor, to be sent again
+        self._unsubscribe: Callable[[], None] | None = None
+
+    # ------------------------------------------------------------------------------------------------------- recover
+
+    def open(self) -> None:
+        """Connect both ends; learn from the sending log what is there, and keep the plans that are not."""
+        self._load(first=True)
+        self._unsubscribe = self._source.listen(self._destination.interrupt)
+
+    def _load(self, *, first: bool = False) -> None:
+        context = self._context
+        row, plans = self._source.load()
+        self._sequence = row.plan_sequence
+        if first:
+            context.open_ledger(row.plan_sequence if self._source.planned else None)
+        done = self._proven(row, self._destination.open())
+        self._complete_stored([plan for plan in plans if self._source.sequence_of(plan) <= done])
+        self._left.extend(self._source.begin([plan for plan in plans if self._source.sequence_of(plan) > done]))
+        trace_left(context.job.name, len(plans), len(self._left))
+
+    def _proven(self, row: JobRow, recovered: Recovered | None) -> int:
+        """Up to which plan the sending log proves that the destination has everything."""
+        context = self._context
+        check_sending_log(context.job, row, recovered)
+        done = (recovered.sequence or 0) if recovered is not None else 0
+        if row.log_sequence == run_state.LOG_RESET:
+            self._sequence = max(self._sequence, done)  # new batches must not look like old ones
+        if recovered is None and row.log_sequence is not None:
+            with context.hub.write() as conn:
+                run_state.forget_log(conn, context.job.id)
+        return 0 if recovered is None or not recovered.sure else done
+
+    def _complete_stored(self, stored: Sequence[Any]) -> None:
+        """Complete the plans that the sending log proves stored: a crash came between confirmation and completion."""
+        if not stored:
+            return
+        finished = [self._source.revive(plan, self._destination.encode) for plan in stored]
+        counts = Counts()
+        self._settle(finished, 0, counts)
+        context = self._context
+        context.journalist.tell(ResendSpared(context.job.name, counts.suppressed, finished[-1].sequence))
+
+    # ---------------------------------------------------------------------------------------------------- the batches
+
+    def carry(self, wait: float) -> Counts:
+        """Carry what is there now; with nothing to do, wait up to ``wait`` seconds.
+
+        Raises:
+            GatewayError: nothing is lost; what is not settled or completed comes again.
+        """
+        counts = Counts()
+        self._carry(wait, counts)
+        return counts
+
+    def _carry(self, wait: float, counts: Counts) -> None:
+        source, destination = self._source, self._destination
+        if self._left:
+            self._resend()
+        if source.reads:
+            self._read(wait)
+        finished = self._finished()
+        room = 0 if self._left else destination.room
+        planned: Sequence[Any] = ()
+        if finished or (source.planned and source.plans(room)):
+            planned = self._settle(finished, room, counts)
+        self._send(planned)
+        if finished or planned:
+            if counts.total:
+                self._caution.passed(counts.total)
+            return
+        self._caution.passed(0)
+        destination.check_stall()
+        self._rest(wait)
+
+    def _rest(self, wait: float) -> None:
+        """Nothing is to be done: wait, unless reading has waited."""
+        if not self._source.reads:
+            self._destination.wait(wait)
+
+    def _finished(self) -> Sequence[Any]:
+        """Batches that the destination has."""
+        return self._destination.finished()
+
+    def _read(self, wait: float) -> None:
+        """Read a batch, and write what is selected of it."""
+        found = self._read_batch(self._caution.limit(), wait)
+        if found is not None:
+            self._write_read(*found)
+
+    def _read_batch(self, limit: int, wait: float) -> tuple[Any, Sequence[Any]] | None:
+        """Read a batch and select of it: the batch, and what is to be written."""
+        taken = self._source.read(limit, wait)
+        if taken is None:
+            return None
+        try:
+            with self._context.turns.take():
+                return self._source.select(taken, self._destination.encode)
+        except ConversionFailure:
+            self.drain(LAST_SECONDS)
+            raise
+
+    def _write_read(self, batch: Any, forms: Sequence[Any]) -> None:
+        """What is put into the hub needs no plan."""
+        self._destination.write(batch, forms)
+
+    def _send(self, planned: Sequence[Any]) -> None:
+        """Select and write what is planned."""
+        for index, plan in enumerate(planned):
+            try:
+                with self._context.turns.take():
+                    batch, forms = self._source.select(plan, self._destination.encode)
+            except ConversionFailure:
+                self._take_back(planned[index:])
+                self.drain(LAST_SECONDS)
+                raise
+            self._publish(batch, forms)
+
+    def _publish(self, batch: Any, forms: Sequence[Any]) -> None:
+        if getattr(batch, "expired", None) and self._destination.logged and not self._part_from_expired(batch):
+            return
+        self._destination.write(batch, forms)
+
+    def _resend(self) -> None:
+        """Write again what was planned and is not known to be there."""
+        while self._left and self._may_resend():
+            try:
+                batch, forms = self._source.select(self._left[0], self._destination.encode, MAYBE_SENT)
+            except ConversionFailure:
+                self.drain(LAST_SECONDS)  # what went before it is not sent once more at every attempt
+                raise
+            self._left.popleft()
+            self._publish(batch, forms)
+
+    def _may_resend(self) -> bool:
+        return self._destination.room > 0
+
+    # --------------------------------------------------------------------------------------------------------- settle
+
+    def _settle(self, finished: Sequence[Any], room: int, counts: Counts) -> Sequence[Any]:
+        """Complete what the destination has and plan what is there, in one transaction of the hub; then acknowledge.
+
+        Where something of it is refused, what a link has is completed all the same: else it is sent once more at every
+        attempt.
+        """
+        try:
+            planned = self._transact(finished, room, counts)
+        except Exception as error:
+            if self._destination.planned and not isinstance(error, (HubUnavailable, LeaseLost)):
+                with suppress(GatewayError):  # the first reason is the one to tell
+                    self._rescue(finished)
+                    self._await_confirmations(LAST_SECONDS, self._rescue)
+            raise
+        self._source.settle(finished)
+        return planned
+
+    def _transact(self, finished: Sequence[Any], room: int, counts: Counts) -> Sequence[Any]:
+        """The transaction; a message that a queue of the hub refuses leaves its batch, and it is tried again."""
+        while True:
+            self._source.prepare(finished)
+            try:
+                with self._context.turns.take():
+                    return self._complete_and_plan(finished, room, counts)
+            except RefusedByHub as refusal:
+                self._source.refuse(refusal)
+
+    def _complete_and_plan(self, finished: Sequence[Any], room: int, counts: Counts) -> Sequence[Any]:
+        context, source = self._context, self._source
+        stored, planned = Stored(), list[Any]()
+        with context.hub.write() as conn:
+            lease.check_owner(conn, context.agent_key, context.token)
+            if finished:
+                self._complete(conn, finished, stored)
+            if source.planned and room > 0 and not self._left:
+                completes = bool(finished) or self._destination.busy
+                planned += source.plan(conn, self._sequence, self._caution.limit(), room, completes=completes)
+        if planned:
+            self._sequence = source.sequence_of(planned[-1])
+        counts.add(stored.counts)
+        self._tell(stored)
+        return planned
+
+    def _complete(self, conn: sa.Connection, finished: Sequence[Any], stored: Stored) -> None:
+        context, source = self._context, self._source
+        now = context.clock.now()
+        source.admit(conn, finished, now)
+        self._destination.store(conn, finished, stored, now)
+        source.complete(conn, finished, stored, now)
+        if context.ledger:
+            source.record(conn, finished, now)
+        if source.planned:
+            run_state.delete_plans(conn, context.job.id, [batch.sequence for batch in finished])
+        sent = [batch.sequence for batch in finished if batch.sent] if self._destination.logged else []
+        run_state.count(conn, context.job.id, stored.counts, now=now, log_sequence=max(sent, default=None))
+
+    def _tell(self, stored: Stored) -> None:
+        """After the commit: wake who waits for messages, and write the events."""
+        if stored.queues:
+            self._context.hub.notifier.committed(stored.queues)
+        for event in stored.events:
+            self._context.journalist.tell(event)
+
+    def _rescue(self, finished: Sequence[Any]) -> None:
+        """Complete all of it if only the planning failed, else what the destination has."""
+        if not finished:
+            return
+        try:
+            with self._context.turns.take():
+                self._complete_and_plan(finished, 0, Counts())
+        except Exception:
+            self._keep(finished)
+        else:
+            self._source.settle(finished)
+
+    def _keep(self, finished: Sequence[Any]) -> None:
+        """Complete what the destination has and nothing else, where the rest of it is refused."""
+
+    def _part_from_expired(self, batch: Any) -> bool:  # noqa: ARG002  here nothing is sent without the rest
+        """What has expired leaves a plan before the rest is sent; whether there is a rest."""
+        return True
+
+    def _take_back(self, plans: Sequence[Any]) -> None:
+        """Plans of which not one byte was sent."""
+        context = self._context
+        with context.hub.write() as conn:
+            lease.check_owner(conn, context.agent_key, context.token)
+            note = "a message of the batch cannot be converted"
+            self._source.take_back(conn, plans, context.clock.now(), note)
+
+    # ---------------------------------------------------------------------------------------------------------- state
+
+    @property
+    def busy(self) -> bool:
+        """Whether messages are planned or on their way."""
+        return bool(self._left) or self._destination.busy
+
+    def backlog(self) -> Backlog | None:
+        """What waits at the source, where only the route can tell."""
+        return self._source.backlog()
+
+    def check_stall(self, backlog: Backlog | None) -> None:
+        """Refuse to look healthy while messages wait and none moves.
+
+        Raises:
+            LinkTimeout: so that the connection is torn down and rebuilt.
+        """
+        self._source.check_stall(backlog)
+
+    def drain(self, seconds: float) -> None:
+        """Wait up to ``seconds`` for what is in flight and complete it; start nothing new."""
+        self._await_confirmations(seconds, lambda finished: self._settle(finished, 0, Counts()))
+
+    def _await_confirmations(self, seconds: float, settle: Callable[[Sequence[Any]], object]) -> None:
+        clock, destination = self._context.clock, self._destination
+        deadline = clock.monotonic() + seconds
+        while destination.busy:
+            finished = self._finished()
+            if finished:
+                settle(finished)
+            elif (left := deadline - clock.monotonic()) <= 0:
+                break
+            else:
+                destination.wait(min(left, 0.5))
+
+    def interrupt(self) -> None:
+        """From any thread: make a waiting ``carry`` return."""
+        self._source.interrupt()
+        self._destination.interrupt()
+
+    def close(self) -> None:
+        """Disconnect; what is not settled or completed comes again with the next route of this job."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        self._destination.close()
+        self._source.close()

@@ -1,0 +1,113 @@
+"""A route from a link into the hub that reads on while the hub commits.
+
+A batch that is full is stored by a second thread; meanwhile the next ones are read and converted. They are stored one
+after the other, each when the one before it is settled, so what comes again after a failure is one batch, as if nothing
+were read ahead. At most :data:`AHEAD` batches wait to be stored. A batch that is not full is the last one for now: it
+is stored at once, without the second thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from mgw.gateway.runtime.ends.contract import RefusedByHub
+from mgw.gateway.runtime.ends.hub_destination import HubDestination
+from mgw.gateway.runtime.ends.link_source import LinkSource, Received
+from mgw.gateway.runtime.route import Route, RouteContext
+from mgw.gateway.state.run_state import Counts
+from mgw.links.contract import Backlog
+
+__all__ = ["AHEAD", "LARGEST_BATCH", "WindowedRoute"]
+
+AHEAD = 3  # batches that are read and wait to be stored
+#: Messages; a larger batch waits for a commit so seldom that a second thread costs more than the waiting.
+LARGEST_BATCH = 100
+_LOOK_SECONDS = 1.0  # how long the driving thread waits for the hub at a time
+
+
+class WindowedRoute(Route):
+    """See the module."""
+
+    _source: LinkSource
+
+    def __init__(self, context: RouteContext, source: LinkSource, destination: HubDestination) -> None:
+        super().__init__(context, source, destination)
+        self._source = source
+        self._ahead: deque[Received] = deque()
+        self._storing: tuple[Received, Future[Counts]] | None = None
+        self._storer: ThreadPoolExecutor | None = None
+
+    def _carry(self, wait: float, counts: Counts) -> None:
+        limit = self._caution.limit()
+        idle = self._storing is None and not self._ahead
+        taken = self._selected(limit, wait if idle else 0.0) if len(self._ahead) < AHEAD else None
+        if idle and (taken is None or limit == 1 or taken.size < limit):
+            if taken is not None:
+                self._settle([taken], 0, counts)
+        else:
+            if taken is not None:
+                self._ahead.append(taken)
+            self._go_on(counts, 0.0 if taken is not None else min(wait, _LOOK_SECONDS))
+        if counts.total or (taken is None and not self.busy):
+            self._caution.passed(counts.total)
+
+    def _selected(self, limit: int, wait: float) -> Received | None:
+        batch = self._read_batch(limit, wait)
+        return None if batch is None else batch[0]
+
+    def _go_on(self, counts: Counts, wait: float) -> None:
+        """Settle what is stored, and have the next batch stored."""
+        if self._storing is not None:
+            batch, future = self._storing
+            if not _done(future, wait):
+                return
+            self._storing = None
+            try:
+                counts.add(future.result())
+            except RefusedByHub as refusal:
+                self._source.refuse(refusal)
+                self._settle([batch], 0, counts)
+            else:
+                self._source.settle([batch])
+        if self._ahead:
+            batch = self._ahead.popleft()
+            if batch.refused:  # the exception queue belongs to this thread
+                self._settle([batch], 0, counts)
+            else:
+                if self._storer is None:
+                    self._storer = ThreadPoolExecutor(1, f"store-{self._context.job.name}")
+                self._storing = batch, self._storer.submit(self._store, batch)
+
+    def _store(self, batch: Received) -> Counts:
+        """On the second thread: one transaction."""
+        counts = Counts()
+        with self._context.turns.take():
+            self._complete_and_plan([batch], 0, counts)
+        return counts
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is read and not settled."""
+        return self._storing is not None or bool(self._ahead)
+
+    def check_stall(self, backlog: Backlog | None) -> None:
+        """While the hub stores a batch the source is not to blame."""
+        if not self.busy:
+            super().check_stall(backlog)
+
+    def drain(self, seconds: float) -> None:
+        """Wait up to ``seconds`` for what is being stored, and settle it; what is read ahead comes again."""
+        self._ahead.clear()
+        self._go_on(Counts(), seconds)
+
+    def close(self) -> None:
+        """Wait for the transaction that is open, if any, and disconnect; what is not settled comes again."""
+        if self._storer is not None:
+            self._storer.shutdown()
+        super().close()
+
+
+def _done(future: Future[Any], seconds: float) -> bool:
+    return future.done() or (seconds > 0 and future in wait([future], seconds).done)

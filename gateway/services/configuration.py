@@ -1,0 +1,128 @@
+"""Configuration files against a hub: what is wrong in them, what they would change, and the change itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mgw.gateway.aq import Hub
+from mgw.gateway.config.apply import apply_actions, hub_is_missing, plan_for
+from mgw.gateway.config.export import export_text
+from mgw.gateway.config.findings import Finding, errors
+from mgw.gateway.config.lint import check, lint, settings_of
+from mgw.gateway.config.models import Document
+from mgw.gateway.config.plan import Action, Verb
+from mgw.gateway.config.running import read_running
+from mgw.gateway.config.schema import json_schema
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.hubs import open_hub
+from mgw.gateway.state.secrets import Secrets
+from mgw.transforms.errors import ConfigInvalid, GatewayError
+
+__all__ = [
+    "Action",
+    "Checked",
+    "Document",
+    "Finding",
+    "Verb",
+    "apply",
+    "apply_files",
+    "check_for",
+    "errors",
+    "export_text",
+    "hub_is_missing",
+    "hub_of",
+    "json_schema",
+    "lint",
+    "plan",
+    "write_export",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Files checked for one hub. ``document`` may be used only where ``ok`` is true."""
+
+    document: Document
+    findings: Sequence[Finding]
+    ok: bool
+
+
+def hub_of(files: Sequence[Path]) -> str | None:
+    """The hub that the files name, or None. The file of their key is used from now on, unless the environment says."""
+    settings = settings_of(files)
+    if settings.secret_key_file:
+        os.environ.setdefault("MGW_SECRET_KEY_FILE", settings.secret_key_file)
+    return settings.hub
+
+
+def check_for(url: str, files: Sequence[Path], *, alone: bool = False) -> Checked:
+    """The files, checked with what the hub at ``url`` holds.
+
+    Args:
+        url: what the files refer to, or collide with, may be in that hub; so may secrets that they leave out.
+        alone: the files must be complete, what the hub holds next to them is about to go.
+    """
+    if hub_is_missing(url):
+        found = check(files, held=Document())
+    else:
+        with open_hub(url) as hub:
+            held = read_running(hub)
+        found = check(files, existing=None if alone else held, held=held)
+    return Checked(found.document, found.findings, found.ok)
+
+
+def plan(url: str, document: Document, *, prune: bool = False) -> list[Action]:
+    """What :func:`apply` would do, in order.
+
+    Raises:
+        ConfigInvalid: a setting differs that cannot be changed after creation.
+    """
+    if hub_is_missing(url):
+        return plan_for(None, document)
+    with open_hub(url) as hub:
+        return plan_for(hub, document, prune=prune)
+
+
+def apply(hub: Hub, document: Document, *, prune: bool = False) -> Iterator[Action]:
+    """Bring a hub to what a document says; every step is given when it is over, also those with nothing to do.
+
+    Raises:
+        GatewayError: a step was refused; the steps before it are done.
+    """
+    return apply_actions(GatewayAdmin(hub), document, plan_for(hub, document, prune=prune))
+
+
+def apply_files(
+    hub: Hub, secrets: Secrets, files: Sequence[str | Path], environ: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Check files and bring the hub to what they say; yields a line for everything that was done.
+
+    Raises:
+        ConfigInvalid: the files have errors; nothing was changed.
+        GatewayError: a step was refused; the steps before it are done.
+    """
+    found = check(files, environ, existing=read_running(hub))
+    if not found.ok:
+        first, *more = [finding for finding in found.findings if finding.severity == "error"]
+        rest = f" (and {len(more)} more)" if more else ""
+        raise ConfigInvalid(f"{first}{rest}", cure=f"run: mgw lint {' '.join(map(str, files))}")
+    for action in apply_actions(GatewayAdmin(hub, secrets), found.document, plan_for(hub, found.document)):
+        if action.changes_hub:
+            yield str(action)
+
+
+def write_export(text: str, output: Path) -> None:
+    """Store an exported configuration.
+
+    Raises:
+        GatewayError: the file cannot be written.
+    """
+    try:
+        output.write_text(text, "utf-8")
+    except OSError as error:
+        raise GatewayError(
+            f"{output} cannot be written", cause=error.strerror or str(error), cure="name another file"
+        ) from error

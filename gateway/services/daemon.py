@@ -1,0 +1,67 @@
+"""An agent run in this process until it is asked to stop, with its log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from mgw.gateway.aq import Hub
+from mgw.gateway.observe.log_capture import captured
+from mgw.gateway.observe.log_file import configure
+from mgw.gateway.runtime.procedures import Procedures
+from mgw.gateway.runtime.signals import Signals
+from mgw.gateway.runtime.supervisor import RunOptions
+from mgw.gateway.runtime.supervisor import run as supervise
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.state.secrets import Secrets
+
+__all__ = ["PROCEDURES", "RunOptions", "Signals", "log_format_of", "logged", "run"]
+
+
+def _finish_remove_job(hub: Hub, secrets: Secrets, name: str) -> None:
+    GatewayAdmin(hub, secrets).finish_remove_job(name)
+
+
+def _apply_files(hub: Hub, secrets: Secrets, files: Sequence[Path]) -> Iterator[str]:
+    from mgw.gateway.services.configuration import apply_files
+
+    return apply_files(hub, secrets, files)
+
+
+#: What an agent has done by the services.
+PROCEDURES = Procedures(finish_remove_job=_finish_remove_job, apply_files=_apply_files)
+
+
+def run(options: RunOptions, signals: Signals | None = None) -> int:
+    """Run an agent until a signal ends it; returns the exit code. See :func:`mgw.gateway.runtime.supervisor.run`.
+
+    Raises:
+        GatewayError: the hub cannot be opened, the agent is running elsewhere, or a configuration is invalid.
+    """
+    return supervise(options, PROCEDURES, signals)
+
+
+def log_format_of(files: Sequence[Path]) -> str:
+    """The form of the log that the files ask for, before they are checked: what is said of them has it, too."""
+    if not files:
+        return "text"
+    from mgw.gateway.config.load import load
+
+    place: object = load(files, os.environ).tree
+    for key in ("settings", "log", "format"):
+        place = place.get(key) if isinstance(place, dict) else None
+    return "json" if str(place).lower() == "json" else "text"
+
+
+@contextmanager
+def logged(agent: str, form: str) -> Iterator[Signals]:
+    """Have everything that this process says go into the log of an agent, in the form ``text`` or ``json``.
+
+    Gives the signals, which are held back from now on until :func:`run` is there to obey them.
+    """
+    configure(agent, directory=None, log_format=form)
+    signals = Signals()
+    with captured(lines=form == "json"):
+        yield signals

@@ -1,0 +1,30 @@
+"""Upgrades of the gateway's tables: their steps (see :mod:`mgw.gateway.aq.store.migrations`)."""
+
+from __future__ import annotations
+
+from mgw.gateway.aq import Changes, Step
+
+__all__ = ["STEPS"]
+
+
+def _checks(changes: Changes) -> None:
+    if not changes.postgresql:  # which has a type for them
+        changes.add_checks("gw_agent_option", {"encrypted": "encrypted IN (0, 1)"})
+        changes.add_checks("gw_job", {"enabled": "enabled IN (0, 1)"})
+    changes.add_checks("gw_ledger", {"kind": "kind IN ('RECEIVED', 'COMPLETED', 'RETURNED', 'BREAK')"})
+    changes.add_checks("gw_event", {"level": "level IN ('DEBUG', 'INFO', 'WARNING', 'ERROR', 'CRITICAL')"})
+
+
+def _pairs(changes: Changes) -> None:
+    types = "propagation_type IN ('INBOUND','OUTBOUND','THROUGH','LOCAL')"
+    changes.replace_check("gw_job", "gw_job_type", types)
+    changes.allow_null("gw_job", "link_key")
+    kinds = "kind IN ('RECEIVED', 'CARRIED', 'COMPLETED', 'RETURNED', 'BREAK')"
+    changes.replace_check("gw_ledger", "gw_ledger_kind", kinds)
+    changes.add_column("gw_plan", "detail BYTEA" if changes.postgresql else "detail BLOB")
+
+
+STEPS = (
+    Step(2, "the database refuses states and flags that have no meaning", _checks),
+    Step(3, "jobs have two links, or none", _pairs),
+)

@@ -1,0 +1,180 @@
+"""The settings of Kafka links, and what Kafka can do."""
+
+from __future__ import annotations
+
+from mgw.links.contract import Capability, Domain, Field, LinkSpec
+from mgw.transforms.kafka.records import KeyFrom
+
+__all__ = ["SPEC"]
+
+_MILLISECONDS = 3_600_000
+
+SPEC = LinkSpec(
+    type="KAFKA",
+    title="Apache Kafka",
+    description="Topics of a Kafka cluster, with keys, partitions and headers.",
+    attributes=(
+        Field(
+            "bootstrap_servers",
+            "Servers to ask first, host:port, separated by commas.",
+            required=True,
+            alterable=False,
+            shown=True,
+        ),
+        Field(
+            "security_protocol",
+            "How the listener speaks: plain or TLS (SSL), with or without login (SASL).",
+            default="PLAINTEXT",
+            choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+            alterable=False,
+            shown=True,
+        ),
+        Field(
+            "sasl_mechanism",
+            "How the link's user name and password are proven (with SASL).",
+            default="SCRAM-SHA-512",
+            choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+            alterable=False,
+            shown=True,
+        ),
+        Field("tls_ca_file", "PEM file of the authorities to trust; without it those of the system."),
+        Field("tls_cert_file", "PEM file of the client certificate, where the cluster asks for one."),
+        Field("tls_key_file", "PEM file of the key of the client certificate."),
+    ),
+    options=(
+        Field(
+            "KAFKA_Linger_ms",
+            "Milliseconds to wait for more records before a request.",
+            int,
+            1,
+            minimum=0,
+            maximum=1000,
+        ),
+        Field("KAFKA_Batch_size", "Bytes of one record batch.", int, 262_144, minimum=1024, maximum=16_777_216),
+        Field(
+            "KAFKA_Compression_type",
+            "Compression of record batches.",
+            default="none",
+            choices=("none", "gzip", "lz4", "snappy", "zstd"),
+        ),
+        Field(
+            "KAFKA_Max_request_size",
+            "Largest message in bytes; without it what the topic takes (max.message.bytes).",
+            int,
+            minimum=1024,
+            maximum=134_217_728,
+        ),
+        Field(
+            "KAFKA_Request_timeout_ms",
+            "Milliseconds to wait for the answer to one request.",
+            int,
+            10_000,
+            minimum=1000,
+            maximum=_MILLISECONDS,
+        ),
+        Field(
+            "KAFKA_Delivery_timeout_ms",
+            "Milliseconds without any confirmation after which a destination gives up and connects anew.",
+            int,
+            30_000,
+            minimum=1000,
+            maximum=_MILLISECONDS,
+        ),
+        Field(
+            "KAFKA_Bootstrap_timeout_ms",
+            "Milliseconds to find a server of the cluster.",
+            int,
+            10_000,
+            minimum=500,
+            maximum=_MILLISECONDS,
+        ),
+        Field(
+            "KAFKA_Metadata_max_age_ms",
+            "Milliseconds after which topics and partitions are looked up again.",
+            int,
+            15_000,
+            minimum=100,
+            maximum=_MILLISECONDS,
+        ),
+        Field("KAFKA_Fetch_max_bytes", "Bytes of one answer.", int, 52_428_800, minimum=1024, maximum=536_870_912),
+        Field(
+            "KAFKA_Max_partition_fetch_bytes",
+            "Bytes of one partition in one answer.",
+            int,
+            1_048_576,
+            minimum=1024,
+            maximum=134_217_728,
+        ),
+    ),
+    queue_options=(
+        Field(
+            "KAFKA_Key",
+            "What the record's key is (header MGW_KAFKA_key wins).",
+            default="CORRELATION",
+            choices=tuple(KeyFrom),
+            alterable=False,
+        ),
+        Field(
+            "KAFKA_ValueType",
+            "Body of messages read: bytes (RAW) or UTF-8 text.",
+            default="RAW",
+            choices=("RAW", "TEXT"),
+            alterable=False,
+        ),
+        Field(
+            "KAFKA_HeaderType",
+            "Headers of messages read, where their sender was not a gateway: bytes (RAW) or UTF-8 text.",
+            default="RAW",
+            choices=("RAW", "TEXT"),
+            alterable=False,
+        ),
+        Field(
+            "KAFKA_Partition",
+            "Partition of messages sent: header MGW_KAFKA_partition if there is one, or always by the key.",
+            default="HEADER",
+            choices=("HEADER", "KEY"),
+            alterable=False,
+        ),
+        Field(
+            "KAFKA_StartAt",
+            "Where a new job begins to read: behind the last message (latest) or at the first (earliest).",
+            default="latest",
+            choices=("latest", "earliest"),
+            alterable=False,
+        ),
+    ),
+    job_options=(
+        Field(
+            "AQ_MsgProperties",
+            "Carry priority, delay, expiration, exception queue, original id and sender as headers MGW_AQ_*.",
+            bool,
+            False,
+            dynamic=True,
+        ),
+        Field(
+            "PreserveMessageID",
+            "Carry the message id; a Kafka record has it always, in header MGW_AQ_messageID.",
+            bool,
+            False,
+            dynamic=True,
+        ),
+    ),
+    domains=(None, Domain.TOPIC),
+    capabilities=frozenset(
+        (
+            Capability.REDELIVERY,
+            Capability.PUSH,
+            Capability.TYPED_HEADERS,
+            Capability.TEXT_HEADERS,
+            Capability.RAW_HEADERS,
+            Capability.REPEATED_HEADERS,
+            Capability.CORRELATION,
+            Capability.NULL_BODY,
+            Capability.POSITIONS,
+            Capability.BACKLOG,
+            Capability.TOPIC_DOMAIN,
+        )
+    ),
+    extra="kafka",
+    mapping="mgw.transforms.kafka.records",
+)

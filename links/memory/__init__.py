@@ -1,0 +1,1 @@
+"""The link to a broker inside the process, for tests and examples."""

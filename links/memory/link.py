@@ -1,0 +1,108 @@
+"""The link to the broker inside the process (:mod:`links.memory.broker`): for tests and examples, nothing is durable.
+
+It has every capability, so the conformance suite is proven on it first. Queues hand out each message once and take back
+what was not settled; logs keep every message and have positions; topics copy to the subscriptions of their jobs.
+A provider queue is the name of a queue, a log or a topic; as a source a topic may be a pattern with ``*`` and ``?``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mgw.links.contract import (
+    Check,
+    Destination,
+    Direction,
+    Endpoint,
+    Guarantee,
+    GuaranteeReport,
+    JobUse,
+    LinkConfig,
+    Source,
+)
+from mgw.links.memory.broker import MemoryBroker, MemoryLog
+from mgw.links.memory.connection import MemoryAccess, is_pattern, subscription_name
+from mgw.links.memory.destination import MemoryDestination
+from mgw.links.memory.source import MemorySource
+from mgw.links.memory.spec import SPEC
+from mgw.links.options import parse
+from mgw.transforms.errors import (
+    AdminError,
+    ConfigInvalid,
+    LinkError,
+)
+
+__all__ = ["SPEC", "MemoryBroker", "MemoryLink", "open_link"]
+
+
+def open_link(config: LinkConfig) -> MemoryLink:
+    """A memory link; raises ConfigInvalid for a bad attribute."""
+    return MemoryLink(config)
+
+
+class MemoryLink(MemoryAccess):
+    """One configured memory link."""
+
+    def __init__(self, config: LinkConfig) -> None:
+        values = parse(SPEC.attributes, config.attributes, f"link {config.name}")
+        parse(SPEC.options, config.options, f"link {config.name}")
+        super().__init__(config, MemoryBroker.get(values["broker"]), values["timeout"])
+
+    def test(self) -> Sequence[Check]:
+        """See :meth:`mgw.links.contract.Link.test`."""
+        checks = []
+        for name, run in (("connection", self.check_connection), ("credentials", self.check_login)):
+            try:
+                run("test")
+            except LinkError as error:
+                checks.append(Check(name, False, error.cause or error.what, error.cure))
+                break
+            checks.append(Check(name, True, f"broker {self.broker.name} in this process"))
+        return checks
+
+    def listening(self) -> frozenset[str]:
+        """See :meth:`mgw.links.contract.Link.listening`."""
+        return frozenset() if self.broker.refuse_connections else frozenset({self.broker.name})
+
+    def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
+        """See :meth:`mgw.links.contract.Link.verify`."""
+        self.check_connection("verify")
+        self.check_login("verify")
+        fault = self.broker.next_fault("verify")
+        if fault is not None:
+            raise fault
+        self.find(use.endpoint, direction)
+        if direction is Direction.INBOUND:
+            store = self.broker.find(use.endpoint.provider_queue)
+            if store is None:
+                self.broker.subscribe(subscription_name(use), use.endpoint.provider_queue)
+            elif isinstance(store, MemoryLog):
+                return GuaranteeReport(Guarantee.EXACT)
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, "a memory queue lives only as long as the process")
+
+    def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
+        """See :meth:`mgw.links.contract.Link.check_endpoint`."""
+        try:
+            parse(SPEC.queue_options, endpoint.options, f"foreign queue {endpoint.full_name}")
+        except ConfigInvalid as error:
+            raise AdminError(error.what, cause=error.cause, cure=error.cure) from error
+        if direction is Direction.OUTBOUND and is_pattern(endpoint.provider_queue):
+            raise AdminError(
+                f"foreign queue {endpoint.full_name} cannot be a destination",
+                cause=f"{endpoint.provider_queue!r} is a pattern",
+                cure="register the one topic to send to",
+            )
+
+    def source(self, use: JobUse) -> Source:
+        """See :meth:`mgw.links.contract.Link.source`."""
+        return MemorySource(self, use)
+
+    def destination(self, use: JobUse) -> Destination:
+        """See :meth:`mgw.links.contract.Link.destination`."""
+        return MemoryDestination(self, use)
+
+    def forget(self, use: JobUse, direction: Direction) -> None:
+        """See :meth:`mgw.links.contract.Link.forget`."""
+        self.check_connection("forget")
+        if direction is Direction.INBOUND:
+            self.broker.unsubscribe(subscription_name(use))

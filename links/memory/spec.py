@@ -1,0 +1,32 @@
+"""The settings of memory links, and what the broker inside the process can do."""
+
+from __future__ import annotations
+
+import fnmatch
+
+from mgw.links.contract import Capability, Domain, Field, LinkSpec
+
+__all__ = ["SPEC"]
+
+SPEC = LinkSpec(
+    type="MEMORY",
+    title="Memory",
+    description="Queues inside the process, for tests and examples. Nothing is durable.",
+    attributes=(
+        Field("broker", "Name of the broker in this process; links with the same name share it.", default="default"),
+        Field(
+            "timeout",
+            "Seconds after which a broker that does not answer is given up.",
+            float,
+            5.0,
+            minimum=0.01,
+            maximum=600,
+        ),
+    ),
+    queue_options=(
+        Field("MEMORY_UniqueIds", "The correlation of every message is unique: what repeats is dropped.", bool, False),
+    ),
+    domains=(None, Domain.QUEUE, Domain.TOPIC),
+    capabilities=frozenset(Capability),
+    covers=lambda source, target: fnmatch.fnmatchcase(target, source),
+)

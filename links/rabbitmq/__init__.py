@@ -1,0 +1,1 @@
+"""The link to RabbitMQ (AMQP 0-9-1)."""

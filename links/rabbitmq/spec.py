@@ -1,0 +1,157 @@
+"""The settings of RabbitMQ links, and what RabbitMQ can do."""
+
+from __future__ import annotations
+
+from mgw.links.contract import Capability, Domain, Field, LinkSpec
+from mgw.links.patterns import amqp_covers
+
+__all__ = ["SPEC"]
+
+SPEC = LinkSpec(
+    type="RABBITMQ",
+    title="RabbitMQ",
+    description="RabbitMQ 3.10 or later over AMQP 0-9-1: queues, exchanges and streams. A stream cannot say how many "
+    "messages wait. A job that reads a queue declares an exclusive queue mgw.lock.<hub>.<job>.inbound while it is "
+    "connected, where the link's user may.",
+    attributes=(
+        Field(
+            "hostname",
+            "Name or address of the broker.",
+            required=True,
+            default="localhost",
+            alterable=False,
+            shown=True,
+        ),
+        Field(
+            "port",
+            "TCP port; default 5672, with TLS 5671.",
+            int,
+            None,
+            alterable=False,
+            minimum=1,
+            maximum=65535,
+            shown=True,
+        ),
+        Field("virtual_host", "Virtual host.", default="/", alterable=False, shown=True),
+        Field("tls", "Encrypt the connection.", bool, False, alterable=False),
+        Field("tls_ca_file", "File with the certificates to trust (PEM); default: the system's."),
+        Field("tls_cert_file", "File with our own certificate (PEM)."),
+        Field("tls_key_file", "File with the key of our own certificate (PEM)."),
+        Field("tls_verify", "Verify the broker's certificate and name.", bool, True),
+        Field("tls_server_name", "Name the certificate must have; default: hostname."),
+        Field(
+            "connection_name",
+            "Begins the name under which the broker shows the link's connections; agent and job follow. Default mgw.",
+        ),
+    ),
+    options=(
+        Field(
+            "AMQP_Heartbeat",
+            "Seconds of silence that count as a missed heartbeat. The broker closes a dead connection of the gateway "
+            "after two to three times as long. The gateway gives up a dead broker after 5 s more than this at the "
+            "earliest and after twice that at the latest: 10 to 20 s by default.",
+            int,
+            5,
+            minimum=2,
+            maximum=3600,
+        ),
+        Field("AMQP_ConnectTimeout", "Seconds to wait for a connection.", float, 10.0, minimum=0.1, maximum=600),
+        Field("AMQP_AnswerTimeout", "Seconds to wait for an answer.", float, 15.0, minimum=0.1, maximum=600),
+        Field(
+            "AMQP_BlockedTimeout",
+            "Seconds to stand an alarm of the broker, during which it accepts no messages.",
+            float,
+            60.0,
+            minimum=0.1,
+            maximum=3600,
+        ),
+        Field(
+            "AMQP_ConfirmTimeout",
+            "Seconds without any confirmation after which publishing is given up.",
+            float,
+            60.0,
+            minimum=0.1,
+            maximum=3600,
+        ),
+        Field(
+            "AMQP_ManagementURL",
+            "Address of the management API, for example http://broker:15672, asked with the link's user (tag "
+            "management) for policies that keep a job from its guarantee, which AMQP does not tell, and to close a "
+            "dead connection of a job that connects anew.",
+        ),
+    ),
+    queue_options=(
+        Field(
+            "AMQP_QueueType",
+            "Type of the queue; auto finds streams out by itself. Also the type of a topic job's own queue.",
+            default="auto",
+            choices=("auto", "classic", "quorum", "stream"),
+        ),
+        Field(
+            "AMQP_MaxPriority",
+            "Highest priority of the queue (its argument x-max-priority).",
+            int,
+            9,
+            minimum=0,
+            maximum=255,
+        ),
+        Field("AMQP_Mandatory", "Refuse messages the exchange cannot route.", bool, True),
+        Field(
+            "AMQP_Prefetch",
+            "Messages the broker may send ahead; default the larger of 1000 and twice the batch size.",
+            int,
+            None,
+            minimum=1,
+            maximum=65535,
+        ),
+        Field(
+            "AMQP_ConsumerPriority",
+            "Priority of the job among the consumers of the queue: those of a smaller one get messages only while it "
+            "has as many as it may prefetch. Not for streams.",
+            int,
+            0,
+            minimum=-100,
+            maximum=100,
+        ),
+        Field(
+            "AMQP_Exclusive",
+            "Read the queue alone: other consumers are refused, and so is the job while there are any. An inbound log "
+            "queue implies it. Quorum queues of RabbitMQ 3.10 refuse nobody; declare them with "
+            "x-single-active-consumer.",
+            bool,
+            False,
+        ),
+        Field(
+            "AMQP_UniqueIds",
+            "Declares that every publisher gives each message a message-id of its own: a message whose id came before "
+            "in this queue is not stored again.",
+            bool,
+            False,
+        ),
+        Field(
+            "AMQP_DeadLetters",
+            "Messages may leave this queue by expiry, a length limit, dead-lettering or a shovel before they are "
+            "acknowledged; then the inbound log queue is not used.",
+            bool,
+            False,
+        ),
+        Field(
+            "AMQP_StreamOffset",
+            "Where a job without stored position starts to read a stream.",
+            default="first",
+            choices=("first", "next", "last"),
+        ),
+        Field(
+            "AMQP_MaxMessageSize",
+            "Largest body in bytes; larger messages are conversion failures.",
+            int,
+            128 * 1024 * 1024,
+            minimum=1,
+        ),
+    ),
+    domains=(None, Domain.QUEUE, Domain.TOPIC),
+    capabilities=frozenset(Capability),
+    extra="rabbitmq",
+    mapping="mgw.transforms.amqp",
+    covers=amqp_covers,
+)

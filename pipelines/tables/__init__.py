@@ -1,0 +1,1 @@
+"""The tables and views that pipelines have in a hub."""

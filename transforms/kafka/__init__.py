@@ -1,0 +1,1 @@
+"""Canonical messages as Kafka records, and back."""

@@ -1,0 +1,1 @@
+"""Canonical messages as MQTT PUBLISH packets, and back."""

@@ -1,0 +1,1 @@
+"""Bodies of messages: forms, declared types, XML."""
