@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.admin import GatewayAdmin
-from gateway.aq import transfer
-from gateway.aq.admin import QueueAdmin
-from gateway.hub import open_hub
-from transforms.message import Message
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.queues import transfer
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.transforms.message import Message
 
 __all__ = ["BenchGateway"]
 
@@ -91,7 +91,7 @@ class BenchGateway:
         """``mgw run`` for the length of the block; ``prefix`` is put before the command (a profiler)."""
         environment = os.environ | {"MGW_HUB": self.url}
         with self._log.open("ab") as log:
-            command = [*(prefix or (sys.executable,)), "-m", "gateway", "run"]
+            command = [*(prefix or (sys.executable,)), "-m", "mgw.gateway", "run"]
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
             yield process

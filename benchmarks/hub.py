@@ -22,13 +22,13 @@ from benchmarks import hub_growth
 from benchmarks.hub_bare import BarePostgreSQL, BareSQLite, SessionPostgreSQL, SessionSQLite
 from benchmarks.hub_peer import Peer
 from benchmarks.measuring import body_of, machine, sync_seconds
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.codec import encode
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions, EnqueueOptions, Visibility
-from gateway.aq.transfer import resolve
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueOptions, EnqueueOptions, Visibility
+from mgw.gateway.aq.queues.codec import encode
+from mgw.gateway.aq.queues.transfer import resolve
+from mgw.transforms.message import Message
 from tests.support.brokers import PostgreSQL
-from transforms.message import Message
 
 BODY = 256
 SAME = "same SQL"

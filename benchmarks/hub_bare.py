@@ -12,16 +12,16 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.aq import statements_catalog as catalog
-from gateway.aq import statements_messages as messages_sql
-from gateway.aq.codec import COLUMNS, MESSAGE_COLUMNS, MESSAGE_TYPES
-from gateway.aq.statements_schema import settle
+from mgw.gateway.aq.queues import catalog_sql as catalog
+from mgw.gateway.aq.queues import messages_sql
+from mgw.gateway.aq.store.columns import NEW_MESSAGE, STORED
+from mgw.gateway.aq.store.settings_sql import settle
 
 __all__ = ["BarePostgreSQL", "BareSQLite", "SessionPostgreSQL", "SessionSQLite"]
 
 Row = tuple[Any, ...]
-_NAMES = ", ".join(MESSAGE_COLUMNS)
-_SELECT = f"""SELECT {COLUMNS.format(a="m")} FROM aq_message m
+_NAMES = ", ".join(NEW_MESSAGE.names)
+_SELECT = f"""SELECT {STORED.of("m")} FROM aq_message m
                WHERE m.queue_id = ? AND m.state = 0 ORDER BY m.k1, m.k2, m.k3 LIMIT ?"""
 _QUEUE_KEY = "MGW.BENCH"
 _COPY_FROM = 20  # rows; below that executemany is faster
@@ -35,7 +35,7 @@ class BareSQLite:
         self._raw = sqlite3.connect(path, isolation_level=None)
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000", "cache_size=-16000"):
             self._raw.execute(f"PRAGMA {pragma}")
-        self._insert = f"INSERT INTO aq_message ({_NAMES}) VALUES ({', '.join('?' * len(MESSAGE_COLUMNS))})"
+        self._insert = f"INSERT INTO aq_message ({_NAMES}) VALUES ({', '.join('?' * len(NEW_MESSAGE))})"
 
     def enqueue(self, rows: Sequence[Row]) -> None:
         """Take ids and insert rows."""
@@ -114,8 +114,8 @@ class BarePostgreSQL:
 
         self._queue_id = queue_id
         self._raw = psycopg.connect(url.replace("+psycopg", ""))
-        settle(self._raw, "on")
-        self._insert = f"INSERT INTO aq_message ({_NAMES}) VALUES ({', '.join(['%s'] * len(MESSAGE_COLUMNS))})"
+        settle(self._raw, "on", "public")
+        self._insert = f"INSERT INTO aq_message ({_NAMES}) VALUES ({', '.join(['%s'] * len(NEW_MESSAGE))})"
         self._select = f"{_SELECT} FOR UPDATE SKIP LOCKED".replace("?", "%s")
 
     def enqueue(self, rows: Sequence[Row]) -> None:
@@ -126,7 +126,7 @@ class BarePostgreSQL:
                 cursor.executemany(self._insert, rows)
             else:
                 with cursor.copy(f"COPY aq_message ({_NAMES}) FROM STDIN (FORMAT BINARY)") as copy:
-                    copy.set_types(MESSAGE_TYPES)
+                    copy.set_types(NEW_MESSAGE.texts)
                     for row in rows:
                         copy.write_row(row)
         self._raw.commit()

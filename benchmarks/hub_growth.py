@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from gateway.aq import transfer
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, DequeueOptions
-from transforms.message import Message
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions
+from mgw.gateway.aq.queues import transfer
+from mgw.transforms.message import Message
 
 __all__ = ["snapshot", "waiting"]
 

@@ -18,13 +18,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from benchmarks.measuring import machine
-from gateway.aq import transfer
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.queues import transfer
+from mgw.transforms.message import Header, Message, ValueType
 from tests.support.brokers import Kafka, PostgreSQL
 from tests.support.maven import jar_folder
 from tests.support.spark_jars import spark_jars
-from transforms.message import Header, Message, ValueType
 
 __all__ = ["main"]
 

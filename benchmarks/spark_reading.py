@@ -22,7 +22,7 @@ def main() -> None:
     """Measure what the argument says."""
     from pyspark.sql import SparkSession
 
-    from pipelines.source.datasource import register
+    from mgw.pipelines.datasource import register
 
     what = json.loads(sys.argv[1])
     # Java and Python would share the work among all cores, however few Spark is told to use.
