@@ -6,11 +6,16 @@ import gc
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.brokers import Kafka, Mosquitto, PostgreSQL, RabbitMQ
 from tests.support.memory import write_into_memory
+from tests.support.tally import count
 
 write_into_memory()
+# How fast examples are made says something about the machine, not about the code.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +44,11 @@ def postgresql() -> Iterator[PostgreSQL]:
     """A PostgreSQL cluster; take a database of your own with ``create_database``."""
     with PostgreSQL() as server:
         yield server
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """For the last lines of ``make test``."""
+    count(config)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import os
 import shutil
 import subprocess
@@ -14,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ready_made import ReadyMade
+from tests.support.ready_made import ready_made
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -95,13 +93,14 @@ class Mgw:
 
     def command(self, *words: str) -> list[str]:
         """The command line."""
-        return [sys.executable, "-m", "gateway.cli.main", *words]
+        return [sys.executable, "-m", "mgw.gateway.cli.main", *words]
 
     def __call__(self, *words: str, stdin: str | bytes = b"", environ: Mapping[str, str] | None = None) -> Result:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         variables = self.environment(environ)
-        if type(self).command is Mgw.command and (ready := _ready_made()).fits(variables):
-            code, out, err = ready.run(words, cwd=self.folder, env=variables, given=given, timeout=60)
+        if type(self).command is Mgw.command:
+            made = ready_made(variables)
+            code, out, err = made.run(words, cwd=self.folder, env=variables, given=given, timeout=60)
         else:
             done = subprocess.run(
                 self.command(*words),
@@ -130,13 +129,6 @@ class Mgw:
         result = self(*words, stdin=stdin)
         assert result.code == 0, result
         return result.out
-
-
-@functools.cache
-def _ready_made() -> ReadyMade:
-    made = ReadyMade(Mgw(ROOT).environment())
-    atexit.register(made.close)
-    return made
 
 
 @pytest.fixture

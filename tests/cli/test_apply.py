@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin import GatewayAdmin
-from gateway.config.export import export_text
-from gateway.config.lint import check
-from gateway.hub import open_hub
+from mgw.gateway.config.export import export_text
+from mgw.gateway.config.lint import check
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.state.gateway_hub import open_hub
 from tests.cli.conftest import COMPLETE, Mgw
 
 OBJECTS = 24  # in COMPLETE

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.anydata import wrap
-from gateway.hub import open_hub
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.payloads.anydata import wrap
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.transforms.message import Message, PayloadKind
+from mgw.transforms.objects import ObjectValue
 from tests.cli.conftest import Mgw
-from transforms.message import Message, PayloadKind
-from transforms.objects import ObjectValue
 
 TABLES = "queues:\n  DOCS: {payload_type: xmltype}\n  ANY: {payload_type: anydata}\n"
 WITH_OBJECTS = TABLES + "  POINTS: {payload_type: oe.point}\n"

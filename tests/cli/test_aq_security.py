@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.lint import lint
+from mgw.gateway.config.lint import lint
 from tests.cli.conftest import Mgw
 
 FILE = """\

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.common import ago
-from gateway.cli.main import _hub_first
+from mgw.gateway.cli.common import ago
+from mgw.gateway.cli.main import _hub_first
 from tests.cli.conftest import COMPLETE, Mgw
 
 STATUS = """\
@@ -124,6 +124,36 @@ def test_jobs_are_disabled_altered_and_removed_whatever_the_case_of_their_name(a
     assert applied.ok("jobs", "enable", "orders_in") == "job orders_in enabled\n"
     applied.ok("jobs", "remove", "all_news", "--force")
     assert "ALL_NEWS" not in applied.ok("jobs", "list")
+
+
+ENDS = """\
+links:
+  mem: {type: memory}
+  far: {type: memory, broker: elsewhere}
+foreign_queues:
+  a@mem: {domain: queue}
+  b@far: {domain: queue}
+queues:
+  FIRST: {}
+  SECOND: {}
+"""
+
+
+def test_jobs_are_created_from_link_to_link_and_within_the_hub(mgw: Mgw) -> None:
+    mgw.ok("apply", mgw.file(ENDS))
+    ends = ("--source", "a@mem", "--destination", "b@far", "--batch-size", "50")
+    assert mgw.ok("jobs", "create", "across", "--type", "through", *ends) == "job across created\n"
+    local = ("--source", "FIRST", "--destination", "SECOND", "--disabled", "--comment", "inside the hub")
+    mgw.ok("jobs", "create", "inside", "-t", "local", *local)
+    across, inside = (json.loads(mgw.ok("jobs", "show", name, "--json")) for name in ("across", "inside"))
+    assert (across["propagation_type"], across["source"], across["destination"]) == ("THROUGH", "A@MEM", "B@FAR")
+    assert across["options"]["MsgBatchSize"] == 50
+    assert (inside["propagation_type"], inside["link_name"], inside["enabled"]) == ("LOCAL", None, False)
+    shown = " ".join(mgw.ok("status").split())
+    assert "FAR memory DEFAULT_AGENT 1 MEM memory DEFAULT_AGENT 1" in shown
+    loop = mgw("jobs", "create", "loop", "-t", "through", "--source", "a@mem", "--destination", "a@mem")
+    assert loop.code == 1
+    assert "would read what it writes" in loop.err
 
 
 def test_links_queues_agents_and_transformations_are_shown_altered_and_removed(applied: Mgw) -> None:
@@ -273,7 +303,7 @@ def test_subscribers_get_what_their_rule_says(applied: Mgw) -> None:
 
 def test_help_is_quick_and_loads_no_client_and_no_database(mgw: Mgw) -> None:
     script = (
-        "import sys; from gateway.cli.main import execute; code = execute(['--help']); "
+        "import sys; from mgw.gateway.cli.main import execute; code = execute(['--help']); "
         "heavy = {'sqlalchemy', 'pika', 'kafka', 'paho', 'pydantic', 'rich', 'ruamel', 'apscheduler', 'cryptography'}; "
         "print(sorted(heavy & set(sys.modules)), code, file=sys.stderr)"
     )
@@ -302,7 +332,7 @@ def test_the_hub_may_be_named_anywhere_on_the_line() -> None:
 def test_unexpected_faults_show_no_traceback_unless_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gateway.cli import main
+    from mgw.gateway.cli import main
 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a fault")

@@ -14,10 +14,10 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from gateway.cli.main import app
-from gateway.cli.prove import _plain
-from gateway.ledger_record import Kind
-from gateway.trace import Sight
+from mgw.gateway.cli.main import app
+from mgw.gateway.cli.prove import _plain
+from mgw.gateway.ledger.history import Sight
+from mgw.gateway.ledger.record import Kind
 from tests.cli.conftest import COMPLETE, Mgw
 
 #: Every command with ``--json``, and a line that runs it.
@@ -46,6 +46,9 @@ LINES = {
     "aq subscribers list": "aq subscribers list NEWS",
     "aq privileges": "aq privileges",
     "aq agents list": "aq agents list",
+    "modules list": "modules list",
+    "functions list": "functions list",
+    "upgrade": "upgrade --check",
     "pipeline list": "pipeline list",
     "pipeline streams": "pipeline streams",
 }
@@ -80,6 +83,8 @@ def busy(applied: Mgw) -> Mgw:
     text = COMPLETE.replace("batch_size: 200", "batch_size: 300")
     applied.file(text, "changed.yaml")
     applied.file("queues: {Q: {max_retries: many}}\n", "broken.yaml")
+    applied.ok("modules", "allow", "json")
+    applied.ok("functions", "set", "as_json", "json:dumps")
     applied.ok("aq", "enqueue", "ORDERS", "x", "--expiration", "600", "-H", "a=b")
     now = time.time()
     with sqlite3.connect(applied.folder / "hub.db") as connection:

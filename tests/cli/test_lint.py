@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.aq.rules import unregister_function
-from gateway.config.lint import check, lint
-from gateway.config.load import load
+from mgw.gateway.config.lint import check, lint
+from mgw.gateway.config.load import load
 from tests.cli.conftest import COMPLETE, ROOT, Mgw
 
 BASE = """\
@@ -95,6 +94,24 @@ JOBS = {
     "hub queue as source of inbound": ("j: {type: inbound, source: Q, destination: Q}", "bad-source"),
     "foreign queue as source of outbound": ("j: {type: outbound, source: in@mem, destination: bad@mem}", "bad-source"),
     "exception queue as destination": ("j: {type: inbound, source: in@mem, destination: DUMP}", "bad-destination"),
+    "job that reads the foreign queue it writes": (
+        "j: {type: through, source: in@mem, destination: in@mem}",
+        "bad-destination",
+    ),
+    "job that reads the queue of the hub it writes": ("j: {type: local, source: Q, destination: Q}", "bad-destination"),
+    "queue of the hub as destination of through": (
+        "j: {type: through, source: in@mem, destination: Q}",
+        "bad-destination",
+    ),
+    "foreign queue as source of local": ("j: {type: local, source: in@mem, destination: Q}", "bad-source"),
+    "rule of a local job on a single-consumer queue": (
+        "j: {type: local, source: Q, destination: TEXT, rule: 'priority < 5'}",
+        "bad-rule",
+    ),
+    "exception queue of through on the other link": (
+        "j: {type: through, source: in@mem, destination: bad@far, exception_queue: bad@far}",
+        "bad-exception-queue",
+    ),
     "rule that does not parse": (
         "j: {type: outbound, source: MULTI, destination: in@mem, rule: 'tab.priority >'}",
         "bad-rule",
@@ -280,19 +297,14 @@ jobs:
     assert names(text, tmp_path) == []
 
 
-def test_functions_of_rules_are_registered_and_rules_checked_with_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rules_are_checked_with_the_functions_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lint_rules.py").write_text("def kind(payload):\n    return 'a'\n", "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     job = "  j: {type: inbound, source: in@mem, destination: Q, rule: \"lint.kind(tab.user_data) = 'a'\"}\n"
     rest = BASE + "jobs:\n" + job
     assert names(rest, tmp_path) == [("bad-rule", 15, 54)]
     settings = "settings:\n  transform_modules: [lint_rules]\n  rule_functions:\n"
-    try:
-        assert names(settings + "    lint.kind: lint_rules:kind\n" + rest, tmp_path) == []
-    finally:
-        unregister_function("lint.kind")
+    assert names(settings + "    lint.kind: lint_rules:kind\n" + rest, tmp_path) == []
     for function in ("os:system", "lint_rules:nothing", "lint_rules"):
         found = names(f"{settings}    lint.kind: {function}\n", tmp_path)
         assert [name for name, _, _ in found] == ["bad-function"], function
@@ -330,7 +342,7 @@ def test_variables_give_values_defaults_and_files(tmp_path: Path) -> None:
     text = "links:\n  a: {type: memory, username: ${WHO:-me, #1}, password: ${P}, timeout: ${T}, broker: $${x}}\n"
     path = tmp_path / "x.yaml"
     path.write_text(text, "utf-8")
-    from gateway.config.lint import check
+    from mgw.gateway.config.lint import check
 
     found = check([path], {"P_FILE": str(tmp_path / "secret"), "T": "9"})
     assert found.findings == []

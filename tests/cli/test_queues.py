@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.aq.model import DequeueOptions
-from gateway.cli.main import execute
-from gateway.config.lint import lint
-from gateway.hub import open_hub
+from mgw.gateway.aq.model import DequeueOptions
+from mgw.gateway.cli.main import execute
+from mgw.gateway.config.lint import lint
+from mgw.gateway.state.gateway_hub import open_hub
 from tests.cli.conftest import Mgw
 
 QUEUES = """\

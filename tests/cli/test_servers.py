@@ -8,10 +8,10 @@ import socket
 import pytest
 import sqlalchemy as sa
 
-from gateway.aq.hub import Hub
+from mgw.gateway.aq.hub import Hub
+from mgw.transforms.message import Message
 from tests.cli.conftest import COMPLETE, Mgw
 from tests.support.brokers import PostgreSQL, RabbitMQ
-from transforms.message import Message
 
 
 @pytest.mark.postgresql
@@ -65,19 +65,22 @@ def test_link_test_says_that_nobody_listens(mgw: Mgw) -> None:
 @pytest.mark.postgresql
 def test_hub_has_a_schema_of_its_own_where_there_are_tables_already(mgw: Mgw, postgresql: PostgreSQL) -> None:
     url = postgresql.create_database("shop_cli")
-    engine = sa.create_engine(f"{url}?options=-csearch_path%3Dhub,public")
+    engine = sa.create_engine(url)
     with engine.begin() as conn:
-        conn.exec_driver_sql("CREATE TABLE public.purchase (id integer)")
+        conn.exec_driver_sql("CREATE TABLE purchase (id integer)")
     file = mgw.file("queues: {ORDERS: {payload_type: json}}\n")
-    refused = mgw("apply", file, "--hub", url)
+    refused = mgw("apply", file, "--hub", f"{url}?schema=public")
     assert refused.code == 1
-    assert "it holds other tables (purchase)" in refused.err
+    assert "its schema public holds other tables (purchase)" in refused.err
+    for schema in ("", "?schema=hub"):
+        mgw.ok("apply", file, "--hub", url + schema)
+        with Hub.open(url + schema) as hub, engine.begin() as conn:
+            conn.exec_driver_sql("INSERT INTO purchase VALUES (1)")
+            hub.session(conn).enqueue("ORDERS", Message(f'{{"schema": "{schema}"}}'))
+        listed = mgw.ok("aq", "browse", "ORDERS", "--hub", url + schema)
+        assert f'{{"schema": "{schema}"}}' in listed
     with engine.begin() as conn:
-        conn.exec_driver_sql("CREATE SCHEMA hub")
-    mgw.ok("apply", file, "--hub", f"{url}?options=-csearch_path%3Dhub")
-    with Hub.open(f"{url}?options=-csearch_path%3Dhub") as hub, engine.begin() as conn:
-        conn.exec_driver_sql("INSERT INTO purchase VALUES (1)")
-        hub.session(conn).enqueue("ORDERS", Message('{"id": 1}'))
-    with engine.begin() as conn:
-        assert conn.exec_driver_sql("SELECT payload_text FROM aq.browse('ORDERS')").scalars().all() == ['{"id": 1}']
+        assert conn.exec_driver_sql("SELECT payload_text FROM aq.browse('ORDERS')").scalars().all() == [
+            '{"schema": ""}'
+        ]
     engine.dispose()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,8 +10,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateway import catalog, journal, lease, status, tables
-from gateway.admin import (
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.queues import transfer
+from mgw.gateway.definitions.objects import AgentStatus, JobStatus
+from mgw.gateway.services.admin import (
     AGENT_JAVA_PROP,
     CLEAN_LOG_QUEUES,
     CLEAN_STARTUP_STATE,
@@ -22,17 +24,15 @@ from gateway.admin import (
     RESET_SUB_MISSING_MESSAGE,
     GatewayAdmin,
 )
-from gateway.aq import transfer
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from gateway.hub import open_hub
-from gateway.model import AgentStatus, JobStatus
-from gateway.secrets import Secrets
-from gateway.views import COLUMNS
-from links.contract import Domain, Guarantee
-from links.memory_broker import MemoryBroker
-from transforms.errors import AdminError, AqError, ConfigInvalid
-from transforms.message import Message
+from mgw.gateway.state import catalog, lease, run_state, status, tables
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.gateway.state.secrets import Secrets
+from mgw.gateway.state.views import COLUMNS
+from mgw.links.contract import Domain, Guarantee
+from mgw.links.memory.broker import MemoryBroker
+from mgw.transforms.errors import AdminError, AqError, ConfigInvalid
+from mgw.transforms.message import Message
+from tests.support.children import CHILDREN
 
 KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 PASSWORD = "correct-horse-battery-staple"
@@ -303,7 +303,12 @@ def test_agent_options_hide_what_is_encrypted(admin: GatewayAdmin) -> None:
     ("number", "name", "value", "hint"),
     [
         (32840, "oracle.mgw.batchsize", "30", "did you mean oracle.mgw.batch_size?"),
-        (32840, "color", "red", "ledger_retention, oracle.mgw.batch_size, oracle.mgw.polling_interval"),
+        (
+            32840,
+            "color",
+            "red",
+            "ledger_retention, event_retention, oracle.mgw.batch_size, oracle.mgw.polling_interval",
+        ),
         (32840, "oracle.mgw.tibrv.encoding", "ISO 8859-1", "TIB/Rendezvous"),
         (32841, "oracle.mgw.polling_interval", "50", "100"),
         (32841, "oracle.mgw.polling_interval", "60001", "60000"),
@@ -395,7 +400,7 @@ def test_fixed_attributes_of_a_link_cannot_be_altered(admin: GatewayAdmin) -> No
 
 
 def _mqtt_attributes() -> tuple[Any, ...]:
-    from links import registry
+    from mgw.links import registry
 
     return registry.spec("MQTT").attributes
 
@@ -753,7 +758,7 @@ def test_messages_in_plans_are_ready_again_after_removal(admin: GatewayAdmin, so
     with admin.hub.write() as conn:
         queue = transfer.resolve(conn, source)
         taken = [item.id for item in transfer.claim(conn, queue, consumer, 2)]
-        journal.add_plans(conn, job.id, [journal.Plan(1, tuple(taken))], token=1, now=admin.hub.clock.now())
+        run_state.add_plans(conn, job.id, [run_state.Plan(1, tuple(taken))], token=1, now=admin.hub.clock.now())
     assert job_row(admin.hub, "j")["BACKLOG"] == 3
     assert admin.remove_job("j")
     with admin.hub.write() as conn:
@@ -839,7 +844,7 @@ def test_messages_in_plans_belong_to_the_backlog(admin: GatewayAdmin) -> None:
         queue = transfer.resolve(conn, "orders")
         transfer.put(conn, queue, [Message(b"1"), Message(b"2")], now=now - 100)
         ids = tuple(item.id for item in transfer.claim(conn, queue, None, 2))
-        journal.add_plans(conn, job.id, [journal.Plan(1, ids)], token=1, now=now - 50)
+        run_state.add_plans(conn, job.id, [run_state.Plan(1, ids)], token=1, now=now - 50)
     row = job_row(admin.hub, "j")
     assert row["BACKLOG"] == 2
     assert 50 <= row["OLDEST_MESSAGE_AGE"] < 110
@@ -966,8 +971,7 @@ def test_concurrent_changes_of_two_processes_are_serialized(admin: GatewayAdmin,
     """50 calls by two processes: none is lost, and comment and option always come from one call."""
     admin.create_job("j", "OUTBOUND", "orders", "q1@plant")
     before = admin.snapshot_version()
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_alter_often, args=(hub_url, who, 25)) for who in ("a", "b")]
+    workers = [CHILDREN.Process(target=_alter_often, args=(hub_url, who, 25)) for who in ("a", "b")]
     for worker in workers:
         worker.start()
     seen = set()

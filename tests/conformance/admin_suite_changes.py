@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.anydata import wrap
-from gateway.aq.hub import Hub
-from links.memory_broker import MemoryBroker
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.payloads.anydata import wrap
+from mgw.links.memory.broker import MemoryBroker
+from mgw.transforms.errors import AdminError, AqError
+from mgw.transforms.message import Message
 from tests.conformance.admin_suite import refused, view
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
-from transforms.errors import AdminError, AqError
-from transforms.message import Message
 
 
 @pytest.fixture

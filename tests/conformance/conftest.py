@@ -1,4 +1,5 @@
 """What several modules of this folder need."""
+# ruff: noqa: E402  (the suites are registered for assertion rewriting before anything imports them)
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from links.memory_broker import MemoryBroker
+from tests.conformance import suites
+from tests.support.children import import_beforehand
+
+for _suite in ("hub_suite", "admin_suite", "link_suite"):
+    pytest.register_assert_rewrite(*suites.names(_suite))
+import_beforehand(suites.names("hub_suite") + suites.names("admin_suite"))
+
+from mgw.links.memory.broker import MemoryBroker
 
 
 @pytest.fixture

@@ -10,26 +10,20 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateway.admin import GatewayAdmin
-from gateway.aq import dequeue, monitor
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from gateway.aq.model import (
-    Agent,
-    Dequeued,
-    DequeueMode,
-    DequeueOptions,
-    EnqueueOptions,
-    Navigation,
-    SchemaPart,
-    Visibility,
-)
-from gateway.aq.session import Session
-from gateway.aq.tables import State
-from gateway.hub import open_hub
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import Agent, Dequeued, DequeueMode, DequeueOptions, EnqueueOptions, Navigation, Visibility
+from mgw.gateway.aq.sessions import dequeue
+from mgw.gateway.aq.sessions.session import Session
+from mgw.gateway.aq.store.schema_part import SchemaPart
+from mgw.gateway.aq.store.tables import State
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.transforms.errors import AqError, HubError, HubVersionMismatch
+from mgw.transforms.message import Header, Message, PayloadKind, ValueType
+from tests.support.ready_hubs import application_url
 from tests.support.waiting import eventually
-from transforms.errors import AqError, HubError, HubVersionMismatch
-from transforms.message import Header, Message, PayloadKind, ValueType
 
 NOW = 1_800_000_000.0
 
@@ -48,7 +42,13 @@ class ManualClock:
 
 
 class HubCase:
-    """Fixtures and shorthands. The module that runs a suite gives the fixture ``hub_url``: an empty database."""
+    """Fixtures and shorthands.
+
+    The module that runs a suite gives the fixture ``hub_url``: a hub in which nothing is; where ``makes_its_hub`` is
+    set, a database in which nothing is.
+    """
+
+    makes_its_hub = False
 
     clock: ManualClock
     hub: Hub
@@ -57,7 +57,7 @@ class HubCase:
     @pytest.fixture(autouse=True)
     def _hub(self, hub_url: str) -> Iterator[None]:
         self.clock = ManualClock()
-        self.url = hub_url
+        self.url, self.application_url = hub_url, application_url(hub_url)
         with Hub.open(hub_url, create=True, clock=self.clock) as self.hub:
             self.admin = QueueAdmin(self.hub)
             yield
@@ -112,10 +112,10 @@ class HubCase:
     def states(self, table: str) -> list[str]:
         return [row["MSG_STATE"] for row in self.view(table)]
 
-    def run_time(self, seconds: float = 0) -> monitor.TimeManagerReport:
+    def run_time(self, seconds: float = 0) -> time_manager.TimeManagerReport:
         """Let time pass and the time manager work."""
         self.clock.time += seconds
-        return monitor.run_once(self.hub)
+        return time_manager.run_once(self.hub)
 
 
 def now(**options: Any) -> DequeueOptions:
@@ -132,6 +132,8 @@ def refused(number: int) -> Any:
 
 class OpeningSuite(HubCase):
     """Creating and opening a hub database."""
+
+    makes_its_hub = True
 
     def test_reopened_hub_has_the_same_identity(self) -> None:
         with Hub.open(self.url) as again:
@@ -613,14 +615,14 @@ class ApplicationSuite(HubCase):
     @pytest.fixture(autouse=True)
     def _application(self, _hub: None) -> Iterator[None]:
         self.queue()
-        with self.hub.write() as conn:
+        self.engine = sa.create_engine(self.application_url)
+        with self.engine.begin() as conn:
             conn.exec_driver_sql("CREATE TABLE booking (id integer)")
-        self.engine = sa.create_engine(self.url)
         yield
         self.engine.dispose()
 
     def bookings(self) -> int:
-        with self.hub.read() as conn:
+        with self.engine.connect() as conn:
             return int(conn.exec_driver_sql("SELECT COUNT(*) FROM booking").scalar_one())
 
     def test_own_writes_and_enqueue_commit_together(self) -> None:

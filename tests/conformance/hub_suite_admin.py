@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateway.aq import transfer
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.errors import PurgeConflict, QueueInUse
-from gateway.aq.model import Agent, DequeueMode
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.errors import PurgeConflict, QueueInUse
+from mgw.gateway.aq.model import Agent, DequeueMode
+from mgw.gateway.aq.queues import transfer
+from mgw.transforms.errors import AqError
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import NOW, HubCase, now, refused
 from tests.support.waiting import eventually
-from transforms.errors import AqError
-from transforms.message import Message
 
 BAD_TABLES: list[tuple[dict[str, Any], int]] = [
     ({"sort_list": "CORRID"}, 24036),
@@ -230,7 +230,7 @@ class QueueTableSuite(HubCase):
                 self.send("orders", "new")
             return begin(durable=durable)
 
-        monkeypatch.setattr("gateway.aq.admin.queues._BATCH", 1)
+        monkeypatch.setattr("mgw.gateway.aq.admin.queues._BATCH", 1)
         monkeypatch.setattr(self.hub, "write", write)
         with refused(24011):
             if force:
@@ -262,7 +262,7 @@ class QueueTableSuite(HubCase):
         assert sorted(self.take(exceptions, dequeue_mode=DequeueMode.BROWSE)) == ["old", "poison"]
 
     def test_calls_in_an_application_transaction_are_in_force_at_its_commit(self) -> None:
-        engine = sa.create_engine(self.hub.engine.url)
+        engine = sa.create_engine(self.application_url)
         with engine.connect() as conn:
             admin = QueueAdmin(self.hub, conn)
             admin.create_queue_table("t")
@@ -435,7 +435,7 @@ class QueueSuite(HubCase):
 
     def test_stop_in_an_application_transaction_is_in_force_at_its_commit(self) -> None:
         self.queue()
-        engine = sa.create_engine(self.hub.engine.url)
+        engine = sa.create_engine(self.application_url)
         with engine.connect() as conn:
             QueueAdmin(self.hub, conn).stop_queue("orders")
             conn.rollback()
@@ -531,7 +531,7 @@ class SubscriberSuite(HubCase):
 
     def test_subscriptions_in_an_application_transaction_are_in_force_at_its_commit(self) -> None:
         self.topic()
-        engine = sa.create_engine(self.hub.engine.url)
+        engine = sa.create_engine(self.application_url)
         with engine.connect() as conn:
             QueueAdmin(self.hub, conn).add_subscriber("events", "RED")
             conn.rollback()
@@ -825,7 +825,7 @@ class PurgeSuite(HubCase):
     def test_purge_is_logged_with_its_counts(self, caplog: pytest.LogCaptureFixture) -> None:
         self.topic("RED", "GREEN")
         self.send("events", "a")
-        with caplog.at_level(logging.INFO, "gateway.aq.admin"):
+        with caplog.at_level(logging.INFO, "mgw.gateway.aq.admin"):
             self.admin.purge_queue_table("events_t", "qtview.msg_priority = 1")
         assert "events_t purged: 1 message(s) and 2 entries" in caplog.text
         assert "qtview.msg_priority = 1" in caplog.text
@@ -833,7 +833,7 @@ class PurgeSuite(HubCase):
     def test_purge_in_an_application_transaction_is_in_force_at_its_commit(self) -> None:
         self.queue()
         self.send("orders", "a")
-        engine = sa.create_engine(self.hub.engine.url)
+        engine = sa.create_engine(self.application_url)
         with engine.connect() as conn:
             assert QueueAdmin(self.hub, conn).purge_queue_table("orders_t", block=True).messages == 1
             conn.rollback()

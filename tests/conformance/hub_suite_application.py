@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -10,16 +11,18 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
+import psycopg
+import psycopg.rows
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from gateway.aq.hub import Hub
-from gateway.aq.model import Agent, DequeueOptions, EnqueueOptions
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import Agent, DequeueMode, DequeueOptions, EnqueueOptions, Navigation
+from mgw.transforms.errors import AqError, ArgumentInvalid, HubClosed, SessionClosed
+from mgw.transforms.message import Header, Message, ValueType
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
 from tests.support.waiting import eventually
-from transforms.errors import AqError, ArgumentInvalid, HubClosed, SessionClosed
-from transforms.message import Message
 
 
 class ApplicationCase(HubCase):
@@ -28,14 +31,14 @@ class ApplicationCase(HubCase):
     @pytest.fixture(autouse=True)
     def _application(self, _hub: None) -> Iterator[None]:
         self.queue()
-        with self.hub.write() as conn:
+        self.engine = sa.create_engine(self.application_url)
+        with self.engine.begin() as conn:
             conn.exec_driver_sql("CREATE TABLE booking (id integer PRIMARY KEY)")
-        self.engine = sa.create_engine(self.url)
         yield
         self.engine.dispose()
 
     def bookings(self) -> int:
-        with self.hub.read() as conn:
+        with self.engine.connect() as conn:
             return int(conn.exec_driver_sql("SELECT COUNT(*) FROM booking").scalar_one())
 
     def counted(self, table: str = "orders_t") -> int:
@@ -59,12 +62,12 @@ _ENDS = {
 _PROGRAM = """
     import os, sys
     import sqlalchemy as sa
-    from gateway.aq.hub import Hub
-    from gateway.aq.model import DequeueOptions
+    from mgw.gateway.aq.hub import Hub
+    from mgw.gateway.aq.model import DequeueOptions
 
     now = DequeueOptions(wait=0)
     hub = Hub.open(sys.argv[1])
-    engine = sa.create_engine(sys.argv[1])
+    engine = sa.create_engine(sys.argv[3])
     conn = engine.connect()
     session, own = hub.session(conn), hub.session()
 
@@ -103,7 +106,7 @@ class AttemptSuite(ApplicationCase):
     def test_program_ends(self, end: str) -> None:
         with self.hub.write() as conn:  # the program goes by the true time
             conn.exec_driver_sql("UPDATE aq_message SET ready_at = 0, enq_time = 0")
-        program = [sys.executable, "-c", textwrap.dedent(_PROGRAM), self.url, _ENDS[end]]
+        program = [sys.executable, "-c", textwrap.dedent(_PROGRAM), self.url, _ENDS[end], self.application_url]
         ended = subprocess.run(program, check=False, timeout=60, capture_output=True, text=True)
         assert "ORA-" not in ended.stderr
         assert ended.returncode == {"closed": 0, "exit": 0, "killed": -9}.get(end, 1), ended.stderr
@@ -143,7 +146,7 @@ class AttemptSuite(ApplicationCase):
 
         forgetting = threading.Thread(target=lambda: sessions.pop() and None, daemon=True)
         with monkeypatch.context() as patch:
-            patch.setattr("gateway.aq.attempts.threading.Thread", Thread)
+            patch.setattr("mgw.gateway.aq.sessions.attempts.threading.Thread", Thread)
             forgetting.start()
             forgetting.join(5)
         assert not forgetting.is_alive(), "it waits for itself"
@@ -164,7 +167,7 @@ class AttemptSuite(ApplicationCase):
         self.eventually_counted(1)
 
     def test_commit_that_fails(self) -> None:
-        with self.hub.write() as conn:
+        with self.engine.begin() as conn:
             deferred = "REFERENCES booking (id) DEFERRABLE INITIALLY DEFERRED"
             conn.exec_driver_sql(f"CREATE TABLE item (booking integer {deferred})")
         with pytest.raises(sa.exc.IntegrityError), self.engine.connect() as conn:  # noqa: PT012
@@ -231,7 +234,7 @@ class AutocommitSuite(ApplicationCase):
         assert self.take("orders") == ["x"]
 
     def test_engine(self) -> None:
-        engine = sa.create_engine(self.url, isolation_level="AUTOCOMMIT")
+        engine = sa.create_engine(self.application_url, isolation_level="AUTOCOMMIT")
         with engine.connect() as conn:
             self.refused(conn)
         engine.dispose()
@@ -274,7 +277,7 @@ class AutocommitSuite(ApplicationCase):
 
     def test_transaction_that_the_application_begins_itself(self) -> None:
         """SQLAlchemy's recipe for SQLite: the driver begins nothing, an event does."""
-        engine = sa.create_engine(self.url)
+        engine = sa.create_engine(self.application_url)
         if not self.hub.postgresql:
 
             @sa.event.listens_for(engine, "connect")
@@ -438,7 +441,7 @@ class ArgumentSuite(ApplicationCase):
 
     def test_what_is_no_connection(self) -> None:
         driver = self.engine.raw_connection()
-        wrong: list[Any] = [self.engine, "scott", 5, orm.sessionmaker(self.engine), driver, driver.driver_connection]
+        wrong: list[Any] = [self.engine, "scott", 5, orm.sessionmaker(self.engine), driver]
         for given in wrong:
             with pytest.raises(ArgumentInvalid, match=r"takes the application's connection.*cure: pass a connection"):
                 self.hub.session(given)
@@ -462,6 +465,97 @@ class ArgumentSuite(ApplicationCase):
         engine = sa.create_engine("sqlite://" if self.hub.postgresql else "postgresql+psycopg://nowhere")
         with pytest.raises(AqError, match=r"it goes through .* cure: connect through"):
             self.hub.session(orm.Session(engine))
+
+
+class DriverSuite(ApplicationCase):
+    """The driver's own connection, as programs without SQLAlchemy have one."""
+
+    @pytest.fixture(autouse=True)
+    def _driver(self, _application: None) -> Iterator[None]:
+        self.driver = self.connect()
+        yield
+        self.driver.close()
+
+    def connect(self, **options: Any) -> Any:
+        if not self.hub.postgresql:
+            return sqlite3.connect(self.hub.path or "", **options)
+        url = sa.make_url(self.application_url).set(drivername="postgresql")
+        return psycopg.connect(url.render_as_string(hide_password=False), **options)
+
+    def test_commit_makes_both(self) -> None:
+        self.driver.execute("INSERT INTO booking VALUES (1)")
+        self.hub.session(self.driver).enqueue("orders", Message("x"))
+        assert self.states("orders_t") == []
+        self.driver.commit()
+        assert (self.bookings(), self.take("orders")) == (1, ["x"])
+
+    def test_rollback_makes_neither(self) -> None:
+        self.driver.execute("INSERT INTO booking VALUES (1)")
+        self.hub.session(self.driver).enqueue_array("orders", [Message(str(number)) for number in range(50)])
+        self.driver.rollback()
+        assert (self.bookings(), self.take("orders")) == (0, [])
+
+    def test_many_with_everything_that_a_message_has(self) -> None:
+        headers = (Header("h", ValueType.LONG, 2**40),)
+        sent = [Message(f"{n}", headers=headers, correlation="c", priority=n, expiration=1e9) for n in range(50)]
+        self.hub.session(self.driver).enqueue_array("orders", sent)
+        self.driver.commit()
+        with self.hub.session() as session:
+            found = [each.message for each in session.dequeue_array("orders", now(), 100)]
+        assert [(each.body, each.headers, each.priority, each.expiration) for each in found] == [
+            (each.body, each.headers, each.priority, each.expiration) for each in sent
+        ]
+
+    def test_rows_of_the_applications_kind(self) -> None:
+        """The application has chosen dictionaries for rows, and cursors that bind parameters themselves."""
+        if self.hub.postgresql:
+            self.driver.row_factory = psycopg.rows.dict_row
+            self.driver.cursor_factory = psycopg.ClientCursor
+        else:
+            self.driver.row_factory = lambda cursor, row: {each[0]: row for each in cursor.description}
+        self.driver.execute("INSERT INTO booking VALUES (1)")
+        session = self.hub.session(self.driver)
+        session.enqueue("orders", Message("x", correlation="c"))
+        session.enqueue_array("orders", [Message("y"), Message("z")])
+        browse = now(dequeue_mode=DequeueMode.BROWSE, deq_condition="tab.corrid = 'c'")
+        assert body_of(session.dequeue("orders", browse)) == "x"
+        self.driver.commit()
+        assert self.take("orders") == ["x", "y", "z"]
+
+    def test_no_message_is_taken_whose_failed_attempt_nobody_could_count(self) -> None:
+        self.send("orders", "x")
+        self.driver.execute("INSERT INTO booking VALUES (1)")
+        session = self.hub.session(self.driver)
+        for mode in (DequeueMode.REMOVE, DequeueMode.REMOVE_NODATA):
+            with pytest.raises(AqError, match=r"no message can be taken.*cure: dequeue with hub.session\(\)"):
+                session.dequeue("orders", now(dequeue_mode=mode))
+        assert body_of(session.dequeue("orders", now(dequeue_mode=DequeueMode.BROWSE))) == "x"
+        self.driver.commit()
+        assert self.take("orders") == ["x"]
+
+    def test_connection_without_a_transaction_is_refused(self) -> None:
+        other = self.connect(**({"autocommit": True} if self.hub.postgresql else {"isolation_level": None}))
+        with pytest.raises(AqError, match="AUTOCOMMIT"):
+            self.hub.session(other)
+        other.execute("BEGIN")
+        self.hub.session(other).enqueue("orders", Message("x"))
+        other.execute("COMMIT")
+        other.close()
+        with pytest.raises(AqError, match="it is closed"):
+            self.hub.session(other)
+        assert self.take("orders") == ["x"]
+
+    def test_transaction_group_is_that_of_the_session(self) -> None:
+        self.queue("grouped", table={"message_grouping": "TRANSACTIONAL"})
+        for group in "ab":
+            session = self.hub.session(self.driver)
+            for number in "12":
+                session.enqueue("grouped", Message(group + number))
+            self.driver.commit()
+        with self.hub.session() as session:
+            found = session.dequeue_array("grouped", now(navigation=Navigation.FIRST_MESSAGE_MULTI_GROUP), 10)
+        assert [body_of(each) for each in found] == ["a1", "a2", "b1", "b2"]
+        assert len({each.transaction_group for each in found}) == 2
 
 
 class ClosedSuite(ApplicationCase):

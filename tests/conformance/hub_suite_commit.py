@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import random
 import threading
 from dataclasses import replace
@@ -13,14 +12,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateway.aq import transfer
-from gateway.aq.errors import NoMessage
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, EnqueueOptions, Navigation, Visibility
+from mgw.gateway.aq.errors import NoMessage
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueMode, EnqueueOptions, Navigation, Visibility
+from mgw.gateway.aq.queues import transfer
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
-from transforms.message import Message
+from tests.support.children import CHILDREN
+from tests.support.ready_hubs import application_url
 
-_SPAWN = multiprocessing.get_context("spawn")
 _TABLE = {"multiple_consumers": True, "message_grouping": "TRANSACTIONAL"}
 _LOOK = now(consumer_name="RED", dequeue_mode=DequeueMode.BROWSE, navigation=Navigation.FIRST_MESSAGE_MULTI_GROUP)
 
@@ -93,7 +93,7 @@ class CommitTimeSuite(CommitCase):
 
     def test_every_kind_of_transaction_gets_its_place_at_its_commit(self) -> None:
         self.by_commit()
-        engine = sa.create_engine(self.url)
+        engine = sa.create_engine(self.application_url)
         with self.hub.session() as session:
             session.enqueue("events", Message("session"))
             with self.hub.write() as conn:
@@ -146,7 +146,7 @@ _EACH = 150  # transactions of a writer
 def _write(url: str, pipe: Connection, writer: int, count: int) -> None:
     """Child: transactions of one or two messages, open for a while, some through a connection of the application."""
     chance = random.Random(writer)
-    engine = sa.create_engine(url)
+    engine = sa.create_engine(application_url(url))
     with Hub.open(url) as hub, hub.session() as session:
         pipe.send("ready")
         pipe.recv()
@@ -172,8 +172,8 @@ class CommitConcurrencySuite(CommitCase):
         self.by_commit()
         children = []
         for writer in range(3):
-            here, there = _SPAWN.Pipe()
-            process = _SPAWN.Process(target=_write, args=(self.url, there, writer, _EACH))
+            here, there = CHILDREN.Pipe()
+            process = CHILDREN.Process(target=_write, args=(self.url, there, writer, _EACH))
             process.start()
             there.close()
             children.append((process, here))
@@ -228,7 +228,9 @@ class CommitConcurrencySuite(CommitCase):
 
 
 class PlacingSuite(CommitCase):
-    """PostgreSQL: places are given by the database, just before a commit."""
+    """PostgreSQL: places are given by the database, just before a commit; on SQLite one transaction writes."""
+
+    databases = ("postgresql",)
 
     def test_own_messages_are_invisible_before_the_commit_gives_them_a_place(self) -> None:
         self.by_commit()
@@ -246,7 +248,7 @@ class PlacingSuite(CommitCase):
 
     def test_second_commit_waits_for_the_first_that_was_placed(self) -> None:
         self.by_commit()
-        engine = sa.create_engine(self.url)
+        engine = sa.create_engine(self.application_url)
         with engine.connect() as first, engine.connect() as second:
             self.hub.session(second).enqueue("events", Message("second"))
             self.hub.session(first).enqueue("events", Message("first"))
@@ -263,7 +265,7 @@ class PlacingSuite(CommitCase):
 
     def test_other_search_path_at_the_commit_changes_nothing(self) -> None:
         self.by_commit()
-        engine = sa.create_engine(self.url)
+        engine = sa.create_engine(self.application_url)
         with engine.begin() as conn:
             self.hub.session(conn).enqueue("events", Message("x"))
             conn.exec_driver_sql("SET LOCAL search_path = pg_catalog")

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from gateway.aq.errors import NoMessage
-from gateway.aq.matching import pushed
-from gateway.aq.model import DequeueMode, DequeueOptions
+from mgw.gateway.aq.errors import NoMessage
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions
+from mgw.gateway.aq.queues.condition_search import pushed
+from mgw.transforms.language.compiler import compile_condition
+from mgw.transforms.language.expression import MAX_EXPRESSION, Row
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import HubCase
-from transforms.expression import MAX_EXPRESSION, Row, compile_condition
-from transforms.message import Message
 
 
 def _deep(value: Any, levels: int) -> str:
@@ -132,6 +133,7 @@ class LongConditionSuite(HubCase):
             finally:
                 session.rollback()
 
+    @pytest.mark.matrix  # the same shapes in another place
     def test_purge_conditions_of_any_shape_choose_what_python_chooses(self) -> None:
         self.queue()
         for text in SHAPES[::2]:
@@ -144,6 +146,7 @@ class LongConditionSuite(HubCase):
             assert left == [message.correlation for message in MESSAGES if id(message) not in gone], text[:100]
             self.admin.purge_queue_table("orders_t")
 
+    @pytest.mark.matrix
     def test_rules_of_any_shape_route_as_python_does(self) -> None:
         self.topic("ALL")
         for number, text in enumerate(SHAPES):

@@ -7,7 +7,6 @@ and whenever, the receipts tell what was consumed: each message must have one, f
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import random
 import signal
@@ -21,17 +20,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.aq import monitor
-from gateway.aq.errors import NoMessage
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, DequeueOptions, Navigation
-from gateway.aq.session import Session
+from mgw.gateway.aq.errors import NoMessage
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions, Navigation
+from mgw.gateway.aq.sessions.session import Session
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import HubCase, body_of
+from tests.support.children import CHILDREN
 from tests.support.waiting import eventually
-from transforms.message import Message
 
 KILLS = int(os.environ.get("MGW_KILLS", "100"))
-_SPAWN = multiprocessing.get_context("spawn")
 _PLACES: tuple[tuple[str, str | None], ...] = (("orders", None), ("events", "GREEN"), ("groups", None))
 _GROUP = Navigation.FIRST_MESSAGE_ONE_GROUP
 
@@ -135,7 +134,7 @@ class CrowdSuite(HubCase):
     def work_off(self) -> bool:
         """Whether everybody has taken everything; the time manager removes it, and gives back what the dead had."""
         self.clock.time = time.time()
-        monitor.run_once(self.hub)
+        time_manager.run_once(self.hub)
         return not any(self.view(f"{queue}_t") for queue in ("orders", "groups", "events"))
 
     def receipts(self) -> Iterator[Receipt]:
@@ -208,8 +207,8 @@ class CrowdSuite(HubCase):
 
         def start(alone: bool = False) -> tuple[Any, Connection]:
             number = next(names)
-            here, there = _SPAWN.Pipe()
-            process = _SPAWN.Process(target=_child, args=(self.url, there, f"p{number}", number, alone))
+            here, there = CHILDREN.Pipe()
+            process = CHILDREN.Process(target=_child, args=(self.url, there, f"p{number}", number, alone))
             process.start()
             there.close()
             return process, here

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from gateway.aq.model import Agent, DequeueOptions
-from gateway.aq.views import COLUMNS
+from mgw.gateway.aq.model import Agent, DequeueOptions
+from mgw.gateway.aq.views import COLUMNS
+from mgw.transforms.errors import AqError
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import HubCase, now, refused
 from tests.conformance.hub_suite_views import ViewCase
-from transforms.errors import AqError
-from transforms.message import Message
 
 _A, _E = "a", "é"  # one byte, two bytes
 
@@ -224,7 +224,7 @@ class LimitSuite(HubCase):
             session.enqueue("events", Message("x"), recipients=[Agent("RED", "x" * 1024)])
 
 
-class RuleSuite(HubCase):
+class SingleRuleSuite(HubCase):
     """Single documented rules that nothing else holds."""
 
     def test_altered_rule_is_for_messages_to_come(self) -> None:

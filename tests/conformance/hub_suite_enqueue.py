@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateway.aq import transfer
-from gateway.aq.model import (
+from mgw.gateway.aq.model import (
     Agent,
     DeliveryMode,
     DequeueMode,
@@ -19,11 +18,12 @@ from gateway.aq.model import (
     SequenceDeviation,
     Visibility,
 )
-from gateway.aq.session import Session
-from gateway.aq.tables import State
+from mgw.gateway.aq.queues import transfer
+from mgw.gateway.aq.sessions.session import Session
+from mgw.gateway.aq.store.tables import State
+from mgw.transforms.errors import AqError
+from mgw.transforms.message import Header, Message, ValueType
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
-from transforms.errors import AqError
-from transforms.message import Header, Message, ValueType
 
 TOP = EnqueueOptions(sequence_deviation=SequenceDeviation.TOP)
 
@@ -252,7 +252,7 @@ class ImmediateSuite(HubCase):
     def test_immediate_in_an_application_transaction(self) -> None:
         self.queue()
         at_once = EnqueueOptions(Visibility.IMMEDIATE)
-        engine = sa.create_engine(self.url)
+        engine = sa.create_engine(self.application_url)
         with engine.connect() as conn:
             session = self.hub.session(conn)
             session.enqueue("orders", Message("before"), at_once)  # no transaction is open yet

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -15,27 +14,21 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateway.aq import monitor, transfer
-from gateway.aq.errors import EndOfGroup, NoMessage
-from gateway.aq.hub import Hub
-from gateway.aq.model import (
-    Dequeued,
-    DequeueMode,
-    DequeueOptions,
-    EnqueueOptions,
-    Navigation,
-    Visibility,
-)
-from gateway.aq.session import Session
-from gateway.aq.statements import Db
+from mgw.gateway.aq.errors import EndOfGroup, NoMessage
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import Dequeued, DequeueMode, DequeueOptions, EnqueueOptions, Navigation, Visibility
+from mgw.gateway.aq.queues import transfer
+from mgw.gateway.aq.sessions.session import Session
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
+from tests.support.children import CHILDREN
 from tests.support.waiting import eventually
-from transforms.message import Message
 
 FIRST, NEXT, SKIP = Navigation.FIRST_MESSAGE, Navigation.NEXT_MESSAGE, Navigation.NEXT_TRANSACTION
 ONE, FIRST_ONE = Navigation.NEXT_MESSAGE_ONE_GROUP, Navigation.FIRST_MESSAGE_ONE_GROUP
 MULTI, FIRST_MULTI = Navigation.NEXT_MESSAGE_MULTI_GROUP, Navigation.FIRST_MESSAGE_MULTI_GROUP
-_SPAWN = multiprocessing.get_context("spawn")
 GROUPED = {"message_grouping": "TRANSACTIONAL"}
 
 
@@ -349,7 +342,7 @@ class GroupSuite(GroupCase):
     @both
     def test_sessions_in_one_application_transaction_make_one_group(self, consumer: str | None) -> None:
         self.grouped(consumer=consumer)
-        engine = sa.create_engine(self.url)
+        engine = sa.create_engine(self.application_url)
         for group in "ab":
             with engine.begin() as conn:
                 for number in "123":
@@ -372,7 +365,7 @@ class GroupSuite(GroupCase):
     @both
     def test_group_whose_first_message_was_undone_by_a_savepoint_has_another_head(self, consumer: str | None) -> None:
         self.grouped(consumer=consumer, sort="PRIORITY")
-        engine = sa.create_engine(self.url)
+        engine = sa.create_engine(self.application_url)
         if not self.hub.postgresql:
             sa.event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
             sa.event.listen(engine, "begin", lambda conn: conn.exec_driver_sql("BEGIN"))
@@ -554,8 +547,8 @@ def expected(producers: range, groups: int) -> int:
 
 def child(target: Any, *args: Any) -> tuple[Any, Connection]:
     """A process that runs ``target(url, pipe, ...)``."""
-    here, there = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=target, args=(args[0], there, *args[1:]))
+    here, there = CHILDREN.Pipe()
+    process = CHILDREN.Process(target=target, args=(args[0], there, *args[1:]))
     process.start()
     there.close()
     return process, here
@@ -630,7 +623,7 @@ class GroupConcurrencySuite(GroupCase):
         end(victim, held)
 
         def nothing_left() -> bool:
-            monitor.run_once(self.hub)
+            time_manager.run_once(self.hub)
             return not {"READY", "WAIT"} & {row["MSG_STATE"] for row in self.view("orders_t") if self.mine(row)}
 
         eventually(nothing_left, what="everything taken")

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from gateway.aq import monitor
-from gateway.aq.hub import Hub
-from gateway.aq.model import Agent, DequeueMode, DequeueOptions, EnqueueOptions, Navigation, Visibility
-from gateway.aq.session import Session
-from gateway.aq.statements import Db
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import Agent, DequeueMode, DequeueOptions, EnqueueOptions, Navigation, Visibility
+from mgw.gateway.aq.sessions.session import Session
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.transforms.errors import HubUnavailable
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import HubCase, now, refused
 from tests.conformance.hub_suite_transfer import ProcessSuite
 from tests.support.waiting import eventually
-from transforms.errors import HubUnavailable
-from transforms.message import Message
 
 
 def _hold(url: str, pipe: Any) -> None:
@@ -111,7 +111,7 @@ class HandsSuite(HubCase):
             assert self.view("events_t")[0]["QUEUE"] == "EVENTS"
 
         def moved() -> bool:
-            monitor.run_once(self.hub)
+            time_manager.run_once(self.hub)
             return {row["QUEUE"] for row in self.view("events_t")} == {"AQ$_EVENTS_T_E"}
 
         eventually(moved, what="a message that nobody can take any more")
@@ -124,7 +124,7 @@ class HandsSuite(HubCase):
             pass
 
         def back() -> list[Any]:
-            monitor.run_once(self.hub)
+            time_manager.run_once(self.hub)
             return self.take("events", "RED")
 
         assert eventually(back) == ["x"]

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from gateway.aq import monitor
-from gateway.aq.model import INFINITE, Dequeued, DequeueMode, DequeueOptions, EnqueueOptions, Visibility
-from gateway.aq.tables import State
+from mgw.gateway.aq.model import INFINITE, Dequeued, DequeueMode, DequeueOptions, EnqueueOptions, Visibility
+from mgw.gateway.aq.store.tables import State
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.transforms.errors import HubError
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import NOW, HubCase, body_of, now, refused
 from tests.support.waiting import eventually
-from transforms.errors import HubError
-from transforms.message import Message
 
 
 class LifeSuite(HubCase):
@@ -319,8 +319,8 @@ class LifeSuite(HubCase):
         self.clock.time += 1
         stop = threading.Event()
         stop.set()
-        assert monitor.run_once(self.hub, stop=stop) == monitor.TimeManagerReport()
-        assert self.run_time() == monitor.TimeManagerReport(made_ready=1, removed=1)
+        assert time_manager.run_once(self.hub, stop=stop) == time_manager.TimeManagerReport()
+        assert self.run_time() == time_manager.TimeManagerReport(made_ready=1, removed=1)
 
     def test_backlog_of_every_duty_is_done_in_one_pass_of_many_transactions(self) -> None:
         self.queue(retention_time=1)

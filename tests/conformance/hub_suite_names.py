@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.model import Agent, DequeueOptions
-from gateway.aq.names import qualified
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.model import Agent, DequeueOptions
+from mgw.gateway.aq.names import qualified
+from mgw.transforms.errors import AqError
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import now, refused
 from tests.conformance.hub_suite_views import ViewCase
-from transforms.errors import AqError
-from transforms.message import Message
 
 #: What user ``anna`` tries on the objects of user ``anna.smith``, as objects of her own.
 TRICKS: dict[str, Callable[[QueueAdmin], Any]] = {

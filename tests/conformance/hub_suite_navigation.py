@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from gateway.aq import listen, monitor
-from gateway.aq.model import Agent, DeliveryMode, DequeueMode, DequeueOptions, Navigation, Visibility
-from gateway.aq.session import Session
-from gateway.aq.statements import Db
-from gateway.aq.tables import State
+from mgw.gateway.aq.model import Agent, DeliveryMode, DequeueMode, DequeueOptions, Navigation, Visibility
+from mgw.gateway.aq.sessions import listen
+from mgw.gateway.aq.sessions.session import Session
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import State
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.transforms.errors import AqError
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
 from tests.support.waiting import eventually
-from transforms.errors import AqError
-from transforms.message import Message
 
 FIRST = Navigation.FIRST_MESSAGE
 BROWSE = DequeueMode.BROWSE
@@ -322,7 +323,7 @@ class NavigationSuite(HubCase):
         thread.start()
         eventually(lambda: self.hub.notifier._callbacks, what="the consumer waits")
         self.clock.time += 6
-        monitor.run_once(self.hub)
+        time_manager.run_once(self.hub)
         thread.join(timeout=15)
         assert [(body_of(one), one.state) for one in found] == [("x", State.EXPIRED)]
 

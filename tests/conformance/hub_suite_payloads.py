@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateway.aq import payloads, transfer
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.anydata import AnyData, is_lcr, type_name, unwrap, wrap
-from gateway.aq.errors import AnyDataMismatch, PayloadRefused, PayloadTypeForbidden, TypeInvalid
-from gateway.aq.model import DequeueMode, DequeueOptions, Navigation, PayloadType
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.errors import AnyDataMismatch, PayloadRefused, PayloadTypeForbidden, TypeInvalid
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions, Navigation, PayloadType
+from mgw.gateway.aq.payloads import forms as payloads
+from mgw.gateway.aq.payloads.anydata import AnyData, is_lcr, type_name, unwrap, wrap
+from mgw.gateway.aq.queues import transfer
+from mgw.transforms.errors import AqError
+from mgw.transforms.language.functions import register_function, unregister_function
+from mgw.transforms.message import Header, Message, PayloadKind, ValueType
+from mgw.transforms.objects import ObjectValue
 from tests.conformance.hub_suite import HubCase, refused
-from transforms.errors import AqError
-from transforms.expression_functions import register_function, unregister_function
-from transforms.message import Header, Message, PayloadKind, ValueType
-from transforms.objects import ObjectValue
 
 CET = timezone(timedelta(hours=1))
 NOON = datetime(2026, 11, 20, 12, 0, 0)
@@ -358,7 +359,7 @@ class ObjectSuite(PayloadCase):
         assert self.admin.types() == []
 
     def test_users_make_types_and_transformations_in_their_own_schema(self) -> None:
-        from gateway.aq.admin import QueueAdmin
+        from mgw.gateway.aq.admin import QueueAdmin
 
         scott = QueueAdmin(self.hub, user="scott", schema="scott")
         scott.create_type("mine", {"x": "NUMBER"})
@@ -471,7 +472,7 @@ class ObjectSuite(PayloadCase):
             self.admin.drop_type("phones")
 
     def test_a_type_made_and_used_in_one_rolled_back_transaction_leaves_nothing_behind(self) -> None:
-        from gateway.aq.admin import QueueAdmin
+        from mgw.gateway.aq.admin import QueueAdmin
 
         for declared, value in (("NUMBER", 1), ("VARCHAR2(5)", "one")):
             conn = self.hub.engine.connect()
@@ -743,7 +744,7 @@ class AnyDataSuite(PayloadCase):
 
     def test_set_up_queue_that_is_refused_leaves_nothing(self) -> None:
         self.queue("taken")
-        engine = sa.create_engine(self.hub.engine.url)
+        engine = sa.create_engine(self.application_url)
         try:
             with engine.connect() as conn:
                 for before in (False, True):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from gateway.aq.errors import NoMessage
-from gateway.aq.model import DequeueMode, DequeueOptions, Navigation
+from mgw.gateway.aq.errors import NoMessage
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions, Navigation
+from mgw.transforms.message import Header, Message, ValueType
 from tests.conformance.hub_suite import HubCase
-from transforms.message import Header, Message, ValueType
 
 ORDER = Message(
     json.dumps(

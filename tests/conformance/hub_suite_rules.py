@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 
-from gateway.aq import transfer
-from gateway.aq.anydata import wrap
-from gateway.aq.errors import NoMessage
-from gateway.aq.matching import pushed
-from gateway.aq.model import DequeueMode, DequeueOptions
-from gateway.aq.purge_conditions import purge_condition
-from gateway.aq.rules import register_function, unregister_function
-from gateway.aq.statements import Db
+from mgw.gateway.aq.conditions.purge_conditions import purge_condition
+from mgw.gateway.aq.conditions.rules import register_function, unregister_function
+from mgw.gateway.aq.errors import NoMessage
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions
+from mgw.gateway.aq.payloads.anydata import wrap
+from mgw.gateway.aq.queues import transfer
+from mgw.gateway.aq.queues.condition_search import pushed
+from mgw.gateway.aq.store.statements import Db
+from mgw.transforms.errors import AqError, ExpressionFailed
+from mgw.transforms.language.compiler import compile_condition
+from mgw.transforms.language.expression import Row
+from mgw.transforms.message import Header, Message, ValueType
 from tests.conformance.hub_suite import HubCase
-from transforms.errors import AqError, ExpressionFailed
-from transforms.expression import Row, compile_condition
-from transforms.message import Header, Message, ValueType
 
 MESSAGES = [
     Message(json.dumps({"region": "EU", "amount": 10, "o": {"x": "1"}}), priority=3, correlation="order-1"),

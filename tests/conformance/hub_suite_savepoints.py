@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, DequeueOptions
-from gateway.aq.session import Session
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions
+from mgw.gateway.aq.sessions.session import Session
+from mgw.transforms.errors import AqError
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
 from tests.support.waiting import eventually
-from transforms.errors import AqError
-from transforms.message import Message
 
 
 class SavepointSuite(HubCase):
@@ -225,9 +225,9 @@ class ApplicationSavepointSuite(HubCase):
     def _application(self, _hub: None) -> Iterator[None]:
         self.queue()
         self.send("orders", "x", "y")
-        with self.hub.write() as conn:
+        engine = sa.create_engine(self.application_url)
+        with engine.begin() as conn:
             conn.exec_driver_sql("CREATE TABLE booking (id integer)")
-        engine = sa.create_engine(self.url)
         with engine.connect() as self.conn:
             self.conn.exec_driver_sql("INSERT INTO booking VALUES (1)")
             self.session = self.hub.session(self.conn)
@@ -326,9 +326,9 @@ class CountingSuite(HubCase):
                 thread.start()
             for thread in threads:
                 thread.join()
-            from gateway.aq import monitor
+            from mgw.gateway.aq.upkeep import time_manager
 
-            monitor.run_once(elsewhere)
+            time_manager.run_once(elsewhere)
             self.run_time()
         assert rolled_back == [48, 48]
         assert sum(row["RETRY_COUNT"] for row in self.view("orders_t")) == 48

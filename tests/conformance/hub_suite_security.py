@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateway.aq import statements_security, transfer
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.grants import QueuePrivilege, RoleMember, SystemPrivilege
-from gateway.aq.model import Agent, DequeueMode, DequeueOptions, EnqueueOptions, Navigation, Visibility
-from gateway.aq.session import Session
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.grants import QueuePrivilege, RoleMember, SystemPrivilege
+from mgw.gateway.aq.model import Agent, DequeueMode, DequeueOptions, EnqueueOptions, Navigation, Visibility
+from mgw.gateway.aq.queues import transfer
+from mgw.gateway.aq.security import security_sql
+from mgw.gateway.aq.sessions.session import Session
+from mgw.transforms.errors import AqError
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import HubCase, now, refused
-from transforms.errors import AqError
-from transforms.message import Message
 
 IMMEDIATE = EnqueueOptions(Visibility.IMMEDIATE)
 Call = Callable[[Session, str], Any]
@@ -174,7 +175,7 @@ class PrivilegeSuite(SecurityCase):
                 session.commit()
 
     def test_the_applications_own_connection_gives_no_privilege(self) -> None:
-        engine = sa.create_engine(self.url)
+        engine = sa.create_engine(self.application_url)
         with engine.connect() as conn:
             session = self.hub.session(conn, user="scott")
             for call in (*ENQUEUES.values(), DEQUEUES["array"], DEQUEUES["browse"], DEQUEUES["msgid"]):
@@ -381,7 +382,7 @@ class PrivilegeSuite(SecurityCase):
             session.enqueue("orders", Message("x"))
 
     def test_a_grant_that_is_rolled_back_is_not_remembered(self) -> None:
-        engine = sa.create_engine(self.url)
+        engine = sa.create_engine(self.application_url)
         with engine.connect() as conn:
             session = self.hub.session(conn, user="scott")
             QueueAdmin(self.hub, conn).grant_queue_privilege("ENQUEUE", "orders", "scott")
@@ -397,13 +398,13 @@ class PrivilegeSuite(SecurityCase):
     def test_privileges_are_read_once_and_the_owner_is_not_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         looks = {"version": 0, "held_by": 0}
         for name in looks:
-            ask = getattr(statements_security, name)
+            ask = getattr(security_sql, name)
 
             def counted(*args: Any, name: str = name, ask: Any = ask) -> Any:
                 looks[name] += 1
                 return ask(*args)
 
-            monkeypatch.setattr(statements_security, name, counted)
+            monkeypatch.setattr(security_sql, name, counted)
         self.put(None, "orders", "a")
         self.get("SYS", "orders")
         assert looks == {"version": 0, "held_by": 0}
@@ -609,6 +610,7 @@ ADMINISTRATION: dict[str, Callable[[QueueAdmin], Any] | None] = {
     "create_type": lambda a: a.create_type("new", {"x": "NUMBER"}),
     "drop_type": lambda a: a.drop_type("point"),
     "types": None,
+    "object_type": lambda a: a.object_type("point") or _as_hidden(),
     "grant_type_privilege": lambda a: a.grant_type_privilege("point", "me"),
     "revoke_type_privilege": lambda a: a.revoke_type_privilege("point", "boss"),
     "type_privileges": None,
@@ -618,6 +620,12 @@ ADMINISTRATION: dict[str, Callable[[QueueAdmin], Any] | None] = {
     "modify_transformation": lambda a: a.modify_transformation("shout", 0, "'x'"),
     "drop_transformation": lambda a: a.drop_transformation("shout"),
     "transformations": None,
+    "allow_module": lambda a: a.allow_module("string"),
+    "forbid_module": lambda a: a.forbid_module("json"),
+    "modules": None,
+    "set_rule_function": lambda a: a.set_rule_function("new", "json:dumps"),
+    "drop_rule_function": lambda a: a.drop_rule_function("as_json"),
+    "rule_functions": None,
 }
 
 #: What every procedure has in common, beside the procedures.
@@ -644,6 +652,8 @@ class AdministrationSuite(SecurityCase):
         self.admin.create_type("point", {"x": "NUMBER"})
         self.admin.grant_type_privilege("point", "boss")
         self.admin.create_transformation("shout", "BASIC", "BASIC", "UPPER(source.user_data)")
+        self.admin.allow_module("json")
+        self.admin.set_rule_function("as_json", "json:dumps")
 
     def test_every_procedure_is_listed_here(self) -> None:
         """A new procedure needs a line in ADMINISTRATION: what must a user hold to call it?"""
@@ -671,7 +681,7 @@ class AdministrationSuite(SecurityCase):
         self.admin.grant_system_privilege("DEQUEUE_ANY", "user")
         before = self.everything()
         for name, call in ADMINISTRATION.items():
-            if call is None or name in ("queue", "queue_table"):
+            if call is None or name in ("queue", "queue_table", "object_type"):
                 continue
             with pytest.raises(AqError) as caught:
                 call(self.as_admin("user"))
@@ -987,7 +997,7 @@ class SecureQueueSuite(SecurityCase):
 
     def test_the_applications_own_connection_opens_no_way_in(self) -> None:
         self.send("vault", "x")
-        engine = sa.create_engine(self.url)
+        engine = sa.create_engine(self.application_url)
         with engine.begin() as conn:
             session = self.hub.session(conn, user="scott")
             for sender, number in ((None, 25224), ("writer", 24093)):

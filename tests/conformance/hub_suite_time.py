@@ -9,15 +9,15 @@ from contextlib import contextmanager
 import pytest
 import sqlalchemy as sa
 
-from gateway.aq import statements_time as time_sql
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, DequeueOptions
-from gateway.aq.statements import Db
-from gateway.aq.tables import State
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.tables import State
+from mgw.gateway.aq.upkeep import time_sql
+from mgw.transforms.errors import HubError
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
 from tests.support.waiting import eventually
-from transforms.errors import HubError
-from transforms.message import Message
 
 
 class RetrySuite(HubCase):
@@ -170,7 +170,7 @@ class RetrySuite(HubCase):
     def test_attempt_is_counted_after_whoever_took_the_message_meanwhile(self) -> None:
         self.queue()
         self.send("orders", "x")
-        engine = sa.create_engine(self.url)
+        engine = sa.create_engine(self.application_url)
         with engine.connect() as conn, Hub.open(self.url, clock=self.clock) as elsewhere:
             self.hub.session(conn).dequeue("orders", now())
             with elsewhere.session() as other:
@@ -186,7 +186,7 @@ class RetrySuite(HubCase):
     def test_nothing_is_counted_for_a_message_that_is_gone(self) -> None:
         self.queue()
         self.send("orders", "x")
-        engine = sa.create_engine(self.url)
+        engine = sa.create_engine(self.application_url)
         with engine.connect() as conn, Hub.open(self.url, clock=self.clock) as elsewhere:
             self.hub.session(conn).dequeue("orders", now())
             with elsewhere.session() as other:

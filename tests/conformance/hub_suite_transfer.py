@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -12,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from gateway.aq import monitor, transfer
-from gateway.aq.errors import MessageRefused
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions, QueueRef
+from mgw.gateway.aq.errors import MessageRefused
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueOptions, QueueRef
+from mgw.gateway.aq.queues import transfer
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.transforms.errors import AqError, GatewayError, HubError
+from mgw.transforms.message import Header, Message, ValueType
 from tests.conformance.hub_suite import HubCase, refused
+from tests.support.children import CHILDREN
 from tests.support.waiting import eventually
-from transforms.errors import AqError, GatewayError, HubError
-from transforms.message import Header, Message, ValueType
-
-_SPAWN = multiprocessing.get_context("spawn")
 
 
 class TransferSuite(HubCase):
@@ -273,9 +272,9 @@ def _wait(url: str, pipe: Connection) -> None:
 class ProcessSuite(HubCase):
     """Several processes on one hub."""
 
-    def child(self, target: Any) -> tuple[Any, Connection]:
-        here, there = _SPAWN.Pipe()
-        process = _SPAWN.Process(target=target, args=(self.url, there))
+    def child(self, target: Any, context: Any = CHILDREN) -> tuple[Any, Connection]:
+        here, there = context.Pipe()
+        process = context.Process(target=target, args=(self.url, there))
         process.start()
         there.close()
         return process, here
@@ -326,7 +325,7 @@ class ProcessSuite(HubCase):
         self.end(process, pipe)
 
         def back() -> list[Any]:
-            monitor.run_once(self.hub)
+            time_manager.run_once(self.hub)
             return self.take("orders")
 
         assert eventually(back, what="the messages of the killed consumer") == ["a", "b", "c"]
@@ -338,7 +337,7 @@ class ProcessSuite(HubCase):
         assert pipe.recv() == "held"
         os.kill(process.pid, signal.SIGKILL)
         self.end(process, pipe)
-        eventually(lambda: monitor.run_once(self.hub) and self.view("orders_t")[0]["IN_TRANSACTION"] in (0, False))
+        eventually(lambda: time_manager.run_once(self.hub) and self.view("orders_t")[0]["IN_TRANSACTION"] in (0, False))
         with self.hub.session() as session:
             found = eventually(
                 lambda: session.dequeue("orders", DequeueOptions(wait=0)), tolerate=(AqError,), what="the messages"

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from gateway.aq import transformations
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.anydata import unwrap, wrap
-from gateway.aq.errors import TransformationFailed, TransformationInvalid, TransformationMissing
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, DequeueOptions, EnqueueOptions, Navigation, Visibility
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.errors import TransformationFailed, TransformationInvalid, TransformationMissing
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions, EnqueueOptions, Navigation, Visibility
+from mgw.gateway.aq.payloads import transformations
+from mgw.gateway.aq.payloads.anydata import unwrap, wrap
+from mgw.transforms.language.functions import register_function, unregister_function
+from mgw.transforms.message import Header, Message, PayloadKind, ValueType
+from mgw.transforms.objects import ObjectValue
 from tests.conformance.hub_suite import refused
 from tests.conformance.hub_suite_payloads import PayloadCase
-from transforms.expression_functions import register_function, unregister_function
-from transforms.message import Header, Message, PayloadKind, ValueType
-from transforms.objects import ObjectValue
 
 
 class TransformationCase(PayloadCase):
@@ -63,7 +63,7 @@ class TransformationCase(PayloadCase):
         return found.message
 
 
-class CatalogueSuite(TransformationCase):
+class TransformationSuite(TransformationCase):
     """create_transformation, modify_transformation, drop_transformation."""
 
     def test_a_transformation_is_listed_as_it_was_made(self) -> None:
@@ -99,7 +99,7 @@ class CatalogueSuite(TransformationCase):
             ("SELECT 1 FROM dual", "is invalid"),
             ("", "there is no expression"),
             ("x" * 4001, "4001 characters"),
-            ("transforms.builtin:nosuch", "has no function nosuch"),
+            ("mgw.transforms.builtin:nosuch", "has no function nosuch"),
             ("OE.ORDERS(1, 2)", "OE.ORDERS has 4 attributes, 2 are given"),
             ({"set": {"nosuch": "1"}}, "nosuch"),
             ({}, "it does nothing"),
@@ -215,7 +215,7 @@ class CatalogueSuite(TransformationCase):
         assert self.admin.transformations() == []
 
 
-class EnqueueSuite(TransformationCase):
+class EnqueueTransformationSuite(TransformationCase):
     """The enqueue option: before the message is stored."""
 
     def test_rules_and_recipients_see_the_result(self) -> None:
@@ -371,7 +371,7 @@ class EnqueueSuite(TransformationCase):
             self.put("target", "x", options=EnqueueOptions(transformation="t"))
 
 
-class DequeueSuite(TransformationCase):
+class DequeueTransformationSuite(TransformationCase):
     """The dequeue option and the subscriber's: after selection, before return."""
 
     def shout(self) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import signal
 import time
 
 import pytest
 
-from gateway.aq import monitor
-from gateway.aq.model import Agent, DequeueMode
-from gateway.aq.tables import State
+from mgw.gateway.aq.model import Agent, DequeueMode
+from mgw.gateway.aq.store.tables import State
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.transforms.errors import AqError
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
 from tests.conformance.hub_suite_transfer import ProcessSuite, _hold
 from tests.support.waiting import eventually
-from transforms.errors import AqError
-from transforms.message import Message
 
 
 class TrapSuite(HubCase):
@@ -74,7 +75,7 @@ class TrapSuite(HubCase):
         pipe.close()
 
         def back() -> bool:
-            monitor.run_once(self.hub)
+            time_manager.run_once(self.hub)
             return self.take("orders", dequeue_mode=DequeueMode.LOCKED) == ["x"]
 
         eventually(back, what="the message of the killed process")
@@ -84,13 +85,17 @@ class TrapSuite(HubCase):
         self.clock.time = time.time()  # as in the other process: its lease is not over
         self.queue(max_retries=0)
         self.send("orders", "x")
-        process, pipe = ProcessSuite.child(self, _hold)  # type: ignore[arg-type]
+        process, pipe = ProcessSuite.child(  # this process must be the parent
+            self,  # type: ignore[arg-type]
+            _hold,
+            multiprocessing.get_context("spawn"),
+        )
         assert pipe.recv() == "held"
         os.kill(process.pid, signal.SIGKILL)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
         def back() -> bool:
-            monitor.run_once(self.hub)
+            time_manager.run_once(self.hub)
             return self.take("orders", dequeue_mode=DequeueMode.LOCKED) == ["x"]
 
         eventually(back, deadline=10, what="the message of the killed process")

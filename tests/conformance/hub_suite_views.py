@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -15,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from gateway.aq import monitor, statistics, transfer
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, DequeueOptions, EnqueueOptions
-from gateway.aq.views import COLUMNS
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions, EnqueueOptions
+from mgw.gateway.aq.queues import statistics, transfer
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.gateway.aq.views import COLUMNS
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import NOW, HubCase, ManualClock, now
-from transforms.message import Message
-
-_SPAWN = multiprocessing.get_context("spawn")
+from tests.support.children import CHILDREN
 
 
 class ViewCase(HubCase):
@@ -56,7 +55,9 @@ class ViewCase(HubCase):
             import psycopg
 
             url = self.hub.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-            connection = psycopg.connect(url, autocommit=True)
+            assert self.hub.namespace is not None
+            path = f"-csearch_path={self.hub.namespace.schema}"
+            connection = psycopg.connect(url, autocommit=True, options=path)
         else:
             connection = sqlite3.connect(self.hub.path or "")
         with closing(connection):
@@ -115,6 +116,7 @@ class CatalogueViewSuite(ViewCase):
             "REPLICATION_MODE": "NONE",
             "MAX_PAYLOAD": 32512,
             "MESSAGE_VIEW": "AQ$ORDERS_T",
+            "OPTIONS": "{}",
         }
         self.admin.create_queue_table("Plain")
         row = self.row("SELECT * FROM DBA_QUEUE_TABLES WHERE QUEUE_TABLE = 'PLAIN'")
@@ -173,6 +175,7 @@ class CatalogueViewSuite(ViewCase):
             "IF_NONDURABLE_SUBSCRIBER": "NO",
             "QUEUE_TO_QUEUE": "FALSE",
             "POS_BITMAP": None,
+            "OPTIONS": "{}",
         }
 
     def test_user_views_show_the_schema_of_the_user_without_owner(self) -> None:
@@ -944,7 +947,7 @@ class ActivityViewSuite(ViewCase):
             with other.session() as session:
                 session.dequeue("orders", now())
                 session.commit()
-            monitor.run_once(other)
+            time_manager.run_once(other)
             row = self.activity("QUEUES", "orders")
             assert (row["ENQUEUED_MSGS"], row["DEQUEUED_MSGS"], row["DEQUEUED_MSG_LATENCY"]) == (3, 1, 5)
             assert self.moments(row, "FIRST_ACTIVITY_TIME", "LAST_DEQUEUE_TIME") == [NOW, NOW + 5]
@@ -954,8 +957,8 @@ class ActivityViewSuite(ViewCase):
 
     def test_killed_process_is_forgotten(self) -> None:
         self.queue()
-        here, there = _SPAWN.Pipe()
-        process = _SPAWN.Process(target=_count_and_hang, args=(self.url, there))
+        here, there = CHILDREN.Pipe()
+        process = CHILDREN.Process(target=_count_and_hang, args=(self.url, there))
         process.start()
         there.close()
         assert here.recv() == "counted"

@@ -18,16 +18,20 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import pytest
 
-from links.contract import Batch, Capability, Delivery, Destination, Direction, Endpoint, JobUse, Link, LinkSpec, Source
-from transforms.errors import (
-    AdminError,
-    ConversionFailure,
-    LinkError,
-    LinkRefused,
-    LinkUnavailable,
-    QueueMissing,
+from mgw.links.contract import (
+    Batch,
+    Capability,
+    Delivery,
+    Destination,
+    Direction,
+    Endpoint,
+    JobUse,
+    Link,
+    LinkSpec,
+    Source,
 )
-from transforms.message import Header, Message, ValueType
+from mgw.transforms.errors import AdminError, ConversionFailure, LinkError, LinkRefused, LinkUnavailable, QueueMissing
+from mgw.transforms.message import Header, Message, ValueType
 
 SOON = 20.0  # seconds a test waits for what must happen "soon"; a deadline, not a delay
 _numbers = itertools.count(1)
@@ -345,7 +349,7 @@ def in_thread(action: Callable[[], Any]) -> Callable[[float], Any]:
 
 
 class LinkSuite:
-    """Every promise of :mod:`links.contract`."""
+    """Every promise of :mod:`mgw.links.contract`."""
 
     # -- bodies -------------------------------------------------------------------------------------------------------
 

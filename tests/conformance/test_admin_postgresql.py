@@ -8,13 +8,18 @@ from functools import partial
 
 import pytest
 
-from gateway.hub import open_hub
-from tests.conformance.admin_suite import *  # noqa: F403
-from tests.conformance.admin_suite_changes import *  # noqa: F403
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.gateway.state.secrets import Secrets
+from tests.conformance import suites
+from tests.conformance.admin_suite import KEY
 from tests.support.brokers import PostgreSQL
 from tests.support.ready_hubs import ready_hubs
 
 pytestmark = pytest.mark.postgresql
+
+globals().update(suites.functions())
 
 
 @pytest.fixture(scope="module")
@@ -29,23 +34,22 @@ def hub_url(hubs: Callable[[], AbstractContextManager[str]]) -> Iterator[str]:
         yield url
 
 
-def test_agents_are_notified_of_changes(hub: Hub, hub_url: str) -> None:  # noqa: F405
+def test_agents_are_notified_of_changes(hub: Hub, hub_url: str) -> None:
     import psycopg
 
-    with psycopg.connect(hub_url.replace("+psycopg", ""), autocommit=True) as listener:
-        listener.execute("LISTEN mgw_change")
-        admin = GatewayAdmin(hub, Secrets(environ={"MGW_SECRET_KEY": KEY}))  # noqa: F405
+    with psycopg.connect(hub_url.partition("?")[0].replace("+psycopg", ""), autocommit=True) as listener:
+        listener.execute("LISTEN mgw_change_hub")
+        admin = GatewayAdmin(hub, Secrets(environ={"MGW_SECRET_KEY": KEY}))
         admin.create_msgsystem_link("plant", "MEMORY")
         (notice,) = listener.notifies(timeout=10, stop_after=1)
         assert notice.payload == str(admin.snapshot_version())
 
 
 def test_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(
-    admin: GatewayAdmin,  # noqa: F405
-    monkeypatch: pytest.MonkeyPatch,
+    admin: GatewayAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gateway.catalog import changes
-    from transforms.errors import HubUnavailable
+    from mgw.gateway.state.catalog import changes
+    from mgw.transforms.errors import HubUnavailable
 
     monkeypatch.setattr(changes, "_LOCK_MILLISECONDS", 50)
     with admin.hub.engine.begin() as conn:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from gateway.admin import GatewayAdmin
-from gateway.hub import open_hub
-from tests.conformance.admin_suite import *  # noqa: F403
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.state.gateway_hub import open_hub
+from tests.conformance import suites
 from tests.conformance.admin_suite import PASSWORD
-from tests.conformance.admin_suite_changes import *  # noqa: F403
+from tests.support.ready_hubs import ready_file
+
+globals().update(suites.functions())
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ready_file(tmp_path_factory.mktemp("ready") / "hub.db", partial(open_hub, create=True))
 
 
 @pytest.fixture
-def hub_url(tmp_path: Path) -> str:
+def hub_url(ready: Path, tmp_path: Path) -> str:
+    shutil.copy(ready, tmp_path / "hub.db")
     return f"sqlite:///{tmp_path}/hub.db"
 
 

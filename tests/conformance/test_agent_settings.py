@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from gateway.logfile import set_level
-from links.memory_broker import MemoryBroker
+from mgw.gateway.observe.log_file import set_level
+from mgw.gateway.runtime.supervisor import RunOptions, Supervisor
+from mgw.gateway.services.daemon import PROCEDURES
+from mgw.gateway.state import run_state
+from mgw.links.memory.broker import MemoryBroker
+from mgw.transforms.errors import AdminError
+from mgw.transforms.message import Message
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
-from transforms.errors import AdminError
-from transforms.message import Message
 
 
 @pytest.fixture
@@ -99,3 +104,25 @@ def test_option_is_given_as_a_number_and_refused_with_its_agent(gateway: Gateway
     assert [option.value for option in gateway.admin.list_agent_options("DEFAULT_AGENT")] == ["500"]
     with pytest.raises(AdminError, match=r"ORA-32841: agent DEFAULT_AGENT: oracle.mgw.polling_interval cannot be '50'"):
         gateway.admin.set_agent_option("DEFAULT_AGENT", "oracle.mgw.polling_interval", 50)
+
+
+@pytest.mark.parametrize(("retention", "kept"), [("3600", ["young"]), (None, ["old", "young"])])
+def test_events_are_kept_as_long_as_the_agent_says(retention: str | None, kept: list[str], gateway: Gateway) -> None:
+    if retention is not None:
+        gateway.admin.set_agent_option("DEFAULT_AGENT", "event_retention", retention)
+    now = time.time()
+    with gateway.hub.write() as conn:
+        for text, age in (("ancient", 15 * 86400), ("old", 7200), ("young", 600)):
+            run_state.add_event(
+                conn, agent_name=None, level="INFO", name="Told", object_name="x", text=text, now=now - age
+            )
+    supervisor = Supervisor(gateway.hub, gateway.secrets, RunOptions(gateway.url), PROCEDURES)
+    thread = threading.Thread(target=supervisor.run)
+    thread.start()
+    try:
+        eventually(lambda: any("up and running" in text for text in gateway.events()), what="the agent runs")
+        supervisor._prune()
+    finally:
+        supervisor.request_stop()
+        thread.join(30)
+    assert [text for text in gateway.events() if text in ("ancient", "old", "young")] == kept

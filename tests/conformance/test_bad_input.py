@@ -48,6 +48,7 @@ from tests.cli.conftest import Mgw, Result
 from tests.support.brokers import Kafka, Mosquitto, RabbitMQ
 from tests.support.kafka_clients import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.support.ports import free_port
+from tests.support.ready_made import Process, start_module
 from tests.support.waiting import eventually
 
 PASSWORD = "sesame-open-42"  # of nobody
@@ -76,6 +77,12 @@ class Agent:
     def __init__(self, mgw: Mgw, *words: str, prefix: Sequence[str] = ()) -> None:
         self.mgw = mgw
         self.output = mgw.folder / f"output-{uuid.uuid4().hex[:6]}.txt"
+        self.process: Process
+        if not prefix and type(mgw).command is Mgw.command:  # nothing depends on how it is started
+            self.process = start_module(
+                "mgw.gateway", "run", *words, log=self.output, environment=mgw.environment(), folder=mgw.folder
+            )
+            return
         with self.output.open("wb") as sink:
             self.process = subprocess.Popen(
                 [*prefix, *mgw.command("run", *words)],

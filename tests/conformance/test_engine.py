@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.anydata import wrap
-from links.memory_broker import MemoryBroker
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.payloads.anydata import wrap
+from mgw.gateway.runtime.windowed import AHEAD, WindowedRoute
+from mgw.links.memory.broker import MemoryBroker
+from mgw.transforms.errors import HubUnavailable, LinkUnavailable
+from mgw.transforms.message import Header, Message, ValueType
+from mgw.transforms.objects import ObjectValue
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
-from transforms.errors import LinkUnavailable
-from transforms.message import Header, Message, ValueType
-from transforms.objects import ObjectValue
 
 
 @pytest.fixture
@@ -444,10 +445,11 @@ def test_a_second_process_of_the_agent_is_refused_and_the_first_goes_on(gateway:
     inbound(gateway, broker)
     with gateway.run():
         program = (
-            "import sys; from gateway.hub import open_hub; from gateway.agent import Agent\n"
-            "from gateway.secrets import Secrets; from transforms.clock import SYSTEM_CLOCK\n"
+            "import sys; from mgw.gateway.state.gateway_hub import open_hub\n"
+            "from mgw.gateway.runtime.agent import Agent; from mgw.gateway.services.daemon import PROCEDURES\n"
+            "from mgw.gateway.state.secrets import Secrets; from mgw.transforms.clock import SYSTEM_CLOCK\n"
             "hub = open_hub(sys.argv[1]); secrets = Secrets.for_hub(sys.argv[1])\n"
-            "try: Agent(hub, secrets, 'DEFAULT_AGENT', SYSTEM_CLOCK).acquire()\n"
+            "try: Agent(hub, secrets, 'DEFAULT_AGENT', SYSTEM_CLOCK, PROCEDURES).acquire()\n"
             "except Exception as error: print(error); sys.exit(1)\n"
         )
         command = [sys.executable, "-c", program, gateway.url]
@@ -668,3 +670,57 @@ def test_a_message_that_expires_while_it_is_planned_goes_where_the_plan_says(
         eventually(lambda: logged.job("outj")["PROPAGATED_MSGS"] == 2)
     assert bodies(broker.queue("DST").messages) == ["short", "long"]
     assert logged.browse("H") == []
+
+
+# ------------------------------------------------------------------------------------- reading while the hub commits
+
+
+def test_an_inbound_job_reads_on_while_the_hub_commits_and_settles_in_order(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    inbound(gateway, broker, options={"MsgBatchSize": "10"})
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["ACTIVITY"] == "IDLE")
+        with gateway.hub.write():  # SQLite has one writer: no batch can be stored
+            put(broker, "SRC", *texts(200))
+            eventually(lambda: broker.queue("SRC").ready == 200 - 10 * (1 + AHEAD), what="batches that are read ahead")
+            assert len(broker.queue("SRC").messages) == 200, "nothing is settled before it is stored"
+        eventually(lambda: gateway.job("inj")["PROPAGATED_MSGS"] == 200)
+    assert bodies(gateway.browse("H")) == texts(200)
+    assert broker.queue("SRC").messages == []
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_when_a_commit_fails_nothing_read_ahead_is_lost_or_stored_twice(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    inbound(gateway, broker, options={"MsgBatchSize": "10"})
+    put(broker, "SRC", *texts(100))
+    real, left = WindowedRoute._store, [at]
+
+    def failing(self: WindowedRoute, batch: Any) -> Any:
+        left[0] -= 1
+        if not left[0]:
+            raise HubUnavailable("the hub was away for a moment")
+        return real(self, batch)
+
+    monkeypatch.setattr(WindowedRoute, "_store", failing)
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["PROPAGATED_MSGS"] == 100, deadline=40)
+    assert bodies(gateway.browse("H")) == texts(100)
+    assert broker.queue("SRC").messages == []
+
+
+def test_a_message_that_the_hub_refuses_in_a_batch_read_ahead_is_set_aside_alone(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    gateway.queue("H", queue_payload_type="JSON")
+    broker.queue("BADIN")
+    gateway.admin.register_foreign_queue("BADIN", "mem")
+    inbound(gateway, broker, options={"MsgBatchSize": "10"}, exception_queue="BADIN@mem")
+    put(broker, "SRC", *(f'{{"n":{n}}}' if n % 17 else "no json" for n in range(100)))
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["PROPAGATED_MSGS"] == 94)
+    assert len(gateway.browse("H")) == 94
+    assert len(broker.queue("BADIN").messages) == 6
+    assert broker.queue("SRC").messages == []

@@ -12,20 +12,22 @@ import pika
 import pytest
 import sqlalchemy as sa
 
-from gateway import catalog, journal, lease
-from gateway.agent import Agent
-from gateway.model import DEFAULT_AGENT, AgentStatus
-from links.contract import Batch, Encoded
-from links.memory import MemoryDestination, MemorySource
-from links.memory_broker import MemoryBroker
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentStatus
+from mgw.gateway.runtime.agent import Agent
+from mgw.gateway.services.daemon import PROCEDURES
+from mgw.gateway.state import catalog, lease, run_state
+from mgw.links.contract import Batch, Encoded
+from mgw.links.memory.broker import MemoryBroker
+from mgw.links.memory.destination import MemoryDestination
+from mgw.links.memory.source import MemorySource
+from mgw.transforms.clock import SYSTEM_CLOCK
+from mgw.transforms.errors import HubUnavailable, LinkUnavailable, PositionLost
+from mgw.transforms.message import Message
 from tests.conformance.test_engine import bodies, inbound, outbound, put, texts
 from tests.support.brokers import Kafka, RabbitMQ
 from tests.support.gateways import Gateway, gateway_on, supervised
 from tests.support.kafka_clients import KafkaProducer
 from tests.support.waiting import eventually
-from transforms.clock import SYSTEM_CLOCK
-from transforms.errors import HubUnavailable, LinkUnavailable, PositionLost
-from transforms.message import Message
 
 
 @pytest.fixture
@@ -85,7 +87,7 @@ def test_a_job_starts_though_the_hub_is_away_when_its_thread_begins(
 ) -> None:
     inbound(gateway, broker)
     put(broker, "SRC", "one")
-    met = fail_once(monkeypatch, journal, "job_row")
+    met = fail_once(monkeypatch, run_state, "job_row")
     with gateway.run():
         eventually(lambda: bodies(gateway.browse("H")) == ["one"])
     assert met
@@ -96,7 +98,7 @@ def test_a_job_whose_final_failure_cannot_be_recorded_does_not_vanish(
 ) -> None:
     inbound(gateway, broker)
     put(broker, "SRC", "one")
-    met = fail_once(monkeypatch, journal, "record_failure")
+    met = fail_once(monkeypatch, run_state, "record_failure")
     broker.fail_next("connect", PositionLost("gone", operation="connect", number=415), times=2)
     with gateway.run():
         eventually(lambda: gateway.job("inj")["STATUS"] == "FAILED", what="the failure recorded at the second attempt")
@@ -106,7 +108,7 @@ def test_a_job_whose_final_failure_cannot_be_recorded_does_not_vanish(
 def test_a_change_that_a_failing_hub_interrupted_is_taken_over_later(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent = Agent(gateway.hub, gateway.secrets, DEFAULT_AGENT, SYSTEM_CLOCK)
+    agent = Agent(gateway.hub, gateway.secrets, DEFAULT_AGENT, SYSTEM_CLOCK, PROCEDURES)
     agent.acquire()
     agent.start()
     try:
@@ -185,7 +187,7 @@ def test_a_message_split_in_two_that_nobody_wants_counts_once(gateway: Gateway, 
 def test_a_disabled_topic_job_is_subscribed_though_its_broker_was_away_at_first(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.agent.CHORE_SECONDS", 0.2)
+    monkeypatch.setattr("mgw.gateway.runtime.agent.CHORE_SECONDS", 0.2)
     gateway.queue("H")
     broker.topic("news")
     gateway.admin.register_foreign_queue("T", "mem", "news", "TOPIC")
@@ -218,7 +220,7 @@ def test_counters_since_agent_start_begin_at_zero(gateway: Gateway, broker: Memo
     job = gateway.admin.get_job("inj")
     assert job is not None
     with gateway.hub.write() as conn:
-        journal.count(conn, job.id, journal.Counts(1, 2, 3, 4, 5), now=0.0)
+        run_state.count(conn, job.id, run_state.Counts(1, 2, 3, 4, 5), now=0.0)
     with gateway.run():
         eventually(lambda: gateway.job("inj")["GUARANTEE"])
     row = gateway.job("inj")
@@ -235,7 +237,7 @@ def test_a_start_that_a_failing_hub_interrupted_is_tried_again(
         eventually(lambda: gateway.job("inj")["GUARANTEE"])
         gateway.admin.shutdown()
         eventually(lambda: agent_status(gateway) is AgentStatus.NOT_STARTED)
-        met = fail_once(monkeypatch, journal, "reset_counters")
+        met = fail_once(monkeypatch, run_state, "reset_counters")
         gateway.admin.startup()
         put(broker, "SRC", "one")
         eventually(lambda: bodies(gateway.browse("H")) == ["one"] or ended)
@@ -251,7 +253,7 @@ def agent_status(gateway: Gateway) -> AgentStatus | None:
 def test_no_second_thread_of_a_job_begins_beside_one_that_does_not_end(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.agent.END_SECONDS", 0.1)
+    monkeypatch.setattr("mgw.gateway.runtime.agent.END_SECONDS", 0.1)
     outbound(gateway, broker)
     blocked, go_on = threading.Event(), threading.Event()
     publish = MemoryDestination.publish
@@ -320,7 +322,7 @@ def test_a_job_whose_kafka_topic_is_read_and_whose_hub_queue_is_stopped_fails_fo
     tmp_path: Path, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first look after a connect finds nothing: that is no recovery."""
-    monkeypatch.setattr("gateway.retry.MAX_DELAY", 0.01)
+    monkeypatch.setattr("mgw.gateway.runtime.retry.MAX_DELAY", 0.01)
     topic = f"t{uuid.uuid4().hex[:8]}"
     kafka.create_topic(topic)
     with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
@@ -343,8 +345,8 @@ def test_a_job_whose_kafka_topic_is_read_and_whose_hub_queue_is_stopped_fails_fo
 def test_a_broker_that_is_away_for_long_never_ends_a_job_unless_the_policy_is_the_documented_one(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.retry.MAX_AWAY_DELAY", 0.01)
-    monkeypatch.setattr("gateway.retry.MAX_DELAY", 0.01)
+    monkeypatch.setattr("mgw.gateway.runtime.retry.MAX_AWAY_DELAY", 0.01)
+    monkeypatch.setattr("mgw.gateway.runtime.retry.MAX_DELAY", 0.01)
     inbound(gateway, broker)
     inbound(gateway, broker, "doc", "SRC2", options={"retry_policy": "documented"})
     broker.refuse_connections = True
@@ -361,7 +363,7 @@ def test_a_broker_that_is_away_for_long_never_ends_a_job_unless_the_policy_is_th
 def test_a_job_that_waits_for_its_next_attempt_is_not_stuck(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.agent.STUCK_SECONDS", 0.1)
+    monkeypatch.setattr("mgw.gateway.runtime.agent.STUCK_SECONDS", 0.1)
     inbound(gateway, broker)
     broker.refuse_connections = True
     with gateway.run():
@@ -373,7 +375,7 @@ def test_a_job_that_waits_for_its_next_attempt_is_not_stuck(
 def test_a_job_that_was_stuck_and_goes_on_does_not_stay_stuck_in_the_views(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.engine.SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr("mgw.gateway.runtime.job_runner.SAMPLE_SECONDS", 0.1)
     inbound(gateway, broker)
     blocked, go_on = threading.Event(), threading.Event()
     read = MemorySource.read
@@ -386,9 +388,9 @@ def test_a_job_that_was_stuck_and_goes_on_does_not_stay_stuck_in_the_views(
     monkeypatch.setattr(MemorySource, "read", slow)
     with gateway.run():
         eventually(lambda: states(gateway)[1] == "IDLE")
-        monkeypatch.setattr("gateway.agent.STUCK_SECONDS", 0.2)
+        monkeypatch.setattr("mgw.gateway.runtime.agent.STUCK_SECONDS", 0.2)
         blocked.set()
         eventually(lambda: states(gateway)[1] == "STUCK", what="the thread found not to come back")
-        monkeypatch.setattr("gateway.agent.STUCK_SECONDS", 180.0)
+        monkeypatch.setattr("mgw.gateway.runtime.agent.STUCK_SECONDS", 180.0)
         go_on.set()
         eventually(lambda: states(gateway)[1] == "IDLE", what="the job shown as it is", deadline=5)

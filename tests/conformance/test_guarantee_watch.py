@@ -11,14 +11,14 @@ from typing import Any
 import pika
 import pytest
 
-from links.memory_broker import MemoryBroker
+from mgw.links.memory.broker import MemoryBroker
+from mgw.transforms.errors import LinkRefused, LinkUnavailable, QueueMissing
+from mgw.transforms.message import Message
 from tests.conformance.link_suite import unique
 from tests.support.brokers import Kafka, RabbitMQ
 from tests.support.gateways import Gateway, RunningAgent, gateway_on
 from tests.support.rabbitmq_kills import LOG_ARGUMENTS
 from tests.support.waiting import eventually
-from transforms.errors import LinkRefused, LinkUnavailable, QueueMissing
-from transforms.message import Message
 
 _PATIENCE = 60.0
 
@@ -120,7 +120,7 @@ def test_a_question_that_is_not_answered_holds_nothing_up(gateway: Gateway, memo
     """The broker here answers no question for a while, yet hands out messages."""
     import threading
 
-    from links.memory import MemoryLink
+    from mgw.links.memory.link import MemoryLink
 
     gateway.admin.create_job("J", "INBOUND", "LOG@mem", "H", poll_interval=0.2)
     asked, go = threading.Event(), threading.Event()

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from gateway.aq import monitor
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions, EnqueueOptions
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueOptions, EnqueueOptions
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.transforms.errors import HubMoved
+from mgw.transforms.message import Message
 from tests.support.waiting import eventually
-from transforms.errors import HubMoved
-from transforms.message import Message
 
 NOW = DequeueOptions(wait=0)
 
@@ -72,7 +72,7 @@ def calls(hub: Hub) -> list[Callable[[], object]]:
         with hub.read() as conn:
             conn.exec_driver_sql("SELECT * FROM aq_hub").fetchall()
 
-    return [lambda: send(hub, "no"), immediate, lambda: bodies(hub), write, lambda: monitor.run_once(hub), read]
+    return [lambda: send(hub, "no"), immediate, lambda: bodies(hub), write, lambda: time_manager.run_once(hub), read]
 
 
 def refuses(hub: Hub, cause: str) -> None:
@@ -154,7 +154,7 @@ def test_index_of_the_log_is_removed(hub: Hub, path: Path) -> None:
 
 def test_log_that_goes_with_the_last_connection_and_comes_again(hub: Hub, path: Path) -> None:
     for _ in range(3):
-        hub._drop_writers()
+        hub.drop_writers()
         hub.engine.dispose()
         assert not os.path.exists(f"{path}-wal")
         with Hub.open(f"sqlite:///{path}") as other:

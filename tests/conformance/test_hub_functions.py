@@ -1,5 +1,4 @@
 """The hub from SQL: functions of schema aq on PostgreSQL, and that they do what sessions in Python do."""
-# ruff: noqa: E402  (the suite is registered for assertion rewriting before it is imported)
 
 from __future__ import annotations
 
@@ -18,20 +17,18 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-pytest.register_assert_rewrite("tests.conformance.hub_suite")
-
-from gateway.aq import statements_functions as functions
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, DequeueOptions
-from gateway.aq.names import bare_agent
-from gateway.aq.statements import Db
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.functions import functions_sql as functions
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions
+from mgw.gateway.aq.names import bare_agent
+from mgw.gateway.aq.store.statements import Db
+from mgw.transforms.errors import AqError, HubError
+from mgw.transforms.message import Header, Message, PayloadKind, ValueType
 from tests.conformance import hub_suite as base
 from tests.support.brokers import PostgreSQL
 from tests.support.ready_hubs import ready_hubs
 from tests.support.waiting import eventually
-from transforms.errors import AqError, HubError
-from transforms.message import Header, Message, PayloadKind, ValueType
 
 pytestmark = pytest.mark.postgresql
 
@@ -176,7 +173,7 @@ def _plain(url: str) -> str:
 
 def stored(headers: tuple[Header, ...]) -> list[list[Any]]:
     """Headers as the functions take and give them."""
-    from transforms.message import encode_headers
+    from mgw.transforms.message import encode_headers
 
     return json.loads(encode_headers(headers) or "[]")  # type: ignore[no-any-return]
 
@@ -413,14 +410,14 @@ class TestEnqueue(SqlCase):
         number = self.call("SELECT aq.enqueue('orders', 'first')")
         with self.client() as listener, self.hub.read() as conn:
             queue_id = Db(conn).rows("SELECT id FROM aq_queue WHERE name = 'orders'")[0][0]
-            listener.execute("LISTEN mgw_hub")
+            listener.execute("LISTEN mgw_hub_hub")
             with self.sql.transaction(force_rollback=True):
                 self.call("SELECT aq.enqueue('orders', 'x')")
             self.call("SELECT aq.enqueue('orders', 'x', delay => 60)")
             with self.sql.transaction():
                 self.call("SELECT aq.enqueue('orders', 'x')")
                 self.call("SELECT aq.enqueue('orders', 'x')")
-            self.sql.execute("NOTIFY mgw_hub, 'end'")
+            self.sql.execute("NOTIFY mgw_hub_hub, 'end'")
             heard = []
             for notice in listener.notifies(timeout=20):
                 heard.append(notice.payload)
@@ -1638,10 +1635,9 @@ class TestInstallation(SqlCase):
     def test_second_hub_of_a_database_has_functions_of_its_own(self) -> None:
         self.queue()
         self.send("orders", "first hub")
-        self.sql.execute('CREATE SCHEMA "Second"')
-        url = f"{self.url.partition('?')[0]}?options=-csearch_path%3DSecond"
+        url = f"{self.url.partition('?')[0]}?schema=Second"
         try:
-            with Hub.open(url.replace("Second", "%22Second%22"), create=True) as second:
+            with Hub.open(url, create=True) as second:
                 QueueAdmin(second).create_queue_table("t")
                 QueueAdmin(second).create_queue("orders", "t")
                 QueueAdmin(second).start_queue("orders")

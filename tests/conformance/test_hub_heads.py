@@ -4,8 +4,6 @@ Counted in index entries and steps of plans, never in time. The hint that search
 hide a message: every way by which one comes up behind it is tried.
 """
 
-# ruff: noqa: E402  (the suite is registered for assertion rewriting before it is imported)
-
 from __future__ import annotations
 
 import itertools
@@ -20,22 +18,21 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-pytest.register_assert_rewrite("tests.conformance.hub_suite")
-
-from gateway.aq import heads as heads_module
-from gateway.aq import transfer
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.heads import HEADS, Heads
-from gateway.aq.hub import Hub
-from gateway.aq.model import EnqueueOptions, SequenceDeviation
-from gateway.aq.session import Session
-from gateway.aq.statements import Db
-from gateway.aq.wal import shorten
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import EnqueueOptions, SequenceDeviation
+from mgw.gateway.aq.queues import search_bounds as heads_module
+from mgw.gateway.aq.queues import transfer
+from mgw.gateway.aq.queues.search_bounds import Heads
+from mgw.gateway.aq.sessions.session import Session
+from mgw.gateway.aq.store.connection_state import state_of
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.store.wal import shorten
+from mgw.transforms.errors import HubError
+from mgw.transforms.message import Message
 from tests.conformance.hub_suite import HubCase, now
 from tests.support.brokers import PostgreSQL
 from tests.support.waiting import eventually
-from transforms.errors import HubError
-from transforms.message import Message
 
 _number = itertools.count(1)
 BATCH = 200
@@ -83,7 +80,10 @@ class TestHeads(Growth):
         """Where searches begin."""
         with self.hub.read() as conn:
             queue = transfer.resolve(conn, "orders")
-            heads: Heads = conn.info[HEADS]
+            state = state_of(conn)
+        assert state is not None
+        heads = state.memory
+        assert isinstance(heads, Heads)
         found = heads.after(queue, None)
         return float("-inf") if found is None else found[2]
 
@@ -234,10 +234,10 @@ class TestHeads(Growth):
         self.queue()
         self.send("orders", "stuck")
         with self.hub.write() as conn:
-            conn.exec_driver_sql("UPDATE aq_message SET state = 4")
+            conn.exec_driver_sql("UPDATE aq_message SET state = 3")
         self.moved_on()
         with self.hub.write() as conn:
-            conn.exec_driver_sql("UPDATE aq_message SET state = 0 WHERE state = 4")
+            conn.exec_driver_sql("UPDATE aq_message SET state = 0 WHERE state = 3")
         assert self.take("orders") == ["stuck"]
 
     def test_notes_are_kept_while_the_message_is_there_and_forgotten_after_it(self) -> None:

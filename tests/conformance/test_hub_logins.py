@@ -1,5 +1,4 @@
 """Programs that use the hub with a PostgreSQL login of their own: what they may do, and what they may not."""
-# ruff: noqa: E402  (the suite is registered for assertion rewriting before it is imported)
 
 from __future__ import annotations
 
@@ -12,21 +11,19 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-pytest.register_assert_rewrite("tests.conformance.hub_suite", "tests.conformance.hub_suite_security")
-
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from gateway.aq.model import Agent, DequeueMode, DequeueOptions, EnqueueOptions, Navigation, Visibility
-from gateway.aq.statements import Db
-from gateway.aq.statements_roles import role_statements
-from gateway.hub import open_hub
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.admin.roles_sql import role_statements
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import Agent, DequeueMode, DequeueOptions, EnqueueOptions, Navigation, Visibility
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.transforms.errors import AqError, HubError
+from mgw.transforms.message import Message
 from tests.cli.conftest import Mgw
 from tests.conformance.hub_suite import ManualClock, now, refused
 from tests.conformance.hub_suite_security import SecurityCase
 from tests.support.brokers import PostgreSQL
 from tests.support.waiting import eventually
-from transforms.errors import AqError, HubError
-from transforms.message import Message
 
 pytestmark = pytest.mark.postgresql
 

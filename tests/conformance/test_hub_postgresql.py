@@ -1,5 +1,4 @@
 """The hub on PostgreSQL."""
-# ruff: noqa: E402  (the suites are registered for assertion rewriting before they are imported)
 
 from __future__ import annotations
 
@@ -11,66 +10,19 @@ from typing import Any
 
 import pytest
 
-pytest.register_assert_rewrite(
-    "tests.conformance.hub_suite",
-    "tests.conformance.hub_suite_application",
-    "tests.conformance.hub_suite_documented",
-    "tests.conformance.hub_suite_enqueue",
-    "tests.conformance.hub_suite_life",
-    "tests.conformance.hub_suite_payloads",
-    "tests.conformance.hub_suite_readings",
-    "tests.conformance.hub_suite_rules",
-    "tests.conformance.hub_suite_savepoints",
-    "tests.conformance.hub_suite_security",
-    "tests.conformance.hub_suite_commit",
-    "tests.conformance.hub_suite_conditions",
-    "tests.conformance.hub_suite_crowd",
-    "tests.conformance.hub_suite_groups",
-    "tests.conformance.hub_suite_names",
-    "tests.conformance.hub_suite_hands",
-    "tests.conformance.hub_suite_navigation",
-    "tests.conformance.hub_suite_admin",
-    "tests.conformance.hub_suite_time",
-    "tests.conformance.hub_suite_transfer",
-    "tests.conformance.hub_suite_transformations",
-    "tests.conformance.hub_suite_traps",
-    "tests.conformance.hub_suite_views",
-)
-
-from gateway.aq import monitor
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, DequeueOptions, EnqueueOptions, Visibility
-from gateway.aq.rules import register_function, unregister_function
-from gateway.aq.statements import Db
+from mgw.gateway.aq.conditions.rules import register_function, unregister_function
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions, EnqueueOptions, Visibility
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.transforms.errors import AqError, HubError, HubUnavailable
+from mgw.transforms.message import Message
 from tests.conformance import hub_suite as base
-from tests.conformance import hub_suite_admin as administered
-from tests.conformance import hub_suite_application as applied
-from tests.conformance import hub_suite_commit as committed
-from tests.conformance import hub_suite_conditions as conditioned
-from tests.conformance import hub_suite_crowd as crowded
-from tests.conformance import hub_suite_documented as documented
-from tests.conformance import hub_suite_enqueue as enqueued
-from tests.conformance import hub_suite_groups as groups
-from tests.conformance import hub_suite_hands as hands
-from tests.conformance import hub_suite_life as life
-from tests.conformance import hub_suite_names as names
-from tests.conformance import hub_suite_navigation as navigation
-from tests.conformance import hub_suite_payloads as payload
-from tests.conformance import hub_suite_readings as readings
-from tests.conformance import hub_suite_rules as ruled
-from tests.conformance import hub_suite_savepoints as savepoints
-from tests.conformance import hub_suite_security as secured
-from tests.conformance import hub_suite_time as timed
-from tests.conformance import hub_suite_transfer as moved
-from tests.conformance import hub_suite_transformations as transformed
-from tests.conformance import hub_suite_traps as traps
-from tests.conformance import hub_suite_views as views
+from tests.conformance import suites
 from tests.support.brokers import PostgreSQL
 from tests.support.ports import free_port
 from tests.support.proxy import TcpProxy
 from tests.support.ready_hubs import ready_hubs
-from transforms.errors import AqError, HubError, HubUnavailable
-from transforms.message import Message
 
 pytestmark = pytest.mark.postgresql
 
@@ -82,257 +34,18 @@ def hubs(postgresql: PostgreSQL) -> Iterator[Callable[[], AbstractContextManager
 
 
 @pytest.fixture
-def hub_url(hubs: Callable[[], AbstractContextManager[str]]) -> Iterator[str]:
+def hub_url(
+    hubs: Callable[[], AbstractContextManager[str]], postgresql: PostgreSQL, request: pytest.FixtureRequest
+) -> Iterator[str]:
+    if getattr(request.cls, "makes_its_hub", False):
+        yield postgresql.create_database("hub_opened")
+        postgresql.drop_database("hub_opened")
+        return
     with hubs() as url:
         yield url
 
 
-class TestOpening(base.OpeningSuite):
-    @pytest.fixture
-    def hub_url(self, postgresql: PostgreSQL) -> Iterator[str]:
-        """A database with nothing in it."""
-        yield postgresql.create_database("hub_opened")
-        postgresql.drop_database("hub_opened")
-
-
-class TestAdmin(base.AdminSuite):
-    pass
-
-
-class TestQueueTables(administered.QueueTableSuite):
-    pass
-
-
-class TestQueues(administered.QueueSuite):
-    pass
-
-
-class TestSubscribers(administered.SubscriberSuite):
-    pass
-
-
-class TestPurge(administered.PurgeSuite):
-    pass
-
-
-class TestOrder(base.OrderSuite):
-    pass
-
-
-class TestSession(base.SessionSuite):
-    pass
-
-
-class TestApplication(base.ApplicationSuite):
-    pass
-
-
-class TestAttempts(applied.AttemptSuite):
-    pass
-
-
-class TestAutocommit(applied.AutocommitSuite):
-    pass
-
-
-class TestOrm(applied.OrmSuite):
-    pass
-
-
-class TestArguments(applied.ArgumentSuite):
-    pass
-
-
-class TestClosed(applied.ClosedSuite):
-    pass
-
-
-class TestRecipients(base.RecipientSuite):
-    pass
-
-
-class TestEnqueue(enqueued.EnqueueSuite):
-    pass
-
-
-class TestLimits(documented.LimitSuite):
-    pass
-
-
-class TestSingleRules(documented.RuleSuite):
-    pass
-
-
-class TestColumns(documented.ColumnSuite):
-    pass
-
-
-class TestImmediate(enqueued.ImmediateSuite):
-    pass
-
-
-class TestDeviation(enqueued.DeviationSuite):
-    pass
-
-
-class TestSavepoints(savepoints.SavepointSuite):
-    pass
-
-
-class TestApplicationSavepoints(savepoints.ApplicationSavepointSuite):
-    pass
-
-
-class TestCounting(savepoints.CountingSuite):
-    pass
-
-
-class TestLife(life.LifeSuite):
-    pass
-
-
-class TestHands(hands.HandsSuite):
-    pass
-
-
-class TestTraps(traps.TrapSuite):
-    pass
-
-
-class TestRetry(timed.RetrySuite):
-    pass
-
-
-class TestTime(timed.TimeSuite):
-    pass
-
-
-class TestConditions(ruled.ConditionSuite):
-    pass
-
-
-class TestRules(ruled.RuleSuite):
-    pass
-
-
-class TestLongConditions(conditioned.LongConditionSuite):
-    pass
-
-
-class TestReadings(readings.ReadingSuite):
-    pass
-
-
-class TestPurgeConditions(ruled.PurgeConditionSuite):
-    pass
-
-
-class TestTransfer(moved.TransferSuite):
-    pass
-
-
-class TestPrivileges(secured.PrivilegeSuite):
-    pass
-
-
-class TestAdministration(secured.AdministrationSuite):
-    pass
-
-
-class TestAgents(secured.AgentSuite):
-    pass
-
-
-class TestSecureQueues(secured.SecureQueueSuite):
-    pass
-
-
-class TestProcesses(moved.ProcessSuite):
-    pass
-
-
-class TestCatalogueViews(views.CatalogueViewSuite):
-    pass
-
-
-class TestSubscriberViews(views.SubscriberViewSuite):
-    pass
-
-
-class TestSecurityViews(views.SecurityViewSuite):
-    pass
-
-
-class TestMessageViews(views.MessageViewSuite):
-    pass
-
-
-class TestActivityViews(views.ActivityViewSuite):
-    pass
-
-
-class TestNames(names.NameSuite):
-    pass
-
-
-class TestNavigation(navigation.NavigationSuite):
-    pass
-
-
-class TestListen(navigation.ListenSuite):
-    pass
-
-
-class TestGroups(groups.GroupSuite):
-    pass
-
-
-class TestGroupTransfer(groups.GroupTransferSuite):
-    pass
-
-
-class TestGroupConcurrency(groups.GroupConcurrencySuite):
-    pass
-
-
-class TestCrowd(crowded.CrowdSuite):
-    pass
-
-
-class TestCommitTime(committed.CommitTimeSuite):
-    pass
-
-
-class TestCommitConcurrency(committed.CommitConcurrencySuite):
-    pass
-
-
-class TestPlacing(committed.PlacingSuite):
-    pass
-
-
-class TestObjects(payload.ObjectSuite):
-    pass
-
-
-class TestTexts(payload.TextSuite):
-    pass
-
-
-class TestAnyData(payload.AnyDataSuite):
-    pass
-
-
-class TestTransformations(transformed.CatalogueSuite):
-    pass
-
-
-class TestEnqueueTransformations(transformed.EnqueueSuite):
-    pass
-
-
-class TestDequeueTransformations(transformed.DequeueSuite):
-    pass
+globals().update(suites.classes("postgresql", __name__))
 
 
 class TestPostgreSQL(base.HubCase):
@@ -562,7 +275,7 @@ class TestPostgreSQL(base.HubCase):
             assert not thread.is_alive()
             session.rollback()  # counts no attempt of what is consumed
             session.close()
-            base.eventually(lambda: monitor.run_once(hub), tolerate=(HubUnavailable,))
+            base.eventually(lambda: time_manager.run_once(hub), tolerate=(HubUnavailable,))
             assert not hub.rolled_back
         assert self.take(queue, consumer) == ["left", "put"]
         with self.hub.read() as conn:
@@ -602,7 +315,7 @@ class TestPostgreSQL(base.HubCase):
             conn.exec_driver_sql("CREATE TABLE customers (id integer)")
         engine.dispose()
         with pytest.raises(HubError, match=r"not a hub.*customers"):
-            Hub.open(url, create=True)
+            Hub.open(f"{url}?schema=public", create=True)
         postgresql.drop_database("strangers")
 
     def test_server_that_is_away_is_named_without_password(self) -> None:

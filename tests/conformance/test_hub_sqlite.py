@@ -1,317 +1,43 @@
 """The hub on SQLite."""
-# ruff: noqa: E402  (the suites are registered for assertion rewriting before they are imported)
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite(
-    "tests.conformance.hub_suite",
-    "tests.conformance.hub_suite_application",
-    "tests.conformance.hub_suite_documented",
-    "tests.conformance.hub_suite_enqueue",
-    "tests.conformance.hub_suite_life",
-    "tests.conformance.hub_suite_payloads",
-    "tests.conformance.hub_suite_readings",
-    "tests.conformance.hub_suite_rules",
-    "tests.conformance.hub_suite_savepoints",
-    "tests.conformance.hub_suite_security",
-    "tests.conformance.hub_suite_commit",
-    "tests.conformance.hub_suite_conditions",
-    "tests.conformance.hub_suite_crowd",
-    "tests.conformance.hub_suite_groups",
-    "tests.conformance.hub_suite_names",
-    "tests.conformance.hub_suite_hands",
-    "tests.conformance.hub_suite_navigation",
-    "tests.conformance.hub_suite_admin",
-    "tests.conformance.hub_suite_time",
-    "tests.conformance.hub_suite_transfer",
-    "tests.conformance.hub_suite_transformations",
-    "tests.conformance.hub_suite_traps",
-    "tests.conformance.hub_suite_views",
-)
-
-from gateway.aq import monitor, transfer
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueMode, DequeueOptions
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueMode, DequeueOptions
+from mgw.gateway.aq.queues import transfer
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.transforms.errors import HubError, HubFull, HubVersionMismatch, LeaseLost
+from mgw.transforms.message import Message
 from tests.conformance import hub_suite as base
-from tests.conformance import hub_suite_admin as administered
-from tests.conformance import hub_suite_application as applied
-from tests.conformance import hub_suite_commit as committed
-from tests.conformance import hub_suite_conditions as conditioned
-from tests.conformance import hub_suite_crowd as crowded
-from tests.conformance import hub_suite_documented as documented
-from tests.conformance import hub_suite_enqueue as enqueued
-from tests.conformance import hub_suite_groups as groups
-from tests.conformance import hub_suite_hands as hands
-from tests.conformance import hub_suite_life as life
-from tests.conformance import hub_suite_names as names
-from tests.conformance import hub_suite_navigation as navigation
-from tests.conformance import hub_suite_payloads as payload
-from tests.conformance import hub_suite_readings as readings
-from tests.conformance import hub_suite_rules as ruled
-from tests.conformance import hub_suite_savepoints as savepoints
-from tests.conformance import hub_suite_security as secured
-from tests.conformance import hub_suite_time as timed
-from tests.conformance import hub_suite_transfer as moved
-from tests.conformance import hub_suite_transformations as transformed
-from tests.conformance import hub_suite_traps as traps
-from tests.conformance import hub_suite_views as views
-from transforms.errors import HubError, HubFull, HubVersionMismatch, LeaseLost
-from transforms.message import Message
+from tests.conformance import suites
+from tests.support.ready_hubs import ready_file
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ready_file(tmp_path_factory.mktemp("ready") / "hub.db", partial(Hub.open, create=True))
 
 
 @pytest.fixture
-def hub_url(tmp_path: Path) -> str:
+def hub_url(ready: Path, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    if not getattr(request.cls, "makes_its_hub", False):
+        shutil.copy(ready, tmp_path / "hub.db")
     return f"sqlite:///{tmp_path}/hub.db"
 
 
-class TestOpening(base.OpeningSuite):
-    pass
-
-
-class TestAdmin(base.AdminSuite):
-    pass
-
-
-class TestQueueTables(administered.QueueTableSuite):
-    pass
-
-
-class TestQueues(administered.QueueSuite):
-    pass
-
-
-class TestSubscribers(administered.SubscriberSuite):
-    pass
-
-
-class TestPurge(administered.PurgeSuite):
-    pass
-
-
-class TestOrder(base.OrderSuite):
-    pass
-
-
-class TestSession(base.SessionSuite):
-    pass
-
-
-class TestApplication(base.ApplicationSuite):
-    pass
-
-
-class TestAttempts(applied.AttemptSuite):
-    pass
-
-
-class TestAutocommit(applied.AutocommitSuite):
-    pass
-
-
-class TestOrm(applied.OrmSuite):
-    pass
-
-
-class TestArguments(applied.ArgumentSuite):
-    pass
-
-
-class TestClosed(applied.ClosedSuite):
-    pass
-
-
-class TestRecipients(base.RecipientSuite):
-    pass
-
-
-class TestEnqueue(enqueued.EnqueueSuite):
-    pass
-
-
-class TestLimits(documented.LimitSuite):
-    pass
-
-
-class TestSingleRules(documented.RuleSuite):
-    pass
-
-
-class TestColumns(documented.ColumnSuite):
-    pass
-
-
-class TestImmediate(enqueued.ImmediateSuite):
-    pass
-
-
-class TestDeviation(enqueued.DeviationSuite):
-    pass
-
-
-class TestSavepoints(savepoints.SavepointSuite):
-    pass
-
-
-class TestApplicationSavepoints(savepoints.ApplicationSavepointSuite):
-    pass
-
-
-class TestCounting(savepoints.CountingSuite):
-    pass
-
-
-class TestLife(life.LifeSuite):
-    pass
-
-
-class TestHands(hands.HandsSuite):
-    pass
-
-
-class TestTraps(traps.TrapSuite):
-    pass
-
-
-class TestRetry(timed.RetrySuite):
-    pass
-
-
-class TestTime(timed.TimeSuite):
-    pass
-
-
-class TestConditions(ruled.ConditionSuite):
-    pass
-
-
-class TestRules(ruled.RuleSuite):
-    pass
-
-
-class TestLongConditions(conditioned.LongConditionSuite):
-    pass
-
-
-class TestReadings(readings.ReadingSuite):
-    pass
-
-
-class TestPurgeConditions(ruled.PurgeConditionSuite):
-    pass
-
-
-class TestTransfer(moved.TransferSuite):
-    pass
-
-
-class TestPrivileges(secured.PrivilegeSuite):
-    pass
-
-
-class TestAdministration(secured.AdministrationSuite):
-    pass
-
-
-class TestAgents(secured.AgentSuite):
-    pass
-
-
-class TestSecureQueues(secured.SecureQueueSuite):
-    pass
-
-
-class TestProcesses(moved.ProcessSuite):
-    pass
-
-
-class TestCatalogueViews(views.CatalogueViewSuite):
-    pass
-
-
-class TestSubscriberViews(views.SubscriberViewSuite):
-    pass
-
-
-class TestSecurityViews(views.SecurityViewSuite):
-    pass
-
-
-class TestMessageViews(views.MessageViewSuite):
-    pass
-
-
-class TestActivityViews(views.ActivityViewSuite):
-    pass
-
-
-class TestNames(names.NameSuite):
-    pass
-
-
-class TestNavigation(navigation.NavigationSuite):
-    pass
-
-
-class TestListen(navigation.ListenSuite):
-    pass
-
-
-class TestGroups(groups.GroupSuite):
-    pass
-
-
-class TestGroupTransfer(groups.GroupTransferSuite):
-    pass
-
-
-class TestGroupConcurrency(groups.GroupConcurrencySuite):
-    pass
-
-
-class TestCrowd(crowded.CrowdSuite):
-    pass
-
-
-class TestCommitTime(committed.CommitTimeSuite):
-    pass
-
-
-class TestCommitConcurrency(committed.CommitConcurrencySuite):
-    pass
-
-
-class TestObjects(payload.ObjectSuite):
-    pass
-
-
-class TestTexts(payload.TextSuite):
-    pass
-
-
-class TestAnyData(payload.AnyDataSuite):
-    pass
-
-
-class TestTransformations(transformed.CatalogueSuite):
-    pass
-
-
-class TestEnqueueTransformations(transformed.EnqueueSuite):
-    pass
-
-
-class TestDequeueTransformations(transformed.DequeueSuite):
-    pass
+globals().update(suites.classes("sqlite", __name__))
 
 
 class TestSQLite(base.HubCase):
@@ -377,13 +103,13 @@ class TestSQLite(base.HubCase):
         session.dequeue(queue, base.now(consumer_name=consumer, dequeue_mode=DequeueMode.LOCKED))
         with Hub.open(self.url, clock=self.clock) as other:
             self.clock.time += 31
-            assert monitor.run_once(other).returned == 1
+            assert time_manager.run_once(other).returned == 1
             session.rollback()
             session.dequeue_array(queue, base.now(consumer_name=consumer))
-            assert monitor.run_once(other).returned == 0
+            assert time_manager.run_once(other).returned == 0
             self.hub.registry.forget(session._work.claim or 0)
             self.clock.time += 31
-            assert monitor.run_once(other).returned == 2
+            assert time_manager.run_once(other).returned == 2
         assert self.take(queue, consumer) == ["a", "b"]
 
     def test_session_that_was_taken_for_dead_commits_what_it_takes_afterwards(self) -> None:
@@ -394,12 +120,12 @@ class TestSQLite(base.HubCase):
             session.savepoint("here")
             session.dequeue("orders", base.now(msgid=first))  # to be locked again
             self.clock.time += 31
-            assert monitor.run_once(other).returned == 1
+            assert time_manager.run_once(other).returned == 1
             session.rollback_to("here")
             assert self.take("orders", dequeue_mode=DequeueMode.LOCKED) == ["a", "b", "c"]
             session.dequeue("orders", base.now())
             self.clock.time += 31
-            assert monitor.run_once(other).returned == 1
+            assert time_manager.run_once(other).returned == 1
             session.dequeue("orders", base.now())
             with pytest.raises(LeaseLost):
                 session.commit()
@@ -534,7 +260,7 @@ class TestForeignFiles:
         connection.execute("CREATE TABLE customers (id integer)")
         connection.close()
         before = path.read_bytes()
-        with pytest.raises(HubVersionMismatch, match="customers"):
+        with pytest.raises(HubError, match="journal_mode delete" if create else r"does not exist.*customers"):
             Hub.open(f"sqlite:///{path}", create=create)
         assert path.read_bytes() == before
 
@@ -542,7 +268,7 @@ class TestForeignFiles:
         """Another process that closes the hub must see that it is not the last one: else it removes the log."""
         url = f"sqlite:///{tmp_path}/hub.db"
         change = "UPDATE aq_counter SET value = value + 1"
-        program = f"from gateway.aq.hub import Hub\nwith Hub.open({url!r}) as hub, hub.write() as conn:\n"
+        program = f"from mgw.gateway.aq.hub import Hub\nwith Hub.open({url!r}) as hub, hub.write() as conn:\n"
         program += f"    conn.exec_driver_sql({change!r})\n"
         with Hub.open(url, create=True) as hub:
             Hub.open(url).close()

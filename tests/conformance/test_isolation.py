@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from gateway import ledger, prove
-from gateway.ledger_record import Outcome
-from gateway.trace import Range
-from links.contract import Encoded
-from links.memory import MemoryDestination
-from links.memory_broker import MemoryBroker
+from mgw.gateway.ledger import check as prove
+from mgw.gateway.ledger import store as ledger
+from mgw.gateway.ledger.history import Range
+from mgw.gateway.ledger.record import Outcome
+from mgw.links.contract import Encoded
+from mgw.links.memory.broker import MemoryBroker
+from mgw.links.memory.destination import MemoryDestination
+from mgw.transforms.errors import Blame, DeliveryRejected, LinkTimeout
+from mgw.transforms.message import Message
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
-from transforms.errors import Blame, DeliveryRejected, LinkTimeout
-from transforms.message import Message
 
 COUNT = 40
 

@@ -20,19 +20,13 @@ from kafka import TopicPartition
 from kafka.admin import NewPartitions
 from kafka.producer.transaction_manager import TransactionManager
 
-from gateway.config.forms import link_config as file_link_config
-from gateway.config.models import LinkModel
-from links.contract import Direction, Guarantee, GuaranteeReport, JobUse, LinkConfig, Recovered
-from links.kafka import KafkaLink
-from links.kafka_exact import KafkaExactDestination
-from links.registry import open_link
-from tests.conformance import test_kafka_link
-from tests.conformance.link_suite import SOON, Pair, numbered, reading, unique, use_of, wait_until, writing
-from tests.conformance.test_kafka_link import KafkaTemplate, create
-from tests.support.brokers import Kafka
-from tests.support.kafka_clients import KafkaAdminClient, KafkaConsumer
-from tests.support.waiting import eventually
-from transforms.errors import (
+from mgw.gateway.config.forms import link_config as file_link_config
+from mgw.gateway.config.models import LinkModel
+from mgw.links.contract import Direction, Guarantee, GuaranteeReport, JobUse, LinkConfig, Recovered
+from mgw.links.kafka.link import KafkaLink
+from mgw.links.kafka.logged_destination import KafkaExactDestination
+from mgw.links.registry import open_link
+from mgw.transforms.errors import (
     AdminError,
     ConfigInvalid,
     DeliveryRejected,
@@ -41,7 +35,13 @@ from transforms.errors import (
     LinkUnavailable,
     QueueMissing,
 )
-from transforms.message import Message
+from mgw.transforms.message import Message
+from tests.conformance import test_kafka_link
+from tests.conformance.link_suite import SOON, Pair, numbered, reading, unique, use_of, wait_until, writing
+from tests.conformance.test_kafka_link import KafkaTemplate, create
+from tests.support.brokers import Kafka
+from tests.support.kafka_clients import KafkaAdminClient, KafkaConsumer
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -726,8 +726,8 @@ class TestSettings:
     def test_a_single_replica_that_must_be_in_sync_is_not_enough_of_two(self, template: ExactTemplate) -> None:
         from dataclasses import replace
 
-        from links.kafka_checks import report_outbound, transaction_state
-        from links.kafka_client import describe
+        from mgw.links.kafka.connection import describe
+        from mgw.links.kafka.guarantee import report_outbound, transaction_state
 
         name = template.pair().destination.provider_queue
         link = template.exact()
@@ -751,8 +751,8 @@ class TestSettings:
         assert report_outbound(topic, log, replace(state, replicas=3)).note.startswith("min.insync.replicas")
 
     def test_a_cluster_that_does_not_answer_says_nothing_of_its_transactions(self, template: ExactTemplate) -> None:
-        from links.kafka_checks import transaction_state
-        from links.kafka_client import describe
+        from mgw.links.kafka.connection import describe
+        from mgw.links.kafka.guarantee import transaction_state
 
         settings = template.link_to("127.0.0.1:1")._settings
         with pytest.raises(LinkUnavailable):
@@ -795,7 +795,7 @@ class TestSettings:
 def _to_partition(number: int, message: Message) -> Message:
     from dataclasses import replace
 
-    from transforms.message import Header, ValueType
+    from mgw.transforms.message import Header, ValueType
 
     return replace(message, headers=(Header("MGW_KAFKA_partition", ValueType.INTEGER, number),))
 

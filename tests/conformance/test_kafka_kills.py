@@ -7,6 +7,7 @@ messages are told apart by ids that the test knows; many have one of two equal b
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -22,12 +23,13 @@ import pytest
 import sqlalchemy as sa
 from kafka import TopicPartition
 
+from mgw.transforms.message import Message
 from tests.conformance.link_suite import unique
 from tests.support.brokers import Kafka
 from tests.support.gateways import Gateway
 from tests.support.kafka_clients import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from tests.support.ready_made import Process, start_module
 from tests.support.waiting import eventually
-from transforms.message import Message
 
 pytestmark = pytest.mark.kafka
 
@@ -77,8 +79,8 @@ class Stage:
             bootstrap=broker.bootstrap, log=self.log_topic, topic=self.topic, kind=kind, **ends
         )
         self.file.write_text(text)
-        self._mgw("apply", str(self.file))
         self._log = folder / "agent.log"
+        self._mgw("apply", str(self.file))
         self.figures = Figures()
         self.consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None)
         self.place = TopicPartition(self.topic, 0)
@@ -88,11 +90,17 @@ class Stage:
         self.gateway.close()
 
     def _mgw(self, *arguments: str) -> None:
-        subprocess.run([sys.executable, "-m", "gateway", "--hub", self.url, *arguments], check=True)
+        assert self._begin(*arguments).wait(60) == 0, self._log.read_text()
 
-    def start(self, *, program: Sequence[str] = ("-m", "gateway")) -> subprocess.Popen[bytes]:
+    def start(self, *, program: str | None = None) -> Process:
+        if program is None:
+            return self._begin("run")
         with self._log.open("ab") as sink:
-            return subprocess.Popen([sys.executable, *program, "--hub", self.url, "run"], stdout=sink, stderr=sink)
+            command = [sys.executable, "-c", program, "--hub", self.url, "run"]
+            return subprocess.Popen(command, stdout=sink, stderr=sink)
+
+    def _begin(self, *arguments: str) -> Process:
+        return start_module("mgw.gateway", "--hub", self.url, *arguments, log=self._log, environment=os.environ)
 
     def end(self) -> int:
         """End of the topic, of open transactions, too."""
@@ -226,18 +234,20 @@ def inbound(kafka: Kafka, tmp_path: Path) -> Iterator[Stage]:
     stage.close()
 
 
+@pytest.mark.matrix  # the fault tests of every run kill it too, at every step and at random
 def test_outbound_messages_arrive_once_however_often_the_agent_is_killed(outbound: Stage) -> None:
     carry_out_under_kills(outbound, kills=6, messages=3000, seed=random.randrange(10**6))
 
 
+@pytest.mark.matrix
 def test_inbound_messages_arrive_once_however_often_the_agent_is_killed(inbound: Stage) -> None:
     carry_in_under_kills(inbound, kills=5, messages=3000, seed=random.randrange(10**6))
 
 
 _DYING = """
 import os, signal, sys
-from gateway.cli.main import main
-from links.kafka_transaction import Transactions
+from mgw.gateway.cli.main import main
+from mgw.links.kafka.transaction import Transactions
 
 def dying(name):
     step = getattr(Transactions, name)
@@ -267,7 +277,7 @@ def test_a_batch_is_sent_again_exactly_when_the_log_has_it_not(outbound: Stage, 
     stage = outbound
     bodies = [body(number) for number in range(100)]
     ids = stage.gateway.enqueue("H", [Message(body=each_body) for each_body in bodies])
-    process = stage.start(program=("-c", _DYING % (stage.topic, stage.topic, step)))
+    process = stage.start(program=_DYING % (stage.topic, stage.topic, step))
     assert process.wait(60) == -signal.SIGKILL
     assert stage.gateway.plans("J"), "nothing was completed"
     assert stage.end() > 0, "something was sent"

@@ -19,10 +19,22 @@ import pytest
 from kafka.admin import NewPartitions
 from kafka.errors import InvalidReplicationFactorError
 
-import links.kafka_destination
-from links.contract import Direction, Domain, Endpoint, Guarantee, Link, LinkConfig
-from links.kafka import SPEC, KafkaLink
-from links.registry import open_link
+import mgw.links.kafka.destination
+from mgw.links.contract import Direction, Domain, Endpoint, Guarantee, Link, LinkConfig
+from mgw.links.kafka.link import SPEC, KafkaLink
+from mgw.links.registry import open_link
+from mgw.transforms.errors import (
+    AdminError,
+    ConfigInvalid,
+    ConversionFailure,
+    DeliveryRejected,
+    LinkError,
+    LinkRefused,
+    LinkTimeout,
+    PositionLost,
+    QueueMissing,
+)
+from mgw.transforms.message import Header, Message, ValueType
 from tests.conformance.link_suite import (
     SOON,
     LinkSuite,
@@ -44,18 +56,6 @@ from tests.conformance.link_suite import (
 from tests.support.brokers import Kafka
 from tests.support.kafka_clients import KafkaAdminClient, KafkaProducer
 from tests.support.proxy import TcpProxy
-from transforms.errors import (
-    AdminError,
-    ConfigInvalid,
-    ConversionFailure,
-    DeliveryRejected,
-    LinkError,
-    LinkRefused,
-    LinkTimeout,
-    PositionLost,
-    QueueMissing,
-)
-from transforms.message import Header, Message, ValueType
 
 pytestmark = pytest.mark.kafka
 
@@ -732,7 +732,7 @@ class TestPublishing:
         self, template: KafkaTemplate, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """K8."""
-        monkeypatch.setattr(links.kafka_destination, "MAX_RECORDS", 500)
+        monkeypatch.setattr(mgw.links.kafka.destination, "MAX_RECORDS", 500)
         pair = template.pair()
         link = template.link_to(template.broker.bootstrap)
         sent = 0

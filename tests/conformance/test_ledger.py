@@ -14,24 +14,27 @@ from typing import Any, NamedTuple
 import pytest
 import sqlalchemy as sa
 
-from gateway import journal, ledger, ledger_upkeep, prove, trace
-from gateway.admin import GatewayAdmin
-from gateway.cli.main import execute
-from gateway.inbound import InboundRoute
-from gateway.ledger_record import Completed, Kind, Outcome, packed, unpacked
-from gateway.prove import Proof
-from gateway.secrets import Secrets
-from gateway.supervisor import RunOptions, Supervisor
-from gateway.trace import Range, Sight, Trace
-from links.contract import Batch, Delivery
-from links.memory import MESSAGE_ID
-from links.memory_broker import MemoryBroker
-from links.placement import Placement
+from mgw.gateway.cli.main import execute
+from mgw.gateway.ledger import check, history, upkeep
+from mgw.gateway.ledger import store as ledger
+from mgw.gateway.ledger.check import Proof
+from mgw.gateway.ledger.history import Range, Sight, Trace
+from mgw.gateway.ledger.record import Completed, Kind, Outcome, packed, unpacked
+from mgw.gateway.runtime.route import Route
+from mgw.gateway.runtime.supervisor import RunOptions, Supervisor
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.daemon import PROCEDURES
+from mgw.gateway.state import run_state
+from mgw.gateway.state.secrets import Secrets
+from mgw.links.contract import Batch, Delivery
+from mgw.links.memory.broker import MemoryBroker
+from mgw.links.memory.destination import MESSAGE_ID
+from mgw.links.placement import Placement
+from mgw.transforms.errors import AdminError, GatewayError, LinkUnavailable
+from mgw.transforms.message import Message
 from tests.support.brokers import PostgreSQL
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
-from transforms.errors import AdminError, GatewayError, LinkUnavailable
-from transforms.message import Message
 
 
 @pytest.fixture
@@ -55,14 +58,14 @@ def reconciled(gateway: Gateway, job: str, span: Range | None = None) -> Proof:
     found = gateway.admin.get_job(job)
     assert found is not None
     with gateway.hub.read() as conn:
-        return prove.reconcile(conn, found, gateway.hub.hub_id, span or Range())
+        return check.reconcile(conn, found, gateway.hub.hub_id, span or Range())
 
 
 def traced(gateway: Gateway, job: str, message: str) -> Trace:
     found = gateway.admin.get_job(job)
     assert found is not None
     with gateway.hub.read() as conn:
-        return trace.trace(conn, found, gateway.hub.hub_id, message)
+        return history.trace(conn, found, gateway.hub.hub_id, message)
 
 
 def told(gateway: Gateway, job: str) -> list[tuple[str, str]]:
@@ -70,7 +73,7 @@ def told(gateway: Gateway, job: str) -> list[tuple[str, str]]:
     found = gateway.admin.get_job(job)
     assert found is not None
     with gateway.hub.read() as conn:
-        return [(each.origin, each.outcome) for each in trace.sights(conn, found, gateway.hub.hub_id, Range())]
+        return [(each.origin, each.outcome) for each in history.sights(conn, found, gateway.hub.hub_id, Range())]
 
 
 def carry(gateway: Gateway, *jobs: str, count: int) -> None:
@@ -149,7 +152,7 @@ def _sights(gateway: Gateway, job: str) -> list[Sight]:
     found = gateway.admin.get_job(job)
     assert found is not None
     with gateway.hub.read() as conn:
-        return list(trace.sights(conn, found, gateway.hub.hub_id, Range()))
+        return list(history.sights(conn, found, gateway.hub.hub_id, Range()))
 
 
 def _first(gateway: Gateway) -> int:
@@ -345,9 +348,9 @@ def test_a_message_that_became_several_has_several_places(gateway: Gateway, brok
     job = gateway.admin.get_job("out")
     assert job is not None
     with gateway.hub.write() as conn:
-        journal.add_plans(conn, job.id, [journal.Plan(1, found.ids)], token=1, now=1.0)
+        run_state.add_plans(conn, job.id, [run_state.Plan(1, found.ids)], token=1, now=1.0)
         ledger.record_completed(conn, job.id, [found], now=1.0)
-        journal.delete_plans(conn, job.id, [1])
+        run_state.delete_plans(conn, job.id, [1])
     assert [each.places for each in _sights(gateway, "out")] == [("q@4", "q@5"), (), ("q@6",)]
     assert reconciled(gateway, "out").holds
 
@@ -358,16 +361,16 @@ def test_a_record_with_a_place_too_few_is_noticed(gateway: Gateway) -> None:
     job = gateway.admin.get_job("out")
     assert job is not None
     with gateway.hub.write() as conn:
-        journal.add_plans(conn, job.id, [journal.Plan(1, found.ids)], token=1, now=1.0)
+        run_state.add_plans(conn, job.id, [run_state.Plan(1, found.ids)], token=1, now=1.0)
         ledger.record_completed(conn, job.id, [found], now=1.0)
-        journal.delete_plans(conn, job.id, [1])
+        run_state.delete_plans(conn, job.id, [1])
     assert any(
         "names 1 places at the destination for 2 messages" in each for each in reconciled(gateway, "out").offences
     )
 
 
 def test_nothing_is_kept_at_the_destination_without_a_ledger(gateway: Gateway, broker: MemoryBroker) -> None:
-    from links.memory import MemoryDestination
+    from mgw.links.memory.destination import MemoryDestination
 
     made: list[MemoryDestination] = []
     gateway.admin.set_agent_option("DEFAULT_AGENT", "ledger_retention", "0")
@@ -386,16 +389,16 @@ def test_nothing_is_kept_at_the_destination_without_a_ledger(gateway: Gateway, b
 
 def crash_before_settling(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next batch is stored, and the job fails before it is acknowledged: what a killed agent leaves."""
-    real = InboundRoute._commit
+    real = Route._complete_and_plan
     left = [1]
 
-    def commit(self: InboundRoute, *given: Any) -> Any:
+    def commit(self: Route, *given: Any) -> Any:
         result = real(self, *given)
         if left.pop() if left else 0:
             raise LinkUnavailable("killed between store and settle", operation="settle")
         return result
 
-    monkeypatch.setattr(InboundRoute, "_commit", commit)
+    monkeypatch.setattr(Route, "_complete_and_plan", commit)
 
 
 def test_a_crash_before_the_acknowledgement_shows_as_twice_where_nothing_tells_copies_apart(
@@ -440,7 +443,7 @@ def test_a_crash_before_the_acknowledgement_shows_as_duplicates_where_ids_are_un
 def test_redelivered_messages_without_lasting_coordinates_are_called_uncertain(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from links.memory import MemorySource
+    from mgw.links.memory.source import MemorySource
 
     deliver = MemorySource._deliver
     monkeypatch.setattr(MemorySource, "_deliver", lambda self, item: deliver(self, item)._replace(origin="SRC#1"))
@@ -575,7 +578,7 @@ def test_one_message_made_of_two_receptions_is_noticed(moved: Gateway) -> None:
         ids = [moved.hub.hub_id + number.to_bytes(8) for entry in first.entries for number in entry.ids]
         deliveries = [Delivery(Message(body="x"), origin=f"LOG@{5000 + at}") for at in range(len(ids))]
         kept = [_Made(each) for each in deliveries]
-        counts = journal.Counts(propagated=len(ids))
+        counts = run_state.Counts(propagated=len(ids))
         what: dict[str, Any] = {"offered": kept, "kept": kept, "msgids": ids, "refused": ()}
         ledger.record_received(conn, found.id, Batch(deliveries), **what, counts=counts, read=1.0, now=first.finished)
     offences = reconciled(moved, "into").offences
@@ -602,7 +605,7 @@ def test_a_message_completed_twice_is_noticed(moved: Gateway) -> None:
     with moved.hub.write() as conn:
         first = next(iter(ledger.read(conn, found.id)))
         number = first.entries[0].ids[0]
-        journal.add_plans(conn, found.id, [journal.Plan(999, (number,))], token=1, now=first.finished)
+        run_state.add_plans(conn, found.id, [run_state.Plan(999, (number,))], token=1, now=first.finished)
         ledger.record_completed(conn, found.id, [Completed(999, (number,))], now=first.finished)
     proof = reconciled(moved, "out")
     assert any("was completed twice" in each for each in proof.offences), proof.offences
@@ -631,14 +634,14 @@ def test_a_range_holds_the_latest_batches_or_those_of_a_time(moved: Gateway) -> 
 def test_old_records_and_keys_are_pruned_in_pieces_and_the_rest_still_proves(
     moved: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.supervisor.PRUNE_ROWS", 2)
+    monkeypatch.setattr("mgw.gateway.runtime.supervisor.PRUNE_ROWS", 2)
     change(moved, "UPDATE gw_ledger SET finished = finished - 700000 WHERE number <= 3")
     with moved.hub.write() as conn:
         for number in range(5):
             values = {"key": f"k{number}", "age": 700_000.0 * (number < 3)}
             add = "INSERT INTO gw_received SELECT id, :key, :now - :age FROM gw_job LIMIT 1"
             conn.execute(sa.text(add), values | {"now": moved.hub.clock.now()})
-    supervisor = Supervisor(moved.hub, Secrets.for_hub(moved.url), RunOptions(moved.url))
+    supervisor = Supervisor(moved.hub, Secrets.for_hub(moved.url), RunOptions(moved.url), PROCEDURES)
     supervisor._agent = supervisor._new_agent()
     supervisor._prune()
     with moved.hub.read() as conn:
@@ -649,14 +652,14 @@ def test_old_records_and_keys_are_pruned_in_pieces_and_the_rest_still_proves(
 
 
 def test_others_write_while_old_records_are_pruned(moved: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.supervisor.PRUNE_ROWS", 5)
+    monkeypatch.setattr("mgw.gateway.runtime.supervisor.PRUNE_ROWS", 5)
     with moved.hub.write() as conn:
         found = moved.admin.get_job("into")
         assert found is not None
         for _ in range(2000):
             ledger.record_break(conn, found.id, "old", now=1.0)
     change(moved, "UPDATE gw_ledger SET finished = 1.0")
-    supervisor = Supervisor(moved.hub, Secrets.for_hub(moved.url), RunOptions(moved.url))
+    supervisor = Supervisor(moved.hub, Secrets.for_hub(moved.url), RunOptions(moved.url), PROCEDURES)
     supervisor._agent = supervisor._new_agent()
     pruning = threading.Thread(target=supervisor._prune)
     pruning.start()
@@ -776,7 +779,7 @@ def test_the_administration_can_be_asked_without_the_command(moved: Gateway) -> 
     job = GatewayAdmin(moved.hub).get_job("into")
     assert job is not None
     with moved.hub.read() as conn, pytest.raises(GatewayError, match="says nothing"):
-        trace.trace(conn, job, moved.hub.hub_id, "nowhere@1")
+        history.trace(conn, job, moved.hub.hub_id, "nowhere@1")
 
 
 @pytest.mark.postgresql
@@ -802,12 +805,12 @@ def test_a_hub_on_postgresql_proves_and_prunes_alike(postgresql: PostgreSQL, bro
         found = gateway.admin.get_job("into")
         assert found is not None
         with gateway.hub.write() as conn:
-            assert journal.new_keys(conn, found.id, ["a", "b", "a"], now=1.0) == {"a", "b"}
-            assert journal.new_keys(conn, found.id, ["b", "c"], now=2.0) == {"c"}
+            assert run_state.new_keys(conn, found.id, ["a", "b", "a"], now=1.0) == {"a", "b"}
+            assert run_state.new_keys(conn, found.id, ["b", "c"], now=2.0) == {"c"}
         with gateway.hub.write() as conn:
-            assert ledger_upkeep.prune(conn, "DEFAULT_AGENT", before=1e12, limit=3) == 3
-            assert ledger_upkeep.prune(conn, "DEFAULT_AGENT", before=1.0, limit=3) == 0
-            while ledger_upkeep.prune(conn, "DEFAULT_AGENT", before=1e12, limit=3):
+            assert upkeep.prune(conn, "DEFAULT_AGENT", before=1e12, limit=3) == 3
+            assert upkeep.prune(conn, "DEFAULT_AGENT", before=1.0, limit=3) == 0
+            while upkeep.prune(conn, "DEFAULT_AGENT", before=1e12, limit=3):
                 pass
         assert [reconciled(gateway, job).batches for job in ("into", "out")] == [0, 0]
         gateway.enqueue("M", messages(1))

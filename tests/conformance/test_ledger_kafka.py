@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from kafka import TopicPartition
 
-from gateway import prove, trace
-from gateway.ledger_record import Outcome
+from mgw.gateway.ledger import check, history
+from mgw.gateway.ledger.record import Outcome
 from tests.support.brokers import Kafka
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.kafka_clients import KafkaConsumer, KafkaProducer
@@ -76,12 +76,12 @@ def test_a_foreign_reader_finds_every_message_where_the_ledger_says(gateway: Gat
     assert out is not None
     hub_id = gateway.hub.hub_id
     with gateway.hub.read() as conn:
-        recorded = {each.places[0]: each.messages[0] for each in trace.sights(conn, out, hub_id, trace.EVERYTHING)}
+        recorded = {each.places[0]: each.messages[0] for each in history.sights(conn, out, hub_id, history.EVERYTHING)}
         assert recorded == identities(broker, "to", 3)
         for job in (into, out):
-            proof = prove.reconcile(conn, job, hub_id)
+            proof = check.reconcile(conn, job, hub_id)
             assert (proof.offences, proof.messages) == ([], COUNT)
         first = sent[0]
-        received, completed = trace.trace(conn, into, hub_id, f"from/{first.partition}@{first.offset}").sights
+        received, completed = history.trace(conn, into, hub_id, f"from/{first.partition}@{first.offset}").sights
         assert (received.outcome, completed.outcome) == (Outcome.STORED, Outcome.SENT)
         assert recorded[completed.places[0]] == received.messages[0]

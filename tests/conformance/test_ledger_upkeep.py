@@ -15,21 +15,24 @@ from typing import Any, NamedTuple
 import pytest
 import sqlalchemy as sa
 
-from gateway import journal, ledger, ledger_upkeep, prove, trace
-from gateway.ledger_record import Completed
-from gateway.ledger_upkeep import SPAN, Merging
-from gateway.secrets import Secrets
-from gateway.supervisor import RunOptions, Supervisor
-from gateway.trace import Range
-from links.contract import Batch, Delivery, Position
-from links.memory_broker import MemoryBroker
-from links.placement import Placement
+from mgw.gateway.ledger import check, history, upkeep
+from mgw.gateway.ledger import store as ledger
+from mgw.gateway.ledger.history import Range
+from mgw.gateway.ledger.record import Completed
+from mgw.gateway.ledger.upkeep import SPAN, Merging
+from mgw.gateway.runtime.supervisor import RunOptions, Supervisor
+from mgw.gateway.services.daemon import PROCEDURES
+from mgw.gateway.state import run_state
+from mgw.gateway.state.secrets import Secrets
+from mgw.links.contract import Batch, Delivery, Position
+from mgw.links.memory.broker import MemoryBroker
+from mgw.links.placement import Placement
+from mgw.transforms.errors import HubUnavailable
+from mgw.transforms.message import Message
 from tests.support.brokers import PostgreSQL
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.merged_ledgers import merge_all
 from tests.support.waiting import eventually
-from transforms.errors import HubUnavailable
-from transforms.message import Message
 
 LONG_AGO = 86400.0
 on_sqlite = pytest.mark.parametrize("gateway", ["sqlite"], indirect=True)  # what the database has no part in
@@ -108,11 +111,11 @@ def change(gateway: Gateway, text: str, **values: Any) -> int:
         return conn.execute(sa.text(text), values).rowcount
 
 
-def proof(gateway: Gateway, job: str, span: Range = trace.EVERYTHING) -> prove.Proof:
+def proof(gateway: Gateway, job: str, span: Range = history.EVERYTHING) -> check.Proof:
     found = gateway.admin.get_job(job)
     assert found is not None
     with gateway.hub.read() as conn:
-        return prove.reconcile(conn, found, gateway.hub.hub_id, span)
+        return check.reconcile(conn, found, gateway.hub.hub_id, span)
 
 
 def answers(gateway: Gateway) -> list[object]:
@@ -127,15 +130,15 @@ def answers(gateway: Gateway) -> list[object]:
             spans = [Range(), *(Range(last=last) for last in (1, 4, 17, 1000))]
             spans += [Range(since=moment) for moment in moments] + [Range(until=moment) for moment in moments]
             spans += [Range(since=moments[1], until=moments[2]), Range(until=moments[2], last=5)]
-            told += [prove.reconcile(conn, job, gateway.hub.hub_id, span) for span in spans]
-            told += [list(trace.sights(conn, job, gateway.hub.hub_id, span)) for span in spans]
+            told += [check.reconcile(conn, job, gateway.hub.hub_id, span) for span in spans]
+            told += [list(history.sights(conn, job, gateway.hub.hub_id, span)) for span in spans]
             first, last = ledger.extent(conn, job.id) or (0, 0)
             told += [(first, last), list(ledger.rows(conn, job.id, first, last))[-1]._replace(detail=None, digest=0)]
             told += [[row.number for row in ledger.rows(conn, job.id, 4, at)] for at in (4, 7, last)]
             entries = [entry for record in records for entry in record.entries]
             names = [entry.origin or (entry.places or ("",))[0] for entry in entries[::9]]
-            names += [trace.hex_id(gateway.hub.hub_id, number) for entry in entries[::7] for number in entry.ids]
-            told += [trace.trace(conn, job, gateway.hub.hub_id, each) for each in names if each]
+            names += [history.hex_id(gateway.hub.hub_id, number) for entry in entries[::7] for number in entry.ids]
+            told += [history.trace(conn, job, gateway.hub.hub_id, each) for each in names if each]
     return told
 
 
@@ -146,7 +149,7 @@ def test_the_answers_are_the_same_before_merging_and_after(moved: Gateway, monke
     before, rows = answers(moved), stored_rows(moved)
     assert proof(moved, "into").holds
     assert {str(each) for each in proof(moved, "into").outcomes} == {"stored", "filtered", "exception queue"}
-    monkeypatch.setattr(ledger_upkeep, "GROUP", 6)
+    monkeypatch.setattr(upkeep, "GROUP", 6)
     assert merge_all(moved.hub) > 2
     half = stored_rows(moved)
     assert half < rows
@@ -173,7 +176,7 @@ def test_the_view_adds_up_to_the_same(moved: Gateway) -> None:
 def test_records_are_merged_while_a_job_runs_and_every_message_stays_in_them(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_upkeep, "GROUP", 5)
+    monkeypatch.setattr(upkeep, "GROUP", 5)
     small = {"MsgBatchSize": "2"}
     gateway.admin.create_job("into", "INBOUND", "LOG@mem", "H", options=small)
     gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem", options=small)
@@ -203,19 +206,21 @@ def test_records_are_merged_while_a_job_runs_and_every_message_stays_in_them(
 
 
 def test_the_agents_upkeep_merges(moved: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_upkeep, "GROUP", 6)
+    monkeypatch.setattr(upkeep, "GROUP", 6)
     before, rows = answers(moved), stored_rows(moved)
-    supervisor = Supervisor(moved.hub, Secrets.for_hub(moved.url), RunOptions(moved.url))
+    supervisor = Supervisor(moved.hub, Secrets.for_hub(moved.url), RunOptions(moved.url), PROCEDURES)
     supervisor._merge()
     assert stored_rows(moved) < rows
     assert answers(moved) == before
 
 
 def test_records_that_could_not_be_stored_are_merged_later(moved: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_upkeep, "GROUP", 6)
-    supervisors = [Supervisor(moved.hub, Secrets.for_hub(moved.url), RunOptions(moved.url)) for _ in range(2)]
+    monkeypatch.setattr(upkeep, "GROUP", 6)
+    supervisors = [
+        Supervisor(moved.hub, Secrets.for_hub(moved.url), RunOptions(moved.url), PROCEDURES) for _ in range(2)
+    ]
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_upkeep, "store", away)
+        patch.setattr(upkeep, "store", away)
         for _ in range(20):
             with suppress(HubUnavailable):
                 supervisors[0]._merge()
@@ -232,8 +237,8 @@ def away(*_: object) -> None:
 
 _KILLED = """
 import os, signal, sys
-from gateway import ledger_upkeep
-from gateway.hub import open_hub
+from mgw.gateway.ledger import upkeep as ledger_upkeep
+from mgw.gateway.state.gateway_hub import open_hub
 from tests.support.merged_ledgers import merge_all
 
 db_run = ledger_upkeep.Db.run
@@ -263,7 +268,7 @@ def test_a_process_killed_while_it_merges_leaves_the_records_as_they_were(
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert stored_rows(moved) == rows
     assert answers(moved) == before
-    monkeypatch.setattr(ledger_upkeep, "GROUP", 6)
+    monkeypatch.setattr(upkeep, "GROUP", 6)
     assert merge_all(moved.hub)
     assert answers(moved) == before
 
@@ -303,7 +308,7 @@ def written(gateway: Gateway) -> Callable[..., None]:
                     kept=kept,
                     msgids=list(ids),
                     refused=(),
-                    counts=journal.Counts(propagated=size),
+                    counts=run_state.Counts(propagated=size),
                     read=read,
                     now=read + 0.0041,
                 )
@@ -315,9 +320,9 @@ def written(gateway: Gateway) -> Callable[..., None]:
                     confirmed=read + 0.0083,
                     placement=Placement([f"bills/{sequence % 3}@"], [[first, size]]),
                 )
-                journal.add_plans(conn, out, [journal.Plan(sequence, planned)], token=1, now=read + 0.005)
+                run_state.add_plans(conn, out, [run_state.Plan(sequence, planned)], token=1, now=read + 0.005)
                 ledger.record_completed(conn, out, [sent], now=read + 0.0097)
-                journal.delete_plans(conn, out, [sequence])
+                run_state.delete_plans(conn, out, [sequence])
 
     return write
 
@@ -353,7 +358,7 @@ def test_a_message_of_a_small_batch_takes_as_little_room_as_one_of_a_large_batch
 def test_the_tail_that_is_not_merged_yet_is_bounded(
     gateway: Gateway, written: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_upkeep, "GROUP", 10)
+    monkeypatch.setattr(upkeep, "GROUP", 10)
     now = gateway.hub.clock.now()
     written([2] * 39, began=now)
     merge_all(gateway.hub, now=now)
@@ -386,7 +391,7 @@ def test_a_row_spans_an_hour_at_most_so_that_pruning_keeps_what_it_should(
     written([1] * 40, began=now - 40 * SPAN / 4, every=SPAN / 4)
     assert merge_all(gateway.hub, now=now + SPAN) >= 18
     with gateway.hub.write() as conn:
-        while ledger_upkeep.prune(conn, "DEFAULT_AGENT", before=now - 5 * SPAN, limit=3):
+        while upkeep.prune(conn, "DEFAULT_AGENT", before=now - 5 * SPAN, limit=3):
             pass
     for job in ("into", "out"):
         with gateway.hub.read() as conn:
@@ -408,7 +413,7 @@ def test_records_of_a_job_that_is_gone_are_merged_too(gateway: Gateway, written:
 def test_a_look_reads_a_bounded_number_of_rows_and_comes_to_every_job(
     gateway: Gateway, written: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_upkeep, "GROUP", 4)
+    monkeypatch.setattr(upkeep, "GROUP", 4)
     written([200] * 21 + [1] * 5, began=gateway.hub.clock.now() - LONG_AGO)
     merging, looks, groups = Merging("DEFAULT_AGENT"), 0, 0
     more = True
@@ -454,7 +459,7 @@ def test_a_changed_row_of_several_records_is_noticed(
 def test_a_row_of_several_records_that_was_taken_out_is_noticed(
     moved: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_upkeep, "GROUP", 4)
+    monkeypatch.setattr(upkeep, "GROUP", 4)
     assert merge_all(moved.hub)
     for job in ("into", "out"):
         assert proof(moved, job).holds
@@ -484,6 +489,6 @@ def test_records_that_changed_since_they_were_looked_at_are_left_alone(
     assert group is not None
     change(gateway, "DELETE FROM gw_ledger WHERE number <= 3")
     rows = stored_rows(gateway)
-    with pytest.raises(ledger_upkeep.ChangedMeanwhile), gateway.hub.write() as conn:
-        ledger_upkeep.store(conn, group)
+    with pytest.raises(upkeep.ChangedMeanwhile), gateway.hub.write() as conn:
+        upkeep.store(conn, group)
     assert stored_rows(gateway) == rows

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from links.contract import Direction, Domain, Endpoint, Link, LinkConfig
-from links.memory import SPEC, MemoryBroker, MemoryLink
-from links.registry import open_link
+from mgw.links.contract import Direction, Domain, Endpoint, Link, LinkConfig
+from mgw.links.memory.link import SPEC, MemoryBroker, MemoryLink
+from mgw.links.registry import open_link
+from mgw.transforms.errors import DeliveryRejected, LinkUnavailable, PositionLost
+from mgw.transforms.message import Header, Message, ValueType
 from tests.conformance.link_suite import (
     LinkSuite,
     LinkTemplate,
@@ -22,8 +24,6 @@ from tests.conformance.link_suite import (
     use_of,
     writing,
 )
-from transforms.errors import DeliveryRejected, LinkUnavailable, PositionLost
-from transforms.message import Header, Message, ValueType
 
 
 class MemoryWire:

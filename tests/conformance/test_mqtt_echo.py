@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from links.contract import Destination, Direction, Endpoint, Guarantee, JobUse, Link, LinkConfig, Recovered
-from links.mqtt import open_link
-from links.mqtt_connect import open_session
+from mgw.links.contract import Destination, Direction, Endpoint, Guarantee, JobUse, Link, LinkConfig, Recovered
+from mgw.links.mqtt.connection import open_session
+from mgw.links.mqtt.link import open_link
+from mgw.transforms.errors import ConfigInvalid, LinkError, LinkRefused, LinkUnavailable
+from mgw.transforms.message import Message
 from tests.conformance.link_suite import Reader, Writer, body_bytes, unique, use_of
 from tests.conformance.test_mqtt_link import mosquitto_pub
 from tests.support.brokers import Mosquitto
 from tests.support.proxy import TcpProxy
 from tests.support.waiting import eventually
-from transforms.errors import ConfigInvalid, LinkError, LinkRefused, LinkUnavailable
-from transforms.message import Message
 
 pytestmark = pytest.mark.mosquitto
 

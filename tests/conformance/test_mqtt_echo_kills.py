@@ -21,12 +21,12 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from mgw.transforms.message import Message
 from tests.conformance.link_suite import unique
 from tests.support.brokers import Mosquitto
 from tests.support.brokers.server import OwnedProcess
 from tests.support.gateways import Gateway
 from tests.support.waiting import eventually
-from transforms.message import Message
 
 pytestmark = pytest.mark.mosquitto
 
@@ -95,7 +95,7 @@ class Stage:
     # -- the agent ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "gateway", "run"]
+        command = [sys.executable, "-m", "mgw.gateway", "run"]
         environment = {**os.environ, "MGW_HUB": self.url}
         self._process = OwnedProcess(command, environment=environment, log=self._log, folder=self.folder)
 

@@ -17,9 +17,10 @@ import sqlalchemy as sa
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from links.contract import Batch, Direction, Endpoint, Guarantee, Link, LinkConfig
-from links.mqtt import open_link
-from links.mqtt_receiving_log import KEPT
+from mgw.links.contract import Batch, Direction, Endpoint, Guarantee, Link, LinkConfig
+from mgw.links.mqtt.link import open_link
+from mgw.links.mqtt.receiving_log import KEPT
+from mgw.transforms.message import Message
 from tests.conformance.link_suite import Pair, Reader, body_bytes, numbered, numbers, unique, use_of, writing
 from tests.conformance.test_mqtt_link import mosquitto_pub
 from tests.support.brokers import Mosquitto
@@ -27,7 +28,6 @@ from tests.support.brokers.server import OwnedProcess
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.proxy import TcpProxy
 from tests.support.waiting import eventually
-from transforms.message import Message
 
 pytestmark = pytest.mark.mosquitto
 
@@ -258,7 +258,7 @@ class Agent:
         self._process: OwnedProcess | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "gateway", "run"]
+        command = [sys.executable, "-m", "mgw.gateway", "run"]
         self._process = OwnedProcess(command, environment=self._environment, log=self.log, folder=self._folder)
 
     def kill(self) -> None:
@@ -343,6 +343,7 @@ def judge(gateway: Gateway, sent: list[bytes]) -> None:
     assert found == sent
 
 
+@pytest.mark.matrix  # the fault tests of every run kill such jobs at every step and at random
 @VERSIONS
 def test_equal_messages_arrive_exactly_once_however_often_the_agent_is_killed(
     broker: Mosquitto, tmp_path: Path, version: int

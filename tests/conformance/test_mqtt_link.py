@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 import pytest
 
-from links.contract import Capability, Domain, Endpoint, Link, LinkConfig
-from links.mqtt import SPEC, open_link
+from mgw.links.contract import Capability, Domain, Endpoint, Link, LinkConfig
+from mgw.links.mqtt.link import SPEC, open_link
 from tests.conformance.link_suite import LinkSuite, LinkTemplate, Pair, Wire, unique
 from tests.support.brokers import Mosquitto
 from tests.support.ports import free_port

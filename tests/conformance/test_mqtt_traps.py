@@ -11,8 +11,17 @@ from typing import Any
 
 import pytest
 
-from links.contract import Direction, Domain, Endpoint, Guarantee, Link, LinkConfig
-from links.mqtt import open_link
+from mgw.links.contract import Direction, Domain, Endpoint, Guarantee, Link, LinkConfig
+from mgw.links.mqtt.link import open_link
+from mgw.transforms.errors import (
+    AdminError,
+    ConversionFailure,
+    DeliveryRejected,
+    LinkError,
+    LinkRefused,
+    LinkUnavailable,
+)
+from mgw.transforms.message import Header, Message, ValueType
 from tests.conformance.link_suite import (
     Pair,
     Reader,
@@ -29,8 +38,6 @@ from tests.conformance.link_suite import (
 )
 from tests.conformance.test_mqtt_link import mosquitto_pub, run
 from tests.support.brokers import Mosquitto
-from transforms.errors import AdminError, ConversionFailure, DeliveryRejected, LinkError, LinkRefused, LinkUnavailable
-from transforms.message import Header, Message, ValueType
 
 pytestmark = pytest.mark.mosquitto
 

@@ -13,10 +13,10 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from gateway.admin.links import link_config
-from links.contract import Direction, Endpoint, JobUse, Link
-from links.mqtt_connect import client_id_of
-from links.registry import open_link
+from mgw.links.contract import Direction, Endpoint, JobUse, Link
+from mgw.links.mqtt.connection import client_id_of
+from mgw.links.registry import open_link
+from mgw.transforms.message import Message
 from tests.conformance.link_suite import unique, use_of
 from tests.conformance.test_mqtt_echo_kills import Stage, stage_on
 from tests.conformance.test_mqtt_exactly_once import KeepingReader, link_to, pair_of
@@ -24,7 +24,6 @@ from tests.conformance.test_mqtt_link import mosquitto_pub
 from tests.support.brokers import Mosquitto
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
-from transforms.message import Message
 
 pytestmark = pytest.mark.mosquitto
 
@@ -59,7 +58,7 @@ def link_and_use(stage: Stage) -> tuple[Link, JobUse]:
     definition = stage.gateway.admin.get_link("plant")
     assert definition is not None
     endpoint = Endpoint("T", "plant", stage.topic)
-    return open_link(link_config(definition)), use_of(endpoint, job="J", hub_id=stage.gateway.hub.hub_id.hex())
+    return open_link(definition.config()), use_of(endpoint, job="J", hub_id=stage.gateway.hub.hub_id.hex())
 
 
 def refused(stage: Stage, number: int) -> None:

@@ -16,16 +16,16 @@ from urllib.parse import urlparse
 import pytest
 from pika import BlockingConnection, URLParameters
 
-from gateway.admin import GatewayAdmin
-from gateway.hub import open_hub
-from links import registry
-from links.contract import LinkConfig
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.links import registry
+from mgw.links.contract import LinkConfig
+from mgw.transforms.errors import HubUnavailable
+from mgw.transforms.message import Message
+from mgw.transforms.open_files import limit, raise_limit
 from tests.support.brokers import Kafka, Mosquitto, PostgreSQL, RabbitMQ
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
-from transforms.errors import HubUnavailable
-from transforms.message import Message
-from transforms.openfiles import limit, raise_limit
 
 Queue = Callable[[Gateway], str]  # registers a new queue or topic; its full name
 
@@ -179,7 +179,7 @@ class launched:  # noqa: N801  (a process, begun when it is called)
         self.log = folder / f"{uuid.uuid4().hex}.log"
         with self.log.open("wb") as sink:
             command = f'{limits}; exec "$@"'
-            program = [sys.executable, "-m", "gateway", "--hub", url, "run"]
+            program = [sys.executable, "-m", "mgw.gateway", "--hub", url, "run"]
             self.process = subprocess.Popen(["sh", "-c", command, "sh", *program], stdout=sink, stderr=sink)
 
     def text(self) -> str:

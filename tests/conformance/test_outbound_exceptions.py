@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from gateway import prove
-from gateway.trace import Range
-from links.memory_broker import MemoryBroker
+from mgw.gateway.ledger import check
+from mgw.gateway.ledger.history import Range
+from mgw.links.memory.broker import MemoryBroker
+from mgw.transforms.errors import LinkUnavailable
+from mgw.transforms.message import Message
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
-from transforms.errors import LinkUnavailable
-from transforms.message import Message
 
 GOOD, BAD = '{{"f":{}}}', '{{"f":"hot {}"}}'
 SENT = [GOOD.format(number) for number in (0, 1, 3, 4, 6)]
@@ -73,7 +73,7 @@ def check_ledger(gateway: Gateway) -> None:
     found = gateway.admin.get_job("outj")
     assert found is not None
     with gateway.hub.read() as conn:
-        proof = prove.reconcile(conn, found, gateway.hub.hub_id, Range())
+        proof = check.reconcile(conn, found, gateway.hub.hub_id, Range())
     assert proof.holds, proof.offences
 
 

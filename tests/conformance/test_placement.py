@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from links.contract import Domain, Endpoint
+from mgw.links.contract import Domain, Endpoint
+from mgw.transforms.message import Header, Message, ValueType
 from tests.conformance.link_suite import Pair, Writer, numbered, unique, use_of, writing
 from tests.conformance.test_mqtt_link import MqttTemplate
 from tests.conformance.test_rabbitmq_link import RabbitTemplate
 from tests.support.brokers import Mosquitto, RabbitMQ
 from tests.support.rabbitmq_kills import LOG_ARGUMENTS
-from transforms.message import Header, Message, ValueType
 
 
 @pytest.fixture

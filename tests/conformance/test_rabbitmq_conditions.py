@@ -16,12 +16,13 @@ from typing import Any
 import pika
 import pytest
 
-from links.contract import Direction, Domain, Endpoint, Guarantee, GuaranteeReport
-from links.rabbitmq import RabbitLink
-from links.rabbitmq_conditions import QueueFacts, difference_of_queue, look_at_exchange, look_at_queue
-from links.rabbitmq_connection import Session
-from links.rabbitmq_log_queue import LogQueue, LogQueueMissing
-from links.rabbitmq_management import Policies
+from mgw.links.contract import Direction, Domain, Endpoint, Guarantee, GuaranteeReport
+from mgw.links.rabbitmq.conditions import QueueFacts, difference_of_queue, look_at_exchange, look_at_queue
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.link import RabbitLink
+from mgw.links.rabbitmq.log_queue import LogQueue, LogQueueMissing
+from mgw.links.rabbitmq.management import Policies
+from mgw.transforms.errors import ConfigInvalid, LinkRefused, LinkUnavailable
 from tests.conformance.link_suite import unique, use_of
 from tests.conformance.test_rabbitmq_link import RabbitTemplate
 from tests.conformance.test_rabbitmq_logs import LOGS, Bench, Hub, carry, connected
@@ -29,7 +30,6 @@ from tests.support.brokers import RabbitMQ
 from tests.support.ports import free_port
 from tests.support.proxy import TcpProxy
 from tests.support.waiting import eventually
-from transforms.errors import ConfigInvalid, LinkRefused, LinkUnavailable
 
 pytestmark = pytest.mark.rabbitmq
 

@@ -1,4 +1,7 @@
-"""Exactly once with RabbitMQ: agents and brokers are killed at random moments, then every message is counted."""
+"""Exactly once with RabbitMQ: agents and brokers are killed at random moments, then every message is counted.
+
+The fault tests of every run (``tests/faults``) do so with the same jobs, under another judge.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,9 @@ def stand(mortal: RabbitMQ, tmp_path: Path) -> Iterator[KilledGateway]:
 
 
 def sized() -> pytest.MarkDecorator:
+    short = pytest.param(*SHORT, marks=pytest.mark.matrix, id="short")
     long = pytest.param(*LONG, marks=[pytest.mark.long, pytest.mark.timeout(3600)], id="long")
-    return pytest.mark.parametrize(("kills", "messages"), [pytest.param(*SHORT, id="short"), long])
+    return pytest.mark.parametrize(("kills", "messages"), [short, long])
 
 
 def accept(figures: Figures, *, level: str, disordered: bool = False) -> None:

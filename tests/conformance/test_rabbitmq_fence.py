@@ -10,15 +10,15 @@ from itertools import pairwise
 
 import pytest
 
-from links.contract import Direction, Endpoint
-from links.rabbitmq_source import RabbitSource
+from mgw.links.contract import Direction, Endpoint
+from mgw.links.rabbitmq.source import RabbitSource
+from mgw.transforms.errors import LinkError, LinkUnavailable
 from tests.conformance.link_suite import unique, use_of
 from tests.conformance.test_rabbitmq_link import RabbitTemplate
 from tests.conformance.test_rabbitmq_logs import LOGS, Bench, Hub, carry, connected
 from tests.support.brokers import RabbitMQ
 from tests.support.proxy import TcpProxy
 from tests.support.waiting import eventually
-from transforms.errors import LinkError, LinkUnavailable
 
 pytestmark = pytest.mark.rabbitmq
 

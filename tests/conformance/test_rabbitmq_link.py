@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pika
 import pytest
 
-from links.contract import Domain, Endpoint, Link, LinkConfig
-from links.rabbitmq import SPEC, RabbitLink, open_link
+from mgw.links.contract import Domain, Endpoint, Link, LinkConfig
+from mgw.links.rabbitmq.link import SPEC, RabbitLink, open_link
 from tests.conformance.link_suite import LinkSuite, LinkTemplate, Pair, Wire, unique
 from tests.support.brokers import RabbitMQ
 from tests.support.ports import free_port

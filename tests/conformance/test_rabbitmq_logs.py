@@ -11,19 +11,19 @@ from typing import Any
 import pika
 import pytest
 
-from links.contract import RESUME, Batch, Destination, Direction, Endpoint, Guarantee, JobUse, Recovered, Source
-from links.rabbitmq import RabbitLink
-from links.rabbitmq_connection import Session
-from links.rabbitmq_log_queue import LogQueue, Record
-from links.rabbitmq_logged_destination import LoggedDestination
-from links.rabbitmq_logged_source import LoggedSource
+from mgw.links.contract import RESUME, Batch, Destination, Direction, Endpoint, Guarantee, JobUse, Recovered, Source
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.link import RabbitLink
+from mgw.links.rabbitmq.log_queue import LogQueue, Record
+from mgw.links.rabbitmq.logged_destination import LoggedDestination
+from mgw.links.rabbitmq.logged_source import LoggedSource
+from mgw.transforms.errors import DeliveryRejected, LinkRefused, LinkUnavailable, PositionLost, QueueMissing
+from mgw.transforms.message import Message
 from tests.conformance.link_suite import body_bytes, unique, use_of
 from tests.conformance.test_rabbitmq_link import RabbitTemplate
 from tests.support.brokers import RabbitMQ
 from tests.support.rabbitmq_kills import LOG_ARGUMENTS
 from tests.support.waiting import eventually
-from transforms.errors import DeliveryRejected, LinkRefused, LinkUnavailable, PositionLost, QueueMissing
-from transforms.message import Message
 
 pytestmark = pytest.mark.rabbitmq
 

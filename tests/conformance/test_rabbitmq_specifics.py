@@ -15,11 +15,23 @@ import pika
 import pytest
 from pika.exceptions import AMQPError
 
-from links import rabbitmq_connection
-from links.contract import Direction, Domain, Endpoint, Guarantee, Source
-from links.rabbitmq_destination import RabbitDestination
-from links.rabbitmq_source import RabbitSource
-from links.registry import spec
+from mgw.links.contract import Direction, Domain, Endpoint, Guarantee, Source
+from mgw.links.rabbitmq import connection
+from mgw.links.rabbitmq.destination import RabbitDestination
+from mgw.links.rabbitmq.source import RabbitSource
+from mgw.links.registry import spec
+from mgw.transforms.errors import (
+    AdminError,
+    ConversionFailure,
+    DeliveryRejected,
+    LinkError,
+    LinkRefused,
+    LinkTimeout,
+    LinkUnavailable,
+    PositionLost,
+    QueueMissing,
+)
+from mgw.transforms.message import Header, HeaderValue, Message, ValueType
 from tests.conformance.link_suite import (
     Pair,
     Reader,
@@ -41,18 +53,6 @@ from tests.support.brokers import RabbitMQ
 from tests.support.certificates import Certificates
 from tests.support.gateways import gateway_on
 from tests.support.waiting import eventually
-from transforms.errors import (
-    AdminError,
-    ConversionFailure,
-    DeliveryRejected,
-    LinkError,
-    LinkRefused,
-    LinkTimeout,
-    LinkUnavailable,
-    PositionLost,
-    QueueMissing,
-)
-from transforms.message import Header, HeaderValue, Message, ValueType
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -179,6 +179,22 @@ def test_connection_name_shows_agent_and_job(classic: RabbitTemplate) -> None:
     with reading(classic.link(), classic.pair(), job="NAMED") as reader:
         assert reader
         assert "mgw-test TEST NAMED in" in classic.server.ctl("list_connections", "client_properties")
+
+
+def test_connection_name_begins_as_the_link_says(classic: RabbitTemplate) -> None:
+    attributes = {"hostname": classic.server.host, "port": classic.server.port, "connection_name": "plant 7"}
+    with reading(classic.link(attributes=attributes), classic.pair(), job="NAMED") as reader:
+        assert reader
+        assert "plant 7 TEST NAMED in" in classic.server.ctl("list_connections", "client_properties")
+
+
+def test_consumer_of_a_higher_priority_gets_the_messages_first(classic: RabbitTemplate) -> None:
+    queue = classic.queue()
+    low, high = queue_pair(queue), queue_pair(queue, AMQP_ConsumerPriority="10")
+    with reading(classic.link(), low) as second, reading(classic.link(), high) as first:
+        classic.foreign_publish(low, [b"%d" % number for number in range(20)])
+        assert first.bodies(20) == numbers(20)
+        assert not second.source.read(1, 0.2).deliveries
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------
@@ -569,7 +585,7 @@ def test_foreign_header_name_of_250_characters_is_a_failure(classic: RabbitTempl
 def test_missed_heartbeats_bring_the_messages_back(classic: RabbitTemplate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs of life are sent for a thread that is away from its connection, but not for ever."""
     patience = 5.0
-    monkeypatch.setattr(rabbitmq_connection, "PATIENCE", patience)
+    monkeypatch.setattr(connection, "PATIENCE", patience)
     pair = classic.pair()
     name = pair.source.provider_queue
     with writing(classic.link(), pair) as writer:

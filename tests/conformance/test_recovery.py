@@ -13,13 +13,13 @@ import pika
 import pytest
 import sqlalchemy as sa
 
-from links.memory_broker import MemoryBroker
+from mgw.links.memory.broker import MemoryBroker
+from mgw.transforms.message import Message
 from tests.conformance.link_suite import unique
 from tests.support.brokers import RabbitMQ
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.rabbitmq_kills import LOG_ARGUMENTS
 from tests.support.waiting import eventually
-from transforms.message import Message
 
 _PATIENCE = 60.0
 

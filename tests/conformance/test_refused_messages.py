@@ -12,14 +12,14 @@ import pika
 import pytest
 from kafka import TopicPartition, errors
 
-import links.kafka_client
-import transforms.amqp_outbound
-from links.kafka_timestamps import Timestamps
+import mgw.links.kafka.connection
+import mgw.transforms.amqp.outbound
+from mgw.links.kafka.timestamps import Timestamps
+from mgw.transforms.message import Header, Message, ValueType
 from tests.support.brokers import Kafka, Mosquitto, RabbitMQ
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.kafka_clients import KafkaConsumer
 from tests.support.waiting import eventually
-from transforms.message import Header, Message, ValueType
 
 HOUR = 3_600_000  # milliseconds
 ORIGINAL = "MGW_KAFKA_originalTimestamp"
@@ -146,9 +146,9 @@ class TestKafka:
     def test_limits_that_may_not_be_read_are_learnt_from_the_refusal(
         self, gateway: Gateway, kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        real = links.kafka_client._read_config
+        real = mgw.links.kafka.connection._read_config
         monkeypatch.setattr(
-            links.kafka_client, "_read_config", lambda admin, name: None if name == topic else real(admin, name)
+            mgw.links.kafka.connection, "_read_config", lambda admin, name: None if name == topic else real(admin, name)
         )
         ahead = int(time.time() * 1000) + 48 * HOUR
         gateway.enqueue("H", numbered((7, 8, 33), Header("MGW_KAFKA_timestamp", ValueType.LONG, ahead)))
@@ -180,7 +180,7 @@ class TestKafka:
         with gateway.run():
             gateway.enqueue("H", [Message(b"0", correlation="k")])
             eventually(lambda: gateway.job("out")["PROPAGATED_TOTAL"] == 1, what="connected")
-            monkeypatch.setattr("links.kafka_target.Target.learn", lambda *_: None)
+            monkeypatch.setattr("mgw.links.kafka.target.Target.learn", lambda *_: None)
             kafka.configure_topic(topic, {"cleanup.policy": "compact"})
             bad = (5, 6, 23, 41)
             gateway.enqueue("H", [Message(b"%d" % n, correlation=None if n in bad else "k") for n in range(1, COUNT)])
@@ -254,7 +254,7 @@ class TestRabbitMQ:
         self, gateway: Gateway, queue: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The gateway of before sent what the broker answers with 406."""
-        monkeypatch.setattr(transforms.amqp_outbound, "MAX_EXPIRATION", 2**62)
+        monkeypatch.setattr(mgw.transforms.amqp.outbound, "MAX_EXPIRATION", 2**62)
         channel, name = queue
         bad = (0, 7, 8, 33)
         gateway.enqueue("H", [Message(b"%d" % n, expiration=2.0**32 if n in bad else None) for n in range(COUNT)])

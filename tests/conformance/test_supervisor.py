@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateway.hub import open_hub
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.transforms.message import Message
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
-from transforms.message import Message
 
 CONFIGURATION = """
 version: 1
@@ -42,7 +42,7 @@ class Daemon:
         self.log = folder / f"daemon-{os.urandom(3).hex()}.log"
         with self.log.open("wb") as sink:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "gateway", "--hub", url, "run", *arguments], stdout=sink, stderr=sink
+                [sys.executable, "-m", "mgw.gateway", "--hub", url, "run", *arguments], stdout=sink, stderr=sink
             )
 
     def signal(self, number: int) -> None:

@@ -29,6 +29,10 @@ def killed(server: Server) -> None:
     server.start()
 
 
+#: What survives a kill survives an orderly end, too.
+ENDS = pytest.mark.parametrize("end", [pytest.param(stopped, marks=pytest.mark.matrix), killed])
+
+
 # RabbitMQ
 
 
@@ -43,7 +47,7 @@ def _amqp(server: RabbitMQ) -> pika.BlockingConnection:
 
 
 @pytest.mark.rabbitmq
-@pytest.mark.parametrize("end", [stopped, killed])
+@ENDS
 @pytest.mark.parametrize("kind", ["classic", "quorum", "stream"])
 def test_confirmed_messages_survive(own_rabbitmq: RabbitMQ, kind: str, end: Callable[[Server], None]) -> None:
     queue = f"{kind}-{end.__name__}"
@@ -135,7 +139,7 @@ def _subscriber(server: Mosquitto, received: list[str]) -> mqtt.Client:
 
 
 @pytest.mark.mosquitto
-@pytest.mark.parametrize("end", [stopped, killed])
+@ENDS
 def test_queued_and_retained_messages_survive(end: Callable[[Server], None]) -> None:
     with Mosquitto() as server:
         received: list[str] = []
@@ -208,7 +212,7 @@ def _records(server: Kafka, topic: str, count: int, **options: object) -> list[b
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("end", [stopped, killed])
+@ENDS
 def test_acknowledged_records_survive(own_kafka: Kafka, end: Callable[[Server], None]) -> None:
     topic = f"kept-{end.__name__}"
     own_kafka.create_topic(topic)
@@ -290,7 +294,7 @@ def test_kafka_listens_on_loopback_only(own_kafka: Kafka) -> None:
 
 
 @pytest.mark.postgresql
-@pytest.mark.parametrize("end", [stopped, killed])
+@ENDS
 def test_committed_rows_survive(end: Callable[[Server], None]) -> None:
     with PostgreSQL() as server:
         address = server.create_database("kept").replace("+psycopg", "")

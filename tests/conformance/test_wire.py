@@ -8,7 +8,7 @@ from contextlib import suppress
 import psycopg
 import pytest
 
-from gateway.aq import wire
+from mgw.gateway.aq.store import pg_protocol
 from tests.support.brokers import PostgreSQL
 from tests.support.waiting import eventually
 
@@ -33,43 +33,43 @@ def lost(driver: psycopg.Connection, postgresql: PostgreSQL) -> psycopg.Connecti
 
 
 def test_what_is_committed_stays_and_what_is_rolled_back_does_not(driver: psycopg.Connection) -> None:
-    wire.begin(driver)
+    pg_protocol.begin(driver)
     driver.execute("CREATE TEMP TABLE wired (n int)")
-    wire.commit(driver)
-    wire.begin(driver)
-    wire.begin(driver)  # one is open: nothing happens
+    pg_protocol.commit(driver)
+    pg_protocol.begin(driver)
+    pg_protocol.begin(driver)  # one is open: nothing happens
     driver.execute("INSERT INTO wired VALUES (1)")
-    wire.rollback(driver)
+    pg_protocol.rollback(driver)
     assert driver.execute("SELECT count(*) FROM wired").fetchone() == (0,)
-    wire.rollback(driver)
-    wire.commit(driver)  # nothing is open
+    pg_protocol.rollback(driver)
+    pg_protocol.commit(driver)  # nothing is open
 
 
 def test_a_commit_that_is_refused_says_why(driver: psycopg.Connection) -> None:
-    wire.begin(driver)
+    pg_protocol.begin(driver)
     driver.execute("CREATE TEMP TABLE wired (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
     driver.execute("INSERT INTO wired VALUES (1), (1)")
     with pytest.raises(psycopg.errors.UniqueViolation, match=r"^duplicate key") as refused:
-        wire.commit(driver)
+        pg_protocol.commit(driver)
     assert refused.value.sqlstate == "23505"
     assert driver.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
 
 
 def test_a_transaction_that_failed_is_rolled_back(driver: psycopg.Connection) -> None:
-    wire.begin(driver)
+    pg_protocol.begin(driver)
     with pytest.raises(psycopg.errors.DivisionByZero):
         driver.execute("SELECT 1 / 0")
-    wire.rollback(driver)
+    pg_protocol.rollback(driver)
     assert driver.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
 
 
 def test_a_lost_connection_is_told_at_the_beginning(lost: psycopg.Connection) -> None:
     with pytest.raises(psycopg.OperationalError, match=r"server closed the connection|terminating connection"):
-        wire.begin(lost)
+        pg_protocol.begin(lost)
 
 
 def test_a_lost_connection_is_told_at_the_commit(driver: psycopg.Connection, request: pytest.FixtureRequest) -> None:
-    wire.begin(driver)
+    pg_protocol.begin(driver)
     lost = request.getfixturevalue("lost")
     with pytest.raises(psycopg.OperationalError):
-        wire.commit(lost)
+        pg_protocol.commit(lost)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.main import execute
-from gateway.config.running import read_running
-from gateway.hub import open_hub
-from tests.docs.test_documentation import BLOCKS, ROOT, blocks
+from mgw.gateway.cli.main import execute
+from mgw.gateway.config.running import read_running
+from mgw.gateway.state.gateway_hub import open_hub
+from tests.docs.test_documentation import BLOCKS, ROOT, blocks, part_of
 
 _SECTION = re.compile(r"^([a-z_]+):", re.MULTILINE)
 
@@ -24,7 +24,11 @@ def _complete(text: str) -> bool:
     return bool(sections) and ("jobs" not in sections or "links" in sections)
 
 
-SHOWN = [each for each in BLOCKS if each.language == "yaml" and "pipeline" not in each.words and _complete(each.text)]
+SHOWN = [
+    each
+    for each in BLOCKS
+    if each.language == "yaml" and "pipeline" not in each.words and part_of(each) is None and _complete(each.text)
+]
 CONFIGURATIONS = {path.name: path.read_text("utf-8") for path in sorted((ROOT / "conf").glob("*.yaml"))}
 CONFIGURATIONS |= {str(each): each.text for each in SHOWN}
 SECRET = "not in any file 42"
@@ -68,7 +72,7 @@ def test_configuration_is_applied_once_and_travels(
     text = CONFIGURATIONS[name]
     (tmp_path / "given.yaml").write_text(text, "utf-8")
     monkeypatch.setenv("KAFKA_BOOTSTRAP", "127.0.0.1:1")  # a job of the example asks the broker, which is not there
-    monkeypatch.setattr("gateway.admin.job_checks.VERIFY_SECONDS", 0.1)
+    monkeypatch.setattr("mgw.gateway.services.admin.job_checks.VERIFY_SECONDS", 0.1)
     variables = _set(monkeypatch, text)
     assert "error" not in run("lint", "given.yaml")
     assert " created" in run("apply", "given.yaml").splitlines()[-1]

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from gateway.config import lint
+import mgw
+from mgw.gateway.config import lint
 from tests.support.kafka_jars import kafka_version
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -218,10 +219,12 @@ def test_extras_are_asked_of_this_package_and_of_no_other() -> None:
 
 
 def test_the_command_tells_the_version_of_this_package() -> None:
-    import tomllib
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     shown = subprocess.run(
         [Path(sys.executable).parent / "mgw", "--version"], capture_output=True, text=True, check=True
     )
-    assert shown.stdout == f"mgw {project['version']}\n"
+    assert shown.stdout == f"mgw {mgw.__version__}\n"
+
+
+def test_the_page_shows_the_unit_that_is_shipped() -> None:
+    page = (ROOT / "docs/how-to/operate.md").read_text("utf-8")
+    assert f"```ini\n{(ROOT / 'conf/mgw.service').read_text('utf-8')}```" in page

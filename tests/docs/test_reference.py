@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 
 import pytest
-from ruamel.yaml import YAML
 
-from gateway.aq.views import COLUMNS as HUB_COLUMNS
-from gateway.cli.reference import PAGES
-from gateway.config.hub_view_columns import HUB_COLUMN_TEXTS, HUB_VIEW_TEXTS
-from gateway.config.schema import json_schema
-from gateway.config.view_columns import COLUMN_TEXTS, VIEW_TEXTS
-from gateway.views import COLUMNS
+from mgw.gateway.aq.views import COLUMNS as HUB_COLUMNS
+from mgw.gateway.cli.reference import PAGES
+from mgw.gateway.config.hub_view_columns import HUB_COLUMN_TEXTS, HUB_VIEW_TEXTS
+from mgw.gateway.config.view_columns import COLUMN_TEXTS, VIEW_TEXTS
+from mgw.gateway.state.views import COLUMNS
 from tests.cli.conftest import ROOT
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_page_is_fresh(name: str) -> None:
     path = ROOT / "docs" / "reference" / name
-    assert path.read_text("utf-8") == PAGES[name](), "write it anew: python -m gateway.cli.reference"
+    assert path.read_text("utf-8") == PAGES[name](), "write it anew: python -m mgw.gateway.cli.reference"
 
 
 def test_every_view_and_column_is_explained_and_nothing_else() -> None:
@@ -45,35 +43,9 @@ def test_every_command_and_option_has_help() -> None:
         assert f"## {command}\n" in page
 
 
-def test_schema_knows_every_key_of_the_files_we_ship() -> None:
-    schema = json_schema()
-    for file in (ROOT / "conf").glob("*.yaml"):
-        for section, objects in YAML(typ="safe").load(_plain(file.read_text("utf-8"))).items():
-            if section in ("version", "settings"):
-                continue
-            name = schema["properties"][section]["additionalProperties"]["$ref"].rpartition("/")[2]
-            for values in objects.values():
-                known = _keys(schema["$defs"][name], (values or {}).get("type"))
-                assert known is None or set(values or {}) <= known, (file.name, section)
-
-
-def _keys(definition: dict[str, object], kind: str | None) -> set[str] | None:
-    """Keys an object may have; None for those that take any."""
-    variants = definition.get("oneOf")
-    if isinstance(variants, list):
-        definition = next(each for each in variants if each["properties"]["type"]["const"] == kind)
-    properties = definition["properties"]
-    assert isinstance(properties, dict)
-    return None if definition.get("additionalProperties") is True else set(properties)
-
-
-def _plain(text: str) -> str:
-    return text.replace("${", "(").replace("}", "}")
-
-
 def test_every_header_that_links_give_or_take_is_listed() -> None:
     page = PAGES["links.md"]()
-    sources = [path.read_text("utf-8") for folder in ("transforms", "links") for path in (ROOT / folder).glob("*.py")]
+    sources = [path.read_text("utf-8") for folder in ("transforms", "links") for path in (ROOT / folder).rglob("*.py")]
     names = {name for text in sources for name in re.findall(r'"(MGW_(?:AMQP|KAFKA|MQTT)_[A-Za-z_]+)"', text)}
     assert len(names) > 20
     assert [name for name in sorted(names) if name not in page] == []

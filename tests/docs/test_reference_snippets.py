@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.lint import lint
-from gateway.config.models import SECTIONS
+from mgw.gateway.config.lint import lint
+from mgw.gateway.config.models import SECTIONS
 from tests.cli.conftest import ROOT
 
 _BLOCK = re.compile(r"^( *)```ya?ml\n(.*?)^\1```", re.MULTILINE | re.DOTALL)

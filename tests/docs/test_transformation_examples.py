@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from transforms import builtin
-from transforms.errors import TransformFailed
-from transforms.expression import FUNCTIONS, PROPERTIES
-from transforms.message import Message
-from transforms.registry import Transform, TransformationDefinition, compile_transformation
+from mgw.transforms import builtin
+from mgw.transforms.errors import TransformFailed
+from mgw.transforms.language.expression import FUNCTIONS, PROPERTIES
+from mgw.transforms.message import Message
+from mgw.transforms.steps.registry import Transform, TransformationDefinition, compile_transformation
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "transformations.md").read_text(encoding="utf-8")
 

@@ -43,7 +43,7 @@ class AgentProcess:
     def start(self, **faults: object) -> None:
         """Start it, with faults of this start alone beside those of every start; does not wait."""
         wanted = self.faults | faults
-        program = ["tests.faults.launched", json.dumps(wanted)] if wanted else ["gateway"]
+        program = ["tests.faults.launched", json.dumps(wanted)] if wanted else ["mgw.gateway"]
         command = [sys.executable, "-m", *program, "run"]
         if self._process is not None:
             self._process.kill()

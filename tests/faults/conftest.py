@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from links.contract import Guarantee
+from mgw.links.contract import Guarantee
 from tests.faults.scenes import Fault, Plot, Scene, keep_seed, kept_seeds
 from tests.faults.stage import Brokers
 from tests.faults.verdict import Verdict

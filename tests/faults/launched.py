@@ -24,11 +24,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["INBOUND_STEPS", "OUTBOUND_STEPS", "Shift"]
+__all__ = ["INBOUND_STEPS", "OUTBOUND_STEPS", "THROUGH_STEPS", "Shift"]
 
 #: In the order in which a batch comes to them.
 INBOUND_STEPS = ("read", "converted", "before-commit", "committed", "before-settle", "settled")
 OUTBOUND_STEPS = ("planned", "before-publish", "published", "confirmed", "before-commit", "completed")
+THROUGH_STEPS = ("read", "converted", *OUTBOUND_STEPS, "before-settle", "settled")
 
 Reached = Callable[[str], None]
 _DOUBLE = struct.Struct("d")
@@ -83,13 +84,13 @@ def _shift_clock(path: str) -> None:
 
 
 def _shorten_lease(seconds: float) -> None:
-    import gateway.agent
-    import gateway.lease
-    import gateway.supervisor
+    import mgw.gateway.runtime.agent
+    import mgw.gateway.runtime.supervisor
+    import mgw.gateway.state.lease
 
-    gateway.lease.STALLED_SECONDS = max(1, round(seconds))
-    gateway.agent.LEASE_SECONDS = seconds  # type: ignore[misc]
-    gateway.supervisor.LEASE_SECONDS = seconds  # type: ignore[misc]
+    mgw.gateway.state.lease.STALLED_SECONDS = max(1, round(seconds))
+    mgw.gateway.runtime.agent.LEASE_SECONDS = seconds  # type: ignore[misc]
+    mgw.gateway.runtime.supervisor.LEASE_SECONDS = seconds  # type: ignore[misc]
 
 
 class _Watched:
@@ -155,29 +156,29 @@ def _kill_at(step: str, times: int) -> None:
             if left <= 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    from gateway import journal
-    from gateway.inbound import InboundRoute
-    from gateway.outbound import OutboundRoute
+    from mgw.gateway.runtime.ends.link_destination import LinkDestination
+    from mgw.gateway.runtime.ends.link_source import LinkSource
+    from mgw.gateway.runtime.route import Route
+    from mgw.gateway.state import run_state
 
-    def watch_source(_: object, route: Any, *__: object) -> None:
-        route._source = _Source(route._source, reached)
+    def watch_source(_: object, end: Any, *__: object) -> None:
+        end.link = _Source(end.link, reached)
 
-    def watch_destination(_: object, route: Any, *__: object) -> None:
-        route._destination = _Destination(route._destination, reached)
+    def watch_destination(_: object, end: Any, *__: object) -> None:
+        end.link = _Destination(end.link, reached)
 
-    def planned(result: Any, _route: object, finished: Any, *_: object) -> None:
+    def planned(result: Any, route: Any, finished: Any, *_: object) -> None:
         if finished:
-            reached("completed")
+            reached("completed" if route._destination.planned else "committed")
         if result:
             reached("planned")
 
-    _after(journal, "count", lambda *_: reached("before-commit"))  # everything of the batch is written, not committed
-    _after(InboundRoute, "__init__", watch_source)
-    _after(InboundRoute, "_select", lambda *_: reached("converted"))
-    _after(InboundRoute, "_commit", lambda *_: reached("committed"))
-    _after(OutboundRoute, "__init__", watch_destination)
-    _after(OutboundRoute, "_take_confirmed", lambda result, *_: reached("confirmed") if result else None)
-    _after(OutboundRoute, "_complete_and_plan", planned)
+    _after(run_state, "count", lambda *_: reached("before-commit"))  # everything of the batch is written, not committed
+    _after(LinkSource, "__init__", watch_source)
+    _after(LinkSource, "select", lambda *_: reached("converted"))
+    _after(LinkDestination, "__init__", watch_destination)
+    _after(LinkDestination, "finished", lambda result, *_: reached("confirmed") if result else None)
+    _after(Route, "_complete_and_plan", planned)
 
 
 def _launch(faults: dict[str, Any]) -> None:
@@ -192,7 +193,7 @@ def _launch(faults: dict[str, Any]) -> None:
         step, times = faults["kill"]
         assert step in INBOUND_STEPS + OUTBOUND_STEPS, f"no step {step}"
         _kill_at(step, int(times))
-    from gateway.cli.main import main
+    from mgw.gateway.cli.main import main
 
     main()
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gateway.model import DEFAULT_AGENT
-from links.contract import Guarantee
+from mgw.gateway.definitions.objects import DEFAULT_AGENT
+from mgw.links.contract import Guarantee
+from mgw.transforms.errors import AdminError, HubError
 from tests.faults.agents import AgentProcess
 from tests.faults.ends.hub import HubFeed, HubOutlet
 from tests.faults.ends.kafka import KafkaFeed, KafkaOutlet
@@ -25,9 +26,10 @@ from tests.support.brokers import Kafka, Mosquitto, RabbitMQ, Server
 from tests.support.gateways import Gateway
 from tests.support.proxy import TcpProxy
 from tests.support.waiting import eventually
-from transforms.errors import AdminError, HubError
 
-__all__ = ["Brokers", "Stage"]
+__all__ = ["THROUGH", "Brokers", "Stage"]
+
+THROUGH = "through:"  # before the source of a way that is one job from link to link
 
 START_SECONDS = 60.0  # for a process on a busy machine
 _LOG_QUEUE = {"x-queue-type": "classic", "x-max-length": 2}
@@ -132,7 +134,10 @@ class Stage:
     # ---------------------------------------------------------------------------------------------------- definitions
 
     def way(self, source: str, target: str) -> Way:
-        """From ``source`` to ``target``, ``hub`` or one of ENDS, with a hub queue between."""
+        """From ``source`` to ``target``, ``hub`` or one of ENDS, with a hub queue between; THROUGH before the
+        source: in one job, without one."""
+        if source.startswith(THROUGH):
+            return self._through(ENDS[source.removeprefix(THROUGH)], ENDS[target])
         name = f"w{uuid.uuid4().hex[:8]}"
         hub = f"{name}_H"
         self.gateway.queue(hub)
@@ -165,6 +170,25 @@ class Stage:
             systems=tuple(dict.fromkeys(end.system for end in ends.values())),
             twins=(source == "hub" or ends[source].twins) and (target == "hub" or ends[target].system != "mqtt"),
             identified=all(end.identified for end in ends.values()),
+        )
+        self._ways.append(made)
+        return made
+
+    def _through(self, source: End, target: End) -> Way:
+        name = f"w{uuid.uuid4().hex[:8]}"
+        job = f"{name}_THR"
+        self._foreign(f"{name}_S", source, job, inbound=True)
+        self._foreign(f"{name}_T", target, job, inbound=False)
+        places = f"{name}_S@{source.link}", f"{name}_T@{target.link}"
+        options = {"MsgBatchSize": self._batch_size}
+        self.gateway.admin.create_job(job, "THROUGH", *places, poll_interval=0.5, options=options)
+        made = Way(
+            self._feed(f"{name}_S", source),
+            self._outlet(f"{name}_T", target),
+            {job: max(source.inbound, target.outbound, key=lambda level: level.rank)},
+            systems=tuple(dict.fromkeys((source.system, target.system))),
+            twins=source.twins and target.system != "mqtt",
+            identified=source.identified and target.identified,
         )
         self._ways.append(made)
         return made

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
 from tests.faults.conftest import Trial
-from tests.faults.launched import INBOUND_STEPS, OUTBOUND_STEPS
+from tests.faults.launched import INBOUND_STEPS, OUTBOUND_STEPS, THROUGH_STEPS
 from tests.faults.scenes import Scene
-from tests.faults.stage import Stage
+from tests.faults.stage import THROUGH, Stage
 from tests.faults.verdict import Verdict
 from tests.support.waiting import eventually
 
@@ -82,5 +83,28 @@ def test_killed_at_any_step_outbound_nothing_is_lost(trial: Trial, end: str) -> 
     logged = end in {"logged", "kafkalog"}
     recognised = {"confirmed", "before-commit"} if logged else set()
     verdict = trial.play("hub", end, lambda scene: _killed_at(OUTBOUND_STEPS, scene, recognised), batch_size=BATCH)
+    if not logged:
+        assert verdict.duplicated >= BATCH, "the window of a job without a sending log was not hit"
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        pytest.param("kafka", "kafkalog", id="steps-kafka-through-kafkalog"),
+        pytest.param("logged", "logged", id="steps-logged-through-logged"),
+        pytest.param("ids", "kafkalog", id="steps-ids-through-kafkalog", marks=pytest.mark.matrix),
+        pytest.param("mqtt", "logged", id="steps-mqtt-through-logged", marks=pytest.mark.matrix),
+        pytest.param("stream", "logged", id="steps-stream-through-logged", marks=pytest.mark.matrix),
+        pytest.param("kafka", "mqtt", id="steps-kafka-through-mqtt", marks=pytest.mark.matrix),
+        pytest.param("classic", "kafka", id="steps-classic-through-kafka", marks=pytest.mark.matrix),
+    ],
+)
+def test_killed_at_any_step_from_link_to_link_nothing_is_lost(trial: Trial, source: str, target: str) -> None:
+    logged = target in {"logged", "kafkalog"}
+    recognised = {"confirmed", "before-commit"} if logged else set()
+    if source in RECOGNISING:
+        recognised |= {"completed", "before-settle"}
+    act = partial(_killed_at, THROUGH_STEPS, recognised=recognised)
+    verdict = trial.play(THROUGH + source, target, act, batch_size=BATCH)
     if not logged:
         assert verdict.duplicated >= BATCH, "the window of a job without a sending log was not hit"

@@ -12,14 +12,14 @@ from typing import Any
 import pika
 import pytest
 
-from links.memory_broker import MemoryBroker
+from mgw.links.memory.broker import MemoryBroker
+from mgw.transforms.errors import HubUnavailable
+from mgw.transforms.message import Message
 from tests.faults.stage import Brokers
 from tests.support.brokers import Kafka, Mosquitto, PostgreSQL, RabbitMQ, Server
 from tests.support.brokers.server import connect
 from tests.support.gateways import Gateway, gateway_on, supervised
 from tests.support.waiting import eventually
-from transforms.errors import HubUnavailable
-from transforms.message import Message
 
 SOON = 2.0 + 3.0  # seconds: what is promised, and what a loaded machine may add; the next delay would be longer
 PATIENCE = 60.0

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
-from links import registry
-from links.contract import Direction, Domain, Endpoint, JobUse, LinkConfig, Source
+from mgw.links import registry
+from mgw.links.contract import Direction, Domain, Endpoint, JobUse, LinkConfig, Source
 from tests.faults.ends.mqtt import MqttFeed
 from tests.faults.stage import Brokers
 from tests.faults.verdict import Numbered, number_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from links.contract import Guarantee
+from mgw.links.contract import Guarantee
 from tests.faults.oracle import Feed, Outlet
 
 __all__ = ["ENDS", "End", "Way"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipelines.jobs.reconcile_compare import Rules, compare, findings, totals
+from mgw.pipelines.jobs.reconcile_compare import Rules, compare, findings, totals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

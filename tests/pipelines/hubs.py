@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.aq import transfer
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from transforms.message import Message
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.queues import transfer
+from mgw.transforms.message import Message
 
 __all__ = ["ManualClock", "database", "make", "put"]
 
@@ -29,10 +29,10 @@ class ManualClock:
 
 
 def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, name: str) -> str:
-    """URL of an empty database of the kind that ``request.param`` names."""
+    """URL of a hub in an empty database of the kind that ``request.param`` names."""
     if request.param == "postgresql":
         url: str = request.getfixturevalue("postgresql").create_database(name)
-        return url
+        return f"{url}?schema=Spark"
     return f"sqlite:///{tmp_path_factory.mktemp(name) / 'a hub.db'}"
 
 

@@ -19,7 +19,7 @@ def main() -> None:
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as sf
 
-    from pipelines.source.datasource import register
+    from mgw.pipelines.datasource import register
 
     spark = (
         SparkSession.builder.master(given["master"])

@@ -12,19 +12,19 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql.types import StructType
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.model import NO_WAIT, DequeueOptions
-from pipelines.errors import PipelineFailed
-from pipelines.files import Folder
-from pipelines.jobs import archive
-from pipelines.jobs.archive import Settings, read_archive, run
-from pipelines.jobs.archive_compact import CompactModel, due
-from pipelines.jobs.archive_manifest import latest, merged
-from pipelines.registry import Context, Followed
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.model import NO_WAIT, DequeueOptions
+from mgw.pipelines.errors import PipelineFailed
+from mgw.pipelines.files import Folder
+from mgw.pipelines.jobs import archive
+from mgw.pipelines.jobs.archive import Settings, read_archive, run
+from mgw.pipelines.jobs.archive_compact import CompactModel, due
+from mgw.pipelines.jobs.archive_manifest import latest, merged
+from mgw.pipelines.registry import Context, Followed
+from mgw.transforms.message import Message
 from tests.support.brokers import Kafka
 from tests.support.gateways import gateway_on
 from tests.support.kafka_clients import KafkaProducer
-from transforms.message import Message
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

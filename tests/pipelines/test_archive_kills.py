@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.aq.hub import Hub
-from pipelines.config import read_pipeline
-from pipelines.hub import open_hub
-from pipelines.runner import run_pipeline
-from pipelines.source.datasource import register
+from mgw.gateway.aq.hub import Hub
+from mgw.pipelines.config import read_pipeline
+from mgw.pipelines.datasource import register
+from mgw.pipelines.hub import open_hub
+from mgw.pipelines.runner import run_pipeline
+from mgw.transforms.message import Message
 from tests.pipelines.audit import nothing_is_wrong
 from tests.pipelines.conftest import QUICK_START
 from tests.pipelines.hubs import database, make, put
 from tests.support.waiting import eventually
-from transforms.message import Message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,7 +106,7 @@ def judge(spark: SparkSession, hub: Hub, url: str, folder: Path, times: int) -> 
         assert [tuple(row) for row in states] == [(2, len(ids))]
         assert conn.exec_driver_sql("SELECT count(*) FROM pl_plan").scalar_one() == 0
 
-    from pipelines.jobs.archive import read_archive
+    from mgw.pipelines.jobs.archive import read_archive
 
     archived = Counter(
         bytes(row.msgid) for row in read_archive(spark, str(folder / "archive")).select("msgid").collect()
@@ -119,7 +119,7 @@ def judge(spark: SparkSession, hub: Hub, url: str, folder: Path, times: int) -> 
 
 
 @pytest.mark.timeout(2400)
-@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("url", ["postgresql", pytest.param("sqlite", marks=pytest.mark.matrix)], indirect=True)
 def test_a_query_that_is_killed_loses_and_doubles_nothing(spark: SparkSession, url: str, tmp_path: Path) -> None:
     with Hub.open(url, create=True):
         pass

@@ -12,19 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
-from gateway.aq import monitor, transfer
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions
-from gateway.aq.statements import Db
-from gateway.hub import open_hub
-from pipelines.source import columns
-from pipelines.source.options import What
-from pipelines.source.pieces import address_of
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueOptions
+from mgw.gateway.aq.queues import transfer
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.pipelines.source import columns
+from mgw.pipelines.source.options import What
+from mgw.pipelines.source.pieces import address_of
+from mgw.transforms.errors import AqError, ConfigInvalid
+from mgw.transforms.message import Header, Message, ValueType
 from tests.pipelines.hubs import ManualClock, database, make, put
-from transforms.errors import AqError, ConfigInvalid
-from transforms.message import Header, Message, ValueType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,7 +72,7 @@ def hub(url: str, clock: ManualClock) -> Iterator[Hub]:
 
 @pytest.fixture(scope="module")
 def load(spark: SparkSession, url: str) -> Load:
-    from pipelines.source.datasource import register
+    from mgw.pipelines.datasource import register
 
     register(spark)
 
@@ -162,7 +164,7 @@ def test_each_kind_of_reading_finds_its_messages(hub: Hub, load: Load, clock: Ma
         session.dequeue(queue, DequeueOptions(wait=0))
         session.commit()
     clock.time += 6
-    monitor.run_once(hub)
+    time_manager.run_once(hub)
     topic = make(hub, "kinds_of", "RED", "GREEN")
     put(hub, topic, "a", "b")
     with hub.session() as session:
@@ -207,8 +209,8 @@ def test_each_kind_of_reading_finds_its_messages(hub: Hub, load: Load, clock: Ma
 def reader(url: str, queue: str, **options: object) -> Any:
     from pyspark.sql.types import LongType, StructType
 
-    from pipelines.source.batch import QueueReader
-    from pipelines.source.options import SourceOptions
+    from mgw.pipelines.source.batch import QueueReader
+    from mgw.pipelines.source.options import SourceOptions
 
     given = {"url": url, "queue": queue, **{name: str(value) for name, value in options.items()}}
     return QueueReader(SourceOptions.of(given), StructType().add("id", LongType(), False))
@@ -235,7 +237,7 @@ def test_ranges_cover_every_id_and_hold_as_many_messages_each(hub: Hub, url: str
 @pytest.mark.parametrize("consumer", [None, "RED"])
 @pytest.mark.parametrize("own", ["sqlite", "postgresql"], indirect=True)
 def test_of_many_ids_some_are_looked_at(own: str, monkeypatch: pytest.MonkeyPatch, consumer: str | None) -> None:
-    from pipelines.source import statements_read as sql
+    from mgw.pipelines.source import statements_read as sql
 
     monkeypatch.setattr(sql, "_STRETCHES", 8)
     monkeypatch.setattr(sql, "_PROBE", 10)
@@ -281,7 +283,7 @@ def test_a_user_reads_what_a_user_may_browse(hub: Hub, url: str) -> None:
 
 
 def test_a_password_is_not_shown() -> None:
-    from pipelines.source.options import SourceOptions
+    from mgw.pipelines.source.options import SourceOptions
 
     assert "hush" not in repr(SourceOptions.of({"url": "postgresql://a:hush@b/c", "queue": "q"}))
 
@@ -303,7 +305,7 @@ def test_a_password_is_not_shown() -> None:
 def test_options_that_cannot_work_are_refused(
     options: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines.source.options import SourceOptions
+    from mgw.pipelines.source.options import SourceOptions
 
     monkeypatch.delenv("MGW_HUB", raising=False)
     with pytest.raises(ConfigInvalid, match=message):
@@ -313,7 +315,7 @@ def test_options_that_cannot_work_are_refused(
 def test_a_column_of_another_type_is_refused() -> None:
     from pyspark.sql.types import StringType, StructType
 
-    from pipelines.source.batch import columns_of
+    from mgw.pipelines.source.batch import columns_of
 
     with pytest.raises(ConfigInvalid, match=r"column 'id' cannot be read as string.*has it as BIGINT"):
         columns_of(StructType().add("id", StringType()))
@@ -327,7 +329,7 @@ def test_large_bodies_come_in_small_pieces(hub: Hub, url: str, tmp_path_factory:
     file = tmp_path_factory.mktemp("pieces") / "part"
     file.write_bytes(pickle.dumps(part))
     code = (
-        "import pickle, sys; from pipelines.source.pieces import pieces\n"
+        "import pickle, sys; from mgw.pipelines.source.pieces import pieces\n"
         "part = pickle.load(open(sys.argv[1], 'rb')); r = part.reading\n"
         "for p in pieces(r.address, r.chosen, ('id', 'body'), part.lower, part.upper, rows=64):\n"
         "    print(p.num_rows, p.get_total_buffer_size() >> 20)"
@@ -362,7 +364,7 @@ def test_a_reader_waits_for_who_has_the_file_for_himself(tmp_path: Path) -> None
     place = tmp_path / "part"
     place.write_bytes(pickle.dumps(part))
     code = (
-        "import pickle, sys; from pipelines.source.pieces import pieces\n"
+        "import pickle, sys; from mgw.pipelines.source.pieces import pieces\n"
         "part = pickle.load(open(sys.argv[1], 'rb')); r = part.reading; print('reads', flush=True)\n"
         "print(sum(p.num_rows for p in pieces(r.address, r.chosen, ('id',), part.lower, part.upper, rows=64)))"
     )
@@ -381,8 +383,9 @@ def test_a_reader_waits_for_who_has_the_file_for_himself(tmp_path: Path) -> None
 
 
 def test_a_connection_to_postgresql_notices_that_nobody_answers() -> None:
-    address = address_of("postgresql+psycopg://me:secret@db:5433/hub?connect_timeout=3")
+    address = address_of(sa.make_url("postgresql+psycopg://me:secret@db:5433/hub?connect_timeout=3"), "mgw")
     assert address.startswith("postgresql://me:secret@db:5433/hub?")
+    assert "options=-csearch_path%3D%22mgw%22" in address.split("&")
     assert {"connect_timeout=3", "keepalives_idle=30", "tcp_user_timeout=60000"} <= set(
         address.partition("?")[2].split("&")
     )

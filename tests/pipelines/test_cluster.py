@@ -14,14 +14,14 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from gateway.hub import open_hub
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.transforms.message import Message
 from tests.pipelines.hubs import make, put
 from tests.pipelines.write_back import ROOT
 from tests.support.brokers import PostgreSQL
 from tests.support.brokers.server import OwnedProcess
 from tests.support.ports import LOOPBACK, free_port
 from tests.support.waiting import eventually
-from transforms.message import Message
 
 MESSAGES = 500
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.main import execute
-from pipelines.config import PipelineInvalid, SparkModel, read_pipeline
-from pipelines.registry import BUILT_IN
-from pipelines.session import needed_packages
+from mgw.gateway.cli.main import execute
+from mgw.pipelines.config import PipelineInvalid, SparkModel, read_pipeline
+from mgw.pipelines.registry import BUILT_IN
+from mgw.pipelines.session import needed_packages
 
 _JOB = '''
 """A job of a user's own."""
 
-from pipelines.registry import JobSettings
+from mgw.pipelines.registry import JobSettings
 
 class Settings(JobSettings):
     rows: int = 5
@@ -109,7 +109,7 @@ def test_exit_codes(  # noqa: PLR0917  a parameter per column
     code: int,
     said: str,
 ) -> None:
-    monkeypatch.setattr("pipelines.session.SUBMITTED", "NO_SUCH_VARIABLE")  # another test's Spark may run here
+    monkeypatch.setattr("mgw.pipelines.session.SUBMITTED", "NO_SUCH_VARIABLE")  # another test's Spark may run here
     path = _write(place, text)
     assert execute(["pipeline", "run", "mine", "--config", str(path), *arguments]) == code
     out = capfd.readouterr()
@@ -132,7 +132,7 @@ def test_a_dry_run_tells_what_would_be_done(place: Path, capfd: pytest.CaptureFi
 def test_no_java_is_said_in_a_line(
     place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.session.SUBMITTED", "NO_SUCH_VARIABLE")
+    monkeypatch.setattr("mgw.pipelines.session.SUBMITTED", "NO_SUCH_VARIABLE")
     monkeypatch.setenv("JAVA_HOME", str(place))
     path = _write(place, "version: 1\njob: company.counting\n")
     assert execute(["pipeline", "run", "mine", "-c", str(path)]) == 1
@@ -142,7 +142,7 @@ def test_no_java_is_said_in_a_line(
 def test_without_the_extra_one_line_says_how_to_get_it(place: Path) -> None:
     path = _write(place, "version: 1\njob: company.counting\n")
     program = (
-        "import sys; sys.modules['pyspark'] = None; from gateway.cli.main import execute; "
+        "import sys; sys.modules['pyspark'] = None; from mgw.gateway.cli.main import execute; "
         f"sys.exit(execute(['pipeline', 'run', 'mine', '-c', {str(path)!r}]))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -155,7 +155,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(place: Path) -> None:
 
 def test_the_gateway_starts_without_what_others_add() -> None:
     program = (
-        "import sys; from gateway.cli.main import execute; code = execute(['--version']); "
+        "import sys; from mgw.gateway.cli.main import execute; code = execute(['--version']); "
         "sys.exit(code or any(name.split('.')[0] in {'pipelines', 'pyspark'} for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
@@ -163,7 +163,7 @@ def test_the_gateway_starts_without_what_others_add() -> None:
 
 def test_listing_the_jobs_imports_no_spark() -> None:
     program = (
-        "import sys; from gateway.cli.main import execute; code = execute(['pipeline', 'list']); "
+        "import sys; from mgw.gateway.cli.main import execute; code = execute(['pipeline', 'list']); "
         "sys.exit(code or any(name.split('.')[0] in {'pyarrow', 'pyspark'} for name in sys.modules))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines.config import read_pipeline
-from pipelines.runner import run_pipeline
+from mgw.pipelines.config import read_pipeline
+from mgw.pipelines.runner import run_pipeline
 from tests.demo_spark.bridge import CONFIGURATION
 from tests.demo_spark.data import make_data, write_fed
 from tests.demo_spark.spark import PIPELINES
@@ -72,6 +72,6 @@ def test_damage_to_the_archive_is_found(
 
 
 def test_its_configuration_has_no_findings() -> None:
-    from gateway.config.lint import lint
+    from mgw.gateway.config.lint import lint
 
     assert [str(finding) for finding in lint([CONFIGURATION], {})] == []

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.hub import open_hub
-from pipelines.jobs import enrich
-from pipelines.jobs.enrich import Settings
-from pipelines.registry import Context
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.pipelines.jobs import enrich
+from mgw.pipelines.jobs.enrich import Settings
+from mgw.pipelines.registry import Context
+from mgw.transforms.message import Header, Message, ValueType
 from tests.pipelines.hubs import make, put
 from tests.pipelines.test_sink import taken
-from transforms.message import Header, Message, ValueType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import PipelineFailed, explained
-from transforms.errors import ConfigInvalid, GatewayError
+from mgw.pipelines.errors import PipelineFailed, explained
+from mgw.transforms.errors import ConfigInvalid, GatewayError
 
 _WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 0 failed
 Traceback (most recent call last):
@@ -23,7 +23,9 @@ Traceback (most recent call last):
     [
         (ConfigInvalid("a", cause="b", cure="c"), "a; cause: b; cure: c"),
         (
-            RuntimeError(_WORKER.format(last="gateway.aq.errors.QueueMissing: queue Q; cause: gone; cure: make it")),
+            RuntimeError(
+                _WORKER.format(last="mgw.gateway.aq.errors.QueueMissing: queue Q; cause: gone; cure: make it")
+            ),
             "pipeline p failed: queue Q; cause: gone; cure: make it",
         ),
         (RuntimeError(_WORKER.format(last="KeyError: 'x'")), "pipeline p failed; cause: KeyError: 'x'"),

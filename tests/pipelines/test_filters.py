@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.aq import transfer
-from gateway.aq.hub import Hub
-from gateway.aq.statements import Db
-from pipelines.source.columns import READ
-from pipelines.source.options import What
-from pipelines.source.statements_read import selection
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.queues import transfer
+from mgw.gateway.aq.store.statements import Db
+from mgw.pipelines.source.columns import READ
+from mgw.pipelines.source.options import What
+from mgw.pipelines.source.statements_read import selection
+from mgw.transforms.message import Message
 from tests.pipelines.hubs import ManualClock, database, make, put
-from transforms.message import Message
 
 spark = pytest.importorskip("pyspark.sql.datasource")
 
@@ -40,7 +40,7 @@ def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def found(hub: Hub, condition: object) -> tuple[str, bool] | None:
     """Bodies that the SQL finds, and whether Spark need not look again; None: it is left to Spark."""
-    from pipelines.source.filters import Target, push
+    from mgw.pipelines.source.filters import Target, push
 
     pushed = push(condition, Target(hub.postgresql, "m", hub.hub_id))  # type: ignore[arg-type]
     if pushed is None:

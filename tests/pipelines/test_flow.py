@@ -12,21 +12,21 @@ import sqlalchemy as sa
 from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from gateway.ledger_record import packed
-from gateway.ledger_upkeep import SPAN
-from pipelines.errors import PipelineFailed
-from pipelines.hub import open_hub
-from pipelines.jobs import flow
-from pipelines.jobs.flow import Settings, read_flow, run, transform
-from pipelines.jobs.flow_ledger import ARRIVALS, LedgerSource, arrivals
-from pipelines.jobs.statements_flow import Batch, backlogs, forget, last_batch, note_batch, put_windows
-from pipelines.registry import Context
+from mgw.gateway.ledger.record import packed
+from mgw.gateway.ledger.upkeep import SPAN
+from mgw.pipelines.errors import PipelineFailed
+from mgw.pipelines.hub import open_hub
+from mgw.pipelines.jobs import flow
+from mgw.pipelines.jobs.flow import Settings, read_flow, run, transform
+from mgw.pipelines.jobs.flow_ledger import ARRIVALS, LedgerSource, arrivals
+from mgw.pipelines.jobs.statements_flow import Batch, backlogs, forget, last_batch, note_batch, put_windows
+from mgw.pipelines.registry import Context
+from mgw.transforms.message import Message
 from tests.support.brokers import Kafka, PostgreSQL
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.kafka_clients import KafkaProducer
 from tests.support.merged_ledgers import merge_all
 from tests.support.waiting import eventually
-from transforms.message import Message
 
 if TYPE_CHECKING:
     from pathlib import Path

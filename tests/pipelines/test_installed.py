@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sources import copy_sources
+
 ROOT = Path(__file__).resolve().parents[2]
-_SOURCES = ("gateway", "links", "transforms", "pipelines", "conf", "pyproject.toml", "README.md", "LICENSE")
 _BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
 
 
@@ -28,12 +29,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``bin`` of a new environment with the wheel; what it depends on is shared with the one the tests run in."""
     place = tmp_path_factory.mktemp("installed")
     source = place / "source"
-    source.mkdir()
-    for name in _SOURCES:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, source / name)
+    copy_sources(source)
     wheel = _run(source, sys.executable, "-c", _BUILD, place).splitlines()[-1]
     _run(place, sys.executable, "-m", "venv", "--without-pip", place / "venv")
     (packages,) = (place / "venv").glob("lib/python*/site-packages")
@@ -50,5 +46,5 @@ def test_a_built_in_job_runs_with_the_configuration_that_came_with_it(installed:
     for name in ("flow", "enrich"):
         told = _run(tmp_path, installed / "mgw", "pipeline", "run", name, "--dry-run")
         assert str(installed.parent) in told, "the file is told, so that it can be copied"
-        assert f"pipelines.jobs.{name}" in told
+        assert f"mgw.pipelines.jobs.{name}" in told
     assert not list(tmp_path.glob("conf"))

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines.kafka import KafkaTopics, messages, read_topics, stream_topics
-from pipelines.source.columns import NAMES, ddl
+from mgw.pipelines.kafka import KafkaTopics, messages, read_topics, stream_topics
+from mgw.pipelines.source.columns import NAMES, ddl
+from mgw.transforms.kafka.records import Record, Rules, from_record, origin_headers, to_record
+from mgw.transforms.message import Header, Message, ValueType
 from tests.support.brokers import Kafka
 from tests.support.gateways import gateway_on
 from tests.support.kafka_clients import KafkaProducer
 from tests.support.waiting import eventually
-from transforms.kafka import Record, Rules, from_record, origin_headers, to_record
-from transforms.message import Header, Message, ValueType
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from gateway.ledger_record import Entry, Kind, Outcome, Record
-from pipelines.jobs import reconcile
-from pipelines.jobs.reconcile import Settings
-from pipelines.jobs.reconcile_ledger import rows_of
-from pipelines.registry import Context
+from mgw.gateway.ledger.record import Entry, Kind, Outcome, Record
+from mgw.pipelines.jobs import reconcile
+from mgw.pipelines.jobs.reconcile import Settings
+from mgw.pipelines.jobs.reconcile_ledger import rows_of
+from mgw.pipelines.registry import Context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines.jobs import reconcile
-from pipelines.jobs.reconcile import Settings
-from pipelines.registry import Context
+from mgw.pipelines.jobs import reconcile
+from mgw.pipelines.jobs.reconcile import Settings
+from mgw.pipelines.registry import Context
 from tests.support.brokers import Kafka
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.kafka_clients import KafkaProducer

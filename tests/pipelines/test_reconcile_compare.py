@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipelines.jobs.reconcile_compare import FINDING, IN_FLIGHT, SIDE, Rules, compare, findings, totals
+from mgw.pipelines.jobs.reconcile_compare import FINDING, IN_FLIGHT, SIDE, Rules, compare, findings, totals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from gateway.aq.model import NO_WAIT, DequeueMode, DequeueOptions
-from gateway.hub import open_hub
-from pipelines.config import read_pipeline
-from pipelines.jobs import replay
-from pipelines.jobs.replay import Settings
-from pipelines.registry import Context
-from pipelines.source.datasource import register
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import NO_WAIT, DequeueMode, DequeueOptions
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.pipelines.config import read_pipeline
+from mgw.pipelines.datasource import register
+from mgw.pipelines.jobs import replay
+from mgw.pipelines.jobs.replay import Settings
+from mgw.pipelines.registry import Context
+from mgw.transforms.errors import ConfigInvalid
+from mgw.transforms.message import Header, Message, ValueType
 from tests.docs.test_documentation import Block, blocks
 from tests.pipelines.hubs import make, put
 from tests.pipelines.test_sink import taken, url_of
-from transforms.errors import ConfigInvalid
-from transforms.message import Header, Message, ValueType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

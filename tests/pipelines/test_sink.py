@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.errors import NoMessage
-from gateway.aq.hub import Hub
-from gateway.aq.model import NO_WAIT, DequeueOptions
-from gateway.hub import open_hub
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.errors import NoMessage
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import NO_WAIT, DequeueOptions
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.transforms.message import Message
 from tests.support.brokers import PostgreSQL
-from transforms.message import Message
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,7 +65,7 @@ def taken(hub: Hub, name: str, consumer: str | None = None, *, commit: bool = Fa
 
 @pytest.fixture
 def mgw(spark: SparkSession) -> SparkSession:
-    from pipelines.source.datasource import register
+    from mgw.pipelines.datasource import register
 
     register(spark)
     return spark

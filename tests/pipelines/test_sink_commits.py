@@ -12,26 +12,26 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.errors import NoMessage, NotEnabledForDequeue, PrivilegeMissing, UnknownQueue
-from gateway.aq.hub import Hub
-from gateway.aq.model import NO_WAIT, DequeueMode, DequeueOptions
-from gateway.aq.statements import Db
-from gateway.hub import open_hub
-from pipelines.sink import publish, staging
-from pipelines.sink import statements as sql
-from pipelines.sink.layout import Layout, layout_of
-from pipelines.sink.options import WriteOptions
-from pipelines.sink.publish import WriteInterrupted, WriteRefused, abort, commit, record_of, resume
-from pipelines.sink.rows import RowRefused
-from pipelines.sink.statements import Staged
-from pipelines.sink.target import target_of
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.errors import NoMessage, NotEnabledForDequeue, PrivilegeMissing, UnknownQueue
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import NO_WAIT, DequeueMode, DequeueOptions
+from mgw.gateway.aq.store.statements import Db
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.pipelines.sink import publish, staging
+from mgw.pipelines.sink import statements as sql
+from mgw.pipelines.sink.layout import Layout, layout_of
+from mgw.pipelines.sink.options import WriteOptions
+from mgw.pipelines.sink.publish import WriteInterrupted, WriteRefused, abort, commit, record_of, resume
+from mgw.pipelines.sink.rows import RowRefused
+from mgw.pipelines.sink.statements import Staged
+from mgw.pipelines.sink.target import target_of
+from mgw.transforms.errors import ConfigInvalid, GatewayError
+from mgw.transforms.message import Message
 from tests.pipelines.hubs import make, put
 from tests.pipelines.test_sink import taken, url_of
 from tests.support.brokers import PostgreSQL
 from tests.support.waiting import eventually
-from transforms.errors import ConfigInvalid, GatewayError
-from transforms.message import Message
 
 SCHEMA = StructType([StructField("text", StringType()), StructField("priority", IntegerType())])
 LAYOUT = layout_of(SCHEMA)

@@ -15,26 +15,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType, _parse_datatype_string
 
-from gateway.aq import transfer
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.anydata import wrap
-from gateway.aq.hub import Hub
-from gateway.hub import open_hub
-from pipelines.sink.layout import layout_of
-from pipelines.sink.options import WriteOptions
-from pipelines.sink.publish import commit
-from pipelines.sink.rows import RowRefused
-from pipelines.sink.staging import stage
-from pipelines.source.arrow import Converter, reads
-from pipelines.source.batch import arrow_schema
-from pipelines.source.columns import COLUMNS, READ, ddl
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.payloads.anydata import wrap
+from mgw.gateway.aq.queues import transfer
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.pipelines.sink.layout import layout_of
+from mgw.pipelines.sink.options import WriteOptions
+from mgw.pipelines.sink.publish import commit
+from mgw.pipelines.sink.rows import RowRefused
+from mgw.pipelines.sink.staging import stage
+from mgw.pipelines.source.arrow import Converter, reads
+from mgw.pipelines.source.batch import arrow_schema
+from mgw.pipelines.source.columns import COLUMNS, READ, ddl
+from mgw.transforms.errors import ConfigInvalid
+from mgw.transforms.message import Header, Message, PayloadKind, ValueType
+from mgw.transforms.objects import ObjectValue
+from mgw.transforms.payloads.json_text import dump_json
 from tests.pipelines.hubs import make, put
 from tests.pipelines.test_sink import taken
 from tests.property.test_message_properties import HEADERS, JSON, TEXT
-from transforms.convert import dump_json
-from transforms.errors import ConfigInvalid
-from transforms.message import Header, Message, PayloadKind, ValueType
-from transforms.objects import ObjectValue
 
 pytestmark = pytest.mark.usefixtures("spark")  # a DDL text is parsed by Spark
 

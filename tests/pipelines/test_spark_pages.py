@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.hub import open_hub
-from pipelines.config import read_pipeline
-from pipelines.reference import READ_OPTIONS, STREAM_OPTIONS, WRITE_OPTIONS, spark_page
-from pipelines.sink import options as sink_options
-from pipelines.source import options as source_options
-from pipelines.source.streams import settle_checkpoint
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.pipelines.config import read_pipeline
+from mgw.pipelines.reference import READ_OPTIONS, STREAM_OPTIONS, WRITE_OPTIONS, spark_page
+from mgw.pipelines.sink import options as sink_options
+from mgw.pipelines.source import options as source_options
+from mgw.pipelines.source.streams import settle_checkpoint
+from mgw.transforms.message import Message
 from tests.cli.conftest import Mgw
 from tests.docs.test_documentation import Block, blocks
 from tests.pipelines.hubs import put
 from tests.support.brokers import Kafka
-from transforms.message import Message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +74,7 @@ def test_the_examples_run_in_their_order(spark: SparkSession, place: Path, kafka
 
 
 def test_a_job_of_ones_own_runs(spark: SparkSession, place: Path) -> None:
-    from pipelines.runner import run_pipeline
+    from mgw.pipelines.runner import run_pipeline
 
     for block in blocks(JOBS):
         for word in block.words:
@@ -105,7 +105,7 @@ def test_every_pipeline_that_is_shown_is_accepted(shown: Block | Path, tmp_path:
 
 def test_the_reference_is_fresh() -> None:
     page = ROOT / "docs/reference/spark.md"
-    assert page.read_text("utf-8") == spark_page(), "write it anew: python -m pipelines.reference"
+    assert page.read_text("utf-8") == spark_page(), "write it anew: python -m mgw.pipelines.reference"
 
 
 def test_every_option_is_explained_and_nothing_else() -> None:

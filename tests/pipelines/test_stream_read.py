@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.aq.hub import Hub
-from gateway.hub import open_hub
-from pipelines.source.streams import release
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.pipelines.source.streams import release
+from mgw.transforms.message import Message
 from tests.pipelines.hubs import database, make, put
-from transforms.message import Message
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,7 @@ def hub(url: str) -> Iterator[Hub]:
 
 @pytest.fixture(scope="module")
 def stream(spark: SparkSession, url: str) -> Load:
-    from pipelines.source.datasource import register
+    from mgw.pipelines.datasource import register
 
     register(spark)
 
@@ -111,7 +111,7 @@ def test_the_next_batch_is_asked_for_when_the_last_one_is_in_the_commit_log(
     spark: SparkSession, hub: Hub, url: str, tmp_path: Path
 ) -> None:
     """What the exactly-once of streams rests on, seen in Spark itself."""
-    from pipelines.source.datasource import MgwDataSource
+    from mgw.pipelines.datasource import MgwDataSource
 
     queue = make(hub, "asked")
     put(hub, queue, *(f"m{n}" for n in range(6)))
@@ -161,11 +161,10 @@ def test_a_plan_that_nothing_is_known_of_is_read_by_message_ids(hub: Hub, consum
     """A plan is new when it is read; a search among all that are claimed, for each of them, took the square of them."""
     if not hub.postgresql:
         pytest.skip("SQLite reads the tables in the order they are named in")
-    from gateway.aq import statements_consumers as consumers_sql
-    from gateway.aq import transfer
-    from gateway.aq.statements import Db
-    from pipelines.source import statements_stream as statements
-    from pipelines.source.statements_read import BY_INDEX
+    from mgw.gateway.aq.queues import consumers_sql, transfer
+    from mgw.gateway.aq.store.statements import Db
+    from mgw.pipelines.source import statements_stream as statements
+    from mgw.pipelines.source.statements_read import BY_INDEX
 
     name = f"NEW_{consumer or 'PLAN'}"
     make(hub, name, *([consumer] if consumer else []))

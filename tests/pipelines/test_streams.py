@@ -10,19 +10,20 @@ from typing import Any
 
 import pytest
 
-from gateway import ledger
-from gateway.aq import monitor, transfer
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.errors import QueueInUse
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions
-from gateway.cli.main import execute
-from pipelines.hub import open_hub
-from pipelines.source.errors import OffsetLost, StreamGone, StreamTaken
-from pipelines.source.streams import list_streams, release, settle_checkpoint
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.errors import QueueInUse
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueOptions
+from mgw.gateway.aq.queues import transfer
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.gateway.cli.main import execute
+from mgw.gateway.ledger import store as ledger
+from mgw.pipelines.hub import open_hub
+from mgw.pipelines.source.errors import OffsetLost, StreamGone, StreamTaken
+from mgw.pipelines.source.streams import list_streams, release, settle_checkpoint
+from mgw.transforms.errors import AqError, ConfigInvalid, HubError
+from mgw.transforms.message import Message
 from tests.pipelines.hubs import database, make, put
-from transforms.errors import AqError, ConfigInvalid, HubError
-from transforms.message import Message
 
 Reader = Callable[..., Any]
 
@@ -44,8 +45,8 @@ def hub(url: str) -> Iterator[Hub]:
 def reader(hub: Hub, url: str) -> Iterator[Reader]:
     from pyspark.sql.types import LongType, StructType
 
-    from pipelines.source.options import SourceOptions
-    from pipelines.source.stream import StreamReader
+    from mgw.pipelines.source.options import SourceOptions
+    from mgw.pipelines.source.stream import StreamReader
 
     made: list[StreamReader] = []
 
@@ -166,7 +167,7 @@ def test_order_is_that_of_the_queue(hub: Hub, reader: Reader) -> None:
         assert [number for (number,) in planned] == [int.from_bytes(each[8:], "big") for each in (ids[2], ids[0])]
     with hub.write() as conn:
         conn.exec_driver_sql("UPDATE aq_message SET ready_at = ready_at - 3600 WHERE state = 1")
-    monitor.run_once(hub)
+    time_manager.run_once(hub)
     assert stream.latestOffset({**stream.initialOffset(), "seq": 2}, rows(10))["seq"] == 3
 
 
@@ -255,7 +256,7 @@ def test_the_hub_leaves_a_stream_its_messages(hub: Hub, reader: Reader, url: str
     put(hub, queue, "a", "b")
     stream = reader(queue)
     stream.latestOffset(stream.initialOffset(), rows(5))
-    monitor.run_once(hub)
+    time_manager.run_once(hub)
     assert states(hub, queue) == "CC"
     admin = QueueAdmin(hub)
     with pytest.raises(QueueInUse, match=r"2 of its messages are .*in streams of pipelines.*release the streams"):
@@ -354,5 +355,5 @@ def test_a_hub_is_not_made_by_reading(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE x (y)").connection.close()
     with Hub.open(f"sqlite:///{tmp_path / 'hub.db'}", create=True):
         assert list_streams(f"sqlite:///{tmp_path / 'hub.db'}") == []
-    with pytest.raises(HubError, match="is not a hub"):
+    with pytest.raises(HubError, match=r"does not exist.*other tables \(x\)"):
         open_hub(f"sqlite:///{tmp_path / 'other.db'}")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines.source.datasource import register
-from pipelines.workers import SUBMITTED, choose_python, prepare_workers
+from mgw.pipelines.datasource import register
+from mgw.pipelines.workers import SUBMITTED, choose_python, prepare_workers
+from mgw.transforms.message import Message
 from tests.support.gateways import gateway_on
-from transforms.message import Message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

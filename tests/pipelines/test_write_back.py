@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.aq.hub import Hub
-from gateway.hub import open_hub
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.transforms.message import Header, Message, ValueType
 from tests.pipelines.audit import nothing_is_wrong
 from tests.pipelines.hubs import make, put
 from tests.pipelines.write_back import ROOT, begin
 from tests.support.brokers import PostgreSQL
 from tests.support.waiting import eventually
-from transforms.message import Header, Message, ValueType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,7 +92,7 @@ def judge(spark: SparkSession, hub: Hub, ids: list[bytes]) -> None:
 
 
 def killed_and_judged(spark: SparkSession, url: str, place: Path, kills: int, seed: int) -> None:
-    from pipelines.source.streams import settle_checkpoint
+    from mgw.pipelines.source.streams import settle_checkpoint
 
     random_delay = random.Random(seed)
     with open_hub(url, create=True) as hub:
@@ -117,20 +117,24 @@ def killed_and_judged(spark: SparkSession, url: str, place: Path, kills: int, se
         assert count(hub, "SOURCE") == 0
 
 
+@pytest.fixture
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of a hub that does not exist yet, on the database that a test names."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/hub.db"
+    server: PostgreSQL = request.getfixturevalue("postgresql")
+    server.drop_database("write_back")
+    return server.create_database("write_back")
+
+
 @pytest.mark.timeout(1800)
-def test_a_stream_that_is_killed(spark: SparkSession, tmp_path: Path) -> None:
-    killed_and_judged(spark, f"sqlite:///{tmp_path}/hub.db", tmp_path, 1, 1)
+@pytest.mark.parametrize("address", ["sqlite", pytest.param("postgresql", marks=pytest.mark.matrix)], indirect=True)
+def test_a_stream_that_is_killed(spark: SparkSession, address: str, tmp_path: Path) -> None:
+    killed_and_judged(spark, address, tmp_path, 1, 1)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_a_stream_killed_twenty_times(
-    spark: SparkSession, database: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    url = f"sqlite:///{tmp_path}/hub.db"
-    if database == "postgresql":
-        server: PostgreSQL = request.getfixturevalue("postgresql")
-        server.drop_database("write_back")
-        url = server.create_database("write_back")
-    killed_and_judged(spark, url, tmp_path, 20, int.from_bytes(os.urandom(4), "big"))
+@pytest.mark.parametrize("address", ["sqlite", "postgresql"], indirect=True)
+def test_a_stream_killed_twenty_times(spark: SparkSession, address: str, tmp_path: Path) -> None:
+    killed_and_judged(spark, address, tmp_path, 20, int.from_bytes(os.urandom(4), "big"))

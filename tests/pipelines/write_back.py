@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def begin(spark: SparkSession, url: str, checkpoint: str, rows: int, *, once: bool = False) -> StreamingQuery:
     """Start the query; ``rows`` in a micro-batch. ``once``: it ends when nothing is left to do."""
-    from pipelines.source.datasource import register
+    from mgw.pipelines.datasource import register
 
     register(spark)
     options = {"queue": "SOURCE", "stream": "back", "maxRowsPerTrigger": str(rows), "partitions": "2"}

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.aq.model import DequeueMode, Navigation, SortList
-from gateway.aq.tables import State
+from mgw.gateway.aq.model import DequeueMode, Navigation, SortList
+from mgw.gateway.aq.store.tables import State
 
 if TYPE_CHECKING:
     from tests.property.hub_model_client import Client

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gateway.aq.model import DequeueMode, Navigation
+from mgw.gateway.aq.model import DequeueMode, Navigation
 from tests.property.hub_model import (
     BLOCKED,
     EXPIRED,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from gateway.aq.model import INFINITE, DequeueMode, Navigation, SortList
+from mgw.gateway.aq.model import INFINITE, DequeueMode, Navigation, SortList
 from tests.property.hub_model import Entry, New, Stored
 
 __all__ = [

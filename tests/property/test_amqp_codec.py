@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pika import frame, spec
 from pika.data import encode_table
 
-from links.amqp_frames import FrameScanner, Returned, ack_frame, message_frames, publish_method
-from transforms.amqp import Rules, decode, encode
-from transforms.message import Header, Message, ValueType, decode_headers, encode_headers
+from mgw.links.rabbitmq.frames import FrameScanner, Returned, ack_frame, message_frames, publish_method
+from mgw.transforms.amqp import Rules, decode, encode
+from mgw.transforms.message import Header, Message, ValueType, decode_headers, encode_headers
 
 NOW = 1_700_000_000.0
 HOT = 1

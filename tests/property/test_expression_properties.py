@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from transforms.compiler import analyse
-from transforms.errors import ExpressionFailed, ExpressionInvalid
-from transforms.expression import Expression, Row, compile_condition, compile_expression
-from transforms.expression_parser import Compiler
-from transforms.expression_text import canonical_text
-from transforms.message import Message
-from transforms.values import like_matcher
+from mgw.transforms.errors import ExpressionFailed, ExpressionInvalid
+from mgw.transforms.language.compiler import analyse, compile_condition, compile_expression
+from mgw.transforms.language.expression import Expression, Row
+from mgw.transforms.language.parser import Compiler
+from mgw.transforms.language.text import canonical_text
+from mgw.transforms.language.values import like_matcher
+from mgw.transforms.message import Message
 
 TRUTH = st.sampled_from([True, False, None])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.aq.grants import Grant, unfounded
+from mgw.gateway.aq.grants import Grant, unfounded
 
 WHO = st.sampled_from("OABCD")
 WEBS = st.lists(st.tuples(WHO, WHO, st.booleans()), max_size=12).map(

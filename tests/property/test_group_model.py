@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from gateway.aq import monitor
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.codec import message_number
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions, Navigation
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueOptions, Navigation
+from mgw.gateway.aq.queues.codec import message_number
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.transforms.errors import AqError
+from mgw.transforms.message import Message
 from tests.support.brokers import PostgreSQL
-from transforms.errors import AqError
-from transforms.message import Message
 
 WHO = st.integers(0, 1)
 EXAMPLES = os.environ.get("MGW_PROPERTY_EXAMPLES")
@@ -152,7 +152,7 @@ class GroupModel(RuleBasedStateMachine):
 
     @rule()
     def pass_time(self) -> None:
-        report = monitor.run_once(self.hub)
+        report = time_manager.run_once(self.hub)
         assert (report.made_ready, report.expired, report.returned) == (0, 0, 0)
 
     @invariant()

@@ -15,15 +15,15 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 from psycopg.rows import dict_row
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.errors import MessageRefused
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions, Navigation
-from gateway.aq.session import Session
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.errors import MessageRefused
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueOptions, Navigation
+from mgw.gateway.aq.sessions.session import Session
+from mgw.transforms.errors import AqError
+from mgw.transforms.message import Header, Message, PayloadKind, ValueType, encode_headers
 from tests.property.test_rules_in_sql import CONDITIONS, MESSAGES
 from tests.support.brokers import PostgreSQL
-from transforms.errors import AqError
-from transforms.message import Header, Message, PayloadKind, ValueType, encode_headers
 
 pytestmark = pytest.mark.postgresql
 

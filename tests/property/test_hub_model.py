@@ -15,12 +15,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from gateway.aq import monitor
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.codec import message_number, msgid
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions, EnqueueOptions, SortList, Visibility
-from gateway.aq.rules import register_function, unregister_function
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.conditions.rules import register_function, unregister_function
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueOptions, EnqueueOptions, SortList, Visibility
+from mgw.gateway.aq.queues.codec import message_number, msgid
+from mgw.gateway.aq.upkeep import time_manager
+from mgw.transforms.errors import AqError
+from mgw.transforms.message import Message
 from tests.property.hub_model import Call, Database, Got, Model, Passed, Queue, Refused, Row
 from tests.property.hub_model_client import Client
 from tests.property.hub_operations import (
@@ -40,8 +42,6 @@ from tests.property.hub_operations import (
     Time,
 )
 from tests.support.brokers import PostgreSQL
-from transforms.errors import AqError
-from transforms.message import Message
 
 EXAMPLES = os.environ.get("MGW_PROPERTY_EXAMPLES")
 STEPS = 40
@@ -262,7 +262,7 @@ class HubMachine(RuleBasedStateMachine):
         self.clock.time += asked.seconds
         self.model.now = self.clock.time
         if asked.passes:
-            report = monitor.run_once(self.hub)
+            report = time_manager.run_once(self.hub)
             assert report.returned == 0
             assert Passed(report.made_ready, report.expired, report.removed) == self.model.run_time_manager()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.ledger_merged import Row, expanded, merged
-from gateway.ledger_record import decode, packed
+from mgw.gateway.ledger.merged import Row, expanded, merged
+from mgw.gateway.ledger.record import decode, packed
 
 times = st.floats(0, 4e9, allow_subnormal=False)
 numbers = st.integers(0, 2**63 - 1)

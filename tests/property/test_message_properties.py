@@ -9,9 +9,20 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from transforms.convert import dump_json, for_exception_queue, from_payload, json_to_fields, parse_json, to_payload
-from transforms.errors import ConversionFailure
-from transforms.message import Header, Message, PayloadKind, ValueType, check_headers, decode_headers, encode_headers
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.message import (
+    Header,
+    Message,
+    PayloadKind,
+    ValueType,
+    check_headers,
+    decode_headers,
+    encode_headers,
+)
+from mgw.transforms.payloads.convert import from_payload, to_payload
+from mgw.transforms.payloads.exception_message import for_exception_queue
+from mgw.transforms.payloads.fields import json_to_fields
+from mgw.transforms.payloads.json_text import dump_json, parse_json
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)  # any character, NUL too, no half surrogates
 FLOATS = st.floats(width=64)

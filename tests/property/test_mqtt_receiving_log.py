@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from links.contract import Mark, Position
-from links.mqtt_receiving_log import KEPT, OFF, ReceivingLog, digest_of, receipt
-from transforms.mqtt import Properties, Publish
+from mgw.links.contract import Mark, Position
+from mgw.links.mqtt.receiving_log import KEPT, OFF, ReceivingLog, digest_of, receipt
+from mgw.transforms.mqtt.publish import Properties, Publish
 
 HERE = "broker:1883/MGW_J_in"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from links.rabbitmq_receiving_log import LogAhead, LogBehind, ReceivingLog
+from mgw.links.rabbitmq.receiving_log import LogAhead, LogBehind, ReceivingLog
 
 
 def digest(letter: str) -> bytes:

@@ -19,21 +19,21 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.aq import statements_messages
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.codec import decode, encode
-from gateway.aq.hub import Hub
-from gateway.aq.model import QueueRef
-from gateway.aq.statements import Db
-from gateway.aq.statements_rules import answer, translate
-from gateway.aq.statements_rules_columns import message_columns
-from gateway.aq.statements_rules_payload import Payload
-from gateway.aq.transfer import resolve
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.conditions.sql.columns import message_columns
+from mgw.gateway.aq.conditions.sql.payload import Payload
+from mgw.gateway.aq.conditions.sql.rules import answer, translate
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import QueueRef
+from mgw.gateway.aq.queues import messages_sql
+from mgw.gateway.aq.queues.codec import decode, encode
+from mgw.gateway.aq.queues.transfer import resolve
+from mgw.gateway.aq.store.statements import Db
+from mgw.transforms.errors import ExpressionFailed, ExpressionInvalid
+from mgw.transforms.language.compiler import analyse, compile_condition
+from mgw.transforms.language.expression import Expression, Row
+from mgw.transforms.message import Header, Message, PayloadKind, ValueType
 from tests.support.brokers import PostgreSQL
-from transforms.compiler import analyse
-from transforms.errors import ExpressionFailed, ExpressionInvalid
-from transforms.expression import Expression, Row, compile_condition
-from transforms.message import Header, Message, PayloadKind, ValueType
 
 EXAMPLES = int(os.environ.get("MGW_RULE_EXAMPLES", "60"))
 
@@ -375,9 +375,9 @@ class Database:
         """The messages in the tables, numbered from ``first``, as they come out again."""
         db = Db(self.connection)
         ids = range(first, first + len(messages))
-        statements_messages.store(db, encode(self.queues[queue], messages, ids, 1_800_000_000.25, None, None), [])
-        what = statements_messages.Search(self.queues[queue], 0, (0,), numbers=tuple(ids))
-        rows = statements_messages.search(db, what, len(ids), lock=False)
+        messages_sql.store(db, encode(self.queues[queue], messages, ids, 1_800_000_000.25, None, None), [])
+        what = messages_sql.Search(self.queues[queue], 0, (0,), numbers=tuple(ids))
+        rows = messages_sql.search(db, what, len(ids), lock=False)
         assert len(rows) == len(messages)
         return {row[0]: Row(message) for row, message in zip(rows, decode(rows, self.hub.hub_id), strict=True)}
 

@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.anydata import AnyData, wrap
-from gateway.aq.hub import Hub
-from gateway.aq.model import DequeueOptions
-from transforms.message import Message
-from transforms.objects import ObjectValue
-from transforms.sqltypes import ObjectType, from_definition, load_text
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import DequeueOptions
+from mgw.gateway.aq.payloads.anydata import AnyData, wrap
+from mgw.transforms.message import Message
+from mgw.transforms.objects import ObjectValue
+from mgw.transforms.payloads.sql_types import ObjectType, load_text
+from mgw.transforms.payloads.sql_types_parser import from_definition
 
 EXAMPLES = int(os.environ.get("MGW_PROPERTY_EXAMPLES", "60"))
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=10)

@@ -9,21 +9,22 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gateway import journal
-from gateway.admin import GatewayAdmin
-from gateway.agent import Agent
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.hub import Hub
-from gateway.aq.model import NO_WAIT, DequeueMode, DequeueOptions
-from gateway.events import Journalist
-from gateway.hub import open_hub
-from gateway.model import DEFAULT_AGENT, AgentStatus
-from gateway.secrets import Secrets
-from gateway.supervisor import RunOptions, Supervisor
-from gateway.timekeeping import Timekeeper, events_of
-from transforms.clock import SYSTEM_CLOCK
-from transforms.errors import AqError
-from transforms.message import Message
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.aq.model import NO_WAIT, DequeueMode, DequeueOptions
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentStatus
+from mgw.gateway.observe.events import Journalist
+from mgw.gateway.runtime.agent import Agent
+from mgw.gateway.runtime.supervisor import RunOptions, Supervisor
+from mgw.gateway.runtime.timekeeping import Timekeeper, events_of
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.daemon import PROCEDURES
+from mgw.gateway.state import run_state
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.gateway.state.secrets import Secrets
+from mgw.transforms.clock import SYSTEM_CLOCK
+from mgw.transforms.errors import AqError
+from mgw.transforms.message import Message
 
 __all__ = ["Gateway", "RunningAgent", "gateway_on", "supervised"]
 
@@ -32,7 +33,9 @@ class RunningAgent:
     """An agent with a thread that does what the supervisor's loop does, faster."""
 
     def __init__(self, hub: Hub, secrets: Secrets, name: str = DEFAULT_AGENT, modules: Sequence[str] = ()) -> None:
-        self.agent = Agent(hub, secrets, name, SYSTEM_CLOCK, transform_modules=tuple(modules))
+        for module in modules:
+            QueueAdmin(hub).allow_module(module)
+        self.agent = Agent(hub, secrets, name, SYSTEM_CLOCK, PROCEDURES)
         self.failure: BaseException | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="supervisor", daemon=True)
@@ -115,12 +118,12 @@ class Gateway:
         with self.hub.read() as conn:
             return [row[0] for row in conn.execute(sa.text("SELECT text FROM gw_event ORDER BY id"))]
 
-    def plans(self, job: str) -> list[journal.Plan]:
+    def plans(self, job: str) -> list[run_state.Plan]:
         """Plans of an outbound job that are not completed."""
         found = self.admin.get_job(job)
         assert found is not None
         with self.hub.read() as conn:
-            return journal.load_plans(conn, found.id)
+            return run_state.load_plans(conn, found.id)
 
 
 @contextmanager
@@ -136,7 +139,7 @@ def gateway_on(url: str) -> Iterator[Gateway]:
 @contextmanager
 def supervised(gateway: Gateway) -> Iterator[list[BaseException]]:
     """The supervisor on a thread; the list tells what ended it."""
-    supervisor = Supervisor(gateway.hub, gateway.secrets, RunOptions(gateway.url))
+    supervisor = Supervisor(gateway.hub, gateway.secrets, RunOptions(gateway.url), PROCEDURES)
     ended: list[BaseException] = []
 
     def run() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.aq.hub import Hub
-from gateway.ledger_upkeep import Merging, store
+from mgw.gateway.aq.hub import Hub
+from mgw.gateway.ledger.upkeep import Merging, store
 
 __all__ = ["merge_all"]
 

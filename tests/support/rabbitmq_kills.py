@@ -18,12 +18,12 @@ from typing import Any
 import pika
 import sqlalchemy as sa
 
+from mgw.transforms.errors import AdminError, HubError
+from mgw.transforms.message import Message
 from tests.support.brokers import RabbitMQ
 from tests.support.brokers.server import OwnedProcess
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import NotInTime, eventually
-from transforms.errors import AdminError, HubError
-from transforms.message import Message
 
 __all__ = ["Figures", "KilledGateway", "killed_gateway"]
 
@@ -155,7 +155,7 @@ class KilledGateway:
     def start(self) -> None:
         """Start the agent; does not wait."""
         environment = {**os.environ, "MGW_HUB": self.gateway.url, "PYTHONPATH": str(_ROOT)}
-        command = [sys.executable, "-m", "gateway", "run"]
+        command = [sys.executable, "-m", "mgw.gateway", "run"]
         self._process = OwnedProcess(command, environment=environment, log=self._log, folder=self._folder)
 
     def stop(self) -> None:

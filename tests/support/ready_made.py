@@ -1,44 +1,117 @@
-"""The command ``mgw`` in a process of its own that need not start Python anew.
+"""Processes of Python that need not start Python anew: the command ``mgw``, an agent.
 
-Of a second of processor time that a short command takes, most goes into imports. One process here imports what the
-commands import and then only forks: each command is a fork of it with its own arguments, folder, variables and files,
-and ends as Python ends. What depends on a start (variables of Python, of the locale, another command line) is started.
+Of a second of processor time that a short command takes, most goes into imports. One process here imports what such
+processes import and then only forks: each of them is a fork with its own arguments, folder, variables and files. It
+ends as Python ends, or is killed as any process is. Each set of variables that decide how Python starts has a forking
+process of its own. What else depends on a start (another command line, an inherited limit) needs :mod:`subprocess`.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
 import json
 import os
 import pkgutil
+import runpy
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO, Protocol
 
 from tests.support.waiting import eventually
 
-__all__ = ["ReadyMade"]
+__all__ = ["Process", "ready_made", "start_module"]
 
 ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = ("gateway", "gateway.cli", "gateway.aq", "gateway.admin", "gateway.config", "gateway.catalog")
-_DAEMON = {"gateway.__main__"}
+#: An agent needs links. Their clients warn about themselves, so not where a warning is an error.
+_PACKAGES = ("mgw.gateway", "mgw.links")
 #: What commands import when they need it.
-_LATER = ("cryptography.fernet", "links.memory", "rich.table", "sqlglot.dialects.oracle", "typer._adapters")
+_LATER = ("cryptography.fernet", "mgw.links.memory.link", "rich.table", "sqlglot.dialects.oracle", "typer._adapters")
 _START = 60.0
 
 
+class Process(Protocol):
+    """What a process of :mod:`subprocess` can do, too."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Exit code, negative for a signal; None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Exit code; raises subprocess.TimeoutExpired."""
+
+    def send_signal(self, sig: int) -> None:
+        """Nothing happens when it has ended."""
+
+    def kill(self) -> None:
+        """SIGKILL."""
+
+
+class _Forked:
+    """A process that was forked; the fork's parent reaps it and tells how it ended."""
+
+    def __init__(self, words: Sequence[str], connection: socket.socket) -> None:
+        self._words = list(words)
+        self._connection = connection
+        self._said = b""
+        self._code: int | None = None
+        connection.settimeout(_START)
+        while b"\n" not in self._said:
+            self._said += self._receive()
+        pid, self._said = self._said.split(b"\n", 1)
+        self.pid = int(pid)
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        end = None if timeout is None else time.monotonic() + timeout
+        while self._code is None:
+            self._connection.settimeout(None if end is None else max(end - time.monotonic(), 0))
+            try:
+                self._said += self._receive()
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(self._words, timeout or 0) from None
+            if self._said.endswith(b"\n"):
+                self._code = int(self._said)
+                self._connection.close()
+        return self._code
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, sig)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _receive(self) -> bytes:
+        data = self._connection.recv(64)
+        if not data:
+            raise ConnectionError("the process that forks has gone")
+        return data
+
+    def __del__(self) -> None:
+        self._connection.close()
+
+
 class ReadyMade:
-    """Commands forked from one process, which begins with the first of them and ends with this one.
+    """Processes forked from one, which begins with the first of them and ends with this one.
 
     Args:
-        environment: variables of that process; those of a command may differ from them in what Python does not read
-            when it starts.
+        environment: variables of that process; those of a fork may differ from them in what Python does not read when
+            it starts.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -47,15 +120,33 @@ class ReadyMade:
         self._address = str(Path(self._folder.name) / "socket")
         self._process: subprocess.Popen[bytes] | None = None
 
-    def fits(self, environment: Mapping[str, str]) -> bool:
-        """Whether a command with these variables may be a fork: none of them decides how Python starts."""
-        changed = dict(environment.items() ^ self._environment.items())
-        return not any(name.startswith(("PYTHON", "LC_", "LANG", "TZ", "LD_")) for name in changed)
+    def start(
+        self,
+        module: str,
+        words: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        files: tuple[IO[bytes], IO[bytes], IO[bytes]],
+        own_session: bool = False,
+    ) -> Process:
+        """``python -m module words`` with these files as standard input, output and error."""
+        connection = self._connect()
+        try:
+            connection.settimeout(_START)
+            told = {"module": module, "words": list(words), "cwd": str(cwd), "env": dict(env), "own": own_session}
+            request = json.dumps(told).encode()
+            socket.send_fds(connection, [len(request).to_bytes(4, "big")], [file.fileno() for file in files])
+            connection.sendall(request)
+            return _Forked([module, *words], connection)
+        except BaseException:
+            connection.close()
+            raise
 
     def run(
         self, words: Sequence[str], *, cwd: Path, env: Mapping[str, str], given: bytes, timeout: float
     ) -> tuple[int, bytes, bytes]:
-        """Exit code (negative: the signal), standard output and standard error of one command.
+        """Exit code (negative: the signal), standard output and standard error of one command of ``mgw``.
 
         Raises:
             subprocess.TimeoutExpired: it took longer than ``timeout`` seconds, and was killed.
@@ -63,21 +154,13 @@ class ReadyMade:
         with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             source.write(given)
             source.seek(0)
-            with self._connect() as connection:
-                connection.settimeout(timeout)
-                request = json.dumps({"words": list(words), "cwd": str(cwd), "env": dict(env)}).encode()
-                files = [source.fileno(), out.fileno(), err.fileno()]
-                socket.send_fds(connection, [len(request).to_bytes(4, "big")], files)
-                connection.sendall(request)
-                answers = connection.makefile("r")
-                pid = int(answers.readline())
-                try:
-                    code = int(answers.readline())
-                except TimeoutError:
-                    os.kill(pid, signal.SIGKILL)
-                    raise subprocess.TimeoutExpired(list(words), timeout) from None
-                finally:
-                    answers.close()
+            process = self.start("mgw.gateway", words, cwd=cwd, env=env, files=(source, out, err))
+            try:
+                code = process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise
             out.seek(0)
             err.seek(0)
             return code, out.read(), err.read()
@@ -94,7 +177,7 @@ class ReadyMade:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, self._address, str(os.getpid())], cwd=ROOT, env=self._environment
             )
-            eventually(lambda: Path(self._address).exists(), deadline=_START, what="the process that forks commands")
+            eventually(lambda: Path(self._address).exists(), deadline=_START, what="the process that forks")
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.connect(self._address)
@@ -104,11 +187,42 @@ class ReadyMade:
         return connection
 
 
-def _serve(address: str, parent: int) -> list[str]:
-    """Fork for every command; returns, in the fork, its arguments."""
-    for package in _PACKAGES:
-        for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
-            if module.name not in _DAEMON:
+_made: dict[frozenset[tuple[str, str]], ReadyMade] = {}
+
+
+def ready_made(environment: Mapping[str, str]) -> ReadyMade:
+    """The process that forks for commands with these variables; one for each way in which Python may start."""
+    starts = ("PYTHON", "LC_", "LANG", "TZ", "LD_")
+    deciding = frozenset((name, value) for name, value in environment.items() if name.startswith(starts))
+    if deciding not in _made:
+        _made[deciding] = ReadyMade(environment)
+        atexit.register(_made[deciding].close)
+    return _made[deciding]
+
+
+def start_module(
+    *command: str,
+    log: Path,
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+    own_session: bool = False,
+) -> Process:
+    """``python -m`` with a module and its words, its output appended to ``log``; ``folder``: default: ours."""
+    module, *words = command
+    path = os.pathsep.join(dict.fromkeys(filter(None, (str(ROOT), environment.get("PYTHONPATH")))))
+    variables = {**environment, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+    with log.open("ab") as sink, open(os.devnull, "rb") as nothing:
+        return ready_made(variables).start(
+            module, words, cwd=folder or Path.cwd(), env=variables, files=(nothing, sink, sink), own_session=own_session
+        )
+
+
+def _serve(address: str, parent: int) -> tuple[str, list[str]]:
+    """Fork for every request; returns, in the fork, the module and its arguments."""
+    careful = os.environ.get("PYTHONWARNINGS") == "error"
+    for package in _PACKAGES[:1] if careful else _PACKAGES:
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            if not module.name.endswith(".__main__"):
                 importlib.import_module(module.name)
     for name in _LATER:
         importlib.import_module(name)
@@ -123,14 +237,14 @@ def _serve(address: str, parent: int) -> list[str]:
         with contextlib.suppress(TimeoutError):
             connection, _ = server.accept()
             with connection:
-                words = _fork(connection, server)
-            if words is not None:
-                return words
+                wanted = _fork(connection, server)
+            if wanted is not None:
+                return wanted
     os._exit(0)
 
 
-def _fork(connection: socket.socket, server: socket.socket) -> list[str] | None:
-    """None where this is not the command; the one that waits for it does not return."""
+def _fork(connection: socket.socket, server: socket.socket) -> tuple[str, list[str]] | None:
+    """None where this is not the process that was asked for; the one that waits for it does not return."""
     if os.fork():
         return None
     server.close()
@@ -139,11 +253,15 @@ def _fork(connection: socket.socket, server: socket.socket) -> list[str] | None:
     request = json.loads(_receive(connection, int.from_bytes(head, "big")))
     pid = os.fork()
     if pid:
+        for file in files:
+            os.close(file)
         connection.sendall(f"{pid}\n".encode())
         _, status = os.waitpid(pid, 0)
         with contextlib.suppress(OSError):  # who asked has gone
             connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
         os._exit(0)
+    if request["own"]:
+        os.setsid()
     for target, file in enumerate(files):
         os.dup2(file, target)
         os.close(file)
@@ -151,8 +269,7 @@ def _fork(connection: socket.socket, server: socket.socket) -> list[str] | None:
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
     sys.path[0] = request["cwd"]
-    words: list[str] = request["words"]
-    return words
+    return request["module"], request["words"]
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:
@@ -160,7 +277,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     while len(data) < size:
         part = connection.recv(size - len(data))
         if not part:
-            raise ConnectionError("who asked for a command has gone")
+            raise ConnectionError("who asked for a process has gone")
         data += part
     return data
 
@@ -172,8 +289,6 @@ def _reap() -> None:
 
 
 if __name__ == "__main__":
-    arguments = _serve(sys.argv[1], int(sys.argv[2]))
-    from gateway.cli import main as command
-
-    sys.argv = [str(command.__file__), *arguments]
-    command.main()
+    wanted_module, arguments = _serve(sys.argv[1], int(sys.argv[2]))
+    sys.argv = [wanted_module, *arguments]
+    runpy.run_module(wanted_module, run_name="__main__", alter_sys=True)

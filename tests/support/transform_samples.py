@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from transforms.message import Header, Message, ValueType
+from mgw.transforms.message import Header, Message, ValueType
 
 
 def shout(message: Message, *, mark: str = "!", times: int = 1) -> Message:

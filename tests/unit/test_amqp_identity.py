@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pika import BasicProperties
 
-from transforms.amqp_identity import DIGEST_SIZE, content_digest, message_key
+from mgw.transforms.amqp.identity import DIGEST_SIZE, content_digest, message_key
 
 
 def wire(**values: object) -> bytes:

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from transforms.amqp import Rules, decode, encode
-from transforms.errors import ConversionFailure
-from transforms.message import Header, Message, ValueType
+from mgw.transforms.amqp import Rules, decode, encode
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.message import Header, Message, ValueType
 
 NOW = 1_700_000_000.0
 PLAIN = Rules()

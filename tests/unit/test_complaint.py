@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gateway.complaint import Complaint
+from mgw.gateway.observe.repeated_warning import Complaint
 
 
 class Hands:

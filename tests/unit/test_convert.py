@@ -9,21 +9,9 @@ from typing import Any
 
 import pytest
 
-from transforms.convert import (
-    FIELD_TYPES_HEADER,
-    dump_json,
-    error_headers,
-    fields_to_json,
-    for_exception_queue,
-    from_payload,
-    header_of,
-    json_to_fields,
-    parse_json,
-    sendable,
-    to_payload,
-)
-from transforms.errors import ConversionFailure
-from transforms.message import (
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.language.values import to_text
+from mgw.transforms.message import (
     MAX_HEADER_TEXT,
     MAX_HEADERS,
     Body,
@@ -35,10 +23,13 @@ from transforms.message import (
     decode_headers,
     encode_headers,
 )
-from transforms.objects import AnyData, ObjectValue, plain_body
-from transforms.sqltypes import Attribute, ObjectType
-from transforms.sqltypes_scalar import Double, Json, Number, Text
-from transforms.values import to_text
+from mgw.transforms.objects import AnyData, ObjectValue, plain_body
+from mgw.transforms.payloads.convert import from_payload, sendable, to_payload
+from mgw.transforms.payloads.exception_message import error_headers, for_exception_queue
+from mgw.transforms.payloads.fields import FIELD_TYPES_HEADER, fields_to_json, header_of, json_to_fields
+from mgw.transforms.payloads.json_text import dump_json, parse_json
+from mgw.transforms.payloads.scalar_types import Double, Json, Number, Text
+from mgw.transforms.payloads.sql_types import Attribute, ObjectType
 
 FIELDS = (Header("speed", ValueType.INTEGER, 7), Header("name", ValueType.TEXT, "süd"))
 

@@ -11,8 +11,8 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from gateway.admin import CLEAN_LOG_QUEUES, RESET_SUB_MISSING_LOG_REC, RESET_SUB_MISSING_MESSAGE
-from gateway.cli.main import app
+from mgw.gateway.cli.main import app
+from mgw.gateway.services.admin import CLEAN_LOG_QUEUES, RESET_SUB_MISSING_LOG_REC, RESET_SUB_MISSING_MESSAGE
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [path for name in ("gateway", "links", "transforms", "pipelines") for path in (ROOT / name).rglob("*.py")]

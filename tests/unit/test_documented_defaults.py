@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.aq.admin import QueueAdmin
-from gateway.aq.model import FOREVER, INFINITE, NO_WAIT, Agent, DequeueOptions, EnqueueOptions
-from gateway.aq.session import Session
-from transforms.message import Message
+from mgw.gateway.aq.admin import QueueAdmin
+from mgw.gateway.aq.model import FOREVER, INFINITE, NO_WAIT, Agent, DequeueOptions, EnqueueOptions
+from mgw.gateway.aq.sessions.session import Session
+from mgw.transforms.message import Message
 
 REQUIRED = inspect.Parameter.empty
 
@@ -73,6 +73,7 @@ PROCEDURES: dict[str, dict[str, Any]] = {
         "secure": False,
         "replication_mode": None,
         "max_payload": None,
+        "options": None,
     },
     "alter_queue_table": {
         "queue_table": REQUIRED,
@@ -80,6 +81,7 @@ PROCEDURES: dict[str, dict[str, Any]] = {
         "primary_instance": None,
         "secondary_instance": None,
         "replication_mode": None,
+        "options": None,
     },
     "drop_queue_table": {"queue_table": REQUIRED, "force": False, "auto_commit": None},
     "purge_queue_table": {
@@ -141,12 +143,14 @@ PROCEDURES: dict[str, dict[str, Any]] = {
         "transformation": None,
         "queue_to_queue": False,
         "delivery_mode": "PERSISTENT",
+        "options": None,
     },
     "alter_subscriber": {
         "queue_name": REQUIRED,
         "subscriber": REQUIRED,
         "rule": REQUIRED,
         "transformation": None,
+        "options": None,
     },
     "remove_subscriber": {"queue_name": REQUIRED, "subscriber": REQUIRED},
     "create_aq_agent": {

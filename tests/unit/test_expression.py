@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from transforms.errors import ExpressionFailed, ExpressionInvalid
-from transforms.expression import FUNCTIONS, PROPERTIES, Row, compile_condition, compile_expression
-from transforms.message import Header, Message, PayloadKind, ValueType
+from mgw.transforms.errors import ExpressionFailed, ExpressionInvalid
+from mgw.transforms.language.compiler import compile_condition, compile_expression
+from mgw.transforms.language.expression import FUNCTIONS, PROPERTIES, Row
+from mgw.transforms.message import Header, Message, PayloadKind, ValueType
 
 BODY = (
     b'{"a":1,"text":"it\'s","none":null,"o":{"list":[1,2],"name":"x y"},"yes":true,"code":"007",'

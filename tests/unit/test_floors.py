@@ -10,18 +10,77 @@ from pathlib import Path
 
 import pytest
 
+from mgw.gateway import aq
+from tests.support.rooms import House, ordered
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("transforms", "links", "gateway", "pipelines")
-FACES = ("gateway.__main__", "gateway.cli", "gateway.http", "gateway.jms")
-CLIENTS = {"pika": "links/rabbitmq", "kafka": "links/kafka", "paho": "links/mqtt"}
+FACES = ("mgw.gateway.__main__", "mgw.gateway.cli", "mgw.gateway.http", "mgw.gateway.jms")
+CLIENTS = {"pika": "links/rabbitmq/", "kafka": "links/kafka/", "paho": "links/mqtt/"}
 SPARK = {"pyspark", "py4j", "pandas", "pyarrow", "numpy", "adbc_driver_manager"}  # and what comes with it
 SPARK |= {"adbc_driver_postgresql", "adbc_driver_sqlite"}
 HOMES_OF_SQL = re.compile(
-    r"gateway/aq/(tables|statements\w*|transfer|views/\w+)\.py|gateway/catalog(\w*\.py|/\w+\.py)"
-    r"|gateway/(journal|ledger|ledger_upkeep|lease|views|status|tables)\.py|pipelines/(\w+/)?(statements\w*|tables\w*)\.py"
+    r"gateway/aq/(\w+/\w+_sql|store/(tables|statements|membership|migrations/\w+)|queues/transfer|views/\w+)\.py"
+    r"|gateway/aq/conditions/sql/\w+\.py|gateway/ledger/(store|upkeep)\.py"
+    r"|gateway/state/(catalog/\w+|run_state|lease|views|status|tables|triggers|migrations/\w+)\.py"
+    r"|pipelines/((\w+/)?statements\w*|(tables|migrations)/\w+)\.py"
 )
 SQL_TEXT = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|DROP|ALTER)\s")
 SQL_BUILDERS = {"select", "insert", "update", "delete", "text"}
+#: The rooms from the ground up; those on one line know nothing of each other. An import goes to a line above.
+ROOMS = ordered(
+    """
+    transforms/__init__.py transforms/errors.py transforms/clock.py transforms/open_files.py transforms/objects.py
+    transforms/message.py
+    transforms/payloads/
+    transforms/builtin.py transforms/language/ transforms/amqp/ transforms/kafka/ transforms/mqtt/
+    transforms/steps/
+    links/__init__.py links/patterns.py links/placement.py
+    links/contract.py
+    links/client_logging.py links/failed_check.py links/listening.py links/log_cleaning.py links/options.py
+    links/registry.py
+    links/rabbitmq/ links/kafka/ links/mqtt/ links/memory/
+    gateway/aq/errors/ gateway/aq/grants.py
+    gateway/aq/names.py gateway/aq/options.py
+    gateway/aq/model.py
+    gateway/aq/store/
+    gateway/aq/python_code/
+    gateway/aq/views/ gateway/aq/payloads/
+    gateway/aq/conditions/
+    gateway/aq/queues/ gateway/aq/functions/
+    gateway/aq/security/
+    gateway/aq/schema/
+    gateway/aq/sessions/
+    gateway/aq/upkeep/
+    gateway/aq/hub.py
+    gateway/aq/admin/
+    gateway/aq/__init__.py
+    gateway/__init__.py gateway/definitions/
+    gateway/state/
+    gateway/ledger/ gateway/observe/
+    gateway/runtime/
+    gateway/services/admin/
+    gateway/config/
+    gateway/services/
+    gateway/cli/
+    gateway/__main__.py
+    pipelines/__init__.py pipelines/errors.py pipelines/files.py pipelines/workers.py
+    pipelines/migrations/
+    pipelines/tables/
+    pipelines/reach.py pipelines/query.py
+    pipelines/hub.py
+    pipelines/source/
+    pipelines/context.py pipelines/sink/
+    pipelines/registry.py pipelines/datasource.py
+    pipelines/kafka.py
+    pipelines/jobs/
+    pipelines/config.py
+    pipelines/session.py
+    pipelines/runner.py pipelines/reference.py
+    pipelines/cli.py
+    pipelines/__main__.py
+    """
+)
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
@@ -40,13 +99,16 @@ def _floor(name: str) -> int | None:
     """Floor of a module by its dotted name; None for modules that are not ours."""
     if any(name == face or name.startswith(f"{face}.") for face in FACES):
         return 4
-    if name == "gateway.aq" or name.startswith("gateway.aq."):
+    if name == "mgw.gateway.aq" or name.startswith("mgw.gateway.aq."):
         return 2
-    return {"transforms": 0, "links": 1, "gateway": 3, "pipelines": 5}.get(name.partition(".")[0])
+    top, _, inner = name.partition(".")
+    if top != "mgw":
+        return None
+    return {"transforms": 0, "links": 1, "gateway": 3, "pipelines": 5}.get(inner.partition(".")[0])
 
 
 def _name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = ("mgw", *path.relative_to(ROOT).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -145,10 +207,122 @@ def test_sql_is_in_the_statement_modules_only(module: Path) -> None:
 
 
 def test_the_finder_of_sql_finds_it_where_it_lives() -> None:
-    for place in ("gateway/aq/statements_messages.py", "gateway/journal.py", "gateway/views.py"):
+    for place in ("gateway/aq/queues/messages_sql.py", "gateway/state/run_state.py", "gateway/state/views.py"):
         assert list(_sql(ROOT / place)), place
 
 
 def test_the_finder_of_imports_sees_functions_and_submodules() -> None:
     names = {name for _, name in _imports(ROOT / "gateway/cli/main.py")}
-    assert {"typer", "gateway.cli.common", "gateway.cli.watch"} <= names
+    assert {"typer", "mgw.gateway.cli.common", "mgw.gateway.cli.watch"} <= names
+
+
+@functools.cache
+def _house() -> House:
+    return House(ROOT)
+
+
+def test_every_module_is_in_a_room() -> None:
+    assert not _house().homeless(ROOMS), "write the new room into ROOMS, above those it imports from"
+
+
+def test_every_room_has_modules() -> None:
+    places = list(_house().modules.values())
+    assert not [room for line in ROOMS for room in line if not any(place.startswith(room) for place in places)]
+
+
+def test_imports_run_down_between_rooms() -> None:
+    found = [f"{arrow} (line {arrow.line})" for arrow in _house().arrows_that_run_up(ROOMS)]
+    assert not found, f"imports from a room above, or from one side by side: {found}"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert not _house().circles()
+
+
+def test_the_hub_is_imported_through_its_door_only() -> None:
+    """Other modules may be moved without a change outside; ``errors`` is handed out whole."""
+    arrows = _house().arrows_past_the_door("gateway/aq/", allowed=["gateway/aq/errors/__init__.py"])
+    assert not [f"{arrow} (line {arrow.line})" for arrow in arrows], "import it from mgw.gateway.aq"
+
+
+def test_the_door_of_the_hub_gives_what_it_promises() -> None:
+    for name in aq.__all__:
+        assert getattr(aq, name) is not None, name
+    typed = {
+        alias.asname or alias.name
+        for node in ast.walk(_tree(ROOT / "gateway/aq/__init__.py"))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mgw.")
+        for alias in node.names
+    }
+    assert typed == set(aq.__all__)
+
+
+OLD_STYLE = {
+    "ground/lock.py": "from __future__ import annotations\n",
+    "ground/pool.py": "def take():\n    from mgw.roof import Hub\n",
+    "ground/one.py": "from mgw.ground import two\n",
+    "ground/two.py": "import typing\nif typing.TYPE_CHECKING:\n    from .three import X\n",
+    "ground/three.py": "import mgw.ground.one\n",
+    "left/a.py": "from mgw.right.b import thing\n",
+    "right/b.py": "from mgw.ground.lock import thing\n",
+    "ground/late.py": "import importlib\nimportlib.import_module('mgw.right.b')\n",
+    "roof.py": "from mgw.ground.pool import take\n",
+    "cellar.py": "",
+}
+
+
+def test_the_checker_of_rooms_finds_what_is_wrong(tmp_path: Path) -> None:
+    for place, text in OLD_STYLE.items():
+        path = tmp_path / place
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    house = House(tmp_path, packages=(".",))
+    rooms = ordered("ground/\nleft/ right/\nroof.py")
+    assert {str(arrow) for arrow in house.arrows_that_run_up(rooms)} == {
+        "ground/late.py -> right/b.py",
+        "ground/pool.py -> roof.py",
+        "left/a.py -> right/b.py",
+    }
+    assert sorted(house.circles()) == [
+        ["ground/one.py", "ground/three.py", "ground/two.py"],
+        ["ground/pool.py", "roof.py"],
+    ]
+    assert house.homeless(rooms) == ["cellar.py"]
+    assert [str(arrow) for arrow in house.arrows_past_the_door("right/")] == [
+        "ground/late.py -> right/b.py",
+        "left/a.py -> right/b.py",
+    ]
+    assert not house.arrows_past_the_door("right/", allowed=["right/b.py"])
+
+
+#: Files of every broker in ``links``; of those below, the brokers that have them.
+LINK_FILES = ("spec", "link", "connection", "source", "destination")
+MORE_LINK_FILES = {
+    "errors": {"rabbitmq", "kafka", "mqtt"},
+    "guarantee": {"rabbitmq", "kafka", "mqtt"},
+    "probe": {"rabbitmq", "kafka", "mqtt"},
+    "logged_destination": {"rabbitmq", "kafka", "mqtt"},
+    "logged_source": {"rabbitmq"},  # what the others remember of what they read is in the hub
+}
+#: What is defined in which file of a broker, by the beginning of a line.
+LINK_HOMES = {
+    "SPEC = ": {"spec"},
+    "def open_link(": {"link"},
+    "def translate(": {"errors"},
+    "def run_checks(": {"probe"},
+    "    def recovered(self": {"destination", "logged_destination"},
+    "    def backlog(self": {"source", "logged_source"},
+}
+
+
+def test_the_same_thing_has_the_same_file_name_in_each_link() -> None:
+    brokers = sorted(path.name for path in (ROOT / "links").iterdir() if (path / "link.py").exists())
+    assert brokers == ["kafka", "memory", "mqtt", "rabbitmq"]
+    for broker in brokers:
+        files = {path.stem: path.read_text() for path in (ROOT / "links" / broker).glob("*.py")}
+        expected = {*LINK_FILES, *(name for name, having in MORE_LINK_FILES.items() if broker in having)}
+        known = {*LINK_FILES, *MORE_LINK_FILES}
+        assert known & set(files) == expected, broker
+        for text, homes in LINK_HOMES.items():
+            found = {name for name, code in files.items() if f"\n{text}" in code}
+            assert found <= homes, f"links/{broker}: {text!r}"

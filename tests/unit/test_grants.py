@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.aq.grants import Grant, unfounded
+from mgw.gateway.aq.grants import Grant, unfounded
 
 
 def test_what_goes_back_to_the_owner_is_founded() -> None:

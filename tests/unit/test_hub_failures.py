@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from gateway.aq.failures import translate
-from transforms.errors import HubError, HubFull, HubUnavailable
+from mgw.gateway.aq.store.database_errors import translate
+from mgw.transforms.errors import HubError, HubFull, HubUnavailable
 
 
 @pytest.mark.parametrize(

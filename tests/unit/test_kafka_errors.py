@@ -8,8 +8,8 @@ import logging
 import pytest
 from kafka import errors
 
-from links.kafka_client import translate
-from transforms.errors import (
+from mgw.links.kafka.errors import translate
+from mgw.transforms.errors import (
     DeliveryRejected,
     LinkError,
     LinkRefused,

@@ -7,9 +7,18 @@ from typing import NamedTuple
 
 import pytest
 
-from transforms.errors import ConversionFailure
-from transforms.kafka import MESSAGE_ID, TYPES, KeyFrom, Record, Rules, from_record, origin_headers, to_record
-from transforms.message import Header, Message, PayloadKind, ValueType
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.kafka.records import (
+    MESSAGE_ID,
+    TYPES,
+    KeyFrom,
+    Record,
+    Rules,
+    from_record,
+    origin_headers,
+    to_record,
+)
+from mgw.transforms.message import Header, Message, PayloadKind, ValueType
 
 NOW = 1_700_000_000.0
 PLAIN = Rules()

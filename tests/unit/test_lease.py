@@ -10,9 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.aq.claims import host_name, is_dead, session_host
-from gateway.aq.processes import lives, start_of
-from gateway.lease import Owner
+from mgw.gateway.aq.store.processes import host_name, is_dead, lives, session_host, start_of
+from mgw.gateway.state.lease import Owner
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from links.contract import Field, LinkConfig
-from links.options import parse, parse_value
-from links.registry import open_link, spec, types
-from transforms.errors import ConfigInvalid, LinkError
+from mgw.links.contract import Field, LinkConfig
+from mgw.links.options import parse, parse_value
+from mgw.links.registry import check_client, open_link, spec, types
+from mgw.transforms.errors import ConfigInvalid, LinkError
 
 FIELDS = (
     Field("Size", "How many.", int, 7, minimum=1, maximum=10),
@@ -34,15 +34,26 @@ def test_unknown_type_names_the_known_ones() -> None:
 
 
 def test_missing_client_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in [name for name in sys.modules if name.split(".")[0] == "pika" or name.startswith("links.rabbitmq")]:
+    for module in [
+        name for name in sys.modules if name.split(".")[0] == "pika" or name.startswith("mgw.links.rabbitmq.")
+    ]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "pika", None)
     with pytest.raises(LinkError, match=r"'pika' is not installed.*messaging-gateway\[rabbitmq\]"):
-        spec("rabbitmq")
+        check_client("rabbitmq")
+
+
+def test_a_spec_needs_no_client_library() -> None:
+    script = (
+        "import sys; sys.modules.update(dict.fromkeys(('pika', 'kafka', 'paho')));"
+        "from mgw.links import registry; print([registry.spec(each).type for each in registry.types(own=True)])"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said == "['RABBITMQ', 'KAFKA', 'MQTT', 'MEMORY']\n"
 
 
 def test_no_client_library_is_imported_before_a_link_is_used() -> None:
-    script = "import sys, links.registry; print([m for m in ('pika', 'kafka', 'paho') if m in sys.modules])"
+    script = "import sys, mgw.links.registry; print([m for m in ('pika', 'kafka', 'paho') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from links.listening import address, listening
+from mgw.links.listening import address, listening
 from tests.support.ports import LOOPBACK, free_port
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.events import AgentRunning, JobRetrying, Journalist
-from gateway.logfile import AgentLogFormatter, JsonFormatter, configure, end, log_file_name
-from transforms.errors import GatewayError, LinkUnavailable
+from mgw.gateway.observe.events import AgentRunning, JobRetrying, Journalist
+from mgw.gateway.observe.log_file import AgentLogFormatter, JsonFormatter, configure, end, log_file_name
+from mgw.transforms.errors import GatewayError, LinkUnavailable
 
 
 def _record(error: BaseException | None = None, **extra: object) -> logging.LogRecord:
@@ -114,17 +114,17 @@ def test_a_log_file_on_a_full_disk_is_reported_once_and_without_traceback(
 def test_warnings_of_the_hub_are_in_the_log_in_its_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     try:
         path = configure("A", directory=tmp_path, log_format="json")
-        logging.getLogger("gateway.aq.wal").warning("the log grows")
-        logging.getLogger("pipelines.sink").warning("a sink")
+        logging.getLogger("mgw.gateway.aq.store.wal").warning("the log grows")
+        logging.getLogger("mgw.pipelines.sink").warning("a sink")
         logging.getLogger("library.of_others").warning("password=secret")
         logging.getLogger("library.of_others").info("not wanted")
     finally:
         end()
     shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    ours = {"AQN", "pipelines.sink", "library.of_others"}  # threads of other tests may still have something to say
+    ours = {"AQN", "mgw.pipelines.sink", "library.of_others"}  # threads of other tests may still have something to say
     assert [(each["component"], each["message"]) for each in shown if each["component"] in ours] == [
         ("AQN", "the log grows"),
-        ("pipelines.sink", "a sink"),
+        ("mgw.pipelines.sink", "a sink"),
         ("library.of_others", "password=***"),
     ]
     assert path is not None

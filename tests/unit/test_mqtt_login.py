@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from links.contract import Direction, Endpoint, JobUse, LinkConfig
-from links.mqtt import MqttLink, open_link
-from transforms.errors import ConfigInvalid, LinkError, LinkRefused, LinkTimeout, LinkUnavailable
+from mgw.links.contract import Direction, Endpoint, JobUse, LinkConfig
+from mgw.links.mqtt.link import MqttLink, open_link
+from mgw.transforms.errors import ConfigInvalid, LinkError, LinkRefused, LinkTimeout, LinkUnavailable
 
 USE = JobUse(Endpoint("q", "plant", "t"), "J")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from links.mqtt_wire import blame_of
-from transforms.errors import Blame
+from mgw.links.mqtt.wire import blame_of
+from mgw.transforms.errors import Blame
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, astuple, fields, replace
 
 import pytest
 
-from transforms.message import Message, new_message
+from mgw.transforms.message import Message, new_message
 
 
 def test_new_message_is_a_message_like_any_other() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.aq import errors
-from transforms.errors import AqError
+from mgw.gateway.aq import errors
+from mgw.transforms.errors import AqError
 
 ROOT = Path(__file__).resolve().parents[2]
 AQ = ROOT / "gateway" / "aq"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from links.rabbitmq_destination import Confirmations
+from mgw.links.rabbitmq.destination import Confirmations
 
 
 def test_single_confirmations_out_of_order_count_when_the_gap_closes() -> None:

@@ -9,12 +9,12 @@ import pytest
 from pika import exceptions
 from pika.adapters.utils import connection_workflow as workflow
 
-from links.contract import LinkConfig
-from links.options import parse
-from links.rabbitmq import SPEC
-from links.rabbitmq_errors import translate
-from links.rabbitmq_settings import Settings
-from transforms.errors import DeliveryRejected, LinkError, LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
+from mgw.links.contract import LinkConfig
+from mgw.links.options import parse
+from mgw.links.rabbitmq.errors import translate
+from mgw.links.rabbitmq.link import SPEC
+from mgw.links.rabbitmq.settings import Settings
+from mgw.transforms.errors import DeliveryRejected, LinkError, LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
 
 CONFIG = LinkConfig("plant", "rabbitmq", {"hostname": "mq.example", "virtual_host": "shop"}, {}, "alice", "s3cret")
 SETTINGS = Settings.of(CONFIG, parse(SPEC.attributes, CONFIG.attributes, "x"), parse(SPEC.options, {}, "x"))

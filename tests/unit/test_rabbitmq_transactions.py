@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from links.rabbitmq_logged_destination import TRANSACTION_MESSAGES, Transactions
+from mgw.links.rabbitmq.logged_destination import TRANSACTION_MESSAGES, Transactions
 
 
 def test_batches_wait_for_the_commit_and_then_go_together() -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway import reach
-from gateway.reach import Look, Reach
+from mgw.gateway.runtime import reach
+from mgw.gateway.runtime.reach import Look, Reach
+from mgw.transforms.clock import SYSTEM_CLOCK
 from tests.support.waiting import eventually
-from transforms.clock import SYSTEM_CLOCK
 
 
 @pytest.fixture(autouse=True)

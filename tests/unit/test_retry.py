@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.model import JobDef, JobStatus
-from gateway.retry import MAX_AWAY_DELAY, MAX_DELAY, MAX_FAILURES, MAX_TURN_DELAY, Kind, Setbacks, decide, kind_of
-from links.contract import Direction
-from transforms.errors import (
+from mgw.gateway.definitions.objects import JobDef, JobStatus
+from mgw.gateway.runtime.retry import (
+    MAX_AWAY_DELAY,
+    MAX_DELAY,
+    MAX_FAILURES,
+    MAX_TURN_DELAY,
+    Kind,
+    Setbacks,
+    decide,
+    kind_of,
+)
+from mgw.links.contract import Direction
+from mgw.transforms.errors import (
     AqError,
     Blame,
     ConversionFailure,
@@ -60,6 +69,19 @@ def job(**options: str) -> JobDef:
 def test_every_failure_has_a_kind(error: Exception, kind: Kind) -> None:
     assert kind_of(error) is kind
     assert kind_of(error, documented=True) is (Kind.FAULT if kind is Kind.AWAY else kind)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [({}, [2, 4, 8, 16, 32, 60]), ({"retry_max_delay": "10"}, [2, 4, 8, 10, 10, 10])]
+)
+def test_longest_delay_of_a_broker_that_is_away_is_the_option_of_the_job(
+    given: dict[str, str], expected: list[float]
+) -> None:
+    setbacks = Setbacks(job(**given))
+    delays = [setbacks.add(AWAY).delay or 0 for _ in expected]
+    assert all(0.9 * most <= delay <= most for delay, most in zip(delays, expected, strict=True))
+    other = Setbacks(job(**given))
+    assert [round(other.add(FAULT).delay or 0, -3) for _ in range(12)][-1] == 2000  # a fault waits as before
 
 
 @pytest.mark.parametrize(("error", "documented"), [(FAULT, False), (AWAY, True), (HubUnavailable("away"), True)])

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.aq.rules import compile_rule, register_function, unregister_function
-from transforms.errors import AqError, ConfigInvalid, ExpressionFailed, ExpressionInvalid
-from transforms.expression import Row, compile_condition
-from transforms.message import Header, Message, ValueType
-from transforms.objects import AnyData, ObjectValue
+from mgw.gateway.aq.conditions.rules import compile_rule, register_function, unregister_function
+from mgw.transforms.errors import AqError, ConfigInvalid, ExpressionFailed, ExpressionInvalid
+from mgw.transforms.language.compiler import compile_condition
+from mgw.transforms.language.expression import Row
+from mgw.transforms.message import Header, Message, ValueType
+from mgw.transforms.objects import AnyData, ObjectValue
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.secrets import Secrets, redact
-from transforms.errors import ConfigInvalid
+from mgw.gateway.state.secrets import Secrets, redact
+from mgw.transforms.errors import ConfigInvalid
 
 KEYS = [base64.b64encode(bytes([number]) * 32).decode() for number in range(3)]
 CLEAR = "pässwörd with spaces"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from transforms import builtin
-from transforms.errors import ConfigInvalid, ExpressionInvalid, GatewayError, TransformFailed
-from transforms.message import Header, Message, PayloadKind, ValueType
-from transforms.registry import Transform, TransformationDefinition, compile_transformation
+from mgw.transforms import builtin
+from mgw.transforms.errors import ConfigInvalid, ExpressionInvalid, GatewayError, TransformFailed
+from mgw.transforms.message import Header, Message, PayloadKind, ValueType
+from mgw.transforms.steps.registry import Transform, TransformationDefinition, compile_transformation
 
 SAMPLES = "tests.support.transform_samples"
 BODY = '{"fahrenheit":212,"machine":"m1","inner":{"a":1,"b":2},"none":null}'
@@ -146,7 +146,7 @@ def test_fields_are_set_and_removed_as_attributes() -> None:
 def test_where_filters_and_unknown_filters_too() -> None:
     for where, passes in [("priority = 5", True), ("priority = 4", False), ("tab.user_data.none = 1", False)]:
         assert (compiled(where=where)(MESSAGE) is MESSAGE) is passes
-        result = compiled(where=where, function="transforms.builtin:uppercase")(MESSAGE)
+        result = compiled(where=where, function="mgw.transforms.builtin:uppercase")(MESSAGE)
         assert (result is not None) is passes
 
 
@@ -260,11 +260,11 @@ def test_whatever_a_function_does_wrong_fails_the_message_only(function: str, ca
         ({"function": f"{SAMPLES}:missing"}, "no function missing"),
         ({"function": f"{SAMPLES}:NOT_A_FUNCTION"}, "no function NOT_A_FUNCTION"),
         ({"function": "tests.support.no_such_module:f"}, "ModuleNotFoundError"),
-        ({"function": "transforms.builtin:replace"}, "no function replace"),
+        ({"function": "mgw.transforms.builtin:replace"}, "no function replace"),
         ({"function": f"{SAMPLES}:shout", "options": {"marks": "?"}}, "unexpected keyword argument 'marks'"),
         ({"function": f"{SAMPLES}:shout", "options": {"times": "many"}}, "option times"),
-        ({"function": "transforms.builtin:json_pick"}, "missing a required argument"),
-        ({"function": "transforms.builtin:json_pick", "options": {"attributes": "a"}}, "option attributes"),
+        ({"function": "mgw.transforms.builtin:json_pick"}, "missing a required argument"),
+        ({"function": "mgw.transforms.builtin:json_pick", "options": {"attributes": "a"}}, "option attributes"),
     ],
 )
 def test_a_definition_that_cannot_work_is_refused_before_any_message(definition: dict[str, Any], cause: str) -> None:
@@ -313,7 +313,7 @@ def test_built_in_functions_change_the_body(
     function: str, options: dict[str, Any], body: bytes | str, expected: str
 ) -> None:
     message = Message(body=body, kind=PayloadKind.RAW if isinstance(body, bytes) else PayloadKind.BASIC)
-    result = changed(message, function=f"transforms.builtin:{function}", options=options)
+    result = changed(message, function=f"mgw.transforms.builtin:{function}", options=options)
     assert (result.body, result.kind) == (expected, PayloadKind.BASIC)
 
 
@@ -328,13 +328,13 @@ def test_built_in_functions_change_the_body(
 def test_built_in_functions_change_the_headers(
     function: str, options: dict[str, Any], expected: list[tuple[str, object]]
 ) -> None:
-    result = changed(function=f"transforms.builtin:{function}", options=options)
+    result = changed(function=f"mgw.transforms.builtin:{function}", options=options)
     assert [(header.name, header.value) for header in result.headers] == expected
     assert result.body == BODY
 
 
 def test_a_header_that_is_not_there_is_not_copied() -> None:
-    assert changed(function="transforms.builtin:copy_header", options={"source": "no", "target": "a"}) is MESSAGE
+    assert changed(function="mgw.transforms.builtin:copy_header", options={"source": "no", "target": "a"}) is MESSAGE
 
 
 @pytest.mark.parametrize(
@@ -352,13 +352,13 @@ def test_built_in_functions_refuse_a_body_that_is_not_for_them(
     function: str, options: dict[str, Any], body: bytes | str | None
 ) -> None:
     with pytest.raises(TransformFailed, match=r"\[722\]"):
-        compiled(function=f"transforms.builtin:{function}", options=options)(Message(body=body))
+        compiled(function=f"mgw.transforms.builtin:{function}", options=options)(Message(body=body))
 
 
 def test_every_built_in_function_is_registered_and_described() -> None:
     for name in builtin.__all__:
         assert getattr(builtin, name).__doc__
         try:
-            compiled(function=f"transforms.builtin:{name}")
+            compiled(function=f"mgw.transforms.builtin:{name}")
         except GatewayError as error:
             assert "missing a required argument" in error.cause  # noqa: PT017  # some have no required option

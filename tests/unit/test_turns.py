@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from gateway.turns import Turns
+from mgw.gateway.runtime.fair_semaphore import Turns
 
 
 def test_as_many_jobs_as_allowed_work_at_a_time_and_no_more() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from gateway.aq.type_cache import TypeCache
-from transforms.sqltypes import ObjectType
+from mgw.gateway.aq.payloads.type_cache import TypeCache
+from mgw.transforms.payloads.sql_types import ObjectType
 
 
 def made(number: int) -> ObjectType:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.aq.model import DequeueOptions
+from mgw.gateway.aq.model import DequeueOptions
+from mgw.transforms.errors import AqError, HubError
+from mgw.transforms.message import Header, Message, ValueType
 from tests.faults.verdict import IDENTITY, Copy, Numbered, identity_in
 from tests.support.gateways import Gateway
-from transforms.errors import AqError, HubError
-from transforms.message import Header, Message, ValueType
 
 __all__ = ["HubFeed", "HubOutlet"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.brokers.server import Server, ServerFailed, connect, receive_exactly
 from tests.support.certificates import Certificates
-from tests.support.kafka_jars import LOG_CONFIGURATION, kafka_jars
+from tests.support.kafka_jars import LOG_CONFIGURATION, kafka_archive, kafka_jars
 from tests.support.maven import MavenFailed
 from tests.support.ports import LOOPBACK, free_port
 from tests.support.proxy import TcpProxy
@@ -31,7 +31,7 @@ class Kafka(Server):
     ``proxied_bootstrap`` is an address that nothing listens on until ``kafka.proxy()`` is started: clients that
     bootstrap there stay behind that proxy, because the broker advertises the proxy's address to them. ``tls=True`` adds
     ``tls_bootstrap`` with the certificates in ``certificates``; ``username`` and ``password`` add ``sasl_bootstrap``
-    (SASL/PLAIN without TLS). ``config`` adds or replaces server properties.
+    (SASL/PLAIN without TLS). ``config`` adds or replaces server properties, ``java_options`` adds to Java's.
     """
 
     name = "kafka"
@@ -43,6 +43,7 @@ class Kafka(Server):
         username: str | None = None,
         password: str | None = None,
         config: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.port = free_port()
@@ -59,6 +60,7 @@ class Kafka(Server):
         self.sasl_bootstrap = f"{self.host}:{self.sasl_port}" if username else None
         self._controller_port = free_port()
         self._config = dict(config or {})
+        self._java_options = tuple(java_options)
         self._properties = self.folder / "server.properties"
 
     def prepare(self) -> None:
@@ -72,7 +74,7 @@ class Kafka(Server):
         )
 
     def command(self) -> Sequence[str]:
-        return _java("kafka.Kafka", str(self._properties), heap="384m")
+        return _java("kafka.Kafka", str(self._properties), heap="384m", options=self._java_options)
 
     def ready(self) -> bool:
         """The broker lists itself: it is registered, unfenced, and serves requests."""
@@ -194,8 +196,11 @@ class Kafka(Server):
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             # A restarted broker waits until its former self has timed out (9 s by default).
-            "broker.heartbeat.interval.ms": "250",
+            "broker.heartbeat.interval.ms": "800",
             "broker.session.timeout.ms": "2500",
+            # Brokers idle most of a run, several at a time: a record and its echo twice a second cost as much as some
+            # tests do. One node needs no such sign of life from itself.
+            "metadata.max.idle.interval.ms": "0",
             "log.cleaner.dedupe.buffer.size": "16777216",
             "message.max.bytes": "33554432",
         } | more
@@ -213,7 +218,7 @@ class Kafka(Server):
         }
 
 
-def _java(main: str, *arguments: str, heap: str) -> list[str]:
+def _java(main: str, *arguments: str, heap: str, options: Sequence[str] = ()) -> list[str]:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin/java") if home else shutil.which("java")
     if java is None:
@@ -223,4 +228,6 @@ def _java(main: str, *arguments: str, heap: str) -> list[str]:
     except MavenFailed as failure:
         raise ServerFailed(f"Kafka: {failure}") from failure
     logging = f"-Dlog4j2.configurationFile={LOG_CONFIGURATION}"
-    return [java, f"-Xmx{heap}", *_FAST_START, logging, "-cp", classpath, main, *arguments]
+    archive = kafka_archive()
+    ready = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+    return [java, f"-Xmx{heap}", *_FAST_START, *ready, *options, logging, "-cp", classpath, main, *arguments]

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from types import TracebackType
 from typing import IO, ClassVar, Self
 
 from tests.support.ports import LOOPBACK
+from tests.support.ready_made import Process, start_module
 from tests.support.waiting import eventually
 
 __all__ = ["OwnedProcess", "Server", "ServerFailed", "connect", "receive_exactly"]
@@ -54,7 +56,10 @@ def _state(task: Path) -> str:
 
 
 class OwnedProcess:
-    """One child process in a session of its own that can not outlive the process that started it."""
+    """One child process in a session of its own that can not outlive the process that started it.
+
+    A module of Python (``sys.executable, "-m", ...``) is forked, see :mod:`tests.support.ready_made`.
+    """
 
     def __init__(
         self,
@@ -70,19 +75,7 @@ class OwnedProcess:
         ``remove_folder``: the folder goes too when the parent dies without stopping the process.
         Raises ServerFailed when the program does not exist.
         """
-        with log.open("ab") as output:
-            try:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env=dict(environment),
-                    cwd=folder,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise ServerFailed(f"{command[0]} can not be started: {error}. Run: make setup") from error
+        self._process = _started(command, environment=environment, log=log, folder=folder)
         self.pid = self._process.pid
         self._watchdog = subprocess.Popen(
             ["/bin/sh", "-c", _WATCHDOG, "watchdog", str(self.pid), str(folder) if remove_folder else ""],
@@ -113,6 +106,7 @@ class OwnedProcess:
     def kill(self) -> None:
         """SIGKILL the process, its group and its descendants, and wait until all are gone."""
         descendants = _descendants(self.pid) if self.exit_code is None else []
+        self._process.kill()
         self._end(descendants)
         self._process.wait()
 
@@ -130,6 +124,24 @@ class OwnedProcess:
                 self._watchdog.communicate(b"done\n")
 
 
+def _started(command: Sequence[str], *, environment: Mapping[str, str], log: Path, folder: Path) -> Process:
+    if command[:2] == [sys.executable, "-m"]:
+        return start_module(*command[2:], log=log, environment=environment, folder=folder, own_session=True)
+    with log.open("ab") as output:
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(environment),
+                cwd=folder,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ServerFailed(f"{command[0]} can not be started: {error}. Run: make setup") from error
+
+
 class Server:
     """A server program with private data on free loopback ports.
 
@@ -141,7 +153,7 @@ class Server:
 
     name: ClassVar[str]
     start_deadline: ClassVar[float] = 60.0
-    stop_deadline: ClassVar[float] = 20.0
+    stop_deadline: float = 20.0
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
 
     def __init__(self) -> None:
