@@ -13,7 +13,7 @@ again. Only a message that comes with the broker's *redelivered* flag is compare
 one message of this connection. A suppressed message belongs to the batch it came with like any other, so it is known
 again after the next crash. What has not come again yet is carried over (mark ``epoch``).
 
-The position ``seq`` holds ``<sequence of the last batch>:<record last seen in the broker>``.
+The position ``seq`` holds ``<sequence of the last batch>:<record that the broker has committed before it is stored>``.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class ReceivingLog:
         if not sure:
             self._epoch.clear()
         self._proven = self._record
+        self._began = self.sequence
         self._changed = bool(self._epoch) or _EPOCH in stored  # what is carried over must be stored again
 
     @property
@@ -92,7 +93,10 @@ class ReceivingLog:
     def batch(self, digests: Sequence[bytes]) -> tuple[Sequence[Position], Sequence[Mark]]:
         """The next batch, suppressed messages included: what the hub must store together with it."""
         self.sequence += 1
-        after = f"{self.sequence}:{self._proven}"
+        # Batches are read ahead. When this one is stored, the last but one of this connection is committed.
+        committed = self.sequence - len(_SLOTS)
+        seen = committed if committed > self._began else self._proven
+        after = f"{self.sequence}:{max(seen, self._proven)}"
         position = Position(_SEQUENCE, self._stored, after)
         self._stored = after
         slot = _SLOTS[self.sequence % 2]

@@ -68,20 +68,25 @@ class Gateway:
         self.hub = hub
         self.log = ReceivingLog(hub.log, broker.record)
         self.prefetched: list[tuple[str, bool]] = []
+        self.ahead: list[tuple[list[str], int, Any]] = []  # fresh letters, messages, log: read and not stored
         self.unsettled: list[tuple[int, int]] = []  # messages, sequence: stored in the hub
         self.committing: int | None = None  # sent to the broker and not answered
 
     def fetch(self, count: int) -> None:
         self.prefetched += self.broker.deliver(count)
 
-    def store(self, count: int, *, committed: bool = True) -> None:
+    def read(self, count: int) -> None:
         items, self.prefetched = self.prefetched[:count], self.prefetched[count:]
-        if not items:
+        if items:
+            fresh = [letter for letter, again in items if not (again and self.log.knows(digest(letter)))]
+            self.ahead.append((fresh, len(items), self.log.batch([digest(letter) for letter, _ in items])))
+
+    def store(self, count: int, *, committed: bool = True) -> None:
+        if not self.ahead:
+            self.read(count)
+        if not self.ahead or not committed:  # killed before the hub's commit
             return
-        fresh = [letter for letter, again in items if not (again and self.log.knows(digest(letter)))]
-        positions, marks = self.log.batch([digest(letter) for letter, _ in items])
-        if not committed:  # killed before the hub's commit
-            return
+        fresh, size, (positions, marks) = self.ahead.pop(0)
         (position,) = positions
         assert self.hub.log.get(position.partition) == position.before
         self.hub.log[position.partition] = position.after
@@ -91,7 +96,9 @@ class Gateway:
             else:
                 self.hub.log[mark.partition] = mark.value
         self.hub.rows.update(fresh)
-        self.unsettled.append((len(items), self.log.sequence))
+        sequence, _, seen = position.after.partition(":")
+        assert int(seen) <= (self.broker.record or 0), "a record that the broker does not have yet"
+        self.unsettled.append((size, int(sequence)))
 
     def settle(self, *, answered: bool) -> None:
         if self.committing is not None:  # the answer to the last one is awaited first
@@ -111,6 +118,7 @@ class Gateway:
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("batch"), st.integers(1, 3), st.sampled_from(("answered", "unanswered"))),
+        st.tuples(st.just("read ahead"), st.integers(1, 3)),
         st.tuples(st.just("dies before commit"), st.integers(1, 3)),
         st.tuples(st.just("dies before settling"), st.integers(1, 3)),
         st.tuples(st.just("dies"), st.booleans(), st.lists(st.integers(0, 6), max_size=4)),
@@ -132,6 +140,10 @@ def test_every_message_is_stored_once_whenever_the_gateway_dies(letters: list[st
             case ("batch", count, answer):
                 gateway.store(count)
                 gateway.settle(answered=answer == "answered")
+                continue
+            case ("read ahead", count):
+                if len(gateway.ahead) < 3:
+                    gateway.read(count)
                 continue
             case ("dies before commit", count):
                 gateway.store(count, committed=False)
@@ -191,6 +203,20 @@ def test_record_older_than_the_hub_has_seen_it_is_a_purged_log(record: int | Non
         ReceivingLog(hub.log, record)
     assert ReceivingLog(hub.log, 3).awaited == 1
     assert ReceivingLog(hub.log, 4).awaited == 0
+
+
+def test_a_purged_log_of_batches_that_were_read_ahead_is_missed() -> None:
+    broker, hub = Broker(), Hub()
+    gateway = Gateway(broker, hub)
+    broker.ready = [("a", False)] * 4
+    gateway.fetch(4)
+    for _ in range(4):
+        gateway.read(1)
+    for _ in range(4):
+        gateway.store(1)
+        gateway.settle(answered=True)
+    with pytest.raises(LogBehind):
+        ReceivingLog(hub.log, None)
 
 
 def test_log_that_an_operator_reset_goes_on_behind_the_record() -> None:
