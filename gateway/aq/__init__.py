@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from mgw.gateway.aq.admin.transformations import transformation_users
     from mgw.gateway.aq.conditions.purge_conditions import PURGES
     from mgw.gateway.aq.conditions.rules import Rule, compile_rule, register_function, unregister_function
-    from mgw.gateway.aq.errors import MessageRefused, NoMessage, NotEnabledForDequeue, NotEnabledForEnqueue, QueueInUse
+    from mgw.gateway.aq.errors import (
+        MessageRefused,
+        NoMessage,
+        NoRecipients,
+        NotEnabledForDequeue,
+        NotEnabledForEnqueue,
+        QueueInUse,
+    )
     from mgw.gateway.aq.grants import AqAgent
     from mgw.gateway.aq.hub import Hub
     from mgw.gateway.aq.model import (
@@ -132,6 +139,7 @@ __all__ = [
     "MessageRefused",
     "Navigation",
     "NoMessage",
+    "NoRecipients",
     "NotEnabledForDequeue",
     "NotEnabledForEnqueue",
     "PartPlan",
@@ -230,6 +238,7 @@ _HOMES = {
     "errors": (
         "MessageRefused",
         "NoMessage",
+        "NoRecipients",
         "NotEnabledForDequeue",
         "NotEnabledForEnqueue",
         "QueueInUse",

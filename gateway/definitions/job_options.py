@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
+from mgw.gateway.definitions.objects import JobDef
 from mgw.links.contract import Field
 
-__all__ = ["JOB_OPTIONS"]
+__all__ = ["JOB_OPTIONS", "UNROUTED", "Unrouted", "unrouted"]
+
+
+class Unrouted(StrEnum):
+    """What becomes of a message that no subscriber of the destination wants."""
+
+    DISCARD = "discard"
+    EXCEPTION_QUEUE = "exception_queue"
+    ERROR = "error"
+
+
+UNROUTED = Field(
+    "unrouted",
+    "What becomes of a message that no subscriber of the destination, a queue of the hub, wants: every rule said no. "
+    "discard: it is dropped and counted, with an event. exception_queue: it goes to the exception queue of the job. "
+    "error: the job waits with ORA-24033. A destination without any subscriber is an error in every case.",
+    str,
+    str(Unrouted.DISCARD),
+    dynamic=True,
+    choices=tuple(map(str, Unrouted)),
+)
 
 #: Options of every job, in addition to the job options of its link's type.
 JOB_OPTIONS = (
@@ -47,13 +70,7 @@ JOB_OPTIONS = (
         dynamic=True,
         choices=("standard", "documented"),
     ),
-    Field(
-        "discard_unrouted",
-        "TRUE: an inbound message that no subscriber wants is dropped and counted; FALSE: it is a failure.",
-        bool,
-        False,
-        dynamic=True,
-    ),
+    UNROUTED,
     Field(
         "retry_max_delay",
         "Longest delay between two attempts to reach a broker or hub that is away, seconds.",
@@ -64,3 +81,8 @@ JOB_OPTIONS = (
         maximum=1800,
     ),
 )
+
+
+def unrouted(job: JobDef) -> Unrouted:
+    """What the job does with messages that no subscriber wants."""
+    return Unrouted(job.options.get(UNROUTED.name, UNROUTED.default))

@@ -16,7 +16,8 @@ from mgw.transforms.errors import GatewayError
 
 __all__ = ["EVERYTHING", "FINAL", "Range", "Sight", "Trace", "hex_id", "lasting", "sights", "trace"]
 
-FINAL = frozenset((Outcome.SENT, Outcome.PROVEN, Outcome.FILTERED, Outcome.EXCEPTION))  # outbound
+#: Of messages that leave a queue of the hub.
+FINAL = frozenset((Outcome.SENT, Outcome.PROVEN, Outcome.FILTERED, Outcome.EXCEPTION, Outcome.UNROUTED))
 
 
 @dataclass(frozen=True, slots=True)

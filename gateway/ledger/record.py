@@ -3,8 +3,8 @@
 Stored are the counters in columns and, per message, what does not follow from them: zlib-compressed JSON, short keys.
 ``o`` origins (in lines of their own after the JSON), ``i`` message numbers (one number: the first of a run), ``c``
 outcome codes unless all were stored, ``r`` reasons, ``v`` indexes of redelivered messages, ``p`` positions, ``n`` a
-note; outbound ``f``, ``x``, ``b``, ``k``, ``e`` as :class:`Completed` names them, ``t`` when it was sent and confirmed,
-``w`` where it is at the destination. A checksum covers everything but the columns with times.
+note; outbound ``f``, ``x``, ``b``, ``k``, ``e``, ``u`` as :class:`Completed` names them, ``t`` when it was sent and
+confirmed, ``w`` where it is at the destination. A checksum covers everything but the columns with times.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Outcome(StrEnum):
     FILTERED = "filtered"
     EXCEPTION = "exception queue"
     EXPIRED = "discarded: it had expired before it arrived"
-    UNROUTED = "discarded: the queue has no recipient for it"
+    UNROUTED = "discarded: no subscriber of the queue wants it"
     OVERDUE = "not sent: it had expired; the time manager moves it to the exception queue of its queue table"
     SENT = "sent, confirmed and completed"
     PROVEN = "completed: the sending log proves that it was sent before"
@@ -131,6 +131,7 @@ class Completed:
     placement: Placement | None = None
     parts: Mapping[int, int] = field(default_factory=dict)  # id -> messages it became at the destination, if not one
     expired: Mapping[int, str] = field(default_factory=dict)  # id -> remark
+    unrouted: Sequence[int] = ()
 
 
 class Kept(Protocol):
@@ -245,6 +246,8 @@ def completed_detail(batch: Completed) -> dict[str, Any]:
     detail: dict[str, Any] = {}
     if batch.filtered:
         detail["f"] = batch.filtered
+    if batch.unrouted:
+        detail["u"] = batch.unrouted
     if batch.refused:
         detail["x"] = batch.refused
     if batch.sent_before:
@@ -378,6 +381,7 @@ def _planned(kind: Kind, ids: Sequence[int], detail: Mapping[str, Any]) -> list[
     if kind is Kind.RETURNED:
         return [Entry(Outcome.RETURNED, (number,), "", detail.get("n", "")) for number in ids]
     outcomes = dict.fromkeys(detail.get("f", ()), Outcome.FILTERED)
+    outcomes |= dict.fromkeys(detail.get("u", ()), Outcome.UNROUTED)
     reasons = {int(number): reason for number, reason in detail.get("x", {}).items()}
     outcomes |= dict.fromkeys(reasons, Outcome.EXCEPTION)
     remarks = {int(number): remark for number, remark in detail.get("e", {}).items()}

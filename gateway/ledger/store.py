@@ -135,8 +135,9 @@ def record_completed(conn: sa.Connection, job_id: int, ended: Sequence[Completed
     rows = []
     for batch in ended:
         done = len(batch.ids) - len(batch.filtered) - len(batch.refused) - len(batch.expired)
+        done -= len(batch.unrouted)
         suppressed = done + len(batch.filtered) if batch.sent_before else 0
-        sums = (done, len(batch.refused), len(batch.filtered), len(batch.expired), suppressed)
+        sums = (done, len(batch.refused), len(batch.filtered), len(batch.expired) + len(batch.unrouted), suppressed)
         head = (job_id, Kind.COMPLETED.value, batch.sequence, len(batch.ids))
         rows.append(_ended(head, batch.ids, sums, completed_detail(batch), now))
     if rows:

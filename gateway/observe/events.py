@@ -10,6 +10,9 @@ import logging
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from mgw.gateway.observe.gathered import Gathered
+from mgw.transforms.clock import SYSTEM_CLOCK, Clock
+
 __all__ = [
     "AgentRunning",
     "AgentStarting",
@@ -47,6 +50,7 @@ class Event:
     id: ClassVar[int | None] = None
     level: ClassVar[int] = logging.INFO
     stored: ClassVar[bool] = True  # also a row in MGW_EVENTS
+    gathered: ClassVar[bool] = False  # may come with every batch: told at once, then the sum of each minute
 
     object: str
 
@@ -251,8 +255,9 @@ class MessagesExceptioned(Event):
 
 @dataclass(frozen=True, slots=True)
 class MessagesDiscarded(Event):
-    """Inbound messages were dropped: the operator allowed it, or they had expired."""
+    """Messages were dropped: no subscriber wanted them, or they had expired before they arrived."""
 
+    gathered: ClassVar[bool] = True
     level: ClassVar[int] = logging.WARNING
     count: int
     reason: str
@@ -343,11 +348,22 @@ class EventStore(Protocol):
 class Journalist:
     """Writes each event to the log and, best effort, to the hub."""
 
-    def __init__(self, store: EventStore | None = None) -> None:
+    def __init__(self, store: EventStore | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._store = store
+        self._gathered = Gathered(clock)
 
     def tell(self, event: Event) -> None:
-        """Log ``event`` and store it. Never raises: an event must not stop a job."""
+        """Log ``event`` and store it, or keep it for the sum of its minute. Never raises: an event must not stop a
+        job."""
+        if not event.gathered or self._gathered.take(event):
+            self._tell(event)
+
+    def tell_sums(self, name: str, *, all_of_them: bool = False) -> None:
+        """Tell the sums for the object ``name`` whose minute is over; ``all_of_them``: the others as well."""
+        for event in self._gathered.sums(name, all_of_them=all_of_them):
+            self._tell(event)
+
+    def _tell(self, event: Event) -> None:
         text = event.text()
         _LOGGER.log(event.level, text, extra={"mgw_id": event.id, "event": event.name, "object": event.object})
         if self._store is None or not event.stored:

@@ -15,7 +15,7 @@ __all__ = ["Flight"]
 
 @dataclass(slots=True)
 class Flight:
-    """A plan on its way: what happens to its messages when it is confirmed."""
+    """A plan on its way: what happens to its messages when it is confirmed. ``unrouted`` are consumed, too."""
 
     sequence: int
     ids: tuple[int, ...]
@@ -32,6 +32,7 @@ class Flight:
     placement: Placement | None = None
     messages: list[Message] = field(default_factory=list)  # to be put into a queue of the hub
     claimed: Sequence[Claimed] = ()  # what they were made of
+    unrouted: list[int] = field(default_factory=list)  # dropped: no subscriber of the queue wants them
 
     @property
     def size(self) -> int:
@@ -44,6 +45,10 @@ class Flight:
 
     def was_put(self, put: PutResult) -> None:
         """The queue has them, in the transaction that is open."""
+        left = {self.owner(index) for index in put.discarded}
+        if left:
+            left -= {self.owner(index) for index, msgid in enumerate(put.msgids) if msgid is not None}
+        self.unrouted = sorted(left)
 
     def owner(self, index: int) -> int:
         """Number of the message that the outgoing message with that index was made of."""
@@ -90,4 +95,5 @@ class Flight:
             self.placement,
             self.parts,
             self.expired,
+            self.unrouted,
         )

@@ -237,6 +237,7 @@ class JobRunner:
             self._route = None
             route.close()
             watch.close()
+            engine.journalist.tell_sums(job.name, all_of_them=True)
         if changed is not None:  # the next attempt begins at once, under the conditions of now
             engine.journalist.tell(GuaranteeChanged(job.name, report.level, changed.level, changed.note))
 
@@ -307,6 +308,7 @@ class JobRunner:
             with self._writing() as conn:
                 run_state.set_backlog(conn, self.setup.job.id, backlog, now=self._engine.clock.now())
         route.check_stall(backlog)
+        self._engine.journalist.tell_sums(self.name)
         if idle:
             self._show(Activity.IDLE)
 

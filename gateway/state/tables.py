@@ -31,7 +31,7 @@ __all__ = [
     "received",
 ]
 
-GATEWAY_SCHEMA_VERSION = 3  # raised by every change of tables and views, with a step in gateway/state/migrations
+GATEWAY_SCHEMA_VERSION = 4  # raised by every change of tables and views, with a step in gateway/state/migrations
 
 CHANGE_CHANNEL = "mgw_change"  # NOTIFY on PostgreSQL, at every committed change of the definitions
 

@@ -145,6 +145,10 @@ JOBS = {
         "j: {type: inbound, source: in@mem, destination: Q, exception_queue: TEXT}",
         "bad-exception-queue",
     ),
+    "unrouted messages to an exception queue that is not there": (
+        "j: {type: inbound, source: in@mem, destination: Q, options: {Unrouted: EXCEPTION_QUEUE}}",
+        "bad-value",
+    ),
     "exception queue of the exception type": (
         "j: {type: outbound, source: Q, destination: in@mem, exception_queue: DUMP}",
         "bad-exception-queue",

@@ -155,22 +155,6 @@ def test_an_inbound_rule_filters_and_counts(gateway: Gateway, broker: MemoryBrok
     assert broker.queue("SRC").messages == []
 
 
-def test_messages_nobody_subscribes_to_block_unless_the_job_may_discard_them(
-    gateway: Gateway, broker: MemoryBroker
-) -> None:
-    gateway.queue("H", multiple_consumers=True)
-    inbound(gateway, broker)
-    put(broker, "SRC", "nobody wants me")
-    with gateway.run():
-        eventually(lambda: gateway.job("inj")["STATUS"] == "RETRY")
-        assert "24033" in gateway.job("inj")["LAST_ERROR_MSG"]
-        assert bodies(broker.queue("SRC").messages) == ["nobody wants me"]
-        gateway.admin.alter_job("inj", options={"discard_unrouted": "TRUE"})
-        reset(gateway, "inj")
-        eventually(lambda: gateway.job("inj")["DISCARDED_MSGS"] == 1)
-    assert any("1 message(s) dropped" in text for text in gateway.events())
-
-
 # ------------------------------------------------------------------------------------------------- failures and retry
 
 

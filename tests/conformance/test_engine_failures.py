@@ -174,8 +174,9 @@ def test_batches_before_one_that_cannot_be_converted_are_sent_again_once_only(
 def test_a_message_split_in_two_that_nobody_wants_counts_once(gateway: Gateway, broker: MemoryBroker) -> None:
     module = "tests.support.transform_samples"
     gateway.queue("H", multiple_consumers=True)
+    gateway.queues.add_subscriber("H", "NEVER", rule="priority > 90")
     gateway.admin.create_transformation("two", "BASIC", "BASIC", {"function": f"{module}:twice"})
-    inbound(gateway, broker, transformation="two", options={"discard_unrouted": "TRUE"})
+    inbound(gateway, broker, transformation="two")
     put(broker, "SRC", "a", "b")
     with gateway.run(modules=(module,)):
         eventually(lambda: gateway.job("inj")["DISCARDED_MSGS"])

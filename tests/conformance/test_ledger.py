@@ -162,7 +162,7 @@ def _first(gateway: Gateway) -> int:
 def test_messages_that_nobody_wants_are_recorded_as_discarded(gateway: Gateway, broker: MemoryBroker) -> None:
     gateway.queue("M", multiple_consumers=True)
     gateway.queues.add_subscriber("M", "hot", rule="priority > 5")
-    gateway.admin.create_job("into", "INBOUND", "LOG@mem", "M", options={"discard_unrouted": "TRUE"})
+    gateway.admin.create_job("into", "INBOUND", "LOG@mem", "M")
     broker.put("LOG", Message(body="a", priority=9), Message(body="b", priority=1))
     carry(gateway, "into", count=1)
     with gateway.hub.read() as conn:

@@ -268,6 +268,17 @@ def test_an_upgraded_hub_goes_on_where_the_old_one_stopped(old: Old) -> None:
     open_for_pipelines(old.url).close()
 
 
+@pytest.mark.parametrize(("before", "after"), [("TRUE", None), ("FALSE", "error"), (None, None)])
+def test_jobs_keep_what_they_do_with_messages_nobody_wants(old: Old, before: str | None, after: str | None) -> None:
+    options = {"msgbatchsize": "7"} | ({"discard_unrouted": before} if before else {})
+    old.run(f"UPDATE gw_job SET options = '{json.dumps(options)}' WHERE name = 'mqtt_out'")
+    upgrade(old.url)
+    with open_hub(old.url) as hub:
+        job = GatewayAdmin(hub, Secrets.for_hub(old.url)).get_job("mqtt_out")
+    assert job is not None
+    assert job.options == {"msgbatchsize": "7"} | ({"unrouted": after} if after else {})
+
+
 # -- what it looks like ----------------------------------------------------------------------------------------------
 
 

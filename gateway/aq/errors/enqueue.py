@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mgw.gateway.aq.errors.base import MessageRefused
 from mgw.transforms.errors import AqError
 
@@ -50,6 +52,8 @@ class NoRecipients(MessageRefused):
     """
 
     ora = 24033
+    unrouted: Sequence[int] = ()  # indexes of all messages of the batch without a recipient
+    subscribed: bool = True  # the queue has subscribers, whose rules were all not true
 
 
 class NameInvalid(AqError):

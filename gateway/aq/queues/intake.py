@@ -109,14 +109,15 @@ def address(
             return consumers_sql.ensure_consumer(db, queue, name, address="", protocol=0, now=now)
 
         began = perf_counter()
-        chosen = _chosen(db, queue, list(zip(messages, rows, strict=True)), recipients, enrol or in_the_call)
+        arriving = list(zip(messages, rows, strict=True))
+        chosen, subscribed = _chosen(db, queue, arriving, recipients, enrol or in_the_call)
         rule_seconds = perf_counter() - began
         kept = []
+        discarded = [index for index, consumers in enumerate(chosen) if not consumers]
+        if discarded and not (discard_unrouted and subscribed):
+            raise _no_recipient(queue, discarded, subscribed=subscribed)
         for index, (row, consumers) in enumerate(zip(rows, chosen, strict=True)):
             if not consumers:
-                if not discard_unrouted:
-                    raise _no_recipient(queue, index)
-                discarded.append(index)
                 continue
             kept.append(row)
             number, queue_id, k1, k2, k3, ready_at, expires_at = _OF_ENTRY(row)
@@ -180,13 +181,15 @@ def check_enqueue(db: Db, queue: QueueRef, *, committing: bool = False) -> None:
         )
 
 
-def _no_recipient(queue: QueueRef, index: int) -> MessageRefused:
-    return NoRecipients(
-        f"message {index} for queue {queue.full_name} has no recipient",
-        index=index,
+def _no_recipient(queue: QueueRef, unrouted: Sequence[int], *, subscribed: bool) -> MessageRefused:
+    refusal = NoRecipients(
+        f"message {unrouted[0]} for queue {queue.full_name} has no recipient",
+        index=unrouted[0],
         cause="the queue has no subscriber whose rule is true for it",
         cure="add a subscriber, or name recipients",
     )
+    refusal.unrouted, refusal.subscribed = unrouted, subscribed
+    return refusal
 
 
 def _chosen(
@@ -195,8 +198,9 @@ def _chosen(
     arriving: Sequence[_Arriving],
     recipients: Sequence[Sequence[Agent]],
     enrol: Enrol,
-) -> list[list[int]]:
-    """The consumers of each message: those named for it, or the subscribers."""
+) -> tuple[list[list[int]], bool]:
+    """The consumers of each message: those named for it, or the subscribers; and whether the queue has subscribers, as
+    far as that was asked."""
     if not any(recipients):
         return _route(db, queue, arriving)
     named: dict[int, list[int]] = {}  # lists that are one object are resolved once
@@ -205,12 +209,13 @@ def _chosen(
             named[id(agents)] = _recipients(db, queue, agents, enrol)
     others = [index for index, agents in enumerate(recipients) if not agents]
     try:
-        found = _route(db, queue, [arriving[index] for index in others]) if others else []
+        found, subscribed = _route(db, queue, [arriving[index] for index in others]) if others else ([], True)
     except MessageRefused as error:
         error.index = others[error.index]
         raise
     routed = dict(zip(others, found, strict=True))
-    return [routed[index] if index in routed else named[id(agents)] for index, agents in enumerate(recipients)]
+    chosen = [routed[index] if index in routed else named[id(agents)] for index, agents in enumerate(recipients)]
+    return chosen, subscribed
 
 
 def _recipients(db: Db, queue: QueueRef, recipients: Sequence[Agent], enrol: Enrol) -> list[int]:
@@ -237,12 +242,13 @@ def _recipients(db: Db, queue: QueueRef, recipients: Sequence[Agent], enrol: Enr
     return list(found)
 
 
-def _route(db: Db, queue: QueueRef, arriving: Sequence[_Arriving]) -> list[list[int]]:
-    """The subscribers of each message (AQ guide 12.2 §1.3.4, §8.6.1); rules see it as it is stored."""
+def _route(db: Db, queue: QueueRef, arriving: Sequence[_Arriving]) -> tuple[list[list[int]], bool]:
+    """The subscribers of each message (AQ guide 12.2 §1.3.4, §8.6.1), and whether there are any; rules see it as it is
+    stored."""
     subscribers = consumers_sql.subscribers_for(db, queue)
     everything = [consumer for consumer, _, rule in subscribers if rule is None]
     if len(everything) == len(subscribers):
-        return [everything] * len(arriving)
+        return [everything] * len(arriving), bool(everything)
     from mgw.gateway.aq.conditions.rules import compile_rule
     from mgw.gateway.aq.queues.condition_search import matching
     from mgw.transforms.language.expression import Row as Parsed
@@ -260,7 +266,7 @@ def _route(db: Db, queue: QueueRef, arriving: Sequence[_Arriving]) -> list[list[
         consumers = [consumer for consumer, _, _ in same]
         for index in matching(rule, parsed, f"subscriber {name} of queue {queue.full_name}"):
             chosen[index] += consumers
-    return chosen
+    return chosen, True
 
 
 def _as_new(message: Message, original: bytes | None) -> Message:

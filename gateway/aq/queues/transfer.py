@@ -84,7 +84,8 @@ def put(
     On a multi-consumer queue every message goes to the subscribers whose rule is true for it (AQ guide 12.2 §1.3.4).
 
     Args:
-        discard_unrouted: leave out messages without a recipient and list them in the result, instead of refusing.
+        discard_unrouted: leave out messages for which no subscriber's rule is true and list them in the result,
+            instead of refusing them. A queue without any subscriber refuses all the same.
         now: the enqueue time; default: the hub's clock.
         user: who enqueues, to be recorded; what that user may do is for the caller to check.
 

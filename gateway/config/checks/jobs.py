@@ -155,7 +155,10 @@ def _rule(ctx: Context, path: Path, job: JobModel, queue: QueueModel | None) -> 
 
 def _exception_queue(ctx: Context, path: Path, job: JobModel, queue: QueueModel | None) -> None:
     name, place = job.exception_queue, (*path, "exception_queue")
-    if name is None or place in ctx.source.unresolved:
+    if place in ctx.source.unresolved:
+        return
+    if name is None:
+        _unrouted(ctx, path, job)
         return
     from_link = Propagation(job.type).from_link
     same = key(name) == key(job.source) if from_link else hub_name(name) == hub_name(job.source)
@@ -165,6 +168,19 @@ def _exception_queue(ctx: Context, path: Path, job: JobModel, queue: QueueModel 
         _foreign_exception_queue(ctx, place, name, job)
     else:
         _hub_exception_queue(ctx, place, name, job, queue)
+
+
+def _unrouted(ctx: Context, path: Path, job: JobModel) -> None:
+    from mgw.gateway.definitions.job_options import UNROUTED, Unrouted
+
+    for name, value in job.options.items():
+        if name.lower() == UNROUTED.name and str(value).lower() == Unrouted.EXCEPTION_QUEUE:
+            ctx.source.error(
+                "bad-value",
+                (*path, "options", name),
+                f"{name}: {value} needs an exception queue, and the job has none",
+                "give the job an exception_queue, or choose another value",
+            )
 
 
 def _foreign_exception_queue(ctx: Context, place: Path, name: str, job: JobModel) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mgw.gateway.aq import MessageRefused, transfer
+from mgw.gateway.definitions.job_options import Unrouted, unrouted
 from mgw.gateway.observe.events import MessagesDiscarded
 from mgw.gateway.runtime.ends.contract import DestinationEnd, RefusedByHub, Stored
 from mgw.gateway.runtime.route import RouteContext
@@ -26,7 +27,7 @@ class HubDestination(DestinationEnd):
     def __init__(self, context: RouteContext, queue_name: str) -> None:
         self._context = context
         self._queue_name = queue_name
-        self._discard = context.job.flag("discard_unrouted")
+        self._discard = unrouted(context.job) is Unrouted.DISCARD
         self._written: list[Any] = []
         self._wake = threading.Event()
 
@@ -70,7 +71,7 @@ class HubDestination(DestinationEnd):
             except MessageRefused as error:
                 raise RefusedByHub(error, batch) from error
             if put.discarded:
-                reason = f"queue {self._queue_name} has no recipient for them"
+                reason = f"no rule of a subscriber of queue {self._queue_name} is true for them"
                 stored.events.append(MessagesDiscarded(name, len(put.discarded), reason))
             batch.was_put(put)
         stored.queues.append(self._queue.id)

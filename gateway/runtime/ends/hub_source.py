@@ -13,6 +13,7 @@ from mgw.gateway.aq import NotEnabledForDequeue, transfer
 from mgw.gateway.ledger import store as ledger
 from mgw.gateway.observe.events import MessagesExceptioned, MessagesOverdue
 from mgw.gateway.runtime.ends.contract import Encode, RefusedByHub, SourceEnd, Stored
+from mgw.gateway.runtime.ends.unrouted import set_aside
 from mgw.gateway.runtime.in_flight import Flight
 from mgw.gateway.runtime.job_steps import Conversion
 from mgw.gateway.runtime.recovery import check_plan
@@ -183,8 +184,10 @@ class HubSource(SourceEnd):
             counts.discarded += len(expired)
             stored.events.append(MessagesOverdue(self._context.job.name, len(expired)))
         filtered = sum(len(flight.filtered) for flight in finished)
+        unrouted = sum(len(flight.unrouted) for flight in finished)
         counts.filtered += filtered
-        counts.propagated += len(consumed) - filtered
+        counts.discarded += unrouted
+        counts.propagated += len(consumed) - filtered - unrouted
         counts.exceptioned += len(refused)
         counts.suppressed += sum(len(flight.consumed) for flight in finished if flight.sent_before)
         name = self._context.job.name
@@ -200,14 +203,17 @@ class HubSource(SourceEnd):
     def refuse(self, refusal: RefusedByHub) -> None:
         """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.refuse`."""
         flight: Flight = refusal.batch
-        message_id = flight.owner(refusal.index)
-        if self.exception_queue is None:
-            raise refusal.error from None
-        message = next(entry.message for entry in flight.claimed if entry.id == message_id)
-        flight.leave_out(message_id)
-        error = refusal.error
+        error, given = refusal.error, {entry.id: entry.message for entry in flight.claimed}
+
+        def place(index: int) -> str:
+            msgid = given[flight.owner(index)].msgid
+            return f"AQMSGID:{(msgid or b'').hex()} of queue {self.queue_name}"
+
+        indexes = set_aside(self._context.job, refusal, place, exceptions=self.exception_queue is not None)
         failure = ConversionFailure(error.what, cause=error.cause, cure=error.cure, number=error.number)
-        self.set_aside(flight, message_id, message, failure)
+        for message_id in dict.fromkeys(map(flight.owner, indexes)):
+            flight.leave_out(message_id)
+            self.set_aside(flight, message_id, given[message_id], failure)
 
     def take_back(self, conn: sa.Connection, plans: Sequence[Planned], now: float, note: str) -> None:
         """Messages of plans go back to READY, position unchanged."""

@@ -14,6 +14,7 @@ from mgw.gateway.ledger import store as ledger
 from mgw.gateway.observe.batch_trace import trace_begin, trace_read, trace_settled
 from mgw.gateway.observe.events import Event, MessagesDiscarded, MessagesExceptioned
 from mgw.gateway.runtime.ends.contract import Encode, RefusedByHub, SourceEnd, Stored
+from mgw.gateway.runtime.ends.unrouted import set_aside
 from mgw.gateway.runtime.exception_queue import ForeignExceptionQueue, Refused
 from mgw.gateway.runtime.job_steps import Conversion
 from mgw.gateway.runtime.route import RouteContext
@@ -25,8 +26,6 @@ from mgw.transforms.errors import ConversionFailure, LinkTimeout
 from mgw.transforms.message import Message
 
 __all__ = ["Kept", "LinkSource", "Received", "without_known"]
-
-NO_RECIPIENT = 24033
 
 
 class Kept(NamedTuple):
@@ -244,15 +243,15 @@ class LinkSource(SourceEnd):
 
     def refuse(self, refusal: RefusedByHub) -> None:
         """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.refuse`."""
-        error, received = refusal.error, refusal.batch
-        delivery = received.fresh[refusal.index].delivery
-        if self._exceptions is None or error.number == NO_RECIPIENT:
-            raise error from None
-        received.kept[:] = [entry for entry in received.kept if entry.delivery is not delivery]
-        received.counts.propagated -= 1
-        received.counts.exceptioned += 1
+        error, received, job = refusal.error, refusal.batch, self._context.job
+        origins = [entry.delivery.origin for entry in received.fresh]
+        indexes = set_aside(job, refusal, origins.__getitem__, exceptions=self._exceptions is not None)
+        refused = {id(each): each for each in (received.fresh[index].delivery for index in indexes)}
+        received.kept[:] = [entry for entry in received.kept if id(entry.delivery) not in refused]
+        received.counts.propagated -= len(refused)
+        received.counts.exceptioned += len(refused)
         failure = ConversionFailure(error.what, cause=error.cause, cure=error.cure, number=error.number)
-        received.refused.append(Refused(delivery.message, failure, delivery.origin))
+        received.refused += [Refused(each.message, failure, each.origin) for each in refused.values()]
 
     def backlog(self) -> Backlog | None:
         """What waits at the source."""

@@ -7,6 +7,7 @@ import threading
 import sqlalchemy as sa
 
 from mgw.gateway.aq import Db, Hub, QueueRef, compile_rule, payload_name
+from mgw.gateway.definitions.job_options import UNROUTED, Unrouted, unrouted
 from mgw.gateway.definitions.objects import JobDef, key, split_foreign
 from mgw.gateway.services.admin.base import Administration, Ora
 from mgw.gateway.services.admin.job_ends import ForeignEnd, JobEnds, check_endpoint, hub_queue, job_use, open_end
@@ -93,11 +94,18 @@ def check_exception_queue(admin: Administration, conn: sa.Connection, job: JobDe
     """The exception queue is another queue on the source's side, and can hold the source's messages.
 
     Raises:
-        AdminError: ORA-32801 it is the source; ORA-32820 other side or other link; ORA-32818 missing; ORA-32819 not a
-            normal queue; ORA-32821 another payload type.
+        AdminError: ORA-32801 it is the source, or there is none and ``unrouted`` needs one; ORA-32820 other side or
+            other link; ORA-32818 missing; ORA-32819 not a normal queue; ORA-32821 another payload type.
     """
     name, source = job.exception_queue, ends.source
     if name is None:
+        if unrouted(job) is Unrouted.EXCEPTION_QUEUE:
+            raise AdminError(
+                f"job {job.name} cannot have {UNROUTED.name}={unrouted(job)}",
+                number=Ora.INVALID_VALUE,
+                cause="it has no exception queue",
+                cure="give it one (--exception-queue), or choose another value",
+            )
         return
     from_link = isinstance(source, ForeignEnd)
     if (split_foreign(name) is not None) is not from_link:

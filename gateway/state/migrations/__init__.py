@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from mgw.gateway.aq import Changes, Step
 
 __all__ = ["STEPS"]
@@ -24,7 +26,19 @@ def _pairs(changes: Changes) -> None:
     changes.add_column("gw_plan", "detail BYTEA" if changes.postgresql else "detail BLOB")
 
 
+def _unrouted(changes: Changes) -> None:
+    for number, text in changes.db.rows("SELECT id, options FROM gw_job"):
+        options = json.loads(text)
+        discards = options.pop("discard_unrouted", None)
+        if discards is None:
+            continue
+        if discards.upper() != "TRUE":
+            options["unrouted"] = "error"
+        changes.db.run("UPDATE gw_job SET options = ? WHERE id = ?", (json.dumps(options), number))
+
+
 STEPS = (
     Step(2, "the database refuses states and flags that have no meaning", _checks),
     Step(3, "jobs have two links, or none", _pairs),
+    Step(4, "job option unrouted takes the place of discard_unrouted", _unrouted),
 )
