@@ -25,6 +25,7 @@ from enum import Enum, StrEnum
 from operator import eq
 from typing import Any, NamedTuple, Protocol
 
+from mgw.links.attempt import Attempt
 from mgw.links.placement import Placement
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
 from mgw.transforms.errors import ConversionFailure
@@ -216,6 +217,7 @@ class JobUse:
     clock: Clock = SYSTEM_CLOCK
     logged: bool = True  # False for an exception queue: what is written there has no part in the job's sending log
     located: bool = False  # the destination keeps where it put messages, until it is asked (Destination.located)
+    attempt: Attempt = field(default_factory=Attempt, repr=False, compare=False)  # of the job, the one under way
 
 
 class Delivery(NamedTuple):
@@ -393,7 +395,12 @@ class Destination(Protocol):
 
 
 class Link(Protocol):
-    """One configured messaging system; makes connections, holds none open itself."""
+    """One configured messaging system; makes connections, holds none open itself.
+
+    A link lives as long as its definition in the agent: the threads of all its jobs share it, over all their attempts.
+    What must be asked again at each attempt of a job is kept in ``JobUse.attempt``. Certificates and other files are
+    read again for each source, destination and question.
+    """
 
     config: LinkConfig
 

@@ -54,6 +54,7 @@ from mgw.gateway.state import catalog, lease, run_state
 from mgw.gateway.state.lease import Owner
 from mgw.gateway.state.secrets import Secrets
 from mgw.links import registry
+from mgw.links.pool import LinkPool
 from mgw.transforms import open_files
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import GatewayError, HubError, LeaseLost
@@ -84,7 +85,8 @@ class Agent:
         self._snapshot: Snapshot | None = None
         self._token = 0
         self._engine: Engine | None = None
-        self._reaches = Reaches(clock)
+        self._links = LinkPool()
+        self._reaches = Reaches(clock, self._links)
         self._journalist = Journalist(events_of(hub, name, clock))
         self._lock = threading.Lock()
         self._files_told = 0  # the most files that were said to be needed
@@ -140,6 +142,7 @@ class Agent:
             Turns(snapshot.agent.max_threads),
             self._journalist,
             self._reaches,
+            self._links,
             ledger=self.settings.ledger_retention > 0,
             verify_seconds=self.verify_seconds,
         )
@@ -152,7 +155,7 @@ class Agent:
     def _clean_logs(self) -> None:
         """Records of jobs that do not exist any more; a job that needs their place tries again meanwhile."""
         try:
-            problems = clean_logs(self._hub, self._secrets, self.name, self._clock, unreadable=False)
+            problems = clean_logs(self._hub, self._secrets, self.name, self._clock, self._links, unreadable=False)
         except GatewayError as error:
             problems = [error]
         for problem in problems:
@@ -261,6 +264,7 @@ class Agent:
                 self._finish_removal(job)
             elif not job.enabled:
                 self._subscribe_only(snapshot, job)
+        self._links.keep(link.config() for link in snapshot.links.values())
         self._snapshot = snapshot  # last: what a failing hub interrupted is taken over in the next round
 
     def _count_files(self, wanted: Mapping[int, JobSetup]) -> None:
@@ -329,7 +333,7 @@ class Agent:
                 setup = setup_of(snapshot, job, self._hub.hub_id, self._clock)
                 end = setup.source
                 assert end is not None  # noqa: S101  it reads from a link
-                source = registry.open_link(end.link).source(end.use)
+                source = self._links.link(end.link).source(end.use)
                 try:
                     with self._hub.read() as conn:
                         positions = run_state.load_positions(conn, job.id)

@@ -21,8 +21,8 @@ from mgw.gateway.runtime.job_steps import Conversion, Fit, Transform
 from mgw.gateway.runtime.route import Route, RouteContext
 from mgw.gateway.runtime.through import ThroughRoute
 from mgw.gateway.runtime.windowed import LARGEST_BATCH, WindowedRoute
-from mgw.links import registry
 from mgw.links.contract import Link
+from mgw.links.pool import LinkPool
 from mgw.transforms.message import Message
 from mgw.transforms.payloads.convert import from_payload, to_payload
 from mgw.transforms.steps.registry import compile_transformation
@@ -30,7 +30,9 @@ from mgw.transforms.steps.registry import compile_transformation
 __all__ = ["build_route"]
 
 
-def build_route(context: RouteContext, setup: JobSetup, source: Link | None, target: Link | None) -> Route:
+def build_route(
+    context: RouteContext, setup: JobSetup, links: LinkPool, source: Link | None, target: Link | None
+) -> Route:
     """The route of a job, not yet open. ``source`` and ``target`` are its links, None for an end in the hub.
 
     Raises:
@@ -48,7 +50,7 @@ def build_route(context: RouteContext, setup: JobSetup, source: Link | None, tar
             return Route(context, reading, HubDestination(context, job.destination))
         return IsolatingRoute(context, reading, _link_destination(context, setup, target))
     assert setup.source is not None  # noqa: S101  it has a link
-    link, exceptions = source.source(setup.source.use), _exceptions(context, setup)
+    link, exceptions = source.source(setup.source.use), _exceptions(context, setup, links)
     conversion = _from_link(context, setup, transform)
     if target is None:
         reader = LinkSource(context, link, conversion, exceptions)
@@ -71,12 +73,12 @@ def _link_destination(context: RouteContext, setup: JobSetup, link: Link) -> Lin
     return LinkDestination(context, link.destination(replace(setup.target.use, located=context.ledger)))
 
 
-def _exceptions(context: RouteContext, setup: JobSetup) -> ForeignExceptionQueue | None:
+def _exceptions(context: RouteContext, setup: JobSetup, links: LinkPool) -> ForeignExceptionQueue | None:
     job = setup.job
     if setup.exception_use is None or not job.exception_queue or setup.source is None:
         return None
     # Its messages are written before the source is settled, one batch at a time: it needs no sending log.
-    plain = registry.open_link(replace(setup.source.link, outbound_log_queue=None, inbound_log_queue=None))
+    plain = links.without_logs(setup.source.link)
     return ForeignExceptionQueue(job.exception_queue, job.name, plain.destination(setup.exception_use), context.clock)
 
 

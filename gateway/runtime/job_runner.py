@@ -32,8 +32,8 @@ from mgw.gateway.runtime.retry import Decision, Kind, Setbacks, decide
 from mgw.gateway.runtime.route import Route, RouteContext
 from mgw.gateway.state import lease, run_state
 from mgw.gateway.state.run_state import Counts
-from mgw.links import registry
 from mgw.links.contract import GuaranteeReport, Link
+from mgw.links.pool import LinkPool
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import ConversionFailure, DeliveryRejected, GatewayError, HubError, LeaseLost, LinkTimeout
 
@@ -58,6 +58,7 @@ class Engine:
     turns: Turns
     journalist: Journalist
     reaches: Reaches
+    links: LinkPool
     ledger: bool = True
     verify_seconds: float = VERIFY_SECONDS
     connections: Connections = field(default_factory=Connections)
@@ -76,7 +77,7 @@ class Engine:
             cautious,
             ledger=self.ledger,
         )
-        return build_route(context, setup, source, target)
+        return build_route(context, setup, self.links, source, target)
 
 
 class JobRunner:
@@ -202,11 +203,11 @@ class JobRunner:
 
     def _attempt(self) -> None:
         """Connect and carry until stopped; any error ends the attempt."""
-        engine, setup, job = self._engine, self.setup, self.setup.job
+        engine, setup, job = self._engine, self.setup.begin(), self.setup.job
         self._show(Activity.CONNECTING)
         names = " and ".join(f"link {end.link.name} ({end.link.type})" for end in setup.ends) or "the hub"
         _LOGGER.log(TRACE_LITE, "job %s connects to %s; %d failures", job.name, names, self._setbacks.failures)
-        source, target = (None if end is None else registry.open_link(end.link) for end in (setup.source, setup.target))
+        source, target = (None if end is None else engine.links.link(end.link) for end in (setup.source, setup.target))
 
         def ask() -> GuaranteeReport:
             return weaken(setup.promised(source, target), engine.hub)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from mgw.gateway.aq import QueueRef, RuleFunction, shown_key
 from mgw.gateway.definitions.objects import JobDef, JobStatus, Snapshot, key
+from mgw.links.attempt import Attempt
 from mgw.links.contract import Direction, GuaranteeReport, JobUse, Link, LinkConfig, weakest
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import GatewayError
@@ -71,6 +72,14 @@ class JobSetup:
                 note = f"{end.use.endpoint.full_name}: {report.note}" if named else report.note
                 reports.append(GuaranteeReport(report.level, note))
         return weakest(reports)
+
+    def begin(self) -> JobSetup:
+        """The same for a new attempt, in which the links are asked again what they were told in earlier ones."""
+        source, target = (
+            None if end is None else replace(end, use=replace(end.use, attempt=Attempt()))
+            for end in (self.source, self.target)
+        )
+        return replace(self, source=source, target=target)
 
     def failed_link(self, error: Exception) -> LinkConfig | None:
         """The link that an error came from; the source's where the error does not say it. None: there is no link."""

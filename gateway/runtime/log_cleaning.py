@@ -10,9 +10,9 @@ from mgw.gateway.definitions.objects import JobStatus
 from mgw.gateway.runtime.job_setup import JobSetup, setup_of
 from mgw.gateway.state import catalog, run_state
 from mgw.gateway.state.secrets import Secrets
-from mgw.links import registry
 from mgw.links.contract import Direction, JobUse, LinkConfig
 from mgw.links.log_cleaning import KeepsLogs
+from mgw.links.pool import LinkPool
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import GatewayError
 
@@ -30,12 +30,15 @@ def _note(setup: JobSetup, links: dict[str, LinkConfig], uses: _Uses) -> None:
         uses[end.link.name].append((end.use, end.direction))
 
 
-def clean_logs(hub: Hub, secrets: Secrets, agent: str, clock: Clock, *, unreadable: bool) -> list[GatewayError]:
+def clean_logs(
+    hub: Hub, secrets: Secrets, agent: str, clock: Clock, pool: LinkPool, *, unreadable: bool
+) -> list[GatewayError]:
     """Clean the log queues of all links of an agent; says in the log what was removed.
 
     Connects: never call it in a transaction.
 
     Args:
+        pool: opens the links.
         unreadable: also remove what cannot be read, where its job has ended with an error: an operator asked for it.
 
     Returns:
@@ -67,7 +70,7 @@ def clean_logs(hub: Hub, secrets: Secrets, agent: str, clock: Clock, *, unreadab
         if config.inbound_log_queue is None and config.outbound_log_queue is None:
             continue
         try:
-            link = registry.open_link(config)
+            link = pool.link(config)
             if isinstance(link, KeepsLogs):
                 for removed in link.clean_logs(hub.hub_id.hex(), uses[name], broken, lives):
                     _LOGGER.warning("link %s: %s", name, removed)

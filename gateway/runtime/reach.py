@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 
 from mgw.gateway.runtime.retry import Decision, Kind
-from mgw.links import registry
 from mgw.links.contract import LinkConfig
+from mgw.links.pool import LinkPool
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import HubError
 
@@ -138,7 +138,8 @@ class Reach:
 class Reaches:
     """The links of one agent, and the hub."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, links: LinkPool) -> None:
+        self._pool = links
         self.hub = Reach("hub", clock)
         self._clock = clock
         self._lock = threading.Lock()
@@ -162,5 +163,5 @@ class Reaches:
         elif link is None or reach is self.hub:  # the agent, which uses it all the time, says when it is there
             early = reach.wait(woken, delay)
         else:
-            early = reach.wait(woken, delay, lambda: registry.open_link(link).listening())
+            early = reach.wait(woken, delay, lambda: self._pool.link(link).listening())
         return 0.0 if early else delay

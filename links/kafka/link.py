@@ -30,6 +30,7 @@ from mgw.links.kafka.sending_log import SendingLog, describe_log
 from mgw.links.kafka.settings import Settings, settings_of
 from mgw.links.kafka.source import KafkaSource
 from mgw.links.kafka.spec import SPEC
+from mgw.links.kafka.tls import tls_context
 from mgw.links.kafka.transaction import open_transactions
 from mgw.links.listening import address, listening
 from mgw.links.options import parse
@@ -78,11 +79,21 @@ class KafkaLink:
                 cause="it is the name of a topic: letters, digits, '.', '_', '-', at most 249",
                 cure="name a compacted topic with a partition for every job that writes to the link",
             )
+        self._attributes = attributes
         self._settings: Settings = settings_of(config, attributes, parse(SPEC.options, config.options, owner))
+
+    def _fresh(self) -> Settings:
+        """The settings with the TLS files as they are now: a certificate may be renewed while the link lives."""
+        common = self._settings.common
+        if "ssl_context" not in common:
+            return self._settings
+        return replace(
+            self._settings, common={**common, "ssl_context": tls_context(self.config.name, self._attributes)}
+        )
 
     def test(self) -> Sequence[Check]:
         """See :meth:`mgw.links.contract.Link.test`."""
-        return probe.run_checks(self._settings)
+        return probe.run_checks(self._fresh())
 
     def listening(self) -> frozenset[str]:
         """See :meth:`mgw.links.contract.Link.listening`. Servers that bootstrap_servers does not name are not asked."""
@@ -90,12 +101,13 @@ class KafkaLink:
 
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`mgw.links.contract.Link.verify`."""
-        topic = describe(self._settings, use.endpoint.provider_queue, "verify", direction)
+        settings = self._fresh()
+        topic = describe(settings, use.endpoint.provider_queue, "verify", direction)
         if direction is Direction.INBOUND:
             return guarantee.report_inbound(topic)
-        if self._settings.log_topic is None:
+        if settings.log_topic is None:
             return guarantee.report_outbound(topic, None)
-        log, state = describe_log(self._settings, "verify"), guarantee.transaction_state(self._settings)
+        log, state = describe_log(settings, "verify"), guarantee.transaction_state(settings)
         return guarantee.report_outbound(topic, log, state)
 
     def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
@@ -119,20 +131,21 @@ class KafkaLink:
     def source(self, use: JobUse) -> KafkaSource:
         """See :meth:`mgw.links.contract.Link.source`."""
         options, rules = _rules(use)
-        return KafkaSource(self._settings, use, rules, from_start=options["kafka_startat"] == "earliest")
+        return KafkaSource(self._fresh(), use, rules, from_start=options["kafka_startat"] == "earliest")
 
     def destination(self, use: JobUse) -> Destination:
         """See :meth:`mgw.links.contract.Link.destination`; exactly once where the link has an outbound_log_queue."""
         kind = KafkaDestination if self._settings.log_topic is None else KafkaExactDestination
-        return kind(self._settings, use, _rules(use)[1])
+        return kind(self._fresh(), use, _rules(use)[1])
 
     def forget(self, use: JobUse, direction: Direction) -> None:
         """Remove the job's record from the sending log; the positions of a job that reads are the hub's."""
         if direction is Direction.INBOUND or self._settings.log_topic is None:
             return
-        transactions = open_transactions(self._settings, use, 1_048_576)
+        settings = self._fresh()
+        transactions = open_transactions(settings, use, 1_048_576)
         try:
-            SendingLog(self._settings, use).forget(transactions)
+            SendingLog(settings, use).forget(transactions)
         except QueueMissing:
             return
         finally:
@@ -149,7 +162,7 @@ class KafkaLink:
         if self._settings.log_topic is None or not uses:
             return []
         jobs, any_use, removed = {use.job for use, _ in uses}, uses[0][0], []
-        for key, readable in SendingLog(self._settings, any_use).owners().items():
+        for key, readable in SendingLog(self._fresh(), any_use).owners().items():
             owner, _, job = key.decode(errors="replace").partition("/")
             unreadable = not readable and job in jobs and job in broken
             if owner != hub_id or (not unreadable and lives(job)):

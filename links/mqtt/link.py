@@ -64,6 +64,14 @@ def open_link(config: LinkConfig) -> MqttLink:
     return MqttLink(config)
 
 
+class _Answers:
+    """What the broker said in an attempt of a job."""
+
+    def __init__(self) -> None:
+        self.mosquitto: bool | None = None  # None: not asked yet
+        self.echo_problem: str | None = None  # why there is no sending log, empty if there is one
+
+
 class MqttLink:
     """One configured MQTT broker (see :class:`mgw.links.contract.Link`)."""
 
@@ -74,8 +82,6 @@ class MqttLink:
         options = parse(SPEC.options, config.options, owner)
         self._declared: bool = options["mqtt_cyclicpacketids"]
         self._one_node: bool = options["mqtt_singlenode"]
-        self._mosquitto: bool | None = None  # not known yet
-        self._echo_problems: dict[str, str] = {}  # echo client id -> what verify found
         check_logs(config, owner)
         files = (values["tls_ca_file"], values["tls_cert_file"], values["tls_key_file"])
         if any(files) and not values["tls"]:
@@ -185,7 +191,7 @@ class MqttLink:
             self._client_ids(use),
             use.endpoint.provider_queue,
             rules,
-            cyclic=self._cyclic,
+            cyclic=lambda: self._cyclic(use),
             qos=options["mqtt_qos"],
             retained=options["mqtt_retained"] == "deliver",
             batch_size=use.batch_size,
@@ -217,20 +223,22 @@ class MqttLink:
         return Echo(self._client_id(use, "echo"), topic_filter, template.replace("{job}", use.job))
 
     def _known_problem(self, use: JobUse, echo: Echo) -> str:
-        if echo.client_id not in self._echo_problems:
-            session = self._probe()
-            try:
-                self._find_problem(session, use, echo)
-            finally:
-                session.wire.close()
-        return self._echo_problems[echo.client_id]
+        problem = use.attempt.of(_Answers).echo_problem
+        if problem is not None:
+            return problem
+        session = self._probe()
+        try:
+            return self._find_problem(session, use, echo)
+        finally:
+            session.wire.close()
 
     def _find_problem(self, session: Session, use: JobUse, echo: Echo) -> str:
-        if not self._one_node and self._mosquitto is None:
-            self._ask_version(session)
-        one_node = self._one_node or bool(self._mosquitto)
+        answers = use.attempt.of(_Answers)
+        if not self._one_node and answers.mosquitto is None:
+            self._ask_version(session, answers)
+        one_node = self._one_node or bool(answers.mosquitto)
         problem = shortcoming(self._settings, session, echo, use.batch_size, one_node=one_node)
-        self._echo_problems[echo.client_id] = problem
+        answers.echo_problem = problem
         return problem
 
     def _outbound(self, use: JobUse) -> Outbound:
@@ -254,18 +262,19 @@ class MqttLink:
             prefix = "".join(c for c in prefix if c.isascii() and c.isalnum())[:8]
         return open_session(self._settings, f"{prefix}probe{secrets.token_hex(4)}", clean=True)
 
-    def _cyclic(self) -> bool:
+    def _cyclic(self, use: JobUse) -> bool:
         """Whether packet ids come in order; asks the broker unless :meth:`verify` just did."""
-        if not self._declared and self._mosquitto is None:
+        answers = use.attempt.of(_Answers)
+        if not self._declared and answers.mosquitto is None:
             session = self._probe()
             try:
-                self._ask_version(session)
+                self._ask_version(session, answers)
             finally:
                 session.wire.close()
-        return self._declared or bool(self._mosquitto)
+        return self._declared or bool(answers.mosquitto)
 
-    def _ask_version(self, session: Session) -> None:
-        self._mosquitto = "mosquitto" in (version_of(session, self._settings) or "").lower()
+    def _ask_version(self, session: Session, answers: _Answers) -> None:
+        answers.mosquitto = "mosquitto" in (version_of(session, self._settings) or "").lower()
 
     def test(self) -> Sequence[Check]:
         """See :meth:`mgw.links.contract.Link.test`."""
@@ -291,7 +300,7 @@ class MqttLink:
             else:
                 self._check_subscriber(session, use.endpoint, qos)
             if direction is Direction.INBOUND and qos:
-                self._ask_version(session)
+                self._ask_version(session, use.attempt.of(_Answers))
         finally:
             session.wire.close()
         if qos == 0:
@@ -326,7 +335,7 @@ class MqttLink:
 
     def _inbound_promise(self, use: JobUse, options: dict[str, Any]) -> tuple[Guarantee, list[str]]:
         """The level, and what it depends on: first the failed condition, or what a crash of the broker costs."""
-        mosquitto = bool(self._mosquitto)
+        mosquitto = bool(use.attempt.of(_Answers).mosquitto)
         shared = split_shared(use.endpoint.provider_queue)[0] is not None
         failed = ""
         if not mosquitto and not self._declared:

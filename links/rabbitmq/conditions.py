@@ -122,7 +122,8 @@ class ExchangeFacts:
 
 
 class Answers:
-    """What was found out before. Questions begin with it, because the broker logs an error for each that it refuses."""
+    """What was found out before in an attempt of a job. Questions begin with it, because the broker logs an error for
+    each that it refuses."""
 
     def __init__(self) -> None:
         self.streams: dict[str, bool] = {}

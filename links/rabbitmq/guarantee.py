@@ -14,14 +14,13 @@ from mgw.links.rabbitmq.source import SourcePlan, declare_job_queue, is_stream
 __all__ = ["report_destination", "report_source"]
 
 
-def report_source(
-    session: Session, use: JobUse, plan: SourcePlan, template: str | None, answers: Answers
-) -> GuaranteeReport:
+def report_source(session: Session, use: JobUse, plan: SourcePlan, template: str | None) -> GuaranteeReport:
     """What a job that reads can promise; ``template`` names its log queue.
 
     Raises:
         LinkError: the queue or the log queue cannot be used.
     """
+    answers = use.attempt.of(Answers)
     if plan.exchange is not None:
         declare_job_queue(session, plan)
     else:
@@ -67,9 +66,7 @@ def report_source(
     )
 
 
-def report_destination(
-    session: Session, use: JobUse, plan: DestinationPlan, template: str | None, answers: Answers
-) -> GuaranteeReport:
+def report_destination(session: Session, use: JobUse, plan: DestinationPlan, template: str | None) -> GuaranteeReport:
     """What a job that writes can promise; ``template`` names its log queue.
 
     Raises:
@@ -85,7 +82,7 @@ def report_destination(
     policies = read_policies(session.settings)
     lost, weak, unseen = "", "", policies.unseen
     if plan.queue is not None:
-        facts: QueueFacts = look_at_queue(session, plan.queue, policies, answers)
+        facts: QueueFacts = look_at_queue(session, plan.queue, policies, use.attempt.of(Answers))
         lost, weak, unseen = facts.transient or facts.drops, facts.refuses, facts.unseen
     elif plan.exchange:
         exchange = look_at_exchange(session, plan.exchange, policies)

@@ -24,7 +24,6 @@ from mgw.links.contract import (
 )
 from mgw.links.listening import listening
 from mgw.links.options import parse
-from mgw.links.rabbitmq.conditions import Answers
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.destination import DestinationPlan, RabbitDestination
 from mgw.links.rabbitmq.errors import missing
@@ -76,7 +75,6 @@ class RabbitLink:
                 cure="leave out what stands before the @",
             )
         self._settings = Settings.of(config, attributes, options)
-        self._answers = Answers()  # a job keeps its link while it runs, and asks again and again
 
     def test(self) -> Sequence[Check]:
         """See :meth:`mgw.links.contract.Link.test`."""
@@ -92,8 +90,8 @@ class RabbitLink:
         try:
             if direction is Direction.OUTBOUND:
                 plan, template = self._destination_plan(use), self.config.outbound_log_queue
-                return report_destination(session, use, plan, template, self._answers)
-            return report_source(session, use, self._source_plan(use), self.config.inbound_log_queue, self._answers)
+                return report_destination(session, use, plan, template)
+            return report_source(session, use, self._source_plan(use), self.config.inbound_log_queue)
         except QueueMissing as error:
             raise missing(use, error) from error
         finally:

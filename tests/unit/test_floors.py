@@ -35,11 +35,11 @@ ROOMS = ordered(
     transforms/payloads/
     transforms/builtin.py transforms/language/ transforms/amqp/ transforms/kafka/ transforms/mqtt/
     transforms/steps/
-    links/__init__.py links/patterns.py links/placement.py
+    links/__init__.py links/patterns.py links/placement.py links/attempt.py
     links/contract.py
     links/client_logging.py links/failed_check.py links/listening.py links/log_cleaning.py links/options.py
     links/registry.py
-    links/rabbitmq/ links/kafka/ links/mqtt/ links/memory/
+    links/pool.py links/rabbitmq/ links/kafka/ links/mqtt/ links/memory/
     gateway/aq/errors/ gateway/aq/grants.py
     gateway/aq/names.py gateway/aq/options.py
     gateway/aq/model.py

@@ -21,6 +21,7 @@ from mgw.gateway.services.admin.links import LinkProcedures
 from mgw.gateway.services.admin.queues import QueueProcedures
 from mgw.gateway.services.admin.transformations import TransformationProcedures
 from mgw.gateway.state import catalog
+from mgw.links.pool import LinkPool
 from mgw.transforms.errors import AdminError
 
 __all__ = [
@@ -124,7 +125,7 @@ class GatewayAdmin(AgentProcedures, LinkProcedures, QueueProcedures, Transformat
                 return
         from mgw.gateway.runtime.log_cleaning import clean_logs  # it needs what this package offers
 
-        for problem in clean_logs(self.hub, self.secrets, agent_name, self.clock, unreadable=True):
+        for problem in clean_logs(self.hub, self.secrets, agent_name, self.clock, LinkPool(), unreadable=True):
             raise problem
 
     def snapshot_version(self) -> int:
