@@ -114,7 +114,7 @@ def _foreign_driver(name: str, link_type: str) -> ModuleType:
     owners = " and ".join(f"package {point.dist.name if point.dist else point.value}" for point in points)
     if len(points) > 1:
         raise ConfigInvalid(
-            f"link type {name} cannot be used", cause=f"{owners} both offer it", cure="uninstall one of them"
+            f"link type {name} cannot be used", cause=f"{owners} both provide it", cure="uninstall one of them"
         )
     try:
         module = importlib.import_module(points[0].value)
@@ -122,13 +122,13 @@ def _foreign_driver(name: str, link_type: str) -> ModuleType:
         raise LinkError(
             f"link type {name} cannot be used",
             cause=f"{owners} cannot be imported: {type(error).__name__}: {error}",
-            cure="install it again, with what it needs",
+            cure="reinstall it with its dependencies",
         ) from error
     offered = getattr(module, "SPEC", None)
     if not isinstance(offered, LinkSpec) or offered.type != name or not callable(getattr(module, "open_link", None)):
         raise ConfigInvalid(
             f"link type {name} cannot be used",
             cause=f"{points[0].value} of {owners} has no SPEC, a LinkSpec of type {name}, or no open_link",
-            cure="ask its author for another version",
+            cure="ask its author for a corrected version",
         )
     return module

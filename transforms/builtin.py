@@ -29,10 +29,10 @@ __all__ = [
 def _object(message: Message) -> dict[str, Any]:
     body = message.body
     if not isinstance(body, (str, bytes)):
-        raise ValueError("the body has to be a JSON object, but there is none")
+        raise ValueError("the body must be a JSON object, but there is none")
     value = parse_json(body)
     if not isinstance(value, dict):
-        raise ValueError(f"the body has to be a JSON object, but it is {type(value).__name__}")
+        raise ValueError(f"the body must be a JSON object, but it is {type(value).__name__}")
     return value
 
 
@@ -42,7 +42,7 @@ def _text(message: Message) -> str:
         return body.decode()
     if isinstance(body, str):
         return body
-    raise ValueError("the body has to be text, but there is none")
+    raise ValueError("the body must be text, but there is none")
 
 
 def _with_text(message: Message, text: str) -> Message:
@@ -70,7 +70,7 @@ def json_rename(message: Message, *, names: dict[str, str]) -> Message:
     given = _object(message)
     renamed = {names.get(name, name): value for name, value in given.items()}
     if len(renamed) < len(given):
-        raise ValueError("the new name of an attribute is there already")
+        raise ValueError("the new name of an attribute already exists")
     return _with_text(message, dump_json(renamed))
 
 

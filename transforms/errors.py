@@ -210,11 +210,14 @@ class QueueMissing(LinkError):
 class Blame(Enum):
     """Why a messaging system refused a batch, as far as its answer tells."""
 
-    DESTINATION = "the place itself: no replicas, no binding, no permission to write; it takes no message now"
-    FULL = "the place is full for now, and takes messages again when somebody reads there"
-    MESSAGE = "one of the messages, for what it is: the others would be taken"
-    FORM = "the way the messages were written; encoded anew by the same destination they are written in another way"
-    UNKNOWN = "the answer does not tell, or nobody knows it"
+    DESTINATION = "the place itself: no replicas, no binding, no permission to write; it accepts no message now"
+    FULL = "the place is full for now, and accepts messages again when somebody reads from it"
+    MESSAGE = "one of the messages itself: the others would be accepted"
+    FORM = (
+        "the way the messages were written; when the same destination encodes them again, they are written in another "
+        "way"
+    )
+    UNKNOWN = "the response does not say, or its meaning is unknown"
 
 
 class DeliveryRejected(LinkError):

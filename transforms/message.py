@@ -191,8 +191,8 @@ def check_headers(headers: tuple[Header, ...]) -> None:
     if len(headers) > MAX_HEADERS:
         raise ConversionFailure(
             f"message has {len(headers)} headers",
-            cause=f"a header array holds at most {MAX_HEADERS}",
-            cure="let the sender put fewer headers on the message",
+            cause=f"at most {MAX_HEADERS} are allowed",
+            cure="have the sender set fewer headers",
         )
     for name, _, value in headers:
         if len(name) > MAX_HEADER_NAME:

@@ -49,7 +49,7 @@ def shortage(error: BaseException, *, guess: bool = True) -> tuple[str, str] | N
     """
     for each in _chain(error):
         if isinstance(each, OSError) and each.errno == errno.ENFILE:
-            return "the system has no room for more open files", "raise fs.file-max of the machine"
+            return "the system limit of open files is reached", "raise fs.file-max of the machine"
         if isinstance(each, OSError) and each.errno == errno.EMFILE:
             return _own_limit()
     if _TEXT in str(error).lower() or (guess and in_use() >= limit() - _CLOSE):

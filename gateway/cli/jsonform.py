@@ -39,7 +39,7 @@ def moments(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def number(value: Any) -> Any:
-    """A number that JSON has; infinity and what is no number as text."""
+    """A number that JSON has; infinity and what is not a number as text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

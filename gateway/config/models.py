@@ -135,7 +135,7 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_number_is_true(cls, values: Any) -> Any:
-        """True is no number, although Python takes it for 1."""
+        """True is not a number, although Python takes it for 1."""
         if not isinstance(values, dict) or not any(isinstance(value, bool) for value in values.values()):
             return values
         numbers = _numbers(cls)

@@ -138,7 +138,7 @@ class Nodes:
         try:
             return getattr(self._scalars, f"construct_yaml_{node.tag.removeprefix(_TAG)}")(node)
         except (ValueError, KeyError, YAMLError) as error:
-            raise self._bad(node, "this is no number", "write a number, or put it in quotes") from error
+            raise self._bad(node, "this is not a number", "write a number, or put it in quotes") from error
 
     @contextmanager
     def _once(self, around: set[int], node: Node) -> Iterator[None]:

@@ -50,7 +50,7 @@ class Connections:
             taken = self._taken[link]
             if limit is not None and taken + needed > limit:
                 raise NoConnectionFree(
-                    f"job {job}: link {link} has no connection free for it",
+                    f"job {job}: link {link} has no free connection for it",
                     cause=f"it needs {needed}, other jobs hold {taken}, and max_connections is {limit}",
                     cure="raise max_connections of the link, or disable another of its jobs; the job waits until then",
                     number=421,

@@ -41,7 +41,7 @@ def check_sending_log(job: JobDef, row: run_state.JobRow, recovered: Recovered |
             f"job {job.name}: the sending log at {job.destination} is ahead of the hub",
             cause=f"it records batch {logged}, the hub planned {row.plan_sequence} so far: the hub was restored from a "
             "backup, or another hub uses the same log",
-            cure="compare both queues, then mgw agents cleanup RESET_SUB_MISSING_LOG_REC with the job's name",
+            cure="compare both queues, then run mgw agents cleanup RESET_SUB_MISSING_LOG_REC with the job's name",
             number=416,
         )
     if row.log_sequence is not None and (logged is None or logged < row.log_sequence):
@@ -49,7 +49,7 @@ def check_sending_log(job: JobDef, row: run_state.JobRow, recovered: Recovered |
             f"job {job.name}: records of the sending log at {job.destination} are missing",
             cause=f"the hub completed batch {row.log_sequence}, the log says {logged or 'nothing'}: it was purged, "
             "re-created or consumed by somebody else",
-            cure="compare both queues, then mgw agents cleanup RESET_SUB_MISSING_LOG_REC with the job's name",
+            cure="compare both queues, then run mgw agents cleanup RESET_SUB_MISSING_LOG_REC with the job's name",
             number=417,
         )
 
@@ -64,7 +64,7 @@ def check_plan(job: JobDef, plan: Plan, found: int) -> None:
         raise GatewayError(
             f"job {job.name}: {len(plan.ids) - found} of {len(plan.ids)} messages of batch {plan.sequence} are missing",
             cause=f"somebody purged {job.source}, or took them from it",
-            cure="find out who did, then mgw agents cleanup RESET_SUB_MISSING_MESSAGE with the job's name",
+            cure="find out who did, then run mgw agents cleanup RESET_SUB_MISSING_MESSAGE with the job's name",
             number=415,
         )
 

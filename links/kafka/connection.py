@@ -151,7 +151,7 @@ def _check_permission(settings: Settings, found: Mapping[str, Any], direction: D
             link=settings.link,
             operation=operation,
             cause=f"the user has {', '.join(allowed)} on it, not {needed}",
-            cure=f"let the cluster's administrator grant {needed} on the topic",
+            cure=f"ask the cluster's administrator to grant {needed} on the topic",
         )
 
 

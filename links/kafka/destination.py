@@ -231,7 +231,7 @@ class KafkaDestination:
                 f"link {self._settings.link}: topic {self._name} has confirmed nothing for {limit:g} s",
                 link=self._settings.link,
                 operation="publish",
-                cause=f"{self._records} records are under way; a server is down, or too few replicas are in sync",
+                cause=f"{self._records} records are in flight; a server is down, or too few replicas are in sync",
                 cure="check that the cluster is up and that all its servers can be reached from here",
             )
 

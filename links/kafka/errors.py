@@ -73,7 +73,7 @@ def translate(error: BaseException, link: str, operation: str, what: str) -> Lin
         text if type(error).__name__ in text else f"{type(error).__name__}: {text}" if text else type(error).__name__
     )
     number = {PositionLost: 415, QueueMissing: 434, DeliveryRejected: 805}.get(kind)
-    happened = "was shut out by another process of this job" if isinstance(error, FENCED) else "failed"
+    happened = "was fenced by another process of this job" if isinstance(error, FENCED) else "failed"
     return kind(
         f"link {link}: {operation} of {what} {happened}",
         link=link,
@@ -95,23 +95,23 @@ def _classify(error: BaseException) -> tuple[type[LinkError], str]:
         (
             FENCED,
             LinkError,
-            "see that one process only runs this job; what was not committed is sent again",
+            "make sure that only one process runs this job; what was not committed is sent again",
         ),
         (
             (errors.SaslAuthenticationFailedError,),
             LinkRefused,
-            "set the link's username and password, and the sasl_mechanism the cluster has them for",
+            "set the link's username and password, and the sasl_mechanism for which the cluster knows them",
         ),
         (
             (errors.UnsupportedSaslMechanismError, errors.IllegalSaslStateError, errors.SecurityDisabledError),
             LinkRefused,
             "set sasl_mechanism and security_protocol to what this listener offers",
         ),
-        ((errors.AuthorizationError,), LinkRefused, "let the cluster's administrator grant the link's user access"),
+        ((errors.AuthorizationError,), LinkRefused, "ask the cluster's administrator to grant the link's user access"),
         (
             _LOST,
             PositionLost,
-            "find out which messages are missing, then mgw agents cleanup RESET_SUB_MISSING_MESSAGE JOB",
+            "find out which messages are missing, then run mgw agents cleanup RESET_SUB_MISSING_MESSAGE JOB",
         ),
         (MISSING, QueueMissing, "create the topic, or register the foreign queue with the right provider_queue"),
         (_TOO_LARGE, DeliveryRejected, "raise max.message.bytes of the topic, or send smaller messages"),
@@ -133,11 +133,11 @@ def _classify(error: BaseException) -> tuple[type[LinkError], str]:
             LinkError,
             "use a Kafka server of release 0.11 or later",
         ),
-        ((errors.RetriableError,), LinkUnavailable, "nothing, if it passes; else look at the cluster"),
+        ((errors.RetriableError,), LinkUnavailable, "nothing, if it does not last; otherwise check the cluster"),
     )
     if _is_tls(error):
         return LinkRefused, handshake_cure(str(error))
     for kinds, kind, cure in table:
         if isinstance(error, kinds):
             return kind, cure
-    return LinkError, "look at the cause; if it stays, report it"
+    return LinkError, "check the cause; if the failure persists, report it"

@@ -41,7 +41,7 @@ def report_outbound(topic: Topic, log: Topic | None, state: Topic | None = None)
     if state is not None:
         failed = failed or _unreadable(state) or _unsafe(state)
         if not failed and state.replicas < min(topic.replicas, 2):
-            failed = f"topic {state.name} has one replica: with its server the outcome of transactions is lost"
+            failed = f"topic {state.name} has one replica: if its server is lost, so is the outcome of transactions"
     if failed:
         return GuaranteeReport(Guarantee.AT_LEAST_ONCE, failed)
     return GuaranteeReport(Guarantee.EXACT, "for read_committed readers")
@@ -59,8 +59,8 @@ def not_compacted(log: Topic) -> str:
     if policy == "compact":
         return ""
     return (
-        f"cleanup.policy of the log topic {log.name} is {policy}: after a quiet time its records are removed "
-        "(set cleanup.policy=compact)"
+        f"cleanup.policy of the log topic {log.name} is {policy}: its records are removed after a while without "
+        "traffic (set cleanup.policy=compact)"
     )
 
 
@@ -68,12 +68,15 @@ def _unsafe(topic: Topic) -> str:
     """Why an acknowledged record may be lost when a server fails."""
     config = topic.config or {}
     if config.get("unclean.leader.election.enable") == "true":
-        return f"unclean.leader.election.enable is on for topic {topic.name}: after a crash the log may go back"
+        return (
+            f"unclean.leader.election.enable is on for topic {topic.name}: after a crash the log may lose its latest "
+            "records"
+        )
     in_sync = int(config.get("min.insync.replicas", 1))
     if topic.replicas > 1 and in_sync < 2:
         return (
             f"min.insync.replicas of topic {topic.name} is {in_sync} with {topic.replicas} replicas: "
-            "a single server may hold what was confirmed (set it to 2)"
+            "confirmed records may be on a single server (set it to 2)"
         )
     return ""
 
@@ -89,11 +92,12 @@ def report_inbound(topic: Topic) -> GuaranteeReport:
     if topic.config.get("unclean.leader.election.enable") == "true":
         return GuaranteeReport(
             Guarantee.EXACT_UNLESS_BROKER_CRASH,
-            f"unclean.leader.election.enable is on for topic {topic.name}: after a crash the log may go back",
+            f"unclean.leader.election.enable is on for topic {topic.name}: after a crash the log may lose its latest "
+            "records",
         )
     if not topic.topic_id:
         return GuaranteeReport(
             Guarantee.EXACT_UNLESS_BROKER_CRASH,
-            "the cluster has no topic ids, so a topic that is created again under its name cannot be noticed",
+            "the cluster has no topic ids, so a topic that was deleted and re-created under its name goes unnoticed",
         )
     return GuaranteeReport(Guarantee.EXACT)

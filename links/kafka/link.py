@@ -70,8 +70,8 @@ class KafkaLink:
         if config.inbound_log_queue is not None:
             raise ConfigInvalid(
                 f"{owner}: inbound_log_queue is refused",
-                cause="a Kafka link needs none: the positions of jobs that read from it are kept in the hub",
-                cure="leave inbound_log_queue out; such jobs are exactly once without it",
+                cause="a Kafka link does not need it: the positions of jobs that read from it are kept in the hub",
+                cure="remove inbound_log_queue; such jobs are exactly once without it",
             )
         if config.outbound_log_queue is not None and not _is_topic(config.outbound_log_queue):
             raise ConfigInvalid(
@@ -168,7 +168,7 @@ class KafkaLink:
             if owner != hub_id or (not unreadable and lives(job)):
                 continue
             self.forget(replace(any_use, job=job, hub_id=hub_id), Direction.OUTBOUND)
-            why = "which cannot be read" if unreadable else "which does not exist any more"
+            why = "which cannot be read" if unreadable else "which no longer exists"
             removed.append(f"removed the record of job {job}, {why}, from log topic {self._settings.log_topic}")
         return removed
 

@@ -157,7 +157,7 @@ class KafkaExactDestination:
 
     def _stuck(self) -> LinkTimeout:
         return LinkTimeout(
-            f"link {self._settings.link}: topic {self._name} takes no more messages",
+            f"link {self._settings.link}: topic {self._name} accepts no more messages",
             link=self._settings.link,
             operation="publish",
             cause=f"{self._records} records wait for the commit of their transaction",

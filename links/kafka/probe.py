@@ -111,7 +111,7 @@ def _check_cluster(settings: Settings) -> list[Check]:
         quietly(admin.close)
     user = settings.common.get("sasl_plain_username")
     checks = [
-        Check("login", True, f"user {user} is accepted" if user else "the listener asks for no login"),
+        Check("login", True, f"user {user} is accepted" if user else "the listener requires no login"),
         Check(
             "cluster",
             True,
@@ -139,4 +139,4 @@ def _check_log(settings: Settings) -> list[Check]:
     if problem := not_compacted(log):
         change = f"--alter --entity-type topics --entity-name {log.name} --add-config cleanup.policy=compact"
         return [Check("sending log", False, problem, f"kafka-configs.sh {change} (and --bootstrap-server)")]
-    return [Check("sending log", True, f"topic {log.name} has room for {len(log.partitions)} job(s)")]
+    return [Check("sending log", True, f"topic {log.name} has partitions for {len(log.partitions)} job(s)")]

@@ -54,7 +54,7 @@ class Pulse:
                 f"link {self._settings.link}: the servers of topic {self._name} do not answer",
                 link=self._settings.link,
                 operation="publish",
-                cause=f"asked for {now - self._asked_at:.0f} s, nothing was under way",
+                cause=f"asked for {now - self._asked_at:.0f} s, nothing was in flight",
                 cure="check that the cluster is up and that all its servers can be reached from here",
             )
         if self._answer is None or self._answer.is_done:  # not asked yet, or the client could not reach a server

@@ -119,10 +119,10 @@ class SendingLog:
             f"link {self._settings.link}: the log topic {self._topic} has no partition for job {self._use.job}",
             link=self._settings.link,
             operation="connect",
-            cause=f"every job needs one of its own, and all {partitions} belong to others: {', '.join(others[:5])}"
+            cause=f"every job needs one of its own, and all {partitions} belong to other jobs: {', '.join(others[:5])}"
             f"{' and more' if len(others) > 5 else ''}",
-            cure=f"add partitions to {self._topic}; or remove what is left of a job that no longer exists, by a record "
-            "with its key and no value",
+            cure=f"add partitions to {self._topic}; or remove the record of a job that no longer exists, by writing a "
+            "record with its key and no value",
         )
 
     def forget(self, transactions: Transactions) -> None:
@@ -277,8 +277,8 @@ class SendingLog:
                     f"to its end (offset {position} of {stop})",
                     link=self._settings.link,
                     operation="connect",
-                    cause="the cluster is slow, or somebody else has an open transaction there",
-                    cure="wait for that transaction's timeout; let nobody else write to the log topic",
+                    cause="the cluster is slow, or another producer has an open transaction there",
+                    cure="wait for that transaction's timeout; make sure that nobody else writes to the log topic",
                 )
 
     def _sequence(self, value: bytes | None, place: TopicPartition, offset: int) -> int | None:
@@ -293,9 +293,9 @@ class SendingLog:
                 f"(partition {place.partition}, offset {offset}) cannot be read",
                 link=self._settings.link,
                 operation="connect",
-                cause="it is not what a gateway wrote: somebody else writes to the log topic",
+                cause="it was not written by a gateway: somebody else writes to the log topic",
                 cure="compare both queues; then mgw agents cleanup CLEAN_LOG_QUEUES removes it, and "
-                f"mgw agents cleanup RESET_SUB_MISSING_LOG_REC {self._use.job} lets the job go on",
+                f"mgw agents cleanup RESET_SUB_MISSING_LOG_REC {self._use.job} lets the job continue",
                 number=417,
             ) from error
 

@@ -74,7 +74,7 @@ def settings_of(config: LinkConfig, attributes: Mapping[str, Any], options: Mapp
         if not config.username or config.password is None:
             raise ConfigInvalid(
                 f"link {config.name}: username or password is missing",
-                cause=f"security_protocol {protocol} logs in with them",
+                cause=f"security_protocol {protocol} needs them to log in",
                 cure="set username and password of the link",
             )
         common["sasl_mechanism"] = attributes["sasl_mechanism"]

@@ -94,7 +94,7 @@ class KafkaSource:
         parts = [TopicPartition(topic.name, number) for number in topic.partitions]
         gone = sorted(set(stored) - set(topic.partitions))
         if gone:
-            raise self._lost(gone[0], stored[gone[0]], "the topic has no such partition any more")
+            raise self._lost(gone[0], stored[gone[0]], "the topic no longer has that partition")
         consumer.assign(parts)
         timeout = self._settings.timeout * 1000
         first = consumer.beginning_offsets(parts, timeout_ms=timeout)
@@ -301,8 +301,8 @@ class KafkaSource:
             link=self._settings.link,
             operation="connect",
             cause=cause,
-            cure="find out which messages are missing; to go on with the first that is there: "
-            f"mgw agents cleanup RESET_SUB_MISSING_MESSAGE {self._use.job}",
+            cure="find out which messages are missing; to continue with the oldest one that is left: mgw"
+            f" agents cleanup RESET_SUB_MISSING_MESSAGE {self._use.job}",
             number=415,
         )
 
@@ -310,5 +310,5 @@ class KafkaSource:
         if isinstance(error, errors.OffsetOutOfRangeError):
             with contextlib.suppress(Exception):
                 part, offset = next(iter(error.args[0].items()))
-                return self._lost(part.partition, offset, "the log does not hold that offset any more")
+                return self._lost(part.partition, offset, "the log no longer holds that offset")
         return translate(error, self._settings.link, operation, f"topic {self._name}")

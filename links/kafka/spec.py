@@ -16,14 +16,14 @@ SPEC = LinkSpec(
     attributes=(
         Field(
             "bootstrap_servers",
-            "Servers to ask first, host:port, separated by commas.",
+            "Servers to contact first, host:port, separated by commas.",
             required=True,
             alterable=False,
             shown=True,
         ),
         Field(
             "security_protocol",
-            "How the listener speaks: plain or TLS (SSL), with or without login (SASL).",
+            "Protocol of the listener: plain or TLS (SSL), with or without login (SASL).",
             default="PLAINTEXT",
             choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
             alterable=False,
@@ -31,15 +31,15 @@ SPEC = LinkSpec(
         ),
         Field(
             "sasl_mechanism",
-            "How the link's user name and password are proven (with SASL).",
+            "How the link authenticates with its user name and password (with SASL).",
             default="SCRAM-SHA-512",
             choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
             alterable=False,
             shown=True,
         ),
-        Field("tls_ca_file", "PEM file of the authorities to trust; without it those of the system."),
-        Field("tls_cert_file", "PEM file of the client certificate, where the cluster asks for one."),
-        Field("tls_key_file", "PEM file of the key of the client certificate."),
+        Field("tls_ca_file", "PEM file of the certificate authorities to trust; default: the system's."),
+        Field("tls_cert_file", "PEM file of the client certificate, if the cluster requires one."),
+        Field("tls_key_file", "PEM file of the client certificate's key."),
     ),
     options=(
         Field(
@@ -59,7 +59,7 @@ SPEC = LinkSpec(
         ),
         Field(
             "KAFKA_Max_request_size",
-            "Largest message in bytes; without it what the topic takes (max.message.bytes).",
+            "Largest message in bytes; default: the topic's limit (max.message.bytes).",
             int,
             minimum=1024,
             maximum=134_217_728,
@@ -74,7 +74,7 @@ SPEC = LinkSpec(
         ),
         Field(
             "KAFKA_Delivery_timeout_ms",
-            "Milliseconds without any confirmation after which a destination gives up and connects anew.",
+            "Milliseconds without any confirmation after which a destination gives up and reconnects.",
             int,
             30_000,
             minimum=1000,
@@ -82,7 +82,7 @@ SPEC = LinkSpec(
         ),
         Field(
             "KAFKA_Bootstrap_timeout_ms",
-            "Milliseconds to find a server of the cluster.",
+            "Milliseconds to wait for the connection to a server of the cluster.",
             int,
             10_000,
             minimum=500,
@@ -96,10 +96,17 @@ SPEC = LinkSpec(
             minimum=100,
             maximum=_MILLISECONDS,
         ),
-        Field("KAFKA_Fetch_max_bytes", "Bytes of one answer.", int, 52_428_800, minimum=1024, maximum=536_870_912),
+        Field(
+            "KAFKA_Fetch_max_bytes",
+            "Maximum bytes of one response.",
+            int,
+            52_428_800,
+            minimum=1024,
+            maximum=536_870_912,
+        ),
         Field(
             "KAFKA_Max_partition_fetch_bytes",
-            "Bytes of one partition in one answer.",
+            "Maximum bytes of one partition in one response.",
             int,
             1_048_576,
             minimum=1024,
@@ -109,7 +116,7 @@ SPEC = LinkSpec(
     queue_options=(
         Field(
             "KAFKA_Key",
-            "What the record's key is (header MGW_KAFKA_key wins).",
+            "What becomes the record's key (header MGW_KAFKA_key takes precedence).",
             default="CORRELATION",
             choices=tuple(KeyFrom),
             alterable=False,
@@ -123,21 +130,21 @@ SPEC = LinkSpec(
         ),
         Field(
             "KAFKA_HeaderType",
-            "Headers of messages read, where their sender was not a gateway: bytes (RAW) or UTF-8 text.",
+            "Headers of messages read that were not sent by a gateway: bytes (RAW) or UTF-8 text.",
             default="RAW",
             choices=("RAW", "TEXT"),
             alterable=False,
         ),
         Field(
             "KAFKA_Partition",
-            "Partition of messages sent: header MGW_KAFKA_partition if there is one, or always by the key.",
+            "Partition of messages sent: from header MGW_KAFKA_partition if there is one, or always from the key.",
             default="HEADER",
             choices=("HEADER", "KEY"),
             alterable=False,
         ),
         Field(
             "KAFKA_StartAt",
-            "Where a new job begins to read: behind the last message (latest) or at the first (earliest).",
+            "Where a new job starts to read: after the last message (latest) or at the first (earliest).",
             default="latest",
             choices=("latest", "earliest"),
             alterable=False,
@@ -153,7 +160,7 @@ SPEC = LinkSpec(
         ),
         Field(
             "PreserveMessageID",
-            "Carry the message id; a Kafka record has it always, in header MGW_AQ_messageID.",
+            "Carry the message id; a Kafka record always has it, in header MGW_AQ_messageID.",
             bool,
             False,
             dynamic=True,

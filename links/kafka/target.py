@@ -87,7 +87,7 @@ class Target:
         if self._compacted and record.key is None:
             raise ConversionFailure(
                 f"message without a key cannot be stored in topic {self._name}",
-                cause="the topic is compacted (cleanup.policy), it takes only records with a key",
+                cause="the topic is compacted (cleanup.policy), it accepts only records with a key",
                 cure="set the correlation, or header MGW_KAFKA_key",
             )
         if record.partition is not None and self._partitions and record.partition not in self._partitions:
@@ -118,7 +118,7 @@ class Target:
                 f"link {self._settings.link}: topic {self._name} refused a message as too large",
                 link=self._settings.link,
                 operation="publish",
-                cause=f"the topic took at most {self.limit} bytes when the job connected; {translated.cause}",
+                cause=f"the topic accepted at most {self.limit} bytes when the job connected; {translated.cause}",
                 cure=translated.cure,
                 number=805,
             ).blamed(Blame.MESSAGE)
@@ -130,7 +130,7 @@ class Target:
                 link=self._settings.link,
                 operation="publish",
                 cause=translated.cause,
-                cure="look at the cause and at the servers' log",
+                cure="check the cause and the servers' log",
                 number=805,
             ).blamed(Blame.UNKNOWN)
         return translated

@@ -42,11 +42,12 @@ def handshake_cure(reason: str) -> str:
         return "set tls_cert_file and tls_key_file to a certificate that the listener accepts"
     if any(sign in reason for sign in _NO_TLS):
         return (
-            "see whether this listener speaks TLS: give bootstrap_servers the port of one that does, or "
-            "security_protocol PLAINTEXT or SASL_PLAINTEXT; some end the connection so without tls_cert_file"
+            "check whether this listener speaks TLS: set bootstrap_servers to the port of one that does, or "
+            "security_protocol to PLAINTEXT or SASL_PLAINTEXT; some listeners end the connection like this when "
+            "tls_cert_file is missing"
         )
     if "Hostname mismatch" in reason or "IP address mismatch" in reason:
-        return "name the server in bootstrap_servers as its certificate does"
+        return "use the server name of the certificate in bootstrap_servers"
     if "expired" in reason or "not yet valid" in reason:
         return "renew the listener's certificate, or set the clock of this machine"
     return "set tls_ca_file to the authority that signed the listener's certificate"

@@ -88,7 +88,7 @@ def open_transactions(settings: Settings, use: JobUse, max_request_size: int) ->
         close_producer(producer)
         failed = translate(error, settings.link, "connect", f"the transactional id {identity}")
         if isinstance(error, errors.TransactionalIdAuthorizationFailedError):
-            failed.cure = "let the cluster's administrator grant WRITE and DESCRIBE on that transactional id"
+            failed.cure = "ask the cluster's administrator to grant WRITE and DESCRIBE on that transactional id"
         raise failed from error
     return Transactions(producer, settings, use.clock, identity, committed)
 
@@ -197,11 +197,11 @@ class Transactions:
                 if self._manager.has_error() or self._stopped.wait(0.005):
                     raise self._manager.last_error or self._unavailable()
                 if self._clock.monotonic() >= deadline:
-                    raise self._timeout(what, "its partitions were not taken into a transaction")
+                    raise self._timeout(what, "its partitions could not be added to a transaction")
             result = self._manager.begin_commit() if commit else self._manager.begin_abort()
             self.producer._sender.wakeup()
             if not result.wait(timeout_ms=self._settings.timeout * 1000):
-                raise self._timeout(what, "the end of a transaction was not answered")
+                raise self._timeout(what, "the request to end a transaction was not answered")
         except Exception as error:
             if commit:  # of what was taken in: an abort would take away what stands
                 self._end(self._manager.begin_commit)
@@ -317,7 +317,7 @@ class Transactions:
             if done > before:
                 moved_at = now
             elif now - moved_at >= self._settings.delivery_timeout:
-                raise self._timeout(what, f"{len(futures) - done} records are under way")
+                raise self._timeout(what, f"{len(futures) - done} records are in flight")
             else:
                 self._stopped.wait(0.001)
             if self._stopped.is_set():
@@ -327,11 +327,11 @@ class Transactions:
         manager = self._manager
         if manager.producer_id_and_epoch is not self._epoch or not manager._transaction_started:
             raise LinkError(
-                f"link {self._settings.link}: the transaction of {self._identity} was taken apart",
+                f"link {self._settings.link}: the transaction of {self._identity} was interrupted",
                 link=self._settings.link,
                 operation="publish",
-                cause="the client began a new epoch in the middle of it; the server has aborted what was sent before",
-                cure="nothing, what was not committed is sent again",
+                cause="the client started a new epoch in the middle of it; the server has aborted what was sent before",
+                cure="nothing: what was not committed is sent again",
             )
 
     def _commit(self, result: Any, what: str) -> None:

@@ -63,7 +63,7 @@ class MemoryQueue:
             raise DeliveryRejected(
                 f"queue {self.name} refused {count} messages",
                 cause=f"it holds at most {self.max_length}",
-                cure="let its consumers catch up or raise its limit",
+                cure="wait until its consumers catch up, or raise its limit",
             )
 
     def put(self, messages: Iterable[tuple[Message, float | None]]) -> None:

@@ -61,7 +61,7 @@ class MemoryAccess:
                     link=self.config.name,
                     operation=operation,
                     cause="it is stalled",
-                    cure="look at the broker",
+                    cure="check the broker",
                 )
 
     def find(self, endpoint: Endpoint, direction: Direction) -> None:
@@ -73,7 +73,7 @@ class MemoryAccess:
             raise QueueMissing(
                 f"foreign queue {endpoint.full_name}: {name!r} does not exist at broker {self.broker.name}",
                 link=self.config.name,
-                cause="nobody created it there",
+                cause="it was not created there",
                 cure="create it or correct the registration",
             )
 

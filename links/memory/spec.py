@@ -11,12 +11,12 @@ __all__ = ["SPEC"]
 SPEC = LinkSpec(
     type="MEMORY",
     title="Memory",
-    description="Queues inside the process, for tests and examples. Nothing is durable.",
+    description="In-memory queues of this process, for tests and examples. Nothing is durable.",
     attributes=(
         Field("broker", "Name of the broker in this process; links with the same name share it.", default="default"),
         Field(
             "timeout",
-            "Seconds after which a broker that does not answer is given up.",
+            "Seconds after which a broker that does not answer counts as unreachable.",
             float,
             5.0,
             minimum=0.01,
@@ -24,7 +24,9 @@ SPEC = LinkSpec(
         ),
     ),
     queue_options=(
-        Field("MEMORY_UniqueIds", "The correlation of every message is unique: what repeats is dropped.", bool, False),
+        Field(
+            "MEMORY_UniqueIds", "The correlation of every message is unique: repeated ones are dropped.", bool, False
+        ),
     ),
     domains=(None, Domain.QUEUE, Domain.TOPIC),
     capabilities=frozenset(Capability),

@@ -209,7 +209,7 @@ def _wait_for_connack(client: Client, answer: _Answer, settings: Settings) -> No
                 link=settings.link,
                 operation="connect",
                 cause=f"no CONNACK within {settings.connect_timeout:g} s",
-                cure="see whether this port is an MQTT listener, with or without TLS as configured",
+                cure="check whether this port is an MQTT listener, with or without TLS as configured",
             )
         pending = isinstance(sock, ssl.SSLSocket) and sock.pending()
         if pending or _is_readable(sock, min(remaining, 0.5)):

@@ -125,7 +125,7 @@ class MqttDestination:
         if self._largest and len(frame[0]) + len(frame[1]) + 2 > self._largest:
             raise ConversionFailure(
                 f"message makes an MQTT packet of {len(frame[0]) + len(frame[1]) + 2} bytes",
-                cause=f"the broker of link {self._settings.link} takes at most {self._largest}",
+                cause=f"the broker of link {self._settings.link} accepts at most {self._largest}",
                 cure="send smaller messages, or raise the limit (Mosquitto: max_packet_size)",
             )
         return frame
@@ -218,11 +218,11 @@ class MqttDestination:
             self._progress_at = now
         if order and now - self._progress_at > PATIENCE:
             raise LinkTimeout(
-                f"link {self._settings.link}: the broker confirms nothing for topic {self._rules.topic.text!r}",
+                f"link {self._settings.link}: the broker has confirmed nothing for topic {self._rules.topic.text!r}",
                 link=self._settings.link,
                 operation="publish",
-                cause=f"{len(self._in_flight)} messages are unconfirmed for {PATIENCE:g} s",
-                cure="see the broker's log",
+                cause=f"{len(self._in_flight)} messages have been unconfirmed for {PATIENCE:g} s",
+                cure="check the broker's log",
             )
 
     def located(self, sequence: int) -> Placement | None:
@@ -324,11 +324,11 @@ def check_publisher(session: Session, settings: Settings, qos: int, retain: bool
     """Raise LinkRefused when the broker says that it cannot take such messages at all."""
     if qos > session.maximum_qos:
         raise LinkRefused(
-            f"link {settings.link}: the broker at {settings.place} takes messages at QoS 0 only",
+            f"link {settings.link}: the broker at {settings.place} accepts messages at QoS 0 only",
             link=settings.link,
             operation="connect",
             cause=f"its maximum QoS is {session.maximum_qos}",
-            cure="let the broker allow QoS 1, or accept at-most-once by registering with MQTT_Qos = 0",
+            cure="configure the broker to allow QoS 1, or accept at-most-once by registering with MQTT_Qos = 0",
         )
     if retain and not session.retain:
         raise LinkRefused(
@@ -336,5 +336,5 @@ def check_publisher(session: Session, settings: Settings, qos: int, retain: bool
             link=settings.link,
             operation="connect",
             cause="it says so in its answer to the login",
-            cure="let the broker allow them, or register the queue without MQTT_Retain",
+            cure="configure the broker to allow them, or register the queue without MQTT_Retain",
         )

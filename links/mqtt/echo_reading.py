@@ -30,7 +30,7 @@ def parsed(settings: Settings, first: int, frame: bytes) -> tuple[int, Publish]:
             link=settings.link,
             operation="read",
             cause=str(error),
-            cure="see the broker's log",
+            cure="check the broker's log",
         ) from error
 
 
@@ -89,5 +89,5 @@ def silent(settings: Settings, names: Echo) -> LinkTimeout:
         link=settings.link,
         operation="connect",
         cause=f"a marker on {names.record_topic!r} does not come back within {settings.connect_timeout:g} s",
-        cure="let the broker's access rules allow the link's user to write and read that topic",
+        cure="allow the link's user to write and read that topic in the broker's access rules",
     )

@@ -18,7 +18,7 @@ def refused(settings: Settings, code: int) -> LinkError:
     name = "5" if settings.version >= 5 else "3.1.1"
     what = f"link {settings.link}: the broker at {settings.place} refused the login"
     cause = reason_text(code)
-    cure = "see the broker's log"
+    cure = "check the broker's log"
     kind: type[LinkError] = LinkRefused
     if code in (0x86, 0x87):
         user = f"user {settings.username!r}" if settings.username else "a client without user name"
@@ -40,8 +40,8 @@ def closed_early(settings: Settings) -> LinkUnavailable:
     return unavailable(
         settings,
         "it closed the connection before it answered the login",
-        f"see whether the port is a listener {other} TLS, and whether the broker speaks MQTT "
-        f"{'5' if settings.version >= 5 else '3.1.1'} (protocol_version); its log says more",
+        f"check whether the port is a listener {other} TLS, and whether the broker speaks MQTT "
+        f"{'5' if settings.version >= 5 else '3.1.1'} (protocol_version); the broker's log says more",
     )
 
 
@@ -52,7 +52,7 @@ def unavailable(settings: Settings, cause: str, cure: str = "") -> LinkUnavailab
         link=settings.link,
         operation="connect",
         cause=cause,
-        cure=cure or "see whether the broker runs, and check hostname and port of the link",
+        cure=cure or "check that the broker runs, and hostname and port of the link",
     )
 
 
@@ -70,11 +70,12 @@ def translate(error: Exception, settings: Settings) -> LinkError:
         )
     if isinstance(error, ssl.SSLError):
         return LinkRefused(
-            f"link {settings.link}: no TLS with {settings.place}",
+            f"link {settings.link}: no TLS connection to {settings.place}",
             link=settings.link,
             operation="connect",
             cause=error.reason or str(error),
-            cure="see whether the port is a TLS listener and whether it asks for a client certificate (tls_cert_file)",
+            cure="check whether the port is a TLS listener and whether it requires a client certificate "
+            "(tls_cert_file)",
         )
     if isinstance(error, socket.gaierror):
         return unavailable(settings, f"the name {settings.host!r} cannot be resolved", "check hostname of the link")

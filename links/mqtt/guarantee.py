@@ -35,13 +35,13 @@ def shortcoming(settings: Settings, session: Session, echo: Echo, batch_size: in
     """
     if not one_node:
         return (
-            "$SYS/broker/version does not name a Mosquitto, and link option MQTT_SingleNode is not TRUE: messages may "
+            "$SYS/broker/version does not name Mosquitto, and link option MQTT_SingleNode is not TRUE: messages may "
             "reach the echo late, so it proves nothing"
         )
     if gap := gap_of(echo.client_id):
         return gap
     if not session.wildcards and ("+" in echo.topic_filter or "#" in echo.topic_filter):
-        return "the broker offers no wildcards, which the echo of topics chosen per message needs"
+        return "the broker does not support wildcards, which the echo of topics chosen per message needs"
     if lacking := _room(settings, echo.record_topic, room_for(batch_size)):
         return lacking
     for topic_filter in (echo.record_topic, echo.topic_filter):  # the last step: messages come from here on
@@ -84,7 +84,7 @@ def _measure(settings: Settings, topic: str, wanted: int) -> str:
             return problem
         kept = _count(reader.wire, settings)
     except LinkTimeout as error:
-        return f"the broker does not hand out on {topic!r} what was published there: {error.cause}"
+        return f"the broker does not deliver on {topic!r} what was published there: {error.cause}"
     finally:
         publisher.wire.close()
         if reader is not None:
@@ -93,8 +93,8 @@ def _measure(settings: Settings, topic: str, wanted: int) -> str:
         ""
         if kept >= wanted
         else (
-            f"the broker keeps {kept} messages for an absent session, and the echo needs {wanted} (Mosquitto: "
-            "max_queued_messages): above that it drops them unseen"
+            f"the broker keeps {kept} messages for an absent session, but the echo needs {wanted} (Mosquitto: "
+            "max_queued_messages): it drops any above that without notice"
         )
     )
 
@@ -119,7 +119,7 @@ def _publish(session: Session, settings: Settings, topic: str, payload: bytes, c
             deadline = time.monotonic() + settings.connect_timeout
             if len(frame) > 2 and frame[2] >= 0x80:
                 return (
-                    f"the link's user may not write to topics below the one of its records, as {topic!r} "
+                    f"the link's user may not write to topics below that of its records, such as {topic!r} "
                     "(outbound_log_queue)"
                 )
         if time.monotonic() > deadline:
@@ -144,7 +144,7 @@ def _count(wire: Wire, settings: Settings) -> int:
             kept += 1
             deadline = time.monotonic() + settings.connect_timeout
         if time.monotonic() > deadline:
-            raise _late(settings, f"{kept} messages came, and no more within {settings.connect_timeout:g} s")
+            raise _late(settings, f"{kept} messages came, but no more within {settings.connect_timeout:g} s")
 
 
 def _late(settings: Settings, cause: str) -> LinkError:
@@ -153,5 +153,5 @@ def _late(settings: Settings, cause: str) -> LinkError:
         link=settings.link,
         operation="verify",
         cause=cause,
-        cure="see the broker's log",
+        cure="check the broker's log",
     )

@@ -92,7 +92,7 @@ class MqttLink:
             )
         if config.password is not None and config.username is None:
             raise ConfigInvalid(
-                f"{owner}: a password without user name", cause="MQTT sends both or none", cure="set username"
+                f"{owner}: a password without a user name", cause="MQTT sends both or neither", cure="set username"
             )
         self._settings = Settings(
             link=config.name,
@@ -120,13 +120,13 @@ class MqttLink:
         group, topic_filter = split_shared(endpoint.provider_queue)
         if group is not None:
             if not group or not topic_filter or "+" in group or "#" in group:
-                raise _refuse(endpoint, "it is no shared subscription", "write $share/<group>/<topic filter>")
+                raise _refuse(endpoint, "it is not a shared subscription", "write $share/<group>/<topic filter>")
             if direction is Direction.OUTBOUND:
                 raise _refuse(endpoint, "a shared subscription cannot be written to", "register the topic itself")
         elif endpoint.domain is Domain.QUEUE and direction is not Direction.OUTBOUND:
             raise _refuse(
                 endpoint,
-                "a topic hands every message to every subscriber; only a shared subscription is like a queue",
+                "a topic delivers every message to every subscriber; only a shared subscription acts as a queue",
                 "register it as $share/<group>/<topic filter>, or with domain TOPIC",
             )
         if direction is Direction.OUTBOUND:
@@ -161,8 +161,8 @@ class MqttLink:
         if options["mqtt_topicfrom"] == "HEADER" and template.fixed is None:
             raise _refuse(
                 endpoint,
-                "MQTT_TopicFrom = HEADER needs a fixed topic, below which the header may choose",
-                "leave out the placeholders, or the option",
+                "MQTT_TopicFrom = HEADER needs a fixed topic; the header may choose one below it",
+                "remove the placeholders, or the option",
             )
         return template
 
@@ -315,7 +315,7 @@ class MqttLink:
         """The level, and the first condition that failed."""
         again = "MQTT QoS 1: after a failure messages are published again"
         if self._settings.version < 5:
-            notes = [again, "an MQTT 3.1.1 broker confirms what its access rules drop"]
+            notes = [again, "an MQTT 3.1.1 broker confirms messages that its access rules drop"]
             if self.config.outbound_log_queue is not None:
                 notes.insert(0, "a sending log (outbound_log_queue) needs MQTT 5 (protocol_version)")
             return Guarantee.AT_LEAST_ONCE, notes
@@ -328,8 +328,8 @@ class MqttLink:
         if overflow := overflow_of(echo.client_id):
             return Guarantee.AT_LEAST_ONCE, [overflow]
         return Guarantee.EXACT_UNLESS_BROKER_CRASH, [
-            "a crash of the broker loses what came after it last saved (Mosquitto: autosave_interval), and with it "
-            "records of the sending log, which ends the job",
+            "a crash of the broker loses what came after its last save (Mosquitto: autosave_interval), including "
+            "records of the sending log, which stops the job",
             "messages whose expiration passes while the agent is down may come twice",
         ]
 
@@ -340,19 +340,22 @@ class MqttLink:
         failed = ""
         if not mosquitto and not self._declared:
             failed = (
-                f"{VERSION_TOPIC} does not name a Mosquitto, and link option MQTT_CyclicPacketIds is not TRUE: a "
+                f"{VERSION_TOPIC} does not name Mosquitto, and link option MQTT_CyclicPacketIds is not TRUE: a "
                 "message whose acknowledgement got lost is stored again"
             )
         elif not mosquitto and shared:
-            failed = "the broker may hand a message of a shared subscription, once delivered to us, to another member"
+            failed = (
+                "the broker may give a message of a shared subscription to another member after it was delivered to us"
+            )
         elif self._settings.version < 5 and options["mqtt_retained"] == "deliver":
-            failed = "MQTT 3.1.1 brings retained messages again at every reconnect (MQTT_Retained = deliver)"
+            failed = "MQTT 3.1.1 delivers retained messages again at every reconnect (MQTT_Retained = deliver)"
         level = Guarantee.AT_LEAST_ONCE if failed else Guarantee.EXACT_UNLESS_BROKER_CRASH
         saving = " (Mosquitto: needs persistence true, saves every autosave_interval)" if mosquitto else ""
         limit = " (Mosquitto: max_queued_messages, 1000 by default)" if mosquitto else ""
         notes = [
             failed or f"a crash of the broker loses what came after it last saved its sessions{saving}",
-            f"above its queue limit{limit} the broker drops messages unseen; published at QoS 0 they may be lost",
+            f"above its queue limit{limit} the broker drops messages without notice; published at QoS 0 they may be "
+            "lost",
         ]
         lost = losses(self._client_id(use, "in"))
         return level, [lost, *notes] if lost else notes
@@ -371,8 +374,8 @@ class MqttLink:
                 f"{endpoint.full_name}: {endpoint.provider_queue!r} cannot be subscribed to",
                 link=self.config.name,
                 operation="verify",
-                cause=f"the broker does not offer {lacking}",
-                cure="let the broker allow it, or register another topic filter",
+                cause=f"the broker does not support {lacking}",
+                cure="configure the broker to allow it, or register another topic filter",
             )
 
     def forget(self, use: JobUse, direction: Direction) -> None:

@@ -168,8 +168,8 @@ class EchoDestination(MqttDestination):
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         told = identity in _overflows
         _overflows[identity] = (
-            f"the echo of the job had overflowed, as seen at {when} (Mosquitto: max_queued_messages; the broker drops "
-            "what comes then): what it does not show is sent again and may come twice"
+            f"the echo of the job overflowed, as seen at {when} (Mosquitto: max_queued_messages; the broker drops "
+            "what exceeds it): messages that it does not show are sent again and may arrive twice"
         )
         _log.warning("link %s, topic %r: %s", link, self._rules.topic.text, _overflows[identity])
         if not told:
@@ -178,7 +178,8 @@ class EchoDestination(MqttDestination):
                 link=link,
                 operation="connect",
                 cause=_overflows[identity],
-                cure="the job goes on at least once; raise the broker's queue limits (Mosquitto: max_queued_messages)",
+                cure="the job continues at least once; raise the broker's queue limits (Mosquitto: "
+                "max_queued_messages)",
             )
 
     def recovered(self) -> Recovered | None:
@@ -208,7 +209,7 @@ class EchoDestination(MqttDestination):
             if len(missing) < count:
                 self._partial.add(sequence)
                 _log.info(
-                    "link %s: %d of %d messages of batch %d are at the broker already and not sent again",
+                    "link %s: %d of %d messages of batch %d are already at the broker and are not sent again",
                     self._settings.link,
                     count - len(missing),
                     count,
@@ -288,7 +289,7 @@ class EchoDestination(MqttDestination):
                 link=self._settings.link,
                 operation="publish",
                 cause=reason_text(code),
-                cure="let its access rules allow the link's user to write and read that topic (outbound_log_queue)",
+                cure="allow the link's user to write and read that topic in its access rules (outbound_log_queue)",
             )
         elif code == _NO_SUBSCRIBER and self._echo is not None:
             raise LinkUnavailable(
@@ -331,14 +332,14 @@ class EchoDestination(MqttDestination):
         identity, link, topic = self._names.client_id, self._settings.link, self._rules.topic.text
         _gaps[identity] = (
             f"{missing} messages that the broker had confirmed did not come back: its access rules hide {topic!r} from "
-            "the link's user, or its queue limits are too low; the agent looks again after its next start"
+            "the link's user, or its queue limits are too low; the agent checks again after its next start"
         )
         raise LinkUnavailable(
             f"link {link}: the echo of {topic!r} is incomplete",
             link=link,
             operation="publish",
             cause=_gaps[identity],
-            cure="the job goes on at least once; correct the broker, then start the agent again",
+            cure="the job continues at least once; correct the broker, then start the agent again",
         )
 
     def _release(self, echo: Wire) -> None:

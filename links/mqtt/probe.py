@@ -60,7 +60,7 @@ def run_checks(settings: Settings, probe: Callable[[], Session]) -> Sequence[Che
             if not has
         ]
     good = session.maximum_qos >= 1
-    cure = "" if good else "let the broker allow QoS 1"
+    cure = "" if good else "configure the broker to allow QoS 1"
     return (*checks, Check("broker", good, ", ".join(told), cure))
 
 
@@ -69,8 +69,8 @@ def check_logs(config: LinkConfig, owner: str) -> None:
     if config.inbound_log_queue is not None:
         raise ConfigInvalid(
             f"{owner}: inbound_log_queue is refused",
-            cause="an MQTT link needs none: what jobs that read from it must remember is kept in the hub",
-            cure="leave inbound_log_queue out",
+            cause="an MQTT link does not need it: the state of jobs that read from it is kept in the hub",
+            cure="remove inbound_log_queue",
         )
     if config.outbound_log_queue is None:
         return

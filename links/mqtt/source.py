@@ -66,7 +66,7 @@ def wait_for_suback(
         link=settings.link,
         operation="subscribe",
         cause=f"no SUBACK within {settings.connect_timeout:g} s",
-        cure="see the broker's log",
+        cure="check the broker's log",
     )
 
 
@@ -86,8 +86,8 @@ def _check_granted(code: int, settings: Settings, topic_filter: str, qos: int) -
             f"link {settings.link}: the broker grants only QoS {code} for {topic_filter!r}",
             link=settings.link,
             operation="subscribe",
-            cause="at QoS 0 messages are lost whenever the connection is",
-            cure="let the broker grant QoS 1, or accept at-most-once by registering with MQTT_Qos = 0",
+            cause="at QoS 0 messages are lost whenever the connection is lost",
+            cure="configure the broker to grant QoS 1, or accept at-most-once by registering with MQTT_Qos = 0",
         )
 
 
@@ -180,7 +180,7 @@ class MqttSource:
     def _tell_loss(self) -> None:
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         _losses[self._client_ids[0]] = (
-            f"the broker lost the job's session, as seen at {when}: messages sent before that may be missing"
+            f"the broker lost the job's session, as seen at {when}: messages sent before then may be missing"
         )
         _log.warning(
             "link %s: the broker no longer has the session of %r (client id %s); messages sent meanwhile may be "
@@ -197,7 +197,7 @@ class MqttSource:
                 link=self._settings.link,
                 operation="connect",
                 cause="it set the session expiry to 0 s: whatever is sent while we are not connected would be lost",
-                cure="let the broker keep sessions, or accept at-most-once by registering with MQTT_Qos = 0",
+                cure="configure the broker to keep sessions, or accept at-most-once by registering with MQTT_Qos = 0",
             )
         if session.expiry is not None and session.expiry < self._settings.session_expiry:
             _log.warning(
@@ -283,7 +283,7 @@ class MqttSource:
                 link=self._settings.link,
                 operation="read",
                 cause=str(error),
-                cure="see the broker's log",
+                cure="check the broker's log",
             ) from error
 
     def settle(self, batch: Batch) -> None:

@@ -19,8 +19,8 @@ SPEC = LinkSpec(
     title="MQTT",
     description="An MQTT 3.1.1 or 5 broker: topics with wildcards, shared subscriptions, retained messages. "
     "outbound_log_queue (MQTT 5) names the topic of the records of a sending log, such as mgw/sent/{job}: jobs that "
-    "write to the link are then exactly once but for a crash of the broker. The link's user must be allowed to read "
-    "and write it, all topics below it, and the output topics. inbound_log_queue is refused: none is needed. "
+    "write to the link are then exactly once except after a crash of the broker. The link's user must be allowed to "
+    "read and write it, all topics below it, and the output topics. inbound_log_queue is refused: it is not needed. "
     "Under MQTT 3.1.1 headers, correlation, expiration and message ids travel only with MQTT_Envelope=JSON.",
     attributes=(
         Field("hostname", "Host name or address of the broker.", required=True, shown=True),
@@ -28,13 +28,13 @@ SPEC = LinkSpec(
         Field("protocol_version", "5, or 4 for MQTT 3.1.1.", int, 5, minimum=4, maximum=5, shown=True),
         Field(
             "client_id_prefix",
-            "Begins the client id of every job. Changing it abandons the sessions of inbound jobs.",
+            "Prefix of the client id of every job. Changing it abandons the sessions of inbound jobs.",
             default="MGW_",
             shown=True,
         ),
         Field(
             "keepalive",
-            "Seconds without traffic after which a connection is given up; a ping is sent at 0.6 of it.",
+            "Seconds without traffic after which a connection counts as lost; a ping is sent at 0.6 of it.",
             int,
             30,
             minimum=1,
@@ -44,7 +44,7 @@ SPEC = LinkSpec(
         Field(
             "session_expiry",
             "Seconds the broker keeps the session of an inbound job, and the echo of an outbound one with its log, "
-            "while nobody is connected; 4294967295 is for ever. MQTT 3.1.1 has no such limit.",
+            "while nobody is connected; 4294967295 is forever. MQTT 3.1.1 has no such limit.",
             int,
             2_592_000,
             minimum=60,
@@ -53,7 +53,8 @@ SPEC = LinkSpec(
         ),
         Field(
             "max_packet_size",
-            "Largest packet in bytes that the broker takes, where it does not tell (MQTT 3.1.1); 0 is no limit.",
+            "Largest packet in bytes that the broker accepts, where it does not announce it (MQTT 3.1.1); 0 is no "
+            "limit.",
             int,
             0,
             minimum=0,
@@ -69,23 +70,23 @@ SPEC = LinkSpec(
         ),
         Field("tls", "Encrypt; the broker's certificate and name are always verified.", bool, False),
         Field("tls_ca_file", "PEM file of the authority that signed the broker's certificate; default: the system's."),
-        Field("tls_cert_file", "PEM file of our own certificate, where the broker asks for one."),
-        Field("tls_key_file", "PEM file of its key, if not in the same file."),
+        Field("tls_cert_file", "PEM file of the client certificate, if the broker requires one."),
+        Field("tls_key_file", "PEM file of the client certificate's key, if it is in another file."),
     ),
     options=(
         Field(
             "MQTT_CyclicPacketIds",
-            "TRUE declares that a broker other than Mosquitto gives packet ids in order, 1 to 65535 and again, keeps "
-            "them over its restarts, and sends messages again only after a reconnect. Declared wrongly, messages are "
-            "lost.",
+            "TRUE declares that a broker other than Mosquitto assigns packet ids in order, 1 to 65535 and again from "
+            "1, keeps them across its restarts, and sends messages again only after a reconnect. Declared wrongly, "
+            "messages are lost.",
             bool,
             False,
         ),
         Field(
             "MQTT_SingleNode",
-            "TRUE declares that a broker other than Mosquitto is one node that hands a publisher's messages to a "
-            "session in their order, and ends a connection before it answers the next one of the same client id. For "
-            "the sending log (outbound_log_queue). Declared wrongly, messages may come twice.",
+            "TRUE declares that a broker other than Mosquitto is one node that delivers a publisher's messages to a "
+            "session in their order, and ends a connection before it answers the next one with the same client id. "
+            "For the sending log (outbound_log_queue). Declared wrongly, messages may come twice.",
             bool,
             False,
         ),
@@ -100,7 +101,7 @@ SPEC = LinkSpec(
         ),
         Field(
             "MQTT_PayloadType",
-            "Inbound payloads that do not say what they are: RAW or TEXT (UTF-8).",
+            "Type of inbound payloads that do not declare one: RAW or TEXT (UTF-8).",
             default="RAW",
             choices=("RAW", "TEXT"),
             alterable=False,
@@ -116,8 +117,8 @@ SPEC = LinkSpec(
         Field("MQTT_Retain", "Outbound: publish as retained message.", bool, False, alterable=False),
         Field(
             "MQTT_Retained",
-            "Inbound: skip or deliver the retained messages that exist when the job first subscribes. Under MQTT 3.1.1 "
-            "deliver brings them again at every reconnect.",
+            "Inbound: skip or deliver the retained messages that exist when the job first subscribes. Under MQTT "
+            "3.1.1 deliver repeats them at every reconnect.",
             default="skip",
             choices=("skip", "deliver"),
             alterable=False,

@@ -258,10 +258,12 @@ class Wire:
                 what,
                 link=self._link,
                 cause="session taken over (0x8E): another client connected with the same client id",
-                cure="stop the other client, or give this link or the other one its own client_id_prefix",
+                cure="stop the other client, or give one of the two a client_id_prefix of its own",
             )
         kind = LinkRefused if code in _REFUSALS else DeliveryRejected if code in _REJECTIONS else LinkUnavailable
-        failed = kind(what, link=self._link, operation="publish", cause=reason_text(code), cure="see the broker's log")
+        failed = kind(
+            what, link=self._link, operation="publish", cause=reason_text(code), cure="check the broker's log"
+        )
         return failed.blamed(blame_of(code)) if isinstance(failed, DeliveryRejected) else failed
 
     def _lost(self, cause: object) -> LinkUnavailable:
@@ -270,7 +272,7 @@ class Wire:
             f"link {self._link}: the connection to the broker is lost",
             link=self._link,
             cause=str(cause),
-            cure=f"see whether the broker runs, and its log; a second client with the id {self._client_id} ends it too",
+            cure=f"check that the broker runs, and its log; a second client with the id {self._client_id} also ends it",
         )
 
     def close(self) -> None:

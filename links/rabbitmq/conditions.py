@@ -85,7 +85,7 @@ class QueueFacts:
         """Why the queue may refuse a part of a transaction; "" if it does not."""
         limit = self._limit
         if limit and self._overflow.startswith("reject-publish"):
-            return f"{self._named(limit)} with overflow {self._overflow}: a full queue takes a batch only in part"
+            return f"{self._named(limit)} with overflow {self._overflow}: a full queue accepts only part of a batch"
         return ""
 
     @property

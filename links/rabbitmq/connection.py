@@ -240,7 +240,7 @@ class Session:
             link=self.settings.link,
             operation=operation,
             cause="the broker or the network is stuck",
-            cure="look at the broker; AMQP_AnswerTimeout sets the limit",
+            cure="check the broker; AMQP_AnswerTimeout sets the limit",
         )
         with self._moving():
             timer = self._loop.call_later(seconds, lambda: self._impl._terminate_stream(error))

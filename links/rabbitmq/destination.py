@@ -229,13 +229,13 @@ class RabbitDestination:
             raise ConversionFailure(
                 f"the headers of the message take {len(properties)} bytes",
                 cause=f"AMQP carries at most {_MAX_PROPERTIES}",
-                cure="let the sender put fewer or smaller headers on the message",
+                cure="have the sender set fewer or smaller headers",
             )
         if len(body) > self._plan.max_message_size:
             raise ConversionFailure(
                 f"the message has {len(body)} bytes",
-                cause=f"foreign queue {self._use.endpoint.full_name} takes at most {self._plan.max_message_size}",
-                cure="raise AMQP_MaxMessageSize if the broker takes more",
+                cause=f"foreign queue {self._use.endpoint.full_name} accepts at most {self._plan.max_message_size}",
+                cure="raise AMQP_MaxMessageSize if the broker accepts more",
             )
         if self._plan.routing_key is not None:
             return self._method, properties, body
@@ -340,7 +340,7 @@ class RabbitDestination:
             link=self._settings.link,
             operation=operation,
             cause=blocked or "the broker is overloaded or stuck",
-            cure="look at the broker; AMQP_ConfirmTimeout sets the limit",
+            cure="check the broker; AMQP_ConfirmTimeout sets the limit",
         )
 
     def interrupt(self) -> None:

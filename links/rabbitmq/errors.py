@@ -68,14 +68,14 @@ def translate(  # noqa: C901, PLR0912 - one branch per kind of failure
         kind, what = LinkRefused, _no_access(settings)
         reason, cure = "it does not exist, or the user has no permission there", "check virtual_host and permissions"
         if (full := _LIMIT.search(str(cause))) is not None:
-            kind, what = LinkUnavailable, f"link {settings.link}: RabbitMQ at {settings.place} has no connection free"
-            reason, cure = full[0], "raise that limit; each running job needs a second connection now and then"
+            kind, what = LinkUnavailable, f"link {settings.link}: RabbitMQ at {settings.place} has no free connection"
+            reason, cure = full[0], "raise that limit; each running job needs a second connection from time to time"
     elif isinstance(cause, exceptions.ConnectionBlockedTimeout):
         kind, what = LinkTimeout, f"link {settings.link}: RabbitMQ at {settings.place} accepts no messages"
         reason = f"blocked for {settings.blocked_timeout:g} s by an alarm ({blocked or 'memory or disk'})"
         cure = "free memory or disk space at the broker"
     elif isinstance(cause, exceptions.AMQPHeartbeatTimeout | workflow.AMQPConnectorStackTimeout | TimeoutError):
-        kind, what = LinkTimeout, f"link {settings.link}: RabbitMQ at {settings.place} gives no sign of life"
+        kind, what = LinkTimeout, f"link {settings.link}: RabbitMQ at {settings.place} does not respond"
         reason, cure = reason or "timed out", "check the network and the broker"
     elif isinstance(cause, ssl.SSLError):
         kind, what = LinkRefused, f"link {settings.link}: no TLS connection to RabbitMQ at {settings.place}"
@@ -129,9 +129,7 @@ def _root(error: BaseException) -> BaseException:
 
 
 def _no_access(settings: Settings) -> str:
-    return (
-        f"link {settings.link}: RabbitMQ at {settings.place} gives no access to virtual host {settings.virtual_host!r}"
-    )
+    return f"link {settings.link}: RabbitMQ at {settings.place} denies access to virtual host {settings.virtual_host!r}"
 
 
 def _closed_by_broker(  # noqa: C901, PLR0911 - one return per reply code
@@ -141,26 +139,30 @@ def _closed_by_broker(  # noqa: C901, PLR0911 - one return per reply code
     if code == 403 and "Login was refused" in text:
         return LinkRefused, f"{where} refused user {settings.username!r}", "set the link's username and password"
     if code == 405 or (code == 403 and "exclusive" in text):
-        return LinkUnavailable, f"{where} keeps the queue locked", "end the other connection that uses it exclusively"
+        return (
+            LinkUnavailable,
+            f"{where} reports that the queue is locked",
+            ("end the other connection that uses it exclusively"),
+        )
     if code == 403:
         return LinkRefused, f"{where} denied access to user {settings.username!r}", "give the user the permission"
     if code == 530:
         return LinkRefused, _no_access(settings), "check virtual_host and the user's permissions"
     if code == 404 and "down or inaccessible" in text:
-        return LinkUnavailable, f"{where} has the queue on a node that is down", "start that node again"
+        return LinkUnavailable, f"{where} reports that the queue is on a node that is down", "start that node again"
     if code == 404:
         return QueueMissing, f"{where} has no such queue or exchange", "create it or correct the registration"
     if code == 406 and "acknowledgement" in text:
-        cure = "let batches be smaller or faster, or raise the broker's consumer_timeout"
+        cure = "make batches smaller or faster, or raise the broker's consumer_timeout"
         return LinkTimeout, f"{where} waited too long for an acknowledgement", cure
     if code == 406 and "partial tx" in text:
-        return DeliveryRejected, f"{where} stored a transaction only in part", "check the queue and its limits"
+        return DeliveryRejected, f"{where} stored only part of a transaction", "check the queue and its limits"
     if code == 406 and "larger than" in text:
         return DeliveryRejected, f"{where} refused a message", "set AMQP_MaxMessageSize to the broker's limit"
     if operation == "publish" and code in _ABOUT_WHAT_WAS_SENT:
-        return DeliveryRejected, f"{where} refused a message", "let the sender or a transformation correct it"
+        return DeliveryRejected, f"{where} refused a message", "correct it at the sender or in a transformation"
     if code in _FOR_EVER:
         return LinkError, f"{where} refused a request (code {code})", "correct the queue or its registration"
     if code == 320:
         return LinkUnavailable, f"{where} closed the connection", "wait for the broker or start it again"
-    return LinkUnavailable, f"{where} ended the connection (code {code})", "see the broker's log"
+    return LinkUnavailable, f"{where} ended the connection (code {code})", "check the broker's log"

@@ -89,7 +89,8 @@ class Fence:
         if refusal.reply_code != _DENIED:
             raise error from refusal
         raise LinkRefused(
-            f"job {self._use.job}: RabbitMQ lets user {session.settings.username!r} not declare its lock {self.name!r}",
+            f"job {self._use.job}: RabbitMQ does not let user {session.settings.username!r} declare its lock "
+            f"{self.name!r}",
             link=session.settings.link,
             operation="connect",
             cause=error.cause,
@@ -103,7 +104,7 @@ class Fence:
             operation="connect",
             cause=f"it holds the lock {self.name}",
             cure="it ends by itself when the broker notices that the process is gone, after two to three times the "
-            "AMQP_Heartbeat it came with; with AMQP_ManagementURL it is closed at once; the job tries again",
+            "AMQP_Heartbeat of its connection; with AMQP_ManagementURL it is closed at once; the job tries again",
         )
 
 

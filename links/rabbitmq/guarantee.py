@@ -60,7 +60,7 @@ def report_source(session: Session, use: JobUse, plan: SourcePlan, template: str
         _joined(
             "after a restart of the broker messages may come again and are stored again; presumes, as AMQP_DeadLetters "
             "FALSE declares, that no message leaves the queue unacknowledged",
-            "" if alone else f"presumes that nobody else reads quorum queue {plan.queue}, which refuses nobody",
+            "" if alone else f"presumes that nobody else reads quorum queue {plan.queue}, which refuses no reader",
             facts.unseen,
         ),
     )
@@ -90,7 +90,7 @@ def report_destination(session: Session, use: JobUse, plan: DestinationPlan, tem
         if exchange.alternate:
             weak = (
                 f"exchange {plan.exchange} has the alternate exchange {exchange.alternate} ({exchange.origin}), which "
-                "takes what cannot be routed: it counts as delivered"
+                "receives what cannot be routed: such messages count as delivered"
             )
     if lost:
         return GuaranteeReport(Guarantee.AT_MOST_ONCE, lost)
@@ -125,7 +125,7 @@ def _passed(session: Session, use: JobUse, plan: SourcePlan, facts: QueueFacts, 
     if answers.fenced:
         return ""
     return (
-        f"after a connection that died unnoticed newer messages may pass up to {plan.prefetch} older ones: user "
+        f"after a connection that died unnoticed newer messages may overtake up to {plan.prefetch} older ones: user "
         f"{session.settings.username!r} may not declare the lock of the job (configure permission on mgw[.]lock[.].*)"
     )
 

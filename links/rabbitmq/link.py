@@ -65,14 +65,14 @@ class RabbitLink:
         if address and not address.lower().startswith(("http://", "https://")):
             raise ConfigInvalid(
                 f"{owner}: AMQP_ManagementURL cannot be {address!r}",
-                cause="it is no address of a web server",
+                cause="it is not an HTTP address",
                 cure="write for example http://broker:15672",
             )
         if address and "@" in urlsplit(address).netloc:  # it would be stored and shown as it is
             raise ConfigInvalid(
                 f"{owner}: AMQP_ManagementURL names a user",
                 cause="the link's own user and password are used",
-                cure="leave out what stands before the @",
+                cure="remove the part before the @",
             )
         self._settings = Settings.of(config, attributes, options)
 
@@ -169,7 +169,7 @@ class RabbitLink:
                 obsolete = owner[0] == hub_id and not lives(owner[1])
                 if obsolete or (owner == ("", "") and use.job in broken):
                     queue.forget(session)
-                    what = f"of job {owner[1]}, which does not exist any more" if obsolete else "that cannot be read"
+                    what = f"of job {owner[1]}, which no longer exists" if obsolete else "that cannot be read"
                     removed.append(f"removed the record {what} from log queue {queue.name}")
             except QueueMissing:
                 continue  # the job itself says so

@@ -72,7 +72,7 @@ class LogQueue:
                 f"job {self._use.job}: its log queue {self.name!r} does not exist in RabbitMQ",
                 link=session.settings.link,
                 operation="connect",
-                cause="every job of a link with a log queue needs one of its own, and the gateway creates none",
+                cause="every job of a link with a log queue needs one of its own, and the gateway does not create them",
                 cure=self._declaration(),
             )
         if difference:
@@ -98,8 +98,8 @@ class LogQueue:
                     link=session.settings.link,
                     operation="connect",
                     cause=f"{origin.format(setting=setting)} is {value}, so its records may be removed",
-                    cure="let the pattern of that policy not match the log queues, or set a policy of higher priority "
-                    "for them",
+                    cure="change the pattern of that policy so that it does not match the log queues, or set a policy "
+                    "of higher priority for them",
                 )
 
     def _declaration(self) -> str:
@@ -161,14 +161,14 @@ class LogQueue:
             owner = (str(told["hub"]), str(told["job"]))
             record = Record(int(told["sequence"]), int(told.get("partial", 0)))
         except (ValueError, TypeError, KeyError) as error:
-            raise self._foreign(session, f"its record {body[:60]!r} is not one of a gateway", 417) from error
+            raise self._foreign(session, f"its record {body[:60]!r} was not written by a gateway", 417) from error
         if owner != (self._use.hub_id, self._use.job):
             raise self._foreign(session, f"its record is of job {owner[1]} of hub {owner[0]}")
         return record
 
     def _foreign(self, session: Session, cause: str, number: int | None = None) -> LinkError:
         return LinkRefused(
-            f"job {self._use.job}: log queue {self.name!r} is used by somebody else",
+            f"job {self._use.job}: log queue {self.name!r} is used by another job or program",
             link=session.settings.link,
             operation="connect",
             cause=cause,

@@ -166,8 +166,8 @@ class LoggedDestination(RabbitDestination):
 
     def _partial(self, sequence: int, cause: str) -> DeliveryRejected:
         return DeliveryRejected(
-            f"foreign queue {self._use.endpoint.full_name}: RabbitMQ stored the transaction up to batch {sequence} "
-            "only in part",
+            f"foreign queue {self._use.endpoint.full_name}: RabbitMQ stored only part of the transaction up to batch "
+            f"{sequence}",
             link=self._settings.link,
             operation="publish",
             cause=cause,

@@ -61,7 +61,7 @@ class LoggedSource(RabbitSource):
             session.channel.tx_select()
         facts = look_at_queue(session, self._plan.queue, read_policies(session.settings))
         if facts.leaves:
-            _LOGGER.warning("job %s: %s; what comes again is stored again", self._use.job, facts.leaves)
+            _LOGGER.warning("job %s: %s; messages delivered again are stored again", self._use.job, facts.leaves)
         super()._subscribe(session, positions)
         known = positions.get("seq")
         record = queue.read(session, beyond=int(known.partition(":")[0]) if known else None)
@@ -106,10 +106,10 @@ class LoggedSource(RabbitSource):
             f"gone from queue {queue!r}",
             link=self._settings.link,
             operation="connect",
-            cause=f"{self._log.awaited} must come again and it holds {held}: it was purged, created anew or read by "
+            cause=f"{self._log.awaited} must come again and it holds {held}: it was purged, re-created or read by "
             "somebody else",
-            cure="find out who did; then, to go on with what is there: "
-            f"mgw agents cleanup RESET_SUB_MISSING_MESSAGE {self._use.job}",
+            cure="find out who did; then, to continue with what is left: mgw"
+            f" agents cleanup RESET_SUB_MISSING_MESSAGE {self._use.job}",
             number=415,
         )
 
@@ -119,8 +119,8 @@ class LoggedSource(RabbitSource):
             link=self._settings.link,
             operation="connect",
             cause=cause,
-            cure="compare both queues, then mgw agents cleanup RESET_SUB_MISSING_LOG_REC with the job's name; what was "
-            "read last may arrive twice",
+            cure="compare both queues, then run mgw agents cleanup RESET_SUB_MISSING_LOG_REC with the job's name; the "
+            "messages read last may arrive twice",
             number=number,
         )
 
@@ -176,7 +176,7 @@ class LoggedSource(RabbitSource):
                 link=self._settings.link,
                 operation="settle",
                 cause=alarm or "the broker is overloaded or stuck",
-                cure="look at the broker; AMQP_AnswerTimeout sets the limit",
+                cure="check the broker; AMQP_AnswerTimeout sets the limit",
             )
 
 

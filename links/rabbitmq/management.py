@@ -31,7 +31,7 @@ class Policies:
 
     users: Sequence[Mapping[str, Any]] = ()
     operators: Sequence[Mapping[str, Any]] = ()
-    unseen: str = "policies are not seen without AMQP_ManagementURL"
+    unseen: str = "policies are not visible without AMQP_ManagementURL"
 
     def of_queue(self, name: str, type_: str) -> dict[str, tuple[str, str]]:
         """What the policies in force set on a queue: setting -> value and where it comes from."""
@@ -79,7 +79,7 @@ def read_policies(settings: Settings) -> Policies:
         _seen[place] = told = Policies(users, operators, "")
         return told
     except (OSError, HTTPException, ValueError) as error:
-        unseen = f"policies are not seen: {_answer(settings, error)}"
+        unseen = f"policies are not visible: {_answer(settings, error)}"
     return replace(_seen.get(place, Policies()), unseen=unseen)
 
 
@@ -95,7 +95,7 @@ def close_owner(settings: Settings, queue: str) -> str:
         told = _ask(settings, f"queues/{quote(settings.virtual_host, safe='')}/{quote(queue, safe='')}")
         owner = (told.get("owner_pid_details") or {}).get("name") if isinstance(told, dict) else None
         if not owner:
-            return "the management API does not name it yet"
+            return "the management API does not list it yet"
         _ask(settings, f"connections/{quote(str(owner), safe='')}", "DELETE")
     except (OSError, HTTPException, ValueError) as error:
         return f"it cannot be closed: {_answer(settings, error)}"
@@ -117,7 +117,7 @@ def _answer(settings: Settings, error: OSError | HTTPException | ValueError) -> 
 def _policies(settings: Settings, what: str) -> Sequence[Mapping[str, Any]]:
     found = _ask(settings, what)
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
-        raise ValueError("something else than policies")
+        raise ValueError("something other than policies")
     return found
 
 

@@ -21,7 +21,7 @@ def run_checks(settings: Settings) -> Sequence[Check]:
         addresses = socket.getaddrinfo(settings.hostname, settings.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         detail = f"{settings.hostname!r} cannot be resolved ({error})"
-        return [failed_check("name", error, detail, "correct hostname or the DNS")]
+        return [failed_check("name", error, detail, "correct hostname or DNS")]
     found = sorted({str(address[4][0]) for address in addresses})
     checks.append(Check("name", True, f"{settings.hostname} is {', '.join(found)}"))
     try:

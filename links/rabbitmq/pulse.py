@@ -45,7 +45,7 @@ def _beaten(connection: Living, now: float) -> bool:
     try:
         return connection.beat(now)
     except Exception as error:
-        _LOGGER.debug("no sign of life: %s", error)  # the connection's own thread meets the cause
+        _LOGGER.debug("no response: %s", error)  # the connection's own thread meets the cause
         return True
 
 

@@ -168,8 +168,8 @@ class RabbitSource:
             f"foreign queue {self._use.endpoint.full_name}: the stream does not reach offset {self._stored}",
             link=self._settings.link,
             operation="read",
-            cause="it was created anew, or the broker is slow",
-            cure="if the stream is a new one, remove the job and create it again: it begins at AMQP_StreamOffset",
+            cause="it was re-created, or the broker is slow",
+            cure="if the stream is a new one, remove the job and create it again: it starts at AMQP_StreamOffset",
         )
 
     def read(self, max_messages: int, wait: float) -> Batch:
@@ -242,9 +242,9 @@ class RabbitSource:
         digest = (self._position or "").partition(":")[2]
         what = f"foreign queue {self._use.endpoint.full_name}: messages after offset {stored} are gone"
         if offset > stored + 1:
-            cause = f"the stream {queue!r} now begins at offset {offset} (retention, or created anew)"
+            cause = f"the stream {queue!r} now begins at offset {offset} (retention, or it was re-created)"
         elif offset == stored and digest and digest != _digest(item):
-            cause = f"the message at offset {stored} of stream {queue!r} is another one: the stream was created anew, "
+            cause = f"the message at offset {stored} of stream {queue!r} is another one: the stream was re-created, "
             cause += "or lost its end in a crash"
         else:
             return
@@ -253,8 +253,8 @@ class RabbitSource:
             link=self._settings.link,
             operation="read",
             cause=cause,
-            cure="restore the stream; or, to go on with the first message that is there: "
-            f"mgw agents cleanup RESET_SUB_MISSING_MESSAGE {self._use.job}",
+            cure="restore the stream; or, to continue with the oldest message that is left: mgw"
+            f" agents cleanup RESET_SUB_MISSING_MESSAGE {self._use.job}",
             number=415,
         )
 
@@ -299,8 +299,8 @@ class RabbitSource:
             session.pump(_ANSWER_SECONDS, lambda: session.scanner.deliveries, "backlog")
         if came and not session.scanner.deliveries:
             raise LinkTimeout(
-                f"foreign queue {self._use.endpoint.full_name}: messages wait after offset {self._stored} and none was "
-                f"delivered for {self.silence:.0f} s",
+                f"foreign queue {self._use.endpoint.full_name}: messages wait after offset {self._stored}, but none "
+                f"was delivered for {self.silence:.0f} s",
                 link=self._settings.link,
                 operation="read",
                 cause="the subscription is stuck",

@@ -35,20 +35,21 @@ SPEC = LinkSpec(
         Field("virtual_host", "Virtual host.", default="/", alterable=False, shown=True),
         Field("tls", "Encrypt the connection.", bool, False, alterable=False),
         Field("tls_ca_file", "File with the certificates to trust (PEM); default: the system's."),
-        Field("tls_cert_file", "File with our own certificate (PEM)."),
-        Field("tls_key_file", "File with the key of our own certificate (PEM)."),
+        Field("tls_cert_file", "File with the client certificate (PEM)."),
+        Field("tls_key_file", "File with the client certificate's key (PEM)."),
         Field("tls_verify", "Verify the broker's certificate and name.", bool, True),
-        Field("tls_server_name", "Name the certificate must have; default: hostname."),
+        Field("tls_server_name", "Name that the certificate must have; default: hostname."),
         Field(
             "connection_name",
-            "Begins the name under which the broker shows the link's connections; agent and job follow. Default mgw.",
+            "Prefix of the name under which the broker shows the link's connections; agent and job follow. Default "
+            "mgw.",
         ),
     ),
     options=(
         Field(
             "AMQP_Heartbeat",
             "Seconds of silence that count as a missed heartbeat. The broker closes a dead connection of the gateway "
-            "after two to three times as long. The gateway gives up a dead broker after 5 s more than this at the "
+            "after two to three times as long. The gateway declares a broker dead after 5 s more than this at the "
             "earliest and after twice that at the latest: 10 to 20 s by default.",
             int,
             5,
@@ -59,7 +60,7 @@ SPEC = LinkSpec(
         Field("AMQP_AnswerTimeout", "Seconds to wait for an answer.", float, 15.0, minimum=0.1, maximum=600),
         Field(
             "AMQP_BlockedTimeout",
-            "Seconds to stand an alarm of the broker, during which it accepts no messages.",
+            "Seconds to tolerate an alarm of the broker, during which it accepts no messages.",
             float,
             60.0,
             minimum=0.1,
@@ -67,7 +68,7 @@ SPEC = LinkSpec(
         ),
         Field(
             "AMQP_ConfirmTimeout",
-            "Seconds without any confirmation after which publishing is given up.",
+            "Seconds without any confirmation after which publishing fails.",
             float,
             60.0,
             minimum=0.1,
@@ -77,13 +78,13 @@ SPEC = LinkSpec(
             "AMQP_ManagementURL",
             "Address of the management API, for example http://broker:15672, asked with the link's user (tag "
             "management) for policies that keep a job from its guarantee, which AMQP does not tell, and to close a "
-            "dead connection of a job that connects anew.",
+            "dead connection of a job that reconnects.",
         ),
     ),
     queue_options=(
         Field(
             "AMQP_QueueType",
-            "Type of the queue; auto finds streams out by itself. Also the type of a topic job's own queue.",
+            "Type of the queue; auto detects streams. Also the type of a topic job's own queue.",
             default="auto",
             choices=("auto", "classic", "quorum", "stream"),
         ),
@@ -106,8 +107,8 @@ SPEC = LinkSpec(
         ),
         Field(
             "AMQP_ConsumerPriority",
-            "Priority of the job among the consumers of the queue: those of a smaller one get messages only while it "
-            "has as many as it may prefetch. Not for streams.",
+            "Priority of the job among the consumers of the queue: those of a smaller one get messages only while its "
+            "prefetch is exhausted. Not for streams.",
             int,
             0,
             minimum=-100,
@@ -115,7 +116,7 @@ SPEC = LinkSpec(
         ),
         Field(
             "AMQP_Exclusive",
-            "Read the queue alone: other consumers are refused, and so is the job while there are any. An inbound log "
+            "Read the queue alone: other consumers are refused, and so is the job while they exist. An inbound log "
             "queue implies it. Quorum queues of RabbitMQ 3.10 refuse nobody; declare them with "
             "x-single-active-consumer.",
             bool,
@@ -123,8 +124,8 @@ SPEC = LinkSpec(
         ),
         Field(
             "AMQP_UniqueIds",
-            "Declares that every publisher gives each message a message-id of its own: a message whose id came before "
-            "in this queue is not stored again.",
+            "Declares that every publisher gives each message a message-id of its own: a message whose id was seen "
+            "before in this queue is not stored again.",
             bool,
             False,
         ),

@@ -209,7 +209,7 @@ def test_type_of_the_gateway_cannot_be_replaced_and_one_that_two_packages_offer_
     here.ok("lint", here.file("links: {m: {type: memory}}\n"))
     result = here("lint", here.file("links: {b: {type: both}}\n"))
     assert result.code == 78
-    assert "first-link and package second-link both offer it" in result.out
+    assert "first-link and package second-link both provide it" in result.out
 
 
 def _offer(site: Path, name: str, points: dict[str, str]) -> None:

@@ -165,7 +165,7 @@ class StoredFunctionSuite(HubCase):
             ("hr.kind", "os:getcwd", "module os is not allowed"),
             ("hr.kind", "stored_rules:nothing", "has no function nothing"),
             ("hr.kind", "stored_rules", "is not written package.module:function"),
-            ("UPPER", "stored_rules:first_word", "the language has already"),
+            ("UPPER", "stored_rules:first_word", "a name of the language itself"),
             ("a b", "stored_rules:first_word", "is no name"),
         ],
     )

@@ -138,24 +138,24 @@ class ObjectSuite(PayloadCase):
     @pytest.mark.parametrize(
         ("attribute", "value", "cause"),
         [
-            ("id", "seven", "'seven' is no number"),
+            ("id", "seven", "'seven' is not a number"),
             ("id", True, "a number is needed, this is a boolean"),
-            ("id", float("nan"), "no number that can be stored"),
+            ("id", float("nan"), "not a number that can be stored"),
             ("price", Decimal("1.999"), r"1\.999 does not fit NUMBER\(8,2\)"),
             ("price", 1000000, r"does not fit NUMBER\(8,2\)"),
-            ("ratio", float("inf"), "inf is no FLOAT"),
+            ("ratio", float("inf"), "inf is not a FLOAT"),
             ("ratio", 2**53 + 1, "has no exact form as FLOAT"),
-            ("due", "soon", "'soon' is no ISO 8601 time"),
+            ("due", "soon", "'soon' is not an ISO 8601 time"),
             ("due", datetime(2026, 1, 1, microsecond=1), "has more digits than DATE holds"),
             ("due", datetime(2026, 1, 1, tzinfo=UTC), "has a time zone, DATE holds none"),
             ("made", datetime(2026, 1, 1, microsecond=1), r"has more digits than TIMESTAMP\(3\) holds"),
             ("seen", NOON, "has no time zone, TIMESTAMP WITH TIME ZONE needs one"),
             ("key", b"12345", r"it has 5 bytes, RAW\(4\) holds 4"),
-            ("key", "xyz", "'xyz' is no hexadecimal text"),
+            ("key", "xyz", "'xyz' is not hexadecimal text"),
             ("text", 5, "text is needed, this is a number"),
             ("text", "\ud800", "surrogate"),
             ("paid", 1, "a boolean is needed"),
-            ("doc", {1: 2}, "JSON has no names that are a number"),
+            ("doc", {1: 2}, "a JSON name cannot be a number"),
             ("doc", [float("nan")], "JSON"),
             ("tags", ["a", "b", "c", "d"], "it has 4 elements, at most 3 are allowed"),
             ("code", "abcd", r"it has 4 characters, CHAR\(3\) holds 3"),
@@ -291,7 +291,7 @@ class ObjectSuite(PayloadCase):
             ("TABLE OF NUMBER", "nested tables cannot be part of a payload"),
             ("VARRAY(3) OF TABLE OF NUMBER", "nested tables"),
             ("REF oe.address", "references cannot be part"),
-            ("BFILE", "files outside of the database"),
+            ("BFILE", "files outside the database"),
             ("ROWID", "addresses of rows"),
             ("ANYDATA", "an object cannot hold ANYDATA"),
             ("VARCHAR2", r"VARCHAR2 has no size"),
@@ -498,7 +498,7 @@ class TextSuite(PayloadCase):
     )
     def test_what_is_no_json_is_refused(self, text: str) -> None:
         queue = self.typed("docs", "JSON")
-        with pytest.raises(PayloadRefused, match=r"^ORA-25215: .*message 1.*its body is no JSON text"):
+        with pytest.raises(PayloadRefused, match=r"^ORA-25215: .*message 1.*its body is not JSON text"):
             self.put(queue, "{}", text)
         assert self.take(queue) == []
 
@@ -554,12 +554,12 @@ class TextSuite(PayloadCase):
     def test_raw_has_its_limit_and_objects_too(self) -> None:
         self.typed("small", "RAW", compatible="12.2")
         self.put("small", bytes(32512))
-        with pytest.raises(PayloadRefused, match="has 32513 bytes, the queue takes at most 32512"):
+        with pytest.raises(PayloadRefused, match="has 32513 bytes, the queue accepts at most 32512"):
             self.put("small", bytes(32513))
         self.admin.create_type("blob_t", {"it": "BLOB"})
         self.typed("objects", "blob_t", max_payload=1000)
         self.put("objects", {"it": bytes(700)})
-        with pytest.raises(PayloadRefused, match="the queue takes at most 1000"):
+        with pytest.raises(PayloadRefused, match="the queue accepts at most 1000"):
             self.put("objects", {"it": bytes(1000)})
 
 
@@ -696,8 +696,8 @@ class AnyDataSuite(PayloadCase):
             ("text", "of Python type str, the queue holds ANYDATA"),
             (ObjectValue("MGW.POINT", {}), "is an object, the queue holds ANYDATA"),
             (AnyData("MGW.NOTHING", {}), "there is no type MGW.NOTHING"),
-            (AnyData("SYS.NUMBER", "x"), "'x' is no number"),
-            (AnyData("MGW.POINT", {"x": "a"}), "attribute x of type MGW.POINT: 'a' is no number"),
+            (AnyData("SYS.NUMBER", "x"), "'x' is not a number"),
+            (AnyData("MGW.POINT", {"x": "a"}), "attribute x of type MGW.POINT: 'a' is not a number"),
             (AnyData("MGW.POINT", wrap(1)), "an object of type MGW.POINT is needed"),
         ],
     )

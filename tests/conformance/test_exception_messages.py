@@ -115,7 +115,7 @@ def test_mqtt_has_every_property_in_order(
     originals = [each for each in found[:-1] if each[0] not in (told - {"MGW_types"}) | hop]
     assert originals == [each for each in user if each[0] != "MGW_types" or each[1] == "x"]
     assert told <= set(own)
-    assert own["MGW_error_omitted"] == f"the expiration left out, it would end the message here: {HOUR} s"
+    assert own["MGW_error_omitted"] == f"the expiration left out, it would expire the message here: {HOUR} s"
     assert dict(found)["MGW_MQTT_topic"] == source
 
 
@@ -165,7 +165,7 @@ def test_rabbitmq_has_every_property_and_header(gateway: Gateway, rabbitmq: Rabb
     assert found == {"b": 1, "a": "x"}
     assert (said["MGW_x"], said["MGW_AMQP_H_x-death"], said["MGW_AMQP_routingKey"]) == (True, "before", source)
     assert "MGW_AMQP_H_CC" in said
-    assert said["MGW_error_omitted"] == f"the expiration left out, it would end the message here: {HOUR} s"
+    assert said["MGW_error_omitted"] == f"the expiration left out, it would expire the message here: {HOUR} s"
 
 
 @pytest.mark.parametrize("options", [{}, {"AQ_MsgProperties": "TRUE"}], ids=["plain", "aq"])

@@ -359,7 +359,7 @@ class TestFencing:
 
             monkeypatch.setattr(producer, "send", slowly)
             first.plan(list(numbered(10, 10)))
-            with pytest.raises(LinkError, match=r"shut out by another"):
+            with pytest.raises(LinkError, match=r"fenced by another"):
                 first.finish(2)
             assert len(sent) >= 6
             second.sequence, second.plans = 2, dict(first.plans)

@@ -125,7 +125,7 @@ def test_only_what_the_broker_does_not_have_is_sent_again(broker: Mosquitto, cap
             assert second.destination.recovered() == Recovered(1)
             second.sequence = 1
             second.deliver(*plan)
-        assert "3 of 5 messages of batch 2 are at the broker already" in caplog.text
+        assert "3 of 5 messages of batch 2 are already at the broker" in caplog.text
         proxy.cut()
         first.destination.close()
     second.deliver(message(b"after"))
@@ -291,7 +291,7 @@ def test_broker_that_keeps_too_few_messages_is_found_out() -> None:
         link = link_to(own.port)
         report = link.verify(use, Direction.OUTBOUND)
         assert report.level is Guarantee.AT_LEAST_ONCE
-        assert "the broker keeps 100 messages for an absent session, and the echo needs 600" in report.note
+        assert "the broker keeps 100 messages for an absent session, but the echo needs 600" in report.note
         writer = Publisher(link, use).connect()
         assert writer.destination.recovered() is None
         writer.deliver(message(b"x"))
@@ -399,7 +399,7 @@ def test_forbidden_record_topic_is_refused_in_words() -> None:
     with keeper, own:
         report = link_to(own.port).verify(use_for("out"), Direction.OUTBOUND)
         assert report.level is Guarantee.AT_LEAST_ONCE
-        assert "may not write to topics below the one of its records" in report.note
+        assert "may not write to topics below that of its records" in report.note
     own, keeper = with_rules("topic read $SYS/#", "topic readwrite out", "topic readwrite mgw/sent/+/+")
     with keeper, own:
         destination: Destination = link_to(own.port).destination(use_for("out"))

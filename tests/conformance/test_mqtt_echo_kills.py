@@ -32,7 +32,7 @@ pytestmark = pytest.mark.mosquitto
 
 BACKLOG = 1000  # messages that wait at least when the agent begins
 MOMENT = 0.06  # seconds; a kill falls anywhere within so long after messages were seen to move
-KNOWN = re.compile(r"(\d+) of \d+ messages of batch \d+ are at the broker already")
+KNOWN = re.compile(r"(\d+) of \d+ messages of batch \d+ are already at the broker")
 
 
 @pytest.fixture(scope="module")

@@ -217,7 +217,7 @@ def test_promise_names_the_first_condition_that_fails(broker: Mosquitto) -> None
     with Mosquitto(config=("sys_interval 0",)) as other:
         level, note = promise(other.port)
         assert level == Guarantee.AT_LEAST_ONCE
-        assert "$SYS/broker/version does not name a Mosquitto" in note
+        assert "$SYS/broker/version does not name Mosquitto" in note
         assert "MQTT_CyclicPacketIds" in note
         declared = {"MQTT_CyclicPacketIds": "TRUE"}
         assert promise(other.port, options=declared)[0] == best

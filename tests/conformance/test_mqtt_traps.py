@@ -437,7 +437,7 @@ def test_body_of_20_megabytes_passes_both_ways(broker: Mosquitto, version: int) 
 
 def test_packet_over_the_brokers_limit_fails_when_it_is_encoded() -> None:
     with Mosquitto(config=("max_packet_size 10000",)) as own, writing(link_to(own.port), pair_of("t")) as writer:
-        with pytest.raises(ConversionFailure, match="takes at most 10000"):
+        with pytest.raises(ConversionFailure, match="accepts at most 10000"):
             writer.destination.encode(Message(b"x" * 10_000))
         writer.deliver(Message(b"x" * 9000))
 

@@ -198,7 +198,7 @@ def test_policies_count_on_while_nobody_tells_them(bench: ManagedBench) -> None:
         bench.manage("DELETE", queue)
         assert bench.report(queue, IN, link).level is EXACT
         proxy.refuse()
-        assert "are not seen" in bench.report(queue, IN, link).note
+        assert "are not visible" in bench.report(queue, IN, link).note
 
 
 def test_arguments_that_may_not_be_read_are_named(bench: ManagedBench) -> None:
@@ -239,7 +239,7 @@ def test_a_limit_of_connections_is_no_refusal(bench: ManagedBench) -> None:
     use = bench.use(queue)
     with (
         connected(link.source(use), Hub()),
-        pytest.raises(LinkUnavailable, match="has no connection free") as caught,
+        pytest.raises(LinkUnavailable, match="has no free connection") as caught,
     ):
         link.verify(use, IN)
     assert caught.value.cause == "user connection limit (1) is reached"

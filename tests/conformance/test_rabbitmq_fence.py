@@ -148,7 +148,7 @@ def test_a_user_who_may_not_declare_the_lock_reads_and_the_note_says_what_it_cos
     with connected(poor.source(use), hub) as source:
         carry(source, hub, 1)
     report = poor.verify(use, Direction.INBOUND)
-    assert "newer messages may pass up to 1000 older ones" in report.note
+    assert "newer messages may overtake up to 1000 older ones" in report.note
     assert "mgw[.]lock[.]" in report.note
     assert poor.verify(use, Direction.INBOUND) == report
 

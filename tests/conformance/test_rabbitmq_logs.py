@@ -233,7 +233,7 @@ def test_purged_acknowledgement_record_is_noticed(bench: Bench) -> None:
     assert fresh.rows == [b"next"]
 
 
-@pytest.mark.parametrize("what", ["purged", "created anew", "read by somebody else"])
+@pytest.mark.parametrize("what", ["purged", "re-created", "read by somebody else"])
 def test_messages_gone_behind_the_gateways_back_are_noticed(bench: Bench, what: str) -> None:
     queue = bench.template.queue()
     use, hub = bench.use(queue), Hub()
@@ -243,7 +243,7 @@ def test_messages_gone_behind_the_gateways_back_are_noticed(bench: Bench, what: 
     eventually(lambda: bench.count(queue) == 10, what="the messages back in the queue")
     if what == "purged":
         bench.channel.queue_purge(queue)
-    elif what == "created anew":
+    elif what == "re-created":
         bench.channel.queue_delete(queue)
         bench.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
         bench.fill(queue, *[b"m"] * 4)

@@ -276,7 +276,7 @@ def test_stream_that_was_created_anew_is_noticed(classic: RabbitTemplate) -> Non
     source = classic.link(options={"AMQP_AnswerTimeout": "1"}).source(use_of(pair.source))
     source.connect({"0": "1000"})
     try:
-        with pytest.raises(LinkTimeout, match="created anew"):
+        with pytest.raises(LinkTimeout, match="re-created"):
             read_on(source)
     finally:
         source.close()
@@ -300,7 +300,7 @@ def test_stream_that_was_created_anew_and_filled_is_noticed(classic: RabbitTempl
     again.positions = positions
     try:
         again.connect()
-        with pytest.raises(PositionLost, match="created anew") as lost:
+        with pytest.raises(PositionLost, match="re-created") as lost:
             again.batches(1)
         assert lost.value.number == 415
         assert again.positions == positions

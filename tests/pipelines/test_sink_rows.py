@@ -222,7 +222,7 @@ _HEADERS = "headers ARRAY<STRUCT<name: STRING, type: STRING, value: STRING>>, te
         ("RAW", "text STRING", {"text": "words"}, "RAW queues hold bytes only"),
         ("RAW", "body BINARY, body_type STRING", {"body": b"x", "body_type": "TEXT"}, "RAW queues hold bytes only"),
         ("TEXT", "body BINARY", {"body": b"\xff"}, "no UTF-8"),
-        ("JSON", "text STRING", {"text": "{"}, "no JSON text"),
+        ("JSON", "text STRING", {"text": "{"}, "not JSON text"),
         ("XMLTYPE", "text STRING", {"text": "<a>"}, "XML"),
         ("FIELDS", "text STRING", {"text": "[1]"}, "no object"),
         ("POINT", "text STRING", {"text": '{"y": 1}'}, "y"),

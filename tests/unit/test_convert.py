@@ -236,9 +236,9 @@ def test_fields_become_an_object() -> None:
 @pytest.mark.parametrize(
     ("payload_type", "body", "cause"),
     [
-        ("OBJECT", '{"zip":"x"}', "attribute zip: 'x' is no number"),
+        ("OBJECT", '{"zip":"x"}', "attribute zip: 'x' is not a number"),
         ("OBJECT", '{"city":"x"}', "attribute city: type OE.ADDRESS has no such attribute"),
-        ("OBJECT", "plain", "no JSON text"),
+        ("OBJECT", "plain", "not JSON text"),
         ("XMLTYPE", "<a>", "no well-formed XML"),
         ("XMLTYPE", "<!DOCTYPE a><a/>", "document type declaration"),
         ("ANYDATA", (Header("a", ValueType.TEXT, "x"),), "named fields"),

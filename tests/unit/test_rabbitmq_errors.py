@@ -30,7 +30,7 @@ CASES = [
     (wrapped(ConnectionRefusedError(111, "Connection refused")), LinkUnavailable, "nothing listens"),
     (wrapped(socket.gaierror(-2, "Name or service not known")), LinkUnavailable, "'mq.example' is unknown"),
     (wrapped(TimeoutError("timed out")), LinkTimeout, "timed out"),
-    (workflow.AMQPConnectorStackTimeout("too long"), LinkTimeout, "no sign of life"),
+    (workflow.AMQPConnectorStackTimeout("too long"), LinkTimeout, "does not respond"),
     (workflow.AMQPConnectorTransportSetupError(ssl.SSLError(1, "wrong version")), LinkRefused, "no TLS"),
     (exceptions.ProbableAuthenticationError(), LinkRefused, "user 'alice'"),
     (exceptions.ProbableAccessDeniedError(), LinkRefused, "virtual host 'shop'"),

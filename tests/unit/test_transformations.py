@@ -155,9 +155,9 @@ def test_where_filters_and_unknown_filters_too() -> None:
     [
         ({"set": {"body.x": "1 / 0"}}, "division by zero"),
         ({"set": {"priority": "'high'"}}, "priority: 'high' is not a number"),
-        ({"set": {"priority": "1.5"}}, "no integer"),
-        ({"set": {"priority": "3000000000"}}, "32 bits"),
-        ({"set": {"expiration": "-1"}}, "out of the range"),
+        ({"set": {"priority": "1.5"}}, "not a 32-bit integer"),
+        ({"set": {"priority": "3000000000"}}, "32-bit"),
+        ({"set": {"expiration": "-1"}}, "not in the range"),
         ({"set": {"correlation": "REPLACE('%', '%', '" + "x" * 129 + "')"}}, "129 characters"),
         ({"set": {"header.h": "REPLACE('aaaaa', 'a', '" + "x" * 1000 + "')"}}, "5000 long"),
         ({"set": {"header.h": "9223372036854775808"}}, "64 bits"),
@@ -184,7 +184,7 @@ def test_a_body_that_is_no_json_object_fails_where_attributes_are_used(body: byt
         {"set": {"priority": "tab.user_data.p"}},
         {"where": "user_data.p = 1"},
     ):
-        with pytest.raises(TransformFailed, match="has to be a JSON object"):
+        with pytest.raises(TransformFailed, match="must be a JSON object"):
             compiled(**definition)(Message(body=body, correlation="order-1"))
     assert changed(Message(body=body), set={"priority": "2"}).body == body
 
@@ -218,7 +218,7 @@ def test_a_function_may_filter_and_may_make_several_messages() -> None:
         ("half_a_character", "surrogates not allowed"),
         ("list_of_headers", "tuple of Header, not list"),
         ("header_of_wrong_type", "has a value of str"),
-        ("plain_tuple_as_header", "is no Header"),
+        ("plain_tuple_as_header", "is not a Header"),
         ("huge_header", "4001 long"),
         ("long_correlation", "129 characters"),
     ],
@@ -235,14 +235,14 @@ def test_whatever_a_function_does_wrong_fails_the_message_only(function: str, ca
     ("definition", "cause"),
     [
         ({}, "does nothing"),
-        ({"sett": {}}, "no key sett"),
+        ({"sett": {}}, "unknown key sett"),
         ({"set": ["a"]}, "set is list"),
         ({"set": {"priority": [1]}}, "set to list"),
-        ({"unset": "header.a"}, "no list"),
+        ({"unset": "header.a"}, "not a list"),
         ({"where": 5}, "where is int"),
         ({"function": 5}, "function is int"),
         ({"function": f"{SAMPLES}:shout", "unset": ["body"]}, "as well as"),
-        ({"unset": ["body"], "options": {"a": 1}}, "options belong to a function"),
+        ({"unset": ["body"], "options": {"a": 1}}, "options are for a function"),
         ({"set": {"msgid": "'x'"}}, "no target"),
         ({"set": {"header": "'x'"}}, "no target"),
         ({"set": {"priority.x": "1"}}, "no target"),

@@ -8,7 +8,7 @@ AMQP                   outbound                                    inbound
 =====================  ==========================================  ==================================================
 priority               AQ p: < 0 -> P, > P -> 0, else P - p        P - min(v, P), absent: P. P is AMQP_MaxPriority
 expiration             ms left, and MGW_AQ_expires_at              ms, or what MGW_AQ_expires_at leaves; >= 1 s
-                                                                   one that is no number: MGW_AMQP_expiration
+                                                                   one that is not a number: MGW_AMQP_expiration
 correlation-id         MGW_AMQP_correlationId, else correlation    correlation; over 128 characters: the header
 message-id             MGW_AMQP_messageId, else AQMSGID: + hex     MGW_AMQP_messageId
 timestamp              MGW_AMQP_timestamp, else enqueue time       MGW_AMQP_timestamp

@@ -91,7 +91,7 @@ def decode(  # noqa: PLR0917
         failure = ConversionFailure(
             "the AMQP properties of the message cannot be read",
             cause=f"they are not well-formed ({error})",
-            cure="look at the sender; the body is kept as it came",
+            cure="check the sender; the body is kept as it came",
         )
     return Message(body, tuple(headers)), failure
 

@@ -316,7 +316,7 @@ def _wire(headers: tuple[Header, ...]) -> tuple[bytes, dict[int, Any]]:
                 raise ConversionFailure(
                     f"header {name!r} is {ValueType(kind).name}",
                     cause=f"it must be {wanted}",
-                    cure="give it the right type in a transformation",
+                    cure="set the right type in a transformation",
                 )
             if not fields:
                 fields = {}
@@ -335,7 +335,7 @@ def _no_value(name: str, kind: ValueType, value: Any) -> ConversionFailure:
     return ConversionFailure(
         f"header {name!r} cannot be sent",
         cause=f"{value!r:.60} is not a {kind.name} that AMQP can carry",
-        cure="give it another type in a transformation",
+        cure="change its type in a transformation",
     )
 
 

@@ -213,8 +213,8 @@ class _Draft:
         if name == TYPES:
             raise ConversionFailure(
                 f"header {TYPES} cannot be sent",
-                cause="the gateway itself writes the types of the other headers there",
-                cure="let a transformation rename it",
+                cause="the gateway writes the types of the other headers into it",
+                cure="rename it in a transformation",
             )
         self.explicit.append(name)
         known = RESERVED.get(name) is kind
@@ -272,7 +272,7 @@ def to_record(message: Message, rules: Rules, now: float, window: Window | None 
     except UnicodeEncodeError as error:
         raise ConversionFailure(
             "text of the message cannot be written as UTF-8",
-            cause=f"{error.object[error.start : error.end]!r} is half a character",
+            cause=f"{error.object[error.start : error.end]!r} is an incomplete character",
             cure="send it as raw",
         ) from error
 
@@ -341,7 +341,7 @@ def _fields(fields: tuple[Header, ...]) -> bytes:
         raise ConversionFailure(
             "a message of named fields cannot be written as JSON",
             cause="one of its numbers is not finite",
-            cure="let a transformation replace it",
+            cure="replace it in a transformation",
         ) from error
 
 
@@ -362,7 +362,7 @@ def _integer(name: str, value: HeaderValue) -> int:
 def _whole(name: str, value: HeaderValue) -> int:
     if type(value) is int and value >= 0:
         return value
-    raise wrong_type(name, value, "a whole number from 0")
+    raise wrong_type(name, value, "a whole number, 0 or larger")
 
 
 def origin_headers(topic: str, partition: int) -> tuple[Header, Header]:
@@ -483,7 +483,7 @@ def _read_headers(record: Received, headers: list[Header], fields: dict[str, Any
                 headers.append(header)
     if bad is not None and not rules.original:
         raise ConversionFailure(
-            f"name of a header is not text: {getattr(bad, 'raw', b'')!r}",
+            f"a header name is not text: {getattr(bad, 'raw', b'')!r}",
             cause="Kafka header names are UTF-8",
             cure="correct the sender",
         )
@@ -513,8 +513,9 @@ def _check_names(headers: list[Header], rules: Rules) -> None:
         if len(name) > MAX_HEADER_NAME:
             sent = name[_PREFIX_LENGTH:] if name.startswith((_FOREIGN, _NULL)) else name
             raise ConversionFailure(
-                f"name of a header has {len(sent)} characters",
-                cause=f"it holds at most {MAX_HEADER_NAME}, with {_FOREIGN} before it if it is of a foreign system",
+                f"a header name has {len(sent)} characters",
+                cause=f"at most {MAX_HEADER_NAME} are allowed, including the prefix {_FOREIGN} for headers of a "
+                "foreign system",
                 cure="shorten the name at the sender",
             )
     check_headers(tuple(headers))

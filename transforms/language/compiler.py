@@ -81,7 +81,7 @@ def _joined(compiler: Compiler, node: Any) -> Code:
 
 def _concat(compiler: Compiler, node: Any) -> Code:
     if node.args.get("safe") is None:  # 'a' 'b': the parser joins texts that stand side by side
-        raise compiler.refuse(node, "two texts stand side by side", "put a comma or || between them")
+        raise compiler.refuse(node, "two values are next to each other", "put a comma or || between them")
     codes = [compiler.node(operand) for operand in node.expressions]
     runs = tuple(code.run for code in codes)
     return Code(
@@ -102,7 +102,7 @@ def _literal(compiler: Compiler, node: Any) -> Code:
     try:
         return constant_code(values.to_number(node.this), "number")
     except NoValue:
-        raise compiler.refuse(node, "the number is out of range", "numbers go to 1.8e308") from None
+        raise compiler.refuse(node, "the number is out of range", "the largest number is 1.8e308") from None
 
 
 def _case(compiler: Compiler, node: Any) -> Code:
@@ -258,7 +258,7 @@ def _name(compiler: Compiler, node: Any) -> Code:
     else:
         parts.insert(0, rest)
     if not all(isinstance(part, exp.Identifier) for part in parts):
-        raise compiler.refuse(node, "names of message properties and payload attributes only can be joined by dots")
+        raise compiler.refuse(node, "only names of message properties and payload attributes can be joined by dots")
     lower = [str(part.this) if part.args.get("quoted") else str(part.this).lower() for part in parts]
     language = compiler.language
     if lower[0] in language.prefixes and len(parts) > 1:
@@ -282,7 +282,7 @@ def _payload(compiler: Compiler, node: Any, parts: list[Any], lower: list[str]) 
     if lower[0] == "header" and not parts[0].args.get("quoted"):
         if len(parts) != 2:
             raise compiler.refuse(
-                node, "the header array has names, not a structure", "write user_data.header.NAME, or HEADER('a.b')"
+                node, "headers have flat names, no structure", "write user_data.header.NAME, or HEADER('a.b')"
             )
         header = str(parts[1].this)
         return Code(lambda row: row.message.header(header), total=True)

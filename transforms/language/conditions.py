@@ -181,7 +181,7 @@ def _is(compiler: Compiler, node: Any) -> Code:
     compiler.only(node, "this", "expression")
     wanted = node.args["expression"]
     if not isinstance(wanted, (exp.Null, exp.Boolean)):
-        raise compiler.refuse(node, "IS is followed by NULL, TRUE or FALSE only", "use = to compare values")
+        raise compiler.refuse(node, "only NULL, TRUE or FALSE can follow IS", "use = to compare values")
     if isinstance(wanted, exp.Null):
         subject = compiler.node(node.this)
         run = subject.run
@@ -199,9 +199,9 @@ def _like(compiler: Compiler, node: Any) -> Code:
         escape = compiler.node(node.args["expression"])
         node = node.this
         if not isinstance(node, exp.Like):
-            raise compiler.refuse(outer, "ESCAPE belongs to LIKE only")
+            raise compiler.refuse(outer, "ESCAPE is only for LIKE")
         if not escape.constant or not isinstance(escape.constant[0], str) or len(escape.constant[0]) != 1:
-            raise compiler.refuse(outer, "the escape character has to be one character in quotes", "write ESCAPE '!'")
+            raise compiler.refuse(outer, "the escape character must be one character in quotes", "write ESCAPE '!'")
     compiler.only(node, "this", "expression", "negate")
     subject, pattern = compiler.node(node.this), compiler.node(node.args["expression"])
     character = escape.constant[0] if escape else None
@@ -211,7 +211,9 @@ def _like(compiler: Compiler, node: Any) -> Code:
         try:
             matches = like_matcher(to_text(pattern.constant[0]), character)
         except NoValue as problem:
-            raise compiler.refuse(outer, str(problem), "write the escape character twice to mean itself") from None
+            raise compiler.refuse(
+                outer, str(problem), "write the escape character twice for the character itself"
+            ) from None
 
         def run(row: Row) -> bool | None:
             value: Value = subject_run(row)

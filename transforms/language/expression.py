@@ -64,20 +64,22 @@ FUNCTIONS: Mapping[str, Function] = {
     "FLOOR": Function("FLOOR(tab.user_data.price) = 9", "largest integer that is not larger"),
     "HEADER": Function("HEADER('MGW_AMQP_routingKey') = 'eu'", "value of the first header of that name"),
     "INSTR": Function(
-        "INSTR(corrid, '-') > 0", "position of a text in a text, from 1, 0: not there [, from [, which]]"
+        "INSTR(corrid, '-') > 0", "position of a text in another, counted from 1; 0: not found [, start [, occurrence]]"
     ),
-    "LENGTH": Function("LENGTH(corrid) <= 20", "characters of a text"),
+    "LENGTH": Function("LENGTH(corrid) <= 20", "number of characters in a text"),
     "LOWER": Function("LOWER(corrid) = 'a'", "the text in lower case"),
-    "LTRIM": Function("LTRIM(corrid, '0') = '7'", "the text without spaces, or the given characters, at its beginning"),
+    "LTRIM": Function("LTRIM(corrid, '0') = '7'", "the text without spaces, or the given characters, at its start"),
     "MOD": Function("MOD(priority, 2) = 1", "remainder, with the sign of the dividend"),
-    "NULLIF": Function("NULLIF(corrid, '-') IS NULL", "NULL where both are equal, else the first"),
-    "NVL": Function("NVL(corrid, '-') = '-'", "the second where the first is NULL"),
+    "NULLIF": Function("NULLIF(corrid, '-') IS NULL", "NULL where both are equal, else the first argument"),
+    "NVL": Function("NVL(corrid, '-') = '-'", "the second argument where the first is NULL"),
     "REPLACE": Function("REPLACE(corrid, '-', '') = 'ab'", "the text with every occurrence of a text replaced"),
     "ROUND": Function("ROUND(tab.user_data.price, 1) = 9.5", "rounded half away from zero [, to decimals]"),
     "RTRIM": Function("RTRIM(corrid) = 'a'", "the text without spaces, or the given characters, at its end"),
-    "SUBSTR": Function("SUBSTR(corrid, 1, 2) = 'EU'", "part of a text from a position, from 1, negative: from the end"),
+    "SUBSTR": Function(
+        "SUBSTR(corrid, 1, 2) = 'EU'", "part of a text from a position, counted from 1; negative: from the end"
+    ),
     "TO_CHAR": Function("TO_CHAR(priority) LIKE '1%'", "the value as text"),
-    "TO_NUMBER": Function("TO_NUMBER(corrid) = 7", "the number that a text spells; an error where it spells none"),
+    "TO_NUMBER": Function("TO_NUMBER(corrid) = 7", "the text as a number; an error where it is not one"),
     "TRIM": Function("TRIM(corrid) = 'a'", "the text without spaces at both ends; also TRIM(BOTH 'x' FROM corrid)"),
     "UPPER": Function("UPPER(corrid) = 'A'", "the text in upper case"),
 }
@@ -157,7 +159,7 @@ class Row:
             except ValueError as error:
                 problem = str(error)[:200]
         if self.strict:
-            raise NoValue(f"the body has to be XML, but {problem}")
+            raise NoValue(f"the body must be XML, but {problem}")
         return None
 
     def _parse(self) -> Mapping[str, Value]:
@@ -176,9 +178,9 @@ class Row:
                     return value
                 problem = f"the body is {show(value)}"
             except ValueError as error:
-                problem = f"the body is no JSON text ({str(error)[:200]})"
+                problem = f"the body is not JSON text ({str(error)[:200]})"
         if self.strict:
-            raise NoValue(f"the body has to be a JSON object, but {problem}")
+            raise NoValue(f"the body must be a JSON object, but {problem}")
         return {}
 
 
@@ -193,11 +195,13 @@ PROPERTIES: Mapping[str, Property] = {
     "enq_time": Property(
         "number", lambda r: r.message.enqueue_time, "enqueue time, epoch seconds; NULL before enqueue"
     ),
-    "expiration": Property("number", lambda r: r.message.expiration, "seconds it may be taken; NULL: for ever"),
+    "expiration": Property(
+        "number", lambda r: r.message.expiration, "seconds in which it can be consumed; NULL: forever"
+    ),
     "delay": Property("number", lambda r: r.message.delay, "seconds from enqueue to READY; 0 in a stored message"),
     "retry_count": Property("number", lambda r: r.message.attempts, "failed attempts"),
-    "attempts": Property("number", lambda r: r.message.attempts, "failed attempts, too"),
-    "exception_queue": Property("text", lambda r: r.message.exception_queue, "exception queue asked for"),
+    "attempts": Property("number", lambda r: r.message.attempts, "failed attempts, same as retry_count"),
+    "exception_queue": Property("text", lambda r: r.message.exception_queue, "requested exception queue"),
     "sender_name": Property("text", lambda r: r.message.sender_name, "agent that sent it"),
     "sender_address": Property("text", lambda r: r.message.sender_address, "queue it was last propagated from"),
     "original_msgid": Property("text", lambda r: _hex(r.message.original_msgid), "id in the queue it came from"),
@@ -238,7 +242,7 @@ class Expression:
         """The value for a message; None is NULL.
 
         Raises:
-            ExpressionFailed: there is none (division by zero, text that is no number, out of range).
+            ExpressionFailed: there is none (division by zero, text that is not a number, out of range).
         """
         try:
             return self._run(row)

@@ -30,9 +30,9 @@ _listeners: list[Callable[[], None]] = []
 
 #: What a payload may be asked: ``tab.user_data.<method>``.
 METHODS: Mapping[str, str] = {
-    "GetTypeName()": "type of the object, or of what ANYDATA holds: `OE.ADDRESS`, `SYS.NUMBER`; else NULL",
+    "GetTypeName()": "type of the object, or of the value in ANYDATA: `OE.ADDRESS`, `SYS.NUMBER`; else NULL",
     "existsNode(xpath [, namespaces])": "1 when the XPath finds something in the XML payload, else 0; NULL: no XML",
-    "extract(xpath [, namespaces])": "what the XPath finds, as text, nodes one after the other; NULL: nothing",
+    "extract(xpath [, namespaces])": "what the XPath finds, as text, all nodes joined; NULL: nothing found",
     "extract(...).getStringVal()": "the same",
     "extract(...).getNumberVal()": "the same as a number",
 }
@@ -51,7 +51,7 @@ def check_name(name: str) -> str:
     if not _NAME.fullmatch(name) or key in FUNCTIONS or key.startswith(("TAB.", "SOURCE.")):
         raise ConfigInvalid(
             f"function {name!r} cannot be registered",
-            cause="it is no name such as get_type or hr.get_type, or one that the language has already",
+            cause="it is not a name such as get_type or hr.get_type, or it is a name of the language itself",
             cure="choose another name",
         )
     return key
@@ -123,7 +123,7 @@ def _registered_call(compiler: Compiler, node: Any, name: str, arguments: list[A
             raise NoValue(f"function {name} failed: {type(error).__name__}: {str(error)[:300]}") from error
         if value is None or type(value) in (str, int, bool, bytes) or (type(value) is float and math.isfinite(value)):
             return value
-        raise NoValue(f"function {name} returned {show(value)}, which is no text, number or truth value")
+        raise NoValue(f"function {name} returned {show(value)}, which is not a text, number or boolean")
 
     return Code(run)
 
@@ -156,7 +156,7 @@ def call(compiler: Compiler, node: Any) -> Code | None:
     if _payload_names(compiler, names):
         return _method(compiler, node, parts[first:])
     if len(parts) > first + 1:
-        raise compiler.refuse(node, "nothing can follow a function call but an operator")
+        raise compiler.refuse(node, "only an operator can follow a function call")
     found = parts[first]
     return _registered_call(compiler, node, ".".join([*names, str(found.this)]), found.expressions)
 
@@ -171,7 +171,7 @@ def _parts(node: Any) -> list[Any]:
 
 def _name(compiler: Compiler, node: Any, part: Any) -> str:
     if not isinstance(part, exp.Identifier):
-        raise compiler.refuse(node, "a function has a name, or schema.name")
+        raise compiler.refuse(node, "a function is written as a name or schema.name")
     return str(part.this)
 
 

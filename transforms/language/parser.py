@@ -81,7 +81,7 @@ class Compiler:
         try:
             self.text.encode()
         except UnicodeEncodeError as error:
-            raise self.error(error.start, "", "half of a surrogate pair is no character", "write it whole") from None
+            raise self.error(error.start, "", "half of a surrogate pair is not a character", "write it whole") from None
         try:
             self.tree = sqlglot.parse_one(self.text, dialect="oracle", into=exp.Condition)
             code = self.node(self.tree)
@@ -92,7 +92,7 @@ class Compiler:
             raise self.error(
                 at,
                 self.text[at : at + 20],
-                "a quoted text, name or comment has no end",
+                "a quoted text, name or comment is not closed",
                 "close it, or write '' inside a text",
             ) from None
         except RecursionError:
@@ -124,7 +124,7 @@ class Compiler:
             start,
             self.text[start : min(end, start + 60)],
             cause,
-            cure or "use what the expression language has, see its documentation",
+            cure or "use what the expression language offers, see its documentation",
         )
 
     def place(self, node: exp.Expr) -> tuple[int, int]:
@@ -157,7 +157,7 @@ class Compiler:
         """The parser's error in our words."""
         cure = "correct the expression at this position"
         if not error.errors:
-            return self.error(0, "", "it holds no expression", cure)
+            return self.error(0, "", "it contains no expression", cure)
         found = error.errors[0]
         highlight = str(found.get("highlight") or "")
         lines = self.text.splitlines(keepends=True) or [""]
@@ -172,7 +172,7 @@ class Compiler:
         elif "Required" in description or ("Expect" in description and not self.text[at + len(highlight) :].strip()):
             cause = "something is missing after it"
         else:
-            cause = "this was not expected here"
+            cause = "it is not expected here"
         return self.error(at, highlight, cause, cure)
 
     def too_deep(self, at: int) -> ExpressionInvalid:
@@ -211,7 +211,7 @@ class Compiler:
         """Refuse arguments that were not asked for (a format, a subquery, a join mark...)."""
         for name, value in node.args.items():
             if name not in known and name not in ("safe", "is_nvl", "coalesce") and value not in (None, False, []):
-                raise self.refuse(node, f"{self.written(node).upper()} takes no {name.strip('_')} here")
+                raise self.refuse(node, f"{self.written(node).upper()} accepts no {name.strip('_')} here")
 
     def boolean(self, node: Any) -> Run:
         """The closure of a node that has to be true, false or unknown."""
@@ -221,7 +221,7 @@ class Compiler:
         """The code of a node that has to be true, false or unknown."""
         code = self.node(node)
         if code.kind in ("number", "text"):
-            raise self.refuse(node, f"a condition is needed here, this is a {code.kind}")
+            raise self.refuse(node, f"a condition is needed here, not a {code.kind}")
         if code.kind == "boolean":
             return code
         run = code.run

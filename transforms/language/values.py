@@ -144,7 +144,7 @@ def like_items(pattern: str, escape: str | None) -> list[tuple[str, str]]:
         if character == escape:
             following = next(characters, "")
             if not following or following not in ("%", "_", escape):
-                raise NoValue(f"in LIKE pattern {show(pattern)} the escape character stands before no %, _ or itself")
+                raise NoValue(f"in LIKE pattern {show(pattern)} the escape character is not followed by %, _ or itself")
             items.append(("is", following))
         else:
             items.append(({"%": "any", "_": "one"}.get(character, "is"), character))
@@ -248,7 +248,7 @@ def instr(text: Value, part: Value, start: Value = 1, occurrence: Value = 1) -> 
     """Position of a part in a text, from 1; 0 when it is not there. A negative start searches backwards."""
     whole, wanted, first, count = to_text(text), to_text(part), _whole(start), _whole(occurrence)
     if count < 1:
-        raise NoValue(f"the occurrence that instr looks for is {count}, at least 1 is needed")
+        raise NoValue(f"the occurrence for instr is {count}, it must be at least 1")
     if first == 0 or not wanted:
         return 0
     if first > 0:
@@ -281,7 +281,7 @@ def round_half_up(value: Value, digits: Value = 0) -> int | float:
     """Rounded half away from zero to ``digits`` decimals (negative: tens, hundreds...)."""
     number, places = _measured(value), _whole(digits)
     if not -300 <= places <= 300:
-        raise NoValue(f"round to {places} digits, -300 to 300 are possible")
+        raise NoValue(f"round to {places} digits is not possible, only -300 to 300")
     if places < 0:
         unit: int = 10**-places
         whole, rest = divmod(abs(math.trunc(number)), unit)

@@ -65,7 +65,7 @@ def _xpath(compiler: Compiler, node: Any) -> Callable[[Any], Any]:
     if not 1 <= len(given) <= 2 or not all(isinstance(each, str) for each in given):
         raise compiler.refuse(
             node,
-            f"{node.this} takes an XPath in quotes, and perhaps namespaces in quotes",
+            f"{node.this} takes an XPath in quotes and, optionally, namespaces in quotes",
             """write tab.user_data.existsNode('/a/b', 'xmlns:p="urn:x"')""",
         )
     path = str(given[0])
@@ -78,7 +78,7 @@ def _xpath(compiler: Compiler, node: Any) -> Callable[[Any], Any]:
         found = etree.XPath(path, namespaces=namespaces, regexp=False, smart_strings=False)
         found(etree.Element("nothing"))  # tells of unknown prefixes and functions
     except etree.XPathError as error:
-        raise compiler.refuse(node, f"{show(path)} is no XPath: {error}", "correct the XPath") from None
+        raise compiler.refuse(node, f"{show(path)} is not an XPath: {error}", "correct the XPath") from None
 
     def find(root: Any) -> Any:
         try:
@@ -93,6 +93,6 @@ def _namespaces(compiler: Compiler, node: Any, text: str) -> dict[str, str]:
     found = dict(re.findall(_NAMESPACE, text))
     if not found or re.sub(_NAMESPACE, "", text).strip():
         raise compiler.refuse(
-            node, f"{show(text)} names no namespaces", """write 'xmlns:p="urn:x"', with a prefix for each"""
+            node, f"{show(text)} declares no namespaces", """write 'xmlns:p="urn:x"', with a prefix for each"""
         )
     return found

@@ -74,9 +74,9 @@ def unwrap(payload: bytes, topic: str) -> Envelope:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
         raise ConversionFailure(
-            f"message from topic {topic[:200]!r} is no JSON envelope",
+            f"message from topic {topic[:200]!r} is not a JSON envelope",
             cause=f"the queue is registered with MQTT_Envelope = JSON, but reading the payload failed: {reason}"[:300],
-            cure="let the publisher write envelopes, or register the queue without MQTT_Envelope",
+            cure="have the publisher write envelopes, or register the queue without MQTT_Envelope",
         ) from error
 
 

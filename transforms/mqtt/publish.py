@@ -370,7 +370,7 @@ def _sort_headers(headers: tuple[Header, ...], *, hop: bool) -> tuple[dict[str, 
             raise ConversionFailure(
                 f"header {name} has type {kind.name}",
                 cause=f"it is the MQTT field of that name and must be {wanted.name}",
-                cure="let the sender or a transformation set it with that type, or not at all",
+                cure="set it with that type at the sender or in a transformation, or remove it",
             )
         native.setdefault(name, value)
     return native, travelling
@@ -386,7 +386,7 @@ def _chosen_topic(chosen: str | bytes, rules: Outbound) -> str:
         raise ConversionFailure(
             f"header {_TOPIC} cannot choose topic {topic[:100]!r}",
             cause=reason,
-            cure=f"let the sender or a transformation choose a topic below {below!r}",
+            cure=f"choose a topic below {below!r} at the sender or in a transformation",
         )
     return topic
 
@@ -448,7 +448,7 @@ def _properties(
             raise ConversionFailure(
                 f"header {_RESPONSE} cannot be {response_topic[:100]!r}",
                 cause="it holds a wildcard",
-                cure="let the sender or a transformation set the name of a topic",
+                cure="set it to the name of a topic at the sender or in a transformation",
             )
     form = native.get(_FORMAT) if original else _payload_format(body, payload, native)
     return Properties(form, expiry, content_type, response_topic, data, user)
@@ -474,7 +474,7 @@ def _payload_format(body: Body, payload: bytes, native: dict[str, Any]) -> int:
         raise ConversionFailure(
             f"header {_FORMAT} is {declared}",
             cause="only 0 (bytes) and 1 (UTF-8 text) exist",
-            cure="let the sender or a transformation correct it",
+            cure="correct it at the sender or in a transformation",
         )
     if declared == 1 and isinstance(body, bytes):
         try:
@@ -483,6 +483,6 @@ def _payload_format(body: Body, payload: bytes, native: dict[str, Any]) -> int:
             raise ConversionFailure(
                 f"header {_FORMAT} says text, but the body is not",
                 cause=f"{error.reason} at byte {error.start}",
-                cure="let the sender or a transformation set it to 0",
+                cure="set it to 0 at the sender or in a transformation",
             ) from error
     return int(declared)

@@ -42,9 +42,9 @@ def check_filter(topic_filter: str) -> str | None:
     levels = topic_filter.split("/")
     for position, level in enumerate(levels):
         if "#" in level and (level != "#" or position != len(levels) - 1):
-            return "the wildcard # stands alone and in the last level only"
+            return "the wildcard # must be alone, and in the last level"
         if "+" in level and level != "+":
-            return "the wildcard + stands for a whole level"
+            return "the wildcard + must be a whole level"
     return _check_text(topic_filter)
 
 
@@ -158,12 +158,12 @@ class TopicTemplate:
         if "/" in value and not (last and all(value.split("/"))):
             raise self._failure(
                 f"value {value[:100]!r} of {name!r} cannot be part of topic {self.text!r}",
-                "it holds an empty level" if last else "it holds a / and would change the levels of the topic",
+                "it contains an empty level" if last else "it holds a / and would change the levels of the topic",
             )
         return value
 
     def _failure(self, what: str, cause: str) -> ConversionFailure:
-        return ConversionFailure(what, cause=cause, cure="let the sender or a transformation set a usable value")
+        return ConversionFailure(what, cause=cause, cure="set a usable value at the sender or in a transformation")
 
 
 def _filter(pieces: list[tuple[bool, str]]) -> str:

@@ -123,7 +123,7 @@ def _read_types(text: str) -> dict[str, int | tuple[int, ...]]:
         raise ConversionFailure(
             f"user property {_TYPES} cannot be read",
             cause=f"it is {text[:100]!r}, not the JSON object that a gateway writes",
-            cure="let publishers leave out user properties of that name",
+            cure="have publishers leave out user properties of that name",
         ) from error
 
 
@@ -147,7 +147,7 @@ def _read_value(name: str, code: int, text: str) -> tuple[ValueType, HeaderValue
         raise ConversionFailure(
             f"user property {name[:MAX_HEADER_NAME]!r} cannot be read",
             cause=f"{_TYPES} gives it type {code}, but its value is {text[:100]!r}",
-            cure=f"let whoever changes user properties on the way drop {_TYPES} too",
+            cure=f"if something on the way changes user properties, it has to remove {_TYPES} too",
         ) from error
     return kind, value
 
@@ -210,8 +210,8 @@ def _safe_json(text: str) -> str:
     except (ValueError, RecursionError) as error:
         raise ConversionFailure(
             "a header of type JSON cannot travel over MQTT",
-            cause=f"{text[:60]!r} is no JSON text, and holds characters that brokers refuse",
-            cure="let the sender or a transformation correct it",
+            cause=f"{text[:60]!r} is not JSON text, and contains characters that brokers refuse",
+            cure="correct it at the sender or in a transformation",
         ) from error
 
 
@@ -224,7 +224,7 @@ def _property_name(name: str, *, original: bool) -> tuple[str, int, int]:
         raise ConversionFailure(
             f"header {name} cannot travel over MQTT",
             cause="the gateway uses a user property of that name itself",
-            cure="let the sender or a transformation use another name",
+            cure="use another name at the sender or in a transformation",
         )
     check_string(f"the name of header {name!r}", prop)
     mine = prop.startswith("MGW_") and prop not in _RESERVED
@@ -266,5 +266,5 @@ def check_string(what: str, text: str) -> None:
         cause = f"it is longer than {_MAX_STRING} bytes"
     if cause:
         raise ConversionFailure(
-            f"{what} cannot travel over MQTT", cause=cause, cure="let the sender or a transformation change it"
+            f"{what} cannot travel over MQTT", cause=cause, cure="change it at the sender or in a transformation"
         )

@@ -120,7 +120,7 @@ def _to_text(message: Message) -> tuple[PayloadKind, Body]:
         try:
             return PayloadKind.BASIC, body.decode()
         except UnicodeDecodeError as error:
-            raise misfit("TEXT", f"it is no UTF-8 text (byte {error.start} of {len(body)})") from None
+            raise misfit("TEXT", f"it is not UTF-8 text (byte {error.start} of {len(body)})") from None
     if isinstance(body, tuple):
         raise misfit("TEXT", "it is a message of named fields")
     return PayloadKind.BASIC, body
@@ -138,7 +138,7 @@ def _to_json(message: Message) -> tuple[PayloadKind, Body]:
     try:
         parse_json(body)
     except ValueError as error:
-        raise misfit("JSON", f"it is no JSON text ({brief(error)})") from None
+        raise misfit("JSON", f"it is not JSON text ({brief(error)})") from None
     return PayloadKind.BASIC, body if isinstance(body, str) else body.decode()
 
 
@@ -154,7 +154,7 @@ def _to_fields(message: Message) -> tuple[PayloadKind, Body]:
         if large > MAX_LARGE_FIELDS:
             raise ConversionFailure(
                 f"the message has {large} {what} fields over {limit}",
-                cause=f"a message of named fields holds at most {MAX_LARGE_FIELDS} of them",
+                cause=f"a message of named fields may have at most {MAX_LARGE_FIELDS} of them",
                 cure="use a queue of payload type JSON, or fewer large fields",
                 number=number,
             )
@@ -167,7 +167,7 @@ def _to_xml(message: Message) -> tuple[PayloadKind, Body]:
         if isinstance(body, str):
             check_xml(body)
     except ValueError as error:
-        raise misfit("XMLTYPE", f"it is no well-formed XML ({brief(error)})") from None
+        raise misfit("XMLTYPE", f"it is not well-formed XML ({brief(error)})") from None
     return PayloadKind.BASIC, body
 
 
@@ -183,7 +183,7 @@ def _to_object(declared: ObjectType, message: Message) -> tuple[PayloadKind, Bod
         where = f"attribute {problem.path}: " if problem.path else ""
         raise misfit(declared.name, where + problem.cause) from None
     except ValueError as error:
-        raise misfit(declared.name, f"it is no JSON text ({brief(error)})") from None
+        raise misfit(declared.name, f"it is not JSON text ({brief(error)})") from None
 
 
 def _to_any(message: Message) -> tuple[PayloadKind, Body]:
@@ -218,7 +218,7 @@ def _check_size(body: Body, max_payload: int) -> None:
     size = sum(len(name) + _size(value) for name, _, value in body) if isinstance(body, tuple) else _size(body)
     if size > max_payload:
         raise ConversionFailure(
-            f"the body has {size} bytes, the queue takes at most {max_payload}",
+            f"the body has {size} bytes, the queue accepts at most {max_payload}",
             cause="the maximum of the queue table is smaller than the message",
             cure="create the queue table with a larger maximum, or send smaller messages",
             number=726,

@@ -76,7 +76,7 @@ def for_exception_queue(
             kept.append(header)
     notes = [f"{len(headers)} headers left out: {', '.join(headers)}"] if headers else []
     if message.expiration is not None:
-        notes.append(f"the expiration left out, it would end the message here: {message.expiration:g} s")
+        notes.append(f"the expiration left out, it would expire the message here: {message.expiration:g} s")
     if notes:
         reasons += (Header("MGW_error_omitted", ValueType.TEXT, _header_text("; ".join(notes))),)
     return replace(message, headers=(*kept, *reasons), delay=0, expiration=None, expires_at=None)

@@ -47,7 +47,7 @@ def header_of(name: str, value: Any) -> Header:
             low, high = _RANGES[fitting]
             if low <= value <= high:
                 return Header(name, fitting, value)
-        raise ValueError("the integer is beyond 64 bits")
+        raise ValueError("the integer does not fit in 64 bits")
     if kind is float:
         return Header(name, ValueType.DOUBLE, value)
     if kind is bytes:
@@ -71,7 +71,7 @@ def fields_to_json(fields: tuple[Header, ...]) -> tuple[str, Header | None]:
         if name in object_:
             raise ConversionFailure(
                 f"the message has more than one field {name!r}",
-                cause="fields travel as a JSON object, which has each name once",
+                cause="fields travel as a JSON object, in which each name occurs once",
                 cure="rename the field at the sender",
                 number=720,
             )
@@ -93,7 +93,7 @@ def fields_to_json(fields: tuple[Header, ...]) -> tuple[str, Header | None]:
     listing = dump_json(types)
     if len(listing) > MAX_HEADER_TEXT:
         raise ConversionFailure(
-            "the fields have too many types that JSON does not have",
+            "too many fields have types that JSON does not have",
             cause=f"their list needs {len(listing)} characters, header {FIELD_TYPES_HEADER} holds {MAX_HEADER_TEXT}",
             cure="use TEXT, BOOLEAN, INTEGER and DOUBLE fields, or a transformation that drops fields",
             number=720,
@@ -116,7 +116,7 @@ def _read_whole(kind: ValueType) -> Callable[[Any], HeaderValue]:
 
     def read(value: Any) -> HeaderValue:
         if type(value) is not int or not low <= value <= high:
-            raise ValueError(f"it is no integer from {low} to {high}")
+            raise ValueError(f"it is not an integer from {low} to {high}")
         return value
 
     return read
@@ -124,7 +124,7 @@ def _read_whole(kind: ValueType) -> Callable[[Any], HeaderValue]:
 
 def _read_float(value: Any) -> HeaderValue:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError("it is no number")
+        raise ValueError("it is not a number")
     return float(value)
 
 
@@ -160,9 +160,9 @@ def json_to_fields(body: bytes | str, types: str | None = None) -> tuple[Header,
         object_ = parse_json(body)
         declared = parse_json(types) if types else {}
     except ValueError as error:
-        raise misfit("FIELDS", f"it is no JSON text ({brief(error)})") from None
+        raise misfit("FIELDS", f"it is not JSON text ({brief(error)})") from None
     if not isinstance(object_, dict) or not isinstance(declared, dict):
-        raise misfit("FIELDS", "it is JSON, but no object")
+        raise misfit("FIELDS", "it is JSON, but not an object")
     fields = []
     for name, value in object_.items():
         try:

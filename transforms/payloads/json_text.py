@@ -31,7 +31,7 @@ def parse_json(body: bytes | str) -> Any:
     """The JSON value in a body; an integer of more than 4300 digits is infinite.
 
     Raises:
-        ValueError: it is no UTF-8 text, no JSON (NaN and Infinity are not), or nested too deeply; the text says where.
+        ValueError: it is not UTF-8 text, no JSON (NaN and Infinity are not), or nested too deeply; the text says where.
     """
     text = body if isinstance(body, str) else body.decode()
     try:

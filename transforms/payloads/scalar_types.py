@@ -53,7 +53,7 @@ class Text(SqlType):
         try:
             size = len(value.encode()) if self.in_bytes or not value.isascii() else len(value)
         except UnicodeEncodeError:
-            raise Misfit("half of a surrogate pair is no character") from None
+            raise Misfit("half of a surrogate pair is not a character") from None
         if self.limit is None:
             return value
         if not self.in_bytes:
@@ -89,7 +89,7 @@ class Number(SqlType):
         number = _decimal(value)
         sign, digits, exponent = number.as_tuple()
         if not isinstance(exponent, int):
-            raise Misfit(f"{value} is no number that can be stored")
+            raise Misfit(f"{value} is not a number that can be stored")
         kept = len(digits)
         while kept > 1 and digits[kept - 1] == 0:
             kept -= 1
@@ -99,7 +99,9 @@ class Number(SqlType):
             return Decimal(0) if self.scale and self.scale > 0 else 0
         top = exponent + kept - 1
         if kept > MAX_DIGITS or top not in _EXPONENTS:
-            raise Misfit(f"{_short(value)} has more digits than a NUMBER holds", f"{MAX_DIGITS} digits are possible")
+            raise Misfit(
+                f"{_short(value)} has more digits than a NUMBER holds", f"at most {MAX_DIGITS} digits are possible"
+            )
         if self.precision is not None:
             scale = self.scale or 0
             if exponent < -scale or top >= self.precision - scale:
@@ -126,7 +128,7 @@ def _decimal(value: Any) -> Decimal:
         return value  # type: ignore[no-any-return]
     if kind is int:
         if value.bit_length() > 600:
-            raise Misfit("the integer has more digits than a NUMBER holds", f"{MAX_DIGITS} digits are possible")
+            raise Misfit("the integer has more digits than a NUMBER holds", f"at most {MAX_DIGITS} digits are possible")
         return Decimal(value)
     if kind is float:
         return Decimal(repr(value))
@@ -136,7 +138,7 @@ def _decimal(value: Any) -> Decimal:
         except InvalidOperation:
             pass
     if kind is str:
-        raise Misfit(f"{_short(value)} is no number")
+        raise Misfit(f"{_short(value)} is not a number")
     raise Misfit(f"a number is needed, this is {kind_of(value)}")
 
 
@@ -168,7 +170,7 @@ class Double(SqlType):
             if exact.is_finite() and (not math.isfinite(number) or Decimal(repr(number)) != exact):
                 raise Misfit(f"{_short(value)} has no exact form as {self.name}", "use NUMBER")
         if not math.isfinite(number) and self.name == "FLOAT":
-            raise Misfit(f"{number} is no FLOAT", "use BINARY_DOUBLE")
+            raise Misfit(f"{number} is not a FLOAT", "use BINARY_DOUBLE")
         return number
 
     def dump(self, value: Any) -> str:
@@ -201,7 +203,7 @@ class Moment(SqlType):
             try:
                 moment = datetime.fromisoformat(value)
             except ValueError:
-                raise Misfit(f"{_short(value)} is no ISO 8601 time") from None
+                raise Misfit(f"{_short(value)} is not an ISO 8601 time") from None
         elif type(value) is date:
             moment = datetime(value.year, value.month, value.day)
         if not isinstance(moment, datetime):
@@ -277,7 +279,7 @@ class Raw(SqlType):
             try:
                 value = bytes.fromhex(value)
             except ValueError:
-                raise Misfit(f"{_short(value)} is no hexadecimal text", "give bytes") from None
+                raise Misfit(f"{_short(value)} is not hexadecimal text", "give bytes") from None
         elif isinstance(value, (bytearray, memoryview)):
             value = bytes(value)
         if type(value) is not bytes:
@@ -353,11 +355,11 @@ def _check_json(value: Any, level: int = 0) -> None:
             raise ValueError(f"the value is nested too deeply: {MAX_JSON_NESTING} levels are allowed")
         for name in value if kind is dict else ():
             if type(name) is not str:
-                raise ValueError(f"JSON has no names that are {kind_of(name)}")
+                raise ValueError(f"a JSON name cannot be {kind_of(name)}")
         for each in value.values() if kind is dict else value:
             _check_json(each, level + 1)
     elif value is not None and kind not in (str, int, float, bool, JsonNumber):
-        raise ValueError(f"JSON has no value that is {kind_of(value)}")
+        raise ValueError(f"a JSON value cannot be {kind_of(value)}")
 
 
 def _floats(value: Any, exact: type[Decimal] = Decimal) -> Any:
@@ -387,7 +389,7 @@ class Xml(SqlType):
         try:
             check_xml(value)
         except ValueError as error:
-            raise Misfit(f"it is no well-formed XML: {error}", "send well-formed XML without DOCTYPE") from None
+            raise Misfit(f"it is not well-formed XML: {error}", "send well-formed XML without DOCTYPE") from None
         return value
 
     def dump(self, value: Any) -> str:

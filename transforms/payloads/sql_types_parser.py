@@ -19,7 +19,7 @@ _MAX_TEXT, _MAX_CHAR, _MAX_RAW = 32767, 2000, 32767
 class DeclarationInvalid(ValueError):
     """A type that cannot be declared; ``cure`` says what to write instead."""
 
-    def __init__(self, cause: str, cure: str = "use a type of the documentation") -> None:
+    def __init__(self, cause: str, cure: str = "use a type that the documentation lists") -> None:
         super().__init__(cause)
         self.cause = cause
         self.cure = cure
@@ -107,14 +107,14 @@ _PLAIN: Mapping[str, SqlType] = {
     "INTERVAL YEAR TO MONTH": Interval(True),
 }
 _REFUSED = {
-    "BFILE": "files outside of the database cannot be part of a message",
-    "ROWID": "addresses of rows cannot be part of a message",
-    "UROWID": "addresses of rows cannot be part of a message",
+    "BFILE": "files outside the database cannot be part of a message",
+    "ROWID": "row addresses cannot be part of a message",
+    "UROWID": "row addresses cannot be part of a message",
     "ANYDATA": "an object cannot hold ANYDATA",
     "SYS.ANYDATA": "an object cannot hold ANYDATA",
     "BINARY_FLOAT": "32-bit numbers would be rounded",
-    "LONG": "it is no type of attributes",
-    "LONG RAW": "it is no type of attributes",
+    "LONG": "it cannot be the type of an attribute",
+    "LONG RAW": "it cannot be the type of an attribute",
 }
 _NEVER = {
     "TABLE OF ": ("nested tables cannot be part of a payload", "use VARRAY(n) OF the type"),
@@ -143,7 +143,7 @@ def parse_scalar(text: str) -> SqlType:
 
 
 def _no_types(name: str) -> NamedType:
-    raise DeclarationInvalid(f"{name} is no scalar type")
+    raise DeclarationInvalid(f"{name} is not a scalar type")
 
 
 def parse_type(text: str, resolve: Callable[[str], NamedType]) -> SqlType:
@@ -153,7 +153,7 @@ def parse_type(text: str, resolve: Callable[[str], NamedType]) -> SqlType:
         DeclarationInvalid: it is no type, or none that a payload may have.
     """
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_DECLARATION:
-        raise DeclarationInvalid(f"{str(text)[:60]!r} is no type")
+        raise DeclarationInvalid(f"{str(text)[:60]!r} is not a type")
     single = " ".join(text.split())
     if found := _VARRAY.fullmatch(single):
         return Varray(_bounded("VARRAY", int(found[1]), 1, 2**31 - 1), parse_type(found[2], resolve))
@@ -177,7 +177,7 @@ def _plain_type(text: str) -> SqlType | None:
     if build := _SIZED.get(name):
         return build(_size(found))
     if found["first"] is not None or found["zone"]:
-        raise DeclarationInvalid(f"{text} is no type")
+        raise DeclarationInvalid(f"{text} is not a type")
     return _PLAIN.get(name)
 
 

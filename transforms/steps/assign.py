@@ -25,7 +25,7 @@ _MAX_INTEGER = 2**31 - 1
 def _priority(value: Value) -> int:
     number = 1 if value is None else to_number(value)
     if number != int(number) or abs(number) > _MAX_INTEGER:
-        raise NoValue(f"priority {number} is no integer of 32 bits")
+        raise NoValue(f"priority {number} is not a 32-bit integer")
     return int(number)
 
 
@@ -34,7 +34,7 @@ def _seconds(value: Value) -> float | None:
         return None
     number = to_number(value)
     if not 0 <= number <= _MAX_INTEGER:
-        raise NoValue(f"{number} seconds are out of the range 0 to {_MAX_INTEGER}")
+        raise NoValue(f"{number} seconds are not in the range 0 to {_MAX_INTEGER}")
     return number
 
 
@@ -179,7 +179,7 @@ class Assignment:
     def _new_fields(self, fields: tuple[Header, ...], values: list[tuple[tuple[str, ...], Value]]) -> Body:
         for path in (*self._removed, *(path for path, _ in values)):
             if len(path) > 1:
-                raise NoValue(f"the message has fields, which have no parts: body.{'.'.join(path)}")
+                raise NoValue(f"fields have no nested parts: body.{'.'.join(path)}")
         gone = {path[0] for path in self._removed}
         fresh = {path[0]: None if value is None else _header(path[0], value) for path, value in values}
         result: list[Header] = []

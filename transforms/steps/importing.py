@@ -35,7 +35,7 @@ def import_trusted(name: str) -> ModuleType:
         if any(os.path.realpath(folder) == here for folder in _folders(places)) and not _is_named(here):
             raise ConfigInvalid(
                 f"module {name} is not imported",
-                cause=f"module {name} lies in the current directory {here}, from which nothing is imported",
+                cause=f"module {name} is in the current directory {here}, from which nothing is imported",
                 cure="install it where the gateway runs, or put its folder into PYTHONPATH as an absolute path",
             )
     return importlib.import_module(name)

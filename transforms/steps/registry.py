@@ -80,7 +80,7 @@ class TransformationDefinition:
         given = {key: value for key, value in mapping.items() if value is not None}
         unknown = sorted(str(key) for key in given if key not in _KEYS)
         if unknown:
-            raise _invalid(name, f"there is no key {', '.join(unknown)}", f"the keys are {', '.join(_KEYS)}")
+            raise _invalid(name, f"unknown key {', '.join(unknown)}", f"the keys are {', '.join(_KEYS)}")
         function, where = (_text(name, key, given.get(key)) for key in ("function", "where"))
         options, assignments = (_table(name, key, given.get(key, {})) for key in ("options", "set"))
         unset = given.get("unset", [])
@@ -89,11 +89,11 @@ class TransformationDefinition:
             or not isinstance(unset, Sequence)
             or not all(isinstance(each, str) for each in unset)
         ):
-            raise _invalid(name, "unset is no list of targets", "write unset: [header.NAME, ...]")
+            raise _invalid(name, "unset is not a list of targets", "write unset: [header.NAME, ...]")
         if function and (assignments or unset):
-            raise _invalid(name, "it has a function as well as set or unset", "make it two transformations")
+            raise _invalid(name, "it has a function as well as set or unset", "split it into two transformations")
         if options and not function:
-            raise _invalid(name, "options belong to a function, and there is none", "name the function")
+            raise _invalid(name, "options are for a function, but there is none", "name the function")
         if not (function or assignments or unset or where):
             raise _invalid(name, "it does nothing", "give it a function, set, unset or where")
         texts = {target: _expression_text(name, target, value) for target, value in assignments.items()}
@@ -243,10 +243,10 @@ _VALUE_TYPES: Mapping[ValueType, tuple[type, ...]] = {
 
 def _check_values(headers: Any) -> None:
     if not isinstance(headers, tuple):
-        raise TypeError(f"headers have to be a tuple of Header, not {type(headers).__name__}")
+        raise TypeError(f"headers must be a tuple of Header, not {type(headers).__name__}")
     for header in headers:
         if type(header) is not Header or type(header.name) is not str:
-            raise TypeError(f"{header!r:.100} is no Header")
+            raise TypeError(f"{header!r:.100} is not a Header")
         if type(header.value) not in _VALUE_TYPES.get(header.type, ()):
             wrong = type(header.value).__name__
             raise TypeError(f"header {header.name!r} of type {header.type!r} has a value of {wrong}")
@@ -264,13 +264,15 @@ def _load(definition: TransformationDefinition, modules: Collection[str]) -> Cal
         path = f"mgw.{path}"
     module_name, colon, function_name = path.partition(":")
     if not colon or not module_name or not function_name.isidentifier() or function_name.startswith("_"):
-        raise _invalid(name, f"function {path!r} is not written package.module:function", "name module and function")
+        raise _invalid(
+            name, f"function {path!r} is not of the form package.module:function", "give the module and the function"
+        )
     allowed = (BUILTIN_MODULE, *modules)
     if not any(module_name == each or module_name.startswith(each + ".") for each in allowed):
         raise _invalid(
             name,
             f"module {module_name} is not allowed to transform messages (allowed: {', '.join(allowed)})",
-            "name the module under transform_modules in the configuration, if you trust it",
+            "if you trust the module, list it under transform_modules in the configuration",
         )
     try:
         module = import_trusted(module_name)

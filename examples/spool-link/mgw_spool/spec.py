@@ -23,7 +23,7 @@ SPEC = LinkSpec(
         ),
         Field(
             "timeout",
-            "Seconds after which a file system that does not answer is given up.",
+            "Seconds after which a file system that does not answer counts as unreachable.",
             float,
             30.0,
             minimum=0.1,

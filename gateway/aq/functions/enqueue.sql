@@ -155,7 +155,7 @@ BEGIN
                     WITH ORDINALITY u(body, delay, expiration, correlation, user_property, number) LOOP
         IF q.payload_type = 'JSON' AND p_given = 'text' AND NOT @aq@._is_json(r.body) THEN
             PERFORM @aq@._refuse(25215, format('message %s for queue %s cannot be stored', r.number, q.shown),
-                'its body is no JSON text', 'correct the message');
+                'its body is not JSON text', 'correct the message');
         ELSIF q.payload_type = 'FIELDS' AND r.body IS NOT NULL THEN
             v_body_type := 3;
             r.body := convert_to(coalesce(@aq@._headers(convert_from(r.body, 'UTF8')::jsonb, false), '[]'), 'UTF8');

@@ -109,7 +109,7 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
             priority = message.priority
             odd = type(priority) is not int and (not isinstance(priority, int) or type(priority) is bool)
             if odd or not -_BEYOND <= priority < _BEYOND:
-                raise _refused(index, f"priority {priority!r} is out of range", "it is no integer of 64 bits")
+                raise _refused(index, f"priority {priority!r} is out of range", "it is not a 64-bit integer")
             body: Any = message.body
             if body is None:
                 body_type = _NONE
@@ -194,7 +194,7 @@ def _too_large(queue: QueueRef, size: int, index: int) -> MessageRefused:
     return _refused(
         index,
         f"message {index} is too large for queue {queue.full_name}",
-        f"its body has {size} bytes, the queue takes at most {queue.max_payload}",
+        f"its body has {size} bytes, the queue accepts at most {queue.max_payload}",
         "send less, or make the queue table with a larger max_payload",
         PayloadRefused,
     )

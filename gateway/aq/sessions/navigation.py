@@ -274,7 +274,7 @@ def _check_texts(options: DequeueOptions) -> None:
 
 
 def check_wait(wait: object) -> None:
-    """Refuse a wait that is no number of seconds (25230)."""
+    """Refuse a wait that is not a number of seconds (25230)."""
     if not isinstance(wait, int | float) or not wait >= 0:
         raise WaitInvalid(f"wait is {wait!r}", cause="allowed are 0 and more seconds, or FOREVER")
 

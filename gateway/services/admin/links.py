@@ -297,7 +297,7 @@ def _check(link: LinkDef) -> None:
         )
     if link.password is not None and link.username is None:
         raise AdminError(
-            f"link {link.name}: password without user name",
+            f"link {link.name}: password without a user name",
             number=Ora.INVALID_VALUE,
             cause="the messaging system needs both",
             cure="give the user name as well",

@@ -86,7 +86,7 @@ def constant(value: Any, want: str, postgresql: bool) -> Piece:
 
     Raises:
         NotInSql: it has no exact form in the database.
-        NoValue: it is no number where one is wanted.
+        NoValue: it is not a number where one is wanted.
     """
     if want not in ("text", "number", "boolean"):
         raise NotInSql
