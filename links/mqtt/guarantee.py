@@ -8,7 +8,8 @@ import time
 from mgw.links.mqtt.codec import Malformed, encode_publish, parse_publish
 from mgw.links.mqtt.connection import Session, open_session
 from mgw.links.mqtt.echo_log import Echo, acknowledgement
-from mgw.links.mqtt.logged_destination import gap_of, room_for
+from mgw.links.mqtt.knowledge import Knowledge
+from mgw.links.mqtt.logged_destination import room_for
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.source import subscribe, wait_for_suback
 from mgw.links.mqtt.wire import Wire
@@ -17,16 +18,16 @@ from mgw.transforms.mqtt.publish import Publish
 
 __all__ = ["shortcoming"]
 
-_REMEMBERED = 3600.0  # seconds for which the room of a broker is not measured again
-_REMEMBERED_LACK = 600.0  # the same, of a broker that lacks it
 _PROBE_EXPIRY = 60  # seconds
-_rooms: dict[tuple[str, str | None, str, int], tuple[float, str]] = {}  # what was found, when
 
 
-def shortcoming(settings: Settings, session: Session, echo: Echo, batch_size: int, *, one_node: bool) -> str:
+def shortcoming(
+    settings: Settings, knowledge: Knowledge, session: Session, echo: Echo, batch_size: int, *, one_node: bool
+) -> str:
     """Why the broker cannot keep the echo of a job, in words; empty if it can.
 
     Args:
+        knowledge: of the broker, what the room for the echo was found to be included.
         session: a clean one of ours, to ask with.
         one_node: the broker is known to be one node that keeps the order of a publisher.
 
@@ -38,11 +39,11 @@ def shortcoming(settings: Settings, session: Session, echo: Echo, batch_size: in
             "$SYS/broker/version does not name Mosquitto, and link option MQTT_SingleNode is not TRUE: messages may "
             "reach the echo late, so it proves nothing"
         )
-    if gap := gap_of(echo.client_id):
+    if gap := knowledge.gap(echo.client_id):
         return gap
     if not session.wildcards and ("+" in echo.topic_filter or "#" in echo.topic_filter):
         return "the broker does not support wildcards, which the echo of topics chosen per message needs"
-    if lacking := _room(settings, echo.record_topic, room_for(batch_size)):
+    if lacking := _room(settings, knowledge, echo.record_topic, room_for(batch_size)):
         return lacking
     for topic_filter in (echo.record_topic, echo.topic_filter):  # the last step: messages come from here on
         try:
@@ -53,13 +54,13 @@ def shortcoming(settings: Settings, session: Session, echo: Echo, batch_size: in
     return ""
 
 
-def _room(settings: Settings, record_topic: str, wanted: int) -> str:
-    key = (settings.place, settings.username, record_topic, wanted)
-    found = _rooms.get(key)
-    if found is None or time.monotonic() - found[0] > (_REMEMBERED_LACK if found[1] else _REMEMBERED):
-        problem = _measure(settings, f"{record_topic}/{secrets.token_hex(6)}", wanted)
-        found = _rooms[key] = (time.monotonic(), problem)
-    return found[1]
+def _room(settings: Settings, knowledge: Knowledge, record_topic: str, wanted: int) -> str:
+    room = (settings.username, record_topic, wanted)
+    lacking = knowledge.room(room)
+    if lacking is None:
+        lacking = _measure(settings, f"{record_topic}/{secrets.token_hex(6)}", wanted)
+        knowledge.note_room(room, lacking)
+    return lacking
 
 
 def _measure(settings: Settings, topic: str, wanted: int) -> str:

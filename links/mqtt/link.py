@@ -26,7 +26,7 @@ message without body has a zero-length payload; published with retain it removes
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mgw.links.contract import (
@@ -38,6 +38,7 @@ from mgw.links.contract import (
     Guarantee,
     GuaranteeReport,
     JobUse,
+    Link,
     LinkConfig,
     Source,
 )
@@ -46,10 +47,11 @@ from mgw.links.mqtt.connection import Session, client_id_of, open_session
 from mgw.links.mqtt.destination import MqttDestination, check_publisher
 from mgw.links.mqtt.echo_log import Echo
 from mgw.links.mqtt.guarantee import shortcoming
-from mgw.links.mqtt.logged_destination import EchoDestination, overflow_of
+from mgw.links.mqtt.knowledge import Answers, Knowledge
+from mgw.links.mqtt.logged_destination import EchoDestination
 from mgw.links.mqtt.probe import VERSION_TOPIC, check_logs, run_checks, version_of
 from mgw.links.mqtt.settings import Settings
-from mgw.links.mqtt.source import MqttSource, forget, losses
+from mgw.links.mqtt.source import MqttSource, forget
 from mgw.links.mqtt.spec import SPEC
 from mgw.links.options import parse
 from mgw.transforms.errors import AdminError, ConfigInvalid, LinkRefused
@@ -62,14 +64,6 @@ __all__ = ["SPEC", "MqttLink", "open_link"]
 def open_link(config: LinkConfig) -> MqttLink:
     """An MQTT link; raises ConfigInvalid for a bad attribute."""
     return MqttLink(config)
-
-
-class _Answers:
-    """What the broker said in an attempt of a job."""
-
-    def __init__(self) -> None:
-        self.mosquitto: bool | None = None  # None: not asked yet
-        self.echo_problem: str | None = None  # why there is no sending log, empty if there is one
 
 
 class MqttLink:
@@ -94,6 +88,7 @@ class MqttLink:
             raise ConfigInvalid(
                 f"{owner}: a password without a user name", cause="MQTT sends both or neither", cure="set username"
             )
+        self._knowledge = Knowledge()
         self._settings = Settings(
             link=config.name,
             host=values["hostname"],
@@ -111,6 +106,12 @@ class MqttLink:
             username=config.username,
             password=config.password,
         )
+
+    def share_knowledge(self, links: Iterable[Link]) -> None:
+        """See :class:`mgw.links.pool.SharesKnowledge`."""
+        for link in links:
+            if isinstance(link, MqttLink) and link._settings.place == self._settings.place:
+                self._knowledge = link._knowledge
 
     # -- without a connection -------------------------------------------------------------------------------------
 
@@ -191,6 +192,7 @@ class MqttLink:
             self._client_ids(use),
             use.endpoint.provider_queue,
             rules,
+            knowledge=self._knowledge,
             cyclic=lambda: self._cyclic(use),
             qos=options["mqtt_qos"],
             retained=options["mqtt_retained"] == "deliver",
@@ -209,6 +211,7 @@ class MqttLink:
             rules,
             use.clock,
             echo=echo,
+            knowledge=self._knowledge,
             shortcoming=lambda: self._known_problem(use, echo),
             batch_size=use.batch_size,
             located=use.located,
@@ -223,7 +226,7 @@ class MqttLink:
         return Echo(self._client_id(use, "echo"), topic_filter, template.replace("{job}", use.job))
 
     def _known_problem(self, use: JobUse, echo: Echo) -> str:
-        problem = use.attempt.of(_Answers).echo_problem
+        problem = use.attempt.of(Answers).echo_problem
         if problem is not None:
             return problem
         session = self._probe()
@@ -233,11 +236,11 @@ class MqttLink:
             session.wire.close()
 
     def _find_problem(self, session: Session, use: JobUse, echo: Echo) -> str:
-        answers = use.attempt.of(_Answers)
+        answers = use.attempt.of(Answers)
         if not self._one_node and answers.mosquitto is None:
             self._ask_version(session, answers)
         one_node = self._one_node or bool(answers.mosquitto)
-        problem = shortcoming(self._settings, session, echo, use.batch_size, one_node=one_node)
+        problem = shortcoming(self._settings, self._knowledge, session, echo, use.batch_size, one_node=one_node)
         answers.echo_problem = problem
         return problem
 
@@ -264,7 +267,7 @@ class MqttLink:
 
     def _cyclic(self, use: JobUse) -> bool:
         """Whether packet ids come in order; asks the broker unless :meth:`verify` just did."""
-        answers = use.attempt.of(_Answers)
+        answers = use.attempt.of(Answers)
         if not self._declared and answers.mosquitto is None:
             session = self._probe()
             try:
@@ -273,7 +276,7 @@ class MqttLink:
                 session.wire.close()
         return self._declared or bool(answers.mosquitto)
 
-    def _ask_version(self, session: Session, answers: _Answers) -> None:
+    def _ask_version(self, session: Session, answers: Answers) -> None:
         answers.mosquitto = "mosquitto" in (version_of(session, self._settings) or "").lower()
 
     def test(self) -> Sequence[Check]:
@@ -300,7 +303,7 @@ class MqttLink:
             else:
                 self._check_subscriber(session, use.endpoint, qos)
             if direction is Direction.INBOUND and qos:
-                self._ask_version(session, use.attempt.of(_Answers))
+                self._ask_version(session, use.attempt.of(Answers))
         finally:
             session.wire.close()
         if qos == 0:
@@ -325,7 +328,7 @@ class MqttLink:
         problem = self._find_problem(session, use, echo)
         if problem:
             return Guarantee.AT_LEAST_ONCE, [f"no sending log: {problem}", again]
-        if overflow := overflow_of(echo.client_id):
+        if overflow := self._knowledge.overflow(echo.client_id):
             return Guarantee.AT_LEAST_ONCE, [overflow]
         return Guarantee.EXACT_UNLESS_BROKER_CRASH, [
             "a crash of the broker loses what came after its last save (Mosquitto: autosave_interval), including "
@@ -335,7 +338,7 @@ class MqttLink:
 
     def _inbound_promise(self, use: JobUse, options: dict[str, Any]) -> tuple[Guarantee, list[str]]:
         """The level, and what it depends on: first the failed condition, or what a crash of the broker costs."""
-        mosquitto = bool(use.attempt.of(_Answers).mosquitto)
+        mosquitto = bool(use.attempt.of(Answers).mosquitto)
         shared = split_shared(use.endpoint.provider_queue)[0] is not None
         failed = ""
         if not mosquitto and not self._declared:
@@ -357,7 +360,7 @@ class MqttLink:
             f"above its queue limit{limit} the broker drops messages without notice; published at QoS 0 they may be "
             "lost",
         ]
-        lost = losses(self._client_id(use, "in"))
+        lost = self._knowledge.loss(self._client_id(use, "in"))
         return level, [lost, *notes] if lost else notes
 
     def _check_subscriber(self, session: Session, endpoint: Endpoint, qos: int) -> None:

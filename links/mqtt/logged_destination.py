@@ -27,6 +27,7 @@ from mgw.links.mqtt.connection import open_session
 from mgw.links.mqtt.destination import MqttDestination, OpenBatch
 from mgw.links.mqtt.echo_log import KEY, Echo, EchoLog, Record
 from mgw.links.mqtt.echo_reading import parsed, read_echo, silent
+from mgw.links.mqtt.knowledge import Knowledge
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.wire import Wire
 from mgw.links.placement import Placement
@@ -35,14 +36,12 @@ from mgw.transforms.errors import LinkRefused, LinkUnavailable
 from mgw.transforms.message import Message
 from mgw.transforms.mqtt.publish import Outbound, Publish, outbound
 
-__all__ = ["EchoDestination", "gap_of", "overflow_of", "room_for"]
+__all__ = ["EchoDestination", "room_for"]
 
 ROOM = 500  # messages and records that may lie in the echo; Mosquitto keeps 1000 for an absent session by default
 _EVERYTHING = 65535  # receive maximum: the broker hands out all that it has without waiting for acknowledgements
 _NO_SUBSCRIBER = 0x10
 _log = logging.getLogger("mgw.links.mqtt")
-_gaps: dict[str, str] = {}  # echo client id -> what this process saw missing in the echo while it ran; for good
-_overflows: dict[str, str] = {}  # echo client id -> the echo overflowed; until the batches of then are through
 
 
 def _room(batch_size: int) -> int:
@@ -54,20 +53,11 @@ def room_for(batch_size: int) -> int:
     return _room(batch_size) + batch_size + 50  # one more batch, and what connecting adds
 
 
-def gap_of(client_id: str) -> str:
-    """What this process has seen missing in the echo of a job, in words; empty if nothing. Then there is no log."""
-    return _gaps.get(client_id, "")
-
-
-def overflow_of(client_id: str) -> str:
-    """That the echo of a job had overflowed while nobody read it, in words; empty if not, or no more."""
-    return _overflows.get(client_id, "")
-
-
 class EchoDestination(MqttDestination):
     """A destination that keeps the sending log in its echo.
 
     Args:
+        knowledge: of the broker; what is seen of the echo is added.
         shortcoming: why the broker cannot keep such a log, empty if it can; asked at every connect. Without the log
             the destination works all the same, at least once.
         batch_size: of the job.
@@ -81,11 +71,13 @@ class EchoDestination(MqttDestination):
         clock: Clock,
         *,
         echo: Echo,
+        knowledge: Knowledge,
         shortcoming: Callable[[], str],
         batch_size: int,
         located: bool = False,
     ) -> None:
         self._names = echo
+        self._knowledge = knowledge
         self._shortcoming = shortcoming
         self._room = _room(batch_size)
         topic = echo.record_topic.encode()
@@ -166,18 +158,17 @@ class EchoDestination(MqttDestination):
         if not overflown:
             return
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        told = identity in _overflows
-        _overflows[identity] = (
+        cause = (
             f"the echo of the job overflowed, as seen at {when} (Mosquitto: max_queued_messages; the broker drops "
             "what exceeds it): messages that it does not show are sent again and may arrive twice"
         )
-        _log.warning("link %s, topic %r: %s", link, self._rules.topic.text, _overflows[identity])
-        if not told:
+        _log.warning("link %s, topic %r: %s", link, self._rules.topic.text, cause)
+        if self._knowledge.note_overflow(identity, cause):
             raise LinkUnavailable(
                 f"link {link}: the echo of {self._rules.topic.text!r} is incomplete",
                 link=link,
                 operation="connect",
-                cause=_overflows[identity],
+                cause=cause,
                 cure="the job continues at least once; raise the broker's queue limits (Mosquitto: "
                 "max_queued_messages)",
             )
@@ -330,15 +321,16 @@ class EchoDestination(MqttDestination):
         if not missing:
             return
         identity, link, topic = self._names.client_id, self._settings.link, self._rules.topic.text
-        _gaps[identity] = (
+        cause = (
             f"{missing} messages that the broker had confirmed did not come back: its access rules hide {topic!r} from "
             "the link's user, or its queue limits are too low; the agent checks again after its next start"
         )
+        self._knowledge.note_gap(identity, cause)
         raise LinkUnavailable(
             f"link {link}: the echo of {topic!r} is incomplete",
             link=link,
             operation="publish",
-            cause=_gaps[identity],
+            cause=cause,
             cure="the job continues at least once; correct the broker, then start the agent again",
         )
 
@@ -353,7 +345,7 @@ class EchoDestination(MqttDestination):
             self._lying -= self._kept
             self._kept = 0
         if log.settled:
-            _overflows.pop(self._names.client_id, None)
+            self._knowledge.end_overflow(self._names.client_id)
         if self._queued:
             self._admit()
 

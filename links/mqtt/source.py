@@ -14,22 +14,17 @@ from collections.abc import Callable, Mapping
 from mgw.links.contract import EMPTY_BATCH, Backlog, Batch, Delivery
 from mgw.links.mqtt.codec import Malformed, parse_publish, reason_text, varint
 from mgw.links.mqtt.connection import Session, open_session
+from mgw.links.mqtt.knowledge import Knowledge
 from mgw.links.mqtt.receiving_log import OFF, ReceivingLog, digest_of, receipt
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.wire import Wire
 from mgw.transforms.errors import LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
 from mgw.transforms.mqtt.publish import Inbound, Publish, inbound
 
-__all__ = ["MqttSource", "forget", "losses", "try_read"]
+__all__ = ["MqttSource", "forget", "try_read"]
 
 RECEIVE_MAXIMUM = 1000  # messages in flight, MQTT 5; a bigger batch asks for more
 _log = logging.getLogger("mgw.links.mqtt")
-_losses: dict[str, str] = {}  # first client id of a job -> what this process saw its broker lose
-
-
-def losses(client_id: str) -> str:
-    """What the broker of a job lost since this process began, in words; empty if nothing. By its first client id."""
-    return _losses.get(client_id, "")
 
 
 def subscribe(session: Session, topic_filter: str, qos: int, retain_handling: int, version: int) -> None:
@@ -105,6 +100,7 @@ class MqttSource:
         topic_filter: str,
         rules: Inbound,
         *,
+        knowledge: Knowledge,
         cyclic: Callable[[], bool],
         qos: int = 1,
         retained: bool = False,
@@ -113,6 +109,7 @@ class MqttSource:
         self._settings = settings
         self._client_ids = client_ids
         self._client_id = client_ids[0]
+        self._knowledge = knowledge
         self._cyclic = cyclic
         self._log: ReceivingLog | None = None
         self._logged = False
@@ -179,8 +176,9 @@ class MqttSource:
 
     def _tell_loss(self) -> None:
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        _losses[self._client_ids[0]] = (
-            f"the broker lost the job's session, as seen at {when}: messages sent before then may be missing"
+        self._knowledge.note_loss(
+            self._client_ids[0],
+            f"the broker lost the job's session, as seen at {when}: messages sent before then may be missing",
         )
         _log.warning(
             "link %s: the broker no longer has the session of %r (client id %s); messages sent meanwhile may be "

@@ -155,7 +155,8 @@ def test_session_lost_while_the_process_was_down_is_told(
         assert len(reader.collect(3)) == 3
         reader.source.close()
         link.forget(use, Direction.INBOUND)
-        fresh = KeepingReader(link_to(broker.port, version), use)
+        successor = link_to(broker.port, version)
+        fresh = KeepingReader(successor, use)
         fresh.positions = reader.positions
         with caplog.at_level(logging.WARNING, "mgw.links.mqtt"):
             fresh.connect()
@@ -166,7 +167,7 @@ def test_session_lost_while_the_process_was_down_is_told(
         again = fresh.collect(3)
     assert [(d.redelivered, d.duplicate) for d in again] == [(True, False)] * 3
     assert fresh.positions["session"].startswith("2:1:")
-    note = link_to(broker.port, version).verify(use, Direction.INBOUND).note
+    note = successor.verify(use, Direction.INBOUND).note
     assert note.startswith("the broker lost the job's session")
     fresh.source.close()
     link.forget(use, Direction.INBOUND)

@@ -17,6 +17,7 @@ from mgw.links import registry
 from mgw.links.attempt import Attempt
 from mgw.links.contract import Direction, Endpoint, JobUse, Link, LinkConfig
 from mgw.links.kafka.link import KafkaLink
+from mgw.links.mqtt.knowledge import Knowledge
 from mgw.links.pool import LinkPool
 from mgw.transforms.errors import ConfigInvalid
 
@@ -144,3 +145,30 @@ def test_renewed_tls_files_of_a_kafka_link_are_read_again(tmp_path: Path) -> Non
     file.unlink()
     with pytest.raises(ConfigInvalid, match="TLS files"):
         link.source(_use())
+
+
+def test_what_an_mqtt_broker_lost_is_known_after_the_link_was_altered() -> None:
+    pool = LinkPool()
+    config = LinkConfig("plant", "MQTT", {"hostname": "h"})
+    first: Any = pool.link(config)
+    first._knowledge.note_loss("mgw-1", "it lost the session")
+    assert first._knowledge.note_overflow("mgw-1", "it overflowed")
+    altered: Any = pool.link(replace(config, attributes={"hostname": "h", "keepalive": 7}))
+    assert altered._knowledge.loss("mgw-1") == "it lost the session"
+    assert not altered._knowledge.note_overflow("mgw-1", "it overflowed again"), "the job goes on, at least once"
+    elsewhere: Any = pool.link(replace(config, attributes={"hostname": "other"}))
+    assert not elsewhere._knowledge.loss("mgw-1")
+
+
+def test_the_room_of_an_mqtt_broker_is_measured_now_and_then() -> None:
+    knowledge, now = Knowledge(), [0.0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.monotonic", lambda: now[0])
+        ample, scarce = ("u", "log", 10), ("u", "log", 5000)
+        assert knowledge.room(ample) is None
+        knowledge.note_room(ample, "")
+        knowledge.note_room(scarce, "it keeps 1000")
+        found = []
+        for now[0] in (590.0, 610.0, 3590.0, 3610.0):
+            found.append((knowledge.room(ample), knowledge.room(scarce)))
+    assert found == [("", "it keeps 1000"), ("", None), ("", None), (None, None)]
