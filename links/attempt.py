@@ -20,12 +20,12 @@ class Attempt:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[Callable[[], Any], Any] = {}
+        self._kept: dict[tuple[object, Callable[[], Any]], Any] = {}
 
-    def of(self, kind: Callable[[], _Kept]) -> _Kept:
-        """The one object of this class that belongs to the attempt; made when it is first asked for."""
+    def of(self, link: object, kind: Callable[[], _Kept]) -> _Kept:
+        """The one object of this class that ``link`` keeps for the attempt; made when it is first asked for."""
         with self._lock:
-            if kind not in self._kept:
-                self._kept[kind] = kind()
-            kept: _Kept = self._kept[kind]
+            if (link, kind) not in self._kept:
+                self._kept[link, kind] = kind()
+            kept: _Kept = self._kept[link, kind]
             return kept

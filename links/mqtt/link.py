@@ -226,7 +226,7 @@ class MqttLink:
         return Echo(self._client_id(use, "echo"), topic_filter, template.replace("{job}", use.job))
 
     def _known_problem(self, use: JobUse, echo: Echo) -> str:
-        problem = use.attempt.of(Answers).echo_problem
+        problem = use.attempt.of(self, Answers).echo_problem
         if problem is not None:
             return problem
         session = self._probe()
@@ -236,7 +236,7 @@ class MqttLink:
             session.wire.close()
 
     def _find_problem(self, session: Session, use: JobUse, echo: Echo) -> str:
-        answers = use.attempt.of(Answers)
+        answers = use.attempt.of(self, Answers)
         if not self._one_node and answers.mosquitto is None:
             self._ask_version(session, answers)
         one_node = self._one_node or bool(answers.mosquitto)
@@ -267,7 +267,7 @@ class MqttLink:
 
     def _cyclic(self, use: JobUse) -> bool:
         """Whether packet ids come in order; asks the broker unless :meth:`verify` just did."""
-        answers = use.attempt.of(Answers)
+        answers = use.attempt.of(self, Answers)
         if not self._declared and answers.mosquitto is None:
             session = self._probe()
             try:
@@ -303,7 +303,7 @@ class MqttLink:
             else:
                 self._check_subscriber(session, use.endpoint, qos)
             if direction is Direction.INBOUND and qos:
-                self._ask_version(session, use.attempt.of(Answers))
+                self._ask_version(session, use.attempt.of(self, Answers))
         finally:
             session.wire.close()
         if qos == 0:
@@ -338,7 +338,7 @@ class MqttLink:
 
     def _inbound_promise(self, use: JobUse, options: dict[str, Any]) -> tuple[Guarantee, list[str]]:
         """The level, and what it depends on: first the failed condition, or what a crash of the broker costs."""
-        mosquitto = bool(use.attempt.of(Answers).mosquitto)
+        mosquitto = bool(use.attempt.of(self, Answers).mosquitto)
         shared = split_shared(use.endpoint.provider_queue)[0] is not None
         failed = ""
         if not mosquitto and not self._declared:

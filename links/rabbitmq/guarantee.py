@@ -7,20 +7,22 @@ from mgw.links.rabbitmq.conditions import Answers, QueueFacts, look_at_exchange,
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.destination import DestinationPlan
 from mgw.links.rabbitmq.fence import Fence
+from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
-from mgw.links.rabbitmq.management import read_policies
 from mgw.links.rabbitmq.source import SourcePlan, declare_job_queue, is_stream
 
 __all__ = ["report_destination", "report_source"]
 
 
-def report_source(session: Session, use: JobUse, plan: SourcePlan, template: str | None) -> GuaranteeReport:
-    """What a job that reads can promise; ``template`` names its log queue.
+def report_source(
+    session: Session, use: JobUse, plan: SourcePlan, template: str | None, *, answers: Answers, knowledge: Knowledge
+) -> GuaranteeReport:
+    """What a job that reads can promise; ``template`` names its log queue. What was found out before is in ``answers``
+    (in this attempt of the job) and ``knowledge``.
 
     Raises:
         LinkError: the queue or the log queue cannot be used.
     """
-    answers = use.attempt.of(Answers)
     if plan.exchange is not None:
         declare_job_queue(session, plan)
     else:
@@ -31,7 +33,7 @@ def report_source(session: Session, use: JobUse, plan: SourcePlan, template: str
             streams[plan.queue] = is_stream(session, plan.queue)
         if plan.queue_type == "stream" or streams.get(plan.queue):
             return GuaranteeReport(Guarantee.EXACT)
-    policies = read_policies(session.settings)
+    policies = knowledge.policies.read(session.settings)
     facts = look_at_queue(session, plan.queue, policies, answers)
     passed = _passed(session, use, plan, facts, answers)
     if facts.transient:
@@ -51,7 +53,7 @@ def report_source(session: Session, use: JobUse, plan: SourcePlan, template: str
             Guarantee.AT_LEAST_ONCE,
             _joined(f"{failed}, so the broker's redelivered flag does not prove that one came before", passed),
         )
-    log = LogQueue(template, use)
+    log = LogQueue(template, use, knowledge)
     log.check(session)
     log.check_policies(session, policies)
     alone = facts.type != "quorum" or facts.single_active_consumer
@@ -66,8 +68,17 @@ def report_source(session: Session, use: JobUse, plan: SourcePlan, template: str
     )
 
 
-def report_destination(session: Session, use: JobUse, plan: DestinationPlan, template: str | None) -> GuaranteeReport:
-    """What a job that writes can promise; ``template`` names its log queue.
+def report_destination(
+    session: Session,
+    use: JobUse,
+    plan: DestinationPlan,
+    template: str | None,
+    *,
+    answers: Answers,
+    knowledge: Knowledge,
+) -> GuaranteeReport:
+    """What a job that writes can promise; ``template`` names its log queue. What was found out before is in ``answers``
+    (in this attempt of the job) and ``knowledge``.
 
     Raises:
         LinkError: the queue, the exchange or the log queue cannot be used.
@@ -79,10 +90,10 @@ def report_destination(session: Session, use: JobUse, plan: DestinationPlan, tem
             session.channel.exchange_declare(plan.exchange, passive=True)
     if not plan.mandatory:
         return GuaranteeReport(Guarantee.AT_MOST_ONCE, "AMQP_Mandatory is FALSE: unroutable messages are lost")
-    policies = read_policies(session.settings)
+    policies = knowledge.policies.read(session.settings)
     lost, weak, unseen = "", "", policies.unseen
     if plan.queue is not None:
-        facts: QueueFacts = look_at_queue(session, plan.queue, policies, use.attempt.of(Answers))
+        facts: QueueFacts = look_at_queue(session, plan.queue, policies, answers)
         lost, weak, unseen = facts.transient or facts.drops, facts.refuses, facts.unseen
     elif plan.exchange:
         exchange = look_at_exchange(session, plan.exchange, policies)
@@ -97,7 +108,7 @@ def report_destination(session: Session, use: JobUse, plan: DestinationPlan, tem
     if template is None:
         note = "a batch may be sent twice after a failure; receivers that drop a repeated message-id see it once"
         return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(weak, note))
-    log = LogQueue(template, use)
+    log = LogQueue(template, use, knowledge)
     log.check(session)
     log.check_policies(session, policies)
     if weak:

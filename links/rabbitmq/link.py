@@ -5,7 +5,7 @@ Streams cannot say how many messages wait. Queue names have no wildcards; the ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,15 +19,18 @@ from mgw.links.contract import (
     Field,
     GuaranteeReport,
     JobUse,
+    Link,
     LinkConfig,
     Source,
 )
 from mgw.links.listening import listening
 from mgw.links.options import parse
+from mgw.links.rabbitmq.conditions import Answers
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.destination import DestinationPlan, RabbitDestination
 from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.guarantee import report_destination, report_source
+from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
 from mgw.links.rabbitmq.logged_destination import LoggedDestination
 from mgw.links.rabbitmq.logged_source import LoggedSource
@@ -75,6 +78,13 @@ class RabbitLink:
                 cure="remove the part before the @",
             )
         self._settings = Settings.of(config, attributes, options)
+        self._knowledge = Knowledge()
+
+    def share_knowledge(self, links: Iterable[Link]) -> None:
+        """See :class:`mgw.links.pool.SharesKnowledge`."""
+        for link in links:
+            if isinstance(link, RabbitLink) and link._settings.place == self._settings.place:
+                self._knowledge = link._knowledge
 
     def test(self) -> Sequence[Check]:
         """See :meth:`mgw.links.contract.Link.test`."""
@@ -88,10 +98,12 @@ class RabbitLink:
         """See :meth:`mgw.links.contract.Link.verify`."""
         session = Session(self._settings, f"{use.agent} {use.job} verify")
         try:
+            answers = use.attempt.of(self, Answers)
             if direction is Direction.OUTBOUND:
                 plan, template = self._destination_plan(use), self.config.outbound_log_queue
-                return report_destination(session, use, plan, template)
-            return report_source(session, use, self._source_plan(use), self.config.inbound_log_queue)
+                return report_destination(session, use, plan, template, answers=answers, knowledge=self._knowledge)
+            source, template = self._source_plan(use), self.config.inbound_log_queue
+            return report_source(session, use, source, template, answers=answers, knowledge=self._knowledge)
         except QueueMissing as error:
             raise missing(use, error) from error
         finally:
@@ -119,14 +131,14 @@ class RabbitLink:
         plan, template = self._source_plan(use), self.config.inbound_log_queue
         if template is None or plan.unique_ids or plan.dead_letters:
             return RabbitSource(self._settings, use, plan)
-        return LoggedSource(self._settings, use, replace(plan, exclusive=True), template)
+        return LoggedSource(self._settings, use, replace(plan, exclusive=True), template, self._knowledge)
 
     def destination(self, use: JobUse) -> Destination:
         """See :meth:`mgw.links.contract.Link.destination`."""
         plan, template = self._destination_plan(use), self.config.outbound_log_queue
         if template is None or not use.logged:
             return RabbitDestination(self._settings, use, plan)
-        return LoggedDestination(self._settings, use, plan, template)
+        return LoggedDestination(self._settings, use, plan, template, self._knowledge)
 
     def forget(self, use: JobUse, direction: Direction) -> None:
         """Remove the queue of a topic job, and the record in the job's log queue."""
@@ -142,7 +154,7 @@ class RabbitLink:
                 with session.calling("forget"):
                     session.channel.queue_delete(job_queue(use))
             if template is not None:
-                LogQueue(template, use).forget(session)
+                LogQueue(template, use, self._knowledge).forget(session)
         finally:
             session.close()
 
@@ -160,7 +172,7 @@ class RabbitLink:
             template = config.inbound_log_queue if direction is Direction.INBOUND else config.outbound_log_queue
             if template is None:
                 continue
-            queue = LogQueue(template, use)
+            queue = LogQueue(template, use, self._knowledge)
             session = Session(self._settings, f"{use.agent} {use.job} clean")
             try:
                 owner = queue.owner(session)

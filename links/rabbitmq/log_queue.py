@@ -12,7 +12,6 @@ when it ended is in the log queue soon after.
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any, NamedTuple
 
 from pika import BasicProperties
@@ -21,6 +20,7 @@ from mgw.links.contract import JobUse
 from mgw.links.rabbitmq.conditions import difference_of_queue
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.frames import message_frames, publish_method
+from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.management import Policies
 from mgw.transforms.errors import LinkError, LinkRefused, QueueMissing
 
@@ -30,7 +30,6 @@ ARGUMENTS = {"x-queue-type": "classic", "x-max-length": 2}
 ARGUMENTS_LENGTH = 2  # a record and its twin
 SETTLE_SECONDS = 0.5  # how soon the last transaction of a connection that has ended shows
 _REMOVING = ("message-ttl", "expires", "max-length-bytes")  # policies that take records away
-_looked_at: dict[tuple[str, str, str], threading.Lock] = {}  # queues: to look takes out what is there for a moment
 _PERSISTENT, _TRANSIENT = b"\x10\x00\x02", b"\x10\x00\x01"  # delivery-mode
 
 
@@ -52,11 +51,13 @@ class LogQueue:
 
     Args:
         template: name of the queue; ``{job}`` stands for the name of the job.
+        knowledge: of the broker, for one look at a time.
     """
 
-    def __init__(self, template: str, use: JobUse) -> None:
+    def __init__(self, template: str, use: JobUse, knowledge: Knowledge) -> None:
         self.name = template.replace("{job}", use.job)
         self._use = use
+        self._knowledge = knowledge
         self._method = publish_method(1, b"", self.name.encode(), mandatory=False)
 
     def check(self, session: Session) -> None:
@@ -130,9 +131,7 @@ class LogQueue:
 
     def _bodies(self, session: Session, operation: str) -> list[tuple[bytes, bool]]:
         """What is in the queue, and whether it is persistent; all of it stays there."""
-        settings = session.settings
-        alone = _looked_at.setdefault((settings.place, settings.virtual_host, self.name), threading.Lock())
-        with alone, session.calling(operation):
+        with self._knowledge.alone_with(session.settings.virtual_host, self.name), session.calling(operation):
             channel = session.fresh_channel()
             bodies: list[tuple[bytes, bool]] = []
             tag = 0

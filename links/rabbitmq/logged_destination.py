@@ -16,6 +16,7 @@ from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.destination import DestinationPlan, RabbitDestination
 from mgw.links.rabbitmq.fence import Fence
 from mgw.links.rabbitmq.frames import commit_frame, message_frames
+from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue, Record
 from mgw.links.rabbitmq.settings import Settings
 from mgw.transforms.errors import Blame, DeliveryRejected, LinkError
@@ -78,9 +79,11 @@ class Transactions:
 class LoggedDestination(RabbitDestination):
     """A destination that keeps the sending log; one per job can be connected."""
 
-    def __init__(self, settings: Settings, use: JobUse, plan: DestinationPlan, template: str) -> None:
+    def __init__(
+        self, settings: Settings, use: JobUse, plan: DestinationPlan, template: str, knowledge: Knowledge
+    ) -> None:
         super().__init__(settings, use, plan)
-        self._log_queue = LogQueue(template, use)
+        self._log_queue = LogQueue(template, use, knowledge)
         self.fence = Fence(use, Direction.OUTBOUND, settings.heartbeat)
         self._transactions = Transactions()
         self._record: Record | None = None

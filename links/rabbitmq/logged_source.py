@@ -14,8 +14,8 @@ from mgw.links.contract import Backlog, Batch, JobUse
 from mgw.links.rabbitmq.conditions import look_at_queue
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.frames import Incoming, ack_frame, commit_frame
+from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
-from mgw.links.rabbitmq.management import read_policies
 from mgw.links.rabbitmq.receiving_log import LogAhead, LogBehind, ReceivingLog
 from mgw.links.rabbitmq.settings import Settings
 from mgw.links.rabbitmq.source import RabbitSource, SourcePlan
@@ -32,9 +32,10 @@ _LOOK_SECONDS = 0.25  # how often a count is repeated that is too small
 class LoggedSource(RabbitSource):
     """A source that suppresses what the hub has already. Reads alone, and holds a lock at the broker."""
 
-    def __init__(self, settings: Settings, use: JobUse, plan: SourcePlan, template: str) -> None:
+    def __init__(self, settings: Settings, use: JobUse, plan: SourcePlan, template: str, knowledge: Knowledge) -> None:
         super().__init__(settings, use, plan)
-        self._log_queue = LogQueue(template, use)
+        self._log_queue = LogQueue(template, use, knowledge)
+        self._policies = knowledge.policies
         self._log: ReceivingLog
         self._committing: int | None = None  # sequence whose transaction is not answered yet
 
@@ -59,7 +60,7 @@ class LoggedSource(RabbitSource):
         queue.check(session)
         with session.calling("connect"):
             session.channel.tx_select()
-        facts = look_at_queue(session, self._plan.queue, read_policies(session.settings))
+        facts = look_at_queue(session, self._plan.queue, self._policies.read(session.settings))
         if facts.leaves:
             _LOGGER.warning("job %s: %s; messages delivered again are stored again", self._use.job, facts.leaves)
         super()._subscribe(session, positions)

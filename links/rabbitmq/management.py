@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -18,11 +19,10 @@ from urllib.parse import quote
 
 from mgw.links.rabbitmq.settings import Settings
 
-__all__ = ["Policies", "close_owner", "read_policies"]
+__all__ = ["LastPolicies", "Policies", "close_owner"]
 
 _SECONDS = 5.0  # for one answer
 _MOST = 4 * 1024 * 1024  # bytes of one answer
-_seen: dict[tuple[str, str, str], Policies] = {}  # address, virtual host and user -> what was told last
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +65,32 @@ def _matches(policy: Mapping[str, Any], name: str) -> bool:
         return True  # a pattern that only the broker understands: rather a promise too small than one too large
 
 
-def read_policies(settings: Settings) -> Policies:
-    """Ask for all policies of the link's virtual host; never raises.
+class LastPolicies:
+    """The policies of a broker, and what was told of them last. Any thread may ask."""
 
-    While nobody answers, those told last to this process count: a job must not promise more because less is seen.
-    """
-    if not settings.management_url:
-        return Policies()
-    host = quote(settings.virtual_host, safe="")
-    place = settings.management_url, settings.virtual_host, settings.username
-    try:
-        users, operators = (_policies(settings, f"{kind}/{host}") for kind in ("policies", "operator-policies"))
-        _seen[place] = told = Policies(users, operators, "")
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told: dict[tuple[str, str, str], Policies] = {}  # by address, virtual host and user
+
+    def read(self, settings: Settings) -> Policies:
+        """Ask for all policies of the link's virtual host; never raises.
+
+        While nobody answers, those told last count: a job must not promise more because less is seen.
+        """
+        if not settings.management_url:
+            return Policies()
+        host = quote(settings.virtual_host, safe="")
+        place = settings.management_url, settings.virtual_host, settings.username
+        try:
+            users, operators = (_policies(settings, f"{kind}/{host}") for kind in ("policies", "operator-policies"))
+        except (OSError, HTTPException, ValueError) as error:
+            unseen = f"policies are not visible: {_answer(settings, error)}"
+            with self._lock:
+                return replace(self._told.get(place, Policies()), unseen=unseen)
+        told = Policies(users, operators, "")
+        with self._lock:
+            self._told[place] = told
         return told
-    except (OSError, HTTPException, ValueError) as error:
-        unseen = f"policies are not visible: {_answer(settings, error)}"
-    return replace(_seen.get(place, Policies()), unseen=unseen)
 
 
 def close_owner(settings: Settings, queue: str) -> str:

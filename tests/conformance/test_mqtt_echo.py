@@ -388,7 +388,7 @@ def test_echo_hidden_by_access_rules_is_found_out() -> None:
         with pytest.raises(LinkUnavailable, match="messages that the broker had confirmed did not come back"):
             carry()
         assert link.verify(use, Direction.OUTBOUND).level is Guarantee.AT_LEAST_ONCE
-        again = Publisher(link_to(own.port), use).connect()
+        again = Publisher(link, replace(use, attempt=Attempt())).connect()
         assert again.destination.recovered() is None
         again.deliver(message(b"x"))
         for publisher in (writer, again):

@@ -303,7 +303,7 @@ def test_a_log_queue_deleted_while_it_is_looked_at_stays_deleted(bench: ManagedB
         for _ in range(40):
             name = unique("gone")
             bench.channel.queue_declare(name, durable=True, arguments=bench_log())
-            log = LogQueue(name, use_of(Endpoint("f", "rmq", name, Domain.QUEUE)))
+            log = LogQueue(name, use_of(Endpoint("f", "rmq", name, Domain.QUEUE)), bench.link._knowledge)
             log.check(session)
             deletion = threading.Thread(target=bench.channel.queue_delete, args=(name,))
             deletion.start()

@@ -184,7 +184,7 @@ def test_backlog_may_be_asked_while_the_broker_commits(bench: Bench) -> None:
 def test_record_is_whole_for_a_job_while_the_logs_are_cleaned(bench: Bench) -> None:
     """Both look at it at the start of an agent, and looking takes it out of the queue for a moment."""
     use = bench.use(bench.template.queue())
-    log = LogQueue("mgw.acks.{job}", use)
+    log = LogQueue("mgw.acks.{job}", use, bench.link._knowledge)
     done = threading.Event()
 
     def clean() -> None:

@@ -107,11 +107,12 @@ def test_an_attempt_keeps_one_of_each_kind_until_the_next_attempt() -> None:
     class Answers:
         pass
 
-    use = _use()
-    answers = use.attempt.of(Answers)
-    assert replace(use, located=True).attempt.of(Answers) is answers
-    assert isinstance(use.attempt.of(dict), dict)
-    assert Attempt().of(Answers) is not answers
+    link, other, use = object(), object(), _use()
+    answers = use.attempt.of(link, Answers)
+    assert replace(use, located=True).attempt.of(link, Answers) is answers
+    assert isinstance(use.attempt.of(link, dict), dict)
+    assert use.attempt.of(other, Answers) is not answers
+    assert Attempt().of(link, Answers) is not answers
     assert _use() == _use(), "definitions are the same whatever an attempt was told"
 
 
@@ -172,3 +173,14 @@ def test_the_room_of_an_mqtt_broker_is_measured_now_and_then() -> None:
         for now[0] in (590.0, 610.0, 3590.0, 3610.0):
             found.append((knowledge.room(ample), knowledge.room(scarce)))
     assert found == [("", "it keeps 1000"), ("", None), ("", None), (None, None)]
+
+
+def test_one_look_at_a_time_into_a_log_queue_whichever_link_of_the_broker_looks() -> None:
+    pool = LinkPool()
+    links: list[Any] = [pool.link(replace(RABBIT, name=name, options={"AMQP_Heartbeat": "9"})) for name in ("a", "b")]
+    links += [pool.link(replace(RABBIT, name="a")), pool.link(replace(RABBIT, name="c", attributes={"hostname": "x"}))]
+    altered, elsewhere = links[-2:]
+    lock = links[0]._knowledge.alone_with("/", "log")
+    assert all(link._knowledge.alone_with("/", "log") is lock for link in (links[1], altered))
+    assert links[0]._knowledge.alone_with("other", "log") is not lock
+    assert elsewhere._knowledge.alone_with("/", "log") is not lock

@@ -1,0 +1,27 @@
+"""What the links of an agent know of a broker: it outlives connections, attempts and altered definitions."""
+
+from __future__ import annotations
+
+import threading
+
+from mgw.links.rabbitmq.management import LastPolicies
+
+__all__ = ["Knowledge"]
+
+
+class Knowledge:
+    """Used by the threads of all jobs.
+
+    Attributes:
+        policies: of the broker, as they were told last.
+    """
+
+    def __init__(self) -> None:
+        self.policies = LastPolicies()
+        self._lock = threading.Lock()
+        self._looks: dict[tuple[str, str], threading.Lock] = {}
+
+    def alone_with(self, virtual_host: str, queue: str) -> threading.Lock:
+        """Held by whoever looks into a log queue: to look takes out what is there for a moment."""
+        with self._lock:
+            return self._looks.setdefault((virtual_host, queue), threading.Lock())
