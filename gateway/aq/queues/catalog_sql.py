@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from functools import lru_cache
 from math import inf
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from mgw.gateway.aq.errors import UnknownQueue
 from mgw.gateway.aq.model import (
@@ -20,6 +20,7 @@ from mgw.gateway.aq.model import (
 from mgw.gateway.aq.names import DEFAULT_SCHEMA, QualifiedName, qualified
 from mgw.gateway.aq.options import read_options
 from mgw.gateway.aq.store.columns import Columns
+from mgw.gateway.aq.store.queue_settings import Hold, QueueSettings, SettingsAhead
 from mgw.gateway.aq.store.statements import Db, Row
 from mgw.gateway.aq.store.tables import MESSAGE_COUNTER, Enabled
 from mgw.transforms.errors import AqError
@@ -60,22 +61,6 @@ _BY_KEY = f"SELECT {_REF.sql} {_REF_FROM} WHERE q.name_key = ?"
 _BY_ID = f"SELECT {_REF.sql} {_REF_FROM} WHERE q.id = ?"
 _DEFAULT_EXCEPTION = f"SELECT {_REF.sql} {_REF_FROM} WHERE q.queue_table_id = ? AND q.name_key = ?"
 _ID = _REF.at("id")
-
-
-class QueueSettings(NamedTuple):
-    """The attributes of a queue that may change while it is used."""
-
-    enqueue_enabled: bool
-    dequeue_enabled: bool
-    max_retries: int
-    retry_delay: float
-    retention_time: float
-    enqueue_closing: bool = False  # being stopped: what a transaction has enqueued it may still commit
-    reopened: float | None = None  # last key of the first message that became READY again; -inf: not looked up
-    last_id: int | None = None  # of the hub's messages; None: not looked up
-
-
-Hold = Literal["enqueue", "dequeue"]
 _SETTINGS = Columns(
     enqueue_enabled="q.enqueue_enabled",
     dequeue_enabled="q.dequeue_enabled",
@@ -146,7 +131,8 @@ def find_queue(db: Db, name: str, schema: str = DEFAULT_SCHEMA, *, hold: Hold | 
     row = db.row((_BOTH_HELD if db.postgresql else _BOTH)[hold], (_key(name, schema),))
     if row is None:
         return None
-    db.settings = (row[_ID], hold, row[_REF.rest])
+    rest = row[_REF.rest]
+    db.settings = SettingsAhead(row[_ID], hold, _is_held(rest), _settings(rest))
     return _ref(row[_REF.whole])
 
 
@@ -209,22 +195,31 @@ def queue_settings(db: Db, queue: QueueRef, *, hold: Hold | None = None) -> Queu
     Raises:
         AqError: 25205 when it was dropped meanwhile.
     """
-    known, db.settings = db.settings, None
+    ahead, db.settings = db.settings, None
     row: Row | None
-    if hold and known is not None and known[:2] == (queue.id, hold):
-        row = known[2]
+    if hold and ahead is not None and ahead.queue_id == queue.id and ahead.hold == hold:
+        if ahead.held:
+            return ahead.settings
     else:
         row = db.row(_HELD[hold] if hold and db.postgresql else _PLAIN, (queue.id,))
-    held = _HELD_AT.get(len(row)) if row is not None else None
-    if row is not None and held is not None and row[held] is False:  # somebody has, or waits for, the queue for himself
-        db.rows(_WAIT, (queue.id,))
-        row = db.row(_PLAIN, (queue.id,))
+        if row is None:
+            raise _gone(queue)
+        if _is_held(row):
+            return _settings(row)
+    db.rows(_WAIT, (queue.id,))
+    row = db.row(_PLAIN, (queue.id,))
     if row is None:
-        raise UnknownQueue(
-            f"queue {queue.full_name} does not exist",
-            cause="it was dropped meanwhile",
-            cure="create it again or use another queue",
-        )
+        raise _gone(queue)
+    return _settings(row)
+
+
+def _is_held(row: Row) -> bool:
+    """Whether the queue is held, where that was asked for; if not, somebody has it exclusively, or waits for it."""
+    held = _HELD_AT.get(len(row))
+    return held is None or row[held] is not False
+
+
+def _settings(row: Row) -> QueueSettings:
     enqueue, dequeue, retries, delay, retention = row[_SETTINGS.whole]
     return QueueSettings(
         enqueue == Enabled.STARTED,
@@ -234,6 +229,14 @@ def queue_settings(db: Db, queue: QueueRef, *, hold: Hold | None = None) -> Queu
         float(retention),
         enqueue == Enabled.STOPPING,
         *(_FOR_SEARCH(row) if len(row) == len(_SEARCHED) else (-inf, None)),
+    )
+
+
+def _gone(queue: QueueRef) -> UnknownQueue:
+    return UnknownQueue(
+        f"queue {queue.full_name} does not exist",
+        cause="it was dropped meanwhile",
+        cure="create it again or use another queue",
     )
 
 

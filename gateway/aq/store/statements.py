@@ -31,6 +31,7 @@ import sqlalchemy as sa
 
 from mgw.gateway.aq.store.connection_state import ConnectionState
 from mgw.gateway.aq.store.namespace_sql import Namespace
+from mgw.gateway.aq.store.queue_settings import SettingsAhead
 from mgw.gateway.aq.store.tables import COMMIT_COUNTER, MESSAGE_COUNTER
 from mgw.transforms.errors import AqError
 
@@ -77,8 +78,7 @@ class Db:
 
     Attributes:
         tally: what the transaction does, to be counted when it has committed; None on a connection of other people.
-        settings: a queue's id, what is going to be done there, and its settings, read with the queue; for the next call
-            that asks for them.
+        settings: of a queue, read with it for the next call that asks for them.
         settled: whether the connection prefers plans that follow an index (every connection of a hub does).
     """
 
@@ -102,7 +102,7 @@ class Db:
             known = namespace or state.namespace or _ANYWHERE
         self._sql: Callable[[str], str] = known.sql if self.postgresql else _sqlite
         self._told: int | None = None
-        self.settings: tuple[int, str, Row] | None = None
+        self.settings: SettingsAhead | None = None
 
     @classmethod
     def within(cls, writer: tuple[sa.Connection, Any, ConnectionState], *, postgresql: bool) -> Db:
