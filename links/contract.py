@@ -164,6 +164,8 @@ class LinkSpec:
     capabilities: frozenset[Capability] = frozenset()
     extra: str = ""  # pip extra that brings the client
     mapping: str = ""
+    #: Whether the subscription of a job that reads a topic collects messages there, which are deleted with it.
+    collects: bool = True
     #: Whether a source with the first provider queue reads what is written to the second, at the same system.
     covers: Callable[[str, str], bool] = eq
 

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mgw.gateway.aq.admin import COMPATIBLE, MAX_PAYLOAD, QueueAdmin
+    from mgw.gateway.aq.admin.removal import Held, Removal, moved, record
     from mgw.gateway.aq.admin.roles_sql import role_statements
     from mgw.gateway.aq.admin.transformations import transformation_users
     from mgw.gateway.aq.conditions.purge_conditions import PURGES
     from mgw.gateway.aq.conditions.rules import Rule, compile_rule, register_function, unregister_function
     from mgw.gateway.aq.errors import (
+        HoldsMessages,
         MessageRefused,
         NoMessage,
         NoRecipients,
@@ -135,6 +137,8 @@ __all__ = [
     "Dropped",
     "Durability",
     "EnqueueOptions",
+    "Held",
+    "HoldsMessages",
     "Hub",
     "MessageRefused",
     "Navigation",
@@ -152,6 +156,7 @@ __all__ = [
     "QueueRef",
     "QueueTableInfo",
     "QueueType",
+    "Removal",
     "Rights",
     "Row",
     "Rule",
@@ -181,6 +186,7 @@ __all__ = [
     "list_functions",
     "list_modules",
     "message_number",
+    "moved",
     "number_of",
     "one_of_check",
     "own_kind",
@@ -199,6 +205,7 @@ __all__ = [
     "queue_consumers",
     "queue_settings",
     "quoted_name",
+    "record",
     "register_function",
     "resolve_queue",
     "rights_of",
@@ -227,6 +234,7 @@ _HOMES = {
         "QueueAdmin",
     ),
     "admin.roles_sql": ("role_statements",),
+    "admin.removal": ("Held", "Removal", "moved", "record"),
     "admin.transformations": ("transformation_users",),
     "conditions.purge_conditions": ("PURGES",),
     "conditions.rules": (
@@ -236,6 +244,7 @@ _HOMES = {
         "unregister_function",
     ),
     "errors": (
+        "HoldsMessages",
         "MessageRefused",
         "NoMessage",
         "NoRecipients",

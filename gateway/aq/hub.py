@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -52,6 +52,8 @@ class Hub(SessionGround):
             has, and on SQLite.
         parts: tables and views of other modules that were made, or checked, with the hub.
         object_views: whether queue tables and queues are made with views of their own (a rehearsal needs none).
+        on_removal: called in the transaction of a removal with its object, what happened in words, and how many
+            messages it held.
     """
 
     def __init__(  # noqa: PLR0917  (made by open)
@@ -70,6 +72,7 @@ class Hub(SessionGround):
         super().__init__(engine, hub_id, durability, clock, notifier, namespace, files, login, transform_modules)
         self.parts = tuple(parts)
         self.object_views = True
+        self.on_removal: Callable[[sa.Connection, str, str, int], None] | None = None
         self._create = False
         self._process = os.getpid()
         _open_hubs.add(self)

@@ -76,13 +76,15 @@ def apply(
         bool, typer.Option("--create-hub/--no-create-hub", help="Create the hub if it is missing.")
     ] = True,
     prune: Annotated[bool, typer.Option("--prune", help="Remove what the files do not name.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete the messages that what is removed holds.")] = False,
 ) -> None:
     """Bring the hub to what the files say. Running it again does nothing; a broken-off run is finished.
 
     What the files do not name is left alone, and named at the end. A secret without a key, or whose variable is empty
     (`${NAME:-}`), is kept. Each object is one transaction: what was done before an error stays done.
+    Where messages would be deleted, nothing is done without --force.
     """
-    bring_to(ctx, files, create_hub=create_hub, prune=prune)
+    bring_to(ctx, files, create_hub=create_hub, prune=prune, force=force)
 
 
 def export(
@@ -113,7 +115,9 @@ def schema() -> None:
     print_json(json_schema())
 
 
-def bring_to(ctx: typer.Context, files: list[Path], *, create_hub: bool = True, prune: bool = False) -> Document:
+def bring_to(
+    ctx: typer.Context, files: list[Path], *, create_hub: bool = True, prune: bool = False, force: bool = False
+) -> Document:
     """What ``mgw apply`` does, and ``mgw run FILE`` first; the document that the hub now follows."""
     from mgw.gateway.services import configuration
 
@@ -122,7 +126,7 @@ def bring_to(ctx: typer.Context, files: list[Path], *, create_hub: bool = True, 
         say(f"create hub {_shown(url)}")
     actions: list[Action] = []
     with open_hub(url, create=create_hub) as hub:
-        for action in configuration.apply(hub, document, prune=prune):
+        for action in configuration.apply(hub, document, prune=prune, force=force):
             actions.append(action)
             if action.changes_hub:
                 say(str(action))

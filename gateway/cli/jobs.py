@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from mgw.gateway.cli.common import admin, describe, hub_url, open_hub, print_json, say
+from mgw.gateway.cli.common import EXIT_USAGE, admin, describe, fail, hub_url, open_hub, print_json, say
 from mgw.gateway.cli.jsonform import job as job_form
 from mgw.gateway.cli.watch import print_jobs
-from mgw.gateway.cli.words import Force, JobName, Json, Options, pairs
+from mgw.gateway.cli.words import Force, JobName, Json, MoveTo, Options, pairs, what_became
 
 __all__ = ["app"]
 
@@ -152,11 +152,16 @@ def alter(
 
 
 @app.command("remove")
-def remove(ctx: typer.Context, name: JobName, force: Force = False) -> None:
-    """Remove a job and its subscription."""
-    from mgw.gateway.services.lookup import job
+def remove(ctx: typer.Context, name: JobName, force: Force = False, move_to: MoveTo = None) -> None:
+    """Remove a job and its subscription. Where messages wait for it, say what becomes of them."""
+    from mgw.gateway.services.lookup import job, queue
 
+    if force and move_to is not None:
+        fail("give either --force or --move-to", EXIT_USAGE)
     with admin(ctx) as procedures:
         name = job(procedures, name).name
-        gone = procedures.remove_job(name, force=force)
-    say(f"job {name} " + ("removed" if gone else "is marked for removal; its agent finishes it"))
+        target = None if move_to is None else queue(procedures.hub, move_to)
+        held = procedures.held_for_job(name)
+        gone = procedures.remove_job(name, force=force, move_to=target)
+        told = what_became(held, force=force, moved_to=target, now=procedures.clock.now())
+    say(f"job {name} " + ("removed" if gone else "is marked for removal; its agent finishes it") + told)

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mgw.gateway.cli.common import EXIT_USAGE, completer, fail
 
+if TYPE_CHECKING:
+    from mgw.gateway.services.queues import Held
+
 __all__ = [
     "AgentName",
+    "DropForce",
     "Force",
     "JobName",
     "Json",
     "LinkName",
+    "MoveTo",
     "Options",
     "QueueName",
     "Settings",
     "TransformationName",
     "pairs",
+    "what_became",
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Force = Annotated[bool, typer.Option("--force", help="Remove at once, whatever stays in the foreign system.")]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Remove at once, with its messages in the hub; leave what is in the foreign system."),
+]
+MoveTo = Annotated[
+    str | None, typer.Option("--move-to", metavar="QUEUE", help="Move the messages to this queue of the hub first.")
+]
+DropForce = Annotated[bool, typer.Option("--force", help="Delete the messages with it.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; NAME= puts back the default.")
 ]
@@ -45,3 +58,10 @@ def pairs(words: list[str] | None, option: str) -> dict[str, str | None]:
             fail(f"{option} {word!r} is not of the form NAME=VALUE", EXIT_USAGE)
         result[name.strip()] = value or None
     return result
+
+
+def what_became(held: Held, *, force: bool, moved_to: str | None, now: float) -> str:
+    """What became of the messages of something that was removed, to be added to that line."""
+    if not held.messages or not (force or moved_to):
+        return ""
+    return f"; {held.told(now)}: " + (f"moved to queue {moved_to}" if moved_to else "deleted with it")

@@ -7,11 +7,12 @@ leaves whole objects behind, and the next run does the rest. Objects that are as
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mgw.gateway.aq import Hub, QueueAdmin
 from mgw.gateway.config import hub_queues, object_types, security
+from mgw.gateway.config.holding import refuse_losses, with_held
 from mgw.gateway.config.models import (
     AgentModel,
     Document,
@@ -40,18 +41,30 @@ def plan_for(hub: Hub | None, document: Document, *, prune: bool = False) -> lis
     Raises:
         ConfigInvalid: a setting differs that cannot be changed after creation, or a secret cannot be decrypted.
     """
-    return compare(document, NEW_HUB if hub is None else read_running(hub), prune=prune)
+    if hub is None:
+        return compare(document, NEW_HUB, prune=prune)
+    return with_held(hub, document, compare(document, read_running(hub), prune=prune))
 
 
-def apply_actions(admin: GatewayAdmin, document: Document, actions: Iterable[Action]) -> Iterator[Action]:
+def apply_actions(
+    admin: GatewayAdmin, document: Document, actions: Sequence[Action], *, force: bool = False
+) -> Iterator[Action]:
     """Do the steps in order, each in a transaction of its own; gives each when it is over, also those that do nothing.
 
+    Args:
+        force: delete the messages that what is removed holds; ``prune: force`` in the settings of the file says the
+            same.
+
     Raises:
-        GatewayError: a step was refused; the steps before it are done.
+        GatewayError: messages would be deleted, and nothing was done; or a step was refused, and the steps before it
+            are done.
     """
+    force = force or document.settings.prune == "force"
+    if not force:
+        refuse_losses(actions)
     for action in actions:
         if action.changes_hub:
-            apply_action(admin, document, action)
+            apply_action(admin, document, action, force=force)
         yield action
 
 
@@ -64,14 +77,18 @@ def hub_is_missing(url: str) -> bool:
     return False
 
 
-def apply_action(admin: GatewayAdmin, document: Document, action: Action) -> None:
-    """Do one step, in one transaction.
+def apply_action(admin: GatewayAdmin, document: Document, action: Action, *, force: bool = False) -> None:
+    """Do one step, in one transaction. ``force``: messages are deleted with what is removed.
 
     Raises:
         GatewayError: it was refused, and nothing of it was done.
     """
     if action.verb is Verb.REMOVE:
-        _remove(admin, document, action)
+        _remove(admin, document, action, force=force)
+        return
+    if action.verb is Verb.ALTER and action.section == "queues":
+        queue = document.queues[action.given]
+        hub_queues.alter_queue(admin.hub, action.name, queue, _changed(action), force=force)
         return
     model = getattr(document, action.section)[action.given]
     change = action if action.verb is Verb.ALTER else None
@@ -207,7 +224,7 @@ def _job(admin: GatewayAdmin, _: Document, name: str, job: JobModel, change: Act
         admin.enable_job(name)
 
 
-def _remove(admin: GatewayAdmin, document: Document, action: Action) -> None:
+def _remove(admin: GatewayAdmin, document: Document, action: Action, *, force: bool) -> None:
     name = action.name
     if action.section == "foreign_queues":
         queue, _, link = name.rpartition("@")
@@ -217,10 +234,10 @@ def _remove(admin: GatewayAdmin, document: Document, action: Action) -> None:
         "agents": admin.remove_agent,
         "links": admin.remove_msgsystem_link,
         "transformations": admin.drop_transformation,
-        "jobs": admin.remove_job,
-        "queues": lambda queue: hub_queues.drop_queue(admin.hub, document, queue),
+        "jobs": lambda job: admin.remove_job(job, drop_messages=force),
+        "queues": lambda queue: hub_queues.drop_queue(admin.hub, document, queue, force=force),
         "object_types": lambda each: object_types.drop_type(admin.hub, each),
-        "queue_tables": lambda table: hub_queues.drop_queue_table(admin.hub, table),
+        "queue_tables": lambda table: hub_queues.drop_queue_table(admin.hub, table, force=force),
         "aq_agents": QueueAdmin(admin.hub).drop_aq_agent,
         "modules": QueueAdmin(admin.hub).forbid_module,
         "rule_functions": QueueAdmin(admin.hub).drop_rule_function,
@@ -235,10 +252,8 @@ def _object_type(admin: GatewayAdmin, _: Document, name: str, each: Any, change:
 
 
 def _queue(admin: GatewayAdmin, _: Document, name: str, queue: Any, change: Action | None) -> None:
-    if change is None:
-        hub_queues.create_queue(admin.hub, name, queue)
-    else:
-        hub_queues.alter_queue(admin.hub, name, queue, _changed(change))
+    assert change is None  # noqa: S101  what is altered may lose messages: apply_action does it
+    hub_queues.create_queue(admin.hub, name, queue)
 
 
 def _queue_table(admin: GatewayAdmin, _: Document, name: str, table: Any, change: Action | None) -> None:

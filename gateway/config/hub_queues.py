@@ -7,6 +7,7 @@ from typing import Any
 
 from mgw.gateway.aq import INFINITE, SUBSCRIBER_OPTIONS, Hub, QueueAdmin, QueueInUse, SubscriberInfo
 from mgw.gateway.config.forms import hub_name, inline_table, queue_table_of
+from mgw.gateway.config.holding import made_for
 from mgw.gateway.config.models import Document, QueueModel, QueueTableModel, SubscriberModel
 from mgw.links.options import typed
 from mgw.transforms.errors import ConfigInvalid
@@ -55,8 +56,10 @@ def create_queue(hub: Hub, name: str, queue: QueueModel) -> None:
         _subscribe(admin, name, queue.subscribers or {})
 
 
-def alter_queue(hub: Hub, name: str, queue: QueueModel, changed: dict[str, Any]) -> None:
+def alter_queue(hub: Hub, name: str, queue: QueueModel, changed: dict[str, Any], *, force: bool = False) -> None:
     """Change settings of a queue, of the queue table that was made for it, and its subscribers.
+
+    ``force``: messages that wait for a subscriber that goes are deleted.
 
     A direction that is stopped is stopped first, in a transaction of its own: those who work on the queue may end.
 
@@ -79,7 +82,7 @@ def alter_queue(hub: Hub, name: str, queue: QueueModel, changed: dict[str, Any])
         if found is not None:
             _alter_table(admin, found.queue_table, changed)
         if "subscribers" in changed:
-            _subscribe(admin, name, queue.subscribers or {})
+            _subscribe(admin, name, queue.subscribers or {}, force=force)
         started = {key: changed.get(key) is True for key in _DIRECTIONS}
         if any(started.values()):
             admin.start_queue(name, **started)
@@ -117,7 +120,7 @@ def _alter_table(admin: QueueAdmin, name: str, changed: dict[str, Any]) -> None:
         admin.migrate_queue_table(name, changed["compatible"])
 
 
-def _subscribe(admin: QueueAdmin, queue: str, wanted: Mapping[str, SubscriberModel]) -> None:
+def _subscribe(admin: QueueAdmin, queue: str, wanted: Mapping[str, SubscriberModel], *, force: bool = False) -> None:
     """Bring the subscribers of a queue, apart from those of jobs, to what is wanted."""
     found = admin.queue_subscribers(queue)
     held = {each.name.upper(): each for each in found if each.name and not each.name.upper().startswith("MGW_")}
@@ -143,7 +146,7 @@ def _subscribe(admin: QueueAdmin, queue: str, wanted: Mapping[str, SubscriberMod
                 queue, name, rule=each.rule, transformation=each.transformation, options={"*": None} | each.options
             )
     for known in held.values():
-        admin.remove_subscriber(queue, known.name or "")
+        admin.remove_subscriber(queue, known.name or "", force=force)
 
 
 def _subscription(each: SubscriberModel | SubscriberInfo) -> tuple[object, ...]:
@@ -155,45 +158,44 @@ def _folded(name: str | None) -> str | None:
     return None if name is None else hub_name(name)
 
 
-def drop_queue(hub: Hub, document: Document, name: str) -> None:
+def drop_queue(hub: Hub, document: Document, name: str, *, force: bool = False) -> None:
     """Stop and drop a queue, and its queue table if it was made for this queue, and neither another queue uses it nor
-    ``document`` describes it by itself.
+    ``document`` describes it by itself. ``force``: their messages are deleted with them.
 
     Raises:
         AqError: refused; nothing was dropped.
     """
     try:
-        _drop_queue(hub, document, name)
+        _drop_queue(hub, document, name, force=force)
     except QueueInUse:
         QueueAdmin(hub).stop_queue(name, wait=_WAIT)
-        _drop_queue(hub, document, name)
+        _drop_queue(hub, document, name, force=force)
 
 
-def _drop_queue(hub: Hub, document: Document, name: str) -> None:
+def _drop_queue(hub: Hub, document: Document, name: str, *, force: bool) -> None:
     """In one transaction: SQLite reads all definitions again where another connection has changed any."""
+    table = made_for(hub, document, name)
     with hub.write() as conn:
         admin = QueueAdmin(hub, conn)
-        found = admin.queue(name)
         admin.stop_queue(name, wait=False)
-        admin.drop_queue(name)
-        if found is None or hub_name(found.queue_table) != hub_name(queue_table_of(name, QueueModel())):
-            return
-        if hub_name(found.queue_table) in {hub_name(each) for each in document.queue_tables}:
-            return
-        if all(each.name.upper().startswith("AQ$_") for each in admin.queues(found.queue_table)):
-            admin.drop_queue_table(found.queue_table)
+        admin.drop_queue(name, force=force)
+        if table is not None:
+            admin.drop_queue_table(table, force=force)
 
 
-def drop_queue_table(hub: Hub, name: str) -> None:
-    """Drop a queue table without queues, unless it went with the queue that it was made for.
+def drop_queue_table(hub: Hub, name: str, *, force: bool = False) -> None:
+    """Drop a queue table without queues, unless it went with the queue that it was made for. ``force``: the messages of
+    its exception queue are deleted with it.
 
     Raises:
         AqError: refused.
     """
     with hub.write() as conn:
         admin = QueueAdmin(hub, conn)
-        if admin.queue_table(name) is not None:
-            admin.drop_queue_table(name)
+        if admin.queue_table(name) is None:
+            return
+        own = [each for each in admin.queues(name) if not each.name.upper().startswith("AQ$_")]
+        admin.drop_queue_table(name, force=force and not own)
 
 
 def _create_table(admin: QueueAdmin, name: str, table: QueueTableModel) -> None:

@@ -190,6 +190,11 @@ class SettingsModel(Strict):
         description="Functions that rules may call: `name` or `schema.name` as rules write it, and "
         "`package.module:function`, of a module in transform_modules; kept in the hub.",
     )
+    prune: Literal["refuse", "force"] = Field(
+        default="refuse",
+        description="What `mgw apply` does when messages would be deleted with what it removes: refuse, or delete them "
+        "(force, like `--force`).",
+    )
     log: LogModel = Field(default=LogModel(), description="Logging.")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from mgw.gateway.aq import Held
 from mgw.gateway.config.comparable import Comparable, Settings
 from mgw.gateway.config.forms import fold_of, hub_name, inline_table, queue_table_of
 from mgw.gateway.config.models import NOUNS, PLANNED, Document, QueueTableModel
@@ -56,6 +57,8 @@ class Action:
     name: str
     changes: tuple[Change, ...] = ()
     given: str = ""  # the name as the file writes it; empty where the file does not have it
+    held: Held | None = None  # messages that would be deleted with what is removed
+    seen: float = 0.0  # when they were counted, epoch seconds
 
     @property
     def object(self) -> str:
@@ -71,7 +74,19 @@ class Action:
         text = f"{self.verb:<6} {self.object}"
         if self.verb is Verb.ALTER:
             text += f" ({', '.join(str(change) for change in self.changes)})"
+        if self.deletes:
+            text += f": deletes {self.held_text}"
         return text
+
+    @property
+    def deletes(self) -> bool:
+        """Whether messages are deleted by it."""
+        return self.held is not None and self.held.messages > 0
+
+    @property
+    def held_text(self) -> str:
+        """How many messages of what age."""
+        return "" if self.held is None else self.held.told(self.seen)
 
     def as_json(self) -> dict[str, Any]:
         """For machines: verb, kind, name, changes with secrets as ``***``."""
@@ -83,7 +98,17 @@ class Action:
             }
             for change in self.changes
         ]
-        return {"verb": str(self.verb), "kind": NOUNS[self.section], "name": self.name, "changes": changes}
+        told: dict[str, Any] = {
+            "verb": str(self.verb),
+            "kind": NOUNS[self.section],
+            "name": self.name,
+            "changes": changes,
+        }
+        if self.held is not None:
+            oldest = self.held.oldest
+            age = None if oldest is None else max(0.0, self.seen - oldest)
+            told["deletes"] = {"messages": self.held.messages, "oldest_age": age}
+        return told
 
 
 def compare(desired: Document, running: Document, *, prune: bool = False) -> list[Action]:

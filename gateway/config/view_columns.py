@@ -17,6 +17,7 @@ VIEW_TEXTS = {
     "MGW_MODULES": "Python modules whose functions transformations and rules may call.",
     "MGW_RULE_FUNCTIONS": "Python functions that rules and expressions may call by name.",
     "MGW_EVENTS": "What happened, kept for 14 days unless the agent option `event_retention` says otherwise.",
+    "MGW_AUDIT": "What was removed that may hold messages, by whom, and what became of them; kept for ever.",
     "MGW_LEDGER": "Batches of jobs, kept for 7 days unless the agent option `ledger_retention` says otherwise; "
     "`mgw prove` tells of the messages in them. A row each at first; rows of small batches are merged later, up to a "
     "thousand into one, and then numbers of messages are sums.",
@@ -27,6 +28,14 @@ _LAST_ERROR = "of the last error; stays until the next one or the next start."
 #: By column, or by ``VIEW.COLUMN`` where a column means something else there.
 COLUMN_TEXTS = {
     **column_texts(),
+    "ACTION": "drop queue, drop queue table, remove subscriber, remove job, purge.",
+    "ACTOR": "User of the hub, or account and host of the program.",
+    "AUDIT_ID": "Number, growing.",
+    "AUDIT_TIME": "When.",
+    "HELD": "Messages in it that nobody had consumed.",
+    "MOVED_TO": "Queue that got them; null: they were deleted.",
+    "OLDEST": "When the oldest of them was enqueued.",
+    "MGW_AUDIT.OBJECT_NAME": "What was removed.",
     "ACTIVITY": "STOPPED, CONNECTING, RUNNING, IDLE (nothing waits), BACKOFF (waits for the next attempt), STUCK "
     "(its thread does not come back from the client; never while it waits for the next attempt).",
     "AGENT_DATABASE": "Database that was given for the agent; has no effect.",
@@ -96,7 +105,7 @@ COLUMN_TEXTS = {
     "MGW_GATEWAY.MAX_CONNECTIONS": "Always null; kept for compatibility.",
     "NAME": "Name.",
     "NEXT_ATTEMPT": "When a job in RETRY tries again.",
-    "OBJECT_NAME": "Job, link or agent it happened to.",
+    "OBJECT_NAME": "Job, link, agent or queue it happened to.",
     "OLDEST_MESSAGE_AGE": "Seconds the oldest waiting message has waited.",
     "OPTIONS": "Options, JSON.",
     "OUTBOUND_LOG_QUEUE": "Log destination of jobs that write to the link.",

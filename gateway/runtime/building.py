@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import partial
 
 from mgw.gateway.aq import bound_functions as bound
-from mgw.gateway.aq import compile_rule, transfer
+from mgw.gateway.aq import compile_rule, moved, transfer
 from mgw.gateway.aq import payload_forms as payloads
 from mgw.gateway.runtime.ends.hub_destination import HubDestination
 from mgw.gateway.runtime.ends.hub_source import HubSource
@@ -23,7 +22,6 @@ from mgw.gateway.runtime.through import ThroughRoute
 from mgw.gateway.runtime.windowed import LARGEST_BATCH, WindowedRoute
 from mgw.links.contract import Link
 from mgw.links.pool import LinkPool
-from mgw.transforms.message import Message
 from mgw.transforms.payloads.convert import from_payload, to_payload
 from mgw.transforms.steps.registry import compile_transformation
 
@@ -93,25 +91,11 @@ def _from_link(context: RouteContext, setup: JobSetup, transform: Transform | No
 def _from_hub(context: RouteContext, setup: JobSetup, transform: Transform | None) -> Conversion:
     if setup.target is None:
         into, clock = _into(context, setup.job.destination), context.clock
-        return Conversion(lambda message: into(_moved(message, clock.now())), None, transform, inbound=True)
+        return Conversion(lambda message: into(moved(message, clock.now())), None, transform, inbound=True)
     with context.hub.read() as conn:
         queue = transfer.resolve(conn, setup.job.source)
     fit = partial(from_payload, payload_type=queue.payload_type, typed=transform is not None)
     return Conversion(fit, None, transform, inbound=False)
-
-
-def _moved(message: Message, now: float) -> Message:
-    """A message as it goes into another queue of the hub, where it gets an id of its own."""
-    left = message.remaining(now)
-    return replace(
-        message,
-        msgid=None,
-        original_msgid=message.original_msgid or message.msgid,
-        expiration=None if left is None else max(1, math.ceil(left)),
-        expires_at=None,
-        delay=0,
-        attempts=0,
-    )
 
 
 def _into(context: RouteContext, name: str) -> Fit:

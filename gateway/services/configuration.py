@@ -86,13 +86,18 @@ def plan(url: str, document: Document, *, prune: bool = False) -> list[Action]:
         return plan_for(hub, document, prune=prune)
 
 
-def apply(hub: Hub, document: Document, *, prune: bool = False) -> Iterator[Action]:
+def apply(hub: Hub, document: Document, *, prune: bool = False, force: bool = False) -> Iterator[Action]:
     """Bring a hub to what a document says; every step is given when it is over, also those with nothing to do.
 
+    Args:
+        prune: remove what the document does not name.
+        force: delete the messages that what is removed holds.
+
     Raises:
-        GatewayError: a step was refused; the steps before it are done.
+        GatewayError: messages would be deleted, and nothing was done; or a step was refused, and the steps before it
+            are done.
     """
-    return apply_actions(GatewayAdmin(hub), document, plan_for(hub, document, prune=prune))
+    return apply_actions(GatewayAdmin(hub), document, plan_for(hub, document, prune=prune), force=force)
 
 
 def apply_files(

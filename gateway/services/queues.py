@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from mgw.gateway.aq import INFINITE, Counts, Db, Hub, QueueAdmin, QueueInfo, TimeManagerReport, role_statements
+from mgw.gateway.aq import INFINITE, Counts, Db, Held, Hub, QueueAdmin, QueueInfo, TimeManagerReport, role_statements
 from mgw.gateway.aq import queue_backlog as backlog
 from mgw.gateway.aq import resolve_queue as resolve
 from mgw.gateway.observe.events import Journalist
@@ -14,6 +14,7 @@ from mgw.gateway.runtime.timekeeping import Timekeeper, events_of
 __all__ = [
     "INFINITE",
     "Counts",
+    "Held",
     "QueueInfo",
     "QueueState",
     "administration",

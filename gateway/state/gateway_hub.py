@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from mgw.gateway.aq import Durability, Hub, SchemaPart
-from mgw.gateway.state import catalog, lease
+from mgw.gateway.aq import Durability, Hub, SchemaPart, hub_clock
+from mgw.gateway.state import catalog, lease, run_state
 from mgw.gateway.state.migrations import STEPS
 from mgw.gateway.state.tables import GATEWAY_SCHEMA_VERSION, metadata
 from mgw.gateway.state.triggers import create_triggers, drop_triggers
@@ -76,9 +76,17 @@ def open_hub(
         schemas=[GATEWAY_PART, *parts],
         transform_modules=transform_modules,
     )
+    hub.on_removal = _keep_event
     if hub.postgresql:
         lease.sign_connections(hub.engine)
     return hub
+
+
+def _keep_event(conn: sa.Connection, name: str, text: str, messages: int) -> None:
+    """A removal of what may hold messages, in its transaction."""
+    level = "WARNING" if messages else "INFO"
+    now = hub_clock(conn).now()
+    run_state.add_event(conn, agent_name=None, level=level, name="Removal", object_name=name, text=text, now=now)
 
 
 def complete(hub: Hub) -> None:

@@ -24,10 +24,12 @@ __all__ = [
     "Counts",
     "JobRow",
     "Plan",
+    "activity",
     "add_event",
     "add_plans",
     "advance_positions",
     "alter_plan",
+    "backlog",
     "clear_receiving_log",
     "count",
     "delete_plans",
@@ -164,6 +166,19 @@ def revive(conn: sa.Connection, job_id: int) -> None:
 def set_activity(conn: sa.Connection, job_id: int, activity: Activity) -> None:
     """What the job is doing now."""
     conn.execute(sa.update(job_state).where(job_state.c.job_id == job_id).values(activity=activity))
+
+
+def activity(conn: sa.Connection, job_id: int) -> Activity:
+    """What the job was doing when its agent last told."""
+    query = sa.select(job_state.c.activity).where(job_state.c.job_id == job_id)
+    return Activity(conn.execute(query).scalar_one())
+
+
+def backlog(conn: sa.Connection, job_id: int) -> Backlog | None:
+    """The last sample of what waits at the source of an inbound job; None: the system does not tell."""
+    query = sa.select(job_state.c.backlog, job_state.c.oldest).where(job_state.c.job_id == job_id)
+    row = conn.execute(query).one()
+    return None if row.backlog is None else Backlog(row.backlog, row.oldest)
 
 
 def set_guarantee(conn: sa.Connection, job_id: int, report: GuaranteeReport) -> None:

@@ -214,6 +214,19 @@ def _events(d: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_event v"
 
 
+def _audit(d: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "AUDIT_ID": "a.id",
+        "AUDIT_TIME": d.moment.format("a.time"),
+        "ACTOR": "a.actor",
+        "ACTION": "a.action",
+        "OBJECT_NAME": "a.object",
+        "HELD": "a.messages",
+        "OLDEST": d.moment.format("a.oldest"),
+        "MOVED_TO": "a.moved_to",
+    }, "aq_audit a"
+
+
 def _ledger(d: _Dialect) -> tuple[dict[str, str], str]:
     return {
         "JOB_NAME": "j.name_key",
@@ -270,6 +283,7 @@ _VIEWS = {
     "MGW_MODULES": _modules,
     "MGW_RULE_FUNCTIONS": _rule_functions,
     "MGW_EVENTS": _events,
+    "MGW_AUDIT": _audit,
     "MGW_LEDGER": _ledger,
 }
 

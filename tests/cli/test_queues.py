@@ -61,7 +61,10 @@ def test_a_queue_is_made_changed_stopped_and_dropped(queues: Mgw) -> None:
     queues.ok("aq", "enqueue", "q", "y")
     assert "ORA-25226" in queues("aq", "dequeue", "q").err
     queues.ok("aq", "stop", "q")
-    assert queues.ok("aq", "drop", "q") == "queue Q dropped\n"
+    refused = queues("aq", "drop", "q")
+    assert refused.code == 1
+    assert "it holds 2 messages, the oldest is " in refused.err
+    assert queues.ok("aq", "drop", "q", "--force").startswith("queue Q dropped; 2 messages, the oldest is ")
     assert queues.ok("aq", "tables", "drop", "t") == "queue table T dropped\n"
 
 

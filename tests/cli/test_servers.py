@@ -23,7 +23,10 @@ def test_configuration_and_status_are_the_same_on_postgresql(mgw: Mgw, postgresq
     mgw.ok("aq", "enqueue", "news", "hello")
     jobs = {job["job_name"]: job for job in json.loads(mgw.ok("status", "--json"))["jobs"]}
     assert {name: job["backlog"] for name, job in jobs.items()} == {"ALL_NEWS": 1, "NEWS_OUT": 1, "ORDERS_IN": None}
-    assert mgw.ok("apply", "--prune", mgw.file("version: 1\n", "empty.yaml")).splitlines()[-1] == "24 removed"
+    refused = mgw("apply", "--prune", mgw.file("version: 1\n", "empty.yaml"))
+    assert (refused.code, refused.out) == (1, "")
+    assert "remove job NEWS_OUT: 1 message, the oldest is " in refused.err.replace("news_out", "NEWS_OUT")
+    assert mgw.ok("apply", "--prune", "--force", "empty.yaml").splitlines()[-1] == "24 removed"
     assert mgw.ok("export") == "version: 1\n"
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from mgw.gateway.aq.admin import admin_sql
 from mgw.gateway.aq.admin.base import Administration, choice
+from mgw.gateway.aq.admin.removal import Held, Removal, record
 from mgw.gateway.aq.admin.stopping import Patience, exclusively
 from mgw.gateway.aq.conditions.purge_conditions import PurgeCondition
 from mgw.gateway.aq.conditions.purge_conditions import purge_condition as purge_condition_of
@@ -117,6 +118,10 @@ class PurgeProcedures(Administration):
         with self.look() as db:
             plan = _plan(db, self.need_queue_table(db, name), condition)
         done = self._purge(plan, block)
+        if done.messages or done.entries:
+            with self.change() as conn:
+                which = f" where {purge_condition}" if purge_condition else ""
+                record(self, conn, Removal("purge", f"queue table {name.shown}{which}", Held(done.messages)))
         _log.info(
             "queue table %s purged: %d message(s) and %d entries of consumers removed; condition: %s",
             name.shown,

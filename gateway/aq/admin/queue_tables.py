@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mgw.gateway.aq.admin import admin_sql
+from mgw.gateway.aq.admin import admin_sql, removal_sql
 from mgw.gateway.aq.admin.base import choice
 from mgw.gateway.aq.admin.queues import QueueProcedures, queue_values, require_off
+from mgw.gateway.aq.admin.removal import Held, Removal
 from mgw.gateway.aq.admin.stopping import Stop
 from mgw.gateway.aq.errors import (
     CannotMigrate,
@@ -174,17 +175,28 @@ class QueueTableProcedures(QueueProcedures):
                 admin_sql.update_queue_table(db, found.id, values)
             return self.need_queue_table(db, name)
 
-    def drop_queue_table(self, queue_table: str, *, force: bool = False, auto_commit: bool | None = None) -> None:
+    def drop_queue_table(
+        self,
+        queue_table: str,
+        *,
+        force: bool = False,
+        move_to: str | None = None,
+        auto_commit: bool | None = None,
+    ) -> Held:
         """Drop a queue table; its queues must be dropped before, unless ``force`` (AQ guide 12.2 §8.1.3).
 
         Args:
-            force: stop and drop its queues too, as soon as the transactions on them have ended. Messages on their way
-                with gateway jobs are not waited for.
+            force: stop and drop its queues too, with their messages, as soon as the transactions on them have ended.
+                Messages on their way with gateway jobs are not waited for.
+            move_to: a queue that their messages go to first, in the same transaction.
+
+        Returns:
+            What it held.
 
         Raises:
             AqError: 24002 unknown, 24012 it has queues, 24011 one of them was started or made again meanwhile, 24018
                 transactions work on them (as part of an application's transaction on SQLite, where the call cannot
-                wait).
+                wait); its default exception queue holds messages; the other queue does not take them.
         """
         name = qualified(queue_table, self.schema, what="queue table")
         self._check_commit(auto_commit)
@@ -193,7 +205,9 @@ class QueueTableProcedures(QueueProcedures):
         if force:
             for queue in queues:
                 self._stop(Stop(queue, enqueue=True, dequeue=True, plans=False), wait=True)
-            self._empty(queues)
+        told = None
+        if force:
+            told = self._told("drop queue table", name.shown, queues, force=force, move_to=move_to)
         with self.change(auto_commit) as conn:
             db = Db(conn)
             queues = self._queues_to_drop(db, name, force=force)
@@ -206,11 +220,16 @@ class QueueTableProcedures(QueueProcedures):
                 )
             for queue in queues if force else ():
                 require_off(db, queue)
+            held = told or removal_sql.held_by_queues(db, [queue.id for queue in queues])
+            if told is None:
+                removal = Removal("drop queue table", found.full_name, held, move_to)
+                self._settle(conn, removal, [(queue, 0) for queue in queues], force=force)
             drop_table_views(conn, found)
             for queue in queues:
                 drop_queue_views(conn, queue.id)
                 catalog.delete_queue(db, queue.id)
             catalog.delete_queue_table(db, found.id)
+            return held
 
     def _queues_to_drop(self, db: Db, name: QualifiedName, *, force: bool) -> list[QueueRef]:
         found = self.need_queue_table(db, name)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mgw.gateway.aq.admin import admin_sql
-from mgw.gateway.aq.admin.base import Administration, choice, queue_info
+from mgw.gateway.aq.admin import admin_sql, removal_sql
+from mgw.gateway.aq.admin.base import choice, queue_info
+from mgw.gateway.aq.admin.removal import Held, Removal, RemovalProcedures
 from mgw.gateway.aq.admin.stopping import Stop, stop_after, stop_at_once, wait_alone
 from mgw.gateway.aq.errors import (
     DefaultExceptionQueue,
@@ -38,7 +39,7 @@ _BATCH = 2000  # messages of one transaction: other writers get in between
 _MOMENT = 0.5  # seconds
 
 
-class QueueProcedures(Administration):
+class QueueProcedures(RemovalProcedures):
     """Make, change, start, stop, drop and list queues."""
 
     def create_queue(
@@ -199,23 +200,57 @@ class QueueProcedures(Administration):
                 wait_alone(self.hub, db, stop.queue, wait)
             stop_at_once(db, stop)
 
-    def drop_queue(self, queue_name: str, *, auto_commit: bool | None = None) -> None:
-        """Drop a stopped queue with its messages and subscribers (AQ guide 12.2 §8.2.5).
+    def drop_queue(
+        self, queue_name: str, *, force: bool = True, move_to: str | None = None, auto_commit: bool | None = None
+    ) -> Held:
+        """Drop a stopped queue with its messages and subscribers (AQ guide 12.2 §8.2.5); returns what it held.
+
+        Args:
+            force: False: refuse to drop a queue that holds messages.
+            move_to: a queue that its messages go to first, in the same transaction; each once, for how many subscribers
+                ever it waited.
 
         Raises:
             AqError: 24010 unknown, 24011 it is started, 24026 it is the default exception queue of its table, 24018 a
-                transaction that began before it was stopped still works on it.
+                transaction that began before it was stopped still works on it; it holds messages; 24010, 24033, 25207,
+                25215 the other queue does not take them.
         """
         self._check_commit(auto_commit)
         with self.look() as db:
             queue = self._droppable(db, queue_name)
-        self._empty([queue])
+        told = self._told("drop queue", queue.full_name, [queue], force=force, move_to=move_to)
         with self.change(auto_commit) as conn:
             db = Db(conn)
             queue = self._droppable(db, queue_name)
             self._require_stopped(db, queue)
+            held = told or removal_sql.held_by_queues(db, [queue.id])
+            if told is None:
+                self._settle(conn, Removal("drop queue", queue.full_name, held, move_to), [(queue, 0)], force=force)
             drop_queue_views(conn, queue.id)
             catalog.delete_queue(db, queue.id)
+            return held
+
+    def _told(
+        self, action: str, name: str, queues: Sequence[QueueRef], *, force: bool, move_to: str | None
+    ) -> Held | None:
+        """Empty stopped queues a batch at a time where that is asked for, after it was written down; else None."""
+        if self.connection is not None or not force or move_to is not None:
+            return None
+        with self.hub.write() as conn:
+            for queue in queues:
+                self._require_stopped(Db(conn), queue)
+            held = removal_sql.held_by_queues(Db(conn), [queue.id for queue in queues]) if queues else Held(0)
+            if held.messages:
+                self._settle(conn, Removal(action, name, held), [], force=True)
+        self._empty(queues)
+        return held if held.messages else None
+
+    def _queues_of(self, db: Db, queue_table: str) -> list[QueueRef]:
+        """The queues of a queue table."""
+        name = qualified(queue_table, self.schema, what="queue table")
+        queues = catalog.list_queues(db, "WHERE q.queue_table_id = ?", (self.need_queue_table(db, name).id,))
+        refs = (catalog.find_queue_by_id(db, queue.id) for queue in queues)
+        return [ref for ref in refs if ref is not None]
 
     def _droppable(self, db: Db, queue_name: str) -> QueueRef:
         queue = self.need_queue(db, queue_name)

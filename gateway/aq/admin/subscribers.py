@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mgw.gateway.aq.admin.base import Administration, choice
+from mgw.gateway.aq.admin import removal_sql
+from mgw.gateway.aq.admin.base import choice
+from mgw.gateway.aq.admin.removal import Held, Removal, RemovalProcedures
 from mgw.gateway.aq.admin.transformations import subscriber_transformation
 from mgw.gateway.aq.conditions.routing_sql import translate
 from mgw.gateway.aq.errors import (
@@ -37,7 +39,7 @@ MAX_LOCAL = 1000  # AQ guide 12.2 §4.6.1
 MAX_RULE = 4000
 
 
-class SubscriberProcedures(Administration):
+class SubscriberProcedures(RemovalProcedures):
     """Add, alter, remove and list subscribers."""
 
     def _check_rule(self, rule: str | None) -> None:
@@ -159,19 +161,35 @@ class SubscriberProcedures(Administration):
             if rule is not None:
                 translate(db, number)
 
-    def remove_subscriber(self, queue_name: str, subscriber: Agent | str) -> None:
-        """End a subscription with its backlog (AQ guide 12.2 §8.6.3, §1.10).
+    def remove_subscriber(
+        self, queue_name: str, subscriber: Agent | str, *, force: bool = True, move_to: str | None = None
+    ) -> Held:
+        """End a subscription with its backlog (AQ guide 12.2 §8.6.3, §1.10); returns what waited for it.
 
         What waited for it is not there for it any more; messages that waited for nobody else are removed by the time
         manager. What a transaction has in hand it may still commit. As part of an application's transaction nothing is
         committed.
 
+        Args:
+            force: False: refuse to remove a subscriber for whom messages wait.
+            move_to: a queue that these messages go to first, in the same transaction.
+
         Raises:
-            AqError: 24010 unknown queue, 24035 unknown subscriber, 24029 single-consumer queue, 24050 exception queue.
+            AqError: 24010 unknown queue, 24035 unknown subscriber, 24029 single-consumer queue, 24050 exception queue;
+                messages wait for it; 24018 transactions work on the queue (not with ``force``); 24010, 24033, 25207,
+                25215 the other queue does not take them.
         """
         with self.change() as conn:
             db = Db(conn)
-            consumers_sql.remove_subscriber(db, self._subscriber(db, queue_name, subscriber))
+            consumer, queue = self._subscriber(db, queue_name, subscriber), self.need_queue(db, queue_name)
+            if not force or move_to is not None:
+                self._alone(db, queue)
+            held = removal_sql.held_by_consumer(db, consumer)
+            shown = subscriber if isinstance(subscriber, str) else subscriber.name or subscriber.address
+            removal = Removal("remove subscriber", f"{shown} of queue {queue.full_name}", held, move_to)
+            self._settle(conn, removal, [(queue, consumer)], force=force)
+            consumers_sql.remove_subscriber(db, consumer)
+            return held
 
     def queue_subscribers(self, queue_name: str | None = None) -> list[SubscriberInfo]:
         """Subscribers of one queue, or of all; a user sees those of queues to dequeue from (AQ guide 12.2 §9.11).

@@ -11,6 +11,7 @@ __all__ = [
     "CompatibleInvalid",
     "DefaultExceptionQueue",
     "EnqueueOnExceptionQueue",
+    "HoldsMessages",
     "InstanceInvalid",
     "NameReserved",
     "NameTooLong",
@@ -128,6 +129,13 @@ class EnqueueOnExceptionQueue(AqError):
     """
 
     ora = 24017
+
+
+class HoldsMessages(AqError):
+    """What is to be removed holds messages that nobody has consumed.
+
+    Action: Let them be consumed, move them to another queue, or use force.
+    """
 
 
 class QueueInUse(AqError):

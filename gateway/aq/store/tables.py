@@ -31,7 +31,7 @@ __all__ = [
     "states",
 ]
 
-SCHEMA_VERSION = 2  # raised by every change of tables and views, with a step in gateway/aq/store/migrations
+SCHEMA_VERSION = 3  # raised by every change of tables and views, with a step in gateway/aq/store/migrations
 
 
 def states(*of: State) -> str:
@@ -399,6 +399,21 @@ privilege = sa.Table(
     _required("grantable", sa.Integer),  # with grant option, with admin option
     _required("created", _TIME),
     sa.UniqueConstraint("queue_id", "privilege", "grantee_key", "grantor_key"),
+    sqlite_autoincrement=True,
+)
+
+# What administration removed that may have held messages.
+audit = sa.Table(
+    "aq_audit",
+    metadata,
+    _required("id", _ID, primary_key=True),
+    _required("time", _TIME),
+    _required("actor", sa.Text),
+    _required("action", sa.Text),  # drop queue, drop queue table, remove subscriber, purge, remove job
+    _required("object", sa.Text),
+    _required("messages", _ID),  # that were in it
+    _column("oldest", _TIME),  # when the oldest of them was enqueued
+    _column("moved_to", sa.Text),  # the queue that got them; NULL: they were deleted
     sqlite_autoincrement=True,
 )
 

@@ -10,6 +10,7 @@ import typer
 from mgw.gateway.cli.aq.words import Comment, Json, QueueName, Wait, waiting
 from mgw.gateway.cli.common import EXIT_USAGE, ago, fail, hub_url, open_hub, print_json, print_table, say
 from mgw.gateway.cli.jsonform import moments
+from mgw.gateway.cli.words import DropForce, MoveTo, what_became
 
 if TYPE_CHECKING:
     from mgw.gateway.services.queues import Counts
@@ -158,15 +159,19 @@ def stop(
     say(f"queue {full} stopped")
 
 
-def drop(ctx: typer.Context, queue: QueueName) -> None:
-    """Drop a stopped queue with its messages and subscribers."""
+def drop(ctx: typer.Context, queue: QueueName, force: DropForce = False, move_to: MoveTo = None) -> None:
+    """Drop a stopped queue with its subscribers. Where it holds messages, say what becomes of them."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.queues import administration
 
+    if force and move_to is not None:
+        fail("give either --force or --move-to", EXIT_USAGE)
     with open_hub(hub_url(ctx)) as hub:
         full = lookup.queue(hub, queue)
-        administration(hub).drop_queue(full)
-    say(f"queue {full} dropped")
+        target = None if move_to is None else lookup.queue(hub, move_to)
+        held = administration(hub).drop_queue(full, force=force, move_to=target)
+        told = what_became(held, force=force, moved_to=target, now=hub.clock.now())
+    say(f"queue {full} dropped{told}")
 
 
 def time_manager(ctx: typer.Context, as_json: Json = False) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from mgw.gateway.cli.aq.words import Json, QueueName
-from mgw.gateway.cli.common import completer, fail, hub_url, open_hub, print_json, print_table, say
-from mgw.gateway.cli.words import Options, pairs
+from mgw.gateway.cli.common import EXIT_USAGE, completer, fail, hub_url, open_hub, print_json, print_table, say
+from mgw.gateway.cli.words import DropForce, MoveTo, Options, pairs, what_became
 
 __all__ = ["app"]
 
@@ -87,16 +87,22 @@ def alter(
 
 
 @app.command("remove")
-def remove(ctx: typer.Context, queue: QueueName, name: SubscriberName) -> None:
-    """End a subscription; what waits for it is dropped."""
+def remove(
+    ctx: typer.Context, queue: QueueName, name: SubscriberName, force: DropForce = False, move_to: MoveTo = None
+) -> None:
+    """End a subscription. Where messages wait for it, say what becomes of them."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.queues import administration
 
     _not_of_a_job(name, "remove")
+    if force and move_to is not None:
+        fail("give either --force or --move-to", EXIT_USAGE)
     with open_hub(hub_url(ctx)) as hub:
         full = lookup.queue(hub, queue)
-        administration(hub).remove_subscriber(full, name)
-    say(f"{name} no longer subscribes to {full}")
+        target = None if move_to is None else lookup.queue(hub, move_to)
+        held = administration(hub).remove_subscriber(full, name, force=force, move_to=target)
+        told = what_became(held, force=force, moved_to=target, now=hub.clock.now())
+    say(f"{name} no longer subscribes to {full}{told}")
 
 
 def _not_of_a_job(name: str, verb: str) -> None:

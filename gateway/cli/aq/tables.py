@@ -8,7 +8,7 @@ import typer
 
 from mgw.gateway.cli.aq.words import Comment, Json, TableName, Wait, waiting
 from mgw.gateway.cli.common import EXIT_USAGE, fail, hub_url, open_hub, print_json, print_table, say
-from mgw.gateway.cli.words import Options, pairs
+from mgw.gateway.cli.words import MoveTo, Options, pairs, what_became
 
 __all__ = ["app"]
 
@@ -147,15 +147,18 @@ def drop(
     ctx: typer.Context,
     table: TableName,
     force: Annotated[bool, typer.Option("--force", help="Stop and drop its queues too, with their messages.")] = False,
+    move_to: MoveTo = None,
 ) -> None:
-    """Drop a queue table without queues."""
+    """Drop a queue table without queues. Where its exception queue holds messages, say what becomes of them."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
         full = lookup.queue_table(hub, table)
-        administration(hub).drop_queue_table(full, force=force)
-    say(f"queue table {full} dropped")
+        target = None if move_to is None else lookup.queue(hub, move_to)
+        held = administration(hub).drop_queue_table(full, force=force, move_to=target)
+        told = what_became(held, force=force, moved_to=target, now=hub.clock.now())
+    say(f"queue table {full} dropped{told}")
 
 
 @app.command("purge")

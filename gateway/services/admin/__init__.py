@@ -16,7 +16,8 @@ from mgw.gateway.definitions.objects import DEFAULT_AGENT
 from mgw.gateway.runtime.recovery import reset_log_records, reset_missing_messages
 from mgw.gateway.services.admin.agents import AgentProcedures
 from mgw.gateway.services.admin.base import NO_CHANGE, Administration, NoChange, Ora
-from mgw.gateway.services.admin.jobs import FORCE, NO_FORCE, JobProcedures
+from mgw.gateway.services.admin.job_removal import FORCE, NO_FORCE
+from mgw.gateway.services.admin.jobs import JobProcedures
 from mgw.gateway.services.admin.links import LinkProcedures
 from mgw.gateway.services.admin.queues import QueueProcedures
 from mgw.gateway.services.admin.transformations import TransformationProcedures

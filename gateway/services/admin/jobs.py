@@ -9,12 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mgw.gateway.aq import transfer
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, JobDef, JobStatus, Propagation
 from mgw.gateway.services.admin import subscribers
 from mgw.gateway.services.admin.base import (
     NO_CHANGE,
-    Administration,
     NoChange,
     OptionalText,
     Ora,
@@ -28,23 +26,20 @@ from mgw.gateway.services.admin.job_checks import (
     check_rule,
     check_sharing,
     check_transformation,
-    forget,
 )
-from mgw.gateway.services.admin.job_ends import JobEnds, foreign_end, resolve_ends
+from mgw.gateway.services.admin.job_ends import JobEnds, resolve_ends
 from mgw.gateway.services.admin.job_options import check_poll_interval, job_options
+from mgw.gateway.services.admin.job_removal import JobRemoval
 from mgw.gateway.state import catalog
 from mgw.links.contract import Direction, Guarantee, LinkSpec
-from mgw.transforms.errors import AdminError, LinkError
+from mgw.transforms.errors import AdminError
 
 __all__ = ["JobProcedures"]
 
 _LOGGER = logging.getLogger("mgw.admin")
 
-FORCE = True
-NO_FORCE = False
 
-
-class JobProcedures(Administration):
+class JobProcedures(JobRemoval):
     """Create, alter, enable, disable, reset and remove jobs."""
 
     def get_job(self, job_name: str) -> JobDef | None:
@@ -208,67 +203,6 @@ class JobProcedures(Administration):
         """
         with self.change() as conn:
             catalog.reset_job(conn, self._usable(conn, job_name).id)
-
-    def remove_job(self, job_name: str, force: bool = NO_FORCE) -> bool:
-        """Remove a job, and the subscription the gateway made for it.
-
-        While the agent runs, the agent removes it after its work in flight. While it is down, the foreign subscription
-        is removed here; if the foreign system cannot be reached, the job waits, DELETE_PENDING, for the agent.
-        ``force`` removes the definition at once and leaves the foreign subscription, which keeps collecting.
-
-        Returns:
-            True when the job is gone, False when it is DELETE_PENDING.
-
-        Raises:
-            AdminError: ORA-32855.
-        """
-        with self.change() as conn:
-            job = self.need_job(conn, job_name)
-            if force:
-                self._remove(conn, job)
-                return True
-            catalog.set_job_status(conn, job.id, JobStatus.DELETE_PENDING)
-            state = catalog.agent_state(conn, job.agent)
-            if state is not None and state.alive(self.clock.now()):
-                return False
-        try:
-            self.finish_remove_job(job_name)
-        except LinkError as error:
-            _LOGGER.warning("job %s is marked for removal, the agent removes it: %s", job.name, error)
-            return False
-        return True
-
-    def finish_remove_job(self, job_name: str) -> None:
-        """Remove a DELETE_PENDING job that no longer works: its foreign subscription, then its definition.
-
-        Messages of plans left over are READY again, in their place; the hub's subscriber of the job is removed. A job
-        that is gone already, or not marked for removal, is left alone.
-
-        Raises:
-            LinkError: the foreign system cannot be reached; the job stays DELETE_PENDING.
-        """
-        with self.hub.read() as conn:
-            job = catalog.get_job(conn, job_name)
-            if job is None or job.status is not JobStatus.DELETE_PENDING:
-                return
-            foreign = foreign_end(self, conn, job.source) if job.propagation_type.from_link else None
-        if foreign is not None and foreign.is_topic:
-            forget(job, foreign, self.hub, Direction.INBOUND)
-        with self.change() as conn:
-            found = catalog.get_job(conn, job_name)
-            if found is not None and found.id == job.id and found.status is JobStatus.DELETE_PENDING:
-                self._remove(conn, found)
-
-    def _remove(self, conn: sa.Connection, job: JobDef) -> None:
-        claimed = catalog.take_plans(conn, job.id)
-        queue = subscribers.source_queue(conn, job)
-        if queue is not None:
-            consumer = job.subscriber if queue.multiple_consumers else None
-            if claimed and subscribers.exists(self.hub, conn, queue, consumer):
-                transfer.release(conn, queue, consumer, claimed)
-            if consumer is not None:
-                subscribers.remove(self.hub, conn, queue, job)
-        catalog.delete_job(conn, job.id)
 
     def _checked(self, conn: sa.Connection, draft: JobDef, options: Mapping[str, Any]) -> tuple[JobDef, JobEnds]:
         if catalog.get_job(conn, draft.name) is not None:

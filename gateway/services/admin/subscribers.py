@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 
-from mgw.gateway.aq import Hub, QueueAdmin, QueueRef, transfer
+from mgw.gateway.aq import Held, HoldsMessages, Hub, QueueAdmin, QueueRef, transfer
 from mgw.gateway.definitions.objects import JobDef
 from mgw.gateway.services.admin.base import Ora
 from mgw.transforms.errors import AdminError, AqError
 
-__all__ = ["MAX_JOB_NAME", "add", "alter", "exists", "remove", "source_queue"]
+__all__ = ["MAX_JOB_NAME", "add", "alter", "held", "release", "remove", "source_queue"]
 
 MAX_JOB_NAME = 124  # bytes: with MGW_ before it, the name of a subscriber
 
@@ -41,21 +43,53 @@ def alter(hub: Hub, conn: sa.Connection, queue: QueueRef, job: JobDef) -> None:
         raise _refused(job, error) from error
 
 
-def remove(hub: Hub, conn: sa.Connection, queue: QueueRef, job: JobDef) -> None:
-    """End the subscription; one that is gone already is fine."""
+def remove(
+    hub: Hub, conn: sa.Connection, queue: QueueRef, job: JobDef, *, force: bool, move_to: str | None = None
+) -> Held:
+    """End the subscription; one that is gone already is fine. The audit is for the caller.
+
+    Raises:
+        AdminError: messages wait for it, and neither ``force`` nor ``move_to`` says what becomes of them; or the queue
+            for them does not take them.
+    """
+    admin = QueueAdmin(hub, conn)
+    admin.audited = False
     try:
-        QueueAdmin(hub, conn).remove_subscriber(_name(queue), job.subscriber)
+        return admin.remove_subscriber(_name(queue), job.subscriber, force=force, move_to=move_to)
+    except HoldsMessages as error:
+        raise AdminError(
+            f"job {job.name} cannot be removed",
+            number=Ora.INVALID_VALUE,
+            cause=f"its subscription to queue {queue.full_name} {error.cause.removeprefix('it ')}",
+            cure="let the job carry them, move them to another queue (--move-to QUEUE, in Python move_to), or delete "
+            "them with it (--force, in Python force)",
+        ) from error
+    except AqError as error:
+        if error.number == _NO_SUBSCRIBER:
+            return Held(0)
+        raise AdminError(
+            f"job {job.name} cannot be removed: {error.what}",
+            number=error.number or Ora.INVALID_VALUE,
+            cause=error.cause,
+            cure=error.cure,
+        ) from error
+
+
+def held(hub: Hub, conn: sa.Connection, queue: QueueRef, job: JobDef) -> Held:
+    """What waits for the job's subscription."""
+    return QueueAdmin(hub, conn).held_by_subscriber(_name(queue), job.subscriber)
+
+
+def release(conn: sa.Connection, queue: QueueRef, job: JobDef, claimed: Sequence[int]) -> None:
+    """Messages that the job had planned are READY again, in their place.
+
+    Those of a subscriber that ceased to be one are left to the time manager.
+    """
+    try:
+        transfer.release(conn, queue, job.subscriber if queue.multiple_consumers else None, claimed)
     except AqError as error:
         if error.number != _NO_SUBSCRIBER:
             raise
-
-
-def exists(hub: Hub, conn: sa.Connection, queue: QueueRef, consumer: str | None) -> bool:
-    """Whether claimed messages can be given back: on a single-consumer queue, or if the subscriber exists."""
-    if consumer is None:
-        return True
-    found = QueueAdmin(hub, conn).queue_subscribers(_name(queue))
-    return any((item.name or "").upper() == consumer.upper() for item in found)
 
 
 def source_queue(conn: sa.Connection, job: JobDef) -> QueueRef | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
+
 from mgw.gateway.aq.store.migrations.changes import Changes
 from mgw.gateway.aq.store.schema_part import Step
 
@@ -68,6 +70,24 @@ def _step_2(changes: Changes) -> None:
     _checks(changes)
 
 
+def _audit(changes: Changes) -> None:
+    number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+    table = sa.Table(
+        "aq_audit",
+        sa.MetaData(),
+        sa.Column("id", number, primary_key=True, nullable=False),
+        sa.Column("time", sa.Float(53), nullable=False),
+        sa.Column("actor", sa.Text, nullable=False),
+        sa.Column("action", sa.Text, nullable=False),
+        sa.Column("object", sa.Text, nullable=False),
+        sa.Column("messages", number, nullable=False),
+        sa.Column("oldest", sa.Float(53)),
+        sa.Column("moved_to", sa.Text),
+        sqlite_autoincrement=True,
+    )
+    table.create(changes.conn)
+
+
 STEPS = (
     Step(
         2,
@@ -75,4 +95,5 @@ STEPS = (
         "modules and functions rules may call; queue tables and subscribers have options",
         _step_2,
     ),
+    Step(3, "what administration removes is kept in an audit", _audit),
 )

@@ -1,0 +1,170 @@
+"""Removal of jobs, with what waits for them (AQ guide 12.2 §19.5)."""
+
+from __future__ import annotations
+
+import logging
+
+import sqlalchemy as sa
+
+from mgw.gateway.aq import Held, QueueAdmin, QueueRef, Removal, record
+from mgw.gateway.definitions.objects import Activity, JobDef, JobStatus
+from mgw.gateway.services.admin import subscribers
+from mgw.gateway.services.admin.base import Administration, Ora
+from mgw.gateway.services.admin.job_checks import forget
+from mgw.gateway.services.admin.job_ends import foreign_end
+from mgw.gateway.state import catalog, run_state
+from mgw.links.contract import Direction
+from mgw.transforms.errors import AdminError, LinkError
+
+__all__ = ["FORCE", "NO_FORCE", "JobRemoval"]
+
+_LOGGER = logging.getLogger("mgw.admin")
+
+FORCE = True
+NO_FORCE = False
+
+
+class JobRemoval(Administration):
+    """Remove jobs."""
+
+    def remove_job(
+        self,
+        job_name: str,
+        force: bool = NO_FORCE,
+        *,
+        move_to: str | None = None,
+        drop_messages: bool = False,
+    ) -> bool:
+        """Remove a job, and the subscription the gateway made for it.
+
+        A job for which messages wait in a multi-consumer queue of the hub is removed only if it is said what becomes of
+        them: ``force`` and ``drop_messages`` delete them, ``move_to`` moves them. Its subscription ends at once.
+
+        While the agent runs, the agent removes the job after its work in flight. While it is down, the foreign
+        subscription is removed here; if the foreign system cannot be reached, the job waits, DELETE_PENDING, for the
+        agent. ``force`` removes the definition at once and leaves the foreign subscription, which keeps collecting.
+
+        Args:
+            move_to: a queue of the hub that the messages go to first, in the same transaction.
+            drop_messages: delete the messages, and remove the foreign subscription all the same.
+
+        Returns:
+            True when the job is gone, False when it is DELETE_PENDING.
+
+        Raises:
+            AdminError: ORA-32855; ORA-32801 messages wait for it.
+        """
+        with self.change() as conn:
+            job = self.need_job(conn, job_name)
+            if job.status is not JobStatus.DELETE_PENDING or force:
+                self._end_subscription(conn, job, force=force, drop=drop_messages, move_to=move_to)
+            if force:
+                self._remove(conn, job)
+                return True
+            catalog.set_job_status(conn, job.id, JobStatus.DELETE_PENDING)
+            state = catalog.agent_state(conn, job.agent)
+            if state is not None and state.alive(self.clock.now()):
+                return False
+        try:
+            self.finish_remove_job(job_name)
+        except LinkError as error:
+            _LOGGER.warning("job %s is marked for removal, the agent removes it: %s", job.name, error)
+            return False
+        return True
+
+    def held_for_job(self, job_name: str) -> Held:
+        """The messages that would be deleted with a job: those that wait for its subscription in the hub, or, where it
+        reads a topic of a link, those of the last look at its subscription there."""
+        with self.hub.read() as conn:
+            job = self.need_job(conn, job_name)
+            return self._held(conn, job)
+
+    def _held(self, conn: sa.Connection, job: JobDef) -> Held:
+        queue = subscribers.source_queue(conn, job)
+        if queue is not None:
+            return subscribers.held(self.hub, conn, queue, job) if queue.multiple_consumers else Held(0)
+        return self._sampled(conn, job)
+
+    def _sampled(self, conn: sa.Connection, job: JobDef) -> Held:
+        foreign = foreign_end(self, conn, job.source) if job.propagation_type.from_link else None
+        if foreign is None or not foreign.is_topic or not foreign.spec.collects:
+            return Held(0)
+        sample = run_state.backlog(conn, job.id)
+        return Held(sample.messages, sample.oldest) if sample is not None else Held(0)
+
+    def _end_subscription(
+        self, conn: sa.Connection, job: JobDef, *, force: bool, drop: bool, move_to: str | None
+    ) -> None:
+        """Nothing waits for the job any more when this is over; what is on its way stays with its plans."""
+        queue = subscribers.source_queue(conn, job)
+        held = Held(0)
+        if queue is not None and queue.multiple_consumers:
+            if move_to is not None:
+                self._take_plans_back(conn, job, queue)
+            held = subscribers.remove(self.hub, conn, queue, job, force=force or drop, move_to=move_to)
+        elif queue is None:
+            sampled = self._sampled(conn, job)
+            if sampled.messages and not (force or drop):
+                raise AdminError(
+                    f"job {job.name} cannot be removed",
+                    number=Ora.INVALID_VALUE,
+                    cause=f"its subscription to {job.source} holds {sampled.told(self.clock.now())}, as of the last "
+                    "look; they would be deleted with it",
+                    cure="let the job carry them; or --force, which removes the job and leaves the subscription there",
+                )
+            held = sampled if drop and not force else Held(0)
+        where = job.source if job.propagation_type.from_link or queue is None else queue.full_name
+        name = f"{job.name}, which reads {where}"
+        record(QueueAdmin(self.hub, conn), conn, Removal("remove job", name, held, move_to if held.messages else None))
+
+    def _take_plans_back(self, conn: sa.Connection, job: JobDef, queue: QueueRef) -> None:
+        """What a job has planned waits again, so that it can be moved.
+
+        Raises:
+            AdminError: the job is at work, and may be sending it.
+        """
+        state = catalog.agent_state(conn, job.agent)
+        busy = run_state.activity(conn, job.id) is not Activity.STOPPED
+        if state is not None and state.alive(self.clock.now()) and busy:
+            raise AdminError(
+                f"messages of job {job.name} cannot be moved now",
+                number=Ora.INVALID_VALUE,
+                cause="it is at work",
+                cure=f"disable it first: mgw jobs disable {job.name}; then remove it",
+            )
+        claimed = catalog.take_plans(conn, job.id)
+        if claimed:
+            subscribers.release(conn, queue, job, claimed)
+
+    def finish_remove_job(self, job_name: str) -> None:
+        """Remove a DELETE_PENDING job that no longer works: its foreign subscription, then its definition.
+
+        Messages of plans left over are READY again, in their place; the hub's subscriber of the job is removed. A job
+        that is gone already, or not marked for removal, is left alone.
+
+        Raises:
+            LinkError: the foreign system cannot be reached; the job stays DELETE_PENDING.
+        """
+        with self.hub.read() as conn:
+            job = catalog.get_job(conn, job_name)
+            if job is None or job.status is not JobStatus.DELETE_PENDING:
+                return
+            foreign = foreign_end(self, conn, job.source) if job.propagation_type.from_link else None
+        if foreign is not None and foreign.is_topic:
+            forget(job, foreign, self.hub, Direction.INBOUND)
+        with self.change() as conn:
+            found = catalog.get_job(conn, job_name)
+            if found is not None and found.id == job.id and found.status is JobStatus.DELETE_PENDING:
+                self._remove(conn, found)
+
+    def _remove(self, conn: sa.Connection, job: JobDef) -> None:
+        claimed = catalog.take_plans(conn, job.id)
+        queue = subscribers.source_queue(conn, job)
+        if queue is not None and claimed:  # the subscription ended when the job was marked, its consumer is still there
+            subscribers.release(conn, queue, job, claimed)
+        if queue is not None and queue.multiple_consumers:  # it was marked by an earlier release
+            held = subscribers.remove(self.hub, conn, queue, job, force=True)
+            if held.messages:
+                name = f"{job.name}, which reads {queue.full_name}"
+                record(QueueAdmin(self.hub, conn), conn, Removal("remove job", name, held))
+        catalog.delete_job(conn, job.id)

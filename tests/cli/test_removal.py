@@ -1,0 +1,121 @@
+"""What holds messages is not removed without a word about them: ``mgw`` refuses, counts, moves and tells."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Mgw
+
+FILE = """\
+version: 1
+links:
+  mem: {type: memory}
+foreign_queues:
+  far@mem: {domain: queue}
+queues:
+  ONE: {}
+  MANY: {multiple_consumers: true, subscribers: {me: {}, you: {rule: "priority > 5"}}}
+  SAFE: {}
+jobs:
+  out: {type: outbound, source: MANY, destination: far@mem, enabled: false}
+"""
+KEPT = "version: 1\nqueues:\n  SAFE: {}\n"
+
+
+@pytest.fixture
+def held(mgw: Mgw) -> Mgw:
+    """Two messages in ONE, three in MANY for ``me`` and job ``out``."""
+    mgw.ok("apply", mgw.file(FILE))
+    for text in ("a", "b"):
+        mgw.ok("aq", "enqueue", "ONE", text)
+    for text in ("x", "y", "z"):
+        mgw.ok("aq", "enqueue", "MANY", text)
+    mgw.file(KEPT, "kept.yaml")
+    return mgw
+
+
+def refused(mgw: Mgw, *words: str) -> str:
+    before = mgw.ok("aq", "queues")
+    done = mgw(*words)
+    assert (done.code, done.out) == (1, "")
+    assert [line.split()[:-1] for line in mgw.ok("aq", "queues").splitlines()] == [
+        line.split()[:-1] for line in before.splitlines()
+    ]
+    return done.err
+
+
+def messages(mgw: Mgw, queue: str) -> int:
+    (found,) = (each for each in json.loads(mgw.ok("aq", "queues", "--json")) if each["name"] == queue)
+    return int(found["messages"]["ready"])
+
+
+def test_job(held: Mgw) -> None:
+    said = refused(held, "jobs", "remove", "out")
+    assert "job out cannot be removed" in said
+    assert "its subscription to queue MANY holds 3 messages, the oldest is " in said
+    assert "--move-to QUEUE" in said
+    assert held("jobs", "remove", "out", "--force", "--move-to", "SAFE").code == 2
+    done = held.ok("jobs", "remove", "OUT", "--move-to", "safe")
+    assert done.startswith("job out removed; 3 messages, the oldest is ")
+    assert done.endswith(" old: moved to queue SAFE\n")
+    assert messages(held, "SAFE") == 3
+    assert "remove job out, which reads MANY, by " in held.ok("events")
+
+
+def test_job_with_force(held: Mgw) -> None:
+    assert held.ok("jobs", "remove", "out", "--force").endswith(" old: deleted with it\n")
+
+
+def test_subscriber(held: Mgw) -> None:
+    assert "3 messages, the oldest is " in refused(held, "aq", "subscribers", "remove", "MANY", "me")
+    held.ok("aq", "subscribers", "remove", "MANY", "you")
+    assert "moved to queue SAFE" in held.ok("aq", "subscribers", "remove", "MANY", "me", "--move-to", "SAFE")
+    assert messages(held, "SAFE") == 3
+
+
+def test_queue_and_queue_table(held: Mgw) -> None:
+    held.ok("aq", "stop", "ONE")
+    assert "2 messages, the oldest is " in refused(held, "aq", "drop", "ONE")
+    assert "moved to queue SAFE" in held.ok("aq", "drop", "ONE", "--move-to", "SAFE")
+    assert "deleted with it" in held.ok("aq", "tables", "drop", "MANY_TAB", "--force")
+
+
+def test_plan_counts_and_apply_refuses_all_of_it(held: Mgw) -> None:
+    planned = held.ok("plan", "--prune", "kept.yaml")
+    assert "remove job out: deletes 3 messages, the oldest is " in planned
+    assert "remove queue ONE: deletes 2 messages, the oldest is " in planned
+    told = {each["name"]: each for each in json.loads(held.ok("plan", "--prune", "--json", "kept.yaml"))}
+    assert told["ONE"]["deletes"]["messages"] == 2
+    assert told["ONE"]["deletes"]["oldest_age"] >= 0
+    assert told["far@mem"].keys() == {"verb", "kind", "name", "changes"}
+    said = refused(held, "apply", "--prune", "kept.yaml")
+    assert "nothing was applied: messages would be deleted" in said
+    assert "remove job out: 3 messages" in said
+    assert "remove queue ONE: 2 messages" in said
+    assert "--force" in said
+    assert held.ok("apply", "--prune", "--force", "kept.yaml").splitlines()[-1].endswith(" removed, 1 unchanged")
+    assert held.ok("apply", "--prune", "kept.yaml").startswith("nothing to do")
+
+
+def test_file_may_say_it(held: Mgw) -> None:
+    held.file("version: 1\nsettings: {prune: force}\nqueues:\n  SAFE: {}\n", "kept.yaml")
+    assert held.ok("apply", "--prune", "kept.yaml").splitlines()[-1].endswith(" removed, 1 unchanged")
+    assert held("lint", held.file("version: 1\nsettings: {prune: yes}\n", "bad.yaml")).code == 78
+
+
+def test_subscriber_that_leaves_the_file(held: Mgw) -> None:
+    changed = held.file(FILE.replace("me: {}, ", ""), "changed.yaml")
+    assert "deletes 3 messages, the oldest is " in held.ok("plan", changed)
+    assert "alter queue MANY: 3 messages" in refused(held, "apply", changed)
+    assert "alter queue MANY: 3 messages" in refused(held, "run", changed)
+    held.ok("apply", "--force", changed)
+    assert "me" not in held.ok("aq", "subscribers", "list", "MANY").split()
+
+
+def test_what_is_empty_goes_without_force(mgw: Mgw) -> None:
+    mgw.ok("apply", mgw.file(FILE))
+    mgw.ok("jobs", "remove", "out")
+    assert "deletes" not in mgw.ok("plan", "--prune", mgw.file(KEPT, "kept.yaml"))
+    assert mgw.ok("apply", "--prune", "kept.yaml").splitlines()[-1].endswith(" removed, 1 unchanged")
