@@ -48,8 +48,8 @@ class Hub(SessionGround):
         attempts: counts failed attempts of messages of rolled back transactions.
         name: the database as shown to people, without password.
         namespace: the schema of the hub's tables; None on SQLite.
-        login: PostgreSQL login of this program, if it has not the rights of the owner of the hub's tables; None if it
-            has, and on SQLite.
+        login: PostgreSQL login of this program, if it lacks the rights of the owner of the hub's tables; None
+            otherwise, and on SQLite.
         parts: tables and views of other modules that were made, or checked, with the hub.
         object_views: whether queue tables and queues are made with views of their own (a rehearsal needs none).
         on_removal: called in the transaction of a removal with its object, what happened in words, and how many

@@ -83,8 +83,8 @@ def qualified(text: str, schema: str = DEFAULT_SCHEMA, *, what: str = "queue", s
     if len(parts) == 1 and (not schema or '"' in schema):
         raise NameInvalid(
             f"schema {schema!r} of {what} {text!r} is not valid",
-            cause="a schema has a name, without double quotes",
-            cure="give the name of the schema as it is",
+            cause="a schema name is not empty and has no double quotes",
+            cure="give the name of the schema without quotes",
         )
     if not 1 <= len(parts) <= 2:
         raise NameInvalid(

@@ -22,7 +22,7 @@ QUEUE_TABLE_OPTIONS = (
     Field(
         "age_warning",
         "Seconds for which a message of its queues may be READY and wait before running agents warn of it, in the log "
-        "and in `MGW_EVENTS`; nothing: never.",
+        "and in `MGW_EVENTS`; not set: never.",
         float,
         None,
         dynamic=True,
@@ -34,7 +34,7 @@ QUEUE_TABLE_OPTIONS = (
 SUBSCRIBER_OPTIONS = (
     Field(
         "age_warning",
-        "The same for what waits for this subscriber; nothing: what the queue table says.",
+        "The same for messages that wait for this subscriber; not set: as in the queue table.",
         float,
         None,
         dynamic=True,

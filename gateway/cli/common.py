@@ -72,7 +72,7 @@ def explain(error: Exception) -> int:
     text = " ".join(str(error).split())[:300]
     sys.stderr.write(
         f"mgw: unexpected {type(error).__name__}: {redact(text)}; "
-        "this is a fault of mgw: run it again with MGW_DEBUG=1 and report what it prints\n"
+        "this is a bug in mgw: run it again with MGW_DEBUG=1 and report the output\n"
     )
     return EXIT_FAILED
 

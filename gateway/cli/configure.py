@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 def lint(
     files: Files,
     as_json: Json = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail as well.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as failures.")] = False,
 ) -> None:
     """Check configuration files without touching a hub or a broker. Exit 78 when there is an error."""
     from mgw.gateway.services.configuration import errors
@@ -44,7 +44,7 @@ def lint(
         for finding in findings:
             say(str(finding))
         if not findings:
-            say(f"{', '.join(map(str, files))}: nothing to complain about")
+            say(f"{', '.join(map(str, files))}: no problems found")
     if errors(findings) or (strict and findings):
         raise typer.Exit(EXIT_CONFIG)
 
@@ -53,7 +53,9 @@ def plan(
     ctx: typer.Context,
     files: Files,
     as_json: Json = False,
-    prune: Annotated[bool, typer.Option("--prune", help="Include the removal of what the files do not name.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Include the removal of objects that the files do not define.")
+    ] = False,
 ) -> None:
     """Show what 'apply' would do, and do nothing."""
     from mgw.gateway.services.configuration import hub_is_missing
@@ -75,8 +77,8 @@ def apply(
     create_hub: Annotated[
         bool, typer.Option("--create-hub/--no-create-hub", help="Create the hub if it is missing.")
     ] = True,
-    prune: Annotated[bool, typer.Option("--prune", help="Remove what the files do not name.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Delete the messages that what is removed holds.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove objects that the files do not define.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete the messages in removed objects.")] = False,
 ) -> None:
     """Bring the hub to what the files say. Running it again does nothing; a broken-off run is finished.
 
@@ -175,9 +177,9 @@ def _print(actions: list[Action], *, lines: bool, intent: str = "") -> None:
             if action.changes_hub:
                 say(str(action))
     if left := [action.object for action in actions if action.verb is Verb.LEAVE]:
-        say(f"left alone, not in the files: {', '.join(left)}")
+        say(f"not in the files, left alone: {', '.join(left)}")
     counts = {verb: sum(action.verb is verb for action in actions) for verb in labels}
     if any(counts[verb] for verb in (Verb.CREATE, Verb.ALTER, Verb.REMOVE)):
         say(", ".join(f"{counts[verb]} {label}" for verb, label in labels.items() if counts[verb]))
     else:
-        say(f"nothing to do: {counts[Verb.NONE]} objects are as the files say")
+        say(f"nothing to do: {counts[Verb.NONE]} objects match the files")

@@ -19,8 +19,8 @@ functions = typer.Typer(
     help="Python functions that rules may call by name.", no_args_is_help=True, rich_markup_mode=None
 )
 
-ModuleName = Annotated[str, typer.Argument(metavar="MODULE", help="As Python imports it, such as plant.rules.")]
-FunctionName = Annotated[str, typer.Argument(metavar="NAME", help="As rules write it, such as hr.get_type.")]
+ModuleName = Annotated[str, typer.Argument(metavar="MODULE", help="Name for import, such as plant.rules.")]
+FunctionName = Annotated[str, typer.Argument(metavar="NAME", help="Name in rules, such as hr.get_type.")]
 
 
 @modules.command("list")

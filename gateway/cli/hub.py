@@ -21,7 +21,7 @@ def _hub() -> None:
 @app.command()
 def drop(
     ctx: typer.Context,
-    force: Annotated[bool, typer.Option("--force", help="Also if messages wait in it; they are lost.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Drop it even if messages wait in it; they are lost.")] = False,
 ) -> None:
     """Drop the hub's tables, views and functions; an application's in the same database stay as they are.
 

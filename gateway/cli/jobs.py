@@ -56,8 +56,12 @@ def create(
     poll_interval: Annotated[float | None, typer.Option(help="Seconds, 0.1..60; default 5.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Messages per transaction, 1..10000.")] = None,
     option: Options = None,
-    require_guarantee: Annotated[str | None, typer.Option(help="Refuse it if it cannot promise this much.")] = None,
-    disabled: Annotated[bool, typer.Option("--disabled", help="It moves nothing until it is enabled.")] = False,
+    require_guarantee: Annotated[
+        str | None, typer.Option(help="Guarantee that the job must give, or it is refused.")
+    ] = None,
+    disabled: Annotated[
+        bool, typer.Option("--disabled", help="Create it disabled: it moves nothing until it is enabled.")
+    ] = False,
     comment: Annotated[str | None, typer.Option(help="Free text.")] = None,
 ) -> None:
     """Define a job; it begins to work at once, unless it is disabled."""
@@ -122,7 +126,7 @@ def alter(
     rule: Annotated[str | None, typer.Option(help="Only messages for which it is true; '' removes it.")] = None,
     transformation: Annotated[str | None, typer.Option(help="'' removes it.")] = None,
     exception_queue: Annotated[str | None, typer.Option(help="'' removes it.")] = None,
-    poll_interval: Annotated[float | None, typer.Option(help="Seconds, 0.1..60; 0 puts back the default.")] = None,
+    poll_interval: Annotated[float | None, typer.Option(help="Seconds, 0.1..60; 0 restores the default.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Messages per transaction, 1..10000.")] = None,
     option: Options = None,
     comment: Annotated[str | None, typer.Option(help="Free text; '' removes it.")] = None,

@@ -76,7 +76,7 @@ def _options(
         ),
     ] = None,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Carries messages between durable hub queues and RabbitMQ, Kafka and MQTT."""

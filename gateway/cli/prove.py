@@ -46,13 +46,13 @@ def prove(  # noqa: PLR0917  one parameter per option
         typer.Argument(help="Only this message: its id in the hub (AQMSGID:... or hex), or its coordinates outside."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", help="From then on: 2026-11-20T10:00 (UTC), or 90s, 15m, 3h, 2d ago.")
+        str | None, typer.Option("--since", help="From this time on: 2026-11-20T10:00 (UTC), or 90s, 15m, 3h, 2d ago.")
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Before then; like --since.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Before this time; same form as --since.")] = None,
     last: Annotated[
-        int | None, typer.Option("--last", min=1, help="Only the latest batches that hold so many messages.")
+        int | None, typer.Option("--last", min=1, help="Only the latest batches that hold this many messages.")
     ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="A line per message, too.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Also print a line per message.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """What happened to one message, or whether every message of a job has exactly one outcome; exit 1 if not."""
@@ -175,13 +175,13 @@ def _notes(proof: Proof) -> list[str]:
     notes = list(proof.notes)
     if proof.vacant:
         notes.append(
-            f"{proof.vacant:,} source positions between these messages brought none: the messaging system keeps "
-            "records of its own there, or what was there is compacted, aborted or expired"
+            f"{proof.vacant:,} source positions between these messages brought no message: the messaging system keeps "
+            "its own records there, or the messages were compacted, aborted or expired"
         )
     if proof.uncertain:
         notes.append(
-            f"{proof.uncertain:,} messages were stored although the source had delivered them before; it gives "
-            "nothing by which copies are told apart, so any of them may be here twice"
+            f"{proof.uncertain:,} messages were stored although the source had delivered them before; nothing in them "
+            "tells copies apart, so any of them may be stored twice"
         )
     return notes
 

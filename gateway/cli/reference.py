@@ -44,9 +44,9 @@ def cli_page() -> str:
 
     parts = [
         "# Command line\n",
-        "`--hub URL` may stand anywhere on the line; otherwise `MGW_HUB`, then `settings.hub` of the given "
+        "`--hub URL` may be given anywhere on the line; otherwise `MGW_HUB`, then `settings.hub` of the given "
         "configuration files, then `sqlite:///mgw-hub.db` in the current folder is used. Results go to standard "
-        "output, complaints to standard error. Exit codes: 0 done, 1 the check or the operation failed, 2 wrong "
+        "output, errors to standard error. Exit codes: 0 done, 1 the check or the operation failed, 2 wrong "
         "usage, 78 bad configuration. `MGW_DEBUG=1` adds the traceback to an unexpected error.\n",
         "With `--json` numbers are numbers, what is true or false is `true` or `false`, what is not known is "
         "`null`, and times are ISO 8601 in UTC (`2026-11-20T10:57:34Z`); durations are seconds. Options of jobs, "

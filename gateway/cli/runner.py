@@ -29,13 +29,13 @@ def run(
     *,
     agent: Annotated[str, typer.Option("--agent", "-a", help="Agent to run.")] = "DEFAULT_AGENT",
     log_dir: Annotated[
-        Path | None, typer.Option(help="Folder for one log file per run. [default: log beside a SQLite hub]")
+        Path | None, typer.Option(help="Folder for one log file per run. [default: log next to an SQLite hub]")
     ] = None,
-    log_format: Annotated[Literal["text", "json"] | None, typer.Option(help="Form of standard output.")] = None,
+    log_format: Annotated[Literal["text", "json"] | None, typer.Option(help="Format of standard output.")] = None,
     durability: Annotated[
-        Literal["full", "fast"], typer.Option(help="fast: the last commits may be lost with the power.")
+        Literal["full", "fast"], typer.Option(help="fast: a power failure may lose the latest commits.")
     ] = "full",
-    drain: Annotated[float, typer.Option(help="Seconds that work in flight may take at the end.")] = 10.0,
+    drain: Annotated[float, typer.Option(help="Seconds that work in flight may take at shutdown.")] = 10.0,
 ) -> None:
     """Run an agent until SIGTERM: it carries messages, and takes changes while it runs."""
     from mgw.gateway.services import daemon

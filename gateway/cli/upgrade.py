@@ -22,11 +22,11 @@ def register(app: typer.Typer) -> None:
 
 def upgrade(
     ctx: typer.Context,
-    check: Annotated[bool, typer.Option("--check", help="Only tell; exit code 1: an upgrade is needed.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check; exit code 1: an upgrade is needed.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the steps.")] = False,
     backup: Annotated[
         str | None,
-        typer.Option("--backup", metavar="PATH", help="First copy the hub as it is to this file (SQLite only)."),
+        typer.Option("--backup", metavar="PATH", help="First copy the hub to this file (SQLite only)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -53,7 +53,7 @@ def upgrade(
     elif not outlook.needed:
         say(f"hub {outlook.hub} is up to date: {_versions(outlook)}")
     elif seconds is None:
-        say(f"hub {outlook.hub} has to be upgraded: {_versions(outlook)}")
+        say(f"hub {outlook.hub} needs an upgrade: {_versions(outlook)}")
         for part in outlook.parts:
             for version, title in part.steps:
                 say(_step(part.name, version, title))

@@ -146,9 +146,9 @@ def _job(row: JobRow) -> Sequence[Any]:
 def top(
     ctx: typer.Context,
     interval: Annotated[
-        float, typer.Option("--interval", "-n", min=0.2, max=60, help="Seconds between two looks.")
+        float, typer.Option("--interval", "-n", min=0.2, max=60, help="Seconds between refreshes.")
     ] = 1.0,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="Leave after so many looks.")] = None,
+    count: Annotated[int | None, typer.Option("--count", min=1, help="Exit after this many refreshes.")] = None,
 ) -> None:
     """The jobs, live: rates, backlog, age of the oldest message, last error. Leave with q or ctrl-c."""
     from rich.live import Live
@@ -253,8 +253,8 @@ def _keys() -> Iterator[Any]:
 
 def events(
     ctx: typer.Context,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many, the latest.")] = 30,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more; leave with ctrl-c.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Number of latest events.")] = 30,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more; end with ctrl-c.")] = False,
     name: Annotated[
         str | None, typer.Option("--object", help="Only of this job or link.", autocompletion=completer("jobs"))
     ] = None,

@@ -35,9 +35,9 @@ Force = Annotated[
 MoveTo = Annotated[
     str | None, typer.Option("--move-to", metavar="QUEUE", help="Move the messages to this queue of the hub first.")
 ]
-DropForce = Annotated[bool, typer.Option("--force", help="Delete the messages with it.")]
+DropForce = Annotated[bool, typer.Option("--force", help="Delete its messages, too.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; NAME= puts back the default.")
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; NAME= restores the default.")
 ]
 Options = Annotated[
     list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Change an option; NAME= removes it.")

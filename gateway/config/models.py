@@ -314,7 +314,7 @@ class SubscriberModel(Strict):
     """A consumer of a multi-consumer queue, under its name. Those of jobs come and go with the jobs."""
 
     rule: str | None = Field(default=None, description="Only messages for which it is true; none: all.")
-    transformation: str | None = Field(default=None, description="What its messages go through when they are read.")
+    transformation: str | None = Field(default=None, description="Transformation of its messages when they are read.")
     delivery_mode: Annotated[Literal["PERSISTENT", "PERSISTENT_OR_BUFFERED"], BeforeValidator(_upper)] = Field(
         default="PERSISTENT", description="Which messages it gets; cannot be changed later."
     )
@@ -340,7 +340,7 @@ class QueueModel(Strict):
         description="Failed reads before a message goes to the exception queue; default 5.",
     )
     retry_delay: float = Field(
-        default=0, ge=0, allow_inf_nan=False, description="Seconds a message rests after a failed read."
+        default=0, ge=0, allow_inf_nan=False, description="Seconds that a message rests after a failed read."
     )
     retention_time: (
         Annotated[float, Field(allow_inf_nan=False)] | Annotated[Literal["INFINITE"], BeforeValidator(_upper)]

@@ -32,21 +32,21 @@ DEFAULT_EVENT_RETENTION = 14 * 86400.0  # seconds
 AGENT_OPTIONS = (
     Field(
         RETENTION_OPTION,
-        "Seconds for which the record behind `mgw prove` is kept; 0: none is kept.",
+        "Seconds for which the record behind `mgw prove` is kept; 0: it is not kept.",
         float,
         DEFAULT_RETENTION,
         minimum=0,
     ),
     Field(
         EVENT_RETENTION,
-        "Seconds for which rows of `MGW_EVENTS` are kept; of agents that share a hub the shortest counts.",
+        "Seconds for which rows of `MGW_EVENTS` are kept; if agents share a hub, the shortest value counts.",
         float,
         DEFAULT_EVENT_RETENTION,
         minimum=60,
     ),
     Field(
         BATCH_SIZE,
-        "MsgBatchSize of jobs that do not say it themselves.",
+        "MsgBatchSize of jobs that do not set their own.",
         int,
         DEFAULT_BATCH_SIZE,
         minimum=1,
@@ -54,7 +54,7 @@ AGENT_OPTIONS = (
     ),
     Field(
         POLLING_INTERVAL,
-        "Poll interval of jobs that do not say it themselves, milliseconds.",
+        "Poll interval of jobs that do not set their own, milliseconds.",
         int,
         round(DEFAULT_POLL_INTERVAL * 1000),
         minimum=100,
@@ -64,8 +64,8 @@ AGENT_OPTIONS = (
 
 _FIELDS = {field.name.lower(): field for field in AGENT_OPTIONS}
 _FOREIGN = (
-    ("oracle.mgw.tibrv.", "it is for TIB/Rendezvous, and there are no such links here"),
-    ("oracle.net.", "it is for connections to an Oracle database, and the hub is none"),
+    ("oracle.mgw.tibrv.", "it is for TIB/Rendezvous, which has no link type here"),
+    ("oracle.net.", "it is for connections to an Oracle database, which the hub is not"),
     ("javax.net.ssl.", "it is for Java; here TLS is set with options of the link"),
 )
 

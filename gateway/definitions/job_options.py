@@ -33,7 +33,7 @@ UNROUTED = Field(
 JOB_OPTIONS = (
     Field(
         "MsgBatchSize",
-        "Messages moved together at most.",
+        "Maximum number of messages in a batch.",
         int,
         30,
         dynamic=True,
@@ -56,15 +56,16 @@ JOB_OPTIONS = (
     ),
     Field(
         "retry_forever",
-        "TRUE: failures never make the job FAILED; after the 15th that counts it is tried again every 30 minutes.",
+        "TRUE: failures never make the job FAILED; after the 15th failure that counts it is tried again every 30 "
+        "minutes.",
         bool,
         False,
         dynamic=True,
     ),
     Field(
         "retry_policy",
-        "What makes a job FAILED. standard: 16 failures in a row that a message or the configuration makes, while a "
-        "broker or hub that cannot be reached never does. documented: 16 failures of any kind.",
+        "What makes a job FAILED. standard: 16 failures in a row that a message or the configuration causes; a broker "
+        "or hub that cannot be reached never does. documented: 16 failures of any kind.",
         str,
         "standard",
         dynamic=True,
@@ -73,7 +74,7 @@ JOB_OPTIONS = (
     UNROUTED,
     Field(
         "retry_max_delay",
-        "Longest delay between two attempts to reach a broker or hub that is away, seconds.",
+        "Longest delay between two attempts to reach a broker or hub that is unavailable, seconds.",
         float,
         60.0,
         dynamic=True,

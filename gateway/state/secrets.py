@@ -243,7 +243,7 @@ def _make_key_file(path: Path) -> None:
             os.close(folder)
     except OSError as error:
         raise ConfigInvalid(
-            f"secret key file {path} cannot be made",
+            f"secret key file {path} cannot be created",
             cause=error.strerror or type(error).__name__,
             cure="make the folder writable, or set MGW_SECRET_KEY",
         ) from error

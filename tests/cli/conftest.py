@@ -114,7 +114,7 @@ class Mgw:
             code, out, err = done.returncode, done.stdout, done.stderr
         result = Result(code, out.decode(), err.decode())
         assert "Traceback" not in result.err, result.err
-        assert "this is a fault of mgw" not in result.err, result.err
+        assert "this is a bug in mgw" not in result.err, result.err
         return result
 
     def file(self, text: str, name: str = "gateway.yaml") -> str:

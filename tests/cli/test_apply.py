@@ -30,7 +30,7 @@ def test_apply_creates_everything_and_says_so(mgw: Mgw) -> None:
 
 
 def test_apply_again_does_nothing(applied: Mgw) -> None:
-    assert applied.ok("apply", "gateway.yaml") == f"nothing to do: {OBJECTS} objects are as the files say\n"
+    assert applied.ok("apply", "gateway.yaml") == f"nothing to do: {OBJECTS} objects match the files\n"
 
 
 def test_plan_changes_nothing(mgw: Mgw) -> None:
@@ -42,8 +42,8 @@ def test_plan_changes_nothing(mgw: Mgw) -> None:
 def test_export_applies_to_nothing_without_the_secret(applied: Mgw) -> None:
     (applied.folder / "export.yaml").write_text(applied.ok("export"), "utf-8")
     del applied.environ["LINK_PASSWORD"]
-    assert applied.ok("lint", "export.yaml") == "export.yaml: nothing to complain about\n"
-    assert applied.ok("apply", "export.yaml") == f"nothing to do: {OBJECTS} objects are as the files say\n"
+    assert applied.ok("lint", "export.yaml") == "export.yaml: no problems found\n"
+    assert applied.ok("apply", "export.yaml") == f"nothing to do: {OBJECTS} objects match the files\n"
 
 
 def test_export_of_a_hub_made_from_an_export_is_the_same_text(applied: Mgw) -> None:
@@ -62,13 +62,13 @@ def test_export_of_a_hub_made_from_an_export_is_the_same_text(applied: Mgw) -> N
 
 def test_default_agent_is_there_from_the_start(mgw: Mgw) -> None:
     file = mgw.file("agents:\n  default_agent: {}\n")
-    assert mgw.ok("plan", file).splitlines()[-1] == "nothing to do: 1 objects are as the files say"
-    assert mgw.ok("apply", file).splitlines()[-1] == "nothing to do: 1 objects are as the files say"
+    assert mgw.ok("plan", file).splitlines()[-1] == "nothing to do: 1 objects match the files"
+    assert mgw.ok("apply", file).splitlines()[-1] == "nothing to do: 1 objects match the files"
     changed = mgw.file("agents:\n  DEFAULT_AGENT: {max_threads: 4}\n", "changed.yaml")
     line = "alter  agent DEFAULT_AGENT (max_threads: 16 -> 4)"
     assert mgw.ok("plan", changed) == f"{line}\n1 to be altered\n"
     assert mgw.ok("apply", changed) == f"{line}\n1 altered\n"
-    assert mgw.ok("apply", changed) == "nothing to do: 1 objects are as the files say\n"
+    assert mgw.ok("apply", changed) == "nothing to do: 1 objects match the files\n"
     assert mgw.ok("export") == "version: 1\nagents:\n  DEFAULT_AGENT:\n    max_threads: 4\n"
 
 
@@ -83,7 +83,7 @@ links:
 def test_password_of_an_agent_is_compared_and_every_secret_has_a_variable_of_its_own(mgw: Mgw) -> None:
     file = mgw.file(TWO_PASSWORDS)
     mgw.ok("apply", file)
-    assert mgw.ok("apply", file) == "nothing to do: 2 objects are as the files say\n"
+    assert mgw.ok("apply", file) == "nothing to do: 2 objects match the files\n"
     exported = mgw.ok("export", "-o", "exported.yaml") or (mgw.folder / "exported.yaml").read_text("utf-8")
     assert "    password: ${N_PASSWORD:-}\n" in exported
     assert "    password: ${N_PASSWORD_2:-}\n" in exported
@@ -97,7 +97,7 @@ def test_login_of_an_agent_goes_as_the_warning_advises(mgw: Mgw) -> None:
     mgw.ok("apply", agent)
     without = mgw.file("agents:\n  n: {comment: late}\n", "without.yaml")
     assert mgw.ok("apply", without).startswith("alter  agent n (username: night -> none, ")
-    assert mgw.ok("apply", without) == "nothing to do: 1 objects are as the files say\n"
+    assert mgw.ok("apply", without) == "nothing to do: 1 objects match the files\n"
     assert mgw.ok("export") == "version: 1\nagents:\n  n:\n    comment: late\n"
 
 
@@ -217,9 +217,9 @@ def test_what_cannot_be_altered_is_refused_with_the_way_out(applied: Mgw, old: s
 def test_objects_that_are_not_in_the_file_are_left_alone_and_named(applied: Mgw) -> None:
     part = applied.file("links:\n  mem: {type: memory, username: gw, timeout: 7, comment: first}\n", "part.yaml")
     out = applied.ok("apply", part)
-    assert "left alone, not in the files:" in out
+    assert "not in the files, left alone:" in out
     assert "job orders_in" in out
-    assert out.splitlines()[-1] == "nothing to do: 1 objects are as the files say"
+    assert out.splitlines()[-1] == "nothing to do: 1 objects match the files"
 
 
 def test_values_compare_by_meaning_not_by_spelling(mgw: Mgw) -> None:
@@ -251,9 +251,9 @@ jobs:
         .replace("destination: Q,", "destination: mgw.q,")
     )
     assert mgw.ok("apply", mgw.file(first)).splitlines()[-1] == "7 created"
-    assert mgw.ok("apply", mgw.file(second)) == "nothing to do: 7 objects are as the files say\n"
+    assert mgw.ok("apply", mgw.file(second)) == "nothing to do: 7 objects match the files\n"
     (mgw.folder / "export.yaml").write_text(mgw.ok("export"), "utf-8")
-    assert mgw.ok("apply", "export.yaml") == "nothing to do: 7 objects are as the files say\n"
+    assert mgw.ok("apply", "export.yaml") == "nothing to do: 7 objects match the files\n"
 
 
 def test_prune_removes_what_is_not_in_the_file(applied: Mgw) -> None:
@@ -269,7 +269,7 @@ jobs:
 """
     out = applied.ok("apply", "--prune", applied.file(keep, "keep.yaml"))
     assert out.splitlines()[-1] == "1 created, 21 removed, 3 unchanged"
-    assert applied.ok("apply", "--prune", "keep.yaml") == "nothing to do: 4 objects are as the files say\n"
+    assert applied.ok("apply", "--prune", "keep.yaml") == "nothing to do: 4 objects match the files\n"
 
 
 def test_a_subscriber_with_a_transformation_comes_and_goes(mgw: Mgw) -> None:
@@ -279,9 +279,9 @@ queues:
 transformations:
   SHOUT: {from_type: TEXT, to_type: TEXT, set: {body: UPPER(tab.user_data)}}
 """
-    assert mgw.ok("lint", mgw.file(text)).endswith("nothing to complain about\n")
+    assert mgw.ok("lint", mgw.file(text)).endswith("no problems found\n")
     assert mgw.ok("apply", "gateway.yaml").endswith("2 created\n")
-    assert mgw.ok("apply", "gateway.yaml") == "nothing to do: 2 objects are as the files say\n"
+    assert mgw.ok("apply", "gateway.yaml") == "nothing to do: 2 objects match the files\n"
     mgw.file(mgw.ok("export"), "export.yaml")
     second = f"sqlite:///{mgw.folder}/second.db"
     assert mgw.ok("apply", "--hub", second, "export.yaml").endswith("2 created\n")
@@ -293,7 +293,7 @@ def test_a_queue_whose_stop_was_cut_off_is_started_again(applied: Mgw) -> None:
         db.execute("UPDATE aq_queue SET enqueue_enabled = 2, dequeue_enabled = 2 WHERE name = 'ORDERS'")
     db.close()
     assert "alter  queue ORDERS" in applied.ok("apply", "gateway.yaml")
-    assert applied.ok("apply", "gateway.yaml") == f"nothing to do: {OBJECTS} objects are as the files say\n"
+    assert applied.ok("apply", "gateway.yaml") == f"nothing to do: {OBJECTS} objects match the files\n"
 
 
 def test_a_file_may_refer_to_what_the_hub_holds(applied: Mgw) -> None:
@@ -430,7 +430,7 @@ def test_killed_apply_leaves_whole_objects_and_the_next_run_does_the_rest(mgw: M
     out = mgw.ok("apply", file)
     assert "created" in out.splitlines()[-1]
     assert _half_made(mgw.folder / "hub.db") == []
-    assert mgw.ok("apply", file) == f"nothing to do: {OBJECTS} objects are as the files say\n"
+    assert mgw.ok("apply", file) == f"nothing to do: {OBJECTS} objects match the files\n"
 
 
 TYPES = """\
@@ -449,7 +449,7 @@ queues:
 
 def test_object_types_are_made_first_and_removed_last(mgw: Mgw) -> None:
     file = mgw.file(TYPES)
-    assert mgw.ok("lint", file) == f"{file}: nothing to complain about\n"
+    assert mgw.ok("lint", file) == f"{file}: no problems found\n"
     made = mgw.ok("apply", file).splitlines()[1:-1]
     assert made == [
         *(f"create object type OE.{name}" for name in ("LINE", "LINES", "ORDERS")),
@@ -459,7 +459,7 @@ def test_object_types_are_made_first_and_removed_last(mgw: Mgw) -> None:
     ]
     again = mgw.file(TYPES.replace("To_Text", "TO_TEXT").replace("varchar2(30)", "VARCHAR2 ( 30 )"), "again.yaml")
     for words in (("apply", again), ("plan", "--prune", again), ("apply", "--prune", again)):
-        assert mgw.ok(*words) == "nothing to do: 6 objects are as the files say\n"
+        assert mgw.ok(*words) == "nothing to do: 6 objects match the files\n"
     mgw.file(mgw.ok("export"), "export.yaml")
     second = f"sqlite:///{mgw.folder}/second.db"
     assert mgw.ok("apply", "--hub", second, "export.yaml").splitlines()[-1] == "6 created"
@@ -489,7 +489,7 @@ def test_jms_types_are_enabled_and_stay_so(mgw: Mgw) -> None:
     assert mgw.ok("apply", more).splitlines()[0] == "alter  queue table ANY_T (jms_types: none -> true)"
     assert "jms_types: true" in mgw.ok("export")
     for same in (more, file):
-        assert mgw.ok("plan", same) == "nothing to do: 2 objects are as the files say\n"
+        assert mgw.ok("plan", same) == "nothing to do: 2 objects match the files\n"
     result = mgw("apply", mgw.file(text.replace("anydata}", "anydata, jms_types: false}")))
     assert (result.code, "cannot be altered: jms_types: true -> false" in result.err) == (78, True)
 
@@ -499,16 +499,16 @@ def test_another_queue_in_the_queue_table_of_a_queue_changes_nothing_for_it(mgw:
     mgw.ok("apply", file)
     mgw.ok("aq", "create", "A_BAD", "--table", "ORDERS_TAB", "--exception")
     assert mgw.ok("plan", file).splitlines() == [
-        "left alone, not in the files: queue A_BAD",
-        "nothing to do: 1 objects are as the files say",
+        "not in the files, left alone: queue A_BAD",
+        "nothing to do: 1 objects match the files",
     ]
     both = "queues:\n  A_BAD: {queue_table: orders_tab, type: exception}\n  ORDERS: {max_payload: 1000}\n"
-    assert mgw.ok("lint", mgw.file(both, "both.yaml")) == "both.yaml: nothing to complain about\n"
-    assert mgw.ok("apply", "both.yaml").splitlines()[-1] == "nothing to do: 2 objects are as the files say"
+    assert mgw.ok("lint", mgw.file(both, "both.yaml")) == "both.yaml: no problems found\n"
+    assert mgw.ok("apply", "both.yaml").splitlines()[-1] == "nothing to do: 2 objects match the files"
     second = f"sqlite:///{mgw.folder}/second.db"
     assert mgw.ok("apply", "--hub", second, "both.yaml").splitlines()[-1] == "2 created"
     (mgw.folder / "export.yaml").write_text(mgw.ok("export"))
-    assert mgw.ok("apply", "export.yaml") == "nothing to do: 3 objects are as the files say\n"
+    assert mgw.ok("apply", "export.yaml") == "nothing to do: 3 objects match the files\n"
     fixed = mgw("plan", mgw.file("queues:\n  ORDERS: {max_payload: 2000}\n"))
     assert (fixed.code, "max_payload: 1000 -> 2000" in fixed.err) == (78, True)
     mgw.ok("apply", "--prune", mgw.file("queues: {}\n", "empty.yaml"))
@@ -518,8 +518,8 @@ def test_another_queue_in_the_queue_table_of_a_queue_changes_nothing_for_it(mgw:
 def test_queue_table_called_like_that_of_its_only_queue_may_be_described_by_itself(mgw: Mgw) -> None:
     file = mgw.file("queue_tables:\n  A_TAB: {comment: apart}\nqueues:\n  A: {queue_table: A_TAB}\n")
     assert mgw.ok("apply", file).splitlines()[-1] == "2 created"
-    assert mgw.ok("apply", file) == "nothing to do: 2 objects are as the files say\n"
-    assert mgw.ok("apply", "--prune", file) == "nothing to do: 2 objects are as the files say\n"
+    assert mgw.ok("apply", file) == "nothing to do: 2 objects match the files\n"
+    assert mgw.ok("apply", "--prune", file) == "nothing to do: 2 objects match the files\n"
 
 
 def test_pruning_leaves_the_queue_table_of_its_last_queue_that_the_file_describes(mgw: Mgw) -> None:
@@ -528,11 +528,11 @@ def test_pruning_leaves_the_queue_table_of_its_last_queue_that_the_file_describe
     only = mgw.file(table + "queues: {}\n", "only.yaml")
     done = mgw.ok("apply", "--prune", only).splitlines()
     assert done == ["remove queue A", "1 removed, 1 unchanged"]
-    assert mgw.ok("plan", "--prune", only) == "nothing to do: 1 objects are as the files say\n"
+    assert mgw.ok("plan", "--prune", only) == "nothing to do: 1 objects match the files\n"
     mgw.ok("apply", mgw.file(table + "queues:\n  A: {queue_table: A_TAB}\n"))
     other = mgw.file(table + "queues:\n  B: {queue_table: A_TAB}\n", "other.yaml")
     assert mgw.ok("apply", "--prune", other).splitlines()[-1] == "1 created, 1 removed, 1 unchanged"
-    assert mgw.ok("plan", "--prune", other) == "nothing to do: 2 objects are as the files say\n"
+    assert mgw.ok("plan", "--prune", other) == "nothing to do: 2 objects match the files\n"
     mgw.ok("apply", "--prune", mgw.file("queues: {}\n", "empty.yaml"))
     assert mgw.ok("export") == "version: 1\n"
 
@@ -542,4 +542,4 @@ def test_pruning_removes_a_queue_beside_the_one_that_the_table_was_made_for(mgw:
     mgw.ok("apply", file)
     mgw.ok("aq", "create", "A_BAD", "--table", "A_TAB", "--exception")
     assert mgw.ok("apply", "--prune", file).splitlines()[-1] == "1 removed, 1 unchanged"
-    assert mgw.ok("apply", "--prune", file) == "nothing to do: 1 objects are as the files say\n"
+    assert mgw.ok("apply", "--prune", file) == "nothing to do: 1 objects match the files\n"

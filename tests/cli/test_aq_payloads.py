@@ -109,5 +109,5 @@ def test_wrong_bodies_and_names_are_explained(mgw: Mgw) -> None:
     ):
         done = mgw("aq", *words)
         assert (done.code, expected in done.err) == (code, True), done
-    assert mgw.ok("aq", "tables", "enable-jms-types", "any_tab") == "queue table ANY_TAB takes JMS and XML types\n"
+    assert mgw.ok("aq", "tables", "enable-jms-types", "any_tab") == "queue table ANY_TAB accepts JMS and XML types\n"
     mgw.ok("aq", "enqueue", "ANY", "<a/>", "--type", "sys.xmltype")

@@ -52,7 +52,7 @@ def test_what_a_file_grants_is_granted(shop: Mgw) -> None:
     assert [(each["role"], each["grantee"]) for each in held(shop)["roles"]] == [("CLERKS", "mary")]
     (agent,) = json.loads(shop.ok("aq", "agents", "list", "--json"))
     assert (agent["name"], agent["users"]) == ("till", ["mary", "scott"])
-    assert shop.ok("apply", "gateway.yaml") == "nothing to do: 5 objects are as the files say\n"
+    assert shop.ok("apply", "gateway.yaml") == "nothing to do: 5 objects match the files\n"
 
 
 def test_what_a_file_no_longer_grants_is_revoked(shop: Mgw) -> None:
@@ -65,7 +65,7 @@ def test_what_a_file_no_longer_grants_is_revoked(shop: Mgw) -> None:
         assert part in grants
     assert queues(shop) == [("MGW", "scott", 0, 1)]
     assert [(each["privilege"], each["admin_option"]) for each in held(shop)["system"]] == [("ENQUEUE_ANY", False)]
-    assert shop.ok("apply", "changed.yaml") == "nothing to do: 5 objects are as the files say\n"
+    assert shop.ok("apply", "changed.yaml") == "nothing to do: 5 objects match the files\n"
     shop.ok("apply", "--prune", shop.file("queues: {ORDERS: {}}\n", "less.yaml"))
     assert held(shop) == {"queues": [], "system": [], "roles": [], "types": []}
     assert json.loads(shop.ok("aq", "agents", "list", "--json")) == []
@@ -77,7 +77,7 @@ def test_a_grant_that_was_passed_on_is_not_the_files(shop: Mgw) -> None:
     assert "tiger" not in exported
     assert shop.ok("plan", "gateway.yaml").splitlines()[-1].startswith("nothing to do")
     shop.file(exported, "export.yaml")
-    assert shop.ok("lint", "export.yaml") == "export.yaml: nothing to complain about\n"
+    assert shop.ok("lint", "export.yaml") == "export.yaml: no problems found\n"
     assert shop.ok("apply", "export.yaml").startswith("nothing to do")
     assert ("scott", "tiger", 0, 1) in queues(shop)
     shop.ok("apply", shop.file(FILE.replace("dequeue with grant option", "dequeue"), "less.yaml"))
@@ -221,7 +221,7 @@ def test_object_types_are_granted_in_files_and_by_command(mgw: Mgw) -> None:
     assert mgw.ok("aq", "revoke", "execute", "mary", "--type", "oe.p") == "revoked EXECUTE on oe.p from mary\n"
     for words in (("execute", "mary"), ("enqueue", "mary", "--type", "OE.P")):
         wrong = mgw("aq", "grant", *words)
-        assert (wrong.code, "privilege EXECUTE is on an object type" in wrong.err) == (2, True)
+        assert (wrong.code, "EXECUTE is the only privilege on object types" in wrong.err) == (2, True)
     revoked = mgw.ok("apply", mgw.file(text.replace("object_types: oe.p", "object_types: []")))
     assert "EXECUTE on OE.P: granted -> none" in revoked
     assert mgw("lint", mgw.file("grants: {scott: {object_types: [OE.NOWHERE]}}\n")).code == 78

@@ -97,7 +97,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def test_file_plan_export_and_commands_know_it(run: Run) -> None:
-    assert run("lint", "a.yaml", text=CONFIGURATION) == "0\na.yaml: nothing to complain about\n"
+    assert run("lint", "a.yaml", text=CONFIGURATION) == "0\na.yaml: no problems found\n"
     assert run("apply", "a.yaml").startswith("0\n")
     assert run("plan", "a.yaml").startswith("0\nnothing to do")
     exported = run("export").partition("\n")[2]

@@ -164,7 +164,7 @@ def test_plan_apply_and_export_show_them(applied: Mgw) -> None:
     assert "create rule function size" in shown
     without = CONFIGURATION.partition("links:")[2]
     left = applied.ok("apply", applied.file(f"version: 1\nlinks:{without}", "without.yaml"))
-    assert "left alone, not in the files: rule function hr.kind, module plant_code" in left
+    assert "not in the files, left alone: rule function hr.kind, module plant_code" in left
 
 
 def test_commands_set_and_show_them(mgw: Mgw, code: Path) -> None:

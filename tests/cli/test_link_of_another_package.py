@@ -99,7 +99,7 @@ def test_without_the_package_its_type_is_unknown(here: Here) -> None:
 
 
 def test_configuration_is_checked_by_the_description_of_the_package(spool: Here) -> None:
-    assert spool.ok("lint", spool.file(CONFIGURATION)) == "gateway.yaml: nothing to complain about\n"
+    assert spool.ok("lint", spool.file(CONFIGURATION)) == "gateway.yaml: no problems found\n"
     wrong = CONFIGURATION.replace("type: spool,", "type: spool, tiemout: 3,").replace("plain", "shiny")
     result = spool("lint", spool.file(wrong, "wrong.yaml"))
     assert result.code == 78
@@ -128,7 +128,7 @@ def test_link_is_created_shown_tested_and_altered_by_commands(spool: Here) -> No
     for words, text in (
         (("links", "alter", "files", "--set", "directory=/elsewhere"), "directory of link files cannot be altered"),
         (("links", "create", "more", "--type", "spool"), "directory is missing"),
-        (("links", "create", "files", "--type", "spool", "--set", "directory=/x"), "link files exists already"),
+        (("links", "create", "files", "--type", "spool", "--set", "directory=/x"), "link files already exists"),
         (("links", "create", "more", "--type", "spol", "--set", "directory=/x"), "link type 'spol' is unknown"),
         (("links", "create", "more", "--type", "spool", "--set", "password=x"), "password on the command line"),
     ):

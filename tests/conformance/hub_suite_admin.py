@@ -303,7 +303,7 @@ class QueueSuite(HubCase):
         found = self.admin.queue("orders")
         assert found is not None
         assert (found.enqueue_enabled, found.dequeue_enabled) == (False, False)
-        with pytest.raises(AqError, match="a stop of it was cut off"):
+        with pytest.raises(AqError, match="stopping it was interrupted"):
             self.admin.drop_queue("orders")
         self.admin.start_queue("orders")
         self.send("orders", "x")

@@ -463,7 +463,7 @@ class ArgumentSuite(ApplicationCase):
 
     def test_connection_of_another_driver(self) -> None:
         engine = sa.create_engine("sqlite://" if self.hub.postgresql else "postgresql+psycopg://nowhere")
-        with pytest.raises(AqError, match=r"it goes through .* cure: connect through"):
+        with pytest.raises(AqError, match=r"it uses .* cure: connect through"):
             self.hub.session(orm.Session(engine))
 
 
@@ -527,7 +527,7 @@ class DriverSuite(ApplicationCase):
         self.driver.execute("INSERT INTO booking VALUES (1)")
         session = self.hub.session(self.driver)
         for mode in (DequeueMode.REMOVE, DequeueMode.REMOVE_NODATA):
-            with pytest.raises(AqError, match=r"no message can be taken.*cure: dequeue with hub.session\(\)"):
+            with pytest.raises(AqError, match=r"messages cannot be dequeued.*cure: dequeue with hub.session\(\)"):
                 session.dequeue("orders", now(dequeue_mode=mode))
         assert body_of(session.dequeue("orders", now(dequeue_mode=DequeueMode.BROWSE))) == "x"
         self.driver.commit()

@@ -164,9 +164,9 @@ class StoredFunctionSuite(HubCase):
         [
             ("hr.kind", "os:getcwd", "module os is not allowed"),
             ("hr.kind", "stored_rules:nothing", "has no function nothing"),
-            ("hr.kind", "stored_rules", "is not written package.module:function"),
+            ("hr.kind", "stored_rules", "is not of the form package.module:function"),
             ("UPPER", "stored_rules:first_word", "a name of the language itself"),
-            ("a b", "stored_rules:first_word", "is no name"),
+            ("a b", "stored_rules:first_word", "is not a name"),
         ],
     )
     def test_what_rules_could_not_call_is_refused(self, name: str, function: str, reason: str) -> None:

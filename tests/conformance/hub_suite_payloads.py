@@ -292,20 +292,20 @@ class ObjectSuite(PayloadCase):
             ("VARRAY(3) OF TABLE OF NUMBER", "nested tables"),
             ("REF oe.address", "references cannot be part"),
             ("BFILE", "files outside the database"),
-            ("ROWID", "addresses of rows"),
+            ("ROWID", "row addresses"),
             ("ANYDATA", "an object cannot hold ANYDATA"),
             ("VARCHAR2", r"VARCHAR2 has no size"),
             ("VARCHAR2(0)", "the size of VARCHAR2 is 0"),
             ("VARCHAR2(32768)", "the size of VARCHAR2 is 32768"),
             ("NUMBER(39)", "the size of NUMBER is 39"),
             ("NUMBER(5,200)", "the scale of NUMBER is 200"),
-            ("DATE(3)", "is no type"),
-            ("", "is no type"),
-            (5, "'5' is no type"),
+            ("DATE(3)", "is not a type"),
+            ("", "is not a type"),
+            (5, "'5' is not a type"),
         ],
     )
     def test_what_cannot_be_an_attribute_is_refused(self, declared: Any, cause: str) -> None:
-        with pytest.raises(TypeInvalid, match=f"^ORA-00902: type bad cannot be made.*attribute x: .*{cause}"):
+        with pytest.raises(TypeInvalid, match=f"^ORA-00902: type bad cannot be created.*attribute x: .*{cause}"):
             self.admin.create_type("bad", {"ok": "NUMBER", "x": declared})
         assert self.admin.types() == []
 
@@ -336,7 +336,9 @@ class ObjectSuite(PayloadCase):
             self.admin.create_type(name, {"x": "NUMBER"})
 
     def test_types_that_do_not_exist(self) -> None:
-        with pytest.raises(Exception, match=r"^ORA-04043: type t cannot be made: attribute x; cause: type oe\.nothing"):
+        with pytest.raises(
+            Exception, match=r"^ORA-04043: type t cannot be created: attribute x; cause: type oe\.nothing"
+        ):
             self.admin.create_type("t", {"x": "oe.nothing"})
         with refused(4043):
             self.admin.drop_type("nothing")
@@ -460,7 +462,7 @@ class ObjectSuite(PayloadCase):
         assert (made.array, made.attributes) == ("VARRAY(2) OF VARCHAR2(9)", {})
         with refused(24015):
             self.admin.create_queue_table("t", "phones")
-        with pytest.raises(TypeInvalid, match="is no VARRAY"):
+        with pytest.raises(TypeInvalid, match="is not a VARRAY"):
             self.admin.create_type("bad", "NUMBER(5)")
         self.admin.create_type("person", {"name": "VARCHAR2(9)", "phones": "phones"})
         queue = self.typed("people", "person")
@@ -651,7 +653,7 @@ class AnyDataSuite(PayloadCase):
                 wrap(value, name)
         with pytest.raises(AnyDataMismatch, match="name the type"):
             wrap(None)
-        with pytest.raises(AnyDataMismatch, match="is no ANYDATA"):
+        with pytest.raises(AnyDataMismatch, match="is not ANYDATA"):
             unwrap("x", "VARCHAR2")
 
     @pytest.mark.parametrize("deeper", [lambda value: {"a": value}, lambda value: [value]])

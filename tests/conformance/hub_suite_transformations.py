@@ -83,7 +83,7 @@ class TransformationSuite(TransformationCase):
 
     def test_names_are_found_in_any_case_and_taken_once(self) -> None:
         self.admin.create_transformation("calm", "BASIC", "BASIC", "source.user_data")
-        with pytest.raises(TransformationMissing, match=r"^ORA-24094: transformation CALM exists already"):
+        with pytest.raises(TransformationMissing, match=r"^ORA-24094: transformation CALM already exists"):
             self.admin.create_transformation("MGW.CALM", "BASIC", "BASIC", "source.user_data")
         self.admin.drop_transformation("Calm")
         with refused(24094):
@@ -148,10 +148,10 @@ class TransformationSuite(TransformationCase):
     def test_a_function_makes_the_whole_alone(self, function: str) -> None:
         self.types()
         made = self.admin.create_transformation("t", "OE.MESSAGE", "OE.ORDERS", function)
-        with pytest.raises(TransformationInvalid, match="cannot make parts of one result"):
+        with pytest.raises(TransformationInvalid, match="cannot be combined in one result"):
             self.admin.modify_transformation("t", 2, "source.user_data.subject")
         self.admin.modify_transformation("t", 0, "NULL")
-        with pytest.raises(TransformationInvalid, match="cannot make parts of one result"):
+        with pytest.raises(TransformationInvalid, match="cannot be combined in one result"):
             self.admin.modify_transformation("t", 2, function)
         self.admin.modify_transformation("t", 2, "source.user_data.subject")
         self.admin.modify_transformation("t", 0, function)

@@ -106,7 +106,7 @@ def test_nothing_is_made_unless_it_is_asked_for(path: Path, shop: sqlite3.Connec
 def test_name_that_is_taken_is_refused(path: Path, shop: sqlite3.Connection, made: str, named: str) -> None:
     shop.execute(made)
     before = state(shop)
-    with pytest.raises(HubError, match=rf"(?i)cannot be made.*has the name.*: \W?{named}\W.*cure: rename"):
+    with pytest.raises(HubError, match=rf"(?i)cannot be created.*uses the name.*: \W?{named}\W.*cure: rename"):
         open_hub(f"sqlite:///{path}", create=True)
     assert state(shop) == before
     names = {row[0] for row in shop.execute("SELECT lower(name) FROM sqlite_master")}

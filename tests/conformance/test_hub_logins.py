@@ -316,12 +316,12 @@ class TestLogins(SecurityCase):
             session.enqueue("orders", Message("x"))
             session.commit()
         result = mgw("aq", "database-role", "queue clients", url)
-        assert (result.code, "cannot be made" in result.err) == (1, True)
+        assert (result.code, "cannot be created" in result.err) == (1, True)
         mgw.ok("apply", mgw.file("queues: {Q: {}}\n"))
         result = mgw("aq", "database-role", "queue_clients")
         assert (result.code, "SQLite" in result.err) == (1, True)
 
     def test_bad_role_names_are_refused(self) -> None:
         for name in ("", "pg_all", "a b", 'a"b', "a$$b", "x" * 64):
-            with self.hub.read() as conn, pytest.raises(AqError, match="cannot be made"):
+            with self.hub.read() as conn, pytest.raises(AqError, match="cannot be created"):
                 role_statements(Db(conn), name)

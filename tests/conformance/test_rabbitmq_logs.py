@@ -373,11 +373,11 @@ def test_transaction_that_a_full_queue_refuses_in_part_ends_the_job(bench: Bench
     queue = bench.template.queue(**{"x-max-length": 1, "x-overflow": "reject-publish"})
     use = bench.use(queue)
     with publishing(bench.link.destination(use)) as destination:
-        with pytest.raises(DeliveryRejected, match="only in part") as caught:
+        with pytest.raises(DeliveryRejected, match="stored only part") as caught:
             send(destination, 1, b"a", b"b", b"c")
         assert caught.value.number == 417
     assert bench.record(use)["partial"] == 1
-    with pytest.raises(DeliveryRejected, match="only in part") as caught:
+    with pytest.raises(DeliveryRejected, match="stored only part") as caught:
         bench.link.destination(use).connect()
     assert caught.value.number == 417
     bench.channel.queue_purge(f"mgw.sent.{use.job}")

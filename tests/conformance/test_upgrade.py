@@ -882,9 +882,9 @@ def test_a_backup_is_the_old_hub(sqlite_hub: Old, tmp_path: Path) -> None:
 def test_a_backup_never_replaces_a_file(sqlite_hub: Old, tmp_path: Path) -> None:
     backup = tmp_path / "kept.db"
     backup.write_text("precious")
-    with pytest.raises(HubError, match="exists already"):
+    with pytest.raises(HubError, match="already exists"):
         upgrade(sqlite_hub.url, backup=str(backup))
-    with pytest.raises(HubError, match="cannot be made"):
+    with pytest.raises(HubError, match="cannot be created"):
         upgrade(sqlite_hub.url, backup=str(tmp_path / "no" / "such" / "folder.db"))
     assert backup.read_text() == "precious"
     assert sqlite_hub.version() == 1
@@ -902,7 +902,7 @@ def test_a_backup_of_postgresql_is_made_by_its_own_tools(postgresql_hub: Old, tm
 def test_command_checks_lists_upgrades_and_says_so(old: Old) -> None:
     done = mgw("upgrade", "--check", url=old.url)
     assert done.returncode == 1
-    assert f"has to be upgraded: aq 1 -> {QUEUES_PART.version}" in done.stdout
+    assert f"needs an upgrade: aq 1 -> {QUEUES_PART.version}" in done.stdout
     done = mgw("upgrade", "--dry-run", "--json", url=old.url)
     assert done.returncode == 0
     told = json.loads(done.stdout)

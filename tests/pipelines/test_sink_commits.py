@@ -296,7 +296,7 @@ def test_subscribers_get_what_their_rules_say(hub: Hub, name: str) -> None:
     assert bodies(hub, many, "ALL") == numbers(0, 12)
     assert bodies(hub, many, "URGENT") == numbers(0, 5)
     QueueAdmin(hub).remove_subscriber(many, "ALL")
-    with pytest.raises(RowRefused, match=r"row 5 of its partition.*no subscriber whose rule is true"):
+    with pytest.raises(RowRefused, match=r"row 5 of its partition.*no subscriber of the queue has a rule that is true"):
         staging.stage(options, LAYOUT, 1, [batch])
     assert left(hub) == (0, 0)
 

@@ -396,9 +396,9 @@ def test_columns_say_where_values_are() -> None:
 
 def test_columns_refuse_what_would_shift_values() -> None:
     some = columns.Columns(a="a", b="b", c="c")
-    with pytest.raises(ValueError, match="do not stand next to each other"):
+    with pytest.raises(ValueError, match="are not adjacent"):
         some.around("a", "c")
-    with pytest.raises(ValueError, match="do not stand next to each other"):
+    with pytest.raises(ValueError, match="are not adjacent"):
         some.between("b", "a")
     with pytest.raises(KeyError):
         some.altered(d="NULL")

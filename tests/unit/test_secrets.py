@@ -127,7 +127,7 @@ def test_key_files_lie_beside_sqlite_and_in_the_configuration_folder_otherwise(t
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigInvalid, match="cannot be made"):
+    with pytest.raises(ConfigInvalid, match="cannot be created"):
         Secrets(tmp_path / "file" / "hub.key", {}).encrypt(CLEAR)
 
 

@@ -40,8 +40,8 @@ class AgentProcedures(Administration):
             self._require_administrator(db)
             if security_sql.find_agents(db, name):
                 raise AgentExists(
-                    f"AQ agent {name} exists",
-                    cause="it was created, or a subscriber of that name was added",
+                    f"AQ agent {name} already exists",
+                    cause="it was created before, or for a subscriber of that name",
                     cure="alter it: alter_aq_agent",
                 )
             now = self.hub.clock.now()
@@ -150,7 +150,7 @@ def _need(db: Db, text: str) -> AqAgent:
     if not found:
         raise AgentMissing(
             f"AQ agent {name} does not exist",
-            cause="it was neither created nor made for a subscriber",
+            cause="it was created neither directly nor for a subscriber",
             cure="create it: create_aq_agent",
         )
     return found[0]

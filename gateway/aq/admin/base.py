@@ -83,8 +83,8 @@ class Administration:
         if self.connection is None and auto_commit is False:
             raise AqError(
                 "auto_commit cannot be false here",
-                cause="the call has no transaction of the application's to be part of",
-                cure="make the QueueAdmin with the application's connection, or leave auto_commit out",
+                cause="the call is not part of a transaction of the application",
+                cure="create the QueueAdmin with the application's connection, or leave auto_commit out",
             )
 
     @contextmanager

@@ -40,8 +40,8 @@ class FunctionProcedures(Administration):
         if not isinstance(name, str) or not _MODULE.fullmatch(name):
             raise AqError(
                 f"module {name!r} cannot be allowed",
-                cause="it is not written package.module",
-                cure="name a module as Python imports it",
+                cause="it is not of the form package.module",
+                cure="give the name under which Python imports the module",
             )
         with self.change() as conn:
             db = self._administer(Db(conn), f"allow module {name}")

@@ -87,8 +87,8 @@ class PrivilegeProcedures(Administration):
                 raise PrivilegeInvalid(
                     f"privilege {privilege.upper()} on queue {queue.full_name} was not granted to {name}"
                     f" by {self.rights.user if self.rights else queue.schema}",
-                    cause="only the one who granted a privilege can revoke it",
-                    cure="have the grantor revoke it, or revoke the grant it was passed on from",
+                    cause="only the user who granted a privilege can revoke it",
+                    cure="have the grantor revoke it, or revoke the grant from which it was passed on",
                 )
 
     def queue_privileges(self, queue_name: str | None = None) -> list[QueuePrivilege]:
@@ -208,8 +208,8 @@ class PrivilegeProcedures(Administration):
         if held is None or not held.grantable:
             raise PrivilegeMissing(
                 f"user {user.user} may not {verb} system privilege {right.value}",
-                cause=f"the user holds neither it with admin option nor {ADMINISTRATOR}",
-                cure=f"have the hub's owner or a holder of {ADMINISTRATOR} do it",
+                cause=f"the user holds neither the privilege with admin option nor {ADMINISTRATOR}",
+                cure=f"ask the hub's owner or a holder of {ADMINISTRATOR} to do it",
             )
 
     # -- roles -----------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class PrivilegeProcedures(Administration):
             if name.upper() in OWNERS | {PUBLIC, holder.upper()}:
                 raise PrivilegeInvalid(
                     f"role {name} cannot be granted to {holder}",
-                    cause="everybody has PUBLIC, SYS and SYSTEM are no roles, and no role holds itself",
+                    cause="everybody has PUBLIC, SYS and SYSTEM are not roles, and a role cannot hold itself",
                 )
             grantor = self.rights.user if self.rights else _OWNER
             security_sql.insert_role(db, name, holder, grantor, self.hub.clock.now())
@@ -275,7 +275,7 @@ def _queue_rights(privilege: str) -> tuple[QueueRight, ...]:
         return (QueueRight(name),)
     except ValueError:
         raise PrivilegeInvalid(
-            f"queue privilege {privilege!r} does not exist", cure="name ENQUEUE, DEQUEUE or ALL"
+            f"queue privilege {privilege!r} does not exist", cure="use ENQUEUE, DEQUEUE or ALL"
         ) from None
 
 
@@ -294,6 +294,6 @@ def _refuse_option_for_role(db: Db, grantee: str) -> None:
     if grantee.upper() in (PUBLIC, ADMINISTRATOR) or security_sql.is_role(db, grantee):
         raise PrivilegeInvalid(
             f"{grantee} cannot get a privilege with grant option",
-            cause="it is a role; what is passed on must have one grantor",
+            cause="it is a role, and a privilege that can be passed on needs one grantor",
             cure="leave the grant option out, or grant it to a user",
         )

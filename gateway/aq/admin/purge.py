@@ -139,8 +139,8 @@ class PurgeProcedures(Administration):
         def conflict() -> PurgeConflict:
             return PurgeConflict(
                 f"queue table {plan.table.full_name} cannot be purged now",
-                cause=f"selected messages are in other transactions' hands; {messages} others were removed",
-                cure="repeat it when they have ended, or let it wait (block)",
+                cause=f"other transactions hold some of the selected messages; {messages} others were removed",
+                cure="repeat it when they have ended, or have it wait (block)",
             )
 
         if not waits:

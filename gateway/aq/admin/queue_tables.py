@@ -122,7 +122,7 @@ class QueueTableProcedures(QueueProcedures):
             }
             if catalog.find_queue_table(db, name.key) is not None:
                 raise QueueTableExists(
-                    f"queue table {name.shown} exists",
+                    f"queue table {name.shown} already exists",
                     cause="a queue table of that name is in the hub",
                     cure="choose another name, or drop it first",
                 )
@@ -195,7 +195,7 @@ class QueueTableProcedures(QueueProcedures):
 
         Raises:
             AqError: 24002 unknown, 24012 it has queues, 24011 one of them was started or made again meanwhile, 24018
-                transactions work on them (as part of an application's transaction on SQLite, where the call cannot
+                transactions are using them (as part of an application's transaction on SQLite, where the call cannot
                 wait); its default exception queue holds messages; the other queue does not take them.
         """
         name = qualified(queue_table, self.schema, what="queue table")
@@ -215,8 +215,8 @@ class QueueTableProcedures(QueueProcedures):
             if not admin_sql.try_exclusive(db, [queue.id for queue in queues]):
                 raise QueueInUse(
                     f"queue table {name.shown} cannot be dropped now",
-                    cause="a transaction works on one of its queues",
-                    cure="try again when it has ended",
+                    cause="a transaction is using one of its queues",
+                    cure="try again after it has ended",
                 )
             for queue in queues if force else ():
                 require_off(db, queue)
@@ -270,7 +270,7 @@ class QueueTableProcedures(QueueProcedures):
                 raise CannotMigrate(
                     f"queue table {name.shown} cannot be migrated from compatible {found.compatible} to {version}",
                     cause=f"it holds messages of more than {limit} bytes, the limit of {version}",
-                    cure="have them consumed, or purge them",
+                    cure="consume or purge them first",
                 )
             admin_sql.update_queue_table(db, found.id, {"compatible": version, "max_payload": limit})
             return self.need_queue_table(db, name)
@@ -317,7 +317,7 @@ def check_shape(name: QualifiedName, shape: Shape) -> dict[str, Any]:
         raise SortListInvalid(
             f"queue table {name.shown} cannot be sorted by {order.value}",
             cause="commit time needs multiple consumers and message grouping TRANSACTIONAL",
-            cure="make it with both, or use another sort list",
+            cure="create it with both, or use another sort list",
         )
     return {
         "sort_list": order.value,
@@ -347,7 +347,7 @@ def _check_instances(name: QualifiedName, primary: int, secondary: int) -> None:
     if secondary and not primary:
         raise InstanceInvalid(
             f"queue table {name.shown} cannot have secondary instance {secondary}",
-            cause="it is given without a primary instance",
+            cause="there is no primary instance",
             cure="give the primary instance too",
         )
 

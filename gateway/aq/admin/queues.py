@@ -86,21 +86,21 @@ class QueueProcedures(RemovalProcedures):
         if kind is QueueType.EXCEPTION and (max_retries is not None or retry_delay or retention_time):
             raise (RetentionOnExceptionQueue if retention_time else RetryOnExceptionQueue)(
                 f"exception queue {name.shown} cannot have retries or retention",
-                cause="messages leave an exception queue at the first dequeue",
+                cause="a message leaves an exception queue at its first dequeue",
                 cure="leave max_retries, retry_delay and retention_time out",
             )
         _check_retry(name.shown, max_retries, retry_delay, retention_time)
         if name.schema.upper() != table.schema.upper():
             raise SchemaDiffers(
                 f"queue {name.shown} is in another schema than queue table {table.shown}",
-                cure="name both in one schema",
+                cure="put both into one schema",
             )
         with self.change(auto_commit) as conn:
             db = Db(conn)
             found = self.need_queue_table(db, table)
             if catalog.find_queue(db, f'"{name.schema}"."{name.name}"') is not None:
                 raise QueueExists(
-                    f"queue {name.shown} exists",
+                    f"queue {name.shown} already exists",
                     cause="a queue of that name is in the hub",
                     cure="choose another name, or alter that queue",
                 )
@@ -140,7 +140,7 @@ class QueueProcedures(RemovalProcedures):
             if queue.queue_type is QueueType.EXCEPTION and values.keys() - {"comment"}:
                 raise (RetryOnExceptionQueue if retention_time is None else RetentionOnExceptionQueue)(
                     f"exception queue {queue.full_name} cannot have retries or retention",
-                    cause="messages leave an exception queue at the first dequeue",
+                    cause="a message leaves an exception queue at its first dequeue",
                 )
             _check_retry(queue.full_name, max_retries, retry_delay or 0, retention_time or 0)
             if values:
@@ -292,7 +292,7 @@ class QueueProcedures(RemovalProcedures):
             raise QueueInUse(
                 f"queue {queue.full_name} cannot be dropped now",
                 cause="a transaction works on it",
-                cure="try again when it has ended",
+                cure="try again after it has ended",
             )
         require_off(db, queue)
 
@@ -351,9 +351,9 @@ def require_off(db: Db, queue: QueueRef) -> None:
     """
     found = catalog.enabled(db, queue.id)
     if found is None:
-        raise QueueMissing(f"queue {queue.full_name} does not exist", cause="it was dropped meanwhile")
+        raise QueueMissing(f"queue {queue.full_name} does not exist", cause="it was dropped in the meantime")
     if any(found):
-        cause = "it is started" if Enabled.STARTED in found else "it is being stopped, or a stop of it was cut off"
+        cause = "it is started" if Enabled.STARTED in found else "it is being stopped, or stopping it was interrupted"
         raise QueueNotStopped(f"queue {queue.full_name} cannot be dropped", cause=cause, cure="stop it first")
 
 
@@ -369,5 +369,5 @@ def _check_retry(queue: str, max_retries: int | None, retry_delay: float, retent
     ):
         raise RetentionInvalid(
             f"retention_time of queue {queue} is {retention_time!r}",
-            cause=f"allowed are 0 to {MAX_SECONDS} seconds, or -1 for ever",
+            cause=f"allowed are 0 to {MAX_SECONDS} seconds, or -1 for no limit",
         )

@@ -45,13 +45,13 @@ def role_statements(db: Db, role: str) -> list[str]:
     """
     if not db.postgresql:
         raise AqError(
-            f"role {role} cannot be made",
-            cause="the hub is an SQLite file, which knows no roles",
-            cure="let one service own the file, or keep the hub on PostgreSQL",
+            f"role {role} cannot be created",
+            cause="the hub is an SQLite file, and SQLite has no roles",
+            cure="use one service that owns the file, or keep the hub on PostgreSQL",
         )
     if not _NAME.fullmatch(role) or role.lower().startswith("pg_"):
         raise AqError(
-            f"role {role[:70]!r} cannot be made",
+            f"role {role[:70]!r} cannot be created",
             cause="a role has 1 to 63 letters, digits, _ and -, begins with a letter, and not with pg_",
             cure="use another name",
         )

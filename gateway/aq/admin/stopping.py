@@ -79,7 +79,7 @@ def stop_at_once(db: Db, stop: Stop) -> None:
         AqError: 24018 somebody does; 24010 the queue is gone.
     """
     if catalog.find_queue_by_id(db, stop.queue.id) is None:
-        raise QueueMissing(f"queue {stop.queue.full_name} does not exist", cause="it was dropped meanwhile")
+        raise QueueMissing(f"queue {stop.queue.full_name} does not exist", cause="it was dropped in the meantime")
     refusal = _refusal(db, stop, alone=admin_sql.try_exclusive(db, [stop.queue.id]))
     if refusal is not None:
         raise refusal
@@ -92,15 +92,15 @@ def _refusal(db: Db, stop: Stop, *, alone: bool) -> QueueInUse | None:
     taken = admin_sql.in_hands(db, [stop.queue.id])
     what = f"queue {stop.queue.full_name} cannot be stopped now"
     if not alone or taken.sessions:
-        messages = f", {taken.sessions} of its messages are in the hands of sessions" if taken.sessions else ""
+        messages = f", {taken.sessions} of its messages are held by sessions" if taken.sessions else ""
         return QueueInUse(
-            what, cause=f"transactions work on it{messages}", cure="end them, or let the call wait for them"
+            what, cause=f"transactions are using it{messages}", cure="end them, or have the call wait for them"
         )
     if stop.dequeue and stop.plans and taken.plans:
         return QueueInUse(
             what,
-            cause=f"{taken.plans} of its messages are on their way with gateway jobs, or in streams of pipelines",
-            cure="let the call wait while they run, or remove the jobs and release the streams",
+            cause=f"{taken.plans} of its messages are in flight in gateway jobs or streams of pipelines",
+            cure="have the call wait while they run, or remove the jobs and release the streams",
         )
     return None
 
@@ -169,8 +169,8 @@ def exclusively(hub: Hub, queue_ids: Sequence[int], patience: Patience) -> Itera
                 return
         if patience.over():
             raise QueueInUse(
-                "the queues cannot be had alone now",
-                cause="transactions work on them",
+                "the queues cannot be locked now",
+                cause="transactions are using them",
                 cure="end them, or wait longer",
             )
         patience.rest()

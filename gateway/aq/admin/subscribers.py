@@ -98,7 +98,7 @@ class SubscriberProcedures(RemovalProcedures):
             taken = consumers_sql.consumer_id(db, queue, name)
             if taken is not None and consumers_sql.is_subscriber(db, taken):
                 raise SubscriberExists(
-                    f"subscriber {name} of queue {queue.full_name} exists",
+                    f"subscriber {name} of queue {queue.full_name} already exists",
                     cause="it was added before",
                     cure="alter it, or choose another name",
                 )
@@ -275,7 +275,7 @@ def _check_number(queue: QueueRef, addresses: list[str]) -> None:
             raise TooManySubscribers(
                 f"queue {queue.full_name} has {number} {kind}subscribers",
                 cause=f"at most {limit} are allowed",
-                cure="remove subscribers that are not used any more",
+                cure="remove subscribers that are no longer used",
             )
 
 
@@ -283,11 +283,11 @@ def _check_subscribable(queue: QueueRef, error: type[AqError] = SingleConsumerQu
     if queue.queue_type is QueueType.EXCEPTION:
         raise SubscriberOfExceptionQueue(
             f"exception queue {queue.full_name} cannot have subscribers",
-            cause="its messages are taken once, without a consumer name",
+            cause="each of its messages is taken once, without a consumer name",
         )
     if not queue.multiple_consumers:
         raise error(
             f"queue {queue.full_name} cannot have subscribers",
             cause="it is a single-consumer queue",
-            cure="make its queue table with multiple_consumers",
+            cure="create its queue table with multiple_consumers",
         )

@@ -58,7 +58,7 @@ class TransformationProcedures(Administration):
                 self.rights.require_schema(db, found, "transformation")
             if transformations_sql.find_version(db, found.key) is not None:
                 raise TransformationMissing(
-                    f"transformation {found.shown} exists already",
+                    f"transformation {found.shown} already exists",
                     cause="a transformation has that name",
                     cure="modify it, or choose another name",
                 )
@@ -157,21 +157,21 @@ def _with(item: TransformationInfo, number: int, transformation: str | Mapping[s
         if number:
             raise TransformationInvalid(
                 f"attribute {number} of transformation {item.full_name} cannot be set",
-                cause="a definition makes the whole message",
+                cause="a definition produces the whole message",
                 cure="give an expression, or attribute number 0",
             )
         return replace(item, definition=dict(transformation), expressions={})
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         raise TransformationInvalid(
             f"attribute {number!r} of transformation {item.full_name} cannot be set",
-            cause="attributes count from 1; 0 is the whole",
+            cause="attributes are numbered from 1; 0 is the whole message",
             cure="give 0, or the number of an attribute",
         )
     if not isinstance(transformation, str) or not transformation.strip():
         raise TransformationInvalid(
-            f"transformation {item.full_name} cannot be made",
+            f"transformation {item.full_name} cannot be created",
             cause="there is no expression",
-            cure="write one over source.user_data",
+            cure="write one that uses source.user_data",
         )
     others = {} if number == 0 else dict(item.expressions)
     return replace(item, definition=None, expressions=others | {number: transformation})

@@ -56,7 +56,7 @@ class TypeProcedures(Administration):
                 self.rights.require_schema(db, name, "type")
             if types_sql.find_type(db, name.key) is not None:
                 raise TypeExists(
-                    f"type {name.shown} exists",
+                    f"type {name.shown} already exists",
                     cause="an object type of that name is in the hub",
                     cure="choose another name, or drop it first: drop_type",
                 )
@@ -71,31 +71,34 @@ class TypeProcedures(Administration):
             if found is None:
                 raise TypeMissing(
                     f"type {text} does not exist",
-                    cause=f"type {name.shown} is to be made of it",
+                    cause=f"type {name.shown} would contain it",
                     cure="create it first, or correct the declaration",
                 )
             if self.rights is not None:
                 self.rights.require_type(db, found, f"type {name.shown}")
             return found.type
 
-        where = f"type {name.shown} cannot be made"
+        where = f"type {name.shown} cannot be created"
         made: NamedType
         try:
             if isinstance(attributes, str):
                 array = parse_type(attributes, resolve)
                 if not isinstance(array, Varray) or array.name:
-                    raise DeclarationInvalid(f"{attributes!r} is no VARRAY", "write VARRAY(n) OF type, or attributes")
+                    raise DeclarationInvalid(
+                        f"{attributes!r} is not a VARRAY", "write VARRAY(n) OF type, or attributes"
+                    )
                 made = Varray(array.limit, array.element, name.key)
             else:
                 where = f"{where}: attribute {{}}"
                 made = ObjectType(name.key, tuple(_attributes(where, attributes, resolve)))
         except DeclarationInvalid as problem:
-            raise TypeInvalid(f"type {name.shown} cannot be made", cause=problem.cause, cure=problem.cure) from None
+            raise TypeInvalid(f"type {name.shown} cannot be created", cause=problem.cause, cure=problem.cure) from None
         if _depth(made.definition()) > MAX_NESTING or len(json.dumps(made.definition())) > _MAX_DEFINITION:
             raise TypeInvalid(
-                f"type {name.shown} cannot be made",
-                cause=f"types nest at most {MAX_NESTING} deep, and have at most {_MAX_DEFINITION} characters in all",
-                cure="make it of fewer or flatter types",
+                f"type {name.shown} cannot be created",
+                cause=f"types nest at most {MAX_NESTING} levels, and have at most {_MAX_DEFINITION} characters in "
+                "total",
+                cure="use fewer or flatter types in it",
             )
         return made
 
@@ -114,7 +117,7 @@ class TypeProcedures(Administration):
             if users:
                 raise TypeInUse(
                     f"type {found.full_name} cannot be dropped",
-                    cause=f"{', '.join(users[:5])} {'are' if len(users) > 1 else 'is'} made of it",
+                    cause=f"{', '.join(users[:5])} {'use' if len(users) > 1 else 'uses'} it",
                     cure="drop those first",
                 )
             types_sql.drop_type(db, found.id, self.hub.clock.now())
@@ -201,7 +204,7 @@ def _type_name(text: str, schema: str) -> QualifiedName:
     if own or plain.startswith("AQ$_"):
         raise NameReserved(
             f"type name {name.shown!r} is reserved",
-            cause="it is a type of the hub's own, or its schema is",
+            cause="it is a type of the hub itself, or in a schema of the hub",
             cure="use another name",
         )
     return name
@@ -217,14 +220,14 @@ def _attributes(where: str, attributes: Mapping[str, str], resolve: Any) -> list
     for name, declared in attributes.items():
         if not isinstance(name, str) or not name.replace("$", "_").replace("#", "_").isidentifier():
             raise DeclarationInvalid(
-                f"{name!r} is no name of an attribute", "use letters, digits and _ $ #, beginning with a letter"
+                f"{name!r} is not a valid attribute name", "use letters, digits and _ $ #, beginning with a letter"
             )
         if len(name.encode()) > _MAX_NAME:
             raise DeclarationInvalid(
                 f"the name of attribute {name[:40]}... is longer than {_MAX_NAME} bytes", "shorten it"
             )
         if name.upper() in seen:
-            raise DeclarationInvalid(f"attribute {name} is there twice", "names compare in any letter case")
+            raise DeclarationInvalid(f"attribute {name} occurs twice", "names compare case-insensitively")
         seen.add(name.upper())
         try:
             made.append(Attribute(name, parse_type(declared, resolve)))

@@ -60,7 +60,7 @@ class Rule:
             raise RuleFailed(
                 f"rule {self.text!r} failed",
                 cause=error.cause,
-                cure="correct the message, or alter the rule of the subscriber",
+                cure="correct the message, or alter the subscriber's rule",
             ) from error
 
     def __repr__(self) -> str:

@@ -106,7 +106,7 @@ class AgentNotMapped(AqError):
 
 
 class TransformationMissing(AqError):
-    """The transformation does not exist, exists already, or its types do not match (AQ guide 12.2 §8.4, §1.9).
+    """The transformation does not exist, already exists, or its types do not match (AQ guide 12.2 §8.4, §1.9).
 
     Action: Correct its name; its result must be of the type that is asked for.
     """
@@ -133,7 +133,7 @@ class TypeExists(AqError):
 
 
 class TypeInvalid(AqError):
-    """An object type cannot be made: its name, an attribute or their number is not valid (AQ guide 12.2 §2.2, §4.6.4).
+    """An object type cannot be created: its name, an attribute or their number is invalid (AQ guide 12.2 §2.2, §4.6.4).
 
     Action: Correct the declaration; nested tables and references cannot be part of a payload.
     """

@@ -380,7 +380,7 @@ BEGIN
       FROM @aq@._named(p_queue, @aq@._agent(p_name)) n;
     IF v_id IS NULL THEN
         PERFORM @aq@._refuse(24035, format('consumer %L of queue %s does not exist', p_name, p_shown),
-            'it is neither a subscriber nor was it ever named as a recipient', 'add it with add_subscriber');
+            'it is not a subscriber, and no message ever named it as a recipient', 'add it with add_subscriber');
     ELSIF v_transformation IS NOT NULL THEN
         PERFORM @aq@._refuse(25229, format('consumer %L of queue %s cannot be served by SQL', p_name, p_shown),
             format('its messages go through transformation %s, which runs in Python', v_transformation),

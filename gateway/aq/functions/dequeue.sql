@@ -48,10 +48,10 @@ BEGIN
         v_consumer := @aq@._consumer(q.id, q.shown, q.multiple, p_consumer);
     ELSIF p_consumer IS NOT NULL THEN
         PERFORM @aq@._refuse(25243, format('consumer %L given for exception queue %s', p_consumer, q.shown),
-            'the messages of an exception queue are taken once, for everybody', 'leave the consumer name out');
+            'each message of an exception queue is taken once, not per consumer', 'leave the consumer name out');
     ELSIF p_msgid IS NULL AND NOT q.multiple AND p_mode <> 'BROWSE' THEN
         PERFORM @aq@._refuse(25239, format('no message id given for exception queue %s', q.shown),
-            'its messages are taken by message id only', 'browse it, then dequeue by msgid');
+            'its messages can only be dequeued by message id', 'browse it, then dequeue by msgid');
     END IF;
 
     -- a search by id or correlation, and a look, take no groups
@@ -182,8 +182,8 @@ BEGIN
         PERFORM @aq@._refuse(25286, format('array size is %s', p_limit), 'it must be at least 1',
             'correct the array size');
     ELSIF p_msgid IS NOT NULL AND p_correlation IS NOT NULL THEN
-        PERFORM @aq@._refuse(25240, 'msgid given together with a correlation', 'a message id is already exact',
-            'leave the other out');
+        PERFORM @aq@._refuse(25240, 'msgid given together with a correlation', 'a message id already selects one message',
+            'leave the others out');
     END IF;
     v_deadline := v_deadline + make_interval(secs => v_wait);
     LOOP

@@ -164,7 +164,7 @@ BEGIN
         IF octet_length(r.body) > q.max_payload THEN
             PERFORM @aq@._refuse(25215, format('message %s is too large for queue %s', r.number, q.shown),
                 format('its body has %s bytes, the queue takes at most %s', octet_length(r.body), q.max_payload),
-                'send less, or make the queue table with a larger max_payload');
+                'send a smaller body, or create the queue table with a larger max_payload');
         ELSIF NOT coalesce(r.delay >= 0 AND r.delay < 1099511627776, true) THEN
             PERFORM @aq@._refuse(25203, format('delay %s of message %s is not valid', r.delay, r.number),
                 '0 or more seconds', 'correct the message');
@@ -241,7 +241,7 @@ BEGIN
          WHERE u.id NOT IN (SELECT t.id FROM unnest(v_targets) t(id)) ORDER BY u.number LIMIT 1;
         IF FOUND THEN
             PERFORM @aq@._refuse(24033, format('message %s for queue %s has no recipient', v_open, q.shown),
-                'the queue has no subscriber whose rule is true for it', 'add a subscriber, or name recipients');
+                'no subscriber of the queue has a rule that is true for it', 'add a subscriber, or name recipients');
         END IF;
     END IF;
     IF q.message_grouping = 'TRANSACTIONAL' THEN

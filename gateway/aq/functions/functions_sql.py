@@ -167,7 +167,7 @@ def install(db: Db, hub_id: bytes, where: str) -> None:
         if state not in ("42501", "2BP01"):
             raise
         raise HubError(
-            f"the functions of schema aq cannot be made in hub {where}",
+            f"the functions of schema aq cannot be created in hub {where}",
             cause=str(error).strip().splitlines()[0],
             cure="GRANT CREATE ON DATABASE ... TO the hub's user, or CREATE SCHEMA aq AUTHORIZATION that user"
             if state == "42501"
@@ -219,7 +219,7 @@ def place() -> str:
     """The trigger function of commit-time queues, as it runs at the commit of callers without rights on the tables."""
     defined = "LANGUAGE plpgsql SET search_path FROM CURRENT AS"
     if defined not in PLACE:
-        raise ValueError("the trigger function of commit-time queues is defined in another way")
+        raise ValueError("the trigger function of commit-time queues has another definition")
     text = PLACE.replace(defined, "LANGUAGE plpgsql SECURITY DEFINER @settings@ AS")
     return "\n" + text.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION") + ";\n"
 
@@ -251,7 +251,7 @@ def _new_schema(db: Db, tables: str) -> str:
         comment, owner, own, used = found
         if not used and not own:
             raise HubError(
-                f"the functions of schema {name} cannot be made",
+                f"the functions of schema {name} cannot be created",
                 cause=f"the schema is empty, and belongs to user {owner}",
                 cure=f"drop it, or have an administrator do: ALTER SCHEMA {_quoted(name)} OWNER TO the hub's user",
             )
@@ -263,7 +263,7 @@ def _new_schema(db: Db, tables: str) -> str:
             return name
     raise HubError(
         "there is no place for the functions of schema aq",
-        cause=f"the schemas aq and {other} of this database belong to somebody else",
+        cause=f"the schemas aq and {other} of this database have other owners",
         cure="keep the hub in a database of its own, or rename one of them",
     )
 

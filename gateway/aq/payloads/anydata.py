@@ -128,7 +128,7 @@ def canonical_type(name: str, schema: str = "MGW") -> str:
     if bare in _NEVER or bare.startswith(("TABLE OF ", "NESTED TABLE")):
         raise AnyDataMismatch(
             f"a value of type {bare} cannot be wrapped",
-            cause="ANYDATA never holds nested tables, NCLOB, files and addresses of rows",
+            cause="ANYDATA cannot hold nested tables, NCLOB, files or row addresses",
             cure=_NEVER.get(bare, "wrap a VARRAY"),
         )
     return qualified(name, schema, what="type").key
@@ -144,7 +144,7 @@ def _natural(value: Any) -> str:
     if found is None:
         raise AnyDataMismatch(
             f"a value of type {type(value).__name__} cannot be wrapped without a type",
-            cause="its SQL type cannot be told from the value",
+            cause="the value does not determine its SQL type",
             cure="name the type: wrap(value, 'NUMBER')",
         )
     return found
@@ -204,14 +204,14 @@ def unwrap(value: Any, type: str, *, schema: str = "MGW") -> Any:  # noqa: A002
     if not isinstance(value, AnyData):
         raise AnyDataMismatch(
             f"the value cannot be unwrapped as {wanted}",
-            cause=f"it is no ANYDATA ({value.__class__.__name__})",
+            cause=f"it is not ANYDATA ({value.__class__.__name__})",
             cure="unwrap the body of a message of an ANYDATA queue",
         )
     if value.type_name != wanted:
         raise AnyDataMismatch(
             f"the value cannot be unwrapped as {wanted}",
             cause=f"it is of type {value.type_name}",
-            cure="look at type_name first",
+            cure="check type_name first",
         )
     return value.value
 

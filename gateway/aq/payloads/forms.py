@@ -117,7 +117,7 @@ def payload_of(db: Db, text: str, schema: str, what: str) -> Payload:
     if not isinstance(found.type, ObjectType):
         raise PayloadTypeUnknown(
             f"payload type of {what} is {text!r}",
-            cause="a VARRAY can be part of a payload only inside an object",
+            cause="a VARRAY can only be part of a payload inside an object",
             cure="create an object type with an attribute of that type",
         )
     return Payload(PayloadType.OBJECT, found)
@@ -195,7 +195,7 @@ def check_text(queue: QueueRef, index: int, text: str) -> None:
         what, cure = "JSON text", "send JSON (NaN and Infinity are not)"
         if queue.payload_type is PayloadType.XMLTYPE:
             what, cure = "well-formed XML", "send one XML document without DOCTYPE"
-        raise refused(queue, index, f"its body is no {what}: {str(error)[:300]}", cure) from None
+        raise refused(queue, index, f"its body is not {what}: {str(error)[:300]}", cure) from None
 
 
 def encoded(db: Db, queue: QueueRef, messages: Sequence[Message]) -> list[Encoded]:
@@ -236,7 +236,7 @@ def _any(queue: QueueRef, index: int, message: Message, found: Mapping[str, Type
             raise refused(
                 queue,
                 index,
-                f"its type {name} is a JMS or XML type, which queue table {queue.queue_table} does not take",
+                f"its type {name} is a JMS or XML type, which queue table {queue.queue_table} does not accept",
                 "call enable_jms_types for the queue table",
             )
         value, text = _fitted(queue, index, scalar.type, body.value)

@@ -72,7 +72,7 @@ def _text(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return dump_json(value)
     if isinstance(value, AnyData):
-        raise ValueError("ANYDATA has to be unwrapped first")
+        raise ValueError("ANYDATA must be unwrapped first")
     if isinstance(value, (ObjectValue, tuple)):
         return object_json(value)
     return to_text(value)
@@ -113,7 +113,7 @@ def _to_fields(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
 def _to_object(target: Payload, value: Any) -> tuple[PayloadKind, Body]:
     assert target.object_type is not None  # noqa: S101  # what OBJECT means
     if isinstance(value, AnyData):
-        raise ValueError("ANYDATA has to be unwrapped first")
+        raise ValueError("ANYDATA must be unwrapped first")
     if isinstance(value, (str, bytes)):
         value = parse_exact(value)
     return PayloadKind.OBJECT, target.object_type.type.fit(value)

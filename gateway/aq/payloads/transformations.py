@@ -276,8 +276,8 @@ def _function(item: TransformationInfo) -> str | None:
         if number or len(item.expressions) > 1:
             raise _invalid(
                 item,
-                f"function {function[1]} and expressions cannot make parts of one result",
-                "give the function alone, as number 0, or expressions alone",
+                f"function {function[1]} and expressions cannot be combined in one result",
+                "give either the function, as number 0, or expressions",
             )
         return function[1]
     return None
@@ -317,7 +317,7 @@ def _expressions(
             raise _invalid(
                 item,
                 f"there is no attribute {number} in {target.name}",
-                "number the attributes of the object type it gives from 1; 0 is the whole",
+                "attributes of the resulting object type are numbered from 1; 0 is the whole object",
             )
         attribute = declared.attributes[number - 1]
         attributes[attribute.name] = _expression(item, text, attribute.type, functions)

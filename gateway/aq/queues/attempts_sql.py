@@ -109,8 +109,8 @@ def move_to_exception(db: Db, queue: QueueRef, ids: Sequence[int], reason: str) 
             target = catalog.names_exception_queue(db, name, queue)
             if target is None:
                 _log.warning(
-                    "exception queue %s named by %d message(s) of queue %s does not exist or is of another kind; "
-                    "the default exception queue of %s takes them",
+                    "exception queue %s named by %d message(s) of queue %s does not exist or is of another kind; they "
+                    "go to the default exception queue of %s",
                     name,
                     len(numbers),
                     queue.full_name,

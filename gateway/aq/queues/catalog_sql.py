@@ -193,7 +193,7 @@ def queue_settings(db: Db, queue: QueueRef, *, hold: Hold | None = None) -> Queu
             statement; on SQLite the claims of sessions say it.
 
     Raises:
-        AqError: 25205 when it was dropped meanwhile.
+        AqError: 25205 when it was dropped in the meantime.
     """
     ahead, db.settings = db.settings, None
     row: Row | None
@@ -235,7 +235,7 @@ def _settings(row: Row) -> QueueSettings:
 def _gone(queue: QueueRef) -> UnknownQueue:
     return UnknownQueue(
         f"queue {queue.full_name} does not exist",
-        cause="it was dropped meanwhile",
+        cause="it was dropped in the meantime",
         cure="create it again or use another queue",
     )
 

@@ -195,7 +195,7 @@ def _too_large(queue: QueueRef, size: int, index: int) -> MessageRefused:
         index,
         f"message {index} is too large for queue {queue.full_name}",
         f"its body has {size} bytes, the queue accepts at most {queue.max_payload}",
-        "send less, or make the queue table with a larger max_payload",
+        "send a smaller body, or create the queue table with a larger max_payload",
         PayloadRefused,
     )
 
@@ -218,7 +218,7 @@ def _check_texts(message: Message, index: int) -> None:
                 index, f"{name} of message {index} has {len(text)} characters", f"at most {limit} are allowed"
             )
         if "\x00" in text:
-            raise _refused(index, f"{name} {text!r} of message {index} holds a NUL character", "it cannot be stored")
+            raise _refused(index, f"{name} {text!r} of message {index} contains a NUL character", "it cannot be stored")
         if not text.isascii():
             text.encode()  # a lone surrogate cannot be stored
 

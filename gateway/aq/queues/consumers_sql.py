@@ -96,7 +96,7 @@ def require_consumer_of(db: Db, queue: QueueRef, consumer: str | None) -> tuple[
     if found is None:
         raise SubscriberMissing(
             f"consumer {consumer!r} of queue {queue.full_name} does not exist",
-            cause="it is neither a subscriber nor was it ever named as a recipient",
+            cause="it is not a subscriber, and no message ever named it as a recipient",
             cure="name one of its subscribers, or add it (subscribers in the file, add_subscriber in Python)",
         )
     return found

@@ -83,7 +83,7 @@ def deviate(  # noqa: PLR0917
     if (reference is not None and reference.consumed) or (work is not None and work.took(queue, number)):
         raise ReferenceConsumed(
             f"message {_hex(options)} of queue {queue.full_name} was dequeued",
-            cause="relative_msgid must be a message that is still to be dequeued",
+            cause="relative_msgid must be a message that has not been dequeued yet",
             cure="give the id of a message that waits, or leave sequence_deviation out",
         )
     if reference is None:
@@ -126,7 +126,7 @@ def _reference_number(queue: QueueRef, options: EnqueueOptions) -> int:
     if options.relative_msgid is None:
         raise RelativeMessageMissing(
             f"no relative_msgid given for queue {queue.full_name}",
-            cause="sequence_deviation BEFORE needs the message to go before",
+            cause="sequence_deviation BEFORE needs the id of the other message",
             cure="give relative_msgid, or use TOP",
         )
     number = message_number(queue.hub_id, options.relative_msgid)
@@ -167,7 +167,7 @@ def _late(index: int, message: Message, whom: str, delay: float | None) -> Delay
         f"message {index} with a delay of {message.delay:g} s cannot go before {whom}",
         index=index,
         cause=f"that one has a shorter delay{theirs}",
-        cure="give a delay that is not longer",
+        cure="give a delay that is the same or shorter",
     )
 
 
@@ -176,7 +176,7 @@ def _less_important(index: int, message: Message, whom: str) -> PriorityBelowRef
         f"message {index} with priority {message.priority} cannot go before {whom}",
         index=index,
         cause="that one is more important",
-        cure="give a priority that is not a larger number",
+        cure="give a priority that is the same or a smaller number",
     )
 
 

@@ -48,9 +48,9 @@ def find(db: Db, request: Request, place: Place, hand: Hand) -> Found:
         rows, held = _rest(db, request, place, hand)
         if not rows and navigation is Navigation.NEXT_MESSAGE:
             raise EndOfGroup(
-                f"the transaction group is used up in queue {request.queue.full_name}",
-                cause="all of its messages were given out",
-                cure="go on with NEXT_TRANSACTION",
+                f"the transaction group is exhausted in queue {request.queue.full_name}",
+                cause="all of its messages were returned",
+                cure="continue with NEXT_TRANSACTION",
             )
         if rows and (navigation not in _MULTI or len(rows) == limit):
             return _found(request, place, rows, held, hand)

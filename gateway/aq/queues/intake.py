@@ -185,7 +185,7 @@ def _no_recipient(queue: QueueRef, unrouted: Sequence[int], *, subscribed: bool)
     refusal = NoRecipients(
         f"message {unrouted[0]} for queue {queue.full_name} has no recipient",
         index=unrouted[0],
-        cause="the queue has no subscriber whose rule is true for it",
+        cause="no subscriber of the queue has a rule that is true for it",
         cure="add a subscriber, or name recipients",
     )
     refusal.unrouted, refusal.subscribed = unrouted, subscribed

@@ -69,7 +69,7 @@ def drop(address: Address, parts: Sequence[SchemaPart], clock: Clock, *, force: 
                 raise HubError(
                     f"hub {where} was not dropped",
                     cause=f"{left.messages} message(s) in it are not consumed, the oldest is {age:.0f} s old",
-                    cure="let them be consumed first, or drop them with it: --force",
+                    cure="consume them first, or drop them with the hub: --force",
                 )
             names = drop_sql.names_of(parts)
             if namespace is None:
@@ -95,13 +95,13 @@ def _checked(
         raise HubError(
             f"hub {where} was not dropped",
             cause=f"it has tables of {', '.join(sorted(unknown))}, which no installed package knows",
-            cure="install the package that made them, and drop the hub then",
+            cure="install the package that created them, then drop the hub",
         )
     login = schema_sql.strange_login(conn) if postgresql else None
     if login is not None:
         raise HubError(
             f"hub {where} cannot be dropped by {login}",
-            cause="it has not the rights of the owner of the hub's tables",
+            cause="it does not have the rights of the owner of the hub's tables",
             cure="log in as the owner",
         )
     working = [each for part in parts if part.name in found.parts for each in part.at_work(conn, now)]
@@ -129,5 +129,5 @@ def _alone(engine: sa.Engine, db: Db, where: str) -> None:
         raise HubUnavailable(
             f"hub {where} is in use and was not dropped",
             cause=f"it is open in {', '.join(users[:3]) or 'another program'}",
-            cure="stop agents, applications and Spark jobs that use it, and drop it then",
+            cure="stop agents, applications and Spark jobs that use it, then drop it",
         )

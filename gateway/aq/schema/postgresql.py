@@ -72,7 +72,7 @@ def _require_owner(conn: sa.Connection, where: str) -> None:
     if login is not None:
         raise HubError(
             f"hub {where} cannot be upgraded by {login}",
-            cause="it has not the rights of the owner of the hub's tables",
+            cause="it does not have the rights of the owner of the hub's tables",
             cure="log in as the owner",
         )
 
@@ -97,5 +97,5 @@ def _in_use(where: str, users: Sequence[str]) -> HubUnavailable:
         f"hub {where} is in use and was not upgraded",
         cause=f"it is open in {', '.join(users[:3]) or 'another program'}"
         + (f" and {len(users) - 3} more" if len(users) > 3 else ""),
-        cure="stop agents, applications and Spark jobs that use it, and upgrade then",
+        cure="stop agents, applications and Spark jobs that use it, then upgrade",
     )

@@ -163,16 +163,16 @@ def judge(found: Found, where: str, *, create: bool, schemas: Sequence[SchemaPar
         if found.tables and found.schema is not None:
             raise HubVersionMismatch(
                 f"{where} is not a hub",
-                cause=f"its schema {found.schema} holds other tables ({_some(found.tables)}) and no hub",
-                cure="name a schema of its own for the hub in the URL (?schema=NAME); this one was not touched",
+                cause=f"its schema {found.schema} holds other tables ({_some(found.tables)}), but no hub",
+                cure="name a separate schema for the hub in the URL (?schema=NAME); this one was not touched",
             )
         if not create:
             raise HubError(
                 f"hub {where} does not exist",
-                cause=f"the file holds other tables ({_some(found.tables)}) and no hub"
+                cause=f"the file holds other tables ({_some(found.tables)}), but no hub"
                 if found.tables
                 else "the database is missing or empty",
-                cure="make it with mgw apply (in Python: Hub.open(..., create=True))",
+                cure="create it with mgw apply (in Python: Hub.open(..., create=True))",
             )
         if found.tables:
             _require_wal(found.journal_mode, where)
@@ -184,7 +184,7 @@ def judge(found: Found, where: str, *, create: bool, schemas: Sequence[SchemaPar
         elif not create:
             raise HubError(
                 f"hub {where} lacks the tables of {part.name}",
-                cause="it was made without them",
+                cause="it was created without them",
                 cure="add them with mgw apply (in Python: Hub.open(..., create=True))",
             )
 
@@ -208,9 +208,9 @@ def _require_wal(journal_mode: str | None, where: str) -> None:
     """
     if journal_mode is not None and journal_mode.lower() != "wal":
         raise HubError(
-            f"hub {where} cannot be made",
+            f"hub {where} cannot be created",
             cause=f"the file belongs to an application and has journal_mode {journal_mode}; a hub needs WAL",
-            cure="choose it once, the file keeps it: sqlite3 FILE 'PRAGMA journal_mode=WAL'",
+            cure="set it once, the file keeps it: sqlite3 FILE 'PRAGMA journal_mode=WAL'",
         )
 
 
@@ -224,9 +224,9 @@ def _names_refused(where: str) -> Iterator[None]:
         if taken is None:
             raise
         raise HubError(
-            f"hub {where} cannot be made",
-            cause=f"the application has the name of a table or view of the hub: {taken[1] or taken[2]}",
-            cure="rename the application's, or name a file of its own for the hub; this one was not touched",
+            f"hub {where} cannot be created",
+            cause=f"the application uses the name of a table or view of the hub: {taken[1] or taken[2]}",
+            cure="rename the application's, or use a separate file for the hub; this one was not touched",
         ) from error
 
 

@@ -58,7 +58,7 @@ def upgrade(
         HubVersionMismatch: it is no hub, or of a newer release.
         HubUnavailable: it is in use, or cannot be read.
         HubFull: there is no room for the copy.
-        HubError: it cannot be upgraded as it is; the backup cannot be made.
+        HubError: it cannot be upgraded as it is; the backup cannot be created.
     """
     where = address.shown
     plans = look(address, parts)
@@ -96,7 +96,7 @@ def _alone(path: str, where: str) -> Iterator[sqlite3.Connection]:
                 raise HubUnavailable(
                     f"hub {where} is in use and was not upgraded",
                     cause=f"it is open in {', '.join(users) or 'another program'}",
-                    cure="stop agents, applications and Spark jobs that use it, and upgrade then",
+                    cure="stop agents, applications and Spark jobs that use it, then upgrade",
                 )
             time.sleep(_PAUSE)
         yield old
@@ -136,8 +136,8 @@ def _require_one_name(path: str, where: str) -> None:
     if os.stat(path).st_nlink > 1:
         raise HubError(
             f"hub {where} cannot be upgraded",
-            cause="its file has a second name (a hard link), which would go on to name the old file",
-            cure="remove the other name, or copy the file to a place of its own",
+            cause="its file has a second name (a hard link), which would still name the old file",
+            cure="remove the other name, or copy the file to another place",
         )
 
 
@@ -151,8 +151,8 @@ def _keep(old: sqlite3.Connection, path: str, backup: str, where: str) -> None:
     if os.path.exists(backup):
         raise HubError(
             f"hub {where} was not upgraded",
-            cause=f"the backup {backup} exists already",
-            cure="name another file, or remove that one",
+            cause=f"the backup {backup} already exists",
+            cure="choose another file, or remove that one",
         )
     try:
         _copy(old, path, backup)
@@ -161,8 +161,8 @@ def _keep(old: sqlite3.Connection, path: str, backup: str, where: str) -> None:
     except OSError as error:
         raise HubError(
             f"hub {where} was not upgraded",
-            cause=f"the backup {backup} cannot be made: {error.strerror}",
-            cure="name a place that can be written to",
+            cause=f"the backup {backup} cannot be created: {error.strerror}",
+            cure="choose a place that can be written to",
         ) from error
 
 
@@ -238,7 +238,7 @@ def _check(copy: sqlite3.Connection, tables: Sequence[str], where: str) -> None:
                 what = f"a row of {where_it_is} refers to one of {other} that is not there"
             raise HubError(
                 f"hub {where} cannot be upgraded",
-                cause=f"its copy is not sound: {what}",
+                cause=f"its copy is damaged: {what}",
                 cure="check the old hub with PRAGMA integrity_check; nothing was changed",
             )
 

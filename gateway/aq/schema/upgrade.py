@@ -45,7 +45,7 @@ def refuse_at_work(conn: sa.Connection, plans: Sequence[PartPlan], where: str, n
         more = f" and {len(working) - 1} more" if len(working) > 1 else ""
         raise HubUnavailable(
             f"hub {where} is in use and was not upgraded",
-            cause=f"{who}{more} works on it",
+            cause=f"{who}{more} is using it",
             cure=f"stop every agent first; the claim of one that was killed ends in {max(0.0, until - now):.0f} s",
         )
 

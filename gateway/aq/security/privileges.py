@@ -68,7 +68,7 @@ def rights_of(user: str | None) -> Rights | None:
         return None
     name = user_name(user)
     if name.upper() in (PUBLIC, ADMINISTRATOR):
-        raise NameInvalid(f"{name} is not a user", cause="it is a role", cure="name the user who works")
+        raise NameInvalid(f"{name} is not a user", cause="it is a role", cure="give the name of the user")
     if name.upper() not in OWNERS:
         return Rights(name)
     if not name.isascii():  # a letter that only looks like theirs, such as a long s, has the same upper case
@@ -216,9 +216,9 @@ class Rights:
         """Refuse to make something in a schema that is neither the user's nor administered by the user (1031)."""
         if not self.manages(db, name.schema):
             raise PrivilegeMissing(
-                f"user {self.user} may not make {what} {name.schema}.{name.name}",
+                f"user {self.user} may not create {what} {name.schema}.{name.name}",
                 cause=f"schema {name.schema} is not the user's, and the user does not hold MANAGE_ANY",
-                cure=f"make it in schema {self.key}, or have an administrator grant MANAGE_ANY to {self.user}",
+                cure=f"create it in schema {self.key}, or have an administrator grant MANAGE_ANY to {self.user}",
             )
 
     def executes(self, db: Db, records: Iterable[TypeRecord]) -> list[TypeRecord]:
@@ -232,7 +232,7 @@ class Rights:
         """Refuse to make something of another's type without EXECUTE on it (24016); None: a type of the hub's own."""
         if record is not None and not self.executes(db, [record]):
             raise PayloadTypeForbidden(
-                f"{what} cannot be made of type {record.full_name}",
+                f"{what} cannot use type {record.full_name}",
                 cause=f"user {self.user} neither owns the type nor holds EXECUTE on it",
                 cure=f"have {record.schema} or an administrator do: "
                 f"grant_type_privilege('{record.full_name}', '{self.user}')",

@@ -88,9 +88,10 @@ class Application:
         """
         if isinstance(self._connection, DriverConnection):
             raise AqError(
-                "no message can be taken on the driver's own connection",
-                cause="nobody tells the hub of its rollback, so the failed attempt of the message would not be counted",
-                cure="dequeue with hub.session() or on a connection of SQLAlchemy; enqueue and browse work on this one",
+                "messages cannot be dequeued on the driver's own connection",
+                cause="the hub is not told of its rollback, so the failed attempt would not be counted",
+                cure="dequeue with hub.session() or on a connection of SQLAlchemy; enqueue and browse work on this "
+                "connection",
             )
 
     def _require_open(self, connection: sa.Connection | DriverConnection) -> None:
@@ -98,7 +99,7 @@ class Application:
             raise AqError(
                 f"the application's connection cannot be used with hub {self._hub.name}",
                 cause="it is closed",
-                cure="make a session on a connection that is open",
+                cure="create a session on an open connection",
             )
 
     def _require_driver(self, dialect: Any) -> None:
@@ -107,7 +108,7 @@ class Application:
             shown = f"{dialect.name}+{dialect.driver}{' (asyncio)' if dialect.is_async else ''}"
             raise AqError(
                 f"the application's connection cannot be used with hub {self._hub.name}",
-                cause=f"it goes through {shown}",
+                cause=f"it uses {shown}",
                 cure=f"connect through {'postgresql' if self._hub.postgresql else 'sqlite'}+{needed} to the hub's "
                 "database",
             )
@@ -116,8 +117,8 @@ class Application:
         if _commits_at_once(connection.connection.driver_connection, postgresql=self._hub.postgresql):
             raise AqError(
                 f"the application's connection cannot be used with hub {self._hub.name}",
-                cause="it is in AUTOCOMMIT: every statement is committed at once, so a rollback would give no message "
-                "back and withdraw none",
+                cause="it is in AUTOCOMMIT: every statement is committed at once, so a rollback would neither return "
+                "nor withdraw a message",
                 cure="use a connection without it, for example "
                 'engine.connect().execution_options(isolation_level="READ COMMITTED")'
                 if self._hub.postgresql
@@ -154,5 +155,5 @@ def _orm_session(given: object) -> Any:
         cause = f"{kind.__name__} is asynchronous, and the hub is not"
         cure = "use hub.session() in a thread (asyncio.to_thread), or a synchronous engine"
     elif isinstance(given, sa.Engine):
-        cause = "an engine has many connections, and a transaction belongs to one"
+        cause = "an engine has many connections, but a transaction belongs to one"
     raise ArgumentInvalid("hub.session takes the application's connection", cause=cause, cure=cure)

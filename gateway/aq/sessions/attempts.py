@@ -154,7 +154,7 @@ class Attempts:
             return
         try:
             count_rolled_back(self, patience=_AT_ONCE)
-            cause = "another session has the messages in hand"
+            cause = "another session holds the messages"
         except HubError as error:
             cause = str(error)
         number = sum(len(ids) for _, _, ids in self.rolled_back)

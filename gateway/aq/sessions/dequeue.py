@@ -123,7 +123,7 @@ class DequeueCalls:
         who = f" for consumer {options.consumer_name}" if options.consumer_name else ""
         raise NoMessage(
             f"no message in queue {queue_name}{who}",
-            cause="the wait ended" if options.wait > 0 else "nothing matches, or the rest is in other sessions' hands",
+            cause="the wait ended" if options.wait > 0 else "nothing matches, or other sessions hold the rest",
             cure="try again later, or wait longer",
         )
 
@@ -222,13 +222,13 @@ class DequeueCalls:
             if options.consumer_name is not None:
                 raise ConsumerForExceptionQueue(
                     f"consumer {options.consumer_name!r} given for exception queue {queue.full_name}",
-                    cause="the messages of an exception queue are taken once, for everybody",
+                    cause="each message of an exception queue is taken once, not per consumer",
                     cure="leave the consumer name out",
                 )
             if number is None and not queue.multiple_consumers and options.dequeue_mode is not DequeueMode.BROWSE:
                 raise MessageIdMissing(
                     f"no message id given for exception queue {queue.full_name}",
-                    cause="its messages are taken by message id only",
+                    cause="its messages can only be dequeued by message id",
                     cure="browse it, then dequeue by msgid",
                 )
             return Request(queue, 0, options, number, limit)

@@ -65,7 +65,7 @@ def read_call(
             raise ArraySizeInvalid(
                 f"array size is {array_size!r}",
                 cause=f"{len(messages)} messages are given",
-                cure="give a size of at least 1 that is not larger",
+                cure="give a size from 1 to the number of messages",
             )
         messages = messages[:array_size]
     if recipient_lists is None:
@@ -74,8 +74,8 @@ def read_call(
     if len(recipient_lists) < len(messages) or (array_size is None and len(recipient_lists) != len(messages)):
         raise ArraysDiffer(
             f"{len(recipient_lists)} recipient lists are given for {len(messages)} messages",
-            cause="each message has a list of its own",
-            cure="give one list for every message; an empty one stands for the subscribers",
+            cause="each message needs its own list",
+            cure="give one list for every message; an empty one means the subscribers",
         )
     lists = [_agents(each) or _agents(recipients) for each in recipient_lists[: len(messages)]]
     return EnqueueCall(messages, options, lists)

@@ -39,8 +39,8 @@ class SessionGround(Ground):
         statistics: what this process did with the queues.
         transform_modules: modules whose functions transformations may call.
         attempts: counts failed attempts of messages of rolled back transactions.
-        login: PostgreSQL login of this program, if it has not the rights of the owner of the hub's tables; None if it
-            has, and on SQLite.
+        login: PostgreSQL login of this program, if it lacks the rights of the owner of the hub's tables; None
+            otherwise, and on SQLite.
     """
 
     statistics: Statistics
@@ -104,15 +104,15 @@ class SessionGround(Ground):
             return user
         if login.strip() != login or '"' in login:  # as the name of a user it would be another's
             raise PrivilegeMissing(
-                f"login {login} may not work on hub {self.name}",
-                cause="its name has double quotes in it, or blanks around it, which no user of the hub has",
+                f"login {login} may not use hub {self.name}",
+                cause="its name has double quotes in it or blanks around it, and no user of the hub has such a name",
                 cure="log in under another name",
             )
         if login.upper() not in OWNERS and (user is None or user.strip().upper() == login.upper()):
             return login
         raise PrivilegeMissing(
             f"login {login} may not work as {user or 'the owner'} of hub {self.name}",
-            cause="it has not the rights of the owner of the hub's tables",
+            cause="it does not have the rights of the owner of the hub's tables",
             cure="leave the user out, or log in as the owner",
         )
 

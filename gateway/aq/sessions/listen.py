@@ -108,7 +108,7 @@ def _resolve(db: Db, agents: Sequence[Agent], target: Target) -> list[Watched]:
         exceptions = queue.queue_type is QueueType.EXCEPTION
         consumer = 0 if exceptions else _consumer(db, queue, agent)
         if exceptions and agent.name is not None:
-            raise _name_given(queue, agent, "the messages of an exception queue are for everybody")
+            raise _name_given(queue, agent, "messages of an exception queue have no consumer")
         one = Watched(queue.id, consumer, exceptions)
         if one in watched:
             raise ListenDuplicate(

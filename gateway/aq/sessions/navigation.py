@@ -165,7 +165,7 @@ class Finder:
             if request.takes or options.wait > 0:
                 return head(db, request)
             raise NavigationOutOfSequence(
-                f"there is nothing to go on from in queue {request.queue.full_name}",
+                f"there is no position to continue from in queue {request.queue.full_name}",
                 cause="the call before this one reached the end of the queue",
                 cure="use FIRST_MESSAGE",
             )
@@ -178,8 +178,8 @@ class Finder:
         if place.criteria != request.criteria:
             raise CorrelationChanged(
                 f"the search in queue {request.queue.full_name} changed between two calls",
-                cause="correlation and deq_condition hold from FIRST_MESSAGE to the next FIRST_MESSAGE",
-                cure="use FIRST_MESSAGE for the first call with other ones",
+                cause="correlation and deq_condition apply from one FIRST_MESSAGE to the next",
+                cure="use FIRST_MESSAGE for the first call with new ones",
             )
         return head(db, request) if request.takes and place.used_up(request.queue) else place
 
@@ -221,8 +221,8 @@ def check_options(options: DequeueOptions, array_size: int, *, array: bool) -> D
     if options.msgid is not None and (options.correlation is not None or options.deq_condition is not None):
         raise MessageIdNotAlone(
             "msgid given together with a correlation or a condition",
-            cause="a message id is already exact",
-            cure="leave the other out",
+            cause="a message id already selects one message",
+            cure="leave the others out",
         )
     _check_texts(options)
     if options.deq_condition is not None and not isinstance(options.deq_condition, str):
@@ -267,8 +267,8 @@ def _check_texts(options: DequeueOptions) -> None:
             continue
         if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
             raise error(
-                f"{what} {text!r:.80} cannot be looked for",
-                cause="it holds a NUL character or half a character, which no message and no consumer can have",
+                f"{what} {text!r:.80} cannot be searched for",
+                cause="it contains a NUL character or half a character, which no message or consumer can have",
                 cure="correct it",
             )
 

@@ -55,8 +55,8 @@ class Savepoints(Generic[Mark]):
         except KeyError:
             raise SavepointMissing(
                 f"savepoint {name!r} does not exist",
-                cause="it was never set in this transaction, or was released or undone",
-                cure="set it with savepoint before going back to it",
+                cause="it was never set in this transaction, or was released or rolled back",
+                cure="set it with savepoint before you roll back to it",
             ) from None
 
 

@@ -107,7 +107,7 @@ class Session(DequeueCalls):
         """Make everything since the last commit or rollback true.
 
         Raises:
-            LeaseLost: messages taken are no longer this session's (SQLite); roll back.
+            LeaseLost: messages taken no longer belong to this session (SQLite); roll back.
             AqError: the session works inside the application's transaction, which the application commits.
             HubError: the database refused. On SQLite nothing was done, and the session may commit again; on PostgreSQL
                 it must roll back and repeat (if the connection was lost during the commit, its outcome is unknown).
@@ -193,7 +193,7 @@ class Session(DequeueCalls):
             raise SessionClosed(
                 f"the session on hub {self.hub.name} is closed",
                 cause="close was called, or its with block has ended",
-                cure="make another with hub.session()",
+                cure="create another with hub.session()",
             )
 
     # -- enqueue ---------------------------------------------------------------------------------------------------

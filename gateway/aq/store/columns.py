@@ -81,7 +81,7 @@ class Columns:
         """The slice of columns that stand next to each other in this order; ValueError where they do not."""
         first = self.at(names[0])
         if self.names[first : first + len(names)] != names:
-            raise ValueError(f"columns {', '.join(names)} do not stand next to each other in {', '.join(self.names)}")
+            raise ValueError(f"columns {', '.join(names)} are not adjacent in {', '.join(self.names)}")
         return slice(first, first + len(names))
 
     def around(self, *names: str) -> tuple[slice, slice]:

@@ -49,7 +49,7 @@ def translate(error: BaseException, where: str, path: str | None = None) -> HubE
         return _from_postgresql(original, where)
     if isinstance(error, sa.exc.TimeoutError):
         return HubUnavailable(
-            f"hub {where} gave no connection in time",
+            f"hub {where} had no free connection in time",
             cause="all pooled connections are in use",
             cure="close sessions that are no longer used",
         )
@@ -87,13 +87,13 @@ def _from_sqlite(error: sqlite3.Error, where: str, path: str | None) -> HubError
         return HubFull(
             f"hub {where} is full",
             cause=text,
-            cure="free space on the disk that holds it; nothing was stored, the operation can be repeated",
+            cure="free space on the disk that holds it; nothing was stored, and the operation can be repeated",
         )
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return HubUnavailable(
             f"hub {where} stayed locked",
             cause=f"another process holds the write lock ({text})",
-            cure="end transactions soon; look for a process that keeps one open",
+            cure="keep transactions short; look for a process that keeps one open",
         )
     if primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
         return _no_file(where, error) or HubUnavailable(
@@ -117,7 +117,7 @@ def _no_file(where: str, error: BaseException, *, guess: bool = True) -> HubErro
     if found is None:
         return None
     cause, cure = found
-    return HubUnavailable(f"hub {where} cannot be opened once more", cause=cause, cure=cure)
+    return HubUnavailable(f"hub {where} cannot be opened another time", cause=cause, cure=cure)
 
 
 def _no_space(path: str | None) -> bool:

@@ -24,7 +24,7 @@ _LOOK_SECONDS = 0.1
 _OPEN_FILES = "/proc/self/fd"
 _CURE = (
     "stop every program that has this hub open and put the file back, with its -wal; then start again. "
-    "Stop them first the next time: what was committed last is in the -wal"
+    "Next time stop them first: the latest commits are in the -wal"
 )
 
 

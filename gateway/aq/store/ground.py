@@ -89,8 +89,8 @@ class Ground:
         if not self._open:
             raise HubClosed(
                 f"hub {self.name} is closed",
-                cause="this program closed it, maybe while the call waited",
-                cure="open it again, and make new sessions",
+                cause="this program closed it, possibly while the call waited",
+                cure="open it again, and create new sessions",
             )
 
     # -- transactions ----------------------------------------------------------------------------------------------
@@ -192,14 +192,14 @@ class Ground:
         if lock.held_here():
             raise HubError(
                 f"a second write transaction on hub {self.name} was begun by the thread that has one open",
-                cause="SQLite has one writer; the second would wait for the first for ever",
-                cure="pass the open connection on",
+                cause="SQLite has one writer; the second would wait for the first forever",
+                cure="pass on the open connection",
             )
         if not lock.acquire(patience):
             raise HubUnavailable(
                 f"hub {self.name} stayed locked for {patience:.0f} s",
                 cause="another thread of this process keeps a write transaction open",
-                cure="end transactions soon",
+                cure="keep transactions short",
             )
 
     def end_turn(self) -> None:

@@ -37,7 +37,7 @@ class Membership:
         """The hub was found fit to be opened: the connection shares its lock, and so does every later one.
 
         Returns:
-            The login of this program, if it has not the rights of the owner of the hub's tables.
+            The login of this program, if it does not have the rights of the owner of the hub's tables.
         """
         version, upgraded, login, owns = conn.exec_driver_sql(_JOIN).one()
         self._known = (version, upgraded)
@@ -57,6 +57,6 @@ class Membership:
         if (version, upgraded) != self._known:
             raise HubVersionMismatch(
                 f"hub {self._where} was upgraded while this program had it open",
-                cause="the program works with the tables as they were before",
-                cure="start the program again, with the release that the hub has now",
+                cause="the program still uses the old tables",
+                cure="restart the program, with the release that upgraded the hub",
             )

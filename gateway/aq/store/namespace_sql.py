@@ -193,7 +193,7 @@ def require_schema(driver: Any, schema: str, where: str) -> None:
         if getattr(error, "sqlstate", None) != "42501":
             raise
         raise HubError(
-            f"schema {schema} cannot be made for hub {where}",
+            f"schema {schema} cannot be created for hub {where}",
             cause=str(error).strip().splitlines()[0],
             cure=f"have an administrator do: CREATE SCHEMA {quoted(schema)} AUTHORIZATION the hub's user",
         ) from error

@@ -53,8 +53,8 @@ def shorten(hub: Ground, long: int = _LONG) -> bool:
     if busy and size >= 2 * _warned.get(hub.path, 0):
         _warned[hub.path] = size
         _log.warning(
-            "the write-ahead log of hub %s has %d MB and grows: another program keeps a transaction open in which it "
-            "reads this database; end it",
+            "the write-ahead log of hub %s has %d MB and grows: another program keeps a read transaction open on this "
+            "database; end it",
             hub.name,
             size >> 20,
         )

@@ -21,7 +21,7 @@ Consumer = Annotated[str | None, typer.Option("--consumer", "-c", help="Subscrib
 Correlation = Annotated[str | None, typer.Option(help="Only this correlation; % and _ are wildcards.")]
 Condition = Annotated[str | None, typer.Option(help="Only messages for which it is true.")]
 MessageId = Annotated[str | None, typer.Option("--msgid", help="Only this message (32 hexadecimal digits).")]
-Count = Annotated[int, typer.Option("--count", "-n", min=1, help="At most so many messages.")]
+Count = Annotated[int, typer.Option("--count", "-n", min=1, help="Maximum number of messages.")]
 Body = Annotated[bool, typer.Option("--body", help="Print the bodies and nothing else, byte for byte.")]
 
 
@@ -153,7 +153,7 @@ def browse(
 
 def _input(text: str | None, file: Path | None) -> bytes:
     if text is not None and file is not None:
-        fail("a body is given twice; give TEXT or --file", EXIT_USAGE)
+        fail("two bodies are given; give TEXT or --file", EXIT_USAGE)
     if file is not None:
         try:
             return file.read_bytes()

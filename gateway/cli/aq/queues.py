@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-Retries = Annotated[int | None, typer.Option(min=0, help="Failed reads a message survives; 5 if it is never said.")]
-RetryDelay = Annotated[float | None, typer.Option(min=0, help="Seconds a message rests after a failed read.")]
-Retention = Annotated[str | None, typer.Option(help="Seconds consumed messages are kept, or INFINITE.")]
-Enqueue = Annotated[bool, typer.Option("--enqueue/--no-enqueue", help="The direction in.")]
-Dequeue = Annotated[bool, typer.Option("--dequeue/--no-dequeue", help="The direction out.")]
+Retries = Annotated[int | None, typer.Option(min=0, help="Failed reads that a message survives; default 5.")]
+RetryDelay = Annotated[float | None, typer.Option(min=0, help="Seconds that a message rests after a failed read.")]
+Retention = Annotated[str | None, typer.Option(help="Seconds that consumed messages are kept, or INFINITE.")]
+Enqueue = Annotated[bool, typer.Option("--enqueue/--no-enqueue", help="Messages may be put in.")]
+Dequeue = Annotated[bool, typer.Option("--dequeue/--no-dequeue", help="Messages may be taken out.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -185,7 +185,7 @@ def time_manager(ctx: typer.Context, as_json: Json = False) -> None:
         return
     say(
         f"{report.made_ready} made ready, {report.expired} expired, {report.removed} removed, "
-        f"{report.returned} returned by sessions that died"
+        f"{report.returned} returned from sessions that died"
     )
 
 

@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
 def _on(privilege: str, queue: str | None, type_name: str | None) -> str | None:
     """The queue of a queue privilege, else None; leaves when privilege and object do not go together."""
     if (privilege.upper() == "EXECUTE") is (type_name is None):
-        fail("privilege EXECUTE is on an object type, and only that; give both EXECUTE and --type, or none", EXIT_USAGE)
+        fail("EXECUTE is the only privilege on object types; give both EXECUTE and --type, or neither", EXIT_USAGE)
     if type_name is not None and queue is None:
         return None
     on_queue = privilege.upper() in QUEUE_RIGHTS

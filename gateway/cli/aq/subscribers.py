@@ -16,7 +16,7 @@ app = typer.Typer(help="Subscribers of multi-consumer queues.", no_args_is_help=
 
 SubscriberName = Annotated[str, typer.Argument(metavar="SUBSCRIBER")]
 Rule = Annotated[str | None, typer.Option(help="Only messages for which it is true.")]
-Transformation = Annotated[str | None, typer.Option(help="What its messages go through when they are read.")]
+Transformation = Annotated[str | None, typer.Option(help="Transformation of its messages when they are read.")]
 
 
 @app.command("list")

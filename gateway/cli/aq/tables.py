@@ -55,9 +55,13 @@ def create(
     name: Annotated[str, typer.Argument(metavar="TABLE")],
     *,
     payload_type: Annotated[str, typer.Option("--type", help="What its messages hold.")] = "BASIC",
-    multiple_consumers: Annotated[bool, typer.Option("--multiple-consumers", help="For every subscriber.")] = False,
+    multiple_consumers: Annotated[
+        bool, typer.Option("--multiple-consumers", help="Each message goes to every subscriber.")
+    ] = False,
     sort_list: Annotated[str | None, typer.Option("--sort", help="Such as PRIORITY,ENQ_TIME.")] = None,
-    transactional: Annotated[bool, typer.Option("--transactional", help="Group what one transaction puts in.")] = False,
+    transactional: Annotated[
+        bool, typer.Option("--transactional", help="Group the messages of one transaction.")
+    ] = False,
     compatible: Annotated[str | None, typer.Option(help="8.1, 10.0 or 12.2.")] = None,
     secure: Annotated[bool, typer.Option("--secure", help="For mapped agents only.")] = False,
     max_payload: Annotated[int | None, typer.Option(min=1, help="Largest message, bytes.")] = None,
@@ -139,7 +143,7 @@ def enable_jms_types(ctx: typer.Context, table: TableName) -> None:
     with open_hub(hub_url(ctx)) as hub:
         full = lookup.queue_table(hub, table)
         administration(hub).enable_jms_types(full)
-    say(f"queue table {full} takes JMS and XML types")
+    say(f"queue table {full} accepts JMS and XML types")
 
 
 @app.command("drop")
@@ -170,7 +174,7 @@ def purge(
         str | None, typer.Option("--where", help="Over the columns of the view, such as qtview.msg_state = 'EXPIRED'.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All messages of all its queues.")] = False,
-    block: Annotated[bool, typer.Option("--block", help="Wait for messages in other transactions' hands.")] = False,
+    block: Annotated[bool, typer.Option("--block", help="Wait for messages that other transactions hold.")] = False,
     wait: Wait = None,
 ) -> None:
     """Remove messages by a condition over the view AQ$TABLE. Exit 1 when some are in other transactions' hands."""

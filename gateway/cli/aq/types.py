@@ -13,7 +13,7 @@ from mgw.gateway.cli.jsonform import moments
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Object types, of which payloads are made.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Object types for payloads.", no_args_is_help=True, rich_markup_mode=None)
 
 TypeName = Annotated[str, typer.Argument(metavar="TYPE", autocompletion=completer("object_types"))]
 

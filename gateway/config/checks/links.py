@@ -47,7 +47,7 @@ def check_link(ctx: Context, name: str, link: LinkModel) -> None:
 
 
 def _refused(ctx: Context, path: Path, error: GatewayError) -> None:
-    """A link that cannot be made, maybe because a variable is empty."""
+    """A link that cannot be created, maybe because a variable is empty."""
     variables = missing_variables(ctx.source, path)
     if not variables:
         ctx.refused("bad-link", path, error)
@@ -57,7 +57,7 @@ def _refused(ctx: Context, path: Path, error: GatewayError) -> None:
 
 
 def _warn_of_missing(ctx: Context, path: Path, link: LinkModel) -> None:
-    """Say so when a link cannot be made without a secret whose variable is empty here."""
+    """Say so when a link cannot be created without a secret whose variable is empty here."""
     without: dict[str, Any] = {
         part: {name: value for name, value in getattr(link, part).items() if value != STAND_IN}
         for part in ("attributes", "options")

@@ -106,7 +106,7 @@ class AgentProcedures(Administration):
         with self.change() as conn:
             if catalog.agent_exists(conn, agent_name):
                 raise AdminError(
-                    f"agent {agent_name} exists already",
+                    f"agent {agent_name} already exists",
                     number=Ora.AGENT_EXISTS,
                     cause="an agent has that name",
                     cure="alter it, or choose another name",

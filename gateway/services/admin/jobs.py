@@ -207,7 +207,7 @@ class JobProcedures(JobRemoval):
     def _checked(self, conn: sa.Connection, draft: JobDef, options: Mapping[str, Any]) -> tuple[JobDef, JobEnds]:
         if catalog.get_job(conn, draft.name) is not None:
             raise AdminError(
-                f"job {draft.name} exists already",
+                f"job {draft.name} already exists",
                 number=Ora.JOB_EXISTS,
                 cause="a job has that name",
                 cure="alter it, or choose another name",

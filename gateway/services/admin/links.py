@@ -121,7 +121,7 @@ class LinkProcedures(Administration):
             agent = self.need_agent(conn, agent_name)
             if catalog.get_link(conn, linkname) is not None:
                 raise AdminError(
-                    f"link {linkname} exists already",
+                    f"link {linkname} already exists",
                     number=Ora.LINK_EXISTS,
                     cause="a link has that name",
                     cure="alter it, or choose another name",

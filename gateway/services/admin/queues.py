@@ -62,7 +62,7 @@ class QueueProcedures(Administration):
             )
             if catalog.get_foreign_queue(conn, name, linkname) is not None:
                 raise AdminError(
-                    f"foreign queue {name}@{link.name} exists already",
+                    f"foreign queue {name}@{link.name} already exists",
                     number=Ora.QUEUE_EXISTS,
                     cause="it is registered",
                     cure="unregister it first: a registration cannot be altered",

@@ -72,7 +72,7 @@ class TransformationProcedures(Administration):
             _check(conn, item)
             if catalog.get_transformation(conn, name) is not None:
                 raise AdminError(
-                    f"transformation {name} exists already",
+                    f"transformation {name} already exists",
                     number=Ora.INVALID_VALUE,
                     cause="a transformation has that name",
                     cure="alter it, or choose another name",

@@ -109,7 +109,7 @@ class ApplicationWork:
         raise _not_ours("set a savepoint", "begin_nested() on")
 
     def rollback_to(self, name: str) -> None:  # noqa: ARG002
-        raise _not_ours("go back to a savepoint", "roll back the nested transaction of")
+        raise _not_ours("roll back to a savepoint", "roll back the nested transaction of")
 
     def release(self, name: str) -> None:  # noqa: ARG002
         raise _not_ours("release a savepoint", "commit the nested transaction of")

@@ -82,7 +82,7 @@ class TransactionWork:
     def _refuse_if_undone(self) -> None:
         if self._undone:
             raise HubUnavailable(
-                f"the session's transaction on hub {self._hub.name} is undone",
+                f"the session's transaction on hub {self._hub.name} was rolled back",
                 cause="an earlier call lost the connection, or was refused by the database",
                 cure="roll back and repeat everything since the last commit",
             )

@@ -201,7 +201,7 @@ class ClaimWork:
                 number = consume(db, queue, consumer, ids, by, messages_sql.BY_SESSION, (self.claim,))
                 if number != len(ids):
                     raise LeaseLost(
-                        f"{len(ids) - number} message(s) of queue {queue.full_name} are no longer this session's",
+                        f"{len(ids) - number} message(s) of queue {queue.full_name} no longer belong to this session",
                         cause="the session was silent for longer than its lease, or the queue was dropped",
                         cure="roll back and dequeue again",
                     )

@@ -104,7 +104,7 @@ class Changes:
                 raise HubError(
                     f"hub {self.where} cannot be upgraded: a row of {table} breaks a rule",
                     cause=f"the row with {_described(shown, row)} does not fulfil {condition}",
-                    cure="correct that row in the old hub, or remove it, and upgrade then; nothing was changed",
+                    cure="correct or remove that row in the old hub, then upgrade; nothing was changed",
                 )
 
     def _key(self, table: str) -> list[str]:

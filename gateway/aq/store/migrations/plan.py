@@ -54,7 +54,8 @@ def plan(
         raise HubError(
             f"hub {where} cannot be upgraded",
             cause=f"it has tables of {', '.join(unknown)}, which no installed package knows",
-            cure="install the package that made them (this one again, if they are its own); the hub was not touched",
+            cure="install the package that created them (or reinstall this one, if they are its own); the hub was not "
+            "touched",
         )
     return list(_plans(versions, parts, where, written_by))
 
@@ -72,8 +73,8 @@ def _plans(
         if [step.version for step in steps] != list(range(stored + 1, part.version + 1)):
             raise HubError(
                 f"hub {where} cannot be upgraded",
-                cause=f"there is no way from version {stored} of its {part.name} tables to version {part.version}",
-                cure="upgrade it with the release before this one first",
+                cause=f"there is no upgrade from version {stored} of its {part.name} tables to version {part.version}",
+                cure="upgrade it with the previous release first",
             )
         yield PartPlan(part, stored, steps)
 
