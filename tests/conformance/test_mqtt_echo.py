@@ -357,7 +357,7 @@ def test_echo_that_overflowed_lowers_the_promise_until_it_is_sure_again(
     assert "overflowed" in report.note
     with caplog.at_level(logging.WARNING, "mgw.links.mqtt"):
         writer.connect()
-    assert "may come twice" in caplog.text
+    assert "may arrive twice" in caplog.text
     assert writer.destination.recovered() == Recovered(1)
     writer.deliver(message(b"x"))
     assert link.verify(use, Direction.OUTBOUND).level is BEST
