@@ -172,7 +172,7 @@ def _fitting(holds: str | None, body: str | bytes, type_name: str | None) -> Any
         if holds == "FIELDS" and isinstance(body, str):
             return json_to_fields(body)
     except (ValueError, ConversionFailure) as error:
-        reason = error.cause if isinstance(error, ConversionFailure) else f"it is no JSON ({error})"
+        reason = error.cause if isinstance(error, ConversionFailure) else f"it is not JSON ({error})"
         raise BodyRefused(f"the body cannot be used: {reason}", cure='send a JSON object, such as {"id": 7}') from error
     if holds == "OBJECT" and isinstance(body, str):
         with suppress(ValueError):  # refused by the queue, with the reason

@@ -100,7 +100,7 @@ def test_wrong_bodies_and_names_are_explained(mgw: Mgw) -> None:
         (("enqueue", "ANY", "{}", "--type", "oe.p"), 1, "there is no type OE.P"),
         (("enqueue", "ANY", "x", "--type", "number"), 1, "ORA-22626"),
         (("enqueue", "PLAIN", "x", "--type", "number"), 2, "--type is for ANYDATA, queue PLAIN holds BASIC"),
-        (("enqueue", "DOCS", "<a>"), 1, "not well-formed XML: Premature end of data in tag a line 1, line 1, column 4;"),
+        (("enqueue", "DOCS", "<a>"), 1, "not well-formed XML: Premature end of data in tag a line 1, line 1, column 4"),
         (("dequeue", "PLAIN", "--msgid", "zz"), 2, "--msgid 'zz' is not 32 hexadecimal digits"),
         (("dequeue", "PLAIN", "--msgid", "00"), 2, "--msgid '00' is not 32 hexadecimal digits"),
         (("dequeue", "nosuch"), 1, "queue 'nosuch' does not exist; known: ANY, DOCS, FIELDS, PLAIN\n"),

@@ -533,7 +533,7 @@ class TextSuite(PayloadCase):
     )
     def test_what_is_no_safe_xml_is_refused(self, text: str) -> None:
         queue = self.typed("docs", "XMLTYPE")
-        with pytest.raises(PayloadRefused, match=r"^ORA-25215: .*its body is no well-formed XML"):
+        with pytest.raises(PayloadRefused, match=r"^ORA-25215: .*its body is not well-formed XML"):
             self.put(queue, text)
 
     def test_entities_are_never_expanded(self) -> None:
