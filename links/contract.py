@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from operator import eq
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from mgw.links.attempt import Attempt
 from mgw.links.placement import Placement
@@ -38,6 +38,7 @@ __all__ = [
     "Batch",
     "Capability",
     "Check",
+    "Collects",
     "Delivery",
     "Destination",
     "Direction",
@@ -164,8 +165,6 @@ class LinkSpec:
     capabilities: frozenset[Capability] = frozenset()
     extra: str = ""  # pip extra that brings the client
     mapping: str = ""
-    #: Whether the subscription of a job that reads a topic collects messages there, which are deleted with it.
-    collects: bool = True
     #: Whether a source with the first provider queue reads what is written to the second, at the same system.
     covers: Callable[[str, str], bool] = eq
 
@@ -444,4 +443,17 @@ class Link(Protocol):
 
     def forget(self, use: JobUse, direction: Direction) -> None:
         """Remove what the job left in the foreign system (its subscription). Missing is fine."""
+        ...
+
+
+@runtime_checkable
+class Collects(Protocol):
+    """A link that can tell what the subscription of a job which reads a topic has collected: it is deleted with it."""
+
+    def collected(self, use: JobUse) -> int:
+        """Messages in the subscription; 0 where there is none. Connects.
+
+        Raises:
+            LinkError: the messaging system does not answer or refuses.
+        """
         ...

@@ -12,7 +12,6 @@ _MILLISECONDS = 3_600_000
 SPEC = LinkSpec(
     type="KAFKA",
     title="Apache Kafka",
-    collects=False,
     description="Topics of a Kafka cluster, with keys, partitions and headers.",
     attributes=(
         Field(

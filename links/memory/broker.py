@@ -239,6 +239,12 @@ class MemoryBroker:
         with self.changed:
             self._subscriptions.pop(subscription, None)
 
+    def collected(self, subscription: str) -> int:
+        """Messages that a subscription has collected."""
+        with self.changed:
+            known = self._subscriptions.get(subscription)
+            return 0 if known is None else len(known[1].messages)
+
     @property
     def subscriptions(self) -> list[str]:
         """Names of the durable subscriptions."""

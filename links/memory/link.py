@@ -101,6 +101,11 @@ class MemoryLink(MemoryAccess):
         """See :meth:`mgw.links.contract.Link.destination`."""
         return MemoryDestination(self, use)
 
+    def collected(self, use: JobUse) -> int:
+        """See :class:`mgw.links.contract.Collects`."""
+        self.check_connection("backlog")
+        return self.broker.collected(subscription_name(use))
+
     def forget(self, use: JobUse, direction: Direction) -> None:
         """See :meth:`mgw.links.contract.Link.forget`."""
         self.check_connection("forget")

@@ -158,6 +158,17 @@ class RabbitLink:
         finally:
             session.close()
 
+    def collected(self, use: JobUse) -> int:
+        """See :class:`mgw.links.contract.Collects`; what the job has read and not acknowledged is not counted."""
+        session = Session(self._settings, f"{use.agent} {use.job} removal")
+        try:
+            with session.calling("backlog"):
+                return int(session.channel.queue_declare(job_queue(use), passive=True).method.message_count)
+        except QueueMissing:
+            return 0
+        finally:
+            session.close()
+
     def clean_logs(
         self,
         hub_id: str,

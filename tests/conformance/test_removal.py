@@ -18,7 +18,8 @@ from mgw.links.memory.broker import MemoryBroker
 from mgw.transforms.errors import AdminError, AqError
 from mgw.transforms.message import Header, Message, ValueType
 from tests.conformance.link_suite import unique
-from tests.support.brokers import PostgreSQL
+from tests.conformance.test_rabbitmq_link import RabbitTemplate
+from tests.support.brokers import PostgreSQL, RabbitMQ
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
 
@@ -266,17 +267,48 @@ def put_after(gateway: Gateway) -> None:
         put(gateway, "M", "nobody's")
 
 
-def test_topic_job_with_a_backlog_at_the_broker(gateway: Gateway, broker: MemoryBroker) -> None:
+def test_topic_job_with_messages_in_its_subscription(gateway: Gateway, broker: MemoryBroker) -> None:
     broker.topic("news")
     gateway.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name})
     gateway.admin.register_foreign_queue("T", "mem", "news", "TOPIC")
-    gateway.admin.create_job("inj", "INBOUND", "T@mem", "Q")
-    with gateway.hub.write() as conn:
-        conn.execute(sa.text("UPDATE gw_job_state SET backlog = 5"))
-    with pytest.raises(AdminError, match="its subscription to T@mem holds 5 messages, as of the last look"):
+    gateway.admin.create_job("inj", "INBOUND", "T@mem", "Q", enabled=False)
+    with gateway.run():
+        eventually(lambda: broker.subscriptions, what="the subscription")
+    broker.put("news", *map(Message, TEXTS))
+    with pytest.raises(AdminError, match=r"its subscription to T@mem holds 3 messages; they would be deleted with it"):
         gateway.admin.remove_job("inj")
     gateway.admin.remove_job("inj", drop_messages=True)
-    assert audit(gateway) == [("remove job", "inj, which reads T@mem", 5, None)]
+    assert broker.subscriptions == []
+    assert audit(gateway) == [("remove job", "inj, which reads T@mem", 3, None)]
+
+
+@pytest.mark.rabbitmq
+def test_topic_job_of_rabbitmq_with_messages_in_its_queue(gateway: Gateway, rabbitmq: RabbitMQ) -> None:
+    template = RabbitTemplate(rabbitmq)
+    topic = unique("news")
+    link = {"hostname": rabbitmq.host, "port": rabbitmq.port}
+    link |= {"username": rabbitmq.username, "password": rabbitmq.password}
+    gateway.admin.create_msgsystem_link("rabbit", "RABBITMQ", link)
+    gateway.admin.register_foreign_queue("T", "rabbit", f"amq.topic/{topic}", "TOPIC")
+    gateway.admin.create_job("inj", "INBOUND", "T@rabbit", "Q")
+    with gateway.run():
+        template.channel.basic_publish("amq.topic", topic, b"carried")
+        eventually(lambda: gateway.job("inj")["ACTIVITY"] in {"RUNNING", "IDLE"}, what="the subscription")
+    for text in TEXTS:
+        template.channel.basic_publish("amq.topic", topic, text.encode())
+    said = r"its subscription to T@rabbit holds 3 messages; they would be deleted with it"
+    eventually(lambda: refused(gateway, said), what="the refusal with the count")
+    with gateway.run():
+        eventually(lambda: bodies(gateway, "Q")[-3:] == [text.encode() for text in TEXTS], deadline=20)
+    eventually(lambda: gateway.admin.held_for_job("inj").messages == 0)
+    assert gateway.admin.remove_job("inj")
+    template.close()
+
+
+def refused(gateway: Gateway, said: str) -> bool:
+    with pytest.raises(AdminError, match=said):
+        gateway.admin.remove_job("inj")
+    return True
 
 
 # -- killed in between -----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 import sqlalchemy as sa
 
@@ -12,7 +13,7 @@ from mgw.gateway.definitions.objects import JobDef, key, split_foreign
 from mgw.gateway.services.admin.base import Administration, Ora
 from mgw.gateway.services.admin.job_ends import ForeignEnd, JobEnds, check_endpoint, hub_queue, job_use, open_end
 from mgw.gateway.state import catalog
-from mgw.links.contract import Direction, GuaranteeReport, weakest
+from mgw.links.contract import Collects, Direction, GuaranteeReport, weakest
 from mgw.transforms.errors import AdminError, AqError, ConfigInvalid, LinkError
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "check_rule",
     "check_sharing",
     "check_transformation",
+    "collected",
     "forget",
 ]
 
@@ -239,6 +241,26 @@ def forget(job: JobDef, foreign: ForeignEnd, hub: Hub, direction: Direction) -> 
         LinkError: it cannot be reached or refuses.
     """
     open_end(foreign).forget(job_use(job, foreign, hub), direction)
+
+
+def collected(job: JobDef, foreign: ForeignEnd, hub: Hub) -> int | None:
+    """Messages that go with the subscription of a job to a topic; None: the messaging system does not tell, or not now.
+
+    Connects: never call it in a transaction.
+    """
+    link = open_end(foreign)
+    found: list[int] = []
+    if not isinstance(link, Collects):
+        return None
+
+    def ask() -> None:
+        with suppress(LinkError, ConfigInvalid):
+            found.append(link.collected(job_use(job, foreign, hub)))
+
+    thread = threading.Thread(target=ask, name=f"removal {job.name}", daemon=True)
+    thread.start()
+    thread.join(VERIFY_SECONDS)
+    return found[0] if found else None
 
 
 def _bad_exception_queue(job: JobDef, number: int, cause: str, cure: str) -> AdminError:

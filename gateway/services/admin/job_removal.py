@@ -10,10 +10,10 @@ from mgw.gateway.aq import Held, QueueAdmin, QueueRef, Removal, record
 from mgw.gateway.definitions.objects import Activity, JobDef, JobStatus
 from mgw.gateway.services.admin import subscribers
 from mgw.gateway.services.admin.base import Administration, Ora
-from mgw.gateway.services.admin.job_checks import forget
-from mgw.gateway.services.admin.job_ends import foreign_end
+from mgw.gateway.services.admin.job_checks import collected, forget
+from mgw.gateway.services.admin.job_ends import foreign_end, open_end
 from mgw.gateway.state import catalog, run_state
-from mgw.links.contract import Direction
+from mgw.links.contract import Collects, Direction
 from mgw.transforms.errors import AdminError, LinkError
 
 __all__ = ["FORCE", "NO_FORCE", "JobRemoval"]
@@ -54,10 +54,22 @@ class JobRemoval(Administration):
         Raises:
             AdminError: ORA-32855; ORA-32801 messages wait for it.
         """
+        with self.hub.read() as conn:
+            job = self.need_job(conn, job_name)
+        there = Held(0) if force or job.status is JobStatus.DELETE_PENDING else self._collected(job)
+        if there.messages and not drop_messages:
+            raise AdminError(
+                f"job {job.name} cannot be removed",
+                number=Ora.INVALID_VALUE,
+                cause=f"its subscription to {job.source} holds {there.told(self.clock.now())}; they would be deleted "
+                "with it",
+                cure="let the job carry them; or --force (in Python force), which removes the job and leaves the "
+                "subscription there",
+            )
         with self.change() as conn:
             job = self.need_job(conn, job_name)
             if job.status is not JobStatus.DELETE_PENDING or force:
-                self._end_subscription(conn, job, force=force, drop=drop_messages, move_to=move_to)
+                self._end_subscription(conn, job, there, force=force or drop_messages, move_to=move_to)
             if force:
                 self._remove(conn, job)
                 return True
@@ -74,48 +86,47 @@ class JobRemoval(Administration):
 
     def held_for_job(self, job_name: str) -> Held:
         """The messages that would be deleted with a job: those that wait for its subscription in the hub, or, where it
-        reads a topic of a link, those of the last look at its subscription there."""
+        reads a topic of a link, in its subscription there.
+
+        Raises:
+            AdminError: ORA-32855.
+        """
         with self.hub.read() as conn:
             job = self.need_job(conn, job_name)
-            return self._held(conn, job)
+            queue = subscribers.source_queue(conn, job)
+            if queue is not None:
+                return subscribers.held(self.hub, conn, queue, job) if queue.multiple_consumers else Held(0)
+        return self._collected(job)
 
-    def _held(self, conn: sa.Connection, job: JobDef) -> Held:
-        queue = subscribers.source_queue(conn, job)
-        if queue is not None:
-            return subscribers.held(self.hub, conn, queue, job) if queue.multiple_consumers else Held(0)
-        return self._sampled(conn, job)
-
-    def _sampled(self, conn: sa.Connection, job: JobDef) -> Held:
-        foreign = foreign_end(self, conn, job.source) if job.propagation_type.from_link else None
-        if foreign is None or not foreign.is_topic or not foreign.spec.collects:
+    def _collected(self, job: JobDef) -> Held:
+        """What its subscription to a topic of a link holds; where that system does not tell now, at the last look."""
+        with self.hub.read() as conn:
+            foreign = foreign_end(self, conn, job.source) if job.propagation_type.from_link else None
+            sample = run_state.backlog(conn, job.id)
+        if foreign is None or not foreign.is_topic or not isinstance(open_end(foreign), Collects):
             return Held(0)
-        sample = run_state.backlog(conn, job.id)
+        found = collected(job, foreign, self.hub)
+        if found is not None:
+            return Held(found)
         return Held(sample.messages, sample.oldest) if sample is not None else Held(0)
 
     def _end_subscription(
-        self, conn: sa.Connection, job: JobDef, *, force: bool, drop: bool, move_to: str | None
+        self, conn: sa.Connection, job: JobDef, there: Held, *, force: bool, move_to: str | None
     ) -> None:
-        """Nothing waits for the job any more when this is over; what is on its way stays with its plans."""
+        """Nothing waits for the job any more when this is over; what is on its way stays with its plans.
+
+        ``there``: what goes with its subscription in a foreign system.
+        """
         queue = subscribers.source_queue(conn, job)
-        held = Held(0)
+        held = there
         if queue is not None and queue.multiple_consumers:
             if move_to is not None:
                 self._take_plans_back(conn, job, queue)
-            held = subscribers.remove(self.hub, conn, queue, job, force=force or drop, move_to=move_to)
-        elif queue is None:
-            sampled = self._sampled(conn, job)
-            if sampled.messages and not (force or drop):
-                raise AdminError(
-                    f"job {job.name} cannot be removed",
-                    number=Ora.INVALID_VALUE,
-                    cause=f"its subscription to {job.source} holds {sampled.told(self.clock.now())}, as of the last "
-                    "look; they would be deleted with it",
-                    cure="let the job carry them; or --force, which removes the job and leaves the subscription there",
-                )
-            held = sampled if drop and not force else Held(0)
-        where = job.source if job.propagation_type.from_link or queue is None else queue.full_name
+            held = subscribers.remove(self.hub, conn, queue, job, force=force, move_to=move_to)
+        where = job.source if queue is None else queue.full_name
         name = f"{job.name}, which reads {where}"
-        record(QueueAdmin(self.hub, conn), conn, Removal("remove job", name, held, move_to if held.messages else None))
+        moved_to = move_to if queue is not None and held.messages else None
+        record(QueueAdmin(self.hub, conn), conn, Removal("remove job", name, held, moved_to))
 
     def _take_plans_back(self, conn: sa.Connection, job: JobDef, queue: QueueRef) -> None:
         """What a job has planned waits again, so that it can be moved.
