@@ -46,6 +46,7 @@ class Ground:
         name: the database as shown to people, without password.
         namespace: the schema of the hub's tables; None on SQLite.
         path: the file of the database; None on PostgreSQL.
+        log_warned: bytes of the write-ahead log when its length was last warned of; 0: it was not.
     """
 
     def __init__(  # noqa: PLR0917
@@ -69,6 +70,7 @@ class Ground:
         self.path = None if self.postgresql else os.path.abspath(engine.url.database or "")
         self.statistics = counting
         self.notifier = notifier
+        self.log_warned = 0
         self._reader = engine.execution_options(ro=True)
         self._writers: deque[Writer] = deque()
         self._open = True

@@ -23,8 +23,6 @@ KEPT_BYTES = 64 << 20  # of a log that starts again; what is beyond is given bac
 _LONG = 256 << 20  # bytes that the log does not have unless somebody reads for long
 _PATIENCE = 1.0  # seconds; writers wait meanwhile
 
-_warned: dict[str, int] = {}  # database -> size at the last warning
-
 
 def shorten(hub: Ground, long: int = _LONG) -> bool:
     """Begin the log again if it is long; whether that was done. Where somebody still reads it, the log says so.
@@ -35,7 +33,7 @@ def shorten(hub: Ground, long: int = _LONG) -> bool:
         return False
     size = _size(hub.path)
     if size < long:
-        _warned.pop(hub.path, None)
+        hub.log_warned = 0
         return False
     lock = writer_lock(os.path.realpath(hub.path))
     if lock.held_here() or not lock.acquire(_PATIENCE):
@@ -50,8 +48,8 @@ def shorten(hub: Ground, long: int = _LONG) -> bool:
         busy = True
     finally:
         lock.release()
-    if busy and size >= 2 * _warned.get(hub.path, 0):
-        _warned[hub.path] = size
+    if busy and size >= 2 * hub.log_warned:
+        hub.log_warned = size
         _log.warning(
             "the write-ahead log of hub %s has %d MB and grows: another program keeps a read transaction open on this "
             "database; end it",
