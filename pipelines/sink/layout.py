@@ -94,7 +94,7 @@ def layout_of(schema: StructType, *, removing: bool = False) -> Layout:
     for place, field in enumerate(schema.fields):
         name = field.name.lower()
         if name in seen:
-            raise _invalid(f"column {field.name!r} is there twice", "names compare case-insensitively", "rename one")
+            raise _invalid(f"column {field.name!r} occurs twice", "names compare case-insensitively", "rename one")
         seen.add(name)
         wanted = WRITTEN.get(name)
         if wanted is None and name not in IGNORED:

@@ -426,7 +426,7 @@ class QueueSuite(HubCase):
             queue = transfer.resolve(conn, "orders")
             (claimed,) = transfer.claim(conn, queue, None, 5)
         self.admin.stop_queue("orders", dequeue=False, wait=False)
-        with pytest.raises(QueueInUse, match="on their way with gateway jobs"):
+        with pytest.raises(QueueInUse, match="in flight in gateway jobs"):
             self.admin.stop_queue("orders", wait=False)
         with self.hub.write() as conn:
             transfer.complete(conn, queue, None, [claimed.id])

@@ -583,7 +583,7 @@ class ClosedSuite(ApplicationCase):
                 session.close()
                 session.close()
                 for call in self.calls(session):
-                    with pytest.raises(SessionClosed, match=r"is closed.*cure: make another"):
+                    with pytest.raises(SessionClosed, match=r"is closed.*cure: create another"):
                         call()
         assert self.view("orders_t") == []
 

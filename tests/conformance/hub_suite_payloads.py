@@ -320,14 +320,14 @@ class ObjectSuite(PayloadCase):
             self.admin.create_type("wider", {f"a{n}": "NUMBER" for n in range(901)})
         with pytest.raises(TypeInvalid, match="no attributes"):
             self.admin.create_type("empty", {})
-        with pytest.raises(TypeInvalid, match="attribute X is there twice"):
+        with pytest.raises(TypeInvalid, match="attribute X occurs twice"):
             self.admin.create_type("twice", {"x": "NUMBER", "X": "NUMBER"})
 
     def test_types_nest_up_to_a_limit(self) -> None:
         self.admin.create_type("level0", {"x": "NUMBER"})
         for level in range(1, 32):
             self.admin.create_type(f"level{level}", {"inner": f"level{level - 1}"})
-        with pytest.raises(TypeInvalid, match="types nest at most 32 deep"):
+        with pytest.raises(TypeInvalid, match="types nest at most 32 levels"):
             self.admin.create_type("level32", {"inner": "level31"})
 
     @pytest.mark.parametrize("name", ["TEXT", "anydata", "NUMBER", "date", "SYS.MINE", "AQ$_x", "clob", "varchar2"])
@@ -347,9 +347,9 @@ class ObjectSuite(PayloadCase):
 
     def test_a_type_in_use_cannot_be_dropped(self) -> None:
         queue = self.orders()
-        with pytest.raises(Exception, match=r"^ORA-02303: .*type oe\.orders is made of it"):
+        with pytest.raises(Exception, match=r"^ORA-02303: .*type oe\.orders uses it"):
             self.admin.drop_type("oe.address")
-        with pytest.raises(Exception, match=r"^ORA-02303: .*queue table orders_t is made of it"):
+        with pytest.raises(Exception, match=r"^ORA-02303: .*queue table orders_t uses it"):
             self.admin.drop_type("OE.ORDERS")
         with refused(955):
             self.admin.create_type("OE.Orders", {"x": "NUMBER"})
@@ -397,7 +397,7 @@ class ObjectSuite(PayloadCase):
         def refuse_all() -> None:
             for make in makes.values():
                 with pytest.raises(
-                    PayloadTypeForbidden, match=r"^ORA-24016: .* of type oe\.person; c.*'oe\.person', 'scott'"
+                    PayloadTypeForbidden, match=r"^ORA-24016: .* use type oe\.person; c.*'oe\.person', 'scott'"
                 ):
                     make()
             assert [each.full_name for each in scott.types()] == []

@@ -126,7 +126,7 @@ class TransformationSuite(TransformationCase):
             self.admin.create_transformation("t", "OE.MESSAGE", "BASIC", "NULL")
         self.types()
         self.admin.create_transformation("t", "OE.MESSAGE", "BASIC", "NULL")
-        with pytest.raises(Exception, match=r"^ORA-02303: .*transformation t is made of it"):
+        with pytest.raises(Exception, match=r"^ORA-02303: .*transformation t uses it"):
             self.admin.drop_type("oe.message")
 
     def test_functions_come_from_allowed_modules_only(self) -> None:

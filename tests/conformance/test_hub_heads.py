@@ -375,7 +375,9 @@ class TestSQLite(Growth):
         assert grown > 100_000
         assert not shorten(self.hub, 100_000)
         assert not shorten(self.hub, 100_000)
-        assert [record.getMessage() for record in caplog.records if "keeps a transaction open" in record.getMessage()]
+        assert [
+            record.getMessage() for record in caplog.records if "keeps a read transaction open" in record.getMessage()
+        ]
         assert len(caplog.records) == 1  # it is said once, and again when the log has doubled
         assert size() == grown
         reader.execute("COMMIT")

@@ -153,13 +153,13 @@ def test_a_user_who_may_not_declare_the_lock_reads_and_the_note_says_what_it_cos
     assert poor.verify(use, Direction.INBOUND) == report
 
     rich = bench.template.link()
-    assert "newer messages may pass" not in rich.verify(use, Direction.INBOUND).note
+    assert "newer messages may overtake" not in rich.verify(use, Direction.INBOUND).note
     with connected(rich.source(use), Hub()):  # the lock is held
-        assert "newer messages may pass" not in bench.template.link().verify(use, Direction.INBOUND).note
+        assert "newer messages may overtake" not in bench.template.link().verify(use, Direction.INBOUND).note
 
     server.ctl("set_permissions", user, "^q", "^$", ".*")  # to tell the arguments of queues
     for endpoint in (Endpoint("f", "rmq", alone), Endpoint("f", "rmq", queue, options={"AMQP_Exclusive": "TRUE"})):
-        assert "newer messages may pass" not in poor.verify(use_of(endpoint), Direction.INBOUND).note
+        assert "newer messages may overtake" not in poor.verify(use_of(endpoint), Direction.INBOUND).note
 
 
 def test_no_lock_is_left_behind(bench: Bench) -> None:

@@ -221,10 +221,10 @@ _HEADERS = "headers ARRAY<STRUCT<name: STRING, type: STRING, value: STRING>>, te
     [
         ("RAW", "text STRING", {"text": "words"}, "RAW queues hold bytes only"),
         ("RAW", "body BINARY, body_type STRING", {"body": b"x", "body_type": "TEXT"}, "RAW queues hold bytes only"),
-        ("TEXT", "body BINARY", {"body": b"\xff"}, "no UTF-8"),
+        ("TEXT", "body BINARY", {"body": b"\xff"}, "not UTF-8"),
         ("JSON", "text STRING", {"text": "{"}, "not JSON text"),
         ("XMLTYPE", "text STRING", {"text": "<a>"}, "XML"),
-        ("FIELDS", "text STRING", {"text": "[1]"}, "no object"),
+        ("FIELDS", "text STRING", {"text": "[1]"}, "not an object"),
         ("POINT", "text STRING", {"text": '{"y": 1}'}, "y"),
         ("ANYDATA", "body BINARY, body_type STRING", {"body": b"1", "body_type": "VALUE"}, "type_name"),
         ("ANYDATA", "text STRING, type_name STRING", {"text": "x", "type_name": "NUMBER"}, "NUMBER"),
@@ -262,7 +262,7 @@ def test_a_row_that_can_be_no_message_is_refused_with_its_place(
     ("columns", "reason"),
     [
         ("text STRING, colour STRING", "column 'colour' cannot be written"),
-        ("text STRING, TEXT STRING", "is there twice"),
+        ("text STRING, TEXT STRING", "occurs twice"),
         ("priority INT", "neither a column 'body' nor 'text'"),
         ("text STRING, priority STRING", "a message needs BIGINT"),
         ("text STRING, headers MAP<STRING, STRING>", "a message needs ARRAY<STRUCT<name"),
