@@ -34,21 +34,30 @@ def declare(server: RabbitMQ, name: str, arguments: Mapping[str, object]) -> Non
 
 
 class RabbitFeed:
-    """Persistent messages in transactions: their commit is answered after the queue has taken all of them over."""
+    """Persistent messages in transactions: their commit is answered after the queue has taken all of them over.
+
+    They are mandatory: while a stream starts after a crash of the broker, nothing routes to it, and a transaction of
+    messages that nobody takes is committed all the same.
+    """
 
     def __init__(self, server: RabbitMQ, queue: str) -> None:
         self._server = server
         self._queue = queue
         self._connection: Any = None
         self._channel: Any = None
+        self._returned = 0
         assert self.reopen(), "RabbitMQ is not there"
 
     def publish(self, messages: Sequence[Numbered]) -> set[int]:
+        self._returned = 0
         try:
             for message in messages:
-                self._channel.basic_publish("", self._queue, message.body, _own(message))
+                self._channel.basic_publish("", self._queue, message.body, _own(message), mandatory=True)
             self._channel.tx_commit()
+            self._connection.process_data_events(0)
         except _FAILURES:
+            return set()
+        if self._returned:
             return set()
         return {message.number for message in messages}
 
@@ -57,10 +66,14 @@ class RabbitFeed:
         try:
             self._connection = _connect(self._server)
             self._channel = self._connection.channel()
+            self._channel.add_on_return_callback(self._came_back)
             self._channel.tx_select()
         except _FAILURES:
             return False
         return True
+
+    def _came_back(self, *_returned: object) -> None:
+        self._returned += 1
 
     def close(self) -> None:
         _close(self._connection)
