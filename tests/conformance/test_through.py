@@ -422,7 +422,7 @@ def test_what_the_other_queue_refuses_goes_to_the_exception_queue_alone(gateway:
     gateway.queue("BAD")
     gateway.queue("B", multiple_consumers=True)
     gateway.queues.add_subscriber("B", "S", rule="tab.user_data.f / 0 > 1 OR priority < 5")
-    gateway.admin.create_job("loc", "LOCAL", "A", "B", exception_queue="BAD")
+    gateway.admin.create_job("loc", "LOCAL", "A", "B", exception_queue="BAD", options={"unrouted": "exception_queue"})
     gateway.enqueue("A", [Message('{"f":1}', priority=1), Message("{}", priority=9), Message('{"f":2}', priority=2)])
     with gateway.run():
         eventually(lambda: sum(gateway.job("loc")[name] for name in ("PROPAGATED_MSGS", "EXCEPTIONQ_MSGS")) == 3)
