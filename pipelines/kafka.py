@@ -1,8 +1,8 @@
 """Bridged Kafka topics as data frames and streams in the shape of the data source ``mgw``.
 
-Spark's own Kafka source reads; :func:`messages` turns what the gateway wrote into a record (:mod:`kafka.records`)
-back into columns, with expressions of Spark alone, so that nothing passes through Python. What an inbound job of the
-gateway would store is what the columns hold:
+Spark's own Kafka source reads; :func:`messages` turns what the gateway wrote into a record
+(:mod:`mgw.transforms.kafka`) back into columns, with expressions of Spark alone, so that nothing passes through Python.
+The columns hold what an inbound job of the gateway would store:
 
 * ``headers``: typed, with the names the gateway gives them (``MGW_KAFKA_H_x`` for header ``x`` of another system), and
   ``MGW_KAFKA_key``. Topic, partition, offset and timestamp are in ``origin`` only.

@@ -25,7 +25,7 @@ from mgw.links.kafka.settings import Settings
 from mgw.links.kafka.target import BATCH_OVERHEAD, Target, placement_of, telling
 from mgw.links.placement import Placement
 from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
-from mgw.transforms.kafka.records import Rules
+from mgw.transforms.kafka import Rules
 from mgw.transforms.message import Message
 
 __all__ = ["KafkaDestination"]

@@ -35,7 +35,7 @@ from mgw.links.kafka.transaction import open_transactions
 from mgw.links.listening import address, listening
 from mgw.links.options import parse
 from mgw.transforms.errors import AdminError, ConfigInvalid, QueueMissing
-from mgw.transforms.kafka.records import KeyFrom, Rules
+from mgw.transforms.kafka import KeyFrom, Rules
 
 __all__ = ["SPEC", "KafkaLink", "open_link"]
 

@@ -23,7 +23,7 @@ from mgw.links.kafka.target import BATCH_OVERHEAD, Sendable, Target, answered, p
 from mgw.links.kafka.transaction import Transactions, open_transactions
 from mgw.links.placement import Placement
 from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
-from mgw.transforms.kafka.records import Rules
+from mgw.transforms.kafka import Rules
 from mgw.transforms.message import Message
 
 __all__ = ["KafkaExactDestination"]

@@ -24,7 +24,7 @@ from mgw.links.kafka.connection import Topic, build, describe, quietly
 from mgw.links.kafka.errors import translate
 from mgw.links.kafka.settings import Settings
 from mgw.transforms.errors import LinkError, LinkUnavailable, PositionLost
-from mgw.transforms.kafka.records import Rules, from_record, origin_headers
+from mgw.transforms.kafka import Rules, from_record, origin_headers
 from mgw.transforms.message import Header
 
 __all__ = ["KafkaSource"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mgw.links.contract import Capability, Domain, Field, LinkSpec
-from mgw.transforms.kafka.records import KeyFrom
+from mgw.transforms.kafka import KeyFrom
 
 __all__ = ["SPEC"]
 
@@ -183,5 +183,5 @@ SPEC = LinkSpec(
         )
     ),
     extra="kafka",
-    mapping="mgw.transforms.kafka.records",
+    mapping="mgw.transforms.kafka",
 )

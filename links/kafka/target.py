@@ -16,7 +16,7 @@ from mgw.links.kafka.settings import Settings
 from mgw.links.kafka.timestamps import Timestamps
 from mgw.links.placement import Placement, placed
 from mgw.transforms.errors import Blame, ConversionFailure, DeliveryRejected, LinkError
-from mgw.transforms.kafka.records import Record, Rules, to_record
+from mgw.transforms.kafka import Record, Rules, to_record
 from mgw.transforms.message import Message
 
 __all__ = ["BATCH_OVERHEAD", "Sendable", "Target", "answered", "placement_of", "telling"]

@@ -1,7 +1,7 @@
 """Which timestamps a topic takes: from its configuration, and from what the broker answers when it refuses one.
 
 A broker compares the timestamp of a record with its own clock. Records that a topic does not take make it refuse the
-whole batch, so their timestamps are moved into the window beforehand (:func:`mgw.transforms.kafka.records.to_record`).
+whole batch, so their timestamps are moved into the window beforehand (:func:`mgw.transforms.kafka.to_record`).
 
 The configuration may not be readable, may change while a job runs, and the clocks of both machines may differ. So the
 window that a refusal names counts more than the configuration, until the configuration is another one.
@@ -15,7 +15,7 @@ from typing import Final
 
 from kafka import errors
 
-from mgw.transforms.kafka.records import Window
+from mgw.transforms.kafka import Window
 
 __all__ = ["Timestamps"]
 

@@ -8,7 +8,7 @@ read and written here. Section numbers are those of the MQTT 5.0 standard.
 from __future__ import annotations
 
 from mgw.transforms.errors import ConversionFailure
-from mgw.transforms.mqtt.publish import NO_PROPERTIES, Properties, Publish
+from mgw.transforms.mqtt import NO_PROPERTIES, Properties, Publish
 
 __all__ = [
     "MAX_REMAINING",

@@ -23,7 +23,7 @@ from mgw.transforms.errors import (
     LinkUnavailable,
 )
 from mgw.transforms.message import Message
-from mgw.transforms.mqtt.publish import Outbound, Publish, outbound
+from mgw.transforms.mqtt import Outbound, Publish, outbound
 
 __all__ = ["MqttDestination", "OpenBatch", "check_publisher"]
 

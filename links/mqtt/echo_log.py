@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mgw.transforms.mqtt.publish import Publish
+from mgw.transforms.mqtt import Publish
 
 __all__ = ["KEY", "MARK", "Echo", "EchoLog", "Record", "acknowledgement"]
 

@@ -11,7 +11,7 @@ from mgw.links.mqtt.echo_log import Echo, EchoLog
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.source import subscribe, wait_for_suback
 from mgw.transforms.errors import LinkTimeout, LinkUnavailable
-from mgw.transforms.mqtt.publish import Publish
+from mgw.transforms.mqtt import Publish
 
 __all__ = ["parsed", "read_echo", "silent"]
 

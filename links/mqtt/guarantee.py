@@ -14,7 +14,7 @@ from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.source import subscribe, wait_for_suback
 from mgw.links.mqtt.wire import Wire
 from mgw.transforms.errors import LinkError, LinkRefused, LinkTimeout, QueueMissing
-from mgw.transforms.mqtt.publish import Publish
+from mgw.transforms.mqtt import Publish
 
 __all__ = ["shortcoming"]
 

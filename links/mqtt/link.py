@@ -55,7 +55,7 @@ from mgw.links.mqtt.source import MqttSource, forget
 from mgw.links.mqtt.spec import SPEC
 from mgw.links.options import parse
 from mgw.transforms.errors import AdminError, ConfigInvalid, LinkRefused
-from mgw.transforms.mqtt.publish import Inbound, Outbound
+from mgw.transforms.mqtt import Inbound, Outbound
 from mgw.transforms.mqtt.topic import TopicTemplate, check_filter, split_shared
 
 __all__ = ["SPEC", "MqttLink", "open_link"]

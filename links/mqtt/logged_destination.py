@@ -34,7 +34,7 @@ from mgw.links.placement import Placement
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import LinkRefused, LinkUnavailable
 from mgw.transforms.message import Message
-from mgw.transforms.mqtt.publish import Outbound, Publish, outbound
+from mgw.transforms.mqtt import Outbound, Publish, outbound
 
 __all__ = ["EchoDestination", "room_for"]
 

@@ -29,7 +29,7 @@ from hashlib import blake2b
 from json import JSONEncoder
 
 from mgw.links.contract import Mark, Position
-from mgw.transforms.mqtt.publish import NO_PROPERTIES, Publish
+from mgw.transforms.mqtt import NO_PROPERTIES, Publish
 
 __all__ = ["KEPT", "OFF", "ReceivingLog", "digest_of", "receipt"]
 

@@ -19,7 +19,7 @@ from mgw.links.mqtt.receiving_log import OFF, ReceivingLog, digest_of, receipt
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.wire import Wire
 from mgw.transforms.errors import LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
-from mgw.transforms.mqtt.publish import Inbound, Publish, inbound
+from mgw.transforms.mqtt import Inbound, Publish, inbound
 
 __all__ = ["MqttSource", "forget", "try_read"]
 

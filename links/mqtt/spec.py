@@ -160,6 +160,6 @@ SPEC = LinkSpec(
             Capability.QUEUE_DOMAIN,
         )
     ),
-    mapping="mgw.transforms.mqtt.publish",
+    mapping="mgw.transforms.mqtt",
     covers=mqtt_covers,
 )

@@ -11,7 +11,7 @@ import pytest
 
 from mgw.pipelines.kafka import KafkaTopics, messages, read_topics, stream_topics
 from mgw.pipelines.source.columns import NAMES, ddl
-from mgw.transforms.kafka.records import Record, Rules, from_record, origin_headers, to_record
+from mgw.transforms.kafka import Record, Rules, from_record, origin_headers, to_record
 from mgw.transforms.message import Header, Message, ValueType
 from tests.support.brokers import Kafka
 from tests.support.gateways import gateway_on

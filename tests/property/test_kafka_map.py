@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mgw.transforms.kafka.records import KeyFrom, Rules, from_record, origin_headers, to_record
+from mgw.transforms.kafka import KeyFrom, Rules, from_record, origin_headers, to_record
 from mgw.transforms.message import Header, HeaderValue, Message, ValueType
 
 NOW = 1_700_000_000.0

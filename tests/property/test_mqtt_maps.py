@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mgw.links.mqtt.codec import encode_publish, parse_publish
 from mgw.transforms.errors import ConversionFailure
 from mgw.transforms.message import Header, HeaderValue, Message, PayloadKind, ValueType
-from mgw.transforms.mqtt.publish import Inbound, Outbound, Publish, inbound, outbound
+from mgw.transforms.mqtt import Inbound, Outbound, Publish, inbound, outbound
 from mgw.transforms.mqtt.topic import TopicTemplate, check_filter, check_topic
 
 TOPIC = TopicTemplate("t")
@@ -134,7 +134,7 @@ def test_any_bytes_are_a_message_or_malformed(data: bytes, version: int) -> None
 
 @given(st.lists(st.tuples(texts, texts), max_size=6))
 def test_any_user_properties_are_headers_or_a_failure(user: list[tuple[str, str]]) -> None:
-    from mgw.transforms.mqtt.publish import Properties
+    from mgw.transforms.mqtt import Properties
 
     message, failure = inbound(Publish("t", b"x", properties=Properties(user=user)), Inbound(aq_properties=True))
     assert message.body == b"x"
@@ -199,7 +199,7 @@ def test_header_that_cannot_be_sent_is_a_conversion_failure(header: Header) -> N
 
 @pytest.mark.parametrize("types", ["", "[]", "{", '{"h":"x"}', '{"h":99}', '{"h":5}', '{"h":2}', "[" * 5000])
 def test_forged_types_are_a_failure_of_that_message(types: str) -> None:
-    from mgw.transforms.mqtt.publish import Properties
+    from mgw.transforms.mqtt import Properties
 
     publish = Publish("t", b"x", properties=Properties(user=[("h", "a!"), ("MGW_types", types)]))
     message, failure = inbound(publish, Inbound())

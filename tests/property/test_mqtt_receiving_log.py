@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mgw.links.contract import Mark, Position
 from mgw.links.mqtt.receiving_log import KEPT, OFF, ReceivingLog, digest_of, receipt
-from mgw.transforms.mqtt.publish import Properties, Publish
+from mgw.transforms.mqtt import Properties, Publish
 
 HERE = "broker:1883/MGW_J_in"
 

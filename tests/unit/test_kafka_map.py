@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from mgw.transforms.errors import ConversionFailure
-from mgw.transforms.kafka.records import (
+from mgw.transforms.kafka import (
     MESSAGE_ID,
     TYPES,
     KeyFrom,

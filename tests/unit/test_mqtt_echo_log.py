@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mgw.links.mqtt.echo_log import KEY, Echo, EchoLog, Record, acknowledgement
-from mgw.transforms.mqtt.publish import Properties, Publish
+from mgw.transforms.mqtt import Properties, Publish
 from mgw.transforms.mqtt.topic import TopicTemplate
 
 ECHO = Echo("MGW_J_echo_12345678", "out", "mgw/sent/J")

@@ -10,7 +10,7 @@ import pytest
 from mgw.links.mqtt.codec import Malformed, encode_publish, parse_publish, varint
 from mgw.links.mqtt.wire import Wire
 from mgw.transforms.errors import ConversionFailure, DeliveryRejected, LinkError, LinkRefused, LinkUnavailable
-from mgw.transforms.mqtt.publish import Inbound, Properties, Publish, inbound
+from mgw.transforms.mqtt import Inbound, Properties, Publish, inbound
 
 PUBLISH = b"\x32\x06\x00\x01t\x00\x07x"  # MQTT 3.1.1: topic t, packet id 7, payload x
 

@@ -8,19 +8,18 @@ from typing import NamedTuple
 
 import pytest
 
-from mgw.transforms import amqp
+from mgw.transforms import amqp, kafka, mqtt
 from mgw.transforms.errors import ConversionFailure
-from mgw.transforms.kafka import records
-from mgw.transforms.kafka.records import ANY_TIME, Window
+from mgw.transforms.kafka import Window
+from mgw.transforms.kafka.common import ANY_TIME
 from mgw.transforms.message import MAX_SECONDS, Header, HeaderValue, Message, ValueType
-from mgw.transforms.mqtt import publish as mqtt
 from mgw.transforms.mqtt.topic import TopicTemplate
 
 NOW = 1_700_000_000.0
 MS = int(NOW) * 1000
 HOUR = 3_600_000
 ORIGINAL = "MGW_KAFKA_originalTimestamp"
-AQ_AMQP, AQ_KAFKA = amqp.Rules(aq_properties=True), records.Rules(properties=True)
+AQ_AMQP, AQ_KAFKA = amqp.Rules(aq_properties=True), kafka.Rules(properties=True)
 LIMITED = Window(MS - 24 * HOUR, MS + HOUR)
 
 
@@ -43,12 +42,12 @@ def over_amqp(message: Message, rules: amqp.Rules = amqp.Rules(), later: float =
 
 
 def over_kafka(
-    message: Message, window: Window | None = ANY_TIME, rules: records.Rules = AQ_KAFKA
-) -> tuple[records.Record, Message]:
-    record = records.to_record(message, rules, NOW, window)
+    message: Message, window: Window | None = ANY_TIME, rules: kafka.Rules = AQ_KAFKA
+) -> tuple[kafka.Record, Message]:
+    record = kafka.to_record(message, rules, NOW, window)
     stamp = MS if record.timestamp is None else record.timestamp
     received = Received(record.value, record.key, tuple(record.headers), timestamp=stamp)
-    found, failure = records.from_record(received, records.origin_headers("t", 0), rules, NOW)
+    found, failure = kafka.from_record(received, kafka.origin_headers("t", 0), rules, NOW)
     assert failure is None, failure
     return record, found
 
@@ -128,8 +127,8 @@ class TestExpiration:
         assert amqp.decode(content, b"", b"", b"q", False, NOW, amqp.Rules())[0].expiration is None
         for name in ("MGW_AQ_expiration", "MGW_AQ_expires_at"):
             value = seconds.encode() if name.endswith("on") and seconds != "inf" else b"%d" % (2**63 - 1)
-            found, _ = records.from_record(
-                Received(headers=((name, value),)), records.origin_headers("t", 0), AQ_KAFKA, NOW
+            found, _ = kafka.from_record(
+                Received(headers=((name, value),)), kafka.origin_headers("t", 0), AQ_KAFKA, NOW
             )
             assert found.expiration is None
         document = {"mgw": 1, "headers": [], "body_type": "none", "expiration": float(seconds)}
@@ -257,7 +256,7 @@ class TestBrokenNumbers:
     @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999", "9" * 400, "-1", "-" + "9" * 400, "", "x"])
     def test_reserved_numbers(self, name: str, value: str) -> None:
         headers = ((name, value.encode()),)
-        records.from_record(Received(headers=headers), records.origin_headers("t", 0), AQ_KAFKA, NOW)
+        kafka.from_record(Received(headers=headers), kafka.origin_headers("t", 0), AQ_KAFKA, NOW)
         for code in (1, 6, 7, 9):
             user = ((name, value), ("MGW_types", json.dumps({name: code})))
             publish = mqtt.Publish("t", b"x", properties=mqtt.Properties(user=user))

@@ -12,7 +12,7 @@ from mgw.gateway.ledger.history import lasting
 from mgw.links.mqtt.codec import encode_publish, topic_of
 from mgw.links.placement import NOWHERE, Placement, placed, runs_of
 from mgw.links.rabbitmq.frames import publish_method, routing_key_of
-from mgw.transforms.mqtt.publish import NO_PROPERTIES, Publish
+from mgw.transforms.mqtt import NO_PROPERTIES, Publish
 
 _NAMES = {0: "log/0@", 1: "log/1@", 2: "queue#"}
 

@@ -1,4 +1,4 @@
-"""Types of Kafka headers: names, letters, values as bytes. What they are for is told in :mod:`kafka.records`."""
+"""Types of Kafka headers: names, letters, values as bytes. What they are for is told in :mod:`mgw.transforms.kafka`."""
 
 from __future__ import annotations
 
