@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgw.gateway.aq import QUEUE_TABLE_OPTIONS, SUBSCRIBER_OPTIONS
+from mgw.gateway.config.fields import Strict
 from mgw.gateway.config.forms import folded, hub_folded, hub_name, inline_table, queue_table_of
 from mgw.gateway.config.models import (
     AqAgentModel,
@@ -18,7 +19,6 @@ from mgw.gateway.config.models import (
     ObjectTypeModel,
     QueueModel,
     QueueTableModel,
-    Strict,
     SubscriberModel,
     TransformationModel,
 )

@@ -12,6 +12,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from mgw.gateway.aq import MAX_PAYLOAD, Hub
 from mgw.gateway.config.comparable import DEFAULT_MAX_RETRIES, Comparable
+from mgw.gateway.config.fields import Strict
 from mgw.gateway.config.forms import spec_of
 from mgw.gateway.config.models import (
     SECTIONS,
@@ -20,7 +21,6 @@ from mgw.gateway.config.models import (
     ForeignQueueModel,
     JobModel,
     LinkModel,
-    Strict,
     TransformationModel,
 )
 from mgw.gateway.config.running import read_running

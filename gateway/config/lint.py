@@ -18,18 +18,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from mgw.gateway.aq import parse_url
+from mgw.gateway.config.fields import Strict
 from mgw.gateway.config.findings import Finding, Path, errors, nearest
 from mgw.gateway.config.kept import complete, missing_variables
 from mgw.gateway.config.load import Source, load, read_secret
-from mgw.gateway.config.models import (
-    SECTIONS,
-    AgentModel,
-    Document,
-    LinkModel,
-    SettingsModel,
-    Strict,
-    TransformationModel,
-)
+from mgw.gateway.config.models import SECTIONS, AgentModel, Document, LinkModel, SettingsModel, TransformationModel
 from mgw.links.contract import LinkSpec
 from mgw.transforms.errors import ConfigInvalid, GatewayError, HubError
 

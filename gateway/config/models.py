@@ -7,13 +7,23 @@ against it in :mod:`mgw.gateway.config.lint`. A key that no model and no specifi
 
 from __future__ import annotations
 
-import re
-from functools import cache
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from mgw.gateway.aq import OTHER_NAMES, own_kind
+from mgw.gateway.config.fields import (
+    ONE_OR_MANY,
+    Options,
+    PayloadType,
+    QueueGrant,
+    SortList,
+    Strict,
+    SystemGrant,
+    Text,
+    lower,
+    one_or_many,
+    upper,
+)
 
 __all__ = [
     "NOUNS",
@@ -27,138 +37,18 @@ __all__ = [
     "LinkModel",
     "LogModel",
     "ObjectTypeModel",
-    "QueueGrant",
     "QueueModel",
     "QueueTableModel",
     "SettingsModel",
-    "Strict",
     "SubscriberModel",
-    "SystemGrant",
     "TransformationModel",
 ]
-
-
-def _upper(value: object) -> object:
-    """A choice as it is stored: letters and the width of blanks do not matter, nor blanks around commas."""
-    return re.sub(r" ?, ?", ",", " ".join(value.upper().split())) if isinstance(value, str) else value
-
-
-def _lower(value: object) -> object:
-    return " ".join(value.lower().split()) if isinstance(value, str) else value
-
-
-def _text(value: object) -> object:
-    """A number where a text is expected: YAML takes 12.2 for one."""
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-def _one_or_many(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
-def _option_text(value: object) -> object:
-    """Option values are stored as text; YAML's true, 30 and null mean TRUE, 30 and 'not set'."""
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    return str(value) if isinstance(value, int | float) else value
-
-
-Options = dict[str, Annotated[str | None, BeforeValidator(_option_text)]]
-_PAYLOADS = ("RAW", "BASIC", "FIELDS", "TEXT", "JSON", "XMLTYPE", "ANYDATA")
-_OBJECT_TYPE = r'[^\s."]+[.][^\s."]+'
-
-
-def _payload_name(value: object) -> object:
-    """As the hub writes it; it knows some of its own types by other names, too."""
-    if not isinstance(value, str):
-        return value
-    own = own_kind(value)
-    return _upper(value) if own is None else own.value
-
-
-def _payload_type(value: str) -> str:
-    if value not in _PAYLOADS and not re.fullmatch(_OBJECT_TYPE, value):
-        own = ", ".join(_PAYLOADS)
-        raise ValueError(f"one of {own}, or SCHEMA.NAME of an object type (MGW.NAME of one without a schema)")
-    return value
-
-
-PayloadType = Annotated[
-    str,
-    BeforeValidator(_payload_name),
-    AfterValidator(_payload_type),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": list(_PAYLOADS), "x-also": list(OTHER_NAMES)},
-                {"pattern": f"^{_OBJECT_TYPE}$", "type": "string"},
-            ]
-        }
-    ),
-]
-SortList = Annotated[
-    Literal["ENQ_TIME", "ENQ_TIME,PRIORITY", "PRIORITY", "PRIORITY,ENQ_TIME", "PRIORITY,COMMIT_TIME", "COMMIT_TIME"],
-    BeforeValidator(_upper),
-]
-#: For the JSON Schema: what else a file may write (:func:`mgw.gateway.config.schema_parts.as_written`).
-ONE_OR_MANY = Field(json_schema_extra={"x-one-or-many": True})
-Text = Annotated[str, BeforeValidator(_text), Field(json_schema_extra={"x-number": True})]
-QueueGrant = Annotated[
-    Literal[
-        "ENQUEUE",
-        "DEQUEUE",
-        "ALL",
-        "ENQUEUE WITH GRANT OPTION",
-        "DEQUEUE WITH GRANT OPTION",
-        "ALL WITH GRANT OPTION",
-    ],
-    BeforeValidator(_upper),
-]
-SystemGrant = Annotated[
-    Literal[
-        "ENQUEUE_ANY",
-        "DEQUEUE_ANY",
-        "MANAGE_ANY",
-        "ENQUEUE_ANY WITH ADMIN OPTION",
-        "DEQUEUE_ANY WITH ADMIN OPTION",
-        "MANAGE_ANY WITH ADMIN OPTION",
-    ],
-    BeforeValidator(_upper),
-]
-
-
-class Strict(BaseModel):
-    """A mapping in which an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_number_is_true(cls, values: Any) -> Any:
-        """True is not a number, although Python takes it for 1."""
-        if not isinstance(values, dict) or not any(isinstance(value, bool) for value in values.values()):
-            return values
-        numbers = _numbers(cls)
-        return {
-            name: str(value) if isinstance(value, bool) and name in numbers else value for name, value in values.items()
-        }
-
-
-@cache
-def _numbers(model: type[BaseModel]) -> frozenset[str]:
-    """Keys whose value is a number."""
-    return frozenset(name for name, field in model.model_fields.items() if {int, float} & set(_kinds(field.annotation)))
-
-
-def _kinds(annotation: Any) -> list[Any]:
-    """An annotation and what it is made of."""
-    return [annotation, *(kind for part in get_args(annotation) for kind in _kinds(part))]
 
 
 class LogModel(Strict):
     """What the gateway writes about itself."""
 
-    format: Annotated[Literal["text", "json"], BeforeValidator(_lower)] = Field(
+    format: Annotated[Literal["text", "json"], BeforeValidator(lower)] = Field(
         default="text", description="Form of the lines on standard output."
     )
     directory: str | None = Field(
@@ -209,7 +99,7 @@ class AgentModel(Strict):
     )
     password_file: str | None = Field(default=None, description="File that holds the password.")
     database: str | None = Field(default=None, description="Database the agent connects to; stored, has no effect.")
-    conntype: Annotated[Literal["JDBC_OCI", "JDBC_THIN"], BeforeValidator(_upper)] = Field(
+    conntype: Annotated[Literal["JDBC_OCI", "JDBC_THIN"], BeforeValidator(upper)] = Field(
         default="JDBC_OCI", description="Connection type; stored, has no effect."
     )
     service: str | None = Field(default=None, description="Database service; stored, has no effect.")
@@ -221,7 +111,7 @@ class AgentModel(Strict):
 class LinkModel(Strict):
     """A named set of connections to one messaging system; what else it takes depends on its `type`."""
 
-    type: Annotated[str, BeforeValidator(_upper)] = Field(description="Messaging system.")
+    type: Annotated[str, BeforeValidator(upper)] = Field(description="Messaging system.")
     agent: str = Field(
         default="DEFAULT_AGENT", description="Agent that runs every job of the link; cannot be changed later."
     )
@@ -247,7 +137,7 @@ class ForeignQueueModel(Strict):
     provider_queue: Text | None = Field(
         default=None, description="Its name in the messaging system; none: the part before the `@`."
     )
-    domain: Annotated[Literal["QUEUE", "TOPIC"], BeforeValidator(_upper)] | None = Field(
+    domain: Annotated[Literal["QUEUE", "TOPIC"], BeforeValidator(upper)] | None = Field(
         default=None, description="Kind of queue; none: the messaging system decides."
     )
     options: Options = Field(default_factory=dict, description="Options of the link type for foreign queues.")
@@ -291,7 +181,7 @@ class QueueTableModel(Strict):
         default=False, description="False: each message goes to one reader. True: to every subscriber."
     )
     sort_list: SortList | None = Field(default=None, description="Order of reading; none: order of arrival.")
-    message_grouping: Annotated[Literal["NONE", "TRANSACTIONAL"], BeforeValidator(_upper)] = Field(
+    message_grouping: Annotated[Literal["NONE", "TRANSACTIONAL"], BeforeValidator(upper)] = Field(
         default="NONE", description="TRANSACTIONAL: messages of one transaction stay together."
     )
     compatible: Text | None = Field(default=None, description="8.1, 10.0 or 12.2 (limits RAW to 32,512 bytes).")
@@ -315,7 +205,7 @@ class SubscriberModel(Strict):
 
     rule: str | None = Field(default=None, description="Only messages for which it is true; none: all.")
     transformation: str | None = Field(default=None, description="Transformation of its messages when they are read.")
-    delivery_mode: Annotated[Literal["PERSISTENT", "PERSISTENT_OR_BUFFERED"], BeforeValidator(_upper)] = Field(
+    delivery_mode: Annotated[Literal["PERSISTENT", "PERSISTENT_OR_BUFFERED"], BeforeValidator(upper)] = Field(
         default="PERSISTENT", description="Which messages it gets; cannot be changed later."
     )
     options: Options = Field(default_factory=dict, description="Options of subscribers.")
@@ -330,7 +220,7 @@ class QueueModel(Strict):
     queue_table: str | None = Field(
         default=None, description="Queue table that stores it; none: one of its own, named after the queue."
     )
-    type: Annotated[Literal["NORMAL", "EXCEPTION"], BeforeValidator(_upper)] = Field(
+    type: Annotated[Literal["NORMAL", "EXCEPTION"], BeforeValidator(upper)] = Field(
         default="NORMAL", description="EXCEPTION: only the hub itself puts messages in."
     )
     max_retries: int | None = Field(
@@ -343,7 +233,7 @@ class QueueModel(Strict):
         default=0, ge=0, allow_inf_nan=False, description="Seconds that a message rests after a failed read."
     )
     retention_time: (
-        Annotated[float, Field(allow_inf_nan=False)] | Annotated[Literal["INFINITE"], BeforeValidator(_upper)]
+        Annotated[float, Field(allow_inf_nan=False)] | Annotated[Literal["INFINITE"], BeforeValidator(upper)]
     ) = Field(default=0, description="Seconds a message is kept after it was consumed, or INFINITE.")
     enqueue: bool = Field(default=True, description="Messages may be put in.")
     dequeue: bool = Field(default=True, description="Messages may be taken out.")
@@ -355,7 +245,7 @@ class QueueModel(Strict):
     payload_type: PayloadType | None = Field(default=None, description="As in a queue table; default BASIC.")
     multiple_consumers: bool | None = Field(default=None, description="As in a queue table; default false.")
     sort_list: SortList | None = Field(default=None, description="As in a queue table.")
-    message_grouping: Annotated[Literal["NONE", "TRANSACTIONAL"], BeforeValidator(_upper)] | None = Field(
+    message_grouping: Annotated[Literal["NONE", "TRANSACTIONAL"], BeforeValidator(upper)] | None = Field(
         default=None, description="As in a queue table; default NONE."
     )
     compatible: Text | None = Field(default=None, description="As in a queue table.")
@@ -380,7 +270,7 @@ class TransformationModel(Strict):
 class JobModel(Strict):
     """Moves messages from one source to one destination."""
 
-    type: Annotated[Literal["INBOUND", "OUTBOUND", "THROUGH", "LOCAL"], BeforeValidator(_upper)] = Field(
+    type: Annotated[Literal["INBOUND", "OUTBOUND", "THROUGH", "LOCAL"], BeforeValidator(upper)] = Field(
         description="INBOUND: from a messaging system into the hub. OUTBOUND: from the hub to a messaging system. "
         "THROUGH: from a messaging system to a messaging system, with no queue of the hub between. LOCAL: from a queue "
         "of the hub to another one."
@@ -401,7 +291,7 @@ class JobModel(Strict):
     options: Options = Field(default_factory=dict, description="Job options.")
     require_guarantee: (
         Annotated[
-            Literal["exact", "exact-unless-broker-crash", "at-least-once", "at-most-once"], BeforeValidator(_lower)
+            Literal["exact", "exact-unless-broker-crash", "at-least-once", "at-most-once"], BeforeValidator(lower)
         ]
         | None
     ) = Field(default=None, description="Refuse the job if it cannot promise this much.")
@@ -412,7 +302,7 @@ class JobModel(Strict):
 class AqAgentModel(Strict):
     """An AQ agent: the identity under which users work with secure queues."""
 
-    users: Annotated[list[str], BeforeValidator(_one_or_many), ONE_OR_MANY] = Field(
+    users: Annotated[list[str], BeforeValidator(one_or_many), ONE_OR_MANY] = Field(
         default_factory=list, description="Database users whose privileges it has."
     )
     certificate_location: str | None = Field(
@@ -425,18 +315,18 @@ class AqAgentModel(Strict):
 class GrantModel(Strict):
     """All that a user or role was granted; what is left out is revoked. What users passed on themselves is theirs."""
 
-    roles: Annotated[list[str], BeforeValidator(_one_or_many), ONE_OR_MANY] = Field(
+    roles: Annotated[list[str], BeforeValidator(one_or_many), ONE_OR_MANY] = Field(
         default_factory=list, description="Roles it holds; `AQ_ADMINISTRATOR_ROLE` may do everything."
     )
-    system_privileges: Annotated[list[SystemGrant], BeforeValidator(_one_or_many), ONE_OR_MANY] = Field(
+    system_privileges: Annotated[list[SystemGrant], BeforeValidator(one_or_many), ONE_OR_MANY] = Field(
         default_factory=list,
         description="`ENQUEUE_ANY`, `DEQUEUE_ANY`, `MANAGE_ANY`; each may be followed by `with admin option`.",
     )
-    queues: dict[str, Annotated[list[QueueGrant], BeforeValidator(_one_or_many), ONE_OR_MANY]] = Field(
+    queues: dict[str, Annotated[list[QueueGrant], BeforeValidator(one_or_many), ONE_OR_MANY]] = Field(
         default_factory=dict,
         description="By queue: `ENQUEUE`, `DEQUEUE`, `ALL`; each may be followed by `with grant option`.",
     )
-    object_types: Annotated[list[str], BeforeValidator(_one_or_many), ONE_OR_MANY] = Field(
+    object_types: Annotated[list[str], BeforeValidator(one_or_many), ONE_OR_MANY] = Field(
         default_factory=list, description="Object types of others that it may make something of (EXECUTE)."
     )
 

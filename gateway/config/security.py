@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from mgw.gateway.aq import AqAgent, Hub, QueueAdmin, qualified
+from mgw.gateway.config.fields import QueueGrant, SystemGrant
 from mgw.gateway.config.forms import user_key
-from mgw.gateway.config.models import AqAgentModel, GrantModel, QueueGrant, SystemGrant
+from mgw.gateway.config.models import AqAgentModel, GrantModel
 from mgw.gateway.definitions.objects import key
 from mgw.transforms.errors import AqError
 

@@ -16,7 +16,8 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from mgw.gateway.config.models import SECTIONS, Document, SettingsModel, Strict
+from mgw.gateway.config.fields import Strict
+from mgw.gateway.config.models import SECTIONS, Document, SettingsModel
 from mgw.gateway.config.schema import FILE, SCHEMA_ID, json_schema
 from mgw.gateway.config.schema_parts import ecma
 from mgw.gateway.definitions.agent_options import AGENT_OPTIONS
