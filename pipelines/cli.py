@@ -28,7 +28,9 @@ app = typer.Typer(
 @app.command()
 def run(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the pipeline; the job is called so, too, unless the file says.")],
+    name: Annotated[
+        str, typer.Argument(help="Name of the pipeline; also the name of its job, unless the file says otherwise.")
+    ],
     *,
     config: Annotated[
         Path | None,

@@ -56,17 +56,18 @@ class SparkModel(_Strict):
 
     master: str = Field(default="local[*]", min_length=1, description="Where Spark runs.")
     conf: dict[str, Annotated[str, BeforeValidator(_conf_text)]] = Field(
-        default_factory=dict, description="Settings of Spark; they win over the defaults made here."
+        default_factory=dict, description="Settings of Spark; they take precedence over the defaults."
     )
     packages: list[str] = Field(
-        default_factory=list, description="Maven coordinates beside those of the connectors that the job needs."
+        default_factory=list, description="Maven coordinates in addition to those of the connectors that the job needs."
     )
     jars: list[str] = Field(
         default_factory=list,
         description="Jar files, or folders of them; a connector that is among them is not fetched from Maven.",
     )
     log_level: Literal["OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG"] = Field(
-        default="FATAL", description="What Spark itself logs, to standard error; what ends a pipeline is said anyway."
+        default="FATAL",
+        description="What Spark itself logs, to standard error; errors that end a pipeline are always printed.",
     )
 
 
@@ -79,7 +80,7 @@ class PipelineFile(_Strict):
     checkpoints: str = Field(
         default="mgw-pipelines",
         min_length=1,
-        description="Folder (path or URI that all executors reach) with a folder for each pipeline.",
+        description="Folder (path or URI that all executors can reach) with a folder for each pipeline.",
     )
     spark: SparkModel = Field(default_factory=SparkModel)
     settings: dict[str, Any] = Field(default_factory=dict, description="Settings of the job.")

@@ -14,7 +14,8 @@ __all__ = ["PipelineFailed", "explained", "missing_extra"]
 _RAISED: Final = re.compile(r"(?m)^(?:[A-Za-z_]\w*\.)*([A-Z]\w*): (?:An error occurred while calling \S+\n: )?(.+)$")
 _CONNECTOR: Final = (
     "Spark's connector for Kafka is not loaded",
-    "give spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION, with the version of this Spark",
+    "add to spark-submit: --packages org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION, with the version of this "
+    "Spark",
 )
 _KNOWN: Final = (  # what stands in Spark's text, cause, cure
     ("KAFKA_DATA_SOURCE_NOT_ENABLED", *_CONNECTOR),
@@ -27,9 +28,9 @@ _KNOWN: Final = (  # what stands in Spark's text, cause, cure
     (
         "java.lang.NoSuchMethodError",
         "a package or jar was made for another version of Spark than the one that runs",
-        "give the one that fits in spark.packages or spark.jars",
+        "set the matching one in spark.packages or spark.jars",
     ),
-    ("JAVA_GATEWAY_EXITED", "Java did not start", "Spark needs Java 17 or 21; read what it printed above"),
+    ("JAVA_GATEWAY_EXITED", "Java did not start", "Spark needs Java 17 or 21; read its output above"),
 )
 _LONGEST: Final = 1000  # characters of somebody else's explanation
 

@@ -45,15 +45,15 @@ _TABLE: Final = "from_json({text}, 'MAP<STRING, STRING>')"
 class KafkaTopics(JobSettings):
     """Topics of one Kafka cluster, as the settings of a job name them."""
 
-    bootstrap_servers: str = Field(min_length=1, description="host:port, several with commas between them.")
+    bootstrap_servers: str = Field(min_length=1, description="host:port, separated by commas.")
     topics: tuple[str, ...] = Field(min_length=1, description="Topics that a job of the gateway writes.")
     starting_offsets: str = Field(
         default="earliest", description="Where a stream without a checkpoint begins: earliest, latest, or Spark's JSON."
     )
-    max_rows: int | None = Field(default=None, ge=1, description="Rows of a batch at most; default: all that is there.")
+    max_rows: int | None = Field(default=None, ge=1, description="Maximum rows per batch; default: all that exist.")
     options: dict[str, str] = Field(
         default_factory=dict,
-        description="Further options of Spark's Kafka source, such as kafka.security.protocol; they win.",
+        description="Further options of Spark's Kafka source, such as kafka.security.protocol; they take precedence.",
     )
 
     def source_options(self) -> dict[str, str]:

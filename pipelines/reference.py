@@ -36,14 +36,14 @@ READ_OPTIONS = {
     "consumer": ("", "subscriber of a multi-consumer queue; without it its messages, each once"),
     "user": ("", "user of the hub whose privileges are checked; without it the owner of the hub"),
     "what": ("`messages`", "`messages`, `ready`, `history` (consumed and retained) or `exceptions`; not for streams"),
-    "partitions": ("Spark's default parallelism", "ranges that are read side by side"),
-    "columns": ("all", "names with commas: only these are read from the database"),
+    "partitions": ("Spark's default parallelism", "ranges that are read in parallel"),
+    "columns": ("all", "names, separated by commas: only these are read from the database"),
     "fetchSize": ("`8192`", "rows handed to Spark at once"),
 }
 STREAM_OPTIONS = {
     "stream": ("(required)", "name of the stream in the hub"),
-    "maxRowsPerTrigger": ("`10000`", "rows of a batch at most"),
-    "failOnDataLoss": ("`true`", "whether the query fails when messages it has claimed are gone, or goes on"),
+    "maxRowsPerTrigger": ("`10000`", "maximum rows per batch"),
+    "failOnDataLoss": ("`true`", "whether the query fails or continues when messages it has claimed are gone"),
 }
 WRITE_OPTIONS = {
     "url": ("`MGW_HUB`", "SQLAlchemy URL of the hub"),
@@ -51,8 +51,11 @@ WRITE_OPTIONS = {
     "query": ("a new one; required for streams", "name of the write: a batch that it has written is not written again"),
     "batch": ("`0`", "number of the batch, from 0; only with `query`, and not for streams, where Spark numbers them"),
     "user": ("", "user of the hub whose privileges are checked; without it the owner of the hub"),
-    "maxRowsPerSecond": ("", "rows that become messages in a second at most"),
-    "removeFrom": ("", "exception queues, with commas: the messages with the rows' `msgid` are removed from them"),
+    "maxRowsPerSecond": ("", "maximum rows per second that become messages"),
+    "removeFrom": (
+        "",
+        "exception queues, separated by commas: the messages with the rows' `msgid` are removed from them",
+    ),
 }
 
 
@@ -74,7 +77,7 @@ def spark_page() -> str:
         "Names ignore case; an unknown one is an error.\n",
         "### Reading\n",
         _options(READ_OPTIONS),
-        "### Reading a stream, besides\n",
+        "### Additional options for streams\n",
         _options(STREAM_OPTIONS),
         "### Writing\n",
         _options(WRITE_OPTIONS),

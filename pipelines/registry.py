@@ -74,7 +74,7 @@ def find_job(name: str) -> Job:
     """The job of this name: a built-in one, or the dotted path of a module of the user's own.
 
     Raises:
-        ConfigInvalid: there is none, it cannot be imported, or it is no job.
+        ConfigInvalid: there is none, it cannot be imported, or it is not a job.
     """
     path = BUILT_IN[name][0] if name in BUILT_IN else name
     if "." not in path:
@@ -98,8 +98,8 @@ def find_job(name: str) -> Job:
     missing = [part for part in ("Settings", "run") if not hasattr(module, part)]
     if missing or not (isinstance(module.Settings, type) and issubclass(module.Settings, BaseModel)):
         raise ConfigInvalid(
-            f"module {path} is no job",
-            cause=f"it has no {' and no '.join(missing)}" if missing else "its Settings is no pydantic model",
+            f"module {path} is not a job",
+            cause=f"it has no {' and no '.join(missing)}" if missing else "its Settings is not a pydantic model",
             cure="see docs/how-to/spark-jobs.md, 'A job of your own'",
         )
     return Job(name, module)

@@ -104,7 +104,7 @@ def _alone(context: Context) -> Iterator[None]:
         except BlockingIOError as error:
             lock.seek(0)
             raise PipelineFailed(
-                f"pipeline {context.name} is running already",
+                f"pipeline {context.name} is already running",
                 cause=f"process {lock.read().strip() or 'unknown'} uses {folder}",
                 cure="stop it first, or give this one another name",
             ) from error

@@ -189,7 +189,7 @@ def _not_started(master: str, error: Exception) -> PipelineFailed:
         return PipelineFailed(
             what,
             cause="its Java process ended at once",
-            cure="read what it printed above: Java older than 17, packages that cannot be fetched, a wrong setting",
+            cure="read its output above: Java older than 17, packages that cannot be fetched, a wrong setting",
         )
     first = next((line for line in text.splitlines() if "Exception" in line or "rror" in line), text)
     return PipelineFailed(

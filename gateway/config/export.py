@@ -103,7 +103,7 @@ class _Variables:
         self.taken: set[str] = set()
 
     def placeholder(self, name: str, secret: str) -> str:
-        """What stands in the file for a secret of the object ``name``."""
+        """What is written in the file for a secret of the object ``name``."""
         variable = first = "".join(each if each in _IN_VARIABLES else "_" for each in f"{name}_{secret}".upper())
         number = 2
         while variable in self.taken:

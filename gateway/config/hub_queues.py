@@ -130,7 +130,7 @@ def _subscribe(admin: QueueAdmin, queue: str, wanted: Mapping[str, SubscriberMod
             raise ConfigInvalid(
                 f"subscriber {name} of queue {queue} cannot get delivery_mode {each.delivery_mode}",
                 cause="this is fixed when the subscriber is added",
-                cure="remove the subscriber and apply again; what waits for it is lost with it",
+                cure="remove the subscriber and apply again; messages that wait for it are lost",
             )
         if known is None:
             admin.add_subscriber(

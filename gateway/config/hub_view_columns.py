@@ -5,23 +5,23 @@ from __future__ import annotations
 __all__ = ["HUB_COLUMN_TEXTS", "HUB_TEXT", "HUB_VIEW_TEXTS"]
 
 HUB_TEXT = (
-    "Views of the hub: moments are timestamps on PostgreSQL, and ISO text in UTC on SQLite; a DATE has whole "
-    "seconds. Elapsed times are hundredths of a second. DBA_ views show everything. USER_ views show what is in the "
-    "schema called like the user. ALL_ views show what the user may use. On PostgreSQL the user is the login; the "
-    "owner of the hub sees everything in ALL_ views and the default schema MGW in USER_ views, and may ask in the "
-    "name of a user: `SET aq.username = 'MILL'`. A file of SQLite knows no users: who reads it is the owner. The "
-    "columns of the views `AQ$<...>` need double quotes on PostgreSQL, and so do their names.\n"
+    "Views of the hub: times are timestamps on PostgreSQL, and ISO text in UTC on SQLite; a DATE has whole seconds. "
+    "Elapsed times are hundredths of a second. DBA_ views show everything. USER_ views show what is in the schema "
+    "with the user's name. ALL_ views show what the user may use. On PostgreSQL the user is the login; the owner of "
+    "the hub sees everything in ALL_ views and the default schema MGW in USER_ views, and may ask in the name of a "
+    "user: `SET aq.username = 'MILL'`. An SQLite file has no users: its reader is the owner. The columns of the views "
+    "`AQ$<...>` need double quotes on PostgreSQL, and so do their names.\n"
 )
 
 HUB_VIEW_TEXTS = {
-    "AQ$<queue table>": "Messages of a queue table; one row per message, on multi-consumer queues one per message "
-    "and consumer. The columns after `EXPIRATION_REASON` are ours. A name that is too long for PostgreSQL or taken "
-    "becomes `AQ$#<number>`; `DBA_QUEUE_TABLES.MESSAGE_VIEW` tells it.",
+    "AQ$<queue table>": "Messages of a queue table; one row per message, on multi-consumer queues one per message and "
+    "consumer. The columns after `EXPIRATION_REASON` are additions of this gateway. A name that is too long for "
+    "PostgreSQL or taken becomes `AQ$#<number>`; `DBA_QUEUE_TABLES.MESSAGE_VIEW` tells it.",
     "AQ$<queue table>_S": "Subscribers of all queues of a multi-consumer queue table.",
     "AQ$<queue table>_R": "Of these, the subscribers with a rule.",
-    "AQ$<queue>_S": "Subscribers of a multi-consumer queue. A queue called like its queue table has no view of its "
-    "own: that of the table shows it. Where the name is too long for PostgreSQL, or another view has it, the view "
-    "is called `AQ$#Q<number of the queue>_S`.",
+    "AQ$<queue>_S": "Subscribers of a multi-consumer queue. A queue with the name of its queue table has no view of "
+    "its own: the view of the table shows it. Where the name is too long for PostgreSQL, or another view has it, the "
+    "view is called `AQ$#Q<number of the queue>_S`.",
     "AQ$<queue>_R": "Of these, the subscribers with a rule; named in the same way.",
     "DBA_QUEUE_TABLES": "Queue tables.",
     "USER_QUEUE_TABLES": "Queue tables in the user's schema.",
@@ -42,7 +42,7 @@ HUB_VIEW_TEXTS = {
     "V$AQ": "Messages per queue and state, now. The numbers are counted from indexes (a million READY messages in "
     "about a tenth of a second); TOTAL_WAIT and AVERAGE_WAIT read every READY message of the queue, and nothing "
     "where they are not selected.",
-    "GV$AQ": "The same with the number of the instance; the database is the one there is.",
+    "GV$AQ": "The same with the number of the instance; there is one database.",
     "V$PERSISTENT_QUEUES": "What was done with each queue by the processes that have the hub open now, since each "
     "opened it; the numbers of a process go when it ends. A process stores them with every pass of its time manager "
     "and at the end of a session, at most ten seconds late. A transaction counts when it commits; only an "
@@ -52,8 +52,8 @@ HUB_VIEW_TEXTS = {
     "V$PERSISTENT_PUBLISHERS": "The same per publisher and queue. A process tells 1000 publishers apart; the rest "
     "are together in a row called (others).",
     "V$PERSISTENT_QMN_CACHE": "What the time managers of these processes did, per queue table.",
-    "V$AQ_BACKGROUND_COORDINATOR": "Processes whose time manager runs. The documented three tiers are one here: a time "
-    "manager coordinates itself and serves itself.",
+    "V$AQ_BACKGROUND_COORDINATOR": "Processes whose time manager runs. The three documented tiers are one here: a "
+    "time manager coordinates and serves itself.",
     "V$AQ_JOB_COORDINATOR": "What these processes do in the background.",
     "V$AQ_SERVER_POOL": "All processes that have stored what they counted, those without a time manager too.",
     "GV$AQ_BACKGROUND_COORDINATOR": "The same as V$AQ_BACKGROUND_COORDINATOR, with the number of the instance.",
@@ -103,7 +103,7 @@ HUB_COLUMN_TEXTS = {
     "QUEUE_PRIVILEGES.NAME": "Queue.",
     "ADDRESS": "Queue of the consumer; null: it reads from this queue.",
     "AVERAGE_WAIT": "Seconds READY messages have waited on average.",
-    "AVG_MSG_AGE": "Average seconds since the enqueue of the messages that lie in the queue; reads them all where "
+    "AVG_MSG_AGE": "Average seconds since the enqueue of the messages in the queue; reads them all where "
     "it is selected.",
     "BROWSED_MSGS": "Messages looked at without taking them.",
     "COMPATIBLE": "8.1, 10.0 or 12.2.",
@@ -144,7 +144,7 @@ HUB_COLUMN_TEXTS = {
     "ENQ_USER_ID": "User who enqueued it.",
     "EXCEPTION_QUEUE": "Exception queue it names; null: the default one of the queue table.",
     "EXCEPTION_QUEUE_OWNER": "Schema of that queue.",
-    "EXPIRATION": "Seconds it stays available once it is READY; null: for ever.",
+    "EXPIRATION": "Seconds it stays available once it is READY; null: forever.",
     "EXPIRATION_REASON": "Why it is in an exception queue: TIME_EXPIRATION, MAX_RETRY_EXCEEDED, PROPAGATION_FAILURE.",
     "EXPIRED": "Messages in this exception queue.",
     "EXPIRED_MSGS": "Messages it did not take in time.",
@@ -152,7 +152,7 @@ HUB_COLUMN_TEXTS = {
     "HEADERS": "Header array, JSON. Ours.",
     "IF_NONDURABLE_SUBSCRIBER": "Always NO.",
     "INST_ID": "Always 1.",
-    "IN_TRANSACTION": "True: a session or a job has it in hand. PostgreSQL knows this of jobs only. Ours.",
+    "IN_TRANSACTION": "True: a session or a job holds it. On PostgreSQL only jobs are known. Ours.",
     "LAST_DEQLOG_PROCESSING_TIME": "When that was last done.",
     "LAST_DEQUEUE_TIME": "Last dequeue.",
     "LAST_ENQUEUE_TIME": "Last enqueue.",
@@ -171,7 +171,8 @@ HUB_COLUMN_TEXTS = {
     "queue), UNDELIVERABLE (this consumer failed too often). For each consumer its own.",
     "NAME": "Agent.",
     "NETWORK_NAME": "Always null; kept for compatibility.",
-    "NEXT_SERVICE_TIME": "When time next does something to a message of the queue table; null: nothing is due.",
+    "NEXT_SERVICE_TIME": "When the next delay or expiration of a message in the queue table ends; null: nothing is "
+    "due.",
     "OBJECT_TYPE": "Payload type; null for RAW.",
     "OPTIONS": "Options, JSON. Ours.",
     "ORIGINAL_MSGID": "Its id in the queue it was propagated from.",
@@ -202,7 +203,8 @@ HUB_COLUMN_TEXTS = {
     "RECIPIENTS": "SINGLE or MULTIPLE.",
     "REPLICATION_MODE": "Always NONE; kept for compatibility.",
     "RETENTION": "Seconds consumed messages are kept, or FOREVER.",
-    "RETENTION_TIMESTAMP": "Until when it is kept after it was consumed; null: not consumed, not kept, or for ever.",
+    "RETENTION_TIMESTAMP": "Until when it is kept after it was consumed; null: not consumed, not kept, or kept "
+    "forever.",
     "RETRY_COUNT": "Failed attempts.",
     "RETRY_DELAY": "Seconds a message waits after a failed attempt.",
     "RULE": "Only messages for which it is true.",

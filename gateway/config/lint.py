@@ -148,7 +148,7 @@ def _settings(source: Source, value: Any) -> SettingsModel:
         return found
     file = FilePath(source.mark(place).file).parent / found.secret_key_file
     if not file.is_file():
-        source.error("missing-file", place, f"key file {file} is not there", "make one: openssl rand -base64 32")
+        source.error("missing-file", place, f"key file {file} does not exist", "create one: openssl rand -base64 32")
     return found.model_copy(update={"secret_key_file": str(file)})
 
 

@@ -129,7 +129,7 @@ class _Reader:
                 message = "the file is empty"
                 raise Unreadable("bad-yaml", Mark(str(self._path)), message, "start with 'version: 1' and sections")
             if not isinstance(root, MappingNode):
-                message = "the file does not hold a mapping"
+                message = "the file does not contain a mapping"
                 raise Unreadable("bad-yaml", self._nodes.mark(root), message, "start with 'version: 1' and sections")
             self._merge(root)
         except Unreadable as problem:
@@ -218,7 +218,10 @@ class _Reader:
         if name is None:
             self._source.unresolved.add(path)
             self._source.error(
-                "bad-variable", path, f"{whole!r} is no variable", "write ${NAME} or ${NAME:-value}; $${ for a plain ${"
+                "bad-variable",
+                path,
+                f"{whole!r} is not a variable",
+                "write ${NAME} or ${NAME:-value}; $${ for a plain ${",
             )
             return ""
         self._source.variables.add(path)

@@ -49,10 +49,10 @@ class LogModel(Strict):
     """What the gateway writes about itself."""
 
     format: Annotated[Literal["text", "json"], BeforeValidator(lower)] = Field(
-        default="text", description="Form of the lines on standard output."
+        default="text", description="Format of the lines on standard output."
     )
     directory: str | None = Field(
-        default=None, description="Folder for one log file per agent run, beside standard output."
+        default=None, description="Folder for one log file per agent run, in addition to standard output."
     )
 
 
@@ -62,13 +62,12 @@ class SettingsModel(Strict):
     hub: str | None = Field(
         default=None,
         description="Hub database, an SQLAlchemy URL (`sqlite:///hub.db`, `postgresql+psycopg://user@host/db`, with "
-        "`?schema=NAME` where the hub is in a schema of its own). "
-        "`MGW_HUB` and `--hub` win over it.",
+        "`?schema=NAME` where the hub is in a schema of its own). `MGW_HUB` and `--hub` take precedence.",
     )
     secret_key_file: str | None = Field(
         default=None,
-        description="Key file for stored passwords; default: one beside the hub, made on first use. Commands without a "
-        "configuration file find it by `MGW_SECRET_KEY_FILE`, which wins.",
+        description="Key file for stored passwords; default: one next to the hub, created on first use. Commands "
+        "without a configuration file find it by `MGW_SECRET_KEY_FILE`, which takes precedence.",
     )
     transform_modules: list[str] = Field(
         default_factory=list,
@@ -285,7 +284,10 @@ class JobModel(Strict):
         default=None, description="Where messages go that can never be delivered; on the side of the source."
     )
     poll_interval: float | None = Field(
-        default=None, ge=0.1, le=60, description="Longest wait between two looks at the source, seconds; default 5."
+        default=None,
+        ge=0.1,
+        le=60,
+        description="Longest interval between two checks of the source, seconds; default 5.",
     )
     batch_size: int | None = Field(default=None, ge=1, le=10_000, description="Messages per transaction; default 30.")
     options: Options = Field(default_factory=dict, description="Job options.")
@@ -294,7 +296,7 @@ class JobModel(Strict):
             Literal["exact", "exact-unless-broker-crash", "at-least-once", "at-most-once"], BeforeValidator(lower)
         ]
         | None
-    ) = Field(default=None, description="Refuse the job if it cannot promise this much.")
+    ) = Field(default=None, description="Guarantee that the job must give, or it is refused.")
     enabled: bool = Field(default=True, description="False: the job keeps its subscription but moves nothing.")
     comment: str | None = Field(default=None, description="Free text.")
 
@@ -327,7 +329,7 @@ class GrantModel(Strict):
         description="By queue: `ENQUEUE`, `DEQUEUE`, `ALL`; each may be followed by `with grant option`.",
     )
     object_types: Annotated[list[str], BeforeValidator(one_or_many), ONE_OR_MANY] = Field(
-        default_factory=list, description="Object types of others that it may make something of (EXECUTE)."
+        default_factory=list, description="Object types of other users that it may use (EXECUTE)."
     )
 
 

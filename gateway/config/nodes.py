@@ -49,7 +49,9 @@ def compose(text: str, file: str) -> Node | None:
         cure = "check indentation and quotes on this line and the one above"
         raise Unreadable("bad-yaml", mark, problem, cure) from error
     except RecursionError as error:
-        raise Unreadable("bad-yaml", Mark(file), "nested too deeply", "look for brackets without an end") from error
+        raise Unreadable(
+            "bad-yaml", Mark(file), "nested too deeply", "look for brackets that are not closed"
+        ) from error
     except (YAMLError, ValueError) as error:
         message = (str(error) or type(error).__name__).splitlines()[0]
         raise Unreadable("bad-yaml", Mark(file), message, "correct the YAML") from error
@@ -80,7 +82,7 @@ class Nodes:
             Unreadable: it is part of itself, or has a tag that means nothing here.
         """
         if node.tag not in _KINDS:
-            raise self._bad(node, f"tag {_shown(node.tag)} means nothing here", "leave it out")
+            raise self._bad(node, f"tag {_shown(node.tag)} is not supported", "leave it out")
         with self._once(self._open, node):
             yield
 
@@ -94,7 +96,7 @@ class Nodes:
             self._repeated += 1
             if self._repeated > _MAX_REPEATED:
                 message = f"aliases stand for more than {_MAX_REPEATED:,} values"
-                raise self._bad(node, message, "write out what is needed")
+                raise self._bad(node, message, "write the values in full")
         self._seen.add(id(node))
 
     def entries(self, node: MappingNode) -> list[tuple[ScalarNode, Node]]:
@@ -119,7 +121,7 @@ class Nodes:
             with self._once(self._merging, node):
                 for each in merged:
                     if not isinstance(each, MappingNode):
-                        raise self._bad(each, "<< stands before no mapping", "merge mappings only")
+                        raise self._bad(each, "<< is not followed by a mapping", "merge mappings only")
                     for entry in self.entries(each):
                         own.setdefault(entry[0].value, entry)
             found = self._entries[id(node)] = list(own.values())
@@ -132,7 +134,7 @@ class Nodes:
             Unreadable: a tag that means nothing here, or a number that is none.
         """
         if not isinstance(node, ScalarNode) or node.tag not in _KINDS:
-            raise self._bad(node, f"tag {_shown(node.tag)} means nothing here", "leave it out")
+            raise self._bad(node, f"tag {_shown(node.tag)} is not supported", "leave it out")
         if node.tag in _TEXTS:
             return node.value
         try:
@@ -143,7 +145,7 @@ class Nodes:
     @contextmanager
     def _once(self, around: set[int], node: Node) -> Iterator[None]:
         if id(node) in around:
-            raise self._bad(node, "an alias stands for what it is part of", "write the value out")
+            raise self._bad(node, "an alias refers to a value that contains it", "write the value in full")
         around.add(id(node))
         yield
         around.discard(id(node))

@@ -97,9 +97,9 @@ def in_order(types: Mapping[str, ObjectTypeModel]) -> Iterable[str]:
     except CycleError as error:
         ring = " -> ".join(names[folded] for folded in error.args[1])
         raise ConfigInvalid(
-            f"object types are made of each other: {ring}",
-            cause="a type has to be there before another can be made of it",
-            cure="take one of these attributes out",
+            f"object types contain each other: {ring}",
+            cause="a type must exist before another can contain it",
+            cure="remove one of these attributes",
         ) from None
 
 

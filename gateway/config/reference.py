@@ -34,7 +34,7 @@ def configuration_page() -> str:
     """configuration.md: every key of a configuration file."""
     parts = [
         "# Configuration\n",
-        "A configuration is YAML. `mgw lint` checks it, `mgw plan` says what would change, `mgw apply` does it, "
+        "A configuration is YAML. `mgw lint` checks it, `mgw plan` shows what would change, `mgw apply` changes it, "
         "`mgw export` prints what a hub holds in the same form, `mgw schema` prints the JSON Schema for editors. With "
         "a first line such as `# yaml-language-server: $schema=gateway.schema.json` an editor completes and checks the "
         "file while it is written. `conf/gateway.schema.json` describes the link types of the gateway itself; where "
@@ -65,7 +65,7 @@ def configuration_page() -> str:
         if section == "agents":
             parts += ["Options of every agent; they count from its next start:\n", _fields(AGENT_OPTIONS)]
         if section == "links":
-            parts.append("Beside these, the attributes of the link type: see [links](links.md).\n")
+            parts.append("In addition, the attributes of the link type: see [links](links.md).\n")
         if section == "transformations":
             text = (inspect.getdoc(transformation_module) or "").partition("\n\n")[2]
             parts.append(_from_rst(text) + "\n")
@@ -178,7 +178,7 @@ def views_page() -> str:
         "Real views in the hub database: `sqlite3` and `psql` read them; how, [read the queues with SQL]"
         "(../how-to/read-the-queues-with-sql.md) shows. Names of objects are in upper case. No view shows a "
         "password.\n",
-        "Views of the gateway: moments are UTC text, ages and intervals are seconds; `mgw status` shows the same.\n",
+        "Views of the gateway: times are UTC text, ages and intervals are seconds; `mgw status` shows the same.\n",
     ]
     for view, columns in COLUMNS.items():
         parts += _view(view, columns, COLUMN_TEXTS, VIEW_TEXTS[view])

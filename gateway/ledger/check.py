@@ -88,7 +88,7 @@ def reconcile(conn: sa.Connection, job: JobDef, hub_id: bytes, span: Range = EVE
             _present(proof, conn, job, hub_id, stranded)
     for name, number in ledger.expired(conn, job, since=span.since, until=span.until).items():
         queue = job.source if outbound else job.destination
-        proof.notes.append(f"{number:,} messages of queue {queue} expired there; exception queue {name} has them")
+        proof.notes.append(f"{number:,} messages of queue {queue} expired there; they are in exception queue {name}")
     if not proof.batches:
         proof.notes.append("the ledger has no record in this range")
     return proof
@@ -109,7 +109,7 @@ def _counted(proof: Proof, records: Iterable[Record]) -> Iterator[Record]:
         proof.outcomes.update(str(entry.outcome) for entry in record.entries)
         if record.kind is Kind.BREAK and not record.faults:
             proof.notes.append(
-                f"record {record.number}: {record.note}; what follows does not join on to what was before"
+                f"record {record.number}: {record.note}; the records after it do not continue those before it"
             )
         yield record
 
@@ -118,9 +118,9 @@ def _present(proof: Proof, conn: sa.Connection, job: JobDef, hub_id: bytes, stra
     """Compare with the hub: what is planned must be there, what is set aside must be planned."""
     still = stranded & ledger.stranded(conn, job) if stranded else set()  # at both looks: not just completed
     for number in sorted(still):
-        proof.offend(f"message {hex_id(hub_id, number)} is set aside for a plan, and no plan has it: it has no outcome")
+        proof.offend(f"message {hex_id(hub_id, number)} is claimed for a plan, but no plan has it: it has no outcome")
     for sequence, number in ledger.planned_and_gone(conn, job):
-        proof.offend(f"message {hex_id(hub_id, number)} of planned batch {sequence} is not in the queue any more")
+        proof.offend(f"message {hex_id(hub_id, number)} of planned batch {sequence} is no longer in the queue")
     proof.waiting = ledger.waiting(conn, job)
 
 
@@ -221,7 +221,9 @@ class _Outbound:
         if back := len(self._returned - self._done.keys()):
             proof.notes.append(f"{back} messages were planned, returned to their queue, and not sent in this range")
         if self._reused is not None:
-            proof.notes.append(f"two messages were written to {self._reused}: what holds them was made anew in between")
+            proof.notes.append(
+                f"two messages were written to {self._reused}: their topic or queue was re-created in between"
+            )
 
     def _take(self, entry: Entry, record: int) -> None:
         for number in entry.ids:
@@ -251,7 +253,7 @@ def _sequences(
         if after == before + 1 or any(_explains(gap, before, seen.get(after)) for gap in gaps):
             continue
         which = f"batch {before + 1} was" if after == before + 2 else f"batches {before + 1} to {after - 1} were"
-        proof.offend(f"{which} planned, and no record says what became of it")
+        proof.offend(f"{which} planned, but no record says what happened to it")
 
 
 def _explains(gap: tuple[int, int], before: int, record: int | None) -> bool:

@@ -104,8 +104,8 @@ def trace(conn: sa.Connection, job: JobDef, hub_id: bytes, message: str) -> Trac
         found += _still_planned(conn, each, names, hub_id)
     if not any(sight.job == job.name for sight in found) and not _missed(conn, job, number):
         raise GatewayError(
-            f"the ledger of job {job.name} says nothing of message {message}",
-            cause="the job never saw it, or the record is older than the ledger is kept",
+            f"the ledger of job {job.name} has no record of message {message}",
+            cause="the job never saw it, or its record was older than ledger_retention and is gone",
             cure="check the id or coordinates; mgw prove with the job alone and --list shows what there is",
         )
     found.sort(key=lambda sight: sight.started or sight.finished or 0.0)
@@ -181,7 +181,7 @@ def _number(message: str, hub_id: bytes) -> int | None:
         return None
     if identity[:8] != hub_id:
         raise GatewayError(
-            f"message {message} is not of this hub",
+            f"message {message} is not from this hub",
             cause=f"ids of this hub begin with {hub_id.hex()}",
             cure="ask the hub that the message was stored in: --hub",
         )

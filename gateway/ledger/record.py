@@ -279,7 +279,7 @@ def text_of(blob: bytes) -> str:
         ValueError: it is the detail of several batches.
     """
     if blob.startswith(MERGED):
-        raise ValueError("it holds several batches, which do not fit together any more")
+        raise ValueError("it holds several batches that no longer fit together")
     text = blob if blob.startswith(b"{") else zlib.decompress(blob)
     return text.decode(errors="surrogatepass")
 

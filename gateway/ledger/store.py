@@ -279,11 +279,11 @@ _STATES = {
     0: "ready",
     1: "waiting for its delay",
     2: "consumed and retained",
-    9: "held for its consumers",
+    9: "waiting for its consumers",
 }
 _REASONS = {
-    "TIME_EXPIRATION": "it expired in queue {queue}, for it was not taken in time",
-    "MAX_RETRY_EXCEEDED": "it was given back to queue {queue} too often",
+    "TIME_EXPIRATION": "it expired in queue {queue}, because it was not taken in time",
+    "MAX_RETRY_EXCEEDED": "it was returned to queue {queue} too often",
 }
 
 

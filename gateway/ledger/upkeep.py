@@ -116,7 +116,7 @@ class Merging:
             return None
         row = merged(rows[:sound])
         if [decode(each) for each in expanded(row)] != records[:sound]:
-            raise RuntimeError(f"records {first} to {row.number} of job {job} do not come back as they were")
+            raise RuntimeError(f"records {first} to {row.number} of job {job} cannot be read back unchanged")
         return Group([each.digest for each in rows[:sound]], first, row)
 
 

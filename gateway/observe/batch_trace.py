@@ -34,7 +34,7 @@ class Traced(Protocol):
 
 def trace_begin(job: str, positions: object) -> None:
     """An inbound job connects its source."""
-    _LOGGER.log(TRACE_LITE, "job %s begins at %s", job, positions or "what its source gives")
+    _LOGGER.log(TRACE_LITE, "job %s begins at %s", job, positions or "the position that its source starts at")
 
 
 def trace_read(job: str, batch: Batch) -> None:
@@ -57,7 +57,7 @@ def trace_settled(job: str) -> None:
 def trace_left(job: str, left: int, again: int) -> None:
     """An outbound job found plans of its predecessor."""
     if left:
-        _LOGGER.log(TRACE_LITE, "job %s found %d batches under way, %d of them are sent again", job, left, again)
+        _LOGGER.log(TRACE_LITE, "job %s found %d batches in flight, %d of them are sent again", job, left, again)
 
 
 def trace_flight(job: str, flight: Traced, what: str) -> None:

@@ -145,7 +145,7 @@ class ConfigurationChanged(Event):
 
     def text(self) -> str:
         """The words for it."""
-        return f"agent {self.object} takes over definitions, version {self.version}"
+        return f"agent {self.object} loads changed definitions, version {self.version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class GuaranteeChanged(Event):
 
     def text(self) -> str:
         """The words for it."""
-        return f"job {self.object} promised {self.before}, it can promise {self.now} now" + (
+        return f"job {self.object} promised {self.before}, now it can promise {self.now}" + (
             f": {self.note}" if self.note else ""
         )
 
@@ -302,8 +302,8 @@ class MessagesExpired(Event):
     def text(self) -> str:
         """The words for it."""
         return (
-            f"queue {self.object}: {self.count} message(s) expired, for nobody took them in time; "
-            f"exception queue {self.exception_queue} has them"
+            f"queue {self.object}: {self.count} message(s) expired because nobody consumed them in time; they are in "
+            f"exception queue {self.exception_queue}"
         )
 
 
@@ -317,8 +317,8 @@ class MessagesOverdue(Event):
     def text(self) -> str:
         """The words for it."""
         return (
-            f"job {self.object}: {self.count} message(s) not sent, for they had expired; "
-            "the exception queue of their queue table gets them"
+            f"job {self.object}: {self.count} message(s) not sent because they had expired; they go to the exception "
+            "queue of their queue table"
         )
 
 
@@ -332,7 +332,7 @@ class ResendSpared(Event):
     def text(self) -> str:
         """The words for it."""
         return (
-            f"job {self.object}: {self.count} message(s) up to batch {self.sequence} were at the destination already; "
+            f"job {self.object}: {self.count} message(s) up to batch {self.sequence} were already at the destination; "
             "completed without sending them again"
         )
 

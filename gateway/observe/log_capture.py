@@ -75,14 +75,14 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return
-    _LOGGER.critical("the process ends by an error that nobody expected", exc_info=(kind, error, trace))
+    _LOGGER.critical("the process ends because of an unexpected error", exc_info=(kind, error, trace))
 
 
 def _uncaught_in_thread(given: Any) -> None:
     if given.exc_type is not SystemExit:
         name = given.thread.name if given.thread is not None else "?"
         info = (given.exc_type, given.exc_value or given.exc_type(), given.exc_traceback)
-        _LOGGER.error("thread %s ended by an error that nobody expected", name, exc_info=info)
+        _LOGGER.error("thread %s ended because of an unexpected error", name, exc_info=info)
 
 
 def _unraisable(given: Any) -> None:

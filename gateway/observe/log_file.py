@@ -151,7 +151,7 @@ class _Steady:
         error = sys.exc_info()[1]
         place = getattr(self, "baseFilename", "standard output")
         logging.getLogger("mgw.engine").warning(
-            "log lines cannot be written to %s; cause: %s; cure: free space there, the job of the gateway goes on",
+            "log lines cannot be written to %s; cause: %s; cure: free space there; the gateway continues without it",
             place,
             getattr(error, "strerror", None) or error,
         )

@@ -137,7 +137,7 @@ class FilesShort(Event):
     def text(self) -> str:
         """The words for it."""
         return (
-            f"agent {self.object}: its {self.jobs} jobs need about {self.needed} files and connections open, and this "
-            f"process may have {self.limit}; some may not connect; cure: raise the hard limit (LimitNOFILE= of "
-            "systemd, --ulimit nofile= of a container, ulimit -Hn), or give some of the links to another agent"
+            f"agent {self.object}: its {self.jobs} jobs need about {self.needed} open files and connections, but this "
+            f"process may have {self.limit}; some jobs may fail to connect; cure: raise the hard limit (LimitNOFILE= "
+            "of systemd, --ulimit nofile= of a container, ulimit -Hn), or give some of the links to another agent"
         )

@@ -199,7 +199,7 @@ class Agent:
             return
         self._stuck.add(job_id)
         runner.show_stuck()
-        self._journalist.tell(JobStuck(runner.name, runner.silence, "its thread does not come back from the client"))
+        self._journalist.tell(JobStuck(runner.name, runner.silence, "its thread is blocked in the client library"))
         runner.interrupt()
 
     def refresh(self) -> None:
@@ -227,7 +227,7 @@ class Agent:
             deadline = self._clock.monotonic() + seconds
             for runner in runners:
                 if not runner.join(max(0.1, deadline - self._clock.monotonic())):
-                    _LOGGER.warning("job %s did not stop in time; what it was doing is done again", runner.name)
+                    _LOGGER.warning("job %s did not stop in time; its unfinished batch will be repeated", runner.name)
             self._runners.clear()
             self._leaving.clear()
         self._journalist.tell(AgentStopped(self.name, error or ""))
@@ -235,7 +235,7 @@ class Agent:
             with self._hub.write() as conn:
                 lease.release_lease(conn, self.name, self._token, status=status, error=error, now=self._clock.now())
         except HubError as failure:
-            _LOGGER.warning("lease of agent %s not given up, it passes by itself: %s", self.name, failure)
+            _LOGGER.warning("lease of agent %s not released, it expires by itself: %s", self.name, failure)
 
     # ----------------------------------------------------------------------------------------------------- definitions
 
@@ -281,7 +281,7 @@ class Agent:
             del self._runners[job_id]
         elif job_id not in self._leaving:
             self._leaving.add(job_id)
-            _LOGGER.warning("job %s does not end; its change is taken over when its thread has ended", runner.name)
+            _LOGGER.warning("job %s does not stop; its change takes effect when its thread has ended", runner.name)
 
     def _wanted(self, snapshot: Snapshot) -> Mapping[int, JobSetup]:
         wanted = {}
@@ -343,7 +343,7 @@ class Agent:
             except GatewayError as error:
                 self._subscribed.discard(job.id)
                 self._chore_failed = self._clock.monotonic()
-                _LOGGER.warning("subscription of disabled job %s not made, tried again: %s", job.name, error)
+                _LOGGER.warning("subscription of disabled job %s not created, will be tried again: %s", job.name, error)
 
         threading.Thread(target=subscribe, name=f"subscribe-{job.name}", daemon=True).start()
 
@@ -353,7 +353,7 @@ class Agent:
             self._procedures.finish_remove_job(self._hub, self._secrets, job.name)
         except GatewayError as error:
             self._chore_failed = self._clock.monotonic()
-            _LOGGER.warning("job %s is still marked for removal, tried again in a minute: %s", job.name, error)
+            _LOGGER.warning("job %s is still marked for removal, will be tried again in a minute: %s", job.name, error)
         else:
             self._journalist.tell(JobRemoved(job.name))
 

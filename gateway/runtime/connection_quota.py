@@ -75,5 +75,9 @@ def no_file(job: str, link: str, error: BaseException) -> LinkUnavailable | None
         return None
     cause, cure = found
     return LinkUnavailable(
-        f"job {job}: nothing more can be opened for link {link}", link=link, operation="connect", cause=cause, cure=cure
+        f"job {job}: no further connection can be opened for link {link}",
+        link=link,
+        operation="connect",
+        cause=cause,
+        cure=cure,
     )

@@ -131,7 +131,7 @@ class Reach:
         try:
             return look() if look is not None else frozenset()
         except Exception as error:  # a link that cannot even be opened; its jobs say why
-            _LOGGER.debug("%s: not looked at: %s", self._name, error)
+            _LOGGER.debug("%s: not checked: %s", self._name, error)
             return frozenset()
 
 

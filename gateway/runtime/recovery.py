@@ -82,7 +82,7 @@ def reset_log_records(conn: sa.Connection, job: JobDef, *, now: float) -> bool:
     elif not kind.from_link:
         _release_plans(conn, job, now)
         sequence = run_state.job_row(conn, job.id).plan_sequence
-        ledger.record_break(conn, job.id, "an operator took the sending log as it is", sequence=sequence, now=now)
+        ledger.record_break(conn, job.id, "an operator accepted the sending log as it is", sequence=sequence, now=now)
         run_state.forget_log(conn, job.id, reset=True)
     else:
         ledger.record_break(conn, job.id, "an operator cleared the receiving log", now=now)
@@ -108,11 +108,13 @@ def reset_missing_messages(conn: sa.Connection, job: JobDef, *, now: float) -> b
             run_state.alter_plan(conn, job.id, Plan(plan.sequence, found))
             if missing := sorted(set(plan.ids) - set(found)):
                 names = ", ".join(queue.hub_id.hex() + f"{number:016x}" for number in missing)
-                note = f"an operator gave up missing messages of batch {plan.sequence}: {names}"
+                note = f"an operator accepted the loss of messages of batch {plan.sequence}: {names}"
                 ledger.record_break(conn, job.id, note, sequence=plan.sequence, now=now)
     else:
         drop_received(conn, job.id, run_state.load_plans(conn, job.id), now=now, note=_RESET)
-        ledger.record_break(conn, job.id, "an operator gave up messages that are gone at the source", now=now)
+        ledger.record_break(
+            conn, job.id, "an operator accepted the loss of messages that are gone at the source", now=now
+        )
         run_state.clear_receiving_log(conn, job.id)
         run_state.write_marks(conn, job.id, [Mark(RESUME, "earliest")], now=0)
     run_state.revive(conn, job.id)
@@ -134,7 +136,7 @@ def _reset_through(conn: sa.Connection, job: JobDef, now: float) -> None:
     row = run_state.job_row(conn, job.id)
     drop_received(conn, job.id, run_state.load_plans(conn, job.id), now=now, note=_RESET)
     if _SENDING_LOG in run_state.last_error(conn, job.id):
-        note = "an operator took the sending log as it is"
+        note = "an operator accepted the sending log as it is"
         ledger.record_break(conn, job.id, note, sequence=row.plan_sequence, now=now)
         run_state.forget_log(conn, job.id, reset=True)
     else:

@@ -42,9 +42,9 @@ _AWAY = (LinkUnavailable, LinkTimeout, LinkRefused, HubUnavailable, HubFull)
 class Kind(Enum):
     """What a failure says about the next attempt."""
 
-    HOPELESS = "a log does not match its queue: a person must decide"
+    HOPELESS = "a log does not match its queue: the operator must decide"
     FAULT = "a message or the configuration; it counts"
-    AWAY = "a broker or the hub cannot be reached, or lets nobody in"
+    AWAY = "a broker or the hub cannot be reached, or refuses the login"
     TURN = "no connection of the link is free; nothing was tried"
 
 

@@ -73,7 +73,7 @@ class Signals:
                     try:
                         action(number)
                     except Exception:
-                        _LOGGER.exception("signal %s could not be obeyed", number.name)
+                        _LOGGER.exception("signal %s could not be handled", number.name)
 
     def _dump(self, number: signal.Signals) -> None:
         try:
@@ -89,7 +89,7 @@ def _noted(_: int, __: FrameType | None) -> None:
 
 def _toggle(number: signal.Signals) -> None:
     level = toggle_debug()
-    _LOGGER.info("signal %s: the log level is %d now, until the next one", number.name, level)
+    _LOGGER.info("signal %s: the log level is now %d, until the next such signal", number.name, level)
 
 
 def stacks() -> list[str]:

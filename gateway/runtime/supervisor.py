@@ -159,7 +159,7 @@ class Supervisor:
                 raise
             if str(error) != self._complaint:  # said once, not twice a second
                 self._complaint = str(error)
-                _LOGGER.error("changed definitions not taken over, what runs goes on: %s", error)
+                _LOGGER.error("changed definitions not applied, running jobs continue: %s", error)
 
     def _maybe_start(self) -> None:
         with self._hub.read() as conn:
@@ -194,7 +194,7 @@ class Supervisor:
             for line in self._procedures.apply_files(self._hub, self._secrets, self._options.config_files):
                 _LOGGER.info("%s", line)
         except GatewayError as error:
-            _LOGGER.error("configuration not taken over: %s", error)
+            _LOGGER.error("configuration not applied: %s", error)
 
     # --------------------------------------------------------------------------------------------------------- chores
 
@@ -241,7 +241,7 @@ class Supervisor:
         before, self._ahead = self._ahead, self._clock.now() - self._clock.monotonic()
         if self._ahead > before - CLOCK_STEP_SECONDS:
             return
-        _LOGGER.warning("the wall clock was put back by %.0f s", before - self._ahead)
+        _LOGGER.warning("the wall clock was set back by %.0f s", before - self._ahead)
         for chore in self._scheduler.get_jobs():
             chore.modify(next_run_time=datetime.fromtimestamp(self._clock.now(), UTC))
 

@@ -23,7 +23,7 @@ def retry(admin: GatewayAdmin, name: str) -> str:
     """Forget the failures of a job and have it tried at once; its name as it was defined.
 
     Raises:
-        NotFound: there is no job of that name.
+        NotFound: there is not a job of that name.
         AdminError: the job is marked for removal.
     """
     job = lookup.job(admin, name).name
@@ -38,7 +38,7 @@ def give_up(admin: GatewayAdmin, action: str, job_name: str | None, agent_name: 
         action: RESET_SUB_MISSING_MESSAGE, RESET_SUB_MISSING_LOG_REC, CLEAN_LOG_QUEUES or CLEAN_STARTUP_STATE.
 
     Raises:
-        NotFound: there is no job, or no agent, of that name.
+        NotFound: there is not a job, or no agent, of that name.
         NotFailed: the job is in another state.
         AdminError: as :meth:`mgw.gateway.services.admin.GatewayAdmin.cleanup_gateway`.
     """

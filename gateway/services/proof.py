@@ -29,7 +29,7 @@ def trace_message(hub: Hub, job_name: str, message: str) -> Trace:
         message: its id in the hub, ``AQMSGID:`` and hexadecimal digits or these alone, or its coordinates outside.
 
     Raises:
-        NotFound: there is no job of that name.
+        NotFound: there is not a job of that name.
         GatewayError: the message is not known.
     """
     job = lookup.job(GatewayAdmin(hub), job_name)
@@ -41,7 +41,7 @@ def prove_job(hub: Hub, job_name: str, span: Range, *, listed: bool = False) -> 
     """Whether every message of a job in a range has exactly one outcome; ``listed``: with every message.
 
     Raises:
-        NotFound: there is no job of that name.
+        NotFound: there is not a job of that name.
     """
     job = lookup.job(GatewayAdmin(hub), job_name)
     with hub.read() as conn:

@@ -196,7 +196,7 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
         raise GatewayError(
             f"agent {name} is BROKEN",
             cause=held.last_error or "a second process was detected",
-            cure=f"end the stray process, then: mgw agents clean {name}",
+            cure=f"end the leftover process, then run: mgw agents clean {name}",
             number=-106,
         )
     if held.owner is not None and held.owner != me:
@@ -251,7 +251,7 @@ def renew_lease(conn: sa.Connection, name: str, token: int, *, ttl: float, now: 
 
 def _lost(name: str, token: int) -> LeaseLost:
     return LeaseLost(
-        f"agent {name} belongs to another process now",
+        f"agent {name} now belongs to another process",
         cause=f"this process did not renew its lease in time (token {token})",
         cure="none needed here: the other process carries on; end this one",
         number=-106,

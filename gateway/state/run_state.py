@@ -247,7 +247,7 @@ def advance_positions(conn: sa.Connection, job_id: int, moves: Sequence[Position
             moved = Db(conn).run(_POSITION_SET, (move.after, now, job_id, move.partition, move.before)) == 1
         if not moved:
             raise HubError(
-                f"position of partition {move.partition} was moved by somebody else",
+                f"position of partition {move.partition} was changed by another process",
                 cause=f"expected {move.before or 'none'}; another process reads for this job",
                 cure="make sure that one agent process runs this job; nothing was stored",
             )

@@ -189,14 +189,14 @@ def _parse_keys(texts: Iterable[str], origin: str) -> list[bytes]:
             raise ConfigInvalid(
                 f"the secret key in {origin} cannot be used",
                 cause="a key is 32 bytes in base64",
-                cure="make one with: openssl rand -base64 32",
+                cure="create one with: openssl rand -base64 32",
             )
         keys.append(base64.urlsafe_b64encode(raw))
     if not keys:
         raise ConfigInvalid(
             f"the secret key in {origin} cannot be used",
             cause="no key is there",
-            cure="make one with: openssl rand -base64 32",
+            cure="create one with: openssl rand -base64 32",
         )
     return keys
 

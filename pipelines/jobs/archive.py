@@ -39,7 +39,7 @@ class QueueModel(JobSettings):
     stream: str | None = Field(
         default=None, description="Name of the stream in the hub. [default: pipeline and source]"
     )
-    max_rows: int = Field(default=10_000, ge=1, description="Rows of a batch at most.")
+    max_rows: int = Field(default=10_000, ge=1, description="Maximum rows per batch.")
 
 
 class HistoryModel(JobSettings):
@@ -66,14 +66,14 @@ class SourceModel(JobSettings):
 class Settings(JobSettings):
     """What is archived, and where."""
 
-    path: str = Field(min_length=1, description="Folder of the archive, local or a URI that all executors reach.")
+    path: str = Field(min_length=1, description="Folder of the archive, local or a URI that all executors can reach.")
     sources: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")], SourceModel] = Field(
         min_length=1, description="Name -> source; the name becomes the column source."
     )
     every: float | None = Field(
         default=None,
         gt=0,
-        description="Seconds between two batches, until SIGTERM; null: archive what is there, and end.",
+        description="Seconds between two batches, until SIGTERM; null: archive what exists, then end.",
     )
     columns: dict[str, str] = Field(
         default_factory=dict, description="Further columns: name -> SQL expression on the others."
@@ -102,7 +102,7 @@ def transform(messages: DataFrame, settings: Settings) -> DataFrame:
     for name, expression in settings.columns.items():
         if name in messages.columns or name in _NAMED:
             raise PipelineFailed(
-                f"column {name} cannot be added", cause="the archive has it anyway", cure="give it another name"
+                f"column {name} cannot be added", cause="the archive already has it", cure="give it another name"
             )
         frame = frame.withColumn(name, sf.expr(expression))
     return frame
@@ -187,7 +187,7 @@ class ParquetTarget:
         if batch == known.batch:
             return
         if batch != known.batch + 1:
-            raise self._foreign(f"it has the batches up to {known.batch}, and the checkpoint goes on with {batch}")
+            raise self._foreign(f"it has the batches up to {known.batch}, and the checkpoint continues with {batch}")
         self._write(frame, f"{batch}", query=query, batch=batch)
         if time.monotonic() - self._compacted > _COMPACT_EVERY:
             self.finish()
@@ -230,8 +230,8 @@ class ParquetTarget:
     def _foreign(self, cause: str) -> PipelineFailed:
         return PipelineFailed(
             f"source {self._name} of the archive {self._folder.root} cannot be continued",
-            cause=f"{cause}: going on would lose or double messages",
-            cure="restore archive and checkpoint of the same time, or give the source another name",
+            cause=f"{cause}: continuing would lose or duplicate messages",
+            cure="restore archive and checkpoint from the same time, or give the source another name",
         )
 
 

@@ -31,16 +31,14 @@ class CompactModel(JobSettings):
     target_bytes: int = Field(
         default=128 * 1024 * 1024,
         ge=1,
-        description="Size of the files made; those of half of it and more are left alone.",
+        description="Size of compacted files; files of at least half this size are left alone.",
     )
     files_today: int = Field(
         default=200,
         ge=2,
-        description="Small files of a day that is not over yet, from which on they are compacted, too.",
+        description="Number of small files from which a day that is not over yet is also compacted.",
     )
-    keep_replaced: float = Field(
-        default=3600, ge=0, description="Seconds that replaced files stay for those who are reading them."
-    )
+    keep_replaced: float = Field(default=3600, ge=0, description="Seconds that replaced files are kept for readers.")
 
 
 def due(files: Mapping[str, int], settings: CompactModel, today: str) -> dict[str, list[str]]:

@@ -36,7 +36,7 @@ class DeltaTarget:
         """Refused: what is new cannot be told apart and written in one transaction."""
         raise PipelineFailed(
             f"source {self._name} is history, which cannot be archived to Delta",
-            cause="a table that several sources write cannot show what of one of them is new",
+            cause="a table that several sources write cannot show which rows of one source are new",
             cure="archive history with format: parquet",
         )
 

@@ -93,9 +93,9 @@ def commit(folder: Folder, manifest: Manifest) -> Manifest:
         folder.write(f"{place}/{made.number:012d}.json", text)
     except FileExistsError as error:
         raise PipelineFailed(
-            f"source {made.source} of the archive {folder.root} was written by somebody else",
-            cause=f"manifest {made.number} is there already",
-            cure="let one pipeline alone write a source",
+            f"source {made.source} of the archive {folder.root} was written by another program",
+            cause=f"manifest {made.number} already exists",
+            cure="let only one pipeline write a source",
         ) from error
     for each in folder.entries(place)[:-_KEPT]:
         folder.delete(each.path)

@@ -30,9 +30,9 @@ def _some(expressions: dict[str, str]) -> dict[str, str]:
 class Reference(JobSettings):
     """The reference table."""
 
-    path: str = Field(min_length=1, description="File or folder; path or URI that all executors reach.")
-    format: Literal["csv", "parquet"] = Field(default="csv", description="CSV has a line with the names of columns.")
-    key: str = Field(min_length=1, description="Its column that is unique and compared with the key of a message.")
+    path: str = Field(min_length=1, description="File or folder; path or URI that all executors can reach.")
+    format: Literal["csv", "parquet"] = Field(default="csv", description="CSV files start with a line of column names.")
+    key: str = Field(min_length=1, description="Its unique column, compared with the key of a message.")
 
 
 class Window(JobSettings):
@@ -40,8 +40,8 @@ class Window(JobSettings):
 
     time: str = Field(default="enq_time", min_length=1, description="Timestamp of a message: a column, or a field.")
     length: str = Field(default="1 minute", min_length=1, description="Length of a window.")
-    late: str = Field(default="1 minute", min_length=1, description="How much later a message may come.")
-    by: list[str] = Field(default_factory=list, description="Columns to group by, beside the window.")
+    late: str = Field(default="1 minute", min_length=1, description="How late a message may arrive.")
+    by: list[str] = Field(default_factory=list, description="Columns to group by, in addition to the window.")
     results: Annotated[dict[str, str], AfterValidator(_some)] = Field(
         description="Name -> aggregate expression in Spark SQL, such as max(temperature)."
     )
@@ -53,15 +53,17 @@ class Settings(JobSettings):
     source: str = Field(min_length=1, description="Hub queue that is read.")
     consumer: str | None = Field(default=None, min_length=1, description="Subscriber, if the queue has several.")
     body: str = Field(min_length=1, description="Fields of the JSON bodies, as DDL: sensor STRING, temperature DOUBLE.")
-    key: str = Field(min_length=1, description="Spark SQL expression for what a message has in common with its row.")
+    key: str = Field(
+        min_length=1, description="Spark SQL expression for the key of a message, compared with the key of a row."
+    )
     reference: Reference
-    window: Window | None = Field(default=None, description="Without: every message goes on, enriched.")
+    window: Window | None = Field(default=None, description="If not set, every message is published, enriched.")
     target: str = Field(min_length=1, description="Hub queue that gets the results.")
-    rows_per_batch: int = Field(default=10_000, ge=1, le=10_000_000, description="Messages in a micro-batch at most.")
+    rows_per_batch: int = Field(default=10_000, ge=1, le=10_000_000, description="Maximum messages per micro-batch.")
     every: float | None = Field(
         default=None,
         gt=0,
-        description="Seconds between two batches, until SIGTERM; null: do what is there, and end.",
+        description="Seconds between two batches, until SIGTERM; null: process what exists, then end.",
     )
 
 

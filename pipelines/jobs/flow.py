@@ -32,14 +32,16 @@ class Settings(JobSettings):
 
     window: float = Field(default=60, gt=0, description="Seconds of a window.")
     watermark: float = Field(
-        default=600, ge=0, description="Seconds after which a window is closed; what is known later does not count."
+        default=600, ge=0, description="Seconds after which a window is closed; later records do not count."
     )
     late_after: float = Field(default=60, ge=0, description="Seconds; a message that takes longer counts as late.")
-    path: str | None = Field(default=None, min_length=1, description="Folder for Parquet; null: the hub's table alone.")
+    path: str | None = Field(default=None, min_length=1, description="Folder for Parquet; null: only the hub's table.")
     every: float | None = Field(
-        default=None, gt=0, description="Seconds between two batches, until SIGTERM; null: what is there, then the end."
+        default=None,
+        gt=0,
+        description="Seconds between two batches, until SIGTERM; null: process what exists, then end.",
     )
-    max_batches: int = Field(default=5000, ge=1, description="Rows of the ledger in a batch at most.")
+    max_batches: int = Field(default=5000, ge=1, description="Maximum rows of the ledger per batch.")
     keep_days: float = Field(default=30, gt=0, description="Days that windows stay in the hub's table.")
 
 

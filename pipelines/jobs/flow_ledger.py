@@ -125,14 +125,16 @@ _DIRECTIONS = {Kind.RECEIVED.value: "INBOUND", Kind.CARRIED.value: "THROUGH"}
 
 def _check(start: dict[str, Any], known: dict[int, tuple[int, int]], hub: str) -> None:
     """Refuse to go on where something is missing in between."""
-    cure = "begin anew: remove the checkpoint, and the windows are made again from what the ledger has"
+    cure = "start over: remove the checkpoint, and the windows are computed again from the ledger"
     if start.get("hub") != hub:
-        raise PipelineFailed("the checkpoint is of another hub", cause=f"it read hub {start.get('hub')}", cure=cure)
+        raise PipelineFailed(
+            "the checkpoint belongs to another hub", cause=f"it read hub {start.get('hub')}", cure=cure
+        )
     for job, (first, last) in known.items():
         read = start.get(f"job {job}")
         if read is not None and not first - 1 <= read <= last:
             raise PipelineFailed(
-                f"the ledger of job number {job} does not join on to what was read",
+                f"the ledger of job number {job} does not continue what was read",
                 cause=f"it was read up to {read}, and the ledger has {first} to {last}: "
                 + ("older rows were pruned" if read < first else "the hub was restored"),
                 cure=cure,

@@ -25,7 +25,7 @@ __all__ = ["Settings", "needs", "run", "transform", "uses_hub"]
 class ReportModel(JobSettings):
     """Where the findings are written."""
 
-    path: str = Field(min_length=1, description="Folder; each run makes one in it, named by its time (UTC).")
+    path: str = Field(min_length=1, description="Folder; each run creates a subfolder named by its time (UTC).")
     format: Literal["parquet", "csv", "json"] = Field(default="parquet", description="Format of the files.")
 
 
@@ -43,13 +43,14 @@ class Settings(JobSettings):
     grace: float = Field(
         default=0,
         ge=0,
-        description="Seconds: what is younger when the run begins and on one side only is in flight, no finding.",
+        description="Seconds: messages that are younger than this when the run starts and exist on one side only are "
+        "in flight, not findings.",
     )
     at_least: int = Field(
         default=1, ge=0, description="Messages that the source must have; fewer is a failure: nothing was proved."
     )
-    show: int = Field(default=20, ge=0, le=10_000, description="Findings that are printed.")
-    report: ReportModel | None = Field(default=None, description="Where all findings are written, besides.")
+    show: int = Field(default=20, ge=0, le=10_000, description="Number of findings to print.")
+    report: ReportModel | None = Field(default=None, description="Folder to which all findings are also written.")
 
     @model_validator(mode="after")
     def _comparable(self) -> Settings:
@@ -57,7 +58,7 @@ class Settings(JobSettings):
             if side.id is None and not side.digest:
                 raise ValueError(f"{name} has neither id nor digest, so nothing of it can be compared; give one")
         if self.source.digest and self.destination.digest and len(self.source.digest) != len(self.destination.digest):
-            raise ValueError("the digests of source and destination are made of different numbers of values")
+            raise ValueError("the digests of source and destination have different numbers of values")
         return self
 
 

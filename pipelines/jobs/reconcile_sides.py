@@ -21,15 +21,15 @@ class _Side(BaseModel):
 
     where: str | None = Field(default=None, min_length=1, description="Condition: only these messages are compared.")
     id: str | None = Field(
-        default=None, min_length=1, description="What names a message on both sides; null: its content alone."
+        default=None, min_length=1, description="Identity of a message on both sides; null: only its content."
     )
     digest: list[str] = Field(
         default_factory=list,
         description="What must be equal on both sides, in the same order there; empty: content is not compared.",
     )
     part: str | None = Field(default=None, min_length=1, description="Messages with the same value here have an order.")
-    position: str | None = Field(default=None, min_length=1, description="Their place in it, a whole number.")
-    time: str | None = Field(default=None, min_length=1, description="When it got there; `grace` looks at it.")
+    position: str | None = Field(default=None, min_length=1, description="Position in that order, a whole number.")
+    time: str | None = Field(default=None, min_length=1, description="When it arrived; used by `grace`.")
     ledger: str | None = Field(
         default=None,
         min_length=1,
@@ -90,7 +90,7 @@ class FilesSide(_Side):
     """Files of any kind that Spark reads."""
 
     read: Literal["files"]
-    path: str = Field(min_length=1, description="Folder or file, local or a URI that all executors reach.")
+    path: str = Field(min_length=1, description="Folder or file, local or a URI that all executors can reach.")
     format: str = Field(default="parquet", min_length=1, description="`parquet`, `delta`, `json`, `csv`, `orc`, ...")
     columns: str | None = Field(
         default=None, description="Schema as DDL, where the format has none or it is slow to find."

@@ -36,7 +36,7 @@ def _in_utc(moment: datetime) -> datetime:
 def _identity(text: str) -> str:
     plain = text.upper().removeprefix("AQMSGID:")
     if not re.fullmatch(r"[0-9A-F]{32}", plain):
-        raise ValueError(f"{text!r} is no message id: 32 hexadecimal digits")
+        raise ValueError(f"{text!r} is not a message id of 32 hexadecimal digits")
     return plain
 
 
@@ -59,13 +59,13 @@ class Settings(JobSettings):
     )
     sources: list[str] = Field(default_factory=list, description="Only these sources of the archive; none means all.")
     exceptions: str | None = Field(
-        default=None, min_length=1, description="Exception queue, or the queue whose exception messages are meant."
+        default=None, min_length=1, description="Exception queue, or the queue whose exception messages are replayed."
     )
     target: str = Field(min_length=1, description="Hub queue that gets the messages.")
     since: Moment | None = Field(default=None, description="From this time on (UTC unless it has an offset).")
     until: Moment | None = Field(default=None, description="Before this time.")
-    time: str = Field(default="enq_time", min_length=1, description="Column that since, until and the order look at.")
-    queues: list[str] = Field(default_factory=list, description="Only messages that are, or were before, in these.")
+    time: str = Field(default="enq_time", min_length=1, description="Column for since, until and the order.")
+    queues: list[str] = Field(default_factory=list, description="Only messages that are, or were, in these queues.")
     condition: str | None = Field(default=None, min_length=1, description="Spark SQL expression over the columns.")
     ids: list[Annotated[str, AfterValidator(_identity)]] = Field(
         default_factory=list, description="Only messages with these ids (32 hexadecimal digits), now or originally."
@@ -73,11 +73,11 @@ class Settings(JobSettings):
     set: dict[str, str] = Field(
         default_factory=dict, description="Property of the message -> Spark SQL expression that replaces it."
     )
-    rows_per_second: int | None = Field(default=None, ge=1, le=10_000_000, description="Not faster than this.")
+    rows_per_second: int | None = Field(default=None, ge=1, le=10_000_000, description="Maximum rate.")
     remove: bool = Field(default=False, description="Remove each exception message in the transaction that replays it.")
-    dry_run: bool = Field(default=False, description="Say what would be replayed, and replay nothing.")
+    dry_run: bool = Field(default=False, description="Only show what would be replayed.")
     show: int = Field(default=20, ge=0, le=1000, description="How many messages a dry run lists.")
-    user: str | None = Field(default=None, min_length=1, description="User of the hub whose privileges count.")
+    user: str | None = Field(default=None, min_length=1, description="User of the hub whose privileges are checked.")
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -217,7 +217,7 @@ def run(spark: SparkSession, settings: Settings, context: Context) -> int:
         context.say(f"replay {settings.name} was done before ({_summary(before, settings)}); nothing is left to do")
         return 0
     else:
-        context.log(f"replay {settings.name} goes on after {before.published + before.skipped:,} messages")
+        context.log(f"replay {settings.name} continues after {before.published + before.skipped:,} messages")
         resume(options)
     after = record_of(options)
     if after is not None:

@@ -60,13 +60,13 @@ WRITTEN: Final[Mapping[str, Written]] = {
     "priority": Written("BIGINT", "smaller is more important; default 1", _whole),
     "correlation": Written("STRING", "correlation identifier, at most 128 characters", _text),
     "delay": Written("DOUBLE", "seconds until the message is ready", _seconds),
-    "expiration": Written("DOUBLE", "seconds of availability once it is ready; NULL: for ever", _seconds),
+    "expiration": Written("DOUBLE", "seconds of availability once it is ready; NULL: forever", _seconds),
     "exception_queue": Written("STRING", "where it goes when it cannot be consumed", _text),
     "sender_name": Written("STRING", "agent that sends it; a secure queue needs one", _text),
     "sender_address": Written("STRING", "queue it was last propagated from", _text),
     "sender_protocol": Written("INT", "protocol of that address; 0 is a queue", _whole),
-    "user_property": Written("STRING", "text that says more about the body", _text),
-    "original_msgid": Written("BINARY", "what it was before; ignored where a `user` writes", _binary),
+    "user_property": Written("STRING", "additional information about the body", _text),
+    "original_msgid": Written("BINARY", "its previous id; ignored where a `user` writes", _binary),
 }
 
 #: Columns that a read has and a write ignores: the hub sets them itself.
@@ -117,13 +117,13 @@ def layout_of(schema: StructType, *, removing: bool = False) -> Layout:
         raise _invalid(
             "the rows have neither a column 'body' nor 'text'",
             "a message would have no body",
-            "name what is to be the body: SELECT ... AS text, or to_json(struct(*)) AS text",
+            "name the column for the body: SELECT ... AS text, or to_json(struct(*)) AS text",
         )
     if removing and "msgid" not in places:
         raise _invalid(
             "the rows have no column 'msgid'",
-            "option 'removeFrom' removes the messages that the rows were made of",
-            "keep the column msgid of what was read",
+            "option 'removeFrom' removes the messages from which the rows were read",
+            "keep the column msgid of the rows that were read",
         )
     return Layout(places)
 

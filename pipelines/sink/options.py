@@ -57,7 +57,7 @@ class WriteOptions:
         if not streaming and "batch" in given and not given.get("query"):
             raise ConfigInvalid(
                 "option 'batch' is given without 'query'",
-                cause="a batch is known by both",
+                cause="both identify a batch",
                 cure="give the write a name: option 'query'",
             )
         query = required(given, "query") if streaming else given.get("query") or _UNNAMED + secrets.token_hex(8)

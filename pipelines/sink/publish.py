@@ -130,7 +130,7 @@ class _Write:
                 raise WriteRefused(
                     f"rows staged for batch {batch} of query {name} are gone",
                     cause="the commit came more than a day after they were staged",
-                    cure="write the batch again; nothing of it was published",
+                    cure="write the batch again; none of it was published",
                 )
             statements.discard_rivals(db, name, batch)
             return new if new.rows else self._finished(db, new)
@@ -140,7 +140,7 @@ class _Write:
             raise WriteRefused(f"batch {batch} of query {name} vanished", cure="write the batch again")
         if (known.rows, known.digest) != (new.rows, new.digest):
             _log.warning(
-                "batch %d of query %s was sealed with %d rows; the %d that came now are not the same, and dropped",
+                "batch %d of query %s was sealed with %d rows; the %d that came now are different, and are dropped",
                 *(batch, name, known.rows, new.rows),
             )
         return known
@@ -229,7 +229,7 @@ class _Write:
 
 def _check_query(name: str, query: Query, mine: Query) -> None:
     if query.queue_id != mine.queue_id:
-        again = ", which was made anew since" if query.queue_name == mine.queue_name else ""
+        again = ", which was re-created since" if query.queue_name == mine.queue_name else ""
         raise WriteRefused(
             f"query {name} cannot write to queue {mine.queue_name}",
             cause=f"that name belongs to a query that writes to queue {query.queue_name}{again}",
@@ -238,10 +238,10 @@ def _check_query(name: str, query: Query, mine: Query) -> None:
     if query.origin != mine.origin:
         raise WriteRefused(
             f"query {name} cannot go on with this checkpoint",
-            cause="that name belongs to a write that is no stream"
+            cause="that name belongs to a write that is not a stream"
             if query.origin is None
             else "its batches were numbered by another checkpoint, which was lost or belongs to another query",
-            cure="use the checkpoint that it began with, or give it another name: option 'query'",
+            cure="use the checkpoint that it started with, or give it another name: option 'query'",
         )
 
 
@@ -250,8 +250,8 @@ def _check_next(name: str, batch: int, last: int | None) -> None:
     if last is not None and not last <= batch <= last + 1:
         raise WriteRefused(
             f"batch {batch} of query {name} cannot be written",
-            cause=f"batch {last} was written last, so the checkpoint is of another time than the hub: "
+            cause=f"batch {last} was written last, so checkpoint and hub are from different times: "
             + ("rows since then would be taken for those written before" if batch < last else "rows between are lost"),
-            cure="restore hub and checkpoint of the same time, or begin with a new checkpoint under another name: "
+            cure="restore hub and checkpoint from the same time, or start with a new checkpoint under another name: "
             "option 'query'",
         )

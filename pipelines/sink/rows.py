@@ -24,7 +24,7 @@ __all__ = ["Made", "Maker", "RowRefused", "header_value"]
 
 
 class RowRefused(GatewayError):
-    """A row that can be no message of the queue: nothing of its batch is published."""
+    """A row that cannot become a message of the queue: nothing of its batch is published."""
 
 
 class Made(NamedTuple):
@@ -240,13 +240,13 @@ class Maker:
     def _body(self, body: bytes | None, text: str | None, body_type: str | None, type_name: str | None) -> Any:
         if body_type == "NONE":
             if body is not None or text is not None:
-                raise ValueError("body_type says NONE, and there is a body: drop the column body_type")
+                raise ValueError("body_type says NONE, but there is a body: drop the column body_type")
             return None
         if body is not None and text is not None and text.encode() != body:
-            raise ValueError("its body and its text differ: drop the column that does not count (and body_type)")
+            raise ValueError("its body and its text differ: drop the one that is not meant (and body_type)")
         if body is None and text is None:
             if body_type is not None:
-                raise ValueError(f"body_type says {body_type}, and there is neither body nor text")
+                raise ValueError(f"body_type says {body_type}, but there is neither body nor text")
             return None
         if type_name is not None and self._queue.payload_type is PayloadType.ANYDATA:
             return self._any(type_name, text if text is not None else body or b"", body_type)
@@ -257,7 +257,7 @@ class Maker:
     def _typed(self, body: bytes | None, text: str | None, body_type: str) -> Any:
         if body_type == "RAW":
             if body is None:
-                raise ValueError("body_type says RAW, and there is a text only: drop the column body_type")
+                raise ValueError("body_type says RAW, but there is only text: drop the column body_type")
             return body
         if text is None:
             text = (body or b"").decode()
@@ -309,7 +309,7 @@ def _made_headers(
 
 def _refused(row: int, cause: str, cure: str = "") -> RowRefused:
     return RowRefused(
-        f"row {row} of its partition can be no message of the queue",
+        f"row {row} of its partition cannot become a message of the queue",
         cause=cause,
-        cure=cure or "correct the row; nothing of the batch was published",
+        cure=cure or "correct the row; none of the batch was published",
     )

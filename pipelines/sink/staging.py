@@ -39,7 +39,7 @@ def stage(options: WriteOptions, layout: Layout, wanted: int | None, batches: It
         wanted: the batch they are for, where it is known.
 
     Raises:
-        RowRefused: a row can be no message of the queue.
+        RowRefused: a row cannot become a message of the queue.
         GatewayError: the queue cannot be written to, or the staging was removed meanwhile.
     """
     with open_hub(options.url) as hub:
@@ -122,7 +122,7 @@ class _Stager:
             raise RowRefused(
                 f"row {first + error.index} of its partition is refused by queue {queue.full_name}",
                 cause="; ".join(filter(None, (error.what, error.cause))),
-                cure=error.cure or "correct the row; nothing of the batch was published",
+                cure=error.cure or "correct the row; none of the batch was published",
             ) from None
         if self._target.exceptions:
             self._check_sources(made, first)
@@ -137,8 +137,9 @@ class _Stager:
             if not statements.add_chunk(db, self.staged, number=self._chunks, rows=len(made), body=body, now=now):
                 raise GatewayError(
                     f"rows staged for query {self._options.query} are gone",
-                    cause="the same batch was committed by somebody else meanwhile, or the task slept for a day",
-                    cure="let one process write under a name; the batch that was committed stands",
+                    cause="the same batch was committed by another process in the meantime, or the task was suspended "
+                    "for a day",
+                    cure="let one process write under a name; the committed batch stays",
                 )
         self._chunks += 1
 
@@ -148,7 +149,7 @@ class _Stager:
                 shown = "NULL" if each.source is None else each.source.hex()
                 raise RowRefused(
                     f"row {first + index} of its partition has the msgid {shown}",
-                    cause="option removeFrom removes the message of that id, and it is none of this hub",
+                    cause="option removeFrom removes the message of that id, which is not from this hub",
                     cure="write rows that were read from the exception queue, or leave removeFrom out",
                 )
 

@@ -39,7 +39,7 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
             raise ConfigInvalid(
                 f"column {column.name!r} cannot be read as {kind}",
                 cause=f"the data source mgw has it as {column.type}",
-                cure="read it as that, and cast it in the query",
+                cure="read it with that type, and cast it in the query",
             )
     return columns
 

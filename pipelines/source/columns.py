@@ -60,13 +60,13 @@ READ = {
 COLUMNS = (
     Column("queue", "STRING", "queue the message is in", ("queue_id",), required=True),
     Column("msgid", "BINARY", "message id, 16 bytes", ("id",)),
-    Column("id", "BIGINT", "its second half as a number; grows with the order of enqueueing", ("id",), required=True),
+    Column("id", "BIGINT", "its second half as a number; grows in enqueue order", ("id",), required=True),
     Column("seq", "BIGINT", "place in the stream; NULL in batch reads", ()),
     Column(
         "state",
         "STRING",
-        "READY, WAITING, PROCESSED, EXPIRED, UNDELIVERABLE, CLAIMED (in somebody's hands) or SPLIT (a message of a "
-        "multi-consumer queue read without `consumer`: every consumer has a state of its own)",
+        "READY, WAITING, PROCESSED, EXPIRED, UNDELIVERABLE, CLAIMED (held by a session or job) or SPLIT (a message of "
+        "a multi-consumer queue read without `consumer`: every consumer has a state of its own)",
         ("state",),
     ),
     Column("consumer", "STRING", "the subscriber, where one was asked for", ()),
@@ -79,16 +79,16 @@ COLUMNS = (
     Column("deq_user", "STRING", "who consumed it", ("deq_user",)),
     Column("ready_at", "TIMESTAMP", "when its delay is or was over", ("ready_at",)),
     Column("expires_at", "TIMESTAMP", "when it expires", ("expires_at",)),
-    Column("expiration", "DOUBLE", "seconds of availability it was enqueued with; NULL: for ever", ("expiration",)),
+    Column("expiration", "DOUBLE", "seconds of availability it was enqueued with; NULL: forever", ("expiration",)),
     Column("attempts", "INT", "failed attempts to consume it", ("attempts",)),
-    Column("exception_queue", "STRING", "where it is to go when it cannot be consumed", ("exception_queue",)),
+    Column("exception_queue", "STRING", "where it goes when it cannot be consumed", ("exception_queue",)),
     Column("expiration_reason", "STRING", "why it is in an exception queue", ("expiration_reason",)),
     Column("original_queue", "STRING", "queue it was in before the exception queue", ("original_queue_id",)),
     Column("original_msgid", "BINARY", "its id in the queue it was propagated from", ("original_msgid",)),
     Column("sender_name", "STRING", "agent that sent it", ("sender_name",)),
     Column("sender_address", "STRING", "queue it was last propagated from", ("sender_address",)),
     Column("sender_protocol", "INT", "protocol of that address; 0 is a queue", ("sender_protocol",)),
-    Column("user_property", "STRING", "text that says more about the body", ("user_property",)),
+    Column("user_property", "STRING", "additional information about the body", ("user_property",)),
     Column(
         "transaction_group",
         "STRING",
@@ -131,7 +131,7 @@ def chosen(names: Iterable[str]) -> tuple[Column, ...]:
             raise ConfigInvalid(
                 f"column {name!r} cannot be read from a queue",
                 cause="it is named twice" if column else "the data source mgw has no such column",
-                cure=f"use some of {', '.join(NAMES)}",
+                cure=f"use {', '.join(NAMES)}",
             )
         found.append(column)
     return tuple(found)

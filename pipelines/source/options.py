@@ -44,7 +44,7 @@ class SourceOptions:
         fetch_size: rows in a piece that is handed to Spark at most.
         stream: name of the stream in the hub; empty in batch reads.
         max_rows: rows of a micro-batch at most.
-        fail_on_data_loss: whether a stream whose messages are gone fails, or goes on with what is there.
+        fail_on_data_loss: whether a stream whose messages are gone fails, or continues with what is left.
     """
 
     url: str = field(repr=False)
@@ -76,7 +76,7 @@ class SourceOptions:
         if what not in list(What):
             raise _invalid("what", what, f"one of {', '.join(What)}")
         if streaming and "what" in given:
-            raise _invalid("what", what, "not given for a stream: it takes the messages that are ready")
+            raise _invalid("what", what, "not allowed for a stream, which takes the messages that are ready")
         names = [name.strip() for name in given.get("columns", "").split(",") if name.strip()]
         return cls(
             url=hub_url(given),
@@ -120,8 +120,8 @@ def known(options: Mapping[str, str], names: Iterable[str]) -> None:
         if name.lower() not in allowed:
             raise ConfigInvalid(
                 f"option {name!r} is unknown to the data source mgw",
-                cause="it is misspelt, or belongs to another kind of use",
-                cure=f"use some of {', '.join(names)}",
+                cause="it is misspelt, or for another kind of read or write",
+                cure=f"use {', '.join(names)}",
             )
 
 

@@ -107,7 +107,7 @@ def _run(cursor: Any, statement: str, fetch: Callable[[], Any]) -> Any:
         raise HubError(
             "a queue cannot be read",
             cause=str(error).partition("\n")[0],
-            cure="see whether the hub is as it was planned",
+            cure="check whether the hub changed since the query was planned",
         ) from None
 
 

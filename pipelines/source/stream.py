@@ -134,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = row.allocated if wanted is None else min(row.allocated, max(wanted, begin))
         if end == begin and lost:
             raise StreamGone(
-                f"stream {row.name} has come to its end",
+                f"stream {row.name} has ended",
                 cause=f"subscriber {row.consumer} of queue {state.queue.full_name} was removed",
                 cure=f"end the query and release the stream: mgw pipeline release {row.name}",
             )
@@ -197,7 +197,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise OffsetLost(
                 f"{wanted - found} of {wanted} messages of stream {self._options.stream} are missing",
                 cause=f"somebody purged queue {self._options.queue}, or took them from it",
-                cure="find out who did; option failOnDataLoss=false goes on with what is there",
+                cure="find out who did; option failOnDataLoss=false continues with what is left",
             )
 
     # -- the transaction around everything -------------------------------------------------------------------------
@@ -232,19 +232,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise StreamGone(
                 f"stream {options.stream} does not exist",
                 cause="it was released, or its queue was dropped, or the checkpoint belongs to another hub",
-                cure="begin anew with another checkpoint folder",
+                cure="start over with another checkpoint folder",
             )
         if self._epoch is not None and row.epoch != self._epoch:
             raise StreamTaken(
                 f"stream {row.name} was taken over",
-                cause="another query began to read it",
+                cause="another query started to read it",
                 cure="give every query a stream of its own: option 'stream'",
             )
         queue, _ = queue_to_read(self._opened(), db, options)
         if (queue.id, (options.consumer or "").upper()) != (row.queue_id, (row.consumer or "").upper()):
             raise ConfigInvalid(
                 f"stream {row.name} reads another queue or consumer",
-                cause="a stream keeps what it began with",
+                cause="a stream keeps the queue and consumer that it started with",
                 cure="give this query a stream of its own, or release that one: mgw pipeline release",
             )
         return _State(conn, db, queue, row)
@@ -259,14 +259,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if offset.get("stream") != row.token or not isinstance(place, int):
             raise OffsetLost(
                 f"the checkpoint is not one of stream {row.name}",
-                cause="it belongs to another stream, or to one of that name that was released",
-                cure="give the query the checkpoint folder it had, or begin with a new one",
+                cause="it belongs to another stream, or to a released one of that name",
+                cure="give the query the checkpoint folder it had, or start with a new one",
             )
         if place > row.allocated:
             raise OffsetLost(
                 f"the checkpoint is ahead of stream {row.name}",
                 cause=f"it is at {place}, the hub only at {row.allocated}: the hub was restored from a backup",
-                cure="compare what was written with the hub, then begin with a new checkpoint folder",
+                cure="compare what was written with the hub, then start with a new checkpoint folder",
             )
         if place < row.settled:
             if self._lenient:
@@ -276,7 +276,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"the checkpoint is behind stream {row.name}",
                 cause=f"it is at {place}, but the messages up to {row.settled} are consumed: it is an old copy, or "
                 "another query read the stream",
-                cure="find the checkpoint folder that was used last; option failOnDataLoss=false goes on without them",
+                cure="find the checkpoint folder that was used last; option failOnDataLoss=false continues without "
+                "them",
             )
         return place
 

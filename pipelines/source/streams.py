@@ -47,7 +47,7 @@ def consume(
         raise OffsetLost(
             f"messages of stream {row.name} are missing",
             cause=f"somebody purged queue {queue.full_name}, or took them from it, after Spark had read them",
-            cure="find out who did; option failOnDataLoss=false goes on with what is there",
+            cure="find out who did; option failOnDataLoss=false continues with what is left",
         ) from None
     sql.forget(db, row, upto)
     return row._replace(settled=upto)
@@ -119,7 +119,7 @@ def release(url: str, stream: str) -> int:
 def _queue_of(db: Db, row: StreamRow) -> QueueRef:
     queue = sql.queue_of(db, row)
     if queue is None:
-        raise StreamGone(f"stream {row.name} has no queue", cause="it was dropped", cure="begin another stream")
+        raise StreamGone(f"stream {row.name} has no queue", cause="it was dropped", cure="start another stream")
     return queue
 
 

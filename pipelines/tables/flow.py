@@ -63,7 +63,7 @@ VIEW_COLUMNS = {
     "LATENCY_P50": "seconds within which half of them arrived",
     "LATENCY_P95": "seconds within which 95 of 100 arrived",
     "LATENCY_P99": "seconds within which 99 of 100 arrived",
-    "LATENCY_MAX": "seconds of the slowest",
+    "LATENCY_MAX": "seconds of the slowest message",
     "LATE": "messages that took longer than the pipeline's late_after",
     "SET_ASIDE": "messages that were filtered, discarded or moved to an exception queue",
     "BACKLOG": "messages that waited for the job when the window was last looked at; null: not known",

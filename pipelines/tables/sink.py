@@ -83,10 +83,10 @@ VIEW_COLUMNS = {
     "QUERY": "name of the write",
     "QUEUE": "queue its rows become messages of",
     "BATCH": "number of the batch",
-    "STATE": "SEALED: its rows are fixed, and not all of them are messages yet; DONE",
+    "STATE": "SEALED: its rows are fixed, but not all of them are messages yet; DONE",
     "ROW_COUNT": "rows of the batch",
-    "PUBLISHED": "rows that are messages by now",
-    "SKIPPED": "rows that became no message, because somebody had taken the exception message they were made of",
+    "PUBLISHED": "rows that have become messages",
+    "SKIPPED": "rows that became no message, because the exception message they came from had been taken",
     "SEALED_TIME": "when its rows were fixed",
     "TIME": "when the last one became a message",
 }

@@ -373,7 +373,7 @@ def test_run_applies_its_files_carries_on_and_stops_cleanly(mgw: Mgw) -> None:
         _until(lambda: "alter  link mem (timeout: 7.0 -> 8.0)" in log.read_text(), process)
         mgw.file("links:\n  mem: {type: memory, nonsense: 1}\n")
         process.send_signal(signal.SIGHUP)
-        _until(lambda: "configuration not taken over" in log.read_text(), process)
+        _until(lambda: "configuration not applied" in log.read_text(), process)
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0

@@ -244,7 +244,7 @@ TYPES = {
     "an array without a size": ("object_types:\n  A.B: {array: VARRAY OF NUMBER}\n", ("bad-type", 2, 9)),
     "attributes and an array": ("object_types:\n  A.B: {attributes: {x: DATE}, array: x}\n", ("bad-value", 2, 3)),
     "neither": ("object_types:\n  A.B: {}\n", ("bad-value", 2, 3)),
-    "made of each other": (
+    "contain each other": (
         "object_types:\n  A.B: {attributes: {x: A.C}}\n  A.C: {attributes: {x: a.b}}\n",
         ("bad-type", 1, 1),
     ),

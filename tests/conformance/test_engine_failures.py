@@ -213,7 +213,7 @@ def test_a_definition_that_cannot_be_read_stops_no_running_job(
         put(broker, "SRC", "two")
         eventually(lambda: bodies(gateway.browse("H")) == ["one", "two"])
         assert ended == []
-    assert caplog.text.count("not taken over") == 1
+    assert caplog.text.count("not applied") == 1
 
 
 def test_counters_since_agent_start_begin_at_zero(gateway: Gateway, broker: MemoryBroker) -> None:

@@ -243,7 +243,7 @@ def test_the_view_follows_a_level_that_nobody_requires(gateway: Gateway, managed
         eventually(lambda: len(gateway.browse("H")) == 1, deadline=_PATIENCE, what="a job that goes on")
         job.no_policy()
         await_(shows, gateway, LEVEL)
-    assert any(f"promised {LEVEL}, it can promise at-least-once now" in text for text in gateway.events())
+    assert any(f"promised {LEVEL}, now it can promise at-least-once" in text for text in gateway.events())
     assert gateway.job("J")["FAILURES"] in {0, None}
 
 

@@ -216,8 +216,8 @@ def test_a_message_that_expired_before_it_was_sent_is_counted_told_and_kept(
         assert (sight.outcome, sight.reason) == (Outcome.OVERDUE, "an earlier attempt failed and may have sent it")
         proof = reconciled(gateway, job)
         assert proof.holds, proof.offences
-        assert f"1 messages of queue {queue} expired there; exception queue AQ$_{queue}_QT_E has them" in proof.notes
-        assert _told(gateway, f"job {job}: 1 message(s) not sent, for they had expired")
+        assert f"1 messages of queue {queue} expired there; they are in exception queue AQ$_{queue}_QT_E" in proof.notes
+        assert _told(gateway, f"job {job}: 1 message(s) not sent because they had expired")
         assert _told(gateway, f"queue {queue}: 1 message(s) expired")
 
 
@@ -245,7 +245,7 @@ def test_the_sending_log_proves_nothing_of_a_message_that_expired_before_its_bat
     assert (row["PROPAGATED_TOTAL"], row["SUPPRESSED_TOTAL"], row["DISCARDED_TOTAL"]) == (1, 1, 1)
     (sight,) = [each for each in traced(gateway, "out", late).sights if each.finished]
     assert sight.outcome == Outcome.OVERDUE
-    assert _told(gateway, "job out: 1 message(s) not sent, for they had expired")
+    assert _told(gateway, "job out: 1 message(s) not sent because they had expired")
     proof = reconciled(gateway, "out")
     assert proof.holds, proof.offences
 
@@ -257,13 +257,13 @@ def test_a_message_that_nobody_took_in_time_is_told(gateway: Gateway, broker: Me
     identities = {queue: gateway.enqueue(queue, [Message(body="x", expiration=0.01)])[0].hex() for queue in ("H", "M")}
     with gateway.run():
         for queue in identities:
-            start = f"queue {queue}: 1 message(s) expired, for nobody took them in time; "
-            eventually(partial(_told, gateway, f"{start}exception queue AQ$_{queue}_QT_E has them"))
+            start = f"queue {queue}: 1 message(s) expired because nobody consumed them in time; "
+            eventually(partial(_told, gateway, f"{start}they are in exception queue AQ$_{queue}_QT_E"))
     for job, queue in (("out", "H"), ("fan", "M")):
         (note,) = [each for each in reconciled(gateway, job).notes if "expired" in each]
-        assert note == f"1 messages of queue {queue} expired there; exception queue AQ$_{queue}_QT_E has them"
+        assert note == f"1 messages of queue {queue} expired there; they are in exception queue AQ$_{queue}_QT_E"
         followed = traced(gateway, job, identities[queue])
-        told = f"queue AQ$_{queue}_QT_E: it expired in queue {queue}, for it was not taken in time"
+        told = f"queue AQ$_{queue}_QT_E: it expired in queue {queue}, because it was not taken in time"
         assert (followed.sights, followed.states) == ([], {identities[queue]: told})
 
 
@@ -534,8 +534,8 @@ def test_a_plan_that_vanished_is_noticed(moved: Gateway, broker: MemoryBroker) -
     assert reconciled(moved, "out").holds
     change(moved, "DELETE FROM gw_plan")
     batch, message = reconciled(moved, "out").offences
-    assert "planned, and no record says what became of it" in batch
-    assert message.endswith("is set aside for a plan, and no plan has it: it has no outcome")
+    assert "planned, but no record says what happened to it" in batch
+    assert message.endswith("is claimed for a plan, but no plan has it: it has no outcome")
 
 
 def test_a_planned_message_that_vanished_is_noticed(moved: Gateway, broker: MemoryBroker) -> None:
@@ -546,7 +546,7 @@ def test_a_planned_message_that_vanished_is_noticed(moved: Gateway, broker: Memo
     change(moved, "DELETE FROM aq_message WHERE id = :id", id=int.from_bytes(identity[8:]))
     (offence,) = reconciled(moved, "out").offences
     assert f"message {identity.hex()} of planned batch" in offence
-    assert offence.endswith("is not in the queue any more")
+    assert offence.endswith("is no longer in the queue")
 
 
 def test_messages_that_wait_for_a_plan_are_counted(moved: Gateway) -> None:
@@ -760,8 +760,8 @@ def test_the_command_ends_with_1_and_names_what_is_wrong(moved: Gateway, capsys:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("into", "LOG@5000"), 1, "says nothing of message LOG@5000"),
-        (("into", "ab" * 16), 1, "is not of this hub"),
+        (("into", "LOG@5000"), 1, "has no record of message LOG@5000"),
+        (("into", "ab" * 16), 1, "is not from this hub"),
         (("nojob",), 1, "does not exist"),
         (("into", "--since", "yesterday"), 2, "is not a time"),
         (("into", "LOG@1", "--last", "5"), 2, "give one of them"),
@@ -778,7 +778,7 @@ def test_bad_input_is_refused_with_a_reason(
 def test_the_administration_can_be_asked_without_the_command(moved: Gateway) -> None:
     job = GatewayAdmin(moved.hub).get_job("into")
     assert job is not None
-    with moved.hub.read() as conn, pytest.raises(GatewayError, match="says nothing"):
+    with moved.hub.read() as conn, pytest.raises(GatewayError, match="has no record"):
         history.trace(conn, job, moved.hub.hub_id, "nowhere@1")
 
 

@@ -275,7 +275,7 @@ def test_every_line_is_json_from_the_first_to_the_last(
     assert "create job outj" in said
     assert (said["printed at import"]["level"], said["lines"]["level"]) == ("INFO", "WARNING")
     assert any("a warning of Python" in message for message in said)
-    loud = said["thread loud ended by an error that nobody expected"]
+    loud = said["thread loud ended because of an unexpected error"]
     assert "ZeroDivisionError" in loud["traceback"]
     assert {entry["id"] for entry in found if "id" in entry} >= {1, 2, 4, 7, 25}
 

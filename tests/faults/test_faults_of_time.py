@@ -56,7 +56,7 @@ def test_a_stalled_agent_that_wakes_up_behind_its_successor_does_no_harm(
             lambda: stalled.exit_code is not None, deadline=60, what="the end of the process that lost its lease"
         )
         assert stalled.exit_code == 1, stalled.tail()
-        assert "belongs to another process now" in stalled.text()
+        assert "now belongs to another process" in stalled.text()
         stage.await_running()
         stage.await_progress(100)
 

@@ -71,7 +71,7 @@ def test_a_pipeline_is_read_with_its_variables(place: Path) -> None:
         ("job: company.counting\n", 0, "version is missing"),
         ("version: 1\njob: company.nothing\n", 2, "cannot be found"),
         ("version: 1\njob: arhive\n", 2, "did you mean 'archive'?"),
-        ("version: 1\njob: xml.dom\n", 2, "is no job"),
+        ("version: 1\njob: xml.dom\n", 2, "is not a job"),
         ("version: 1\nhub: ${NOT_SET}\n", 2, "variable NOT_SET is not set"),
         ("version: 1\n job: [\n", 2, "bad-yaml"),
     ],

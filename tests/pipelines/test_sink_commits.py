@@ -114,7 +114,7 @@ def test_what_is_sealed_wins_over_a_second_attempt(hub: Hub, name: str, caplog: 
         assert not caplog.messages
         commit(options, 0, [staged(options, "x", "y", "z")], "o")
     assert caplog.messages == [
-        f"batch 0 of query to {name} was sealed with 2 rows; the 3 that came now are not the same, and dropped"
+        f"batch 0 of query to {name} was sealed with 2 rows; the 3 that came now are different, and are dropped"
     ]
     assert bodies(hub, name) == ["a", "b"]
     assert left(hub) == (0, 0)

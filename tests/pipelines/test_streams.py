@@ -148,7 +148,7 @@ def test_a_restart_before_the_offset_log_goes_on_with_the_plan(hub: Hub, reader:
     assert after.initialOffset() == zero
     assert after.latestOffset(zero, rows(3))["seq"] == 3  # the two, and one more
     assert [len(after.partitions(zero, planned)), after.partitions(zero, zero)] == [1, []]
-    with pytest.raises(StreamTaken, match="another query began to read it"):
+    with pytest.raises(StreamTaken, match="another query started to read it"):
         before.latestOffset(planned, rows(2))
     with pytest.raises(StreamTaken):
         before.partitions(zero, planned)

@@ -22,5 +22,5 @@ def check_agent(ctx: Context, name: str, agent: AgentModel) -> None:
                 "no-effect",
                 (*path, setting),
                 f"{setting} of agent {name} is stored, has no effect",
-                "leave it out; the agent runs with the login and the means of its process",
+                "leave it out; the agent runs with the login and resources of its process",
             )

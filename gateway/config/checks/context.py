@@ -78,7 +78,7 @@ class Context:
         """The functions that rules may call."""
         return tuple(sorted(self.functions.items()))
 
-    # Names that are missing although an object of that name stands in the file, with errors of its own, are no news.
+    # Names that are missing although an object of that name is in the file, with errors of its own, are no news.
     def _defined_badly(self, section: str, name: str) -> bool:
         fold = fold_of(section)
         if section not in self._written:
@@ -102,12 +102,12 @@ class Context:
         yield from getattr(self.existing, section)
 
     def plain_password(self, path: Path, password: str | None) -> None:
-        """Warn of a secret that stands in the file."""
+        """Warn of a secret that is written in the file."""
         if password and path not in self.source.variables:
             self.source.warning(
                 "plain-text-password",
                 path,
-                f"the {path[-1]} stands in the file",
+                f"the {path[-1]} is written in the file",
                 f"write {path[-1]}: ${{SOME_VARIABLE}}, or keep it in a file of its own",
             )
 

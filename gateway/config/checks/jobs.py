@@ -103,9 +103,7 @@ def _hub_end(ctx: Context, path: Path, end: str, name: str, job: JobModel) -> Qu
         ctx.unknown("undefined-queue", place, "queues", name)
         return None
     if found[1].type == "EXCEPTION" and end == "destination":
-        ctx.source.error(
-            "bad-destination", place, f"{name!r} is an exception queue", "nothing but the hub may write into it"
-        )
+        ctx.source.error("bad-destination", place, f"{name!r} is an exception queue", "only the hub may write into it")
     return found[1]
 
 
@@ -228,7 +226,7 @@ def _hub_exception_queue(ctx: Context, place: Path, name: str, job: JobModel, qu
             ctx.source.error(
                 "bad-exception-queue",
                 place,
-                f"{name!r} takes no JMS and XML types, the source does",
+                f"{name!r} does not accept JMS and XML types, the source does",
                 f"give {name!r} jms_types: true",
             )
 

@@ -72,7 +72,7 @@ def _warn_of_missing(ctx: Context, path: Path, link: LinkModel) -> None:
             "missing-secret",
             path,
             f"link {path[1]} needs {variables}, which is empty",
-            "a hub that holds the secret keeps it; for another one set the variable",
+            "a hub that already has the secret keeps it; for another one set the variable",
         )
 
 

@@ -106,7 +106,7 @@ class LinkDestination(DestinationEnd):
                 f"for {silence:.0f} s",
                 operation="publish",
                 cause="the messaging system is blocked or the connection is stuck",
-                cure="the connection is rebuilt now and the messages are sent again; check the system's alarms",
+                cure="the gateway reconnects and sends the messages again; check the alarms of the messaging system",
             )
 
     def interrupt(self) -> None:

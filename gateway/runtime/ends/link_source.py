@@ -267,11 +267,11 @@ class LinkSource(SourceEnd):
         if backlog is not None and backlog.messages > 0 and silence > self._context.stall_seconds:
             self._last_read = self._context.clock.monotonic()
             raise LinkTimeout(
-                f"{backlog.messages} messages wait at {self._context.job.source} and none was delivered "
+                f"{backlog.messages} messages wait at {self._context.job.source}, but none was delivered "
                 f"for {silence:.0f} s",
                 operation="read",
                 cause="the connection is stuck, or another consumer holds the messages",
-                cure="the connection is rebuilt now; look for other consumers of the queue if this repeats",
+                cure="the gateway reconnects; if this repeats, look for other consumers of the queue",
             )
 
     def interrupt(self) -> None:

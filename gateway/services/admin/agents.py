@@ -135,7 +135,7 @@ class AgentProcedures(Administration):
             AdminError: ORA-32850; ORA-32801 user or password None; ORA-32843 range.
         """
         if username is None or password is None:
-            raise _bad(agent_name, "an alteration cannot remove user name or password", "call remove_agent_login")
+            raise _bad(agent_name, "altering an agent cannot remove user name or password", "call remove_agent_login")
         values: dict[str, Any] = {
             "username": username,
             "database": database,
@@ -182,7 +182,7 @@ class AgentProcedures(Administration):
                 raise AdminError(
                     f"agent {DEFAULT_AGENT} cannot be removed",
                     number=Ora.AGENT_RESERVED,
-                    cause="every gateway has it",
+                    cause="every gateway needs it",
                     cure="shut it down instead",
                 )
             state = self._state(conn, agent_name)
@@ -223,7 +223,7 @@ class AgentProcedures(Administration):
                     f"agent {name} cannot be started",
                     number=Ora.CANNOT_START,
                     cause=f"its status is {status}",
-                    cure=f"end any stray process, then: mgw agents clean {agent_name} (CLEAN_STARTUP_STATE)"
+                    cure=f"end any leftover process, then run: mgw agents clean {agent_name} (CLEAN_STARTUP_STATE)"
                     if status is AgentStatus.BROKEN
                     else "wait until it is NOT_STARTED",
                 )
@@ -332,7 +332,7 @@ class AgentProcedures(Administration):
             if state.status in (AgentStatus.NOT_STARTED, AgentStatus.START_SCHEDULED):
                 cure = "nothing to clean up"
             elif state.alive(self.clock.now()):
-                cure = "the agent answers: shut it down"
+                cure = "the agent responds: shut it down"
             elif state.status in (AgentStatus.INITIALIZING, AgentStatus.RUNNING):
                 cure = "shut it down first; clean up if that does not end"
             if cure:

@@ -41,12 +41,12 @@ def check_sharing(conn: sa.Connection, job: JobDef, ends: JobEnds) -> None:
             raise AdminError(
                 f"job {job.name}: source {job.source} is taken",
                 number=Ora.SOURCE_IN_USE,
-                cause=f"job {name} reads it, and of a queue only one job may read",
+                cause=f"job {name} reads it, and only one job may read from a queue",
                 cure=f"remove job {name}, or read from a topic or multi-consumer queue",
             )
         if destination == ends.destination_key:
             raise AdminError(
-                f"job {job.name}: {job.source} is carried to {job.destination} already",
+                f"job {job.name}: {job.source} is already carried to {job.destination}",
                 number=Ora.SOURCE_IN_USE,
                 cause=f"job {name} has the same propagation type, source and destination",
                 cure=f"alter job {name}, or remove it first",
@@ -65,7 +65,7 @@ def check_rule(conn: sa.Connection, job: JobDef, ends: JobEnds) -> None:
         raise AdminError(
             f"job {job.name} cannot have a rule",
             number=Ora.INVALID_VALUE,
-            cause=f"source {job.source} is a single-consumer queue: every message of it is moved",
+            cause=f"source {job.source} is a single-consumer queue: every message in it is moved",
             cure="leave the rule out, or use a multi-consumer queue",
         )
     try:
@@ -123,7 +123,7 @@ def check_exception_queue(admin: Administration, conn: sa.Connection, job: JobDe
         exception_key = _hub_exception_queue(conn, job, source)
     if exception_key == ends.source_key:
         raise _bad_exception_queue(
-            job, Ora.INVALID_VALUE, "it is the source: the message would be read again for ever", "use another queue"
+            job, Ora.INVALID_VALUE, "it is the source: the message would be read again forever", "use another queue"
         )
 
 
@@ -141,7 +141,7 @@ def _hub_exception_queue(conn: sa.Connection, job: JobDef, source: QueueRef) -> 
         raise _bad_exception_queue(
             job,
             Ora.EXCEPTION_QUEUE_OTHER_TYPE,
-            f"queue table {queue.queue_table} takes no JMS and XML types, that of the source does",
+            f"queue table {queue.queue_table} does not accept JMS and XML types, that of the source does",
             f"enable_jms_types for queue table {queue.queue_table}",
         )
     return key(f"{queue.schema}.{queue.name}")
@@ -184,7 +184,7 @@ def check_connections(job: JobDef, ends: JobEnds) -> None:
         needed, limit = ends.connections[end.link.name], end.link.max_connections
         if limit is not None and limit < needed:
             raise AdminError(
-                f"job {job.name}: link {end.link.name} may hold too few connections",
+                f"job {job.name}: link {end.link.name} may not hold enough connections",
                 number=Ora.INVALID_VALUE,
                 cause=f"the job reads from it and writes to it, which takes {needed}, and max_connections is {limit}",
                 cure=f"raise max_connections of the link to {needed} or more",

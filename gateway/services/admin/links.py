@@ -281,7 +281,7 @@ def _check_connections(conn: sa.Connection, link: LinkDef) -> None:
                 f"link {link.name}: max_connections cannot be 1",
                 number=Ora.INVALID_VALUE,
                 cause=f"job {job.name} reads from it and writes to exception queue {job.exception_queue}: that is two",
-                cure="leave it at 2 or more, or take the exception queue off the job first",
+                cure="leave it at 2 or more, or remove the exception queue from the job first",
             )
 
 
@@ -292,7 +292,7 @@ def _check(link: LinkDef) -> None:
         raise AdminError(
             f"link {link.name}: max_connections cannot be {link.max_connections!r}",
             number=Ora.INVALID_VALUE,
-            cause="it is a whole number from 1",
+            cause="it must be a whole number, at least 1",
             cure="correct it, or leave it out",
         )
     if link.password is not None and link.username is None:

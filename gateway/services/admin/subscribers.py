@@ -109,7 +109,7 @@ def _name(queue: QueueRef) -> str:
 def _refused(job: JobDef, error: AqError) -> AdminError:
     cause, cure = error.cause, error.cure
     if error.number == _SUBSCRIBER_EXISTS:
-        cause, cure = "somebody else made it", f"remove subscriber {job.subscriber}, or give the job another name"
+        cause, cure = "somebody else created it", f"remove subscriber {job.subscriber}, or give the job another name"
     elif error.number == _NO_SUBSCRIBER:
         cause, cure = "somebody removed it", "remove the job and create it again"
     return AdminError(f"job {job.name}: {error.what}", number=error.number or Ora.INVALID_VALUE, cause=cause, cure=cure)
