@@ -204,7 +204,7 @@ def complete(
         raise GatewayError(
             f"{len(ids) - number} of {len(ids)} messages planned from queue {queue.full_name} are missing",
             cause="somebody purged the queue, or took or released them while they were in flight",
-            cure="find out who did, then mgw agents cleanup RESET_SUB_MISSING_MESSAGE with the job's name",
+            cure="find out who did, then run mgw agents cleanup RESET_SUB_MISSING_MESSAGE with the job's name",
             number=MISSING,
         )
     return number
