@@ -18,13 +18,14 @@ import pika
 from pika import exceptions, frame
 
 from mgw.links.client_logging import note_only
+from mgw.links.contract import JobUse
 from mgw.links.rabbitmq.errors import translate
 from mgw.links.rabbitmq.frames import FrameScanner, Returned
 from mgw.links.rabbitmq.pulse import PATIENCE, keep_alive
 from mgw.links.rabbitmq.settings import Settings
 from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 
-__all__ = ["Session"]
+__all__ = ["End", "Session"]
 
 logging.getLogger("pika").setLevel(logging.INFO)  # below, it describes every frame
 note_only(
@@ -333,6 +334,37 @@ class Session:
     def translate(self, error: BaseException, operation: str) -> LinkError:
         """Any error of pika or the system as ours, in plain words."""
         return error if isinstance(error, LinkError) else translate(error, operation, self.settings, self.blocked)
+
+
+class End:
+    """The session that the source or the destination of a job holds from connect to close."""
+
+    def __init__(self, settings: Settings, use: JobUse) -> None:
+        self._settings = settings
+        self._use = use
+        self._session: Session | None = None
+
+    def interrupt(self) -> None:
+        """See :meth:`mgw.links.contract.Source.interrupt`."""
+        session = self._session
+        if session is not None:
+            session.interrupt()
+
+    def close(self) -> None:
+        """See :meth:`mgw.links.contract.Source.close`."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _connected(self, operation: str) -> Session:
+        if self._session is None:
+            raise LinkUnavailable(
+                f"foreign queue {self._use.endpoint.full_name}: not connected",
+                link=self._settings.link,
+                operation=operation,
+                cause="connect was not called",
+            )
+        return self._session
 
 
 def _nothing() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from mgw.links.contract import Encoded, JobUse, Recovered
 from mgw.links.placement import Placement, placed
-from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.connection import End, Session
 from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.frames import Returned, message_frames, publish_method, routing_key_of
 from mgw.links.rabbitmq.settings import Settings
@@ -21,7 +21,6 @@ from mgw.transforms.errors import (
     DeliveryRejected,
     LinkError,
     LinkTimeout,
-    LinkUnavailable,
     QueueMissing,
 )
 from mgw.transforms.message import Message
@@ -157,14 +156,12 @@ class Confirmations:
             self.done = batches.popleft()[1]
 
 
-class RabbitDestination:
+class RabbitDestination(End):
     """See :class:`mgw.links.contract.Destination`."""
 
     def __init__(self, settings: Settings, use: JobUse, plan: DestinationPlan) -> None:
-        self._settings = settings
-        self._use = use
+        super().__init__(settings, use)
         self._plan = plan
-        self._session: Session | None = None
         self._confirmations = Confirmations()
         self._state: Progress = self._confirmations
         self._told: int | None = None
@@ -342,28 +339,6 @@ class RabbitDestination:
             cause=blocked or "the broker is overloaded or stuck",
             cure="check the broker; AMQP_ConfirmTimeout sets the limit",
         )
-
-    def interrupt(self) -> None:
-        """See :meth:`mgw.links.contract.Destination.interrupt`."""
-        session = self._session
-        if session is not None:
-            session.interrupt()
-
-    def close(self) -> None:
-        """See :meth:`mgw.links.contract.Destination.close`."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
-
-    def _connected(self, operation: str) -> Session:
-        if self._session is None:
-            raise LinkUnavailable(
-                f"foreign queue {self._use.endpoint.full_name}: not connected",
-                link=self._settings.link,
-                operation=operation,
-                cause="connect was not called",
-            )
-        return self._session
 
 
 def _at_once() -> Any:

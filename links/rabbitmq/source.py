@@ -10,7 +10,7 @@ from typing import Any
 from pika import exceptions
 
 from mgw.links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, Direction, JobUse, Position
-from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.connection import End, Session
 from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.fence import Fence
 from mgw.links.rabbitmq.frames import Incoming, ack_frame
@@ -80,14 +80,12 @@ def is_stream(session: Session, queue: str) -> bool:
         return True
 
 
-class RabbitSource:
+class RabbitSource(End):
     """See :class:`mgw.links.contract.Source`."""
 
     def __init__(self, settings: Settings, use: JobUse, plan: SourcePlan) -> None:
-        self._settings = settings
-        self._use = use
+        super().__init__(settings, use)
         self._plan = plan
-        self._session: Session | None = None
         self.fence = Fence(use, Direction.INBOUND, settings.heartbeat)
         self._stream = False
         self._stored: int | None = None  # offset of the last message handed out, or the hub's position
@@ -306,28 +304,6 @@ class RabbitSource:
                 cause="the subscription is stuck",
                 cure="the connection is rebuilt now",
             )
-
-    def interrupt(self) -> None:
-        """See :meth:`mgw.links.contract.Source.interrupt`."""
-        session = self._session
-        if session is not None:
-            session.interrupt()
-
-    def close(self) -> None:
-        """See :meth:`mgw.links.contract.Source.close`."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
-
-    def _connected(self, operation: str) -> Session:
-        if self._session is None:
-            raise LinkUnavailable(
-                f"foreign queue {self._use.endpoint.full_name}: not connected",
-                link=self._settings.link,
-                operation=operation,
-                cause="connect was not called",
-            )
-        return self._session
 
 
 def _never(*_arguments: object) -> None:
