@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kafka import KafkaAdminClient, KafkaProducer, errors
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from mgw.links.contract import Direction
+from mgw.links.contract import Direction, JobUse
 from mgw.links.kafka.errors import MISSING, translate, unreachable
 from mgw.links.kafka.network import NetClient
 from mgw.links.kafka.settings import Settings
@@ -31,7 +31,7 @@ from mgw.transforms.errors import (
     QueueMissing,
 )
 
-__all__ = ["Producer", "Topic", "build", "close_producer", "describe", "quietly"]
+__all__ = ["Producer", "Topic", "build", "close_producer", "consumer_of", "describe", "quietly"]
 
 _C = TypeVar("_C")
 
@@ -67,6 +67,26 @@ def build(client: Callable[..., _C], settings: Settings, operation: str, **optio
         if isinstance(error, errors.KafkaTimeoutError):
             raise unreachable(settings, operation, failure or error) from error
         raise translate(error, settings.link, operation, "the cluster") from error
+
+
+def consumer_of(settings: Settings, use: JobUse) -> KafkaConsumer:
+    """A consumer for a job: it reads what is committed, from offsets that the job names, and creates no topic.
+
+    Raises:
+        LinkError: see :func:`build`.
+    """
+    return build(
+        KafkaConsumer,
+        settings,
+        "connect",
+        **settings.consumer,
+        client_id=settings.client_id(use.job),
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        isolation_level="read_committed",
+        allow_auto_create_topics=False,
+    )
 
 
 def quietly(close: Callable[[], object]) -> None:

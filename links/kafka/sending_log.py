@@ -19,7 +19,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.protocol.consumer.offsets import IsolationLevel, OffsetSpec
 
 from mgw.links.contract import Direction, JobUse
-from mgw.links.kafka.connection import Topic, build, describe, quietly
+from mgw.links.kafka.connection import Topic, build, consumer_of, describe, quietly
 from mgw.links.kafka.errors import translate
 from mgw.links.kafka.settings import Settings
 from mgw.links.kafka.transaction import MAY_NOT_ASK, Transactions
@@ -167,18 +167,7 @@ class SendingLog:
     def _consumer(self) -> Iterator[tuple[KafkaConsumer, Any]]:
         admin = build(KafkaAdminClient, self._settings, "connect")
         try:
-            consumer = build(
-                KafkaConsumer,
-                self._settings,
-                "connect",
-                **self._settings.consumer,
-                client_id=self._settings.client_id(self._use.job),
-                group_id=None,
-                enable_auto_commit=False,
-                auto_offset_reset="none",
-                isolation_level="read_committed",
-                allow_auto_create_topics=False,
-            )
+            consumer = consumer_of(self._settings, self._use)
             try:
                 yield consumer, admin
             except LinkError:

@@ -20,7 +20,7 @@ from kafka import KafkaConsumer, TopicPartition, errors
 
 from mgw.links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, Direction, JobUse, Position
 from mgw.links.kafka import records as kafka_records
-from mgw.links.kafka.connection import Topic, build, describe, quietly
+from mgw.links.kafka.connection import Topic, consumer_of, describe, quietly
 from mgw.links.kafka.errors import translate
 from mgw.links.kafka.settings import Settings
 from mgw.transforms.errors import LinkError, LinkUnavailable, PositionLost
@@ -67,18 +67,7 @@ class KafkaSource:
         self._forget_progress()
         topic = describe(self._settings, self._name, "connect", Direction.INBOUND)
         stored = {int(name): self._offset_of(name, text, topic) for name, text in positions.items() if name != RESUME}
-        consumer = build(
-            KafkaConsumer,
-            self._settings,
-            "connect",
-            **self._settings.consumer,
-            client_id=self._settings.client_id(self._use.job),
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            isolation_level="read_committed",
-            allow_auto_create_topics=False,
-        )
+        consumer = consumer_of(self._settings, self._use)
         self._consumer, self._topic = consumer, topic
         kafka_records.install(consumer)
         try:
