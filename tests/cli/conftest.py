@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -129,6 +131,24 @@ class Mgw:
         result = self(*words, stdin=stdin)
         assert result.code == 0, result
         return result.out
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """``mgw run`` in the background, drained at the end."""
+        process = subprocess.Popen(
+            self.command("run"),
+            cwd=self.folder,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGTERM)
+            out, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, out
 
 
 @pytest.fixture

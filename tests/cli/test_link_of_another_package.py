@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -64,25 +63,6 @@ def spool(here: Here, site: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
     monkeypatch.setenv("SPOOL", str(queues))
     here.environ |= {"PYTHONPATH": f"{site}{os.pathsep}{ROOT}", "SPOOL": str(queues), "PYTHONWARNINGS": "default"}
     return here
-
-
-@contextmanager
-def running(mgw: Mgw) -> Iterator[None]:
-    """``mgw run`` in the background."""
-    process = subprocess.Popen(
-        mgw.command("run"),
-        cwd=mgw.folder,
-        env=mgw.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, out
 
 
 def _until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
@@ -143,7 +123,7 @@ def test_jobs_carry_messages_in_and_out_exactly_once(spool: Here) -> None:
     bodies = [f"order {number}" for number in range(200)]
     for number, body in enumerate(bodies):
         (orders / f"{number:06d}.txt").write_text(body)
-    with running(spool):
+    with spool.running():
         _until(lambda: len(list(billing.glob("*.msg"))) == len(bodies), "200 files")
         _until(lambda: not list(orders.glob("*.txt")), "no file of the source is left")
         jobs = {job["job_name"]: job for job in json.loads(spool.ok("status", "--json"))["jobs"]}
@@ -164,7 +144,7 @@ def test_gateway_killed_while_files_move_loses_and_repeats_nothing(spool: Here) 
         _until(lambda: len(list(billing.glob("*.msg"))) >= part, f"{part} files")  # noqa: B023 - called at once
         process.kill()
         process.wait()
-    with running(spool):
+    with spool.running():
         _until(lambda: len(list(billing.glob("*.msg"))) >= len(bodies), "all files")
         _until(lambda: not list(orders.glob("*.txt")), "no file of the source is left")
     assert [path.read_text() for path in sorted(billing.glob("*.msg"))] == bodies

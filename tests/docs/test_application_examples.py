@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,25 +114,6 @@ def shop(request: pytest.FixtureRequest, url: str, tmp_path: Path, rabbitmq: Rab
     return made
 
 
-@contextmanager
-def running(shop: Shop) -> Iterator[None]:
-    """``mgw run`` in the background."""
-    process = subprocess.Popen(
-        shop.mgw.command("run"),
-        cwd=shop.folder,
-        env=shop.mgw.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, out
-
-
 def test_commit_makes_both_rollback_makes_neither_and_the_message_arrives(shop: Shop, rabbitmq: RabbitMQ) -> None:
     number = shop.order("flour", 3)
     sent = {"order": number, "product": "flour", "quantity": 3}
@@ -179,7 +158,7 @@ def test_commit_makes_both_rollback_makes_neither_and_the_message_arrives(shop: 
         channel = connection.channel()
         channel.queue_declare("shop.orders", durable=True)
         arrived = []
-        with running(shop):
+        with shop.mgw.running():
             for _, _, body in channel.consume("shop.orders", auto_ack=True, inactivity_timeout=60):
                 arrived.append(json.loads(body) if body else None)
                 if len(arrived) == 2 or body is None:
