@@ -83,7 +83,7 @@ PROCEDURES: dict[str, dict[str, Any]] = {
         "replication_mode": None,
         "options": None,
     },
-    "drop_queue_table": {"queue_table": REQUIRED, "force": False, "auto_commit": None},
+    "drop_queue_table": {"queue_table": REQUIRED, "force": False, "auto_commit": None, "move_to": None},
     "purge_queue_table": {
         "queue_table": REQUIRED,
         "purge_condition": None,
@@ -112,7 +112,7 @@ PROCEDURES: dict[str, dict[str, Any]] = {
     },
     "start_queue": {"queue_name": REQUIRED, "enqueue": True, "dequeue": True},
     "stop_queue": {"queue_name": REQUIRED, "enqueue": True, "dequeue": True, "wait": True},
-    "drop_queue": {"queue_name": REQUIRED, "auto_commit": None},
+    "drop_queue": {"queue_name": REQUIRED, "auto_commit": None, "force": True, "move_to": None},
     "queue_subscribers": {"queue_name": None},
     "enable_jms_types": {"queue_table": REQUIRED},
     "grant_type_privilege": {"type_name": REQUIRED, "grantee": REQUIRED},
@@ -152,7 +152,7 @@ PROCEDURES: dict[str, dict[str, Any]] = {
         "transformation": None,
         "options": None,
     },
-    "remove_subscriber": {"queue_name": REQUIRED, "subscriber": REQUIRED},
+    "remove_subscriber": {"queue_name": REQUIRED, "subscriber": REQUIRED, "force": True, "move_to": None},
     "create_aq_agent": {
         "agent_name": REQUIRED,
         "certificate_location": None,
