@@ -267,7 +267,7 @@ def test_every_line_is_json_from_the_first_to_the_last(
     runs(gateway)
     daemon.signal(signal.SIGUSR1)
     daemon.signal(signal.SIGUSR2)
-    eventually(lambda: "log level is 3" in daemon.text(), what="the answer to SIGUSR2")
+    eventually(lambda: "log level is now 3" in daemon.text(), what="the answer to SIGUSR2")
     daemon.signal(signal.SIGTERM)
     assert daemon.wait() == 0
     found = records(daemon)
@@ -302,7 +302,7 @@ def test_sigusr1_shows_the_threads_sigusr2_raises_the_log_level_and_sigquit_drai
     assert "agent DEFAULT_AGENT, hub sqlite" in daemon.text()
     for level in (3, 0):
         daemon.signal(signal.SIGUSR2)
-        eventually(lambda level=level: f"log level is {level}" in daemon.text(), what=f"level {level}")  # type: ignore[misc]
+        eventually(lambda level=level: f"log level is now {level}" in daemon.text(), what=f"level {level}")  # type: ignore[misc]
     daemon.signal(signal.SIGQUIT)
     assert daemon.wait() == 0
     assert status_of(gateway) == "NOT_STARTED"
@@ -316,7 +316,7 @@ def test_signals_that_come_while_it_starts_do_not_end_it(gateway: Gateway, start
     eventually(lambda: all(catches(daemon.process.pid, number) for number in given), what="its signal handlers")
     for number in given:
         daemon.signal(number)
-    eventually(lambda: "log level is 3" in daemon.text(), what="the answer to SIGUSR2")
+    eventually(lambda: "log level is now 3" in daemon.text(), what="the answer to SIGUSR2")
     assert daemon.process.poll() is None
 
 

@@ -236,7 +236,7 @@ def test_a_name_belongs_to_one_queue_and_one_checkpoint(hub: Hub, name: str) -> 
         commit(options, 0, [staged(options, "b")], "p")
     plain = writing(hub, name, "plain", batch="7")
     commit(plain, 7, [staged(plain, "c")], None)
-    with pytest.raises(WriteRefused, match="no stream"):
+    with pytest.raises(WriteRefused, match="not a stream"):
         commit(plain, 8, [staged(plain, "d")], "o")
     assert (bodies(hub, name), bodies(hub, other)) == (["a", "c"], [])
     abort(options, [Staged(each, 0, 0) for each in _stagings(hub)])
