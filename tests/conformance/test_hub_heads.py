@@ -134,6 +134,9 @@ class TestHeads(Growth):
             with Hub.open(address, create=True, durability="fast") as hub:
                 self.hub, self.admin = hub, QueueAdmin(hub)
                 self.queue()
+                with hub.write() as conn:  # the queue is on disk before the crash
+                    conn.exec_driver_sql("SET LOCAL synchronous_commit = on")
+                    conn.exec_driver_sql("SELECT pg_logical_emit_message(true, 'test', 'flush')")
                 self.moved_on()
                 with hub.read() as conn:
                     pid = int(conn.exec_driver_sql("SELECT pg_backend_pid()").scalar() or 0)
