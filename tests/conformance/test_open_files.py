@@ -166,7 +166,7 @@ def test_an_agent_raises_its_limit_and_tells_what_it_needs(
             eventually(blamed, deadline=40, what="an error that names the limit", tolerate=())
             states = [gateway.job(f"j{number}")["STATUS"] for number in range(40)]
             assert set(states) <= {"READY", "RETRY"}
-            assert any("need about 380 files" in event for event in gateway.events())
+            assert any("need about 380 open files" in event for event in gateway.events())
         finally:
             hard.kill()
     assert limit() > 100
