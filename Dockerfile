@@ -1,12 +1,21 @@
 # The gateway alone: an image that runs the command mgw as a user without rights. No secret is in it; give them at start
 # (MGW_SECRET_KEY_FILE, PGPASSFILE, and the variables your configuration names, each also as NAME_FILE).
 
-FROM python:3.11-slim-bookworm AS build
+# The base of both stages; any Debian or Python image with Python 3.11 or later, its venv and pip will do. To pin it for good,
+# give a digest: --build-arg BASE=python@sha256:...
+ARG BASE=python:3.11.14-slim-bookworm
+
+FROM ${BASE} AS build
 WORKDIR /build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-# Every wheel is checked against the lock; of them, only those that the gateway needs at run time are installed below.
-COPY requirements.lock ./
-RUN pip wheel --quiet --no-deps --require-hashes --requirement requirements.lock --wheel-dir wheels
+# What the gateway needs at run time, and what builds it, each checked against its lock. Only the first goes into the image.
+COPY requirements.lock requirements-image.lock ./
+RUN python3 -m venv tools \
+ && sed -n '/^setuptools==/,/[^\\]$/p' requirements.lock >tools.lock \
+ && tools/bin/pip install --quiet --require-hashes --requirement tools.lock \
+ && python3 -m venv --without-pip /opt/mgw \
+ && tools/bin/pip --python /opt/mgw/bin/python install --quiet --only-binary :all: --require-hashes \
+    --requirement requirements-image.lock
 COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
 COPY mgw mgw
 COPY gateway gateway
@@ -14,19 +23,18 @@ COPY links links
 COPY transforms transforms
 COPY pipelines pipelines
 COPY conf conf
-RUN pip install --quiet --upgrade --no-index --find-links wheels setuptools \
- && pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist . \
- && python -m venv /opt/mgw \
- && /opt/mgw/bin/pip install --quiet --no-index --find-links wheels --find-links dist "messaging-gateway[rabbitmq,kafka,mqtt,postgres]"
+RUN tools/bin/pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist . \
+ && tools/bin/pip --python /opt/mgw/bin/python install --quiet --no-deps --no-index dist/*.whl
 
-FROM python:3.11-slim-bookworm
+FROM ${BASE}
 RUN groupadd --gid 10001 mgw \
  && useradd --uid 10001 --gid mgw --home-dir /var/lib/mgw --create-home --shell /usr/sbin/nologin mgw
 COPY --from=build /opt/mgw /opt/mgw
 ENV PATH=/opt/mgw/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     MGW_HUB=sqlite:////var/lib/mgw/hub.db
-USER mgw
+# By number, so that an orchestrator can see that it is not root.
+USER 10001:10001
 WORKDIR /var/lib/mgw
 VOLUME /var/lib/mgw
 STOPSIGNAL SIGTERM

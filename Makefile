@@ -125,7 +125,11 @@ lock: .venv/bin/python ## resolve pyproject.toml into requirements.lock, with ha
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras \
 	  --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate \
 	  $$($(BIN)/python -c "$$LOCK_EXTRAS") --output-file requirements.lock pyproject.toml
-	echo "lock: $$(grep -c == requirements.lock) packages in requirements.lock"
+	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras \
+	  --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-emit-options \
+	  --constraint requirements.lock $(addprefix --extra=,rabbitmq kafka mqtt postgres) \
+	  --output-file requirements-image.lock pyproject.toml
+	echo "lock: $$(grep -c == requirements.lock) packages in requirements.lock, $$(grep -c == requirements-image.lock) of them in the image"
 
 clean: ## remove everything that setup, tests and builds made here (not the cache of jars outside)
 	@rm -rf .venv .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -175,13 +175,16 @@ def test_the_image_runs_mgw_as_a_user_without_rights() -> None:
     instructions = _instructions()
     last_stage = instructions[max(n for n, (name, _) in enumerate(instructions) if name == "FROM") :]
     values = dict(last_stage)
-    assert values["USER"] not in {"root", "0"}
+    uid, gid = values["USER"].split(":")  # by number: an orchestrator looks whether it is root
+    assert int(uid) > 0
+    assert int(gid) > 0
     assert json.loads(values["ENTRYPOINT"]) == ["mgw"]
     check = json.loads(values["HEALTHCHECK"].partition("CMD ")[2])
     assert check == SERVICES["gateway"]["healthcheck"]["test"][1:] == ["mgw", "status", "--check"]
     assert values["VOLUME"] in dict(mount.split(":")[:2] for mount in SERVICES["gateway"]["volumes"]).values()
-    bases = [rest.split()[0] for name, rest in instructions if name == "FROM"]
-    assert all(re.fullmatch(r"python:3\.\d+-slim-\w+", base) for base in bases)
+    assert {rest.split()[0] for name, rest in instructions if name == "FROM"} == {"${BASE}"}
+    (base,) = (rest for name, rest in instructions if name == "ARG")
+    assert re.fullmatch(r"BASE=python:3\.\d+\.\d+-slim-\w+", base)
 
 
 def test_the_scripts_are_valid_shell() -> None:
@@ -205,6 +208,27 @@ def test_the_lock_names_every_dependency_and_no_registry() -> None:
         assert name == project["name"] or name in locked, f"{name} is not in requirements.lock. Run: make lock"
     for block in re.split(r"\n(?=\S)", lock):
         assert "==" not in block or "--hash=sha256:" in block, block.splitlines()[0]
+
+
+def test_the_lock_of_the_image_is_a_part_of_the_lock_and_holds_what_the_gateway_needs() -> None:
+    whole, image = (
+        set(re.split(r"\n(?=\S)", (ROOT / name).read_text().strip()))
+        for name in ("requirements.lock", "requirements-image.lock")
+    )
+    entries = {entry for entry in image if "==" in entry}
+    assert entries
+    assert entries <= whole, "the two locks disagree. Run: make lock"
+    locked = {entry.partition("==")[0] for entry in entries}
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    for need in project["dependencies"] + [
+        need for name in ("rabbitmq", "kafka", "mqtt", "postgres") for need in extras[name]
+    ]:
+        name = re.split(r"[<>=\[;~ ]", need)[0].lower().replace(".", "-").replace("_", "-")
+        assert name in locked, f"{name} is not in requirements-image.lock. Run: make lock"
+    assert not locked & {"pyspark", "pytest", "mypy", "ruff"}
 
 
 def test_extras_are_asked_of_this_package_and_of_no_other() -> None:
