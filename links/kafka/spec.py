@@ -18,7 +18,6 @@ SPEC = LinkSpec(
             "bootstrap_servers",
             "Servers to contact first, host:port, separated by commas.",
             required=True,
-            alterable=False,
             shown=True,
         ),
         Field(
@@ -26,7 +25,6 @@ SPEC = LinkSpec(
             "Protocol of the listener: plain or TLS (SSL), with or without login (SASL).",
             default="PLAINTEXT",
             choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-            alterable=False,
             shown=True,
         ),
         Field(
@@ -34,7 +32,6 @@ SPEC = LinkSpec(
             "How the link authenticates with its user name and password (with SASL).",
             default="SCRAM-SHA-512",
             choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-            alterable=False,
             shown=True,
         ),
         Field("tls_ca_file", "PEM file of the certificate authorities to trust; default: the system's."),
