@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["job", "moment", "moments", "number", "record", "stamp"]
 
-_MOMENTS = frozenset(("agent_start_time", "event_time", "last_progress", "next_attempt", "last_time"))
+_MOMENTS = frozenset(
+    ("agent_start_time", "not_working_since", "event_time", "last_progress", "next_attempt", "last_time")
+)
 _FLAGS = frozenset(("enabled", "encrypted"))
 
 

@@ -66,37 +66,66 @@ def status(
     ctx: typer.Context,
     as_json: Json = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit 1 when an agent is down or a job is FAILED or STUCK.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Exit 1, with the reasons, when an agent with work is down, a job has not worked for too long, or the "
+            "hub cannot be read.",
+        ),
     ] = False,
+    agent: Annotated[
+        str | None, typer.Option("--agent", "-a", help="Only this agent.", autocompletion=completer("agents"))
+    ] = None,
+    max_age: Annotated[
+        float, typer.Option("--max-age", min=0, help="Seconds for which a job may be RETRY, FAILED or STUCK.")
+    ] = 60.0,
 ) -> None:
-    """Agents, links and jobs: state, counters, backlog, guarantee."""
-    from mgw.gateway.services.health import read
+    """Agents, links and jobs: state, counters, backlog, guarantee, health."""
+    from mgw.gateway.services.health import assess, read, unreachable
+    from mgw.transforms.errors import HubError
 
-    with open_hub(hub_url(ctx)) as hub:
-        state = read(hub)
+    try:
+        with open_hub(hub_url(ctx)) as hub:
+            health = assess(hub, agent=agent, max_age=max_age)
+            state = read(hub, agent)
+    except HubError as error:
+        if not (check and as_json):
+            raise
+        print_json({"health": unreachable("hub", error, max_age=max_age).as_json()})
+        raise typer.Exit(EXIT_FAILED) from None
     if as_json:
-        print_json(
-            {
-                "agents": [jsonform.record(row) for row in state.agents],
-                "links": [jsonform.record(row) for row in state.links],
-                "jobs": [jsonform.job(row, state.link_types.get(row.link_name or "")) for row in state.jobs],
-                "troubles": state.troubles,
-            }
-        )
+        print_json(_as_json(state) | {"health": health.as_json()})
     else:
-        print_agents(state.agents)
-        if state.links:
-            say()
-            print_links(state)
-        if state.jobs:
-            say()
-            print_jobs(state.jobs)
-        if state.troubles:
-            say()
-        for line in state.troubles:
-            say(textwrap.fill(f"! {line}", console().width, subsequent_indent="  "))
-    if check and state.failing:
+        _print_state(state)
+    if check and not as_json:
+        say()
+        for line in [f"unhealthy: {reason}" for reason in health.reasons] or ["healthy"]:
+            say(line)
+    if check and not health.healthy:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _as_json(state: GatewayState) -> dict[str, Any]:
+    return {
+        "agents": [jsonform.record(row) for row in state.agents],
+        "links": [jsonform.record(row) for row in state.links],
+        "jobs": [jsonform.job(row, state.link_types.get(row.link_name or "")) for row in state.jobs],
+        "troubles": state.troubles,
+    }
+
+
+def _print_state(state: GatewayState) -> None:
+    print_agents(state.agents)
+    if state.links:
+        say()
+        print_links(state)
+    if state.jobs:
+        say()
+        print_jobs(state.jobs)
+    if state.troubles:
+        say()
+    for line in state.troubles:
+        say(textwrap.fill(f"! {line}", console().width, subsequent_indent="  "))
 
 
 def print_agents(rows: Sequence[GatewayRow]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 import sqlalchemy as sa
 
 from mgw.gateway.aq import Hub
-from mgw.gateway.definitions.objects import Activity, Propagation
+from mgw.gateway.definitions.objects import Activity, JobStatus, Propagation
 from mgw.gateway.observe.events import (
     GuaranteeChanged,
     JobActivated,
@@ -154,15 +154,16 @@ class JobRunner:
         Raises:
             HubError: it could not be written.
         """
+        since = self._engine.clock.now() - self.silence
         with self._writing() as conn:
-            run_state.set_activity(conn, self.setup.job.id, Activity.STUCK)
+            run_state.set_activity(conn, self.setup.job.id, Activity.STUCK, now=since)
         self._activity = Activity.STUCK
 
     # ------------------------------------------------------------------------------------------------- the thread
 
     def _run(self) -> None:
         try:
-            self._setbacks.resume(self._stored_failures())
+            self._setbacks.resume(self._must_recover())
             while not self._stop.is_set():
                 self._last_loop = self._last_progress = self._engine.clock.monotonic()
                 setup = self.setup
@@ -188,18 +189,18 @@ class JobRunner:
         finally:
             self._show(Activity.STOPPED, only_if_stopping=True)
 
-    def _stored_failures(self) -> int:
-        """Failures in a row before this thread began; waits for a hub that is away."""
+    def _must_recover(self) -> bool:
+        """Whether the hub says RETRY when this thread begins; waits for a hub that is away."""
         waits = 0
         while not self._stop.is_set():
             try:
                 with self._engine.hub.read() as conn:
-                    return run_state.job_row(conn, self.setup.job.id).failures
+                    return run_state.job_row(conn, self.setup.job.id).status is JobStatus.RETRY
             except HubError as error:
                 waits += 1
                 _LOGGER.warning("job %s waits for the hub: %s", self.name, error)
                 self._rest(decide(waits, error, forever=True), error)
-        return 0
+        return False
 
     def _attempt(self) -> None:
         """Connect and carry until stopped; any error ends the attempt."""
@@ -382,7 +383,7 @@ class JobRunner:
             return
         try:
             with self._writing() as conn:
-                run_state.set_activity(conn, self.setup.job.id, activity)
+                run_state.set_activity(conn, self.setup.job.id, activity, now=self._engine.clock.now())
             self._activity = activity
             _LOGGER.debug("job %s is %s", self.name, activity)
         except HubError as error:

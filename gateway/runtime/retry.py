@@ -139,9 +139,9 @@ class Setbacks:
         """Whether the last failure was one to reach a broker or the hub."""
         return self._others is Kind.AWAY
 
-    def resume(self, failures: int) -> None:
-        """The job begins with so many failures stored. A changed job counts from zero, and must recover, too."""
-        self._open = failures > 0
+    def resume(self, must_recover: bool) -> None:
+        """The job begins, and the hub may say RETRY. A changed job counts from zero, and must recover, too."""
+        self._open = must_recover
 
     def reset(self) -> None:
         """An operator has forgiven them."""

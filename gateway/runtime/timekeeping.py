@@ -22,7 +22,7 @@ from mgw.gateway.observe.events import EventStore, Journalist, MessagesExpired, 
 from mgw.gateway.state import run_state
 from mgw.transforms.clock import Clock
 
-__all__ = ["Timekeeper", "events_of"]
+__all__ = ["Timekeeper", "events_of", "watched"]
 
 AGE_WARNING: Final = "age_warning"
 LOOK_SECONDS: Final = 10.0  # between two looks for messages that wait for too long
@@ -77,7 +77,7 @@ class Timekeeper:
         waiting: dict[str, float] = {}
         with self._hub.read() as conn:
             now = self._hub.clock.now()
-            for queue, consumer, limit in _watched(QueueAdmin(self._hub, conn)):
+            for queue, consumer, limit in watched(QueueAdmin(self._hub, conn)):
                 oldest = transfer.backlog(conn, transfer.resolve(conn, queue), consumer).oldest
                 if oldest is None or now - oldest <= limit:
                     continue
@@ -99,7 +99,7 @@ class Timekeeper:
         self._journalist.tell(MessagesExpired(queue, self._untold.pop(names), exception_queue))
 
 
-def _watched(admin: QueueAdmin) -> Iterator[tuple[str, str | None, float]]:
+def watched(admin: QueueAdmin) -> Iterator[tuple[str, str | None, float]]:
     """Queues and subscribers with an ``age_warning``: their names and its seconds."""
     limits = {
         each.full_name: number_of(QUEUE_TABLE_OPTIONS, each.options, AGE_WARNING) for each in admin.queue_tables()

@@ -1,27 +1,42 @@
-"""Whether the gateway does what it was asked: the state of agents and jobs, and what needs somebody's attention."""
+"""Whether the gateway does what it was asked: the state of agents and jobs, and what needs somebody's attention.
+
+:func:`assess` decides whether agents are healthy. ``mgw status --check`` and ``/healthz`` say what it says.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mgw.gateway.aq import Hub
+from mgw.gateway.aq import Hub, QueueAdmin, shown_key
+from mgw.gateway.definitions.objects import key
+from mgw.gateway.runtime.timekeeping import watched
+from mgw.gateway.services.verdict import MAX_AGE, Entry, Health, Look, Observation, judge, word_of
 from mgw.gateway.state import status
-from mgw.gateway.state.status import EventRow, GatewayRow, JobRow, LinkRow
+from mgw.gateway.state.status import EventRow, GatewayRow, JobRow, LinkRow, Signs
+from mgw.transforms.errors import HubError
 
 __all__ = [
+    "MAX_AGE",
+    "Entry",
     "EventRow",
     "GatewayRow",
     "GatewayState",
+    "Health",
     "JobRow",
     "LinkRow",
-    "failing",
+    "Look",
+    "Observation",
+    "assess",
+    "judge",
     "link_of",
+    "look",
     "read",
     "read_agents",
     "read_events",
     "state_of",
     "troubles",
+    "unreachable",
 ]
 
 
@@ -31,18 +46,15 @@ class GatewayState:
 
     Attributes:
         troubles: what needs somebody's attention, a line each.
-        failing: whether an agent with work is down, or a job is FAILED or STUCK; a job that tries again is not.
     """
 
     agents: Sequence[GatewayRow]
     links: Sequence[LinkRow]
     jobs: Sequence[JobRow]
     troubles: Sequence[str] = field(init=False)
-    failing: bool = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "troubles", troubles(self.agents, self.jobs))
-        object.__setattr__(self, "failing", failing(self.agents, self.jobs))
 
     @property
     def link_types(self) -> dict[str, str]:
@@ -55,10 +67,15 @@ class GatewayState:
         return sum(name in {job.link_name, job.destination.rpartition("@")[2]} for job in self.jobs)
 
 
-def read(hub: Hub) -> GatewayState:
-    """The state of the gateway, in one transaction."""
+def read(hub: Hub, agent: str | None = None) -> GatewayState:
+    """The state of the gateway, in one transaction; of one agent with its links and jobs, or of all."""
     with hub.read() as conn:
-        return GatewayState(status.gateway(conn), status.links(conn), status.jobs(conn))
+        agents, links, jobs = status.gateway(conn), status.links(conn), status.jobs(conn)
+    return GatewayState(
+        [row for row in agents if agent is None or row.agent_name == key(agent)],
+        [row for row in links if agent is None or row.agent_name == key(agent)],
+        [row for row in jobs if agent is None or row.agent_name == key(agent)],
+    )
 
 
 def read_agents(hub: Hub) -> list[GatewayRow]:
@@ -99,15 +116,52 @@ def troubles(agents: Sequence[GatewayRow], jobs: Sequence[JobRow]) -> list[str]:
     return result
 
 
-def failing(agents: Sequence[GatewayRow], jobs: Sequence[JobRow]) -> bool:
-    """Whether an agent with work is down, or a job is FAILED or STUCK."""
-    return any(not line.split(":", 1)[0].endswith(" is RETRY") for line in troubles(agents, jobs))
-
-
 def state_of(job: JobRow) -> str:
     """One word for a job: its status where that is bad news, otherwise what it does."""
-    if job.status in ("FAILED", "DELETE_PENDING"):
-        return job.status
-    if job.enabled != "TRUE":
-        return "DISABLED"
-    return "RETRY" if job.status == "RETRY" else job.activity
+    return word_of(job.status, job.activity, job.enabled == "TRUE")
+
+
+def assess(hub: Hub, *, agent: str | None = None, max_age: float = MAX_AGE) -> Health:
+    """Whether an agent, or every agent, does what it was asked, with its links and jobs.
+
+    An agent with work must run, and no enabled job may be RETRY, FAILED or STUCK, or fail to connect, for longer than
+    ``max_age`` seconds. Where the queue or subscriber that a job reads has an ``age_warning``, no message may wait for
+    longer than that.
+
+    Raises:
+        HubError: the hub cannot be read.
+        GatewayError: there is no such agent.
+    """
+    return judge(look(hub), agent=agent, max_age=max_age)
+
+
+def look(hub: Hub) -> Look:
+    """What there is to judge by, in one transaction that counts no message.
+
+    Raises:
+        HubError: the hub cannot be read.
+    """
+    with hub.read() as conn:
+        signs = status.signs(conn)
+        limits = _limits(QueueAdmin(hub, conn), signs)
+        ages = status.oldest_ages(conn, list(limits))
+    late = {name: (ages[name], limit) for name, limit in limits.items() if ages.get(name, 0.0) > limit}
+    return Look(hub.name, hub.clock.now(), signs, late)
+
+
+def unreachable(name: str, error: HubError, *, max_age: float = MAX_AGE, since: float | None = None) -> Health:
+    """The verdict when the hub cannot be read."""
+    what = f"{error.what}; cause: {error.cause}" if error.cause else error.what
+    return Health(max_age, Entry("hub", name, "", "UNREACHABLE", since, False, what, error.cure))
+
+
+def _limits(admin: QueueAdmin, signs: Signs) -> dict[str, float]:
+    """Seconds for which messages may wait, by job, where the queue or subscriber that it reads has an age_warning."""
+    found = {(shown_key(queue), consumer and key(consumer)): limit for queue, consumer, limit in watched(admin)}
+    limits: dict[str, float] = {}
+    for job in signs.jobs if found else ():
+        for consumer in (None, f"MGW_{job.name_key}"):
+            limit = found.get((job.source_key, consumer))
+            if limit is not None and job.enabled:
+                limits[job.name_key] = limit
+    return limits

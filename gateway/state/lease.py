@@ -103,7 +103,9 @@ class AgentRow:
 
 _LIMIT = sa.func.set_config("idle_in_transaction_session_timeout", p("stalled", type_=sa.String), True)
 _SET_LIMIT = sa.select(_LIMIT)
-_AGENT = sa.select(agent).where(agent.c.name_key == p("k"))
+# Columns that every release has: an upgrade asks an older hub who is at work.
+_SHOWN = ("name", "status", "token", "lease_expires", "host", "pid", "process_key", "log_level", "last_error_msg")
+_AGENT = sa.select(*(agent.c[name] for name in _SHOWN)).where(agent.c.name_key == p("k"))
 _AGENT_LOCK = _AGENT.with_for_update()
 
 
@@ -223,6 +225,7 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
             process_key=me.process_key,
             status=AgentStatus.STARTING,
             start_time=now,
+            stopped=None,
             last_error_msg=None,
             last_error_time=None,
             log_level=0,  # SET_LOG_LEVEL does not outlive a run (AQ guide 12.2 §19.2)
@@ -290,6 +293,7 @@ def release_lease(
         "pid": None,
         "process_key": None,
         "start_time": None,
+        "stopped": now,
     }
     if error is not None:
         values |= {"last_error_msg": error, "last_error_time": now}

@@ -141,6 +141,7 @@ def record_failure(
             last_error_time=now,
             next_attempt=retry_at,
             activity=Activity.BACKOFF if retry_at is not None else Activity.STOPPED,
+            not_working_since=sa.func.coalesce(job_state.c.not_working_since, now),
         )
     )
 
@@ -150,7 +151,7 @@ def record_recovery(conn: sa.Connection, job_id: int) -> None:
     conn.execute(
         sa.update(job_state)
         .where(job_state.c.job_id == job_id, job_state.c.status == JobStatus.RETRY)
-        .values(status=JobStatus.READY, failures=0, next_attempt=None)
+        .values(status=JobStatus.READY, failures=0, next_attempt=None, not_working_since=None)
     )
 
 
@@ -163,9 +164,21 @@ def revive(conn: sa.Connection, job_id: int) -> None:
     )
 
 
-def set_activity(conn: sa.Connection, job_id: int, activity: Activity) -> None:
-    """What the job is doing now."""
-    conn.execute(sa.update(job_state).where(job_state.c.job_id == job_id).values(activity=activity))
+_WORKING = (Activity.RUNNING, Activity.IDLE)
+
+
+def set_activity(conn: sa.Connection, job_id: int, activity: Activity, *, now: float) -> None:
+    """What the job is doing since ``now``.
+
+    A job works when it is RUNNING or IDLE and has recovered from its failures. One that is stopped keeps what is known.
+    """
+    values: dict[str, object] = {"activity": activity}
+    since = job_state.c.not_working_since
+    if activity in _WORKING:
+        values["not_working_since"] = sa.case((job_state.c.status != JobStatus.READY, since), else_=None)
+    elif activity is not Activity.STOPPED:
+        values["not_working_since"] = sa.func.coalesce(since, now)
+    conn.execute(sa.update(job_state).where(job_state.c.job_id == job_id).values(**values))
 
 
 def activity(conn: sa.Connection, job_id: int) -> Activity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -9,11 +10,15 @@ import sqlalchemy as sa
 
 __all__ = [
     "AgentOptionRow",
+    "AgentSigns",
     "EventRow",
     "ForeignQueueRow",
     "GatewayRow",
     "JobRow",
+    "JobSigns",
     "LinkRow",
+    "LinkSigns",
+    "Signs",
     "agent_options",
     "events",
     "foreign_queues",
@@ -22,6 +27,8 @@ __all__ = [
     "jobs",
     "link",
     "links",
+    "oldest_ages",
+    "signs",
 ]
 
 
@@ -103,6 +110,7 @@ class JobRow:
     oldest_message_age: float | None
     last_progress: str | None
     next_attempt: str | None
+    not_working_since: str | None
     guarantee: str | None
     guarantee_note: str | None
     require_guarantee: str | None
@@ -128,6 +136,70 @@ class EventRow:
     agent_name: str | None
     object_name: str | None
     event_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSigns:
+    """What the health of an agent is judged by. Times are epoch seconds."""
+
+    name_key: str
+    status: str
+    lease_expires: float | None
+    heartbeat: float | None
+    start_time: float | None
+    stopped: float | None
+    last_error_msg: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSigns:
+    """A link and its agent."""
+
+    name_key: str
+    agent_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobSigns:
+    """What the health of a job is judged by, and what it has counted. Times are epoch seconds."""
+
+    name_key: str
+    agent_key: str
+    link_key: str | None
+    propagation_type: str
+    source_key: str
+    destination_key: str
+    enabled: bool
+    status: str
+    activity: str
+    failures: int
+    not_working_since: float | None
+    last_error_msg: str | None
+    last_error_time: float | None
+    last_progress: float | None
+    guarantee: str | None
+    backlog: int | None  # jobs that read from a link only
+    oldest: float | None  # jobs that read from a link only
+    propagated_total: int
+    exceptioned_total: int
+    filtered_total: int
+    discarded_total: int
+    suppressed_total: int
+
+    @property
+    def links(self) -> frozenset[str]:
+        """Names of the links at its ends."""
+        _, at, target = self.destination_key.rpartition("@")
+        return frozenset(name for name in (self.link_key, target if at else None) if name)
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """Agents, links and jobs as the hub knows them, by name."""
+
+    agents: Sequence[AgentSigns]
+    links: Sequence[LinkSigns]
+    jobs: Sequence[JobSigns]
 
 
 _Row = TypeVar("_Row")
@@ -173,6 +245,29 @@ def events(conn: sa.Connection, *, after: int = 0, limit: int = 100) -> list[Eve
     selected = _select(EventRow, "MGW_EVENTS", "WHERE EVENT_ID > :after ORDER BY EVENT_ID DESC LIMIT :limit")
     found = conn.execute(selected, {"after": after, "limit": limit})
     return [EventRow(*row) for row in found][::-1]
+
+
+_JOBS_AND_STATES = "gw_job j JOIN gw_job_state s ON s.job_id = j.id"
+
+
+def signs(conn: sa.Connection) -> Signs:
+    """What health is judged by. Reads rows of definitions and run state only: no message is looked at or counted."""
+    return Signs(
+        _rows(conn, AgentSigns, "gw_agent", "name_key"),
+        _rows(conn, LinkSigns, "gw_link", "name_key"),
+        _rows(conn, JobSigns, _JOBS_AND_STATES, "name_key"),
+    )
+
+
+_AGES = sa.text("SELECT JOB_NAME, OLDEST_MESSAGE_AGE FROM MGW_JOBS WHERE JOB_NAME IN :names").bindparams(
+    sa.bindparam("names", expanding=True)
+)
+
+
+def oldest_ages(conn: sa.Connection, jobs: Sequence[str]) -> dict[str, float]:
+    """Seconds for which the oldest message of each of these jobs waits, by job; none for a job without messages."""
+    rows = conn.execute(_AGES, {"names": list(jobs)}).all() if jobs else []
+    return {name: float(age) for name, age in rows if age is not None}
 
 
 def _rows(conn: sa.Connection, kind: type[_Row], view: str, order: str) -> list[_Row]:

@@ -31,7 +31,7 @@ __all__ = [
     "received",
 ]
 
-GATEWAY_SCHEMA_VERSION = 4  # raised by every change of tables and views, with a step in gateway/state/migrations
+GATEWAY_SCHEMA_VERSION = 5  # raised by every change of tables and views, with a step in gateway/state/migrations
 
 CHANGE_CHANNEL = "mgw_change"  # NOTIFY on PostgreSQL, at every committed change of the definitions
 
@@ -66,6 +66,7 @@ agent = sa.Table(
     sa.Column("host", sa.Text),
     sa.Column("pid", sa.Integer),
     sa.Column("process_key", sa.Text),  # boot id and start time: tells a living process from a reused pid
+    sa.Column("stopped", _time),  # when it last gave up the lease; NULL while it runs
     sa.CheckConstraint(
         "status IN ('NOT_STARTED','START_SCHEDULED','STARTING','INITIALIZING','RUNNING','SHUTTING_DOWN','BROKEN')",
         name="gw_agent_status",
@@ -170,6 +171,7 @@ job_state = sa.Table(
     sa.Column("sampled", _time),
     sa.Column("plan_sequence", _id, nullable=False, server_default="0"),
     sa.Column("log_sequence", _id),  # last completed sequence that the sending log must hold; NULL: no log so far
+    sa.Column("not_working_since", _time),  # since when it connects, waits after a failure or is stuck; NULL: it works
     sa.CheckConstraint("status IN ('READY','RETRY','FAILED','DELETE_PENDING')", name="gw_job_state_status"),
     sa.CheckConstraint(
         "activity IN ('STOPPED','CONNECTING','RUNNING','IDLE','BACKOFF','STUCK')", name="gw_job_state_activity"

@@ -63,6 +63,7 @@ def _gateway(d: _Dialect) -> tuple[dict[str, str], str]:
         "AGENT_PING": f"CASE WHEN {started} THEN CASE WHEN a.lease_expires > {d.now} THEN 'REACHABLE' "
         "ELSE 'UNREACHABLE' END END",
         "AGENT_START_TIME": d.moment.format("a.start_time"),
+        "AGENT_STOP_TIME": d.moment.format("a.stopped"),
         "AGENT_STATUS": "a.status",
         "AGENT_USER": "a.username",
         "COMMENTS": "a.comments",
@@ -183,6 +184,7 @@ def _jobs(d: _Dialect) -> tuple[dict[str, str], str]:
         "BACKLOG": f"CASE WHEN {_OUTBOUND} THEN {_READY} + {_PLANNED} ELSE s.backlog END",
         "OLDEST_MESSAGE_AGE": f"{d.now} - CASE WHEN {_OUTBOUND} THEN {since} ELSE s.oldest END",
         "LAST_PROGRESS": d.moment.format("s.last_progress"),
+        "NOT_WORKING_SINCE": d.moment.format("s.not_working_since"),
         "NEXT_ATTEMPT": d.moment.format("s.next_attempt"),
         "FILTERED_MSGS": "s.filtered",
         "DISCARDED_MSGS": "s.discarded",

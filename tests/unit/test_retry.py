@@ -190,7 +190,7 @@ def test_a_short_delay_does_not_make_a_short_look_a_recovery() -> None:
 
 def test_a_job_that_was_changed_while_it_failed_counts_anew_and_still_has_to_recover() -> None:
     setbacks = Setbacks(job())
-    setbacks.resume(12)
+    setbacks.resume(must_recover=True)
     assert setbacks
     assert setbacks.over(True, 0)
     assert setbacks.add(FAULT).failures == 1

@@ -79,6 +79,9 @@ def insert_job(
 
 def update_job(conn: sa.Connection, job: JobDef) -> None:
     """Store what may change of a job: rule, transformation, exception queue, interval, options, enabled, comments."""
+    switched = sa.select(t.job.c.id).where(t.job.c.id == job.id, t.job.c.enabled != job.enabled)
+    state = t.job_state
+    conn.execute(sa.update(state).where(state.c.job_id.in_(switched)).values(not_working_since=None))
     conn.execute(sa.update(t.job).where(t.job.c.id == job.id).values(**_job_values(job)))
 
 

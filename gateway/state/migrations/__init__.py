@@ -37,8 +37,15 @@ def _unrouted(changes: Changes) -> None:
         changes.db.run("UPDATE gw_job SET options = ? WHERE id = ?", (json.dumps(options), number))
 
 
+def _since(changes: Changes) -> None:
+    moment = "DOUBLE PRECISION" if changes.postgresql else "DOUBLE"
+    changes.add_column("gw_agent", f"stopped {moment}")
+    changes.add_column("gw_job_state", f"not_working_since {moment}")
+
+
 STEPS = (
     Step(2, "the database refuses states and flags that have no meaning", _checks),
     Step(3, "jobs have two links, or none", _pairs),
     Step(4, "job option unrouted takes the place of discard_unrouted", _unrouted),
+    Step(5, "the hub keeps since when an agent is stopped and a job does not work", _since),
 )
