@@ -37,7 +37,7 @@ print(*(f"--extra {name}" for name, needs in extras.items() if not any(need.star
 endef
 export LOCK_EXTRAS
 
-.PHONY: help setup packages demo demo-spark test test-all test-rest lint format test-faults bench lock clean
+.PHONY: help setup packages container-packages demo demo-spark test test-all test-rest lint format test-faults bench lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,6 +47,10 @@ setup: packages .venv/bin/python ## install everything that demo and tests need 
 
 packages: # Debian's packages may be removed between two runs, so this is no stamp; it takes milliseconds
 	@tests/support/packages
+
+container-packages:
+	@tests/support/packages containers
+test-all test-rest: | container-packages
 
 .venv/bin/python: | packages
 	@echo "setup: create .venv with $(PYTHON)"
