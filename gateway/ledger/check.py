@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from mgw.gateway.definitions.objects import JobDef, Propagation
 from mgw.gateway.ledger import store as ledger
 from mgw.gateway.ledger.history import EVERYTHING, FINAL, Range, hex_id, lasting
-from mgw.gateway.ledger.record import Entry, Kind, Outcome, Record, unpacked
+from mgw.gateway.ledger.record import Entry, Kind, Outcome, Record, place_left, unpacked
 from mgw.gateway.state import run_state
 from mgw.links.contract import Guarantee
 
@@ -132,6 +132,7 @@ class _Inbound:
         self._hub_id = hub_id
         self._exact = exact
         self._read: dict[str, int] = {}  # lasting coordinates -> record
+        self._elsewhere: dict[str, dict[str, int]] = {}  # the same at places that the source left
         self._made: dict[int, int] = {}  # message -> record
         self._reached: dict[str, str] = {}  # partition -> position
         self._passed: dict[str, set[str]] = {}
@@ -142,6 +143,7 @@ class _Inbound:
             if record.kind is Kind.BREAK:
                 self._reached.clear()
                 self._extent.clear()
+                self._move(record.note)
                 continue
             for part, before, after in record.positions:
                 _joined(self._proof, record.number, part, before, self._reached.get(part, before))
@@ -154,6 +156,14 @@ class _Inbound:
         for part, value in positions.items():
             if part in self._reached and value not in self._passed[part]:
                 self._proof.offend(f"partition {part} stands at {value}, no record says how it got there")
+
+    def _move(self, note: str) -> None:
+        """Where the source moved, its coordinates mean other messages."""
+        moved = place_left(note)
+        if moved is not None:
+            before, place = moved
+            self._elsewhere[before] = self._read
+            self._read = self._elsewhere.pop(place, {})
 
     def _take(self, entry: Entry, record: int) -> None:
         proof = self._proof

@@ -36,7 +36,10 @@ __all__ = [
     "decode",
     "digest",
     "packed",
+    "place_left",
     "received_detail",
+    "source_moved",
+    "target_moved",
     "text_of",
     "unpacked",
 ]
@@ -45,6 +48,8 @@ MERGED = b"M"  # begins the detail of a row that holds several batches (mgw.gate
 _SHORT = 256  # bytes of a detail that are not worth compressing
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+_SOURCE_MOVED, _FROM = "the source moved to ", ", from "
 
 Sums = tuple[int, int, int, int, int]  # propagated, exceptioned, filtered, discarded, suppressed
 
@@ -115,6 +120,24 @@ class Record:
     faults: Sequence[str] = ()
     sent: float | None = None  # epoch seconds: handed to the destination
     confirmed: float | None = None  # epoch seconds: the destination has it
+
+
+def source_moved(before: str, place: str) -> str:
+    """The note of a break where the source of a job is another messaging system from then on."""
+    return f"{_SOURCE_MOVED}{place}{_FROM}{before}"
+
+
+def target_moved(before: str, place: str) -> str:
+    """The note of a break where the destination of a job is another messaging system from then on."""
+    return f"the destination moved to {place}{_FROM}{before}"
+
+
+def place_left(note: str) -> tuple[str, str] | None:
+    """From where the source of a job moved, and where to, as the note of a break says; None: it did not move there."""
+    if not note.startswith(_SOURCE_MOVED):
+        return None
+    place, _, before = note.removeprefix(_SOURCE_MOVED).partition(_FROM)
+    return before, place
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ __all__ = [
     "AgentStopped",
     "AgentStopping",
     "ConfigurationChanged",
+    "DestinationMoved",
     "Event",
     "EventStore",
     "GuaranteeChanged",
@@ -38,6 +39,7 @@ __all__ = [
     "MessagesWaitNoLonger",
     "QueueRegistered",
     "ResendSpared",
+    "SourceMoved",
 ]
 
 _LOGGER = logging.getLogger("mgw.engine")
@@ -335,6 +337,48 @@ class ResendSpared(Event):
             f"job {self.object}: {self.count} message(s) up to batch {self.sequence} were already at the destination; "
             "completed without sending them again"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMoved(Event):
+    """The link of a job leads to another messaging system than before: the job reads there from now on."""
+
+    level: ClassVar[int] = logging.WARNING
+    queue: str
+    before: str
+    place: str
+    sure: bool  # the messaging systems said which ones they are
+    begins: bool  # it was never there, so it begins at the first message
+
+    def text(self) -> str:
+        """The words for it."""
+        if not self.sure:
+            how = "if that is another broker, the session and its messages are still at the first one"
+        elif self.begins:
+            how = "it begins at the first message there; what it did not read stays at the place before"
+        else:
+            how = "it goes on where it was there last; what it did not read stays at the place before"
+        return f"job {self.object}: its source {self.queue} is now at {self.place}, before at {self.before}: {how}"
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationMoved(Event):
+    """The link of a job leads to another messaging system than before: the job writes there from now on."""
+
+    level: ClassVar[int] = logging.WARNING
+    queue: str
+    before: str
+    place: str
+    batches: int
+
+    def text(self) -> str:
+        """The words for it."""
+        how = (
+            f"{self.batches} batch(es) that were sent and not confirmed are sent again: they may be at both"
+            if self.batches
+            else "everything that was sent before is confirmed"
+        )
+        return f"job {self.object}: its destination {self.queue} is now at {self.place}, before at {self.before}: {how}"
 
 
 class EventStore(Protocol):

@@ -47,6 +47,7 @@ from mgw.gateway.runtime.guarantee_watch import VERIFY_SECONDS
 from mgw.gateway.runtime.job_runner import Engine, JobRunner
 from mgw.gateway.runtime.job_setup import JobSetup, setup_of
 from mgw.gateway.runtime.log_cleaning import clean_logs
+from mgw.gateway.runtime.moves import positions_at
 from mgw.gateway.runtime.procedures import Procedures
 from mgw.gateway.runtime.reach import Reaches
 from mgw.gateway.runtime.timekeeping import events_of
@@ -54,6 +55,7 @@ from mgw.gateway.state import catalog, lease, run_state
 from mgw.gateway.state.lease import Owner
 from mgw.gateway.state.secrets import Secrets
 from mgw.links import registry
+from mgw.links.place import place_of
 from mgw.links.pool import LinkPool
 from mgw.transforms import open_files
 from mgw.transforms.clock import Clock
@@ -333,10 +335,11 @@ class Agent:
                 setup = setup_of(snapshot, job, self._hub.hub_id, self._clock)
                 end = setup.source
                 assert end is not None  # noqa: S101  it reads from a link
-                source = self._links.link(end.link).source(end.use)
+                link = self._links.link(end.link)
+                place, source = place_of(link, end.use, end.direction), link.source(end.use)
                 try:
                     with self._hub.read() as conn:
-                        positions = run_state.load_positions(conn, job.id)
+                        positions = positions_at(conn, job.id, place)
                     source.connect(positions)
                 finally:
                     source.close()

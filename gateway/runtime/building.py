@@ -20,7 +20,8 @@ from mgw.gateway.runtime.job_steps import Conversion, Fit, Transform
 from mgw.gateway.runtime.route import Route, RouteContext
 from mgw.gateway.runtime.through import ThroughRoute
 from mgw.gateway.runtime.windowed import LARGEST_BATCH, WindowedRoute
-from mgw.links.contract import Link
+from mgw.links.contract import Direction, Link
+from mgw.links.place import place_of
 from mgw.links.pool import LinkPool
 from mgw.transforms.payloads.convert import from_payload, to_payload
 from mgw.transforms.steps.registry import compile_transformation
@@ -50,13 +51,14 @@ def build_route(
     assert setup.source is not None  # noqa: S101  it has a link
     link, exceptions = source.source(setup.source.use), _exceptions(context, setup, links)
     conversion = _from_link(context, setup, transform)
+    place = partial(place_of, source, setup.source.use, Direction.INBOUND)
     if target is None:
-        reader = LinkSource(context, link, conversion, exceptions)
+        reader = LinkSource(context, link, conversion, exceptions, place)
         kind = WindowedRoute if job.batch_size <= LARGEST_BATCH else Route
         return kind(context, reader, HubDestination(context, job.destination))
     return ThroughRoute(
         context,
-        PlannedLinkSource(context, link, conversion, exceptions),
+        PlannedLinkSource(context, link, conversion, exceptions, place),
         _link_destination(context, setup, target),
     )
 
@@ -68,7 +70,8 @@ def _bindings(setup: JobSetup) -> tuple[tuple[str, str], ...]:
 
 def _link_destination(context: RouteContext, setup: JobSetup, link: Link) -> LinkDestination:
     assert setup.target is not None  # noqa: S101  it has a link
-    return LinkDestination(context, link.destination(replace(setup.target.use, located=context.ledger)))
+    place = partial(place_of, link, setup.target.use, Direction.OUTBOUND)
+    return LinkDestination(context, link.destination(replace(setup.target.use, located=context.ledger)), place)
 
 
 def _exceptions(context: RouteContext, setup: JobSetup, links: LinkPool) -> ForeignExceptionQueue | None:

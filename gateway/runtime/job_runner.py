@@ -27,6 +27,7 @@ from mgw.gateway.runtime.connection_quota import Connections, no_file
 from mgw.gateway.runtime.fair_semaphore import Turns
 from mgw.gateway.runtime.guarantee_watch import VERIFY_SECONDS, GuaranteeWatch, weaken
 from mgw.gateway.runtime.job_setup import JobSetup
+from mgw.gateway.runtime.moves import noted
 from mgw.gateway.runtime.reach import Reaches
 from mgw.gateway.runtime.retry import Decision, Kind, Setbacks, decide
 from mgw.gateway.runtime.route import Route, RouteContext
@@ -210,10 +211,13 @@ class JobRunner:
         _LOGGER.log(TRACE_LITE, "job %s connects to %s; %d failures", job.name, names, self._setbacks.failures)
         source, target = (None if end is None else engine.links.link(end.link) for end in (setup.source, setup.target))
 
-        def ask() -> GuaranteeReport:
-            return weaken(setup.promised(source, target), engine.hub)
+        def note(report: GuaranteeReport) -> GuaranteeReport:
+            return noted(report, engine.hub, job.id, engine.clock.now())
 
-        report = ask()
+        def ask() -> GuaranteeReport:
+            return note(weaken(setup.promised(source, target), engine.hub))
+
+        report = weaken(setup.promised(source, target), engine.hub)
         _LOGGER.log(TRACE_LITE, "job %s can promise %s; %s", self.name, report.level, report.note or "no reservation")
         self._check_required(report)
         route = engine.build(setup, source, target, cautious=self._cautious)
@@ -229,6 +233,7 @@ class JobRunner:
         self._route = route
         try:
             route.open()
+            report = note(report)  # the route has found out whether it is where it was before
             self._keep(report)
             engine.journalist.tell(JobActivated(job.name, job.source, job.destination, report.level))
             changed = self._carry(route, watch, report)

@@ -29,6 +29,7 @@ from mgw.gateway.observe.batch_trace import trace_left
 from mgw.gateway.observe.events import Journalist, ResendSpared
 from mgw.gateway.runtime.ends.contract import DestinationEnd, RefusedByHub, SourceEnd, Stored
 from mgw.gateway.runtime.fair_semaphore import Turns
+from mgw.gateway.runtime.moves import arrive_at_target
 from mgw.gateway.runtime.recovery import check_sending_log
 from mgw.gateway.state import lease, run_state
 from mgw.gateway.state.run_state import Counts, JobRow
@@ -110,10 +111,26 @@ class Route:
         self._sequence = row.plan_sequence
         if first:
             context.open_ledger(row.plan_sequence if self._source.planned else None)
-        done = self._proven(row, self._destination.open())
+        recovered = self._destination.open()
+        row = self._arrive(row, plans, recovered)
+        done = self._proven(row, recovered)
         self._complete_stored([plan for plan in plans if self._source.sequence_of(plan) <= done])
         self._left.extend(self._source.begin([plan for plan in plans if self._source.sequence_of(plan) > done]))
         trace_left(context.job.name, len(plans), len(self._left))
+
+    def _arrive(self, row: JobRow, plans: Sequence[Any], recovered: Recovered | None) -> JobRow:
+        """What the hub knows of the sending log belongs to the place where the destination was connected before."""
+        context, place = self._context, self._destination.place()
+        if place is None:
+            return row
+        done = (recovered.sequence or 0) if recovered is not None and recovered.sure else 0
+        doubtful = sum(self._source.sequence_of(plan) > done for plan in plans)
+        with context.hub.write() as conn:
+            lease.check_owner(conn, context.agent_key, context.token)
+            row, moved = arrive_at_target(conn, context.job, place, row, doubtful, now=context.clock.now())
+        if moved is not None:
+            context.journalist.tell(moved)
+        return row
 
     def _proven(self, row: JobRow, recovered: Recovered | None) -> int:
         """Up to which plan the sending log proves that the destination has everything."""

@@ -16,10 +16,11 @@ import sqlalchemy as sa
 from mgw.gateway.aq import Db
 from mgw.gateway.definitions.objects import Activity, JobStatus
 from mgw.gateway.state.tables import event, job_state, plan, position
-from mgw.links.contract import Backlog, GuaranteeReport, Mark, Position
+from mgw.links.contract import RESUME, Backlog, GuaranteeReport, Mark, Position
 from mgw.transforms.errors import HubError
 
 __all__ = [
+    "HIDDEN",
     "LOG_RESET",
     "Counts",
     "JobRow",
@@ -37,6 +38,7 @@ __all__ = [
     "forget_log",
     "job_row",
     "last_error",
+    "load_entries",
     "load_plans",
     "load_positions",
     "new_keys",
@@ -231,11 +233,20 @@ LOG_RESET = -1
 
 # ----------------------------------------------------------------------------------------------------- receiving log
 
+#: Names of entries that no source sees begin so; RESUME alone is for the source.
+HIDDEN = "!"
+
 _POSITION_SET = "UPDATE gw_position SET value = ?, updated = ? WHERE job_id = ? AND part = ? AND value = ?"
 
 
 def load_positions(conn: sa.Connection, job_id: int) -> dict[str, str]:
     """Stored positions of the job's source: partition -> value."""
+    entries = load_entries(conn, job_id)
+    return {part: value for part, value in entries.items() if not part.startswith(HIDDEN) or part == RESUME}
+
+
+def load_entries(conn: sa.Connection, job_id: int) -> dict[str, str]:
+    """All of the receiving log, with what the gateway itself keeps there (names that begin with HIDDEN)."""
     rows = conn.execute(sa.select(position.c.part, position.c.value).where(position.c.job_id == job_id))
     return {row.part: row.value for row in rows}
 
@@ -267,8 +278,8 @@ def advance_positions(conn: sa.Connection, job_id: int, moves: Sequence[Position
 
 
 def clear_receiving_log(conn: sa.Connection, job_id: int) -> None:
-    """Forget every position and mark of the job."""
-    conn.execute(sa.delete(position).where(position.c.job_id == job_id))
+    """Forget every position and mark that the source of the job has where it is now."""
+    write_marks(conn, job_id, [Mark(name, None) for name in load_positions(conn, job_id)], now=0)
 
 
 _MARK_SET = (

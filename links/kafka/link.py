@@ -34,6 +34,7 @@ from mgw.links.kafka.tls import tls_context
 from mgw.links.kafka.transaction import open_transactions
 from mgw.links.listening import address, listening
 from mgw.links.options import parse
+from mgw.links.place import Place
 from mgw.transforms.errors import AdminError, ConfigInvalid, QueueMissing
 from mgw.transforms.kafka import KeyFrom, Rules
 
@@ -103,12 +104,22 @@ class KafkaLink:
         """See :meth:`mgw.links.contract.Link.verify`."""
         settings = self._fresh()
         topic = describe(settings, use.endpoint.provider_queue, "verify", direction)
+        use.attempt.of(self, _Answers).cluster = topic.cluster_id
         if direction is Direction.INBOUND:
             return guarantee.report_inbound(topic)
         if settings.log_topic is None:
             return guarantee.report_outbound(topic, None)
         log, state = describe_log(settings, "verify"), guarantee.transaction_state(settings)
         return guarantee.report_outbound(topic, log, state)
+
+    def place(self, use: JobUse, direction: Direction) -> Place:
+        """See :class:`mgw.links.place.KnowsPlace`."""
+        answers, settings = use.attempt.of(self, _Answers), self._settings
+        if answers.cluster is None:
+            answers.cluster = describe(self._fresh(), use.endpoint.provider_queue, "connect", direction).cluster_id
+        log = settings.log_topic if direction is Direction.OUTBOUND and use.logged else None
+        where = f", log topic {log}" if log else ""
+        return Place(",".join(settings.servers) + where, f"cluster {answers.cluster}{where}" if answers.cluster else "")
 
     def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
         """See :meth:`mgw.links.contract.Link.check_endpoint`."""
@@ -171,6 +182,13 @@ class KafkaLink:
             why = "which cannot be read" if unreadable else "which no longer exists"
             removed.append(f"removed the record of job {job}, {why}, from log topic {self._settings.log_topic}")
         return removed
+
+
+class _Answers:
+    """What was found out before in an attempt of a job."""
+
+    def __init__(self) -> None:
+        self.cluster: str | None = None  # id; "" where the cluster has none
 
 
 def _is_topic(name: str) -> bool:

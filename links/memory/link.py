@@ -26,6 +26,7 @@ from mgw.links.memory.destination import MemoryDestination
 from mgw.links.memory.source import MemorySource
 from mgw.links.memory.spec import SPEC
 from mgw.links.options import parse
+from mgw.links.place import Place
 from mgw.transforms.errors import (
     AdminError,
     ConfigInvalid,
@@ -59,6 +60,10 @@ class MemoryLink(MemoryAccess):
                 break
             checks.append(Check(name, True, f"broker {self.broker.name} in this process"))
         return checks
+
+    def place(self, use: JobUse, direction: Direction) -> Place:  # noqa: ARG002  the same for all
+        """See :class:`mgw.links.place.KnowsPlace`."""
+        return Place(self.broker.name, f"memory broker {self.broker.name}")
 
     def listening(self) -> frozenset[str]:
         """See :meth:`mgw.links.contract.Link.listening`."""

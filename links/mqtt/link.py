@@ -54,6 +54,7 @@ from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.source import MqttSource, forget
 from mgw.links.mqtt.spec import SPEC
 from mgw.links.options import parse
+from mgw.links.place import Place
 from mgw.transforms.errors import AdminError, ConfigInvalid, LinkRefused
 from mgw.transforms.mqtt import Inbound, Outbound
 from mgw.transforms.mqtt.topic import TopicTemplate, check_filter, split_shared
@@ -112,6 +113,13 @@ class MqttLink:
         for link in links:
             if isinstance(link, MqttLink) and link._settings.place == self._settings.place:
                 self._knowledge = link._knowledge
+
+    def place(self, use: JobUse, direction: Direction) -> Place:
+        """See :class:`mgw.links.place.KnowsPlace`. A broker does not say which one it is."""
+        if direction is Direction.INBOUND:
+            return Place(f"{self._settings.place}, session {self._client_id(use, 'in')}")
+        echo = self._echo(use, self._outbound(use))
+        return Place(self._settings.place + ("" if echo is None else f", log topic {echo.record_topic}"))
 
     # -- without a connection -------------------------------------------------------------------------------------
 

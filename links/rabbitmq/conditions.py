@@ -129,6 +129,7 @@ class Answers:
         self.streams: dict[str, bool] = {}
         self.queues: dict[str, tuple[bool, bool, dict[str, Any]]] = {}  # durable, auto-delete, arguments
         self.fenced: bool | None = None  # whether the job may declare its lock
+        self.cluster: str | None = None  # the name that the broker gives its cluster
 
 
 def look_at_queue(session: Session, name: str, policies: Policies, answers: Answers | None = None) -> QueueFacts:

@@ -149,6 +149,12 @@ class Session:
         known = self._impl.server_properties or {}
         return f"{known.get('product', 'an AMQP broker')} {known.get('version', '')}".strip()
 
+    @property
+    def cluster(self) -> str:
+        """The name that the broker gives its cluster, "" where it gives none."""
+        name = (self._impl.server_properties or {}).get("cluster_name", "")
+        return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+
     # -- driving ------------------------------------------------------------------------------------------------------
 
     def pump(self, wait: float, ready: Callable[[], object], operation: str) -> bool:

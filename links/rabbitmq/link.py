@@ -25,6 +25,7 @@ from mgw.links.contract import (
 )
 from mgw.links.listening import listening
 from mgw.links.options import parse
+from mgw.links.place import Place
 from mgw.links.rabbitmq.conditions import Answers
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.destination import DestinationPlan, RabbitDestination
@@ -99,6 +100,7 @@ class RabbitLink:
         session = Session(self._settings, f"{use.agent} {use.job} verify")
         try:
             answers = use.attempt.of(self, Answers)
+            answers.cluster = session.cluster
             if direction is Direction.OUTBOUND:
                 plan, template = self._destination_plan(use), self.config.outbound_log_queue
                 return report_destination(session, use, plan, template, answers=answers, knowledge=self._knowledge)
@@ -108,6 +110,30 @@ class RabbitLink:
             raise missing(use, error) from error
         finally:
             session.close()
+
+    def place(self, use: JobUse, direction: Direction) -> Place:
+        """See :class:`mgw.links.place.KnowsPlace`."""
+        answers, settings = use.attempt.of(self, Answers), self._settings
+        if answers.cluster is None:
+            session = Session(settings, f"{use.agent} {use.job} place")
+            answers.cluster = session.cluster
+            session.close()
+        where = f"virtual host {settings.virtual_host}"
+        if log := self._log_queue(use, direction, answers):
+            where += f", log queue {log}"
+        system = f"cluster {answers.cluster}, {where}" if answers.cluster else ""
+        return Place(f"{settings.hostname}:{settings.port}, {where}", system)
+
+    def _log_queue(self, use: JobUse, direction: Direction, answers: Answers) -> str:
+        """The log queue that the job keeps, "" where it keeps none."""
+        if direction is Direction.OUTBOUND:
+            template = self.config.outbound_log_queue if use.logged else None
+        else:
+            plan, template = self._source_plan(use), self.config.inbound_log_queue
+            stream = plan.queue_type == "stream" or answers.streams.get(plan.queue)
+            if stream or plan.unique_ids or plan.dead_letters:
+                template = None
+        return "" if template is None else LogQueue(template, use, self._knowledge).name
 
     def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
         """See :meth:`mgw.links.contract.Link.check_endpoint`."""

@@ -38,6 +38,7 @@ ROOMS = ordered(
     links/__init__.py links/patterns.py links/placement.py links/attempt.py
     links/contract.py
     links/client_logging.py links/failed_check.py links/listening.py links/log_cleaning.py links/options.py
+    links/place.py
     links/registry.py
     links/pool.py links/rabbitmq/ links/kafka/ links/mqtt/ links/memory/
     gateway/aq/errors/ gateway/aq/grants.py

@@ -12,6 +12,7 @@ from mgw.gateway.aq import MessageRefused, transfer
 from mgw.gateway.observe.events import Event
 from mgw.gateway.state.run_state import Counts, JobRow
 from mgw.links.contract import Backlog, Recovered
+from mgw.links.place import Place
 from mgw.links.placement import Placement
 from mgw.transforms.message import Message
 
@@ -180,6 +181,10 @@ class DestinationEnd:
     def open(self) -> Recovered | None:
         """Connect, and read the sending log; None: there is none."""
         raise NotImplementedError
+
+    def place(self) -> Place | None:
+        """Where it is connected; None: the hub, or nobody can say."""
+        return None
 
     def write(self, batch: Any, forms: Sequence[Any]) -> None:
         """Begin to write; ``forms`` are messages as :attr:`encode` makes them."""

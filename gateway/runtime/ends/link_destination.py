@@ -10,6 +10,7 @@ from mgw.gateway.observe.batch_trace import trace_flight
 from mgw.gateway.runtime.ends.contract import DestinationEnd, Encode
 from mgw.gateway.runtime.route import RouteContext
 from mgw.links.contract import Destination, Recovered
+from mgw.links.place import AskPlace, Place, nowhere
 from mgw.transforms.errors import LinkTimeout
 
 __all__ = ["WINDOW_MESSAGES", "LinkDestination"]
@@ -22,7 +23,9 @@ class LinkDestination(DestinationEnd):
 
     planned = True
 
-    def __init__(self, context: RouteContext, link: Destination, *, window: int = WINDOW_MESSAGES) -> None:
+    def __init__(
+        self, context: RouteContext, link: Destination, place: AskPlace = nowhere, *, window: int = WINDOW_MESSAGES
+    ) -> None:
         self.link = link
         self.encode: Encode = link.encode
         self.logged = False
@@ -31,6 +34,7 @@ class LinkDestination(DestinationEnd):
         self._context = context
         self._window = max(window, 2 * context.job.batch_size)
         self._last_confirmed = context.clock.monotonic()
+        self._place = place
 
     def open(self) -> Recovered | None:
         """Connect, fence what an earlier connection may still send, read the sending log."""
@@ -38,6 +42,10 @@ class LinkDestination(DestinationEnd):
         recovered = self.link.recovered()
         self.logged = recovered is not None
         return recovered
+
+    def place(self) -> Place | None:
+        """See :meth:`mgw.gateway.runtime.ends.contract.DestinationEnd.place`."""
+        return self._place()
 
     def forget(self) -> None:
         """Disconnect, to start again with the same destination; what is on its way is left to recovery."""

@@ -17,10 +17,12 @@ from mgw.gateway.runtime.ends.contract import Encode, RefusedByHub, SourceEnd, S
 from mgw.gateway.runtime.ends.unrouted import set_aside
 from mgw.gateway.runtime.exception_queue import ForeignExceptionQueue, Refused
 from mgw.gateway.runtime.job_steps import Conversion
+from mgw.gateway.runtime.moves import arrive_at_source
 from mgw.gateway.runtime.route import RouteContext
-from mgw.gateway.state import run_state
+from mgw.gateway.state import lease, run_state
 from mgw.gateway.state.run_state import Counts, JobRow
 from mgw.links.contract import RESUME, Backlog, Batch, Delivery, Mark, Source
+from mgw.links.place import AskPlace, nowhere
 from mgw.links.placement import Placement
 from mgw.transforms.errors import ConversionFailure, LinkTimeout
 from mgw.transforms.message import Message
@@ -97,8 +99,10 @@ class LinkSource(SourceEnd):
         link: Source,
         conversion: Conversion,
         exceptions: ForeignExceptionQueue | None,
+        place: AskPlace = nowhere,
     ) -> None:
         self.link = link
+        self._place = place
         self._context = context
         self._convert = conversion.apply
         self._exceptions = exceptions
@@ -112,12 +116,24 @@ class LinkSource(SourceEnd):
 
     def begin(self, left: Sequence[Any]) -> Sequence[Any]:  # noqa: ARG002  there are none
         """Connect where the hub says it stopped."""
+        self._arrive()
         with self._context.hub.read() as conn:
             positions = run_state.load_positions(conn, self._context.job.id)
         self._resumed = RESUME in positions
         trace_begin(self._context.job.name, positions)
         self.link.connect(positions)
         return ()
+
+    def _arrive(self) -> None:
+        """What the hub keeps of the source belongs to the place where it was connected before."""
+        context, place = self._context, self._place()
+        if place is None:
+            return
+        with context.hub.write() as conn:
+            lease.check_owner(conn, context.agent_key, context.token)
+            moved = arrive_at_source(conn, context.job, place, now=context.clock.now())
+        if moved is not None:
+            context.journalist.tell(moved)
 
     def read(self, limit: int, wait: float) -> Received | None:
         """What is there now, at most one batch; waits up to ``wait`` seconds for the first message."""

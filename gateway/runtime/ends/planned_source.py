@@ -34,6 +34,7 @@ from mgw.gateway.runtime.route import RouteContext
 from mgw.gateway.state import lease, run_state
 from mgw.gateway.state.run_state import Counts, JobRow, Plan
 from mgw.links.contract import Batch, Mark, Position, Source
+from mgw.links.place import AskPlace, nowhere
 from mgw.transforms.errors import MessageRejected
 from mgw.transforms.message import Message
 
@@ -63,9 +64,14 @@ class PlannedLinkSource(LinkSource):
     planned = True
 
     def __init__(
-        self, context: RouteContext, link: Source, conversion: Conversion, exceptions: ForeignExceptionQueue | None
+        self,
+        context: RouteContext,
+        link: Source,
+        conversion: Conversion,
+        exceptions: ForeignExceptionQueue | None,
+        place: AskPlace = nowhere,
     ) -> None:
-        super().__init__(context, link, conversion, exceptions)
+        super().__init__(context, link, conversion, exceptions, place)
         self._pending: deque[Carried] = deque()  # read and not planned yet
         self._named = f"{context.hub.hub_id.hex()}/{context.job.name}/"
 
