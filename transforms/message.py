@@ -186,8 +186,15 @@ def check_headers(headers: tuple[Header, ...]) -> None:
     """Refuse a header array that breaks the limits of ``MGW_NAME_VALUE_T``; nothing is ever truncated.
 
     Raises:
-        ConversionFailure: a name over 250 characters, text over 4000, raw over 2000 bytes, more than 1024 elements.
+        ConversionFailure: a name over 250 characters, text over 4000, raw over 2000 bytes, more than 1024 elements, or
+            a mapping.
     """
+    if isinstance(headers, dict):
+        raise ConversionFailure(
+            "headers of a message are a mapping",
+            cause="a header has a name, a type and a value, and names may repeat",
+            cure="give a tuple: headers=(Header('name', ValueType.TEXT, 'value'),)",
+        )
     if len(headers) > MAX_HEADERS:
         raise ConversionFailure(
             f"message has {len(headers)} headers",

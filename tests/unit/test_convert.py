@@ -384,3 +384,9 @@ def test_too_many_headers_still_leave_room_for_the_reason() -> None:
     assert len(result.headers) == MAX_HEADERS
     assert result.header("MGW_error_number") == 724
     assert "982 headers left out" in str(result.header("MGW_error_omitted"))
+
+
+def test_headers_that_are_a_mapping_are_refused_with_the_right_form() -> None:
+    headers: Any = {"colour": "red"}
+    with pytest.raises(ConversionFailure, match=r"headers=\(Header\('name', ValueType.TEXT, 'value'\),\)"):
+        check_headers(headers)

@@ -117,16 +117,17 @@ def libpq_uri(url: sa.URL) -> str:
 
 
 def watchfulness(address: sa.URL) -> dict[str, Any]:
-    """What has a PostgreSQL connection notice that the server does not answer any more: else it waits for an hour.
+    """What a PostgreSQL connection is opened with: it notices a server that does not answer any more, and speaks UTF-8.
 
     What the URL or the environment of the driver says goes before.
     """
     wanted = {
-        "connect_timeout": 10,  # seconds, as the others but the last
+        "connect_timeout": 10,  # seconds, as the next two
         "keepalives_idle": 30,
         "keepalives_interval": 10,
         "keepalives_count": 3,
         "tcp_user_timeout": 60_000,  # milliseconds: what was sent, a commit for example, stays unanswered for so long
+        "client_encoding": "utf8",  # whatever the role, the database or PGCLIENTENCODING says
     }
     given = {*address.query, *(["connect_timeout"] if "PGCONNECT_TIMEOUT" in os.environ else [])}
     return {name: value for name, value in wanted.items() if name not in given}
@@ -168,7 +169,8 @@ def find_schema(address: Address) -> str:
     """The schema of a hub on PostgreSQL, or the one to make it in.
 
     Raises:
-        HubError: the PostgreSQL driver is not installed, or the path that the URL gives begins with no schema.
+        HubError: the PostgreSQL driver is not installed, the database does not store UTF-8, or the path that the URL
+            gives begins with no schema.
     """
     try:
         import psycopg
@@ -179,6 +181,13 @@ def find_schema(address: Address) -> str:
             cure="pip install 'messaging-gateway[postgres]'",
         ) from None
     with psycopg.connect(libpq_uri(address.url), **watchfulness(address.url)) as connection:
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise HubError(
+                f"hub {address.shown} cannot be used",
+                cause=f"the database has the encoding {encoding}, in which not every text can be stored",
+                cure="make another database: CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0",
+            )
         found = locate(connection, address.schema, on_path=_PATH in str(address.url.query.get("options", "")))
     if found is None:
         raise HubError(
