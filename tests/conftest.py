@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,8 @@ from tests.support.memory import write_into_memory
 from tests.support.tally import count
 
 write_into_memory()
+# Many agents run at once; the tests of the port say which one they want.
+os.environ["MGW_HTTP"] = "off"
 # How fast examples are made says something about the machine, not about the code.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")

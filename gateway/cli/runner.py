@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,7 +14,9 @@ import typer
 from mgw.gateway.cli.common import explain, hub_url
 
 if TYPE_CHECKING:
+    from mgw.gateway.services.configuration import Document
     from mgw.gateway.services.daemon import RunOptions
+    from mgw.gateway.services.probes import Probes
 
 __all__ = ["register"]
 
@@ -36,6 +42,15 @@ def run(
         Literal["full", "fast"], typer.Option(help="fast: a power failure may lose the latest commits.")
     ] = "full",
     drain: Annotated[float, typer.Option(help="Seconds that work in flight may take at shutdown.")] = 10.0,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Address for health and metrics, auto (the next free port) or off; also MGW_HTTP. "
+            "[default: 127.0.0.1:8787]",
+        ),
+    ] = None,
 ) -> None:
     """Run an agent until SIGTERM: it carries messages, and takes changes while it runs."""
     from mgw.gateway.services import daemon
@@ -43,7 +58,11 @@ def run(
     form = log_format or daemon.log_format_of(files or [])
     with daemon.logged(agent, form) as signals:
         try:
-            code = daemon.run(_options(ctx, agent, files or [], log_dir, log_format, durability, drain), signals)
+            document = _document(ctx, files or [])
+            face = _face(http, document)
+            code = daemon.run(
+                _options(ctx, document, agent, files or [], log_dir, log_format, durability, drain), signals, face
+            )
         except Exception as error:
             if form != "json" or isinstance(error, typer.Exit | BrokenPipeError):
                 raise
@@ -51,8 +70,30 @@ def run(
     raise typer.Exit(code)
 
 
+def _document(ctx: typer.Context, files: list[Path]) -> Document | None:
+    """The files, which are applied first; None where there are none."""
+    if not files:
+        return None
+    from mgw.gateway.cli.configure import bring_to
+
+    return bring_to(ctx, files)
+
+
+def _face(http: str | None, document: Document | None) -> Callable[[Probes], AbstractContextManager[object]] | None:
+    """What has the agent answer over HTTP; None: nothing does."""
+    from mgw.gateway.services.http_address import http_address
+
+    address = http_address(http, os.environ, document.settings if document else None)
+    if address is None:
+        return None
+    from mgw.gateway.http.face import serving
+
+    return partial(serving, address)
+
+
 def _options(  # noqa: PLR0917  as given
     ctx: typer.Context,
+    document: Document | None,
     agent: str,
     files: list[Path],
     log_dir: Path | None,
@@ -60,12 +101,8 @@ def _options(  # noqa: PLR0917  as given
     durability: Literal["full", "fast"],
     drain: float,
 ) -> RunOptions:
-    """How the supervisor is to run; the files are applied first."""
-    settings = None
-    if files:
-        from mgw.gateway.cli.configure import bring_to
-
-        settings = bring_to(ctx, files).settings
+    """How the supervisor is to run."""
+    settings = document.settings if document else None
     log = settings.log if settings else None
     from mgw.gateway.services.daemon import RunOptions
 

@@ -23,6 +23,7 @@ from mgw.gateway.config.findings import Finding, Path, errors, nearest
 from mgw.gateway.config.kept import complete, missing_variables
 from mgw.gateway.config.load import Source, load, read_secret
 from mgw.gateway.config.models import SECTIONS, AgentModel, Document, LinkModel, SettingsModel, TransformationModel
+from mgw.gateway.definitions.http_address import HttpAddress, behind_a_proxy
 from mgw.links.contract import LinkSpec
 from mgw.transforms.errors import ConfigInvalid, GatewayError, HubError
 
@@ -142,6 +143,13 @@ def _settings(source: Source, value: Any) -> SettingsModel:
         try:
             parse_url(found.hub)
         except HubError as error:
+            source.error("bad-value", place, f"{error.what}: {error.cause}", error.cure)
+    place = ("settings", "http", "listen")
+    if place in source.marks and place not in source.unresolved:
+        try:
+            proxied = behind_a_proxy(source.environ, found.http.behind_proxy)
+            HttpAddress.parse(found.http.listen, behind_proxy=proxied)
+        except ConfigInvalid as error:
             source.error("bad-value", place, f"{error.what}: {error.cause}", error.cure)
     place = ("settings", "secret_key_file")
     if found.secret_key_file is None or place in source.unresolved:

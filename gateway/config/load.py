@@ -42,6 +42,7 @@ class Source:
     kept: dict[Path, str] = field(default_factory=dict)  # secrets among these: as if their key were missing
     findings: list[Finding] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def mark(self, path: Path) -> Mark:
         """Place of a value, or of the nearest mapping around it."""
@@ -62,7 +63,7 @@ class Source:
 
 def load(paths: Sequence[str | FilePath], environ: Mapping[str, str]) -> Source:
     """Read and merge files. Never raises for bad contents: what is wrong is in ``findings``."""
-    source = Source()
+    source = Source(environ=environ)
     for path in paths:
         source.files.append(str(path))
         _Reader(source, FilePath(path), environ).read()

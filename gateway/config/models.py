@@ -24,6 +24,7 @@ from mgw.gateway.config.fields import (
     one_or_many,
     upper,
 )
+from mgw.gateway.definitions.http_address import DEFAULT_HTTP
 
 __all__ = [
     "NOUNS",
@@ -33,6 +34,7 @@ __all__ = [
     "Document",
     "ForeignQueueModel",
     "GrantModel",
+    "HttpModel",
     "JobModel",
     "LinkModel",
     "LogModel",
@@ -53,6 +55,21 @@ class LogModel(Strict):
     )
     directory: str | None = Field(
         default=None, description="Folder for one log file per agent run, in addition to standard output."
+    )
+
+
+class HttpModel(Strict):
+    """Where a running agent answers about its health, and with metrics."""
+
+    listen: str = Field(
+        default=DEFAULT_HTTP,
+        description="`HOST:PORT`; `auto`: the next free port from 8787; `off`. `MGW_HTTP` and `--http` win over it.",
+    )
+    behind_proxy: bool = Field(
+        default=False,
+        description="true: the address may be one that other machines reach, because it is behind a proxy or in the "
+        "network of a container. There is no log-in; the pages show names and errors, no messages and no secrets. "
+        "`MGW_HTTP_BEHIND_PROXY` takes precedence.",
     )
 
 
@@ -85,6 +102,7 @@ class SettingsModel(Strict):
         "(force, like `--force`).",
     )
     log: LogModel = Field(default=LogModel(), description="Logging.")
+    http: HttpModel = Field(default=HttpModel(), description="Health and metrics over HTTP.")
 
 
 class AgentModel(Strict):

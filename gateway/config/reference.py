@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from mgw.gateway.aq import QUEUE_TABLE_OPTIONS, SUBSCRIBER_OPTIONS
 from mgw.gateway.config.fields import Strict
 from mgw.gateway.config.hub_view_columns import HUB_COLUMN_TEXTS, HUB_TEXT, HUB_VIEW_TEXTS
-from mgw.gateway.config.models import SECTIONS, Document, LogModel, SettingsModel, SubscriberModel
+from mgw.gateway.config.models import SECTIONS, Document, HttpModel, LogModel, SettingsModel, SubscriberModel
 from mgw.gateway.config.view_columns import COLUMN_TEXTS, VIEW_TEXTS
 from mgw.gateway.definitions.agent_options import AGENT_OPTIONS
 from mgw.gateway.definitions.job_options import JOB_OPTIONS
@@ -53,6 +53,8 @@ def configuration_page() -> str:
         _model_table(SettingsModel),
         "### settings.log\n",
         _model_table(LogModel),
+        "### settings.http\n",
+        _model_table(HttpModel),
     ]
     hidden = ("attributes", "definition")
     for section, model in SECTIONS.items():

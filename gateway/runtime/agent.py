@@ -49,6 +49,7 @@ from mgw.gateway.runtime.job_setup import JobSetup, setup_of
 from mgw.gateway.runtime.log_cleaning import clean_logs
 from mgw.gateway.runtime.moves import positions_at
 from mgw.gateway.runtime.procedures import Procedures
+from mgw.gateway.runtime.pulse import ROUND_SECONDS, START_SECONDS, Pulse
 from mgw.gateway.runtime.reach import Reaches
 from mgw.gateway.runtime.timekeeping import events_of
 from mgw.gateway.state import catalog, lease, run_state
@@ -59,7 +60,7 @@ from mgw.links.place import place_of
 from mgw.links.pool import LinkPool
 from mgw.transforms import open_files
 from mgw.transforms.clock import Clock
-from mgw.transforms.errors import GatewayError, HubError, LeaseLost
+from mgw.transforms.errors import GatewayError, HubError
 
 __all__ = ["LEASE_SECONDS", "Agent"]
 
@@ -74,7 +75,9 @@ STUCK_SECONDS = 180.0  # a job thread that has not come round its loop for so lo
 class Agent:
     """Runs the jobs of one agent name. Made, started and stopped by the supervisor; one use only."""
 
-    def __init__(self, hub: Hub, secrets: Secrets, name: str, clock: Clock, procedures: Procedures) -> None:
+    def __init__(
+        self, hub: Hub, secrets: Secrets, name: str, clock: Clock, procedures: Procedures, *, pulse: Pulse | None = None
+    ) -> None:
         self.name = name
         self.error: str | None = None
         self.settings = AgentSettings()  # of the options, as they were when it started
@@ -83,6 +86,8 @@ class Agent:
         self._secrets = secrets
         self._clock = clock
         self._procedures = procedures
+        self._pulse = pulse or Pulse(clock)
+        self._renewed = float("-inf")  # monotonic
         self._runners: dict[int, JobRunner] = {}
         self._snapshot: Snapshot | None = None
         self._token = 0
@@ -108,10 +113,12 @@ class Agent:
         deadline = self._clock.monotonic() + patience
         me = Owner.this_process()
         while True:
+            self._pulse.beat(START_SECONDS)
+            asked = self._clock.monotonic()
             with self._hub.write() as conn:
                 token, wait = lease.acquire_lease(conn, self.name, me, ttl=LEASE_SECONDS, now=self._clock.now())
             if token:
-                self._token = token
+                self._token, self._renewed = token, asked
                 return
             if self._clock.monotonic() + min(wait, 1.0) > deadline:
                 raise lease.AgentAlreadyRunning(
@@ -169,8 +176,10 @@ class Agent:
         Raises:
             LeaseLost: another process owns the agent.
         """
+        asked = self._clock.monotonic()
         with self._using_hub("writing"), self._hub.write() as conn:
             lease.renew_lease(conn, self.name, self._token, ttl=LEASE_SECONDS, now=self._clock.now())
+        self._renewed = asked
         for job_id, runner in list(self._runners.items()):
             if runner.lost is not None:
                 raise runner.lost
@@ -278,6 +287,7 @@ class Agent:
         self._journalist.tell(kind(self.name, len(wanted), needed, allowed))
 
     def _end(self, job_id: int, runner: JobRunner) -> None:
+        self._pulse.beat(END_SECONDS + ROUND_SECONDS)
         if runner.join(0.0 if job_id in self._leaving else END_SECONDS):
             self._leaving.discard(job_id)
             del self._runners[job_id]
@@ -384,10 +394,21 @@ class Agent:
         with self._hub.write() as conn:
             lease.set_agent_status(conn, self.name, self._token, status)
 
+    @property
+    def lease_left(self) -> float:
+        """Seconds until the lease ends unless it is renewed; 0 when it has ended."""
+        return max(0.0, self._renewed + LEASE_SECONDS - self._clock.monotonic())
+
+    @property
+    def version(self) -> int | None:
+        """Version of the definitions that it runs by; None until they are loaded."""
+        return None if self._snapshot is None else self._snapshot.version
+
+    def troubles(self) -> dict[str, tuple[float, str]]:
+        """(since when, last error) of each job that fails, by its name in upper case."""
+        found = [(runner.name, runner.trouble) for runner in list(self._runners.values())]
+        return {key(name): trouble for name, trouble in found if trouble is not None}
+
     def state(self) -> list[str]:
         """A line for each job that has a thread."""
         return [runner.state() for _, runner in sorted(self._runners.items())]
-
-    def lost(self) -> LeaseLost | None:
-        """The loss of the lease as a job saw it, or None."""
-        return next((runner.lost for runner in self._runners.values() if runner.lost is not None), None)

@@ -88,6 +88,7 @@ class JobRunner:
         self.setup = setup
         self.resets = resets  # of the definitions it was started with or last reset by
         self.lost: LeaseLost | None = None
+        self.trouble: tuple[float, str] | None = None  # since when it fails (epoch seconds), and the last error
         self._engine = engine
         self._stop = threading.Event()
         self._wake = threading.Event()
@@ -325,7 +326,7 @@ class JobRunner:
         with self._writing() as conn:
             run_state.record_recovery(conn, self.setup.job.id)
         self._setbacks.clear()
-        self._cautious = False
+        self._cautious, self.trouble = False, None
         if away:
             reaches = self._engine.reaches
             for reach in (reaches.hub, *(reaches.link(end.link.name) for end in self.setup.ends)):
@@ -346,6 +347,7 @@ class JobRunner:
         failures = 0 if decision.kind is Kind.TURN else decision.failures
         text = str(error) if isinstance(error, GatewayError) else f"internal error, {type(error).__name__}: {error}"
         now = engine.clock.now()
+        self.trouble = (self.trouble[0] if self.trouble else now, text)
         try:
             with self._writing() as conn:
                 run_state.record_failure(

@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +29,7 @@ from mgw.gateway.observe.log_file import configure
 from mgw.gateway.observe.repeated_warning import Complaint
 from mgw.gateway.runtime.agent import LEASE_SECONDS, Agent
 from mgw.gateway.runtime.procedures import Procedures
+from mgw.gateway.runtime.pulse import START_SECONDS, Pulse
 from mgw.gateway.runtime.signals import Signals
 from mgw.gateway.runtime.timekeeping import Timekeeper, events_of
 from mgw.gateway.state import lease, run_state
@@ -86,7 +89,24 @@ class Supervisor:
         self._ahead = clock.now() - clock.monotonic()
         self._timekeeper = Timekeeper(hub, Journalist(events_of(hub, options.agent, clock)), clock)
         self._merging = upkeep.Merging(key(options.agent))
+        self.pulse = Pulse(clock)
+        self.applied: Counter[str] = Counter()  # configuration files read again: ok, refused
         self.exit_code = 0
+
+    @property
+    def agent(self) -> Agent | None:
+        """The agent, while it is started."""
+        return self._agent
+
+    @property
+    def agent_name(self) -> str:
+        """Name of the agent, in upper case."""
+        return key(self._options.agent)
+
+    @property
+    def refused(self) -> str:
+        """Why changed definitions are not in force; empty: they are."""
+        return self._complaint
 
     def request_stop(self) -> None:
         """Drain and end."""
@@ -113,11 +133,13 @@ class Supervisor:
         """
         agent = self._new_agent()
         agent.acquire()
+        self.pulse.beat(START_SECONDS)
         self._agent = agent
         end_chores = self._start_chores()
         try:
             agent.start()
             while not self._stop.is_set():
+                self.pulse.beat()
                 self._nudge.wait(POLL_SECONDS)
                 self._nudge.clear()
                 self._follow_clock()
@@ -130,7 +152,7 @@ class Supervisor:
         return self.exit_code
 
     def _new_agent(self) -> Agent:
-        return Agent(self._hub, self._secrets, self._options.agent, self._clock, self._procedures)
+        return Agent(self._hub, self._secrets, self._options.agent, self._clock, self._procedures, pulse=self.pulse)
 
     def _round(self) -> None:
         """One look at what is asked for; a hub that is away is tried again in the next round."""
@@ -179,6 +201,7 @@ class Supervisor:
     def _stop_agent(self, status: AgentStatus, error: str | None = None) -> None:
         if self._agent is not None:
             agent, self._agent = self._agent, None
+            self.pulse.beat(self._options.drain_seconds + START_SECONDS)
             agent.stop(seconds=self._options.drain_seconds, status=status, error=error)
 
     def _abandon(self, lost: LeaseLost | HubMoved) -> None:
@@ -193,7 +216,10 @@ class Supervisor:
         try:
             for line in self._procedures.apply_files(self._hub, self._secrets, self._options.config_files):
                 _LOGGER.info("%s", line)
+                self.pulse.beat()
+            self.applied["ok"] += 1
         except GatewayError as error:
+            self.applied["refused"] += 1
             _LOGGER.error("configuration not applied: %s", error)
 
     # --------------------------------------------------------------------------------------------------------- chores
@@ -320,7 +346,12 @@ def default_log_directory(hub_url: str) -> Path | None:
     return Path(url.database).parent / "log" if url.get_backend_name() == "sqlite" and url.database else None
 
 
-def run(options: RunOptions, procedures: Procedures, signals: Signals | None = None) -> int:
+def run(
+    options: RunOptions,
+    procedures: Procedures,
+    signals: Signals | None = None,
+    face: Callable[[Hub, Supervisor], AbstractContextManager[object]] | None = None,
+) -> int:
     """``mgw run``: open the hub, run the agent until SIGTERM, SIGINT or SIGQUIT; a second one ends the process at once.
 
     SIGHUP reads the configuration files again. SIGUSR1 writes what the process does into the log, SIGUSR2 raises the
@@ -329,6 +360,7 @@ def run(options: RunOptions, procedures: Procedures, signals: Signals | None = N
     Args:
         procedures: what the agent has done by the services.
         signals: made before, where they may come before this begins; None: made here.
+        face: answers questions about the process while it runs.
 
     Raises:
         GatewayError: the hub cannot be opened, the agent is running elsewhere, or a configuration is invalid.
@@ -348,6 +380,7 @@ def run(options: RunOptions, procedures: Procedures, signals: Signals | None = N
         signals.state = supervisor.state
         signals.on(signal.SIGHUP, lambda _: supervisor.request_reload())
         signals.end_on(signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, action=stop)
-        return supervisor.run()
+        with nullcontext() if face is None else face(hub, supervisor):
+            return supervisor.run()
     finally:
         hub.close()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from mgw.gateway.aq import Hub
@@ -15,6 +15,7 @@ from mgw.gateway.runtime.signals import Signals
 from mgw.gateway.runtime.supervisor import RunOptions
 from mgw.gateway.runtime.supervisor import run as supervise
 from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.probes import Probes
 from mgw.gateway.state.secrets import Secrets
 
 __all__ = ["PROCEDURES", "RunOptions", "Signals", "log_format_of", "logged", "run"]
@@ -34,13 +35,22 @@ def _apply_files(hub: Hub, secrets: Secrets, files: Sequence[Path]) -> Iterator[
 PROCEDURES = Procedures(finish_remove_job=_finish_remove_job, apply_files=_apply_files)
 
 
-def run(options: RunOptions, signals: Signals | None = None) -> int:
+def run(
+    options: RunOptions,
+    signals: Signals | None = None,
+    face: Callable[[Probes], AbstractContextManager[object]] | None = None,
+) -> int:
     """Run an agent until a signal ends it; returns the exit code. See :func:`mgw.gateway.runtime.supervisor.run`.
+
+    Args:
+        face: answers with what the probes say, as long as the agent runs.
 
     Raises:
         GatewayError: the hub cannot be opened, the agent is running elsewhere, or a configuration is invalid.
     """
-    return supervise(options, PROCEDURES, signals)
+    if face is None:
+        return supervise(options, PROCEDURES, signals)
+    return supervise(options, PROCEDURES, signals, lambda hub, supervisor: face(Probes(hub, supervisor)))
 
 
 def log_format_of(files: Sequence[Path]) -> str:

@@ -145,8 +145,7 @@ def look(hub: Hub) -> Look:
         signs = status.signs(conn)
         limits = _limits(QueueAdmin(hub, conn), signs)
         ages = status.oldest_ages(conn, list(limits))
-    late = {name: (ages[name], limit) for name, limit in limits.items() if ages.get(name, 0.0) > limit}
-    return Look(hub.name, hub.clock.now(), signs, late)
+    return Look(hub.name, hub.clock.now(), signs, ages, limits)
 
 
 def unreachable(name: str, error: HubError, *, max_age: float = MAX_AGE, since: float | None = None) -> Health:

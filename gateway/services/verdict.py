@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from mgw.gateway.config.findings import nearest
 from mgw.gateway.definitions.objects import key
 from mgw.gateway.state.status import AgentSigns, JobSigns, Signs
+from mgw.links.contract import Guarantee
 from mgw.transforms.errors import GatewayError
 
-__all__ = ["MAX_AGE", "Entry", "Health", "Look", "Observation", "judge", "moment", "word_of"]
+__all__ = [
+    "GUARANTEES",
+    "JOB_STATES",
+    "MAX_AGE",
+    "Entry",
+    "Health",
+    "JobSigns",
+    "Look",
+    "Observation",
+    "judge",
+    "moment",
+    "word_of",
+]
 
 MAX_AGE = 60.0  # seconds for which a job may be RETRY, FAILED or STUCK before that counts
 
@@ -100,13 +113,20 @@ class Look:
     Attributes:
         hub: its name.
         now: epoch seconds.
-        late: by job, seconds for which its oldest message waits, and the limit that this is above.
+        ages: by job, seconds for which its oldest message waits, where there is a limit.
+        limits: by job, seconds for which a message may wait.
     """
 
     hub: str
     now: float
     signs: Signs
-    late: Mapping[str, tuple[float, float]]
+    ages: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+    def late(self, job: str) -> tuple[float, float] | None:
+        """Seconds for which the oldest message of a job waits, and the limit that this is above; None: it is not."""
+        age, limit = self.ages.get(job, 0.0), self.limits.get(job)
+        return (age, limit) if limit is not None and age > limit else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +159,14 @@ def judge(
     Raises:
         GatewayError: there is no such agent.
     """
-    signs, late, now = look.signs, look.late, look.now
+    signs, now = look.signs, look.now
     chosen = None if agent is None else _known(signs, agent)
     busy = {job.agent_key for job in signs.jobs if job.enabled}
     agents = {row.name_key: _agent(row, row.name_key in busy, now) for row in signs.agents}
     jobs: dict[str, Entry] = {}
     for row in signs.jobs:
-        found = _job(row, agents[row.agent_key], now, max_age, late.get(row.name_key))
-        if seen and found.healthy and row.enabled and (other := seen.get(row.name_key)):
+        found = _job(row, agents[row.agent_key], now, max_age, look.late(row.name_key))
+        if seen and found.state in _WORKS and (other := seen.get(row.name_key)):
             found = _observed(found, other, now, max_age)
         jobs[row.name_key] = found
     links = []
@@ -212,6 +232,22 @@ def _agent(row: AgentSigns, busy: bool, now: float) -> Entry:
     )
 
 
+GUARANTEES: tuple[str, ...] = tuple(map(str, Guarantee))
+
+#: Every state of a job, in one word.
+JOB_STATES: tuple[str, ...] = (
+    "DISABLED",
+    "STOPPED",
+    "CONNECTING",
+    "RUNNING",
+    "IDLE",
+    "BACKOFF",
+    "RETRY",
+    "STUCK",
+    "FAILED",
+    "DELETE_PENDING",
+)
+_WORKS = frozenset(("RUNNING", "IDLE", "CONNECTING"))
 _FINE = frozenset(("RUNNING", "IDLE", "STOPPED", "DISABLED", "DELETE_PENDING"))
 
 
@@ -246,7 +282,7 @@ def _job(row: JobSigns, agent: Entry, now: float, max_age: float, late: tuple[fl
 
 def _reason(error: str | None, word: str) -> str:
     if word == "CONNECTING":
-        return "it cannot connect"
+        return "it has not connected yet"
     if word == "STUCK":
         return "its thread is blocked in the client library; the connection is being torn down"
     return error or "no reason is known"

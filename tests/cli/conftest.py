@@ -88,7 +88,7 @@ class Mgw:
         base = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
         return (
             base
-            | {"MGW_HUB": f"sqlite:///{self.folder}/hub.db", "PYTHONWARNINGS": "error"}
+            | {"MGW_HUB": f"sqlite:///{self.folder}/hub.db", "MGW_HTTP": "off", "PYTHONWARNINGS": "error"}
             | self.environ
             | dict(more or {})
         )

@@ -1,4 +1,4 @@
-"""The command line parses and prints: what it may import, so that it cannot decide."""
+"""Faces parse and print: what the command line and HTTP may import, so that they cannot decide."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FACE = ROOT / "gateway" / "cli"
+GATEWAY = ROOT / "gateway"
 OURS = ("gateway", "links", "transforms", "pipelines")
 #: Rooms of ours that a face may use: itself, the services, the door of the hub, and messages and errors.
 ALLOWED = (
     "mgw.gateway.cli",
+    "mgw.gateway.http",
     "mgw.gateway.services",
     "mgw.gateway.services.admin",
     "mgw.transforms.errors",
@@ -22,7 +23,9 @@ ALLOWED = (
 DOORS = ("mgw", "mgw.gateway", "mgw.gateway.aq")
 #: What are no commands: they write the reference pages.
 WRITERS = {"python_reference.py", "reference.py"}
-MODULES = sorted(path for path in FACE.rglob("*.py") if path.name not in WRITERS)
+MODULES = sorted(
+    path for face in ("cli", "http") for path in (GATEWAY / face).rglob("*.py") if path.name not in WRITERS
+)
 
 
 def _plain(name: str) -> str:
@@ -55,7 +58,7 @@ def _decisions(path: Path) -> list[str]:
     return [f"line {line}: {name}" for line, name in _imports(path) if not _is_allowed(name)]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=[path.relative_to(FACE).as_posix() for path in MODULES])
+@pytest.mark.parametrize("path", MODULES, ids=[path.relative_to(GATEWAY).as_posix() for path in MODULES])
 def test_a_command_uses_services_and_nothing_below_them(path: Path) -> None:
     assert not _decisions(path), f"{path.relative_to(ROOT)}: put it into gateway/services and call that"
 

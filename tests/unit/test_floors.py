@@ -63,6 +63,7 @@ ROOMS = ordered(
     gateway/services/admin/
     gateway/config/
     gateway/services/
+    gateway/http/
     gateway/cli/
     gateway/__main__.py
     pipelines/__init__.py pipelines/errors.py pipelines/files.py pipelines/workers.py

@@ -26,9 +26,10 @@ def verdict(
     max_age: float = 60,
     **more: object,
 ) -> Health:
-    late = more.pop("late", {})
+    waits: dict[str, tuple[float, float]] = more.pop("late", {})  # type: ignore[assignment]
+    ages, limits = ({name: pair[place] for name, pair in waits.items()} for place in (0, 1))
     signs = Signs(agents, [LinkSigns("L", "A")], jobs)
-    return judge(Look("hub.db", NOW, signs, late), agent=agent, max_age=max_age, **more)  # type: ignore[arg-type]
+    return judge(Look("hub.db", NOW, signs, ages, limits), agent=agent, max_age=max_age, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("activity", ["RUNNING", "IDLE", "STOPPED"])

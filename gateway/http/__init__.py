@@ -1,0 +1,1 @@
+"""The face over HTTP: probes and metrics. It translates, and decides nothing."""
