@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import Annotated, NoReturn
+from functools import cache
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.main import get_command
 
 from mgw import __version__
 from mgw.gateway.cli import (
@@ -31,7 +33,7 @@ from mgw.gateway.cli import (
 from mgw.gateway.cli.common import DEFAULT_HUB, EXIT_FAILED, explain
 from mgw.gateway.cli.plugins import Commands
 
-__all__ = ["app", "execute", "main"]
+__all__ = ["app", "command", "execute", "main"]
 
 app = typer.Typer(
     name="mgw",
@@ -87,6 +89,12 @@ def main() -> NoReturn:
     sys.exit(execute(sys.argv[1:]))
 
 
+@cache
+def command(program: typer.Typer) -> Any:
+    """A program with all of its commands, which takes a while to build."""
+    return get_command(program)
+
+
 def execute(arguments: list[str], program: typer.Typer | None = None, name: str = "mgw") -> int:
     """Run one command of a program that has ``--hub``; the exit code. Bad input never shows a traceback."""
     given = _hub_first(arguments)
@@ -95,7 +103,7 @@ def execute(arguments: list[str], program: typer.Typer | None = None, name: str 
         if not logging.getLogger().handlers:
             logging.getLogger().addHandler(logging.lastResort)
     try:
-        (program or app)(given, prog_name=name)
+        command(program or app)(given, prog_name=name)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else EXIT_FAILED
     except KeyboardInterrupt:

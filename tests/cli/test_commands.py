@@ -337,7 +337,7 @@ def test_unexpected_faults_show_no_traceback_unless_asked(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr(main, "app", broken)
+    monkeypatch.setattr(main, "command", broken)
     assert main.execute(["status"]) == 1
     shown = capsys.readouterr().err
     assert shown.startswith("mgw: unexpected ZeroDivisionError: a fault")
