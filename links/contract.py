@@ -14,7 +14,8 @@ Who calls what
   ... from``). Nothing else may escape, whatever the broker sends.
 * A link never retries, sleeps or reconnects on its own account; waiting and back-off belong to the engine.
 * A link never creates or alters anything in the foreign system, except the subscription of a topic job (RabbitMQ: the
-  durable queue ``MGW_<job>`` bound to the exchange; MQTT: the persistent session; Kafka: nothing).
+  durable queue ``MGW_<job>`` bound to the exchange; MQTT: the persistent session; Kafka: nothing) and, when an operator
+  asks for it, its logs (:mod:`mgw.links.log_preparation`).
 """
 
 from __future__ import annotations
@@ -165,6 +166,9 @@ class LinkSpec:
     capabilities: frozenset[Capability] = frozenset()
     extra: str = ""  # pip extra that brings the client
     mapping: str = ""
+    #: Names that ``mgw links prepare`` gives to the logs of a link that names none; empty: such jobs need no log.
+    inbound_log: str = ""
+    outbound_log: str = ""
     #: Whether a source with the first provider queue reads what is written to the second, at the same system.
     covers: Callable[[str, str], bool] = eq
 

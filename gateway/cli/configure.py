@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mgw.gateway.cli.common import EXIT_CONFIG, hub_url, open_hub, print_json, say
+from mgw.gateway.cli.common import EXIT_CONFIG, EXIT_FAILED, hub_url, open_hub, print_json, say
 
 if TYPE_CHECKING:
     from mgw.gateway.services.configuration import Action, Document
+    from mgw.transforms.errors import GatewayError
 
 __all__ = ["bring_to", "register"]
 
@@ -58,7 +59,7 @@ def plan(
     ] = False,
 ) -> None:
     """Show what 'apply' would do, and do nothing."""
-    from mgw.gateway.services.configuration import hub_is_missing
+    from mgw.gateway.services.configuration import hub_is_missing, prepared_links
     from mgw.gateway.services.configuration import plan as plan_for
 
     document, url = _checked(ctx, files, quiet=as_json, alone=prune)
@@ -69,6 +70,8 @@ def plan(
         print_json([action.as_json() for action in actions])
         return
     _print(actions, lines=True, intent="to be ")
+    for name in prepared_links(document):
+        say(f"apply then prepares link {name}; what that creates: mgw links prepare {name} --dry-run")
 
 
 def apply(
@@ -118,22 +121,40 @@ def schema() -> None:
 
 
 def bring_to(
-    ctx: typer.Context, files: list[Path], *, create_hub: bool = True, prune: bool = False, force: bool = False
+    ctx: typer.Context,
+    files: list[Path],
+    *,
+    create_hub: bool = True,
+    prune: bool = False,
+    force: bool = False,
+    starting: bool = False,
 ) -> Document:
-    """What ``mgw apply`` does, and ``mgw run FILE`` first; the document that the hub now follows."""
+    """What ``mgw apply`` does, and ``mgw run FILE`` first; the document that the hub now follows.
+
+    ``starting``: a messaging system that does not answer keeps nothing from running.
+    """
     from mgw.gateway.services import configuration
 
     document, url = _checked(ctx, files, alone=prune)
     if create_hub and configuration.hub_is_missing(url):
         say(f"create hub {_shown(url)}")
     actions: list[Action] = []
+    failures: list[GatewayError] = []
     with open_hub(url, create=create_hub) as hub:
         for action in configuration.apply(hub, document, prune=prune, force=force):
             actions.append(action)
             if action.changes_hub:
                 say(str(action))
                 sys.stdout.flush()
+        for line in configuration.prepare(hub, document):
+            if isinstance(line, str):
+                say(line)
+            else:
+                failures.append(line)
+                sys.stderr.write(f"{line}\n")
     _print(actions, lines=False)
+    if failures and not starting:
+        raise typer.Exit(EXIT_FAILED)
     return document
 
 

@@ -59,6 +59,33 @@ def try_out(ctx: typer.Context, name: LinkName, as_json: Json = False) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
+@app.command("prepare")
+def prepare(
+    ctx: typer.Context,
+    name: LinkName,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be made, and change nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Create the log queues or log topic that the link's jobs need for exactly once, and name them in the link.
+
+    What is there stays as it is. Run it again after jobs were added.
+    """
+    from mgw.gateway.services.lookup import link_name
+
+    with admin(ctx) as procedures:
+        done = procedures.prepare_msgsystem_link(link_name(procedures, name), dry_run=dry_run)
+    if as_json:
+        print_json(done.as_json())
+        return
+    for line in (*(str(step) for step in done.steps if str(step) not in done.lines), *done.lines):
+        say(line)
+    if not done.lines:
+        say(f"link {done.link} is prepared: nothing to do")
+    elif dry_run:
+        say("dry run: nothing was changed")
+
+
 @app.command("create")
 def create(
     ctx: typer.Context,

@@ -76,7 +76,7 @@ def _document(ctx: typer.Context, files: list[Path]) -> Document | None:
         return None
     from mgw.gateway.cli.configure import bring_to
 
-    return bring_to(ctx, files)
+    return bring_to(ctx, files, starting=True)
 
 
 def _face(http: str | None, document: Document | None) -> Callable[[Probes], AbstractContextManager[object]] | None:

@@ -139,7 +139,9 @@ def _link(name: str, link: LinkModel) -> Settings:
     for each in spec.attributes:
         if each.secret and each.name.lower() not in given:
             values[each.name] = None
-    values |= link.model_dump(exclude={"attributes", "options", "password_file"}) | _options(link.options, spec.options)
+    values |= link.model_dump(exclude={"attributes", "options", "password_file", "prepare"}) | _options(
+        link.options, spec.options
+    )
     named = {each.name: each for each in spec.attributes} | {_option(each.name): each for each in spec.options}
     return Settings(
         values,

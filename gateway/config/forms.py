@@ -110,6 +110,19 @@ def link_config(name: str, link: LinkModel) -> LinkConfig:
     )
 
 
+def with_logs(link: LinkModel) -> LinkModel:
+    """The link with a name for each log that is to be prepared."""
+    spec = spec_of(link.type) if link.prepare else None
+    if spec is None:
+        return link
+    return link.model_copy(
+        update={
+            "inbound_log_queue": link.inbound_log_queue or spec.inbound_log or None,
+            "outbound_log_queue": link.outbound_log_queue or spec.outbound_log or None,
+        }
+    )
+
+
 def spec_of(link_type: str) -> LinkSpec | None:
     """What a link type is and takes; None where it is unknown, or its client is not installed."""
     try:

@@ -20,6 +20,7 @@ from pydantic_core import ErrorDetails
 from mgw.gateway.aq import parse_url
 from mgw.gateway.config.fields import Strict
 from mgw.gateway.config.findings import Finding, Path, errors, nearest
+from mgw.gateway.config.forms import with_logs
 from mgw.gateway.config.kept import complete, missing_variables
 from mgw.gateway.config.load import Source, load, read_secret
 from mgw.gateway.config.models import SECTIONS, AgentModel, Document, LinkModel, SettingsModel, TransformationModel
@@ -183,7 +184,7 @@ def _section(source: Source, section: str, value: Any) -> dict[str, Any]:
                 _gather_definition(values)
         found = _object(source, model, path, values)
         if found is not None:
-            result[name] = found
+            result[name] = with_logs(found) if isinstance(found, LinkModel) else found
     return result
 
 

@@ -141,6 +141,11 @@ class LinkModel(Strict):
     max_connections: int | None = Field(default=None, ge=1, description="Connections the link may hold open at once.")
     inbound_log_queue: str | None = Field(default=None, description="Log destination of jobs that read from the link.")
     outbound_log_queue: str | None = Field(default=None, description="Log destination of jobs that write to the link.")
+    prepare: bool = Field(
+        default=False,
+        description="Create the log queues or log topic of its jobs at the messaging system when the file is applied, "
+        "as `mgw links prepare` does; a log queue that is not named gets the name that the command gives it.",
+    )
     options: Options = Field(default_factory=dict, description="Options of the link type.")
     comment: str | None = Field(default=None, description="Free text.")
     attributes: dict[str, Any] = Field(

@@ -37,6 +37,8 @@ __all__ = [
     "json_schema",
     "lint",
     "plan",
+    "prepare",
+    "prepared_links",
     "write_export",
 ]
 
@@ -100,6 +102,28 @@ def apply(hub: Hub, document: Document, *, prune: bool = False, force: bool = Fa
     return apply_actions(GatewayAdmin(hub), document, plan_for(hub, document, prune=prune), force=force)
 
 
+def prepared_links(document: Document) -> list[str]:
+    """The links whose logs the document wants to be created."""
+    return [name for name, link in document.links.items() if link.prepare]
+
+
+def prepare(hub: Hub, document: Document, secrets: Secrets | None = None) -> Iterator[str | GatewayError]:
+    """Create the logs of the links that ask for it; gives a line for everything that was changed.
+
+    A link that cannot be prepared now is given as an error that says so, and the others are prepared.
+    """
+    admin = GatewayAdmin(hub, secrets)
+    for name in prepared_links(document):
+        try:
+            yield from admin.prepare_msgsystem_link(name).lines
+        except GatewayError as error:
+            yield GatewayError(
+                f"link {name} is not prepared: {error.what}",
+                cause=error.cause,
+                cure=f"{error.cure}; then run: mgw links prepare {name}" if error.cure else f"mgw links prepare {name}",
+            )
+
+
 def apply_files(
     hub: Hub, secrets: Secrets, files: Sequence[str | Path], environ: Mapping[str, str] | None = None
 ) -> Iterator[str]:
@@ -117,6 +141,8 @@ def apply_files(
     for action in apply_actions(GatewayAdmin(hub, secrets), found.document, plan_for(hub, found.document)):
         if action.changes_hub:
             yield str(action)
+    for line in prepare(hub, found.document, secrets):
+        yield str(line)
 
 
 def write_export(text: str, output: Path) -> None:

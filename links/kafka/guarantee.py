@@ -5,9 +5,10 @@ from __future__ import annotations
 from mgw.links.contract import Guarantee, GuaranteeReport
 from mgw.links.kafka.connection import Topic, describe
 from mgw.links.kafka.settings import Settings
+from mgw.links.log_preparation import prepared_by
 from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 
-__all__ = ["not_compacted", "report_inbound", "report_outbound", "transaction_state"]
+__all__ = ["not_compacted", "report_inbound", "report_outbound", "report_without_log", "transaction_state", "unsafe"]
 
 
 _TRANSACTION_STATE = "__transaction_state"
@@ -27,19 +28,22 @@ def transaction_state(settings: Settings) -> Topic | None:
         return None
 
 
-def report_outbound(topic: Topic, log: Topic | None, state: Topic | None = None) -> GuaranteeReport:
+def report_without_log(link: str) -> GuaranteeReport:
+    """What a job that writes to a link without a log topic can promise."""
+    return GuaranteeReport(
+        Guarantee.AT_LEAST_ONCE,
+        "the link has no outbound_log_queue, so a restart may repeat a batch "
+        f"(header MGW_AQ_messageID is the same in the copies){prepared_by(link)}",
+    )
+
+
+def report_outbound(topic: Topic, log: Topic, state: Topic | None = None) -> GuaranteeReport:
     """What a job that writes to this topic can promise, with the link's log topic and the cluster's transactions."""
-    if log is None:
-        return GuaranteeReport(
-            Guarantee.AT_LEAST_ONCE,
-            "the link has no outbound_log_queue, so a restart may repeat a batch "
-            "(header MGW_AQ_messageID is the same in the copies)",
-        )
     failed = _unreadable(log) or not_compacted(log)
     for each in (log, topic):
-        failed = failed or _unreadable(each) or _unsafe(each)
+        failed = failed or _unreadable(each) or unsafe(each)
     if state is not None:
-        failed = failed or _unreadable(state) or _unsafe(state)
+        failed = failed or _unreadable(state) or unsafe(state)
         if not failed and state.replicas < min(topic.replicas, 2):
             failed = f"topic {state.name} has one replica: if its server is lost, so is the outcome of transactions"
     if failed:
@@ -64,7 +68,7 @@ def not_compacted(log: Topic) -> str:
     )
 
 
-def _unsafe(topic: Topic) -> str:
+def unsafe(topic: Topic) -> str:
     """Why an acknowledged record may be lost when a server fails."""
     config = topic.config or {}
     if config.get("unclean.leader.election.enable") == "true":

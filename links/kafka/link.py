@@ -26,6 +26,7 @@ from mgw.links.kafka import guarantee, probe
 from mgw.links.kafka.connection import describe
 from mgw.links.kafka.destination import KafkaDestination
 from mgw.links.kafka.logged_destination import KafkaExactDestination
+from mgw.links.kafka.preparation import prepare
 from mgw.links.kafka.sending_log import SendingLog, describe_log
 from mgw.links.kafka.settings import Settings, settings_of
 from mgw.links.kafka.source import KafkaSource
@@ -33,6 +34,7 @@ from mgw.links.kafka.spec import SPEC
 from mgw.links.kafka.tls import tls_context
 from mgw.links.kafka.transaction import open_transactions
 from mgw.links.listening import address, listening
+from mgw.links.log_preparation import LogStep
 from mgw.links.options import parse
 from mgw.links.place import Place
 from mgw.transforms.errors import AdminError, ConfigInvalid, QueueMissing
@@ -108,7 +110,7 @@ class KafkaLink:
         if direction is Direction.INBOUND:
             return guarantee.report_inbound(topic)
         if settings.log_topic is None:
-            return guarantee.report_outbound(topic, None)
+            return guarantee.report_without_log(settings.link)
         log, state = describe_log(settings, "verify"), guarantee.transaction_state(settings)
         return guarantee.report_outbound(topic, log, state)
 
@@ -161,6 +163,11 @@ class KafkaLink:
             return
         finally:
             transactions.close()
+
+    def prepare_logs(self, uses: Sequence[tuple[JobUse, Direction]], *, dry_run: bool) -> Sequence[LogStep]:
+        """See :class:`mgw.links.log_preparation.PreparesLogs`."""
+        writers = [use for use, direction in uses if direction is Direction.OUTBOUND]
+        return prepare(self._fresh(), writers, dry_run=dry_run) if self._settings.log_topic is not None else []
 
     def clean_logs(
         self,

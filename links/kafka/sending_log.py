@@ -57,8 +57,8 @@ def describe_log(settings: Settings, operation: str) -> Topic:
             link=settings.link,
             operation=operation,
             cause=error.cause,
-            cure=f"kafka-topics.sh --create --topic {name} --partitions <as many as jobs write to the link, or more> "
-            "--config cleanup.policy=compact (and --bootstrap-server)",
+            cure=f"mgw links prepare {settings.link}; or kafka-topics.sh --create --topic {name} --partitions "
+            "<as many as jobs write to the link, or more> --config cleanup.policy=compact (and --bootstrap-server)",
             number=434,
         ) from error
 

@@ -181,4 +181,5 @@ SPEC = LinkSpec(
     ),
     extra="kafka",
     mapping="mgw.transforms.kafka",
+    outbound_log="mgw.sent",
 )

@@ -43,12 +43,14 @@ from mgw.links.contract import (
     Source,
 )
 from mgw.links.listening import listening
+from mgw.links.log_preparation import LogStep, prepared_by
 from mgw.links.mqtt.connection import Session, client_id_of, open_session
 from mgw.links.mqtt.destination import MqttDestination, check_publisher
 from mgw.links.mqtt.echo_log import Echo
 from mgw.links.mqtt.guarantee import shortcoming
 from mgw.links.mqtt.knowledge import Answers, Knowledge
 from mgw.links.mqtt.logged_destination import EchoDestination
+from mgw.links.mqtt.preparation import no_echo, step_of
 from mgw.links.mqtt.probe import VERSION_TOPIC, check_logs, run_checks, version_of
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.source import MqttSource, forget
@@ -332,7 +334,7 @@ class MqttLink:
             return Guarantee.AT_LEAST_ONCE, notes
         echo = self._echo(use, rules)
         if echo is None:
-            return Guarantee.AT_LEAST_ONCE, [f"{again} (no outbound_log_queue)"]
+            return Guarantee.AT_LEAST_ONCE, [f"{again} (no outbound_log_queue){prepared_by(self.config.name)}"]
         problem = self._find_problem(session, use, echo)
         if problem:
             return Guarantee.AT_LEAST_ONCE, [f"no sending log: {problem}", again]
@@ -388,6 +390,22 @@ class MqttLink:
                 cause=f"the broker does not support {lacking}",
                 cure="configure the broker to allow it, or register another topic filter",
             )
+
+    def prepare_logs(self, uses: Sequence[tuple[JobUse, Direction]], *, dry_run: bool) -> Sequence[LogStep]:
+        """See :class:`mgw.links.log_preparation.PreparesLogs`. Nothing is created; the broker is asked whether it can
+        keep the echo of each job that writes."""
+        del dry_run
+        steps = []
+        for use, direction in uses:
+            if direction is Direction.INBOUND or not self._outbound(use).qos:
+                continue
+            echo = self._echo(use, self._outbound(use))
+            if echo is None:
+                raise no_echo(self._settings, use, "the link uses MQTT 3.1.1, and the log needs MQTT 5")
+            if problem := self._known_problem(use, echo):
+                raise no_echo(self._settings, use, problem)
+            steps.append(step_of(use, echo))
+        return steps
 
     def forget(self, use: JobUse, direction: Direction) -> None:
         """See :meth:`mgw.links.contract.Link.forget`: removes the persistent sessions of the job."""

@@ -161,5 +161,6 @@ SPEC = LinkSpec(
         )
     ),
     mapping="mgw.transforms.mqtt",
+    outbound_log="mgw/sent/{job}",
     covers=mqtt_covers,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mgw.links.contract import Direction, Guarantee, GuaranteeReport, JobUse
+from mgw.links.log_preparation import prepared_by
 from mgw.links.rabbitmq.conditions import Answers, QueueFacts, look_at_exchange, look_at_queue
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.destination import DestinationPlan
@@ -46,7 +47,8 @@ def report_source(
             "the queue has neither unique message ids (AMQP_UniqueIds) nor a receiving log (inbound_log_queue), "
             "so a batch may come again after a failure"
         )
-        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(note, passed))
+        cure = "" if plan.dead_letters or facts.leaves else prepared_by(session.settings.link)
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(note + cure, passed))
     failed = "messages may leave the queue unacknowledged (AMQP_DeadLetters)" if plan.dead_letters else facts.leaves
     if failed:
         return GuaranteeReport(
@@ -107,7 +109,8 @@ def report_destination(
         return GuaranteeReport(Guarantee.AT_MOST_ONCE, lost)
     if template is None:
         note = "a batch may be sent twice after a failure; receivers that drop a repeated message-id see it once"
-        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(weak, note))
+        cure = "" if weak else prepared_by(session.settings.link)
+        return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(weak, note + cure))
     log = LogQueue(template, use, knowledge)
     log.check(session)
     log.check_policies(session, policies)

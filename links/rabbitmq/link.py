@@ -24,6 +24,7 @@ from mgw.links.contract import (
     Source,
 )
 from mgw.links.listening import listening
+from mgw.links.log_preparation import LogStep
 from mgw.links.options import parse
 from mgw.links.place import Place
 from mgw.links.rabbitmq.conditions import Answers
@@ -35,6 +36,7 @@ from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
 from mgw.links.rabbitmq.logged_destination import LoggedDestination
 from mgw.links.rabbitmq.logged_source import LoggedSource
+from mgw.links.rabbitmq.preparation import prepare
 from mgw.links.rabbitmq.probe import run_checks
 from mgw.links.rabbitmq.settings import Settings
 from mgw.links.rabbitmq.source import RabbitSource, SourcePlan, job_queue
@@ -155,7 +157,7 @@ class RabbitLink:
     def source(self, use: JobUse) -> Source:
         """See :meth:`mgw.links.contract.Link.source`."""
         plan, template = self._source_plan(use), self.config.inbound_log_queue
-        if template is None or plan.unique_ids or plan.dead_letters:
+        if template is None or not plan.needs_log:
             return RabbitSource(self._settings, use, plan)
         return LoggedSource(self._settings, use, replace(plan, exclusive=True), template, self._knowledge)
 
@@ -183,6 +185,16 @@ class RabbitLink:
                 LogQueue(template, use, self._knowledge).forget(session)
         finally:
             session.close()
+
+    def prepare_logs(self, uses: Sequence[tuple[JobUse, Direction]], *, dry_run: bool) -> Sequence[LogStep]:
+        """See :class:`mgw.links.log_preparation.PreparesLogs`."""
+        logs = []
+        for use, direction in uses:
+            source = self._source_plan(use) if direction is Direction.INBOUND else None
+            template = self.config.outbound_log_queue if source is None else self.config.inbound_log_queue
+            if template is not None and (source is None or source.needs_log):
+                logs.append((LogQueue(template, use, self._knowledge), use, source))
+        return prepare(self._settings, logs, self._knowledge, dry_run=dry_run)
 
     def collected(self, use: JobUse) -> int:
         """See :class:`mgw.links.contract.Collects`; what the job has read and not acknowledged is not counted."""

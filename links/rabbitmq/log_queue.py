@@ -3,7 +3,8 @@
 The record is written in the transaction that it speaks of, together with a transient twin. RabbitMQ does not promise
 that a transaction is on disk whole when the broker dies in its midst: the record may survive what it speaks of. The
 twin never survives a restart of the broker, so a record without it proves nothing about the last transaction. The queue
-is a durable classic queue with ``x-max-length`` 2, so that each pair replaces the one before; an operator creates it.
+is a durable classic queue with ``x-max-length`` 2, so that each pair replaces the one before; an operator creates it,
+or has it created (``mgw links prepare``).
 
 Whoever holds the job's lock (:mod:`mgw.links.rabbitmq.fence`) reads it alone: what an earlier connection had on the way
 when it ended is in the log queue soon after.
@@ -67,23 +68,43 @@ class LogQueue:
             LogQueueMissing: it is not there.
             LinkRefused: it has other properties.
         """
-        difference = difference_of_queue(session, self.name, ARGUMENTS)
-        if difference is None:
+        if not self.exists(session):
             raise LogQueueMissing(
                 f"job {self._use.job}: its log queue {self.name!r} does not exist in RabbitMQ",
                 link=session.settings.link,
                 operation="connect",
-                cause="every job of a link with a log queue needs one of its own, and the gateway does not create them",
-                cure=self._declaration(),
+                cause="every job of a link with a log queue needs one of its own",
+                cure=f"mgw links prepare {session.settings.link}; or {self._declaration()}",
             )
+
+    def exists(self, session: Session) -> bool:
+        """Whether the queue is there, and then as it must be.
+
+        Raises:
+            LinkRefused: it has other properties.
+        """
+        difference = difference_of_queue(session, self.name, ARGUMENTS)
         if difference:
             raise LinkRefused(
                 f"job {self._use.job}: queue {self.name!r} cannot be its log queue",
                 link=session.settings.link,
                 operation="connect",
                 cause=difference,
-                cure=f"delete it; {self._declaration()}",
+                cure=f"if nothing needs what is in it, delete it, then mgw links prepare {session.settings.link} "
+                f"(or {self._declaration()}); otherwise name another log queue in the link",
             )
+        return difference is not None
+
+    def create(self, session: Session) -> None:
+        """Create the queue, for an operator who asked for it.
+
+        Raises:
+            LinkError: the user may not, or the connection ended.
+        """
+        with session.calling("prepare"):
+            channel = session.fresh_channel()
+            channel.queue_declare(self.name, durable=True, arguments=ARGUMENTS)
+            channel.close()
 
     def check_policies(self, session: Session, policies: Policies) -> None:
         """Make sure that no policy removes the record.

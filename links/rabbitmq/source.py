@@ -46,6 +46,11 @@ class SourcePlan:
     unique_ids: bool = False  # publishers give message ids that are unique in this queue
     dead_letters: bool = False  # messages may leave the queue unacknowledged
 
+    @property
+    def needs_log(self) -> bool:
+        """Whether a receiving log raises what the job can promise, unless the queue is a stream."""
+        return not self.unique_ids and not self.dead_letters
+
 
 def job_queue(use: JobUse) -> str:
     """Name of the durable queue that collects for a topic job."""

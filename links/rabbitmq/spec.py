@@ -152,5 +152,7 @@ SPEC = LinkSpec(
     capabilities=frozenset(Capability),
     extra="rabbitmq",
     mapping="mgw.transforms.amqp",
+    inbound_log="mgw.acks.{job}",
+    outbound_log="mgw.sent.{job}",
     covers=amqp_covers,
 )

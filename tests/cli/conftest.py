@@ -133,10 +133,10 @@ class Mgw:
         return result.out
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self, *files: str) -> Iterator[None]:
         """``mgw run`` in the background, drained at the end."""
         process = subprocess.Popen(
-            self.command("run"),
+            self.command("run", *files),
             cwd=self.folder,
             env=self.environment(),
             stdout=subprocess.PIPE,

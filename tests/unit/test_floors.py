@@ -37,8 +37,8 @@ ROOMS = ordered(
     transforms/steps/
     links/__init__.py links/patterns.py links/placement.py links/attempt.py
     links/contract.py
-    links/client_logging.py links/failed_check.py links/listening.py links/log_cleaning.py links/options.py
-    links/place.py
+    links/client_logging.py links/failed_check.py links/listening.py links/log_cleaning.py links/log_preparation.py
+    links/options.py links/place.py
     links/registry.py
     links/pool.py links/rabbitmq/ links/kafka/ links/mqtt/ links/memory/
     gateway/aq/errors/ gateway/aq/grants.py

@@ -31,6 +31,8 @@ def check_link(ctx: Context, name: str, link: LinkModel) -> None:
         if each.secret and link.attributes.get(each.name):
             ctx.plain_password((*path, each.name), str(link.attributes[each.name]))
     before = len(ctx.source.findings)
+    if link.prepare and not (spec.inbound_log or spec.outbound_log):
+        ctx.source.error("bad-value", (*path, "prepare"), f"links of type {link.type} keep no logs", "remove it")
     ctx.values(path, spec.attributes, link.attributes, f"link {name}")
     ctx.values((*path, "options"), spec.options, link.options, f"link {name}")
     if len(ctx.source.findings) > before or ctx.unresolved_below(path):

@@ -18,7 +18,7 @@ from mgw.gateway.services.admin.agents import AgentProcedures
 from mgw.gateway.services.admin.base import NO_CHANGE, Administration, NoChange, Ora
 from mgw.gateway.services.admin.job_removal import FORCE, NO_FORCE
 from mgw.gateway.services.admin.jobs import JobProcedures
-from mgw.gateway.services.admin.links import LinkProcedures
+from mgw.gateway.services.admin.log_preparation import Preparation, PreparationProcedures
 from mgw.gateway.services.admin.queues import QueueProcedures
 from mgw.gateway.services.admin.transformations import TransformationProcedures
 from mgw.gateway.state import catalog
@@ -41,6 +41,7 @@ __all__ = [
     "GatewayAdmin",
     "NoChange",
     "Ora",
+    "Preparation",
 ]
 
 AGENT_JAVA_PROP = "AGENT_JAVA_PROP"
@@ -53,7 +54,7 @@ RESET_SUB_MISSING_LOG_REC = "RESET_SUB_MISSING_LOG_REC"
 RESET_SUB_MISSING_MESSAGE = "RESET_SUB_MISSING_MESSAGE"
 
 
-class GatewayAdmin(AgentProcedures, LinkProcedures, QueueProcedures, TransformationProcedures, JobProcedures):
+class GatewayAdmin(AgentProcedures, PreparationProcedures, QueueProcedures, TransformationProcedures, JobProcedures):
     """All procedures on one hub; may be used by several threads."""
 
     @property

@@ -204,7 +204,7 @@ class LinkProcedures(Administration):
             (Direction.INBOUND, "inbound_log_queue"),
             (Direction.OUTBOUND, "outbound_log_queue"),
         ):
-            if getattr(old, attribute) == getattr(new, attribute):
+            if getattr(old, attribute) in (None, getattr(new, attribute)):  # a job without a log may begin one
                 continue
             end = "source_link" if direction is Direction.INBOUND else "target_link"
             users = [job.name for job in catalog.list_jobs(conn) if key(getattr(job, end)) == key(old.name)]

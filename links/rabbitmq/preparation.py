@@ -1,0 +1,69 @@
+"""Creates the log queues of a link's jobs at RabbitMQ, when an operator asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mgw.links.contract import JobUse
+from mgw.links.log_preparation import LogStep, LogVerb
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.knowledge import Knowledge
+from mgw.links.rabbitmq.log_queue import ARGUMENTS, LogQueue
+from mgw.links.rabbitmq.settings import Settings
+from mgw.links.rabbitmq.source import SourcePlan, is_stream
+from mgw.transforms.errors import LinkRefused, QueueMissing
+
+__all__ = ["prepare"]
+
+_FORM = ", ".join(["durable", *(f"{name}={value}" for name, value in ARGUMENTS.items())])
+
+
+def prepare(
+    settings: Settings,
+    logs: Sequence[tuple[LogQueue, JobUse, SourcePlan | None]],
+    knowledge: Knowledge,
+    *,
+    dry_run: bool,
+) -> Sequence[LogStep]:
+    """See :class:`mgw.links.log_preparation.PreparesLogs`; ``logs`` has the plan of each job that reads."""
+    session = Session(settings, "prepare")
+    try:
+        policies = knowledge.policies.read(settings)
+        owners: dict[str, str] = {}
+        steps, missing = [], []
+        for log, use, source in logs:
+            if source is not None and _is_stream(session, source):
+                continue
+            if (other := owners.setdefault(log.name, use.job)) != use.job:
+                raise _shared(settings, log, other, use.job)
+            log.check_policies(session, policies)
+            there = log.exists(session)
+            steps.append(LogStep(LogVerb.NONE if there else LogVerb.CREATE, f"queue {log.name}", _FORM, (use.job,)))
+            if not there:
+                missing.append(log)
+        for log in () if dry_run else missing:
+            log.create(session)
+    finally:
+        session.close()
+    return steps
+
+
+def _is_stream(session: Session, plan: SourcePlan) -> bool:
+    """Whether the job reads a stream, whose offsets are all the log it needs. A queue that is missing is none, nor is
+    one that somebody reads alone."""
+    if plan.exchange is not None or plan.queue_type != "auto":
+        return plan.queue_type == "stream"
+    try:
+        return is_stream(session, plan.queue)
+    except (QueueMissing, LinkRefused):
+        return False
+
+
+def _shared(settings: Settings, log: LogQueue, one: str, other: str) -> LinkRefused:
+    return LinkRefused(
+        f"link {settings.link}: log queue {log.name!r} cannot serve two jobs",
+        link=settings.link,
+        operation="prepare",
+        cause=f"jobs {one} and {other} would write to it",
+        cure="write {job} in the name of the link's log queue, such as mgw.sent.{job}",
+    )
