@@ -30,10 +30,15 @@ class Place(NamedTuple):
 
     def differs(self, other: Place) -> bool:
         """Whether a link that led to ``other`` was altered and leads elsewhere now. Another system at the same address
-        is no alteration: it took the place of the first one without a word, which the logs have to find out."""
-        if self.address == other.address:
+        is no alteration: it took the place of the first one without a word, which the logs have to find out. Nor is a
+        log that the job begins to keep."""
+        if _same(self.address, other.address):
             return False
-        return not (self.system and self.system == other.system)
+        return not (self.system and other.system and _same(self.system, other.system))
+
+
+def _same(now: str, before: str) -> bool:
+    return now == before or now.startswith(f"{before}, log ")
 
 
 #: Asks where an end of a job is; None: nobody can say it.

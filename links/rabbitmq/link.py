@@ -133,7 +133,7 @@ class RabbitLink:
         else:
             plan, template = self._source_plan(use), self.config.inbound_log_queue
             stream = plan.queue_type == "stream" or answers.streams.get(plan.queue)
-            if stream or plan.unique_ids or plan.dead_letters:
+            if stream or not plan.needs_log:
                 template = None
         return "" if template is None else LogQueue(template, use, self._knowledge).name
 

@@ -114,6 +114,7 @@ def test_the_jobs_of_a_running_link_are_raised(gateway: Gateway, rabbitmq: Rabbi
         again = gateway.admin.prepare_msgsystem_link("l")
         assert not again.lines
         assert [step.verb for step in again.steps] == [LogVerb.NONE, LogVerb.NONE]
+        assert not [event for event in gateway.events() if "is now at" in event]
 
 
 @pytest.mark.rabbitmq
