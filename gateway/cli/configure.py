@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from mgw.gateway.services.configuration import Action, Document
     from mgw.transforms.errors import GatewayError
 
-__all__ = ["bring_to", "register"]
+__all__ = ["follow", "register"]
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="Configuration files; several are merged.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -89,7 +90,15 @@ def apply(
     (`${NAME:-}`), is kept. Each object is one transaction: what was done before an error stays done.
     Where messages would be deleted, nothing is done without --force.
     """
-    bring_to(ctx, files, create_hub=create_hub, prune=prune, force=force)
+    from mgw.gateway.services import configuration
+
+    document, url = _checked(ctx, files, alone=prune)
+    if create_hub and configuration.hub_is_missing(url):
+        say(f"create hub {_shown(url)}")
+    with open_hub(url, create=create_hub) as hub:
+        steps = configuration.apply(hub, document, prune=prune, force=force)
+        if not _print_done(steps, configuration.prepare(hub, document)):
+            raise typer.Exit(EXIT_FAILED)
 
 
 def export(
@@ -120,42 +129,43 @@ def schema() -> None:
     print_json(json_schema())
 
 
-def bring_to(
-    ctx: typer.Context,
-    files: list[Path],
-    *,
-    create_hub: bool = True,
-    prune: bool = False,
-    force: bool = False,
-    starting: bool = False,
-) -> Document:
-    """What ``mgw apply`` does, and ``mgw run FILE`` first; the document that the hub now follows.
-
-    ``starting``: a messaging system that does not answer keeps nothing from running.
-    """
+def follow(ctx: typer.Context, files: list[Path], agent: str) -> Document:
+    """What ``mgw run FILE`` does first: objects that are refused are told, all others applied; the document of these.
+    Leaves with 78 if the files as a whole cannot be used. A messaging system that does not answer keeps nothing from
+    running."""
     from mgw.gateway.services import configuration
 
-    document, url = _checked(ctx, files, alone=prune)
-    if create_hub and configuration.hub_is_missing(url):
+    url = hub_url(ctx, configuration.hub_of(files))
+    found = configuration.usable_for(url, files)
+    for finding in found.findings:
+        sys.stderr.write(f"{finding}\n")
+    if not found.ok:
+        raise typer.Exit(EXIT_CONFIG)
+    if configuration.hub_is_missing(url):
         say(f"create hub {_shown(url)}")
+    with open_hub(url, create=True) as hub:
+        _print_done(configuration.follow(hub, found, agent), configuration.prepare(hub, found.document))
+    return found.document
+
+
+def _print_done(steps: Iterable[Action], prepared: Iterable[str | GatewayError]) -> bool:
+    """Each step that changes the hub when it is over, what was prepared then, and what the steps come to; whether all
+    was prepared."""
     actions: list[Action] = []
-    failures: list[GatewayError] = []
-    with open_hub(url, create=create_hub) as hub:
-        for action in configuration.apply(hub, document, prune=prune, force=force):
-            actions.append(action)
-            if action.changes_hub:
-                say(str(action))
-                sys.stdout.flush()
-        for line in configuration.prepare(hub, document):
-            if isinstance(line, str):
-                say(line)
-            else:
-                failures.append(line)
-                sys.stderr.write(f"{line}\n")
+    for action in steps:
+        actions.append(action)
+        if action.changes_hub:
+            say(str(action))
+            sys.stdout.flush()
+    complete = True
+    for line in prepared:
+        if isinstance(line, str):
+            say(line)
+        else:
+            complete = False
+            sys.stderr.write(f"{line}\n")
     _print(actions, lines=False)
-    if failures and not starting:
-        raise typer.Exit(EXIT_FAILED)
-    return document
+    return complete
 
 
 def _checked(

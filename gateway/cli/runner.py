@@ -52,13 +52,16 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Run an agent until SIGTERM: it carries messages, and takes changes while it runs."""
+    """Run an agent until SIGTERM: it carries messages, and takes changes while it runs.
+
+    An object of a file that is refused is named and stays as the hub has it; everything else is applied, and runs.
+    """
     from mgw.gateway.services import daemon
 
     form = log_format or daemon.log_format_of(files or [])
     with daemon.logged(agent, form) as signals:
         try:
-            document = _document(ctx, files or [])
+            document = _document(ctx, files or [], agent)
             face = _face(http, document)
             code = daemon.run(
                 _options(ctx, document, agent, files or [], log_dir, log_format, durability, drain), signals, face
@@ -70,13 +73,13 @@ def run(
     raise typer.Exit(code)
 
 
-def _document(ctx: typer.Context, files: list[Path]) -> Document | None:
-    """The files, which are applied first; None where there are none."""
+def _document(ctx: typer.Context, files: list[Path], agent: str) -> Document | None:
+    """The files, which are applied first as far as they are not refused; None where there are none."""
     if not files:
         return None
-    from mgw.gateway.cli.configure import bring_to
+    from mgw.gateway.cli.configure import follow
 
-    return bring_to(ctx, files, starting=True)
+    return follow(ctx, files, agent)
 
 
 def _face(http: str | None, document: Document | None) -> Callable[[Probes], AbstractContextManager[object]] | None:

@@ -22,28 +22,29 @@ from mgw.gateway.config.models import (
     ModuleModel,
     RuleFunctionModel,
 )
-from mgw.gateway.config.plan import Action, Verb, compare
+from mgw.gateway.config.plan import Action, Refuse, Verb, compare
 from mgw.gateway.config.running import read_running
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, JobStatus, split_foreign
 from mgw.gateway.services.admin import NO_CHANGE, GatewayAdmin, Ora
 from mgw.gateway.state.gateway_hub import open_hub
 from mgw.transforms.errors import AdminError, ConfigInvalid, GatewayError, HubError
 
-__all__ = ["apply_action", "apply_actions", "hub_is_missing", "plan_for", "rehearse"]
+__all__ = ["apply_action", "apply_actions", "apply_rest", "hub_is_missing", "plan_for", "rehearse"]
 
 #: What a hub holds from the start.
 NEW_HUB = Document(agents={DEFAULT_AGENT: AgentModel()})
 
 
-def plan_for(hub: Hub | None, document: Document, *, prune: bool = False) -> list[Action]:
-    """The steps that bring the hub to ``document``; ``hub`` None stands for one that is yet to be made.
+def plan_for(hub: Hub | None, document: Document, *, prune: bool = False, refuse: Refuse | None = None) -> list[Action]:
+    """The steps that bring the hub to ``document``; ``hub`` None stands for one that is yet to be made. ``refuse`` as
+    for :func:`mgw.gateway.config.plan.compare`.
 
     Raises:
         ConfigInvalid: a setting differs that cannot be changed after creation, or a secret cannot be decrypted.
     """
     if hub is None:
         return compare(document, NEW_HUB, prune=prune)
-    return with_held(hub, document, compare(document, read_running(hub), prune=prune))
+    return with_held(hub, document, compare(document, read_running(hub), prune=prune, refuse=refuse))
 
 
 def apply_actions(
@@ -66,6 +67,28 @@ def apply_actions(
         if action.changes_hub:
             apply_action(admin, document, action, force=force)
         yield action
+
+
+def apply_rest(admin: GatewayAdmin, document: Document, actions: Sequence[Action], refuse: Refuse) -> Iterator[Action]:
+    """Do the steps in order as :func:`apply_actions` does, and go on behind one that is refused; gives those that are
+    done.
+
+    Raises:
+        HubError: the hub cannot be used; the steps before are done.
+    """
+    force = document.settings.prune == "force"
+    for action in actions:
+        try:
+            if not force:
+                refuse_losses([action])
+            if action.changes_hub:
+                apply_action(admin, document, action, force=force)
+        except HubError:
+            raise
+        except GatewayError as error:
+            refuse(action.object, error)
+        else:
+            yield action
 
 
 def hub_is_missing(url: str) -> bool:

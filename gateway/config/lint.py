@@ -9,7 +9,7 @@ applied to a hub made for the purpose, so that nothing can be refused later that
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, get_args
@@ -80,6 +80,7 @@ def check(
     *,
     existing: Document | None = None,
     held: Document | None = None,
+    without: Collection[str] = (),
 ) -> Checked:
     """Read and check files.
 
@@ -88,10 +89,12 @@ def check(
         existing: what a hub holds already and the files may refer to; None: the files must be complete.
         held: what the hub holds, ``existing`` if None: secrets that the files leave out, functions that it knows; where
             both are None, a secret whose variable may be empty (``${NAME:-}``) counts as known.
+        without: objects, as findings name them, that are treated as if the files did not have them.
     """
     from mgw.gateway.config.checks import check_meaning
 
     source = load(paths, os.environ if environ is None else environ)
+    _leave_out(source, without)
     document = _structure(source)
     held = existing if held is None else held
     whole = complete(source, document, held)
@@ -104,6 +107,13 @@ def check(
         key=lambda found: (order.get(found.mark.file, -1), found.mark.line, found.mark.column),
     )
     return Checked(document, findings)
+
+
+def _leave_out(source: Source, objects: Collection[str]) -> None:
+    for each in objects:
+        section, _, name = each.partition(" ")
+        source.tree[section].pop(name)
+    source.findings[:] = [finding for finding in source.findings if finding.object not in objects]
 
 
 def _rehearse(source: Source, document: Document) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -13,9 +13,12 @@ from mgw.gateway.config.forms import fold_of, hub_name, inline_table, queue_tabl
 from mgw.gateway.config.models import NOUNS, PLANNED, Document, QueueTableModel
 from mgw.gateway.config.object_types import in_order
 from mgw.gateway.definitions.objects import DEFAULT_AGENT
-from mgw.transforms.errors import ConfigInvalid
+from mgw.transforms.errors import ConfigInvalid, GatewayError
 
-__all__ = ["Action", "Change", "Verb", "compare"]
+__all__ = ["Action", "Change", "Refuse", "Verb", "compare"]
+
+#: Told of an object that is refused, as ``link rabbit``, and why.
+Refuse = Callable[[str, GatewayError], object]
 
 _KEPT = frozenset(("compatible", "max_payload", "jms_types"))
 _HIDDEN = {(True, True): "*** -> ***", (False, True): "set", (True, False): "removed", (False, False): "none"}
@@ -111,14 +114,18 @@ class Action:
         return told
 
 
-def compare(desired: Document, running: Document, *, prune: bool = False) -> list[Action]:
+def compare(desired: Document, running: Document, *, prune: bool = False, refuse: Refuse | None = None) -> list[Action]:
     """The steps from ``running`` to ``desired`` in an order in which every step finds what it needs.
 
     Objects that are not in ``desired`` are left alone (``Verb.LEAVE``), or removed with ``prune``, after everything
     else, users before what they use; only jobs go first.
 
+    Args:
+        refuse: called for each object of which a setting differs that cannot be changed after creation; the object gets
+            no step.
+
     Raises:
-        ConfigInvalid: a setting differs that cannot be changed after creation.
+        ConfigInvalid: such a setting differs, and there is no ``refuse``.
     """
     flat = Comparable([running, desired])
     steps: list[Action] = []
@@ -138,7 +145,13 @@ def compare(desired: Document, running: Document, *, prune: bool = False) -> lis
             if known is None:
                 steps.append(Action(Verb.CREATE, section, name, given=name))
                 continue
-            changes = _changes(section, known[0], flat.settings(name, model), flat.settings(*known))
+            try:
+                changes = _changes(section, known[0], flat.settings(name, model), flat.settings(*known))
+            except ConfigInvalid as error:
+                if refuse is None:
+                    raise
+                refuse(f"{NOUNS[section]} {known[0]}", error)
+                continue
             steps.append(Action(Verb.ALTER if changes else Verb.NONE, section, known[0], changes, name))
         left = [name for fold_name, (name, _) in by_key.items() if fold_name != DEFAULT_AGENT or section != "agents"]
         if section == "object_types":  # it was read in the order in which they are made of each other

@@ -37,6 +37,7 @@ __all__ = [
     "MessagesOverdue",
     "MessagesWait",
     "MessagesWaitNoLonger",
+    "ObjectRefused",
     "QueueRegistered",
     "ResendSpared",
     "SourceMoved",
@@ -148,6 +149,18 @@ class ConfigurationChanged(Event):
     def text(self) -> str:
         """The words for it."""
         return f"agent {self.object} loads changed definitions, version {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRefused(Event):
+    """A configuration file says something of an object that cannot be; the agent runs with what the hub has."""
+
+    level: ClassVar[int] = logging.ERROR
+    why: str
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"{self.object} is not as the configuration says, and stays as the hub has it: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mgw.gateway.aq import Hub
-from mgw.gateway.config.apply import apply_actions, hub_is_missing, plan_for
+from mgw.gateway.config.apply import apply_actions, apply_rest, hub_is_missing, plan_for
 from mgw.gateway.config.export import export_text
 from mgw.gateway.config.findings import Finding, errors
 from mgw.gateway.config.lint import check, lint, settings_of
@@ -16,6 +16,9 @@ from mgw.gateway.config.models import Document
 from mgw.gateway.config.plan import Action, Verb
 from mgw.gateway.config.running import read_running
 from mgw.gateway.config.schema import json_schema
+from mgw.gateway.config.usable import Usable, usable
+from mgw.gateway.observe.events import Journalist, ObjectRefused
+from mgw.gateway.runtime.timekeeping import events_of
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.hubs import open_hub
 from mgw.gateway.state.secrets import Secrets
@@ -26,12 +29,14 @@ __all__ = [
     "Checked",
     "Document",
     "Finding",
+    "Usable",
     "Verb",
     "apply",
     "apply_files",
     "check_for",
     "errors",
     "export_text",
+    "follow",
     "hub_is_missing",
     "hub_of",
     "json_schema",
@@ -39,6 +44,7 @@ __all__ = [
     "plan",
     "prepare",
     "prepared_links",
+    "usable_for",
     "write_export",
 ]
 
@@ -122,6 +128,32 @@ def prepare(hub: Hub, document: Document, secrets: Secrets | None = None) -> Ite
                 cause=error.cause,
                 cure=f"{error.cure}; then run: mgw links prepare {name}" if error.cure else f"mgw links prepare {name}",
             )
+
+
+def usable_for(url: str, files: Sequence[Path]) -> Usable:
+    """The files, checked with what the hub at ``url`` holds, without what is refused in them."""
+    if hub_is_missing(url):
+        return usable(files, existing=Document())
+    with open_hub(url) as hub:
+        return usable(files, existing=read_running(hub))
+
+
+def follow(hub: Hub, found: Usable, agent: str) -> Iterator[Action]:
+    """Bring a hub to what files say, as far as it is not refused; gives every step that is over. What is refused stays
+    as the hub has it, and is told as an event of the agent when everything else is done.
+
+    Raises:
+        HubError: the hub cannot be used.
+    """
+    refused = {name: f"{finding.message}; {finding.cure}" for name, finding in found.refused.items()}
+
+    def refuse(name: str, error: GatewayError) -> None:
+        refused[name] = str(error)
+
+    yield from apply_rest(GatewayAdmin(hub), found.document, plan_for(hub, found.document, refuse=refuse), refuse)
+    journalist = Journalist(events_of(hub, agent, hub.clock))
+    for name, why in refused.items():
+        journalist.tell(ObjectRefused(name, why))
 
 
 def apply_files(

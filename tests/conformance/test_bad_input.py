@@ -265,12 +265,13 @@ def test_bad_configuration_is_named_with_its_place_and_leaves_the_hub_as_it_was(
     mgw.ok("apply", mgw.file(SOUND))
     before = mgw.ok("export")
     file = mgw.file(f"{SOUND}{line}\n")
-    for command in ("lint", "plan", "apply", "run"):
+    told = f"{file}:{SOUND.count(chr(10)) + 1}:{line.index(key) + 1}: error {said}"
+    for command in ("lint", "plan", "apply"):
         result = mgw(command, file)
         assert result.code == 78
-        assert (result.out + result.err).splitlines() == [
-            f"{file}:{SOUND.count(chr(10)) + 1}:{line.index(key) + 1}: error {said}"
-        ]
+        assert (result.out + result.err).splitlines() == [told]
+    with running(mgw, file) as agent:
+        assert told in agent.said, "the agent runs without that job"
     assert mgw.ok("export") == before
 
 
