@@ -1,14 +1,16 @@
 """A route from a link into the hub that reads on while the hub commits.
 
-A batch that is full is stored by a second thread; meanwhile the next ones are read and converted. They are stored one
-after the other, each when the one before it is settled, so what comes again after a failure is one batch, as if nothing
-were read ahead. At most :data:`AHEAD` batches wait to be stored. A batch that is not full is the last one for now: it
-is stored at once, without the second thread.
+A batch that is full is stored by a second thread; meanwhile the next ones are read and converted. What waits when it
+is settled is stored together, in one transaction, and then settled in its order. A batch whose log entries replace
+those of older batches (:class:`mgw.links.contract.Batch`, ``alone``) is stored by itself, when the one before it is
+settled. At most :data:`AHEAD` batches wait to be stored, so what comes again after a failure is at most so many. A
+batch that is not full is the last one for now: it is stored at once, without the second thread.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -36,7 +38,7 @@ class WindowedRoute(Route):
         super().__init__(context, source, destination)
         self._source = source
         self._ahead: deque[Received] = deque()
-        self._storing: tuple[Received, Future[Counts]] | None = None
+        self._storing: tuple[Sequence[Received], Future[Counts]] | None = None
         self._storer: ThreadPoolExecutor | None = None
 
     def _carry(self, wait: float, counts: Counts) -> None:
@@ -58,9 +60,9 @@ class WindowedRoute(Route):
         return None if batch is None else batch[0]
 
     def _go_on(self, counts: Counts, wait: float) -> None:
-        """Settle what is stored, and have the next batch stored."""
+        """Settle what is stored, and have stored what waits."""
         if self._storing is not None:
-            batch, future = self._storing
+            batches, future = self._storing
             if not _done(future, wait):
                 return
             self._storing = None
@@ -68,23 +70,31 @@ class WindowedRoute(Route):
                 counts.add(future.result())
             except RefusedByHub as refusal:
                 self._source.refuse(refusal)
-                self._settle([batch], 0, counts)
+                self._settle(batches, 0, counts)
             else:
-                self._source.settle([batch])
+                self._source.settle(batches)
         if self._ahead:
-            batch = self._ahead.popleft()
-            if batch.refused:  # the exception queue belongs to this thread
-                self._settle([batch], 0, counts)
+            batches = self._together()
+            if batches[0].refused:  # the exception queue belongs to this thread
+                self._settle(batches, 0, counts)
             else:
                 if self._storer is None:
                     self._storer = ThreadPoolExecutor(1, f"store-{self._context.job.name}")
-                self._storing = batch, self._storer.submit(self._store, batch)
+                self._storing = batches, self._storer.submit(self._store, batches)
 
-    def _store(self, batch: Received) -> Counts:
+    def _together(self) -> Sequence[Received]:
+        """The waiting batches that one transaction may store."""
+        batches = [self._ahead.popleft()]
+        if not _by_itself(batches[0]):
+            while self._ahead and not _by_itself(self._ahead[0]):
+                batches.append(self._ahead.popleft())
+        return batches
+
+    def _store(self, batches: Sequence[Received]) -> Counts:
         """On the second thread: one transaction."""
         counts = Counts()
         with self._context.turns.take():
-            self._complete_and_plan([batch], 0, counts)
+            self._complete_and_plan(batches, 0, counts)
         return counts
 
     @property
@@ -107,6 +117,10 @@ class WindowedRoute(Route):
         if self._storer is not None:
             self._storer.shutdown()
         super().close()
+
+
+def _by_itself(batch: Received) -> bool:
+    return batch.batch.alone or bool(batch.refused)
 
 
 def _done(future: Future[Any], seconds: float) -> bool:

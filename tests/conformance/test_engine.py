@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from mgw.gateway.aq.admin import QueueAdmin
 from mgw.gateway.aq.payloads.anydata import wrap
+from mgw.gateway.runtime.ends.link_source import LinkSource
 from mgw.gateway.runtime.windowed import AHEAD, WindowedRoute
 from mgw.links.memory.broker import MemoryBroker
 from mgw.transforms.errors import HubUnavailable, LinkUnavailable
@@ -670,6 +671,36 @@ def test_an_inbound_job_reads_on_while_the_hub_commits_and_settles_in_order(
             eventually(lambda: broker.queue("SRC").ready == 200 - 10 * (1 + AHEAD), what="batches that are read ahead")
             assert len(broker.queue("SRC").messages) == 200, "nothing is settled before it is stored"
         eventually(lambda: gateway.job("inj")["PROPAGATED_MSGS"] == 200)
+    assert bodies(gateway.browse("H")) == texts(200)
+    assert broker.queue("SRC").messages == []
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_waits_for_a_commit_is_stored_together_unless_its_log_forbids_it(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    inbound(gateway, broker, options={"MsgBatchSize": "10"})
+    real_store, real_read, together = WindowedRoute._store, LinkSource.read, []
+
+    def store(self: WindowedRoute, batches: Any) -> Any:
+        together.append(len(batches))
+        return real_store(self, batches)
+
+    def read(self: LinkSource, limit: int, wait: float) -> Any:
+        received = real_read(self, limit, wait)
+        if received is not None:
+            received.batch = received.batch._replace(alone=alone)
+        return received
+
+    monkeypatch.setattr(WindowedRoute, "_store", store)
+    monkeypatch.setattr(LinkSource, "read", read)
+    with gateway.run():
+        eventually(lambda: gateway.job("inj")["ACTIVITY"] == "IDLE")
+        with gateway.hub.write():
+            put(broker, "SRC", *texts(200))
+            eventually(lambda: broker.queue("SRC").ready == 200 - 10 * (1 + AHEAD), what="batches that are read ahead")
+        eventually(lambda: gateway.job("inj")["PROPAGATED_MSGS"] == 200)
+    assert max(together) == (1 if alone else AHEAD)
     assert bodies(gateway.browse("H")) == texts(200)
     assert broker.queue("SRC").messages == []
 
