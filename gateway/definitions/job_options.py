@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from mgw.gateway.definitions.objects import JobDef
 from mgw.links.contract import Field
 
-__all__ = ["JOB_OPTIONS", "UNROUTED", "Unrouted", "unrouted"]
+__all__ = ["JOB_OPTIONS", "MAX_MESSAGE_AGE", "UNROUTED", "Unrouted", "max_message_age", "unrouted"]
 
 
 class Unrouted(StrEnum):
@@ -27,6 +28,16 @@ UNROUTED = Field(
     str(Unrouted.DISCARD),
     dynamic=True,
     choices=tuple(map(str, Unrouted)),
+)
+
+MAX_MESSAGE_AGE = Field(
+    "max_message_age",
+    "Seconds; the job is unhealthy while its oldest message waits for longer. Of a source that is a queue of the hub, "
+    "the age_warning counts where this is not set. Of a link, where its broker tells how old messages are.",
+    float,
+    None,
+    dynamic=True,
+    minimum=1,
 )
 
 #: Options of every job, in addition to the job options of its link's type.
@@ -81,7 +92,14 @@ JOB_OPTIONS = (
         minimum=2,
         maximum=1800,
     ),
+    MAX_MESSAGE_AGE,
 )
+
+
+def max_message_age(options: Mapping[str, str]) -> float | None:
+    """Seconds for which a message may wait for a job with these options; None: no limit of its own."""
+    text = next((value for name, value in options.items() if name.lower() == MAX_MESSAGE_AGE.name), None)
+    return None if text is None else float(text)
 
 
 def unrouted(job: JobDef) -> Unrouted:

@@ -72,8 +72,8 @@ METRICS = (
     Metric(
         "mgw_oldest_message_seconds",
         "gauge",
-        "Seconds for which the oldest message waits; for jobs that read from a link whose broker tells, or from a "
-        "queue with an age_warning.",
+        "Seconds for which the oldest message waits; for jobs that read from a link whose broker tells, and for "
+        "jobs with a limit (max_message_age, age_warning).",
         ("job",),
     ),
     Metric("mgw_guarantee", "gauge", "1 for the guarantee that the job has, 0 for the others.", ("job", "level")),

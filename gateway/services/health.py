@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mgw.gateway.aq import Hub, QueueAdmin, shown_key
+from mgw.gateway.definitions.job_options import max_message_age
 from mgw.gateway.definitions.objects import key
 from mgw.gateway.runtime.timekeeping import watched
 from mgw.gateway.services.verdict import MAX_AGE, Entry, Health, Look, Observation, judge, word_of
@@ -125,8 +127,8 @@ def assess(hub: Hub, *, agent: str | None = None, max_age: float = MAX_AGE) -> H
     """Whether an agent, or every agent, does what it was asked, with its links and jobs.
 
     An agent with work must run, and no enabled job may be RETRY, FAILED or STUCK, or fail to connect, for longer than
-    ``max_age`` seconds. Where the queue or subscriber that a job reads has an ``age_warning``, no message may wait for
-    longer than that.
+    ``max_age`` seconds. No message may wait for longer than the ``max_message_age`` of its job, or else the
+    ``age_warning`` of the queue or subscriber that the job reads.
 
     Raises:
         HubError: the hub cannot be read.
@@ -155,12 +157,13 @@ def unreachable(name: str, error: HubError, *, max_age: float = MAX_AGE, since: 
 
 
 def _limits(admin: QueueAdmin, signs: Signs) -> dict[str, float]:
-    """Seconds for which messages may wait, by job, where the queue or subscriber that it reads has an age_warning."""
+    """Seconds for which messages may wait, by job: what the job says, or else the queue or subscriber that it reads."""
     found = {(shown_key(queue), consumer and key(consumer)): limit for queue, consumer, limit in watched(admin)}
     limits: dict[str, float] = {}
-    for job in signs.jobs if found else ():
-        for consumer in (None, f"MGW_{job.name_key}"):
-            limit = found.get((job.source_key, consumer))
-            if limit is not None and job.enabled:
-                limits[job.name_key] = limit
+    for job in signs.jobs:
+        own = max_message_age(json.loads(job.options))
+        places = ((job.source_key, consumer) for consumer in (None, f"MGW_{job.name_key}"))
+        limit = own if own is not None else next((found[place] for place in places if place in found), None)
+        if limit is not None and job.enabled:
+            limits[job.name_key] = limit
     return limits

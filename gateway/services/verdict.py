@@ -274,8 +274,7 @@ def _job(row: JobSigns, agent: Entry, now: float, max_age: float, late: tuple[fl
             entry,
             healthy=False,
             since=now - late[0],
-            reason=f"the oldest message of job {row.name_key} has waited for {late[0]:.0f} s "
-            f"(age_warning {late[1]:g} s)",
+            reason=f"the oldest message of job {row.name_key} has waited for {late[0]:.0f} s (limit {late[1]:g} s)",
             cure=f"look at what the job does: mgw jobs show {row.name_key}",
         )
     return entry

@@ -169,6 +169,7 @@ class JobSigns:
     propagation_type: str
     source_key: str
     destination_key: str
+    options: str  # JSON
     enabled: bool
     status: str
     activity: str

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from mgw.gateway.definitions.objects import DEFAULT_AGENT
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentStatus
 from mgw.gateway.runtime.agent import Agent
 from mgw.gateway.services.daemon import PROCEDURES
 from mgw.gateway.services.health import Entry, assess
@@ -144,18 +144,21 @@ def test_a_stuck_job_is_unhealthy_from_its_last_round(
         assert waits(gateway, "inj", "IDLE").since is None
 
 
-def test_messages_that_wait_longer_than_the_age_warning_are_a_reason(gateway: Gateway, broker: MemoryBroker) -> None:
-    gateway.queue("H", options={"age_warning": "1"})
-    outbound(gateway, broker)
+@pytest.mark.parametrize("limit", ["queue", "job"])
+def test_messages_that_wait_too_long_are_a_reason(gateway: Gateway, broker: MemoryBroker, limit: str) -> None:
+    gateway.queue("H", options={"age_warning": "1" if limit == "queue" else "3600"})
+    outbound(gateway, broker, options={"max_message_age": "1"} if limit == "job" else {})
     with gateway.run():
         waits(gateway, "outj", "IDLE")
     agent = Agent(gateway.hub, gateway.secrets, DEFAULT_AGENT, SYSTEM_CLOCK, PROCEDURES)
     agent.acquire()
-    agent._status(agent.status().__class__.RUNNING)  # type: ignore[union-attr]  # it runs, and has no job threads
-    gateway.enqueue("H", [Message(body="late")])
+    agent._status(AgentStatus.RUNNING)  # it runs, and has no threads that would take the message
     assert assess(gateway.hub).healthy
+    gateway.enqueue("H", [Message(body="late")])
     eventually(lambda: not assess(gateway.hub).healthy, deadline=PATIENCE, what="the message too old")
-    assert "the oldest message of job OUTJ has waited for" in assess(gateway.hub).reasons[0]
+    (reason,) = assess(gateway.hub).reasons
+    assert reason.startswith("the oldest message of job OUTJ has waited for ")
+    assert "(limit 1 s); cure: " in reason
 
 
 def test_a_stopped_agent_is_named_with_since_when(gateway: Gateway, broker: MemoryBroker) -> None:

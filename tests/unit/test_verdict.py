@@ -13,7 +13,7 @@ from mgw.transforms.errors import GatewayError
 NOW = 1_000_000.0
 AGENT = AgentSigns("A", "RUNNING", NOW + 10, NOW - 5, NOW - 500, None, None)
 JOB = JobSigns(
-    "J", "A", "L", "INBOUND", "Q@L", "MGW.H", True, "READY", "IDLE", 0, None, None, None,
+    "J", "A", "L", "INBOUND", "Q@L", "MGW.H", "{}", True, "READY", "IDLE", 0, None, None, None,
     NOW - 3, "exact", 0, None, 0, 0, 0, 0, 0,
 )  # fmt: skip
 AWAY = "broker 127.0.0.1:1 cannot be reached; cause: refused; cure: start the broker"
@@ -111,7 +111,7 @@ def test_a_stopped_agent_says_nothing_about_another() -> None:
 def test_a_message_that_waits_too_long_is_a_reason() -> None:
     health = verdict(JOB, late={"J": (90.0, 60.0)})
     assert not health.healthy
-    assert health.reasons[0].startswith("the oldest message of job J has waited for 90 s (age_warning 60 s); cure: ")
+    assert health.reasons[0].startswith("the oldest message of job J has waited for 90 s (limit 60 s); cure: ")
     assert health.jobs[0].since == NOW - 90
 
 
