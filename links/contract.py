@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from mgw.links.attempt import Attempt
 from mgw.links.placement import Placement
+from mgw.links.skeleton import Skeleton
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
 from mgw.transforms.errors import ConversionFailure
 from mgw.transforms.message import Message
@@ -169,6 +170,7 @@ class LinkSpec:
     #: Names that ``mgw links prepare`` gives to the logs of a link that names none; empty: such jobs need no log.
     inbound_log: str = ""
     outbound_log: str = ""
+    skeleton: Skeleton | None = None  # None: ``mgw init`` makes no file for links of this type
     #: Whether a source with the first provider queue reads what is written to the second, at the same system.
     covers: Callable[[str, str], bool] = eq
 

@@ -26,6 +26,7 @@ from mgw.gateway.cli import (
     links,
     prove,
     runner,
+    skeleton,
     transformations,
     upgrade,
     watch,
@@ -39,13 +40,13 @@ app = typer.Typer(
     name="mgw",
     cls=Commands,
     help="Carries messages between durable hub queues and RabbitMQ, Kafka and MQTT.",
-    epilog="Start with: mgw lint FILE, mgw apply FILE, mgw run.",
+    epilog="Start with: mgw init, mgw lint FILE, mgw apply FILE, mgw run.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for part in (configure, runner, watch, prove, upgrade):
+for part in (skeleton, configure, runner, watch, prove, upgrade):
     part.register(app)
 for name, group in (
     ("agents", agents),

@@ -15,8 +15,9 @@ from mgw.gateway.cli.python_reference import python_page
 from mgw.gateway.config.reference import PAGES as CONFIGURATION_PAGES
 from mgw.gateway.config.reference import cell, page, table
 from mgw.gateway.config.schema import FILE, json_schema
+from mgw.gateway.services.skeleton import pairs, skeleton
 
-__all__ = ["PAGES", "write", "write_schema"]
+__all__ = ["PAGES", "examples", "write", "write_examples", "write_schema"]
 
 
 def write(folder: Path) -> list[Path]:
@@ -28,6 +29,22 @@ def write(folder: Path) -> list[Path]:
         path.write_text(made(), "utf-8")
         written.append(path)
     return written
+
+
+def write_examples(folder: Path) -> list[Path]:
+    """Write the file of ``mgw init`` for each pair of messaging systems into ``folder``; the paths written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, made in examples().items():
+        path = folder / name
+        path.write_text(made, "utf-8")
+        written.append(path)
+    return written
+
+
+def examples() -> dict[str, str]:
+    """The files of ``mgw init`` by name."""
+    return {f"{source}-to-{target}.yaml": skeleton(source, target) for source, target in pairs()}
 
 
 def write_schema() -> Path:
@@ -145,5 +162,6 @@ PAGES: dict[str, Callable[[], str]] = CONFIGURATION_PAGES | {
 
 
 if __name__ == "__main__":
-    for path in (*write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/reference")), write_schema()):
+    written = write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/reference"))
+    for path in (*written, *write_examples(Path("conf/examples")), write_schema()):
         sys.stdout.write(f"{path}\n")

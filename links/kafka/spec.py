@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mgw.links.contract import Capability, Domain, Field, LinkSpec
+from mgw.links.skeleton import Skeleton
 from mgw.transforms.kafka import KeyFrom
 
 __all__ = ["SPEC"]
@@ -182,4 +183,20 @@ SPEC = LinkSpec(
     extra="kafka",
     mapping="mgw.transforms.kafka",
     outbound_log="mgw.sent",
+    skeleton=Skeleton(
+        settings={"bootstrap_servers": "${END_SERVERS:-127.0.0.1:9092}"},
+        hints={
+            "security_protocol": "SASL_SSL",
+            "tls_ca_file": "/etc/mgw/ca.pem",
+            "username": "${END_USER}",
+            "password": "${END_PASSWORD}",
+        },
+        source="orders",
+        target="orders.copy",
+        options="{KAFKA_StartAt: earliest}  # a new job reads what is there already",
+        create={
+            name: f"kafka-topics.sh --bootstrap-server 127.0.0.1:9092 --create --topic {name}"
+            for name in ("orders", "orders.copy")
+        },
+    ),
 )

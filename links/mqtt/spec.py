@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from mgw.links.contract import Capability, Domain, Field, LinkSpec
 from mgw.links.patterns import mqtt_covers
+from mgw.links.skeleton import Skeleton
 
 __all__ = ["SPEC"]
 
@@ -162,5 +163,17 @@ SPEC = LinkSpec(
     ),
     mapping="mgw.transforms.mqtt",
     outbound_log="mgw/sent/{job}",
+    skeleton=Skeleton(
+        settings={"hostname": "${END_HOST:-127.0.0.1}", "port": "${END_PORT:-1883}"},
+        hints={
+            "username": "${END_USER}",
+            "password": "${END_PASSWORD}",
+            "tls": "true  # and port 8883",
+            "tls_ca_file": "/etc/mgw/ca.pem",
+        },
+        source="orders/#",
+        target="copy/orders",
+        domain="topic",
+    ),
     covers=mqtt_covers,
 )

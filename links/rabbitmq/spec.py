@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mgw.links.contract import Capability, Domain, Field, LinkSpec
 from mgw.links.patterns import amqp_covers
+from mgw.links.skeleton import Skeleton
 
 __all__ = ["SPEC"]
 
@@ -154,5 +155,19 @@ SPEC = LinkSpec(
     mapping="mgw.transforms.amqp",
     inbound_log="mgw.acks.{job}",
     outbound_log="mgw.sent.{job}",
+    skeleton=Skeleton(
+        settings={
+            "hostname": "${END_HOST:-127.0.0.1}",
+            "port": "${END_PORT:-5672}",
+            "virtual_host": "${END_VHOST:-/}",
+            "username": "${END_USER:-guest}",
+            "password": "${END_PASSWORD:-guest}",
+        },
+        hints={"tls": "true  # and port 5671", "tls_ca_file": "/etc/mgw/ca.pem"},
+        source="orders",
+        target="orders.copy",
+        domain="queue",
+        create={name: f"amqp-declare-queue -d -q {name}" for name in ("orders", "orders.copy")},
+    ),
     covers=amqp_covers,
 )

@@ -35,7 +35,7 @@ ROOMS = ordered(
     transforms/payloads/
     transforms/builtin.py transforms/language/ transforms/amqp/ transforms/kafka/ transforms/mqtt/
     transforms/steps/
-    links/__init__.py links/patterns.py links/placement.py links/attempt.py
+    links/__init__.py links/patterns.py links/placement.py links/attempt.py links/skeleton.py
     links/contract.py
     links/client_logging.py links/failed_check.py links/listening.py links/log_cleaning.py links/log_preparation.py
     links/options.py links/place.py
