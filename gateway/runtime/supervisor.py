@@ -6,6 +6,7 @@ APScheduler runs the periodic chores only; messages never wait for it.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections import Counter
@@ -30,6 +31,7 @@ from mgw.gateway.observe.repeated_warning import Complaint
 from mgw.gateway.runtime.agent import LEASE_SECONDS, Agent
 from mgw.gateway.runtime.procedures import Procedures
 from mgw.gateway.runtime.pulse import START_SECONDS, Pulse
+from mgw.gateway.runtime.service_manager import ServiceManager
 from mgw.gateway.runtime.signals import Signals
 from mgw.gateway.runtime.timekeeping import Timekeeper, events_of
 from mgw.gateway.state import lease, run_state
@@ -89,7 +91,8 @@ class Supervisor:
         self._ahead = clock.now() - clock.monotonic()
         self._timekeeper = Timekeeper(hub, Journalist(events_of(hub, options.agent, clock)), clock)
         self._merging = upkeep.Merging(key(options.agent))
-        self.pulse = Pulse(clock)
+        self._manager = ServiceManager(os.environ, clock)
+        self.pulse = Pulse(clock, self._manager)
         self.applied: Counter[str] = Counter()  # configuration files read again: ok, refused
         self.exit_code = 0
 
@@ -138,6 +141,7 @@ class Supervisor:
         end_chores = self._start_chores()
         try:
             agent.start()
+            self._manager.ready(f"running agent {agent.name}")
             while not self._stop.is_set():
                 self.pulse.beat()
                 self._nudge.wait(POLL_SECONDS)
@@ -147,6 +151,7 @@ class Supervisor:
         except (LeaseLost, HubMoved) as lost:
             self._abandon(lost)
         finally:
+            self._manager.stopping()
             end_chores()
             self._stop_agent(AgentStatus.NOT_STARTED)
         return self.exit_code
@@ -159,7 +164,9 @@ class Supervisor:
         try:
             if self._reload.is_set():
                 self._reload.clear()
+                self._manager.reloading()
                 self._apply_configuration()
+                self._manager.ready(f"running agent {self._options.agent}")
             if self._agent is None:
                 self._maybe_start()
                 return
