@@ -39,6 +39,7 @@ LEVELS = {0: logging.INFO, 1: TRACE_LITE, 2: TRACE_HIGH, 3: logging.DEBUG, 4: TR
 _OURS = "mgw"  # every logger of ours is below it
 _COMPONENTS = {
     "mgw.engine": "Engine",
+    "mgw.http": "HTTP",
     "mgw.admin": "AdminMgr",
     "mgw.gateway.services.admin": "AdminMgr",
     "mgw.gateway.aq": "AQN",

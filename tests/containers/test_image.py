@@ -92,6 +92,8 @@ def test_the_quickstart_runs_without_rights_and_ends_drained(start: Start, place
     readings = [json.dumps({"id": number, "fahrenheit": number}) for number in range(40)]
     with start() as container:
         container.says("up and running")
+        # What is published before a job has subscribed is lost to it.
+        eventually(lambda: _jobs(container)["telemetry_in"]["activity"] == "IDLE", what="a subscription", deadline=120)
         feed.publish_lines(place.rabbitmq, "readings", readings)
         feed.mosquitto_publish(
             place.mosquitto, "plant/press1/telemetry", ['{"temperature": 20}', '{"temperature": 90}']
