@@ -60,6 +60,29 @@ def test_a_job_waits_until_its_link_has_a_connection_free(gateway: Gateway) -> N
         MemoryBroker.drop(broker.name)
 
 
+def test_a_job_that_is_altered_while_it_waits_for_a_connection_is_well_when_it_carries(gateway: Gateway) -> None:
+    broker = MemoryBroker.get(uuid.uuid4().hex)
+    try:
+        gateway.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name}, max_connections=1)
+        for name in ("A", "B"):
+            broker.queue(name)
+            gateway.admin.register_foreign_queue(name, "mem")
+            gateway.admin.create_job(name, "INBOUND", f"{name}@mem", "H", enabled=name == "A", poll_interval=0.2)
+            broker.put(name, Message(body=name))
+        with gateway.run():
+            eventually(lambda: [message.body for message in gateway.browse("H")] == ["A"], what="job A carries")
+            gateway.admin.enable_job("B")
+            eventually(lambda: "[421]" in (gateway.job("B")["LAST_ERROR_MSG"] or ""), what="job B waits")
+            gateway.admin.disable_job("A")
+            eventually(lambda: gateway.job("A")["ACTIVITY"] == "STOPPED", what="job A stopped")
+            gateway.admin.alter_job("B", poll_interval=0.3)  # a new thread, which connects at its first attempt
+            eventually(lambda: [m.body for m in gateway.browse("H")] == ["A", "B"], what="job B carries", deadline=60)
+            eventually(lambda: gateway.job("B")["STATUS"] == "READY", what="job B is well")
+            assert gateway.job("B")["NOT_WORKING_SINCE"] is None
+    finally:
+        MemoryBroker.drop(broker.name)
+
+
 # ----------------------------------------------------------------------------------------------------- RabbitMQ's logs
 
 
