@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mgw.gateway.aq.admin.removal import Held, Removal, moved, record
     from mgw.gateway.aq.admin.roles_sql import role_statements
     from mgw.gateway.aq.admin.transformations import transformation_users
+    from mgw.gateway.aq.attributes import QUEUE_ATTRIBUTES, QUEUE_TABLE_ATTRIBUTES, SUBSCRIBER_ATTRIBUTES, by_name
     from mgw.gateway.aq.conditions.purge_conditions import PURGES
     from mgw.gateway.aq.conditions.rules import Rule, compile_rule, register_function, unregister_function
     from mgw.gateway.aq.errors import (
@@ -119,9 +120,12 @@ __all__ = [
     "NO_WAIT",
     "OTHER_NAMES",
     "PURGES",
+    "QUEUE_ATTRIBUTES",
+    "QUEUE_TABLE_ATTRIBUTES",
     "QUEUE_TABLE_OPTIONS",
     "SCALARS",
     "STORED",
+    "SUBSCRIBER_ATTRIBUTES",
     "SUBSCRIBER_OPTIONS",
     "Agent",
     "AqAgent",
@@ -175,6 +179,7 @@ __all__ = [
     "agent_name",
     "as_definition",
     "bound_functions",
+    "by_name",
     "canonical_type",
     "channel_sql",
     "check_transformation",
@@ -228,6 +233,12 @@ __all__ = [
 
 #: Module -> its names here; where a name has another one in its module, that stands behind it.
 _HOMES = {
+    "attributes": (
+        "QUEUE_ATTRIBUTES",
+        "QUEUE_TABLE_ATTRIBUTES",
+        "SUBSCRIBER_ATTRIBUTES",
+        "by_name",
+    ),
     "admin": (
         "COMPATIBLE",
         "MAX_PAYLOAD",

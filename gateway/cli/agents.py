@@ -9,7 +9,8 @@ import typer
 from mgw.gateway.cli.common import admin, completer, describe, hub_url, open_hub, print_json, say
 from mgw.gateway.cli.jsonform import record
 from mgw.gateway.cli.watch import print_agents
-from mgw.gateway.cli.words import AgentName, Json, Options, pairs
+from mgw.gateway.cli.words import REMOVES, AgentName, Json, Options, described, pairs
+from mgw.gateway.services.attributes import AGENT_ATTRIBUTES
 
 __all__ = ["app"]
 
@@ -45,9 +46,9 @@ def alter(
     ctx: typer.Context,
     name: AgentName,
     *,
-    max_threads: Annotated[int | None, typer.Option(help="Jobs that may work at the same time, 1..128.")] = None,
-    max_memory: Annotated[int | None, typer.Option(help="MB; stored, has no effect.")] = None,
-    comment: Annotated[str | None, typer.Option(help="Free text; '' removes it.")] = None,
+    max_threads: Annotated[int | None, described(AGENT_ATTRIBUTES["max_threads"])] = None,
+    max_memory: Annotated[int | None, described(AGENT_ATTRIBUTES["max_memory"])] = None,
+    comment: Annotated[str | None, described(AGENT_ATTRIBUTES["comment"], more=REMOVES)] = None,
     option: Options = None,
 ) -> None:
     """Change an agent; takes effect at its next start."""

@@ -9,7 +9,8 @@ import typer
 from mgw.gateway.cli.common import EXIT_USAGE, admin, describe, fail, hub_url, open_hub, print_json, say
 from mgw.gateway.cli.jsonform import job as job_form
 from mgw.gateway.cli.watch import print_jobs
-from mgw.gateway.cli.words import Force, JobName, Json, MoveTo, Options, pairs, what_became
+from mgw.gateway.cli.words import REMOVES, Force, JobName, Json, MoveTo, Options, described, pairs, what_became
+from mgw.gateway.services.attributes import JOB_ATTRIBUTES
 
 __all__ = ["app"]
 
@@ -46,23 +47,21 @@ def show(ctx: typer.Context, name: JobName, as_json: Json = False) -> None:
 def create(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="JOB")],
-    propagation_type: Annotated[str, typer.Option("--type", "-t", help="inbound, outbound, through or local.")],
-    source: Annotated[str, typer.Option(help="Where it reads: QUEUE@LINK, or a queue of the hub.")],
-    destination: Annotated[str, typer.Option(help="Where it writes: QUEUE@LINK, or a queue of the hub.")],
+    propagation_type: Annotated[str, described(JOB_ATTRIBUTES["type"], "--type", "-t")],
+    source: Annotated[str, described(JOB_ATTRIBUTES["source"])],
+    destination: Annotated[str, described(JOB_ATTRIBUTES["destination"])],
     *,
-    rule: Annotated[str | None, typer.Option(help="Only messages for which it is true.")] = None,
-    transformation: Annotated[str | None, typer.Option(help="Applied to every message.")] = None,
-    exception_queue: Annotated[str | None, typer.Option(help="For messages that can never be delivered.")] = None,
-    poll_interval: Annotated[float | None, typer.Option(help="Seconds, 0.1..60; default 5.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Messages per transaction, 1..10000.")] = None,
+    rule: Annotated[str | None, described(JOB_ATTRIBUTES["rule"])] = None,
+    transformation: Annotated[str | None, described(JOB_ATTRIBUTES["transformation"])] = None,
+    exception_queue: Annotated[str | None, described(JOB_ATTRIBUTES["exception_queue"])] = None,
+    poll_interval: Annotated[float | None, described(JOB_ATTRIBUTES["poll_interval"])] = None,
+    batch_size: Annotated[int | None, described(JOB_ATTRIBUTES["batch_size"])] = None,
     option: Options = None,
-    require_guarantee: Annotated[
-        str | None, typer.Option(help="Guarantee that the job must give, or it is refused.")
-    ] = None,
+    require_guarantee: Annotated[str | None, described(JOB_ATTRIBUTES["require_guarantee"])] = None,
     disabled: Annotated[
         bool, typer.Option("--disabled", help="Create it disabled: it moves nothing until it is enabled.")
     ] = False,
-    comment: Annotated[str | None, typer.Option(help="Free text.")] = None,
+    comment: Annotated[str | None, described(JOB_ATTRIBUTES["comment"])] = None,
 ) -> None:
     """Define a job; it begins to work at once, unless it is disabled."""
     options = pairs(option, "--option")
@@ -123,13 +122,15 @@ def alter(
     ctx: typer.Context,
     name: JobName,
     *,
-    rule: Annotated[str | None, typer.Option(help="Only messages for which it is true; '' removes it.")] = None,
-    transformation: Annotated[str | None, typer.Option(help="'' removes it.")] = None,
-    exception_queue: Annotated[str | None, typer.Option(help="'' removes it.")] = None,
-    poll_interval: Annotated[float | None, typer.Option(help="Seconds, 0.1..60; 0 restores the default.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Messages per transaction, 1..10000.")] = None,
+    rule: Annotated[str | None, described(JOB_ATTRIBUTES["rule"], more=REMOVES)] = None,
+    transformation: Annotated[str | None, described(JOB_ATTRIBUTES["transformation"], more=REMOVES)] = None,
+    exception_queue: Annotated[str | None, described(JOB_ATTRIBUTES["exception_queue"], more=REMOVES)] = None,
+    poll_interval: Annotated[
+        float | None, described(JOB_ATTRIBUTES["poll_interval"], more="0 restores the default.")
+    ] = None,
+    batch_size: Annotated[int | None, described(JOB_ATTRIBUTES["batch_size"])] = None,
     option: Options = None,
-    comment: Annotated[str | None, typer.Option(help="Free text; '' removes it.")] = None,
+    comment: Annotated[str | None, described(JOB_ATTRIBUTES["comment"], more=REMOVES)] = None,
 ) -> None:
     """Change a job while it runs."""
     from mgw.gateway.services.admin import NO_CHANGE

@@ -10,7 +10,8 @@ import typer
 from mgw.gateway.cli.common import EXIT_FAILED, EXIT_USAGE, admin, describe, fail, hub_url, open_hub, print_json, say
 from mgw.gateway.cli.jsonform import record
 from mgw.gateway.cli.watch import print_links
-from mgw.gateway.cli.words import Json, LinkName, Options, Settings, pairs
+from mgw.gateway.cli.words import REMOVES, Json, LinkName, Options, Settings, described, pairs
+from mgw.gateway.services.attributes import LINK_ATTRIBUTES
 
 __all__ = ["app"]
 
@@ -90,13 +91,13 @@ def prepare(
 def create(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="LINK")],
-    link_type: Annotated[str, typer.Option("--type", "-t", help="Messaging system, such as rabbitmq.")],
+    link_type: Annotated[str, described(LINK_ATTRIBUTES["type"], "--type", "-t")],
     *,
-    agent: Annotated[str, typer.Option("--agent", "-a", help="Agent that runs its jobs.")] = "DEFAULT_AGENT",
+    agent: Annotated[str, described(LINK_ATTRIBUTES["agent"], "--agent", "-a")] = "DEFAULT_AGENT",
     settings: Settings = None,
     option: Options = None,
     password_file: Annotated[Path | None, typer.Option(help="File that holds the password.")] = None,
-    comment: Annotated[str | None, typer.Option(help="Free text.")] = None,
+    comment: Annotated[str | None, described(LINK_ATTRIBUTES["comment"])] = None,
 ) -> None:
     """Define a link; nothing is connected. The reference of link types lists its settings and options."""
     properties = _properties(settings, password_file)
@@ -113,7 +114,7 @@ def alter(
     settings: Settings = None,
     option: Options = None,
     password_file: Annotated[Path | None, typer.Option(help="File that holds the new password.")] = None,
-    comment: Annotated[str | None, typer.Option(help="Free text; '' removes it.")] = None,
+    comment: Annotated[str | None, described(LINK_ATTRIBUTES["comment"], more=REMOVES)] = None,
 ) -> None:
     """Change a link. A password is read from a file, never from the command line."""
     from mgw.gateway.services.admin import NO_CHANGE

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mgw.gateway.cli.common import EXIT_USAGE, completer, fail
+from mgw.gateway.services.attributes import meaning
 
 if TYPE_CHECKING:
     from mgw.gateway.services.queues import Held
+    from mgw.links.contract import Field
 
 __all__ = [
+    "REMOVES",
     "AgentName",
     "DropForce",
     "Force",
@@ -23,10 +26,12 @@ __all__ = [
     "QueueName",
     "Settings",
     "TransformationName",
+    "described",
     "pairs",
     "what_became",
 ]
 
+REMOVES = "'' removes it."
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Force = Annotated[
     bool,
@@ -47,6 +52,17 @@ LinkName = Annotated[str, typer.Argument(metavar="LINK", autocompletion=complete
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE@LINK", autocompletion=completer("foreign_queues"))]
 TransformationName = Annotated[str, typer.Argument(metavar="NAME", autocompletion=completer("transformations"))]
 JobName = Annotated[str, typer.Argument(metavar="JOB", autocompletion=completer("jobs"))]
+
+
+def described(attribute: Field, *names: str, more: str = "") -> Any:
+    """An option that gives an attribute; what it means and its range are written with the object, checked there, too.
+
+    Args:
+        attribute: its description.
+        names: of the option, where they are not that of the attribute.
+        more: what is to be said of this command alone, such as how to remove the value.
+    """
+    return typer.Option(*names, help=f"{meaning(attribute)} {more}".strip())
 
 
 def pairs(words: list[str] | None, option: str) -> dict[str, str | None]:

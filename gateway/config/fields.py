@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from mgw.gateway.aq import OTHER_NAMES, own_kind
+from mgw.gateway.aq import OTHER_NAMES, QUEUE_TABLE_ATTRIBUTES, own_kind
+from mgw.links.contract import Field as Description
 
 __all__ = [
     "ONE_OR_MANY",
@@ -19,6 +20,8 @@ __all__ = [
     "Strict",
     "SystemGrant",
     "Text",
+    "as_in_its_table",
+    "described",
     "lower",
     "one_or_many",
     "upper",
@@ -140,3 +143,29 @@ def _numbers(model: type[BaseModel]) -> frozenset[str]:
 def _kinds(annotation: Any) -> list[Any]:
     """An annotation and what it is made of."""
     return [annotation, *(kind for part in get_args(annotation) for kind in _kinds(part))]
+
+
+def described(attribute: Description) -> Any:
+    """A key of a model, from the description of the attribute: its meaning, default and range."""
+    return Field(
+        default=... if attribute.required else attribute.default,
+        description=attribute.description,
+        **_bounds(attribute),
+    )
+
+
+def as_in_its_table(name: str) -> Any:
+    """A key of a queue that stands for an attribute of its queue table; without it the table's default counts."""
+    attribute = QUEUE_TABLE_ATTRIBUTES[name]
+    default = attribute.default
+    shown = str(default).lower() if isinstance(default, bool) else default
+    meaning = "As in a queue table." if default is None else f"As in a queue table; default {shown}."
+    return Field(default=None, description=meaning, **_bounds(attribute))
+
+
+def _bounds(attribute: Description) -> dict[str, Any]:
+    bounds = {"ge": attribute.minimum, "le": attribute.maximum}
+    if attribute.type is int:
+        bounds = {name: None if bound is None else int(bound) for name, bound in bounds.items()}
+    bounds = {name: bound for name, bound in bounds.items() if bound is not None}
+    return bounds | ({"allow_inf_nan": False} if attribute.type is float and attribute.minimum is not None else {})

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from mgw.gateway.aq import QUEUE_ATTRIBUTES, QUEUE_TABLE_ATTRIBUTES, SUBSCRIBER_ATTRIBUTES
 from mgw.gateway.config.fields import (
     ONE_OR_MANY,
     Options,
@@ -20,9 +21,17 @@ from mgw.gateway.config.fields import (
     Strict,
     SystemGrant,
     Text,
+    as_in_its_table,
+    described,
     lower,
     one_or_many,
     upper,
+)
+from mgw.gateway.definitions.attributes import (
+    AGENT_ATTRIBUTES,
+    FOREIGN_QUEUE_ATTRIBUTES,
+    JOB_ATTRIBUTES,
+    LINK_ATTRIBUTES,
 )
 from mgw.gateway.definitions.http_address import DEFAULT_HTTP
 
@@ -108,46 +117,39 @@ class SettingsModel(Strict):
 class AgentModel(Strict):
     """An agent: one process that runs jobs. `DEFAULT_AGENT` always exists."""
 
-    max_threads: int = Field(default=16, ge=1, le=128, description="Jobs that may work at the same time.")
-    max_memory: int = Field(default=64, ge=1, description="Memory the agent may use, MB; stored, has no effect.")
-    username: str | None = Field(default=None, description="Database user of the agent; stored, has no effect.")
-    password: str | None = Field(
-        default=None, description="Password of the database user; a missing key keeps the stored one. Has no effect."
-    )
+    max_threads: int = described(AGENT_ATTRIBUTES["max_threads"])
+    max_memory: int = described(AGENT_ATTRIBUTES["max_memory"])
+    username: str | None = described(AGENT_ATTRIBUTES["username"])
+    password: str | None = described(AGENT_ATTRIBUTES["password"])
     password_file: str | None = Field(default=None, description="File that holds the password.")
-    database: str | None = Field(default=None, description="Database the agent connects to; stored, has no effect.")
-    conntype: Annotated[Literal["JDBC_OCI", "JDBC_THIN"], BeforeValidator(upper)] = Field(
-        default="JDBC_OCI", description="Connection type; stored, has no effect."
+    database: str | None = described(AGENT_ATTRIBUTES["database"])
+    conntype: Annotated[Literal["JDBC_OCI", "JDBC_THIN"], BeforeValidator(upper)] = described(
+        AGENT_ATTRIBUTES["conntype"]
     )
-    service: str | None = Field(default=None, description="Database service; stored, has no effect.")
-    initfile: str | None = Field(default=None, description="Initialization file of the agent; stored, has no effect.")
-    comment: str | None = Field(default=None, description="Free text.")
+    service: str | None = described(AGENT_ATTRIBUTES["service"])
+    initfile: str | None = described(AGENT_ATTRIBUTES["initfile"])
+    comment: str | None = described(AGENT_ATTRIBUTES["comment"])
     options: Options = Field(default_factory=dict, description="Agent options.")
 
 
 class LinkModel(Strict):
     """A named set of connections to one messaging system; what else it takes depends on its `type`."""
 
-    type: Annotated[str, BeforeValidator(upper)] = Field(description="Messaging system.")
-    agent: str = Field(
-        default="DEFAULT_AGENT", description="Agent that runs every job of the link; cannot be changed later."
-    )
-    username: str | None = Field(default=None, description="User name at the messaging system.")
-    password: str | None = Field(
-        default=None,
-        description="Password; better `${VARIABLE}` or `password_file`. A missing key keeps the stored one.",
-    )
+    type: Annotated[str, BeforeValidator(upper)] = described(LINK_ATTRIBUTES["type"])
+    agent: str = described(LINK_ATTRIBUTES["agent"])
+    username: str | None = described(LINK_ATTRIBUTES["username"])
+    password: str | None = described(LINK_ATTRIBUTES["password"])
     password_file: str | None = Field(default=None, description="File that holds the password.")
-    max_connections: int | None = Field(default=None, ge=1, description="Connections the link may hold open at once.")
-    inbound_log_queue: str | None = Field(default=None, description="Log destination of jobs that read from the link.")
-    outbound_log_queue: str | None = Field(default=None, description="Log destination of jobs that write to the link.")
+    max_connections: int | None = described(LINK_ATTRIBUTES["max_connections"])
+    inbound_log_queue: str | None = described(LINK_ATTRIBUTES["inbound_log_queue"])
+    outbound_log_queue: str | None = described(LINK_ATTRIBUTES["outbound_log_queue"])
     prepare: bool = Field(
         default=False,
         description="Create the log queues or log topic of its jobs at the messaging system when the file is applied, "
         "as `mgw links prepare` does; a log queue that is not named gets the name that the command gives it.",
     )
     options: Options = Field(default_factory=dict, description="Options of the link type.")
-    comment: str | None = Field(default=None, description="Free text.")
+    comment: str | None = described(LINK_ATTRIBUTES["comment"])
     attributes: dict[str, Any] = Field(
         default_factory=dict, description="Filled from the keys that the link type defines (see the link types)."
     )
@@ -156,14 +158,12 @@ class LinkModel(Strict):
 class ForeignQueueModel(Strict):
     """A queue, exchange or topic of a messaging system, registered as `name@link`. It is never created there."""
 
-    provider_queue: Text | None = Field(
-        default=None, description="Its name in the messaging system; none: the part before the `@`."
-    )
-    domain: Annotated[Literal["QUEUE", "TOPIC"], BeforeValidator(upper)] | None = Field(
-        default=None, description="Kind of queue; none: the messaging system decides."
+    provider_queue: Text | None = described(FOREIGN_QUEUE_ATTRIBUTES["provider_queue"])
+    domain: Annotated[Literal["QUEUE", "TOPIC"], BeforeValidator(upper)] | None = described(
+        FOREIGN_QUEUE_ATTRIBUTES["domain"]
     )
     options: Options = Field(default_factory=dict, description="Options of the link type for foreign queues.")
-    comment: str | None = Field(default=None, description="Free text.")
+    comment: str | None = described(FOREIGN_QUEUE_ATTRIBUTES["comment"])
 
 
 class ObjectTypeModel(Strict):
@@ -198,37 +198,30 @@ class QueueTableModel(Strict):
     What can be changed later: `compatible`, `jms_types` to true, the instances and the comment.
     """
 
-    payload_type: PayloadType = Field(default="BASIC", description="What the messages hold.")
-    multiple_consumers: bool = Field(
-        default=False, description="False: each message goes to one reader. True: to every subscriber."
+    payload_type: PayloadType = described(QUEUE_TABLE_ATTRIBUTES["payload_type"])
+    multiple_consumers: bool = described(QUEUE_TABLE_ATTRIBUTES["multiple_consumers"])
+    sort_list: SortList | None = described(QUEUE_TABLE_ATTRIBUTES["sort_list"])
+    message_grouping: Annotated[Literal["NONE", "TRANSACTIONAL"], BeforeValidator(upper)] = described(
+        QUEUE_TABLE_ATTRIBUTES["message_grouping"]
     )
-    sort_list: SortList | None = Field(default=None, description="Order of reading; none: order of arrival.")
-    message_grouping: Annotated[Literal["NONE", "TRANSACTIONAL"], BeforeValidator(upper)] = Field(
-        default="NONE", description="TRANSACTIONAL: messages of one transaction stay together."
-    )
-    compatible: Text | None = Field(default=None, description="8.1, 10.0 or 12.2 (limits RAW to 32,512 bytes).")
-    secure: bool = Field(default=False, description="Users other than the owner need AQ agents.")
-    max_payload: int | None = Field(default=None, ge=1, description="Largest message, bytes.")
-    jms_types: bool | None = Field(
-        default=None,
-        description="ANYDATA may hold JMS and XML types; cannot be taken back. A missing key leaves it as it is.",
-    )
-    storage_clause: str | None = Field(default=None, description="Free text about storage, kept for the views.")
-    primary_instance: int = Field(default=0, ge=0, le=2**31 - 1, description="Owner instance; 0: any.")
-    secondary_instance: int = Field(
-        default=0, ge=0, le=2**31 - 1, description="Instance that takes over; 0: any. Needs a primary one."
-    )
+    compatible: Text | None = described(QUEUE_TABLE_ATTRIBUTES["compatible"])
+    secure: bool = described(QUEUE_TABLE_ATTRIBUTES["secure"])
+    max_payload: int | None = described(QUEUE_TABLE_ATTRIBUTES["max_payload"])
+    jms_types: bool | None = described(QUEUE_TABLE_ATTRIBUTES["jms_types"])
+    storage_clause: str | None = described(QUEUE_TABLE_ATTRIBUTES["storage_clause"])
+    primary_instance: int = described(QUEUE_TABLE_ATTRIBUTES["primary_instance"])
+    secondary_instance: int = described(QUEUE_TABLE_ATTRIBUTES["secondary_instance"])
     options: Options = Field(default_factory=dict, description="Options of queue tables.")
-    comment: str | None = Field(default=None, description="Free text.")
+    comment: str | None = described(QUEUE_TABLE_ATTRIBUTES["comment"])
 
 
 class SubscriberModel(Strict):
     """A consumer of a multi-consumer queue, under its name. Those of jobs come and go with the jobs."""
 
-    rule: str | None = Field(default=None, description="Only messages for which it is true; none: all.")
-    transformation: str | None = Field(default=None, description="Transformation of its messages when they are read.")
-    delivery_mode: Annotated[Literal["PERSISTENT", "PERSISTENT_OR_BUFFERED"], BeforeValidator(upper)] = Field(
-        default="PERSISTENT", description="Which messages it gets; cannot be changed later."
+    rule: str | None = described(SUBSCRIBER_ATTRIBUTES["rule"])
+    transformation: str | None = described(SUBSCRIBER_ATTRIBUTES["transformation"])
+    delivery_mode: Annotated[Literal["PERSISTENT", "PERSISTENT_OR_BUFFERED"], BeforeValidator(upper)] = described(
+        SUBSCRIBER_ATTRIBUTES["delivery_mode"]
     )
     options: Options = Field(default_factory=dict, description="Options of subscribers.")
 
@@ -242,42 +235,33 @@ class QueueModel(Strict):
     queue_table: str | None = Field(
         default=None, description="Queue table that stores it; none: one of its own, named after the queue."
     )
-    type: Annotated[Literal["NORMAL", "EXCEPTION"], BeforeValidator(upper)] = Field(
-        default="NORMAL", description="EXCEPTION: only the hub itself puts messages in."
-    )
-    max_retries: int | None = Field(
-        default=None,
-        ge=0,
-        le=2**31 - 1,
-        description="Failed reads before a message goes to the exception queue; default 5.",
-    )
-    retry_delay: float = Field(
-        default=0, ge=0, allow_inf_nan=False, description="Seconds that a message rests after a failed read."
-    )
+    type: Annotated[Literal["NORMAL", "EXCEPTION"], BeforeValidator(upper)] = described(QUEUE_ATTRIBUTES["type"])
+    max_retries: int | None = described(QUEUE_ATTRIBUTES["max_retries"])
+    retry_delay: float = described(QUEUE_ATTRIBUTES["retry_delay"])
     retention_time: (
         Annotated[float, Field(allow_inf_nan=False)] | Annotated[Literal["INFINITE"], BeforeValidator(upper)]
-    ) = Field(default=0, description="Seconds a message is kept after it was consumed, or INFINITE.")
-    enqueue: bool = Field(default=True, description="Messages may be put in.")
-    dequeue: bool = Field(default=True, description="Messages may be taken out.")
+    ) = described(QUEUE_ATTRIBUTES["retention_time"])
+    enqueue: bool = described(QUEUE_ATTRIBUTES["enqueue"])
+    dequeue: bool = described(QUEUE_ATTRIBUTES["dequeue"])
     subscribers: Subscribers | None = Field(
         default=None,
         description="Subscribers by name, of a multi-consumer queue; others go. A missing key leaves all alone.",
     )
-    comment: str | None = Field(default=None, description="Free text.")
-    payload_type: PayloadType | None = Field(default=None, description="As in a queue table; default BASIC.")
-    multiple_consumers: bool | None = Field(default=None, description="As in a queue table; default false.")
-    sort_list: SortList | None = Field(default=None, description="As in a queue table.")
-    message_grouping: Annotated[Literal["NONE", "TRANSACTIONAL"], BeforeValidator(upper)] | None = Field(
-        default=None, description="As in a queue table; default NONE."
+    comment: str | None = described(QUEUE_ATTRIBUTES["comment"])
+    payload_type: PayloadType | None = as_in_its_table("payload_type")
+    multiple_consumers: bool | None = as_in_its_table("multiple_consumers")
+    sort_list: SortList | None = as_in_its_table("sort_list")
+    message_grouping: Annotated[Literal["NONE", "TRANSACTIONAL"], BeforeValidator(upper)] | None = as_in_its_table(
+        "message_grouping"
     )
-    compatible: Text | None = Field(default=None, description="As in a queue table.")
-    secure: bool | None = Field(default=None, description="As in a queue table; default false.")
-    max_payload: int | None = Field(default=None, ge=1, description="As in a queue table.")
-    jms_types: bool | None = Field(default=None, description="As in a queue table.")
-    storage_clause: str | None = Field(default=None, description="As in a queue table.")
+    compatible: Text | None = as_in_its_table("compatible")
+    secure: bool | None = as_in_its_table("secure")
+    max_payload: int | None = as_in_its_table("max_payload")
+    jms_types: bool | None = as_in_its_table("jms_types")
+    storage_clause: str | None = as_in_its_table("storage_clause")
     options: Options | None = Field(default=None, description="As in a queue table.")
-    primary_instance: int | None = Field(default=None, ge=0, le=2**31 - 1, description="As in a queue table.")
-    secondary_instance: int | None = Field(default=None, ge=0, le=2**31 - 1, description="As in a queue table.")
+    primary_instance: int | None = as_in_its_table("primary_instance")
+    secondary_instance: int | None = as_in_its_table("secondary_instance")
 
 
 class TransformationModel(Strict):
@@ -292,36 +276,25 @@ class TransformationModel(Strict):
 class JobModel(Strict):
     """Moves messages from one source to one destination."""
 
-    type: Annotated[Literal["INBOUND", "OUTBOUND", "THROUGH", "LOCAL"], BeforeValidator(upper)] = Field(
-        description="INBOUND: from a messaging system into the hub. OUTBOUND: from the hub to a messaging system. "
-        "THROUGH: from a messaging system to a messaging system, with no queue of the hub between. LOCAL: from a queue "
-        "of the hub to another one."
+    type: Annotated[Literal["INBOUND", "OUTBOUND", "THROUGH", "LOCAL"], BeforeValidator(upper)] = described(
+        JOB_ATTRIBUTES["type"]
     )
-    source: str = Field(description="Where it reads: `queue@link` (INBOUND, THROUGH), or a hub queue.")
-    destination: str = Field(description="Where it writes: `queue@link` (OUTBOUND, THROUGH), or a hub queue.")
-    rule: str | None = Field(
-        default=None, description="Only messages for which it is true, e.g. `tab.user_data.temp > 80`."
-    )
-    transformation: str | None = Field(default=None, description="Transformation applied to every message.")
-    exception_queue: str | None = Field(
-        default=None, description="Where messages go that can never be delivered; on the side of the source."
-    )
-    poll_interval: float | None = Field(
-        default=None,
-        ge=0.1,
-        le=60,
-        description="Longest interval between two checks of the source, seconds; default 5.",
-    )
-    batch_size: int | None = Field(default=None, ge=1, le=10_000, description="Messages per transaction; default 30.")
+    source: str = described(JOB_ATTRIBUTES["source"])
+    destination: str = described(JOB_ATTRIBUTES["destination"])
+    rule: str | None = described(JOB_ATTRIBUTES["rule"])
+    transformation: str | None = described(JOB_ATTRIBUTES["transformation"])
+    exception_queue: str | None = described(JOB_ATTRIBUTES["exception_queue"])
+    poll_interval: float | None = described(JOB_ATTRIBUTES["poll_interval"])
+    batch_size: int | None = described(JOB_ATTRIBUTES["batch_size"])
     options: Options = Field(default_factory=dict, description="Job options.")
     require_guarantee: (
         Annotated[
             Literal["exact", "exact-unless-broker-crash", "at-least-once", "at-most-once"], BeforeValidator(lower)
         ]
         | None
-    ) = Field(default=None, description="Guarantee that the job must give, or it is refused.")
-    enabled: bool = Field(default=True, description="False: the job keeps its subscription but moves nothing.")
-    comment: str | None = Field(default=None, description="Free text.")
+    ) = described(JOB_ATTRIBUTES["require_guarantee"])
+    enabled: bool = described(JOB_ATTRIBUTES["enabled"])
+    comment: str | None = described(JOB_ATTRIBUTES["comment"])
 
 
 class AqAgentModel(Strict):

@@ -10,18 +10,19 @@ import typer
 from mgw.gateway.cli.aq.words import Comment, Json, QueueName, Wait, waiting
 from mgw.gateway.cli.common import EXIT_USAGE, ago, fail, hub_url, open_hub, print_json, print_table, say
 from mgw.gateway.cli.jsonform import moments
-from mgw.gateway.cli.words import DropForce, MoveTo, what_became
+from mgw.gateway.cli.words import DropForce, MoveTo, described, what_became
+from mgw.gateway.services.attributes import QUEUE_ATTRIBUTES
 
 if TYPE_CHECKING:
     from mgw.gateway.services.queues import Counts
 
 __all__ = ["register"]
 
-Retries = Annotated[int | None, typer.Option(min=0, help="Failed reads that a message survives; default 5.")]
-RetryDelay = Annotated[float | None, typer.Option(min=0, help="Seconds that a message rests after a failed read.")]
-Retention = Annotated[str | None, typer.Option(help="Seconds that consumed messages are kept, or INFINITE.")]
-Enqueue = Annotated[bool, typer.Option("--enqueue/--no-enqueue", help="Messages may be put in.")]
-Dequeue = Annotated[bool, typer.Option("--dequeue/--no-dequeue", help="Messages may be taken out.")]
+Retries = Annotated[int | None, described(QUEUE_ATTRIBUTES["max_retries"])]
+RetryDelay = Annotated[float | None, described(QUEUE_ATTRIBUTES["retry_delay"])]
+Retention = Annotated[str | None, described(QUEUE_ATTRIBUTES["retention_time"])]
+Enqueue = Annotated[bool, described(QUEUE_ATTRIBUTES["enqueue"], "--enqueue/--no-enqueue")]
+Dequeue = Annotated[bool, described(QUEUE_ATTRIBUTES["dequeue"], "--dequeue/--no-dequeue")]
 
 
 def register(app: typer.Typer) -> None:
@@ -80,7 +81,7 @@ def create(
     name: Annotated[str, typer.Argument(metavar="QUEUE")],
     table: Annotated[str, typer.Option("--table", "-t", help="Queue table that stores it.")],
     *,
-    exception: Annotated[bool, typer.Option("--exception", help="An exception queue.")] = False,
+    exception: Annotated[bool, described(QUEUE_ATTRIBUTES["type"], "--exception")] = False,
     max_retries: Retries = None,
     retry_delay: RetryDelay = None,
     retention: Retention = None,

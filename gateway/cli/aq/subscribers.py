@@ -8,15 +8,16 @@ import typer
 
 from mgw.gateway.cli.aq.words import Json, QueueName
 from mgw.gateway.cli.common import EXIT_USAGE, completer, fail, hub_url, open_hub, print_json, print_table, say
-from mgw.gateway.cli.words import DropForce, MoveTo, Options, pairs, what_became
+from mgw.gateway.cli.words import DropForce, MoveTo, Options, described, pairs, what_became
+from mgw.gateway.services.attributes import SUBSCRIBER_ATTRIBUTES
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Subscribers of multi-consumer queues.", no_args_is_help=True, rich_markup_mode=None)
 
 SubscriberName = Annotated[str, typer.Argument(metavar="SUBSCRIBER")]
-Rule = Annotated[str | None, typer.Option(help="Only messages for which it is true.")]
-Transformation = Annotated[str | None, typer.Option(help="Transformation of its messages when they are read.")]
+Rule = Annotated[str | None, described(SUBSCRIBER_ATTRIBUTES["rule"])]
+Transformation = Annotated[str | None, described(SUBSCRIBER_ATTRIBUTES["transformation"])]
 
 
 @app.command("list")

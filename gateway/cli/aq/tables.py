@@ -8,14 +8,15 @@ import typer
 
 from mgw.gateway.cli.aq.words import Comment, Json, TableName, Wait, waiting
 from mgw.gateway.cli.common import EXIT_USAGE, fail, hub_url, open_hub, print_json, print_table, say
-from mgw.gateway.cli.words import MoveTo, Options, pairs, what_became
+from mgw.gateway.cli.words import MoveTo, Options, described, pairs, what_became
+from mgw.gateway.services.attributes import QUEUE_TABLE_ATTRIBUTES
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Queue tables: storage shared by queues.", no_args_is_help=True, rich_markup_mode=None)
 
-Primary = Annotated[int | None, typer.Option(min=0, help="Owner instance; 0: any.")]
-Secondary = Annotated[int | None, typer.Option(min=0, help="Instance that takes over; needs --primary-instance.")]
+Primary = Annotated[int | None, described(QUEUE_TABLE_ATTRIBUTES["primary_instance"])]
+Secondary = Annotated[int | None, described(QUEUE_TABLE_ATTRIBUTES["secondary_instance"])]
 
 
 @app.command("list")
@@ -54,18 +55,16 @@ def create(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="TABLE")],
     *,
-    payload_type: Annotated[str, typer.Option("--type", help="What its messages hold.")] = "BASIC",
+    payload_type: Annotated[str, described(QUEUE_TABLE_ATTRIBUTES["payload_type"], "--type")] = "BASIC",
     multiple_consumers: Annotated[
-        bool, typer.Option("--multiple-consumers", help="Each message goes to every subscriber.")
+        bool, described(QUEUE_TABLE_ATTRIBUTES["multiple_consumers"], "--multiple-consumers")
     ] = False,
-    sort_list: Annotated[str | None, typer.Option("--sort", help="Such as PRIORITY,ENQ_TIME.")] = None,
-    transactional: Annotated[
-        bool, typer.Option("--transactional", help="Group the messages of one transaction.")
-    ] = False,
-    compatible: Annotated[str | None, typer.Option(help="8.1, 10.0 or 12.2.")] = None,
-    secure: Annotated[bool, typer.Option("--secure", help="For mapped agents only.")] = False,
-    max_payload: Annotated[int | None, typer.Option(min=1, help="Largest message, bytes.")] = None,
-    storage_clause: Annotated[str | None, typer.Option("--storage", help="Free text, kept for the views.")] = None,
+    sort_list: Annotated[str | None, described(QUEUE_TABLE_ATTRIBUTES["sort_list"], "--sort")] = None,
+    transactional: Annotated[bool, described(QUEUE_TABLE_ATTRIBUTES["message_grouping"], "--transactional")] = False,
+    compatible: Annotated[str | None, described(QUEUE_TABLE_ATTRIBUTES["compatible"])] = None,
+    secure: Annotated[bool, described(QUEUE_TABLE_ATTRIBUTES["secure"], "--secure")] = False,
+    max_payload: Annotated[int | None, described(QUEUE_TABLE_ATTRIBUTES["max_payload"])] = None,
+    storage_clause: Annotated[str | None, described(QUEUE_TABLE_ATTRIBUTES["storage_clause"], "--storage")] = None,
     primary_instance: Primary = None,
     secondary_instance: Secondary = None,
     option: Options = None,

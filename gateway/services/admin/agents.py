@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mgw.gateway.definitions.agent_options import check_option, option_refusal, without_effect
+from mgw.gateway.definitions.attributes import AGENT_ATTRIBUTES
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentDef, AgentStatus, key
 from mgw.gateway.services.admin.base import (
     NO_CHANGE,
@@ -27,9 +28,8 @@ __all__ = ["AgentProcedures"]
 
 _LOGGER = logging.getLogger("mgw.admin")
 
-_CONNTYPES = ("JDBC_OCI", "JDBC_THIN")
+_CONNTYPES = AGENT_ATTRIBUTES["conntype"].choices
 _STARTED = frozenset((AgentStatus.STARTING, AgentStatus.INITIALIZING, AgentStatus.RUNNING))
-MAX_THREADS = 128
 
 
 class AgentProcedures(Administration):
@@ -368,8 +368,9 @@ class AgentProcedures(Administration):
 
 
 def _check_agent(agent: AgentDef) -> None:
-    _check_range(agent.name, "max_threads", agent.max_threads, 1, MAX_THREADS)
-    _check_range(agent.name, "max_memory", agent.max_memory, 1, 1 << 20)
+    for name in ("max_threads", "max_memory"):
+        described = AGENT_ATTRIBUTES[name]
+        _check_range(agent.name, name, getattr(agent, name), int(described.minimum or 0), int(described.maximum or 0))
     if agent.conntype not in _CONNTYPES:
         raise AdminError(
             f"agent {agent.name}: connection type {agent.conntype!r} is unknown",

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mgw.gateway.definitions.attributes import JOB_ATTRIBUTES
 from mgw.gateway.definitions.job_options import JOB_OPTIONS
 from mgw.gateway.definitions.objects import JobDef
 from mgw.gateway.services.admin.base import Ora, refused
@@ -16,8 +17,8 @@ from mgw.transforms.errors import AdminError, ConfigInvalid
 
 __all__ = ["MAX_POLL_INTERVAL", "MIN_POLL_INTERVAL", "check_poll_interval", "job_options"]
 
-MIN_POLL_INTERVAL = 0.1  # seconds
-MAX_POLL_INTERVAL = 60.0
+_POLL_INTERVAL = JOB_ATTRIBUTES["poll_interval"]
+MIN_POLL_INTERVAL, MAX_POLL_INTERVAL = _POLL_INTERVAL.minimum or 0, _POLL_INTERVAL.maximum or 0  # seconds
 
 
 def check_poll_interval(job_name: str, seconds: float | None) -> float | None:
