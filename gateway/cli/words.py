@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mgw.gateway.cli.common import EXIT_USAGE, completer, fail
-from mgw.gateway.services.attributes import meaning
+from mgw.gateway.services.attributes import Attribute, meaning
 
 if TYPE_CHECKING:
     from mgw.gateway.services.queues import Held
-    from mgw.links.contract import Field
 
 __all__ = [
     "REMOVES",
@@ -54,7 +53,7 @@ TransformationName = Annotated[str, typer.Argument(metavar="NAME", autocompletio
 JobName = Annotated[str, typer.Argument(metavar="JOB", autocompletion=completer("jobs"))]
 
 
-def described(attribute: Field, *names: str, more: str = "") -> Any:
+def described(attribute: Attribute, *names: str, more: str = "") -> Any:
     """An option that gives an attribute; what it means and its range are written with the object, checked there, too.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mgw.gateway.aq import QUEUE_ATTRIBUTES, QUEUE_TABLE_ATTRIBUTES, SUBSCRIBER_ATTRIBUTES
 from mgw.gateway.definitions.attributes import AGENT_ATTRIBUTES, JOB_ATTRIBUTES, LINK_ATTRIBUTES
-from mgw.links.contract import Field
+from mgw.links.contract import Field as Attribute
 
 __all__ = [
     "AGENT_ATTRIBUTES",
@@ -13,6 +13,7 @@ __all__ = [
     "QUEUE_ATTRIBUTES",
     "QUEUE_TABLE_ATTRIBUTES",
     "SUBSCRIBER_ATTRIBUTES",
+    "Attribute",
     "meaning",
 ]
 
@@ -20,7 +21,7 @@ __all__ = [
 _UNLIMITED = 2**31 - 1
 
 
-def meaning(attribute: Field) -> str:
+def meaning(attribute: Attribute) -> str:
     """What an attribute means and which numbers it may have, as plain text."""
     text = attribute.description.replace("`", "")
     least, most = attribute.minimum or None, attribute.maximum  # that a number is not negative goes without saying

@@ -75,6 +75,8 @@ def test_configuration_is_applied_once_and_travels(
     monkeypatch.setattr("mgw.gateway.services.admin.job_checks.VERIFY_SECONDS", 0.1)
     variables = _set(monkeypatch, text)
     assert "error" not in run("lint", "given.yaml")
+    without_brokers = text.replace("prepare: true", "prepare: false")  # nothing can be prepared: no broker is there
+    (tmp_path / "given.yaml").write_text(without_brokers, "utf-8")
     assert " created" in run("apply", "given.yaml").splitlines()[-1]
     assert run("plan", "given.yaml").startswith("nothing to do")
     exported = run("export", "-o", "exported.yaml") or (tmp_path / "exported.yaml").read_text("utf-8")

@@ -42,7 +42,7 @@ ROOMS = ordered(
     links/registry.py
     links/pool.py links/rabbitmq/ links/kafka/ links/mqtt/ links/memory/
     gateway/aq/errors/ gateway/aq/grants.py
-    gateway/aq/names.py gateway/aq/options.py
+    gateway/aq/names.py gateway/aq/options.py gateway/aq/attributes.py
     gateway/aq/model.py
     gateway/aq/store/
     gateway/aq/python_code/
