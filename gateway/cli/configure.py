@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,15 +10,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mgw.gateway.cli.common import EXIT_CONFIG, EXIT_FAILED, hub_url, open_hub, print_json, say
+from mgw.gateway.cli.common import EXIT_CONFIG, EXIT_FAILED, EXIT_USAGE, fail, hub_url, open_hub, print_json, say
 
 if TYPE_CHECKING:
     from mgw.gateway.services.configuration import Action, Document
     from mgw.transforms.errors import GatewayError
 
-__all__ = ["follow", "register"]
+__all__ = ["ConfigDir", "EnvFiles", "Overrides", "follow", "gathered", "register"]
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="Configuration files; several are merged.")]
+Files = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Configuration files; several are merged.")]
+ConfigDir = Annotated[
+    Path | None, typer.Option("--config-dir", metavar="DIR", help="Folder; every *.yaml in it is read, by name.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Value in place of that of the files: links.rabbit.port=5673."),
+]
+EnvFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--env-file", metavar="FILE", help="Variables, NAME=VALUE a line; those that are set are kept."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -30,15 +42,42 @@ def register(app: typer.Typer) -> None:
     app.command()(schema)
 
 
+def gathered(
+    files: list[Path] | None, config_dir: Path | None, settings: list[str] | None, env_file: list[Path] | None
+) -> list[Path]:
+    """The files of a call, after its variables and values were set for this process."""
+    if env_file:
+        from mgw.gateway.services.environment import add_variables
+
+        for file in env_file:
+            add_variables(file)
+    if settings:
+        from mgw.gateway.services.configuration import OVERRIDES
+
+        os.environ[OVERRIDES] = "\n".join(settings)
+    return [*(files or []), *([config_dir] if config_dir is not None else [])]
+
+
+def _needed(files: list[Path]) -> list[Path]:
+    if not files:
+        fail("no configuration file: name FILE or --config-dir", EXIT_USAGE)
+    return files
+
+
 def lint(
-    files: Files,
+    files: Files = None,
     as_json: Json = False,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as failures.")] = False,
+    *,
+    config_dir: ConfigDir = None,
+    settings: Overrides = None,
+    env_file: EnvFiles = None,
 ) -> None:
     """Check configuration files without touching a hub or a broker. Exit 78 when there is an error."""
     from mgw.gateway.services.configuration import errors
     from mgw.gateway.services.configuration import lint as find
 
+    files = _needed(gathered(files, config_dir, settings, env_file))
     findings = find(files)
     if as_json:
         print_json([finding.as_json() for finding in findings])
@@ -53,16 +92,21 @@ def lint(
 
 def plan(
     ctx: typer.Context,
-    files: Files,
+    files: Files = None,
     as_json: Json = False,
     prune: Annotated[
         bool, typer.Option("--prune", help="Include the removal of objects that the files do not define.")
     ] = False,
+    *,
+    config_dir: ConfigDir = None,
+    settings: Overrides = None,
+    env_file: EnvFiles = None,
 ) -> None:
     """Show what 'apply' would do, and do nothing."""
     from mgw.gateway.services.configuration import hub_is_missing, prepared_links
     from mgw.gateway.services.configuration import plan as plan_for
 
+    files = _needed(gathered(files, config_dir, settings, env_file))
     document, url = _checked(ctx, files, quiet=as_json, alone=prune)
     if hub_is_missing(url) and not as_json:
         say(f"hub {_shown(url)} does not exist yet; apply would create it")
@@ -77,12 +121,16 @@ def plan(
 
 def apply(
     ctx: typer.Context,
-    files: Files,
+    files: Files = None,
     create_hub: Annotated[
         bool, typer.Option("--create-hub/--no-create-hub", help="Create the hub if it is missing.")
     ] = True,
     prune: Annotated[bool, typer.Option("--prune", help="Remove objects that the files do not define.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Delete the messages in removed objects.")] = False,
+    *,
+    config_dir: ConfigDir = None,
+    settings: Overrides = None,
+    env_file: EnvFiles = None,
 ) -> None:
     """Bring the hub to what the files say. Running it again does nothing; a broken-off run is finished.
 
@@ -92,6 +140,7 @@ def apply(
     """
     from mgw.gateway.services import configuration
 
+    files = _needed(gathered(files, config_dir, settings, env_file))
     document, url = _checked(ctx, files, alone=prune)
     if create_hub and configuration.hub_is_missing(url):
         say(f"create hub {_shown(url)}")

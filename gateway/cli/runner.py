@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mgw.gateway.cli.common import explain, hub_url
+from mgw.gateway.cli.configure import ConfigDir, EnvFiles, Overrides, gathered
 
 if TYPE_CHECKING:
     from mgw.gateway.services.configuration import Document
@@ -51,6 +52,9 @@ def run(
             "[default: 127.0.0.1:8787]",
         ),
     ] = None,
+    config_dir: ConfigDir = None,
+    settings: Overrides = None,
+    env_file: EnvFiles = None,
 ) -> None:
     """Run an agent until SIGTERM: it carries messages, and takes changes while it runs.
 
@@ -58,13 +62,14 @@ def run(
     """
     from mgw.gateway.services import daemon
 
-    form = log_format or daemon.log_format_of(files or [])
+    files = gathered(files, config_dir, settings, env_file)
+    form = log_format or daemon.log_format_of(files)
     with daemon.logged(agent, form) as signals:
         try:
-            document = _document(ctx, files or [], agent)
+            document = _document(ctx, files, agent)
             face = _face(http, document)
             code = daemon.run(
-                _options(ctx, document, agent, files or [], log_dir, log_format, durability, drain), signals, face
+                _options(ctx, document, agent, files, log_dir, log_format, durability, drain), signals, face
             )
         except Exception as error:
             if form != "json" or isinstance(error, typer.Exit | BrokenPipeError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -18,14 +18,17 @@ from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
 from mgw.gateway.config.findings import Finding, Mark, Path
 from mgw.gateway.config.nodes import Nodes, Unreadable, compose
+from mgw.gateway.config.overrides import place_of
 
-__all__ = ["Source", "configured_hub", "load", "read_secret"]
+__all__ = ["OVERRIDES", "Source", "configured_hub", "load", "read_secret"]
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{[^}]*\}?")
 #: YAML forbids ``{ } , :`` and ``#`` in many places where people write variables; while the file is parsed they are
 #: hidden behind characters that mean nothing, one for one, so that lines and columns stay true.
 _HIDDEN = str.maketrans("{},:#[]", "\uf8f0\uf8f1\uf8f2\uf8f3\uf8f4\uf8f5\uf8f6")
 _SHOWN = {hidden: chr(number) for number, hidden in _HIDDEN.items()}
+#: Variable that holds the values of ``--set``, a line each: they hold again when the files are read again.
+OVERRIDES = "MGW_SET"
 _CHECK_PATH = "check path and permissions"
 _MAX_FILE = 4 * 1024 * 1024  # bytes; a configuration is never near it, a mistaken path may be
 
@@ -64,10 +67,46 @@ class Source:
 def load(paths: Sequence[str | FilePath], environ: Mapping[str, str]) -> Source:
     """Read and merge files. Never raises for bad contents: what is wrong is in ``findings``."""
     source = Source(environ=environ)
-    for path in paths:
+    for path in _files(source, paths):
         source.files.append(str(path))
-        _Reader(source, FilePath(path), environ).read()
+        _Reader(source, path, environ).read()
+    for line in environ.get(OVERRIDES, "").splitlines():
+        _override(source, line, environ)
     return source
+
+
+def _files(source: Source, paths: Sequence[str | FilePath]) -> Iterator[FilePath]:
+    """The files; a folder stands for those in it whose name ends in .yaml, by name."""
+    for path in map(FilePath, paths):
+        if not path.is_dir():
+            yield path
+            continue
+        found = sorted(each for each in path.glob("*.yaml") if each.is_file())
+        if not found:
+            mark = Mark(str(path))
+            source.error("missing-file", (), "the folder holds no *.yaml", "name another folder", mark=mark)
+        yield from found
+
+
+def _override(source: Source, line: str, environ: Mapping[str, str]) -> None:
+    """Replace one value of the files by what the command line says: ``links.rabbit.port=5673``."""
+    names, equals, text = line.partition("=")
+    origin = f"--set {names}"
+    source.files.append(origin)
+    place = place_of(source.tree, names.strip())
+    if not equals or place is None:
+        cure = "write section.object.key=value, of an object that the files define, or settings.key=value"
+        source.error("bad-value", (), f"{names!r} names no setting of the files", cure, mark=Mark(origin))
+        return
+    if names.lower().endswith("password"):
+        source.error("plain-password", place, "others can see it here", "use password_file", mark=Mark(origin))
+        return
+    value = _Reader(source, FilePath(origin), environ).value(place, text)
+    held: Any = source.tree
+    for name in place[:-1]:
+        held = held.setdefault(name, {})
+    held[place[-1]] = value
+    source.marks[place] = Mark(origin)
 
 
 def read_secret(path: FilePath) -> str:
@@ -136,6 +175,17 @@ class _Reader:
         except Unreadable as problem:
             self._source.tree = before
             self._source.error(problem.name, (), self._show(problem.message), problem.cure, mark=problem.mark)
+
+    def value(self, path: Path, text: str) -> Any:
+        """One value in YAML as plain data; None where it cannot be read, after adding the reason."""
+        hidden = _hide(text)
+        self._hidden = hidden is not text
+        try:
+            node = compose(hidden, str(self._path))
+            return None if node is None else self._plain(path, node)
+        except Unreadable as problem:
+            self._source.error(problem.name, path, self._show(problem.message), problem.cure, mark=problem.mark)
+            return None
 
     def _text(self) -> str:
         file = Mark(str(self._path))

@@ -12,6 +12,7 @@ from mgw.gateway.config.apply import apply_actions, apply_rest, hub_is_missing, 
 from mgw.gateway.config.export import export_text
 from mgw.gateway.config.findings import Finding, errors
 from mgw.gateway.config.lint import check, lint, settings_of
+from mgw.gateway.config.load import OVERRIDES
 from mgw.gateway.config.models import Document
 from mgw.gateway.config.plan import Action, Verb
 from mgw.gateway.config.running import read_running
@@ -25,6 +26,7 @@ from mgw.gateway.state.secrets import Secrets
 from mgw.transforms.errors import ConfigInvalid, GatewayError
 
 __all__ = [
+    "OVERRIDES",
     "Action",
     "Checked",
     "Document",
