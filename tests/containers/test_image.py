@@ -113,6 +113,8 @@ def test_the_quickstart_runs_without_rights_and_ends_drained(start: Start, place
             assert container.exec("sh", "-c", f"touch {folder}/x 2>/dev/null || echo closed") == "closed\n", folder
         assert PASSWORD not in podman("inspect", "--type=container", container.id) + container.log()
 
+        container.exec("mgw", "agents", "shutdown")
+        eventually(lambda: not container.healthy(), what="a HEALTHCHECK that sees the stopped agent", deadline=60)
         assert container.stop() == 0, container.log()
         assert "Traceback" not in container.log()
     ids = sorted(json.loads(text)["id"] for text in _texts(place, "readings", len(readings)))
