@@ -14,31 +14,33 @@ class Place(NamedTuple):
     """Where a job reads or writes, and keeps its log, in words for people.
 
     ``address`` is what the definition of the link says. ``system`` is what the messaging system says of itself, the
-    same through every address; "" where it says nothing.
+    same through every address; "" where it says nothing. ``log`` is "" where the job keeps none.
     """
 
     address: str
     system: str = ""
+    log: str = ""
 
     @property
     def name(self) -> str:
         """What tells it from every other place."""
-        return self.system or self.address
+        return self._logged(self.system or self.address)
 
     def __str__(self) -> str:
-        return f"{self.system} ({self.address})" if self.system else self.address
+        return self._logged(f"{self.system} ({self.address})" if self.system else self.address)
+
+    def _logged(self, text: str) -> str:
+        return f"{text}, {self.log}" if self.log else text
+
+    def elsewhere(self, other: Place) -> bool:
+        """Whether a link that led to ``other`` was altered and leads elsewhere now. Another system at the same address
+        is no alteration: it took the place of the first one without a word, which the logs have to find out."""
+        return self.address != other.address and not (self.system and self.system == other.system)
 
     def differs(self, other: Place) -> bool:
-        """Whether a link that led to ``other`` was altered and leads elsewhere now. Another system at the same address
-        is no alteration: it took the place of the first one without a word, which the logs have to find out. Nor is a
-        log that the job begins to keep."""
-        if _same(self.address, other.address):
-            return False
-        return not (self.system and other.system and _same(self.system, other.system))
-
-
-def _same(now: str, before: str) -> bool:
-    return now == before or now.startswith(f"{before}, log ")
+        """Whether what is known of ``other`` does not hold here: it is elsewhere, or has another log. A log that the
+        job begins to keep changes nothing."""
+        return self.elsewhere(other) or (bool(other.log) and self.log != other.log)
 
 
 #: Asks where an end of a job is; None: nobody can say it.

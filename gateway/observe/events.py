@@ -31,6 +31,7 @@ __all__ = [
     "JobStuck",
     "Journalist",
     "LinkAdded",
+    "LogChanged",
     "MessagesDiscarded",
     "MessagesExceptioned",
     "MessagesExpired",
@@ -392,6 +393,22 @@ class DestinationMoved(Event):
             else "everything that was sent before is confirmed"
         )
         return f"job {self.object}: its destination {self.queue} is now at {self.place}, before at {self.before}: {how}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogChanged(Event):
+    """An end of a job keeps its log elsewhere than before, or none any more."""
+
+    level: ClassVar[int] = logging.WARNING
+    queue: str
+    before: str
+    log: str
+    batches: int = 0  # sent, not confirmed, and not in the new log
+
+    def text(self) -> str:
+        """The words for it."""
+        again = f": {self.batches} batch(es) that were sent and not confirmed are sent again" if self.batches else ""
+        return f"job {self.object}: its log for {self.queue} is now {self.log}, before {self.before}{again}"
 
 
 class EventStore(Protocol):

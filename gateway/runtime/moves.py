@@ -23,7 +23,7 @@ from mgw.gateway.aq import Hub
 from mgw.gateway.definitions.objects import JobDef
 from mgw.gateway.ledger.record import source_moved, target_moved
 from mgw.gateway.ledger.store import record_break
-from mgw.gateway.observe.events import DestinationMoved, Event, SourceMoved
+from mgw.gateway.observe.events import DestinationMoved, Event, LogChanged, SourceMoved
 from mgw.gateway.state import run_state
 from mgw.gateway.state.run_state import JobRow
 from mgw.links.contract import RESUME, GuaranteeReport, Mark
@@ -43,13 +43,14 @@ class _Stay:
 
     address: str
     system: str
+    log: str = ""
     batches: int = 0
     before: str = ""
     since: float = 0.0
 
     @property
     def place(self) -> Place:
-        return Place(self.address, self.system)
+        return Place(self.address, self.system, self.log)
 
 
 def arrive_at_source(conn: sa.Connection, job: JobDef, place: Place, *, now: float) -> Event | None:
@@ -59,7 +60,7 @@ def arrive_at_source(conn: sa.Connection, job: JobDef, place: Place, *, now: flo
     before = _stay(entries.get(_SOURCE))
     if before is not None and before.place == place:
         return None
-    marks = [_mark(_SOURCE, _Stay(place.address, place.system))]
+    marks = [_mark(_SOURCE, _Stay(*place))]
     if before is None or not place.differs(before.place):
         run_state.write_marks(conn, job_id, marks, now=now)
         return None
@@ -69,6 +70,8 @@ def arrive_at_source(conn: sa.Connection, job: JobDef, place: Place, *, now: flo
         marks += _exchanged(before.place, held, place, found)
         record_break(conn, job_id, source_moved(*names), now=now)
     run_state.write_marks(conn, job_id, marks, now=now)
+    if not place.elsewhere(before.place):
+        return LogChanged(job.name, job.source, before.log, place.log or "none")
     return SourceMoved(job.name, job.source, *names, sure=bool(known), begins=bool(held) and found is None)
 
 
@@ -102,10 +105,10 @@ def arrive_at_target(
     if before is not None and before.place == place:
         return row, None
     if before is None or not place.differs(before.place):
-        stay = replace(before or _Stay("", ""), address=place.address, system=place.system)
+        stay = replace(before or _Stay("", ""), address=place.address, system=place.system, log=place.log)
         run_state.write_marks(conn, job_id, [_mark(_TARGET, stay)], now=now)
         return row, None
-    stay = _Stay(place.address, place.system, doubtful, str(before.place), now)
+    stay = _Stay(*place, doubtful, str(before.place), now)
     if not doubtful:
         stay = replace(stay, batches=before.batches, before=before.before, since=before.since)
     run_state.write_marks(conn, job_id, [_mark(_TARGET, stay)], now=now)
@@ -114,6 +117,8 @@ def arrive_at_target(
     if row.log_sequence is not None and row.log_sequence != run_state.LOG_RESET:
         run_state.forget_log(conn, job_id)
         row = replace(row, log_sequence=None)
+    if not place.elsewhere(before.place):
+        return row, LogChanged(job.name, job.destination, before.log, place.log or "none", doubtful)
     return row, DestinationMoved(job.name, job.destination, *names, batches=doubtful)
 
 

@@ -120,8 +120,8 @@ class KafkaLink:
         if answers.cluster is None:
             answers.cluster = describe(self._fresh(), use.endpoint.provider_queue, "connect", direction).cluster_id
         log = settings.log_topic if direction is Direction.OUTBOUND and use.logged else None
-        where = f", log topic {log}" if log else ""
-        return Place(",".join(settings.servers) + where, f"cluster {answers.cluster}{where}" if answers.cluster else "")
+        system = f"cluster {answers.cluster}" if answers.cluster else ""
+        return Place(",".join(settings.servers), system, f"log topic {log}" if log else "")
 
     def check_endpoint(self, endpoint: Endpoint, direction: Direction | None) -> None:
         """See :meth:`mgw.links.contract.Link.check_endpoint`."""

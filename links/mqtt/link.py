@@ -121,7 +121,7 @@ class MqttLink:
         if direction is Direction.INBOUND:
             return Place(f"{self._settings.place}, session {self._client_id(use, 'in')}")
         echo = self._echo(use, self._outbound(use))
-        return Place(self._settings.place + ("" if echo is None else f", log topic {echo.record_topic}"))
+        return Place(self._settings.place, log="" if echo is None else f"log topic {echo.record_topic}")
 
     # -- without a connection -------------------------------------------------------------------------------------
 

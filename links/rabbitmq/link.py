@@ -121,10 +121,9 @@ class RabbitLink:
             answers.cluster = session.cluster
             session.close()
         where = f"virtual host {settings.virtual_host}"
-        if log := self._log_queue(use, direction, answers):
-            where += f", log queue {log}"
         system = f"cluster {answers.cluster}, {where}" if answers.cluster else ""
-        return Place(f"{settings.hostname}:{settings.port}, {where}", system)
+        log = self._log_queue(use, direction, answers)
+        return Place(f"{settings.hostname}:{settings.port}, {where}", system, log and f"log queue {log}")
 
     def _log_queue(self, use: JobUse, direction: Direction, answers: Answers) -> str:
         """The log queue that the job keeps, "" where it keeps none."""

@@ -37,7 +37,7 @@ class Line:
         self.gateway = gateway
         self.name = name = f"a{uuid.uuid4().hex[:8]}"
         self.read, self.written = f"{name}_in", f"{name}_out"
-        logs = self.prepare(server)
+        self.logs = logs = self.prepare(server)
         system = type(server).__name__.upper().replace("MOSQUITTO", "MQTT")
         where = {"username": server.username, "password": server.password} if system == "RABBITMQ" else {}
         gateway.admin.create_msgsystem_link("moving", system, address(server) | where, **logs)
@@ -51,19 +51,23 @@ class Line:
 
     def prepare(self, server: Broker) -> dict[str, Any]:
         """Queues, topics and logs of the line at a broker; the settings that name the logs."""
-        name = self.name
+        for name in (f"{self.name}_S", f"{self.name}_T"):
+            if isinstance(server, RabbitMQ):
+                declare(server, name, {"x-queue-type": self.kind if name.endswith("S") else "classic"})
+            elif isinstance(server, Kafka):
+                server.create_topic(name, LANES)
+        return self.prepare_logs(server, "sent")
+
+    def prepare_logs(self, server: Broker, name: str) -> dict[str, Any]:
+        """Logs at a broker; the settings that name them."""
         if isinstance(server, RabbitMQ):
-            declare(server, f"{name}_S", {"x-queue-type": self.kind})
-            declare(server, f"{name}_T", {"x-queue-type": "classic"})
-            for log in (f"mgw.acks.{self.read}", f"mgw.sent.{self.written}"):
+            for log in (f"mgw.{name}.in.{self.read}", f"mgw.{name}.out.{self.written}"):
                 declare(server, log, _LOG_QUEUE)
-            return {"inbound_log_queue": "mgw.acks.{job}", "outbound_log_queue": "mgw.sent.{job}"}
+            return {"inbound_log_queue": f"mgw.{name}.in.{{job}}", "outbound_log_queue": f"mgw.{name}.out.{{job}}"}
         if isinstance(server, Kafka):
-            for topic in (f"{name}_S", f"{name}_T"):
-                server.create_topic(topic, LANES)
-            server.create_topic(f"{name}_L", LANES, {"cleanup.policy": "compact"})
-            return {"outbound_log_queue": f"{name}_L"}
-        return {"outbound_log_queue": "mgw/sent/{job}"}
+            server.create_topic(f"{self.name}_{name}", LANES, {"cleanup.policy": "compact"})
+            return {"outbound_log_queue": f"{self.name}_{name}"}
+        return {"outbound_log_queue": f"mgw/{name}/{{job}}"}
 
     def feed(self, server: Broker) -> Any:
         """What publishes to the source."""
@@ -192,7 +196,11 @@ class Arrivals:
             self._collect()
             return set(expected) <= self.numbers.keys()
 
-        eventually(everything, deadline=90, what=f"{len(expected)} messages at the target")
+        try:
+            eventually(everything, deadline=90, what=f"{len(expected)} messages at the target")
+        except AssertionError as error:
+            missing = sorted(set(expected) - self.numbers.keys())
+            raise AssertionError(f"{len(missing)} are missing: {missing[:20]}") from error
         while self._collect():
             pass
         return self.numbers

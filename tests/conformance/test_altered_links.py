@@ -31,6 +31,7 @@ def server(request: pytest.FixtureRequest) -> Broker:
 def test_another_address_of_the_same_broker_loses_and_repeats_nothing(gateway: Gateway, server: Broker) -> None:
     line = Line(gateway, server)
     with Arrivals(line.outlet(server)) as arrivals, another_address(server) as other, gateway.run():
+        line.await_connected()  # MQTT collects nothing before
         with Flow(line.feed(server)) as flow:
             for move in range(MOVES):
                 line.await_both(AT_EACH)
@@ -39,6 +40,23 @@ def test_another_address_of_the_same_broker_loses_and_repeats_nothing(gateway: G
         assert arrivals.complete(flow.published) == Counter(flow.published)
         assert {gateway.job(job)["STATUS"] for job in (line.read, line.written)} == {"READY"}
         assert not [text for text in gateway.events() if "is now at cluster" in text], "it is the same broker"
+
+
+def test_another_log_loses_and_repeats_nothing(gateway: Gateway, server: Broker) -> None:
+    line = Line(gateway, server)
+    first, second = line.logs, line.prepare_logs(server, "again")
+    with Arrivals(line.outlet(server)) as arrivals, gateway.run():
+        line.await_connected()  # MQTT collects nothing before
+        with Flow(line.feed(server)) as flow:
+            for logs in (second, first, dict.fromkeys(first), second):
+                line.await_both(AT_EACH)
+                line.move(logs)
+            line.await_both(AT_EACH)
+        assert arrivals.complete(flow.published) == Counter(flow.published)
+        assert {gateway.job(job)["STATUS"] for job in (line.read, line.written)} == {"READY"}
+        told = [text for text in gateway.events() if "its log for" in text]
+        assert len([text for text in told if line.written in text]) == 3, told
+        assert not [text for text in gateway.events() if "is now at" in text]
 
 
 @pytest.mark.parametrize("kind", ["RABBITMQ", "KAFKA", "MQTT"])

@@ -21,7 +21,7 @@ from mgw.gateway.services.admin.base import (
 )
 from mgw.gateway.state import catalog
 from mgw.links import registry
-from mgw.links.contract import Direction, Field, LinkSpec
+from mgw.links.contract import Field, LinkSpec
 from mgw.links.options import parse, parse_value
 from mgw.links.options import stored as stored_option
 from mgw.transforms.errors import AdminError, ConfigInvalid
@@ -162,7 +162,6 @@ class LinkProcedures(Administration):
                 changes["comments"] = comment
             altered = replace(link, attributes=attributes, options=merged, **changes)
             _check(altered)
-            self._check_log_queues(conn, link, altered)
             _check_connections(conn, altered)
             catalog.update_link(conn, altered, self.secrets, _secret_names(spec))
 
@@ -198,23 +197,6 @@ class LinkProcedures(Administration):
                     cure="unregister them first",
                 )
             catalog.delete_link(conn, linkname)
-
-    def _check_log_queues(self, conn: sa.Connection, old: LinkDef, new: LinkDef) -> None:
-        for direction, attribute in (
-            (Direction.INBOUND, "inbound_log_queue"),
-            (Direction.OUTBOUND, "outbound_log_queue"),
-        ):
-            if getattr(old, attribute) in (None, getattr(new, attribute)):  # a job without a log may begin one
-                continue
-            end = "source_link" if direction is Direction.INBOUND else "target_link"
-            users = [job.name for job in catalog.list_jobs(conn) if key(getattr(job, end)) == key(old.name)]
-            if users:
-                raise AdminError(
-                    f"{attribute} of link {old.name} cannot be altered",
-                    number=Ora.NOT_ALTERABLE,
-                    cause=f"{direction.lower()} jobs use the link: {', '.join(users)}",
-                    cure="remove those jobs first",
-                )
 
 
 def _spec(link_type: str) -> LinkSpec:
