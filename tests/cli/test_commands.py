@@ -402,9 +402,21 @@ def test_version_is_shown(tmp_path: Path) -> None:
     assert done.stdout.startswith("mgw ")
 
 
-def test_shell_completion_knows_the_jobs_of_the_hub(applied: Mgw) -> None:
-    words = {"_MGW_COMPLETE": "complete_bash", "COMP_WORDS": "mgw jobs show or", "COMP_CWORD": "3"}
-    assert applied(environ=words).out.split() == ["orders_in"]
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        ("jobs show or", ["orders_in"]),
+        ("links prepare m", ["mem"]),
+        ("queues show orders@", ["orders@mem"]),
+        ("transformations show u", ["urgent"]),
+        ("agents show s", ["second"]),
+        ("aq browse N", ["NEWS"]),
+        ("init --to k", ["kafka"]),
+    ],
+)
+def test_shell_completion_knows_the_objects_of_the_hub(applied: Mgw, line: str, known: list[str]) -> None:
+    words = {"_MGW_COMPLETE": "complete_bash", "COMP_WORDS": f"mgw {line}", "COMP_CWORD": str(len(line.split()))}
+    assert applied(environ=words).out.split() == known
 
 
 def test_top_in_a_terminal_shows_the_jobs_and_leaves_with_q(applied: Mgw) -> None:

@@ -16,6 +16,7 @@ from mgw.gateway.runtime.pulse import Pulse
 from mgw.gateway.runtime.service_manager import ServiceManager
 from mgw.transforms.clock import SYSTEM_CLOCK
 from tests.cli.conftest import ROOT, Mgw
+from tests.support.waiting import eventually
 
 UNIT = ROOT / "conf" / "mgw.service"
 
@@ -110,6 +111,26 @@ def test_the_unit_is_hardened(tmp_path: Path) -> None:
     here.write_text(UNIT.read_text("utf-8").replace("/opt/mgw/bin/mgw", "/bin/true"), "utf-8")
     checked = subprocess.run([analyze, "verify", "--man=no", str(here)], capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_the_log_is_rotated_while_the_agent_writes_it(mgw: Mgw, tmp_path: Path) -> None:
+    logrotate = shutil.which("logrotate", path="/usr/sbin:/usr/bin")
+    if logrotate is None:
+        pytest.skip("logrotate is not installed here")
+    mgw.ok("apply", mgw.file("version: 1\nqueues:\n  Q: {}\n"))
+    rules = (ROOT / "conf" / "mgw.logrotate").read_text("utf-8").replace("/var/lib/mgw", str(mgw.folder))
+    here = tmp_path / "rules"
+    here.write_text(rules.replace("    su mgw mgw\n", ""), "utf-8")
+    here.chmod(0o644)
+    with mgw.running():
+        eventually(lambda: "RUNNING" in mgw("status").out, deadline=60)
+        (log,) = (mgw.folder / "log").glob("oramgw-*.log")
+        before = log.read_text("utf-8")
+        subprocess.run([logrotate, "--force", "--state", str(tmp_path / "state"), str(here)], check=True)
+        (rotated,) = (mgw.folder / "log").glob("oramgw-*.log.1")
+        assert rotated.read_text("utf-8").startswith(before)
+    assert "stopped" in log.read_text("utf-8")
+    assert "\0" not in log.read_text("utf-8")
 
 
 def test_the_unit_gives_the_drain_its_time() -> None:
