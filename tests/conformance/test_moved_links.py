@@ -165,3 +165,32 @@ def test_what_was_not_confirmed_is_sent_to_the_new_broker_and_told(
         assert all(numbers[at] == 1 for at in range(150, 200))
         assert "they may also be at" in gateway.job(line.written)["GUARANTEE_NOTE"]
         assert offences(gateway, line) == []
+
+
+@pytest.mark.parametrize("system", ["rabbitmq", "kafka"])
+def test_what_was_stored_and_not_acknowledged_is_recognised_when_the_link_comes_back(
+    request: pytest.FixtureRequest, gateway: Gateway, system: str
+) -> None:
+    near, far = request.getfixturevalue(system), request.getfixturevalue(f"second_{system}")
+    line = Line(gateway, near)
+    line.prepare(far)
+    feed = line.feed(near)
+    with Arrivals(line.outlet(near), line.outlet(far)) as arrivals, another_address(near) as way:
+        gateway.admin.disable_job(line.written)
+        with gateway.run():
+            line.move(way.where)
+            line.await_activations(1)
+            feed.publish([Numbered(at, at % LANES, b"%d" % at, None) for at in range(50)])
+            eventually(lambda: line.carried(line.read) == 50, deadline=60, what="the first messages in the hub")
+            if system == "rabbitmq":
+                way.proxy.stall(answers=False)  # messages still come, acknowledgements do not go
+            feed.publish([Numbered(at, at % LANES, b"%d" % at, None) for at in range(50, 80)])
+            eventually(lambda: line.carried(line.read) > 50, deadline=60, what="messages that are not acknowledged")
+            line.move(address(far))
+            eventually(lambda: "it begins at the first" in "".join(gateway.events()), deadline=90, what="the move")
+            way.proxy.cut()
+            line.move(address(near))
+            gateway.admin.enable_job(line.written)
+            assert arrivals.complete(range(80)) == Counter(range(80))
+            assert offences(gateway, line) == []
+    feed.close()
