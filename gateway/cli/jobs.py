@@ -6,13 +6,26 @@ from typing import Annotated, Any
 
 import typer
 
-from mgw.gateway.cli.common import EXIT_USAGE, admin, describe, fail, hub_url, open_hub, print_json, say
+from mgw.gateway.cli.common import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    admin,
+    completer,
+    describe,
+    fail,
+    hub_url,
+    open_hub,
+    print_json,
+    say,
+)
 from mgw.gateway.cli.jsonform import job as job_form
 from mgw.gateway.cli.watch import print_jobs
 from mgw.gateway.cli.words import REMOVES, Force, JobName, Json, MoveTo, Options, described, pairs, what_became
 from mgw.gateway.services.attributes import JOB_ATTRIBUTES
 
 __all__ = ["app"]
+
+OptionalJob = Annotated[str | None, typer.Argument(metavar="[JOB]", autocompletion=completer("jobs"))]
 
 app = typer.Typer(help="Jobs: from one source to one destination.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -108,13 +121,73 @@ def disable(ctx: typer.Context, name: JobName) -> None:
 
 
 @app.command("reset")
-def reset(ctx: typer.Context, name: JobName) -> None:
+def reset(
+    ctx: typer.Context,
+    name: OptionalJob = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every job that is RETRY or FAILED.")] = False,
+) -> None:
     """Forget the failures of a job and try it at once."""
     from mgw.gateway.services.exception_desk import retry
+    from mgw.gateway.services.job_verbs import reset_all
+
+    if everything is (name is not None):
+        fail("give either JOB or --all", EXIT_USAGE)
+    with admin(ctx) as procedures:
+        names = reset_all(procedures) if name is None else [retry(procedures, name)]
+    for each in names:
+        say(f"job {each} reset")
+    if not names:
+        say("no job is RETRY or FAILED")
+
+
+@app.command("restart")
+def restart(ctx: typer.Context, name: JobName) -> None:
+    """Finish the batch in hand, disconnect, and connect again at once."""
+    from mgw.gateway.services import job_verbs
 
     with admin(ctx) as procedures:
-        name = retry(procedures, name)
-    say(f"job {name} reset")
+        name = job_verbs.restart(procedures, name)
+    say(f"job {name} restarts")
+
+
+@app.command("pause")
+def pause(ctx: typer.Context, name: JobName) -> None:
+    """Stop a job after the batch in hand; what comes waits. The same as disable."""
+    from mgw.gateway.services import job_verbs
+
+    with admin(ctx) as procedures:
+        name = job_verbs.pause(procedures, name)
+    say(f"job {name} paused")
+
+
+@app.command("resume")
+def resume(ctx: typer.Context, name: JobName) -> None:
+    """Let a paused job go on. The same as enable."""
+    from mgw.gateway.services import job_verbs
+
+    with admin(ctx) as procedures:
+        name = job_verbs.resume(procedures, name)
+    say(f"job {name} resumed")
+
+
+@app.command("drain")
+def drain(
+    ctx: typer.Context,
+    name: JobName,
+    timeout: Annotated[float, typer.Option(min=0, help="Longest wait, seconds.")] = 60,
+) -> None:
+    """Wait until nothing waits for a job, then pause it. Exit 1 when something was left after the timeout."""
+    from mgw.gateway.services import job_verbs
+
+    with admin(ctx) as procedures:
+        done = job_verbs.drain(procedures, name, timeout)
+    if done.empty:
+        say(f"job {done.job} drained and paused")
+        return
+    left = "nobody can tell how many messages wait" if done.left is None else f"{done.left} messages wait"
+    reason = f": {done.error}" if done.error else ""
+    say(f"job {done.job} paused after {timeout:g} s: {left}, it was {done.state}{reason}")
+    raise typer.Exit(EXIT_FAILED)
 
 
 @app.command("alter")

@@ -60,6 +60,16 @@ def try_out(ctx: typer.Context, name: LinkName, as_json: Json = False) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
+@app.command("reconnect")
+def reconnect(ctx: typer.Context, name: LinkName) -> None:
+    """Have every job of a link finish its batch and connect again at once."""
+    from mgw.gateway.services.job_verbs import reconnect as connect_again
+
+    with admin(ctx) as procedures:
+        name, jobs = connect_again(procedures, name)
+    say(f"link {name}: " + (f"jobs {', '.join(jobs)} connect again" if jobs else "no enabled job uses it"))
+
+
 @app.command("prepare")
 def prepare(
     ctx: typer.Context,

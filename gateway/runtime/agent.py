@@ -262,7 +262,7 @@ class Agent:
             ending = {
                 job_id: runner
                 for job_id, runner in self._runners.items()
-                if job_id in self._leaving or wanted.get(job_id) != runner.setup
+                if job_id in self._leaving or wanted.get(job_id) != runner.setup or self._is_restarted(snapshot, runner)
             }
             for runner in ending.values():
                 runner.request_stop()
@@ -277,6 +277,12 @@ class Agent:
                 self._subscribe_only(snapshot, job)
         self._links.keep(link.config() for link in snapshot.links.values())
         self._snapshot = snapshot  # last: what a failing hub interrupted is taken over in the next round
+
+    @staticmethod
+    def _is_restarted(snapshot: Snapshot, runner: JobRunner) -> bool:
+        """Whether a job that is connected was reset: it drains and connects anew. One that is not tries at once."""
+        job = snapshot.jobs.get(runner.setup.job.id)
+        return job is not None and job.resets != runner.resets and runner.connected
 
     def _count_files(self, wanted: Mapping[int, JobSetup]) -> None:
         needed, allowed = files_needed(sum(setup.connections for setup in wanted.values())), open_files.limit()

@@ -113,6 +113,11 @@ class JobRunner:
         return self._thread.is_alive()
 
     @property
+    def connected(self) -> bool:
+        """Whether it carries messages, or would if there were any: a reset connects it anew."""
+        return self._route is not None and not self._setbacks
+
+    @property
     def silence(self) -> float:
         """Seconds since the thread last came round its loop; 0 while it waits for its next attempt."""
         return 0.0 if self._resting else self._engine.clock.monotonic() - self._last_loop
