@@ -53,6 +53,12 @@ class TestSQLite(base.HubCase):
         assert set(modes) >= {"private.db", "private.db-wal"}
         assert set(modes.values()) == {0}
 
+    def test_no_rule_about_a_column_builds_a_list_for_every_message(self) -> None:
+        with self.hub.read() as conn:
+            for table in ("aq_message", "aq_entry"):
+                program = conn.exec_driver_sql(f"EXPLAIN INSERT INTO {table} DEFAULT VALUES")
+                assert "OpenEphemeral" not in {row.opcode for row in program}, table
+
     def test_full_commits_are_durable(self) -> None:
         with self.hub.read() as conn:
             assert conn.exec_driver_sql("PRAGMA synchronous").scalar() == 2

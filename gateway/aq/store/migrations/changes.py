@@ -67,11 +67,25 @@ class Changes:
         Raises:
             HubError: one does not, or there is no such constraint.
         """
-        self.require(table, {name: condition})
+        self.replace_checks(table, {name: condition})
+
+    def replace_checks(self, table: str, conditions: Mapping[str, str]) -> None:
+        """The same for several constraints of a table, by name: SQLite makes the table again once."""
+        self.require(table, conditions)
         if self.postgresql:
-            self.db.run(f"ALTER TABLE {table} DROP CONSTRAINT {name}, ADD CONSTRAINT {name} CHECK ({condition})")
+            changed = ", ".join(
+                f"DROP CONSTRAINT {name}, ADD CONSTRAINT {name} CHECK ({condition})"
+                for name, condition in conditions.items()
+            )
+            self.db.run(f"ALTER TABLE {table} {changed}")
             return
-        self._remake(table, lambda sql: _with_check(sql, name, condition))
+
+        def replaced(sql: str) -> str:
+            for name, condition in conditions.items():
+                sql = _with_check(sql, name, condition)
+            return sql
+
+        self._remake(table, replaced)
 
     def allow_null(self, table: str, column: str) -> None:
         """Let a column be empty.

@@ -88,6 +88,17 @@ def _audit(changes: Changes) -> None:
     table.create(changes.conn)
 
 
+def _either(column: str, *values: int) -> str:
+    return " OR ".join(f"{column} = {value:d}" for value in values)
+
+
+def _checks_without_lists(changes: Changes) -> None:
+    """SQLite builds the list of an IN again for every row that is inserted: 4 us for a message."""
+    states, kinds = _either("state", 0, 1, 2, 3, 8, 9), _either("body_type", 0, 1, 2, 3, 4)
+    changes.replace_checks("aq_message", {"aq_message_state": states, "aq_message_body_type": kinds})
+    changes.replace_checks("aq_entry", {"aq_entry_state": _either("state", 0, 1, 2, 3, 4, 8)})
+
+
 STEPS = (
     Step(
         2,
@@ -96,4 +107,5 @@ STEPS = (
         _step_2,
     ),
     Step(3, "what administration removes is kept in an audit", _audit),
+    Step(4, "SQLite checks the state of a message without building a list of states for each", _checks_without_lists),
 )
