@@ -192,7 +192,7 @@ def test_links_queues_agents_and_transformations_are_shown_altered_and_removed(a
         (("aq", "subscribers", "remove", "NEWS", "MGW_news_out"), 1, "belongs to a job"),
         (("jobs", "frobnicate"), 2, "No such command"),
         (("status", "--frobnicate"), 2, "No such option"),
-        (("lint",), 2, "Missing argument"),
+        (("lint",), 2, "no configuration file: name FILE or --config-dir"),
         (("run", "--agent", "nobody"), 1, "nobody"),
         (("agents", "cleanup", "RESET_SUB_MISSING_MESSAGE", "orders_in"), 1, "job orders_in is READY; only a FAILED"),
         (("agents", "cleanup", "RESET_SUB_MISSING_MESSAGE", "zzz"), 1, "job 'zzz' does not exist"),
