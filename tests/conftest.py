@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.brokers import Kafka, Mosquitto, PostgreSQL, RabbitMQ
+from tests.support.combinations import is_one_more
 from tests.support.memory import write_into_memory
 from tests.support.tally import count
 
@@ -61,9 +62,13 @@ def nothing_left_open() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that uses a server carries its marker, so that ``-m "not kafka"`` means what it says."""
+    """A test that uses a server carries its marker, so that ``-m "not kafka"`` means what it says; so does one that
+    proves in one more combination what another proves."""
     servers = {"rabbitmq", "kafka", "mosquitto", "postgresql"}
     for item in items:
+        if is_one_more(item.nodeid):
+            item.add_marker(pytest.mark.matrix)
         for name in servers.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(name)

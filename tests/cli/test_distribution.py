@@ -98,6 +98,11 @@ def test_the_wheel_holds_what_a_user_needs(built: Built) -> None:
     names = _names(built.wheel)
     assert {name.split("/")[0] for name in names} == {"mgw"}
     needed = {"py.typed", "CHANGELOG.md", "conf/gateway.example.yaml", "conf/gateway.schema.json", "conf/mgw.service"}
+    needed |= {
+        f"conf/{folder}/{path.name}"
+        for folder in ("examples", "kubernetes")
+        for path in (ROOT / "conf" / folder).iterdir()
+    }
     needed |= {"conf/quickstart.yaml", "pipelines/conf/archive.yaml", "gateway/aq/functions/common.sql"}
     assert {f"mgw/{name}" for name in needed} <= names
     with zipfile.ZipFile(built.wheel) as archive:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.support.brokers.server import Server, ServerFailed, connect, receive_exactly
 from tests.support.ports import LOOPBACK, free_port
 
-__all__ = ["PostgreSQL"]
+__all__ = ["PostgreSQL", "program"]
 
 _USER = "mgw"
 _DATABASE = "mgw"
@@ -60,14 +60,14 @@ class PostgreSQL(Server):
             os.chown(self.folder, account.pw_uid, account.pw_gid)
             self.log.touch()
         options = ["--auth=trust", f"--username={_USER}", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
-        self.run([*_as_server_user(), _program("initdb"), f"--pgdata={self._data}", *options])
+        self.run([*_as_server_user(), program("initdb"), f"--pgdata={self._data}", *options])
         hosts = self._data / "pg_hba.conf"
         hosts.write_text("host all all 127.0.0.1/32 trust\n")
         statement = self.folder / "create.sql"
         statement.write_text(f"CREATE DATABASE {_DATABASE};\n")
         with statement.open("rb") as stdin:
             self.run(
-                [*_as_server_user(), _program("postgres"), "--single", "-D", str(self._data), "postgres"], stdin=stdin
+                [*_as_server_user(), program("postgres"), "--single", "-D", str(self._data), "postgres"], stdin=stdin
             )
 
     def command(self) -> Sequence[str]:
@@ -84,7 +84,7 @@ class PostgreSQL(Server):
             *self._settings,
         )
         arguments = [argument for setting in settings for argument in ("-c", setting)]
-        return [*_as_server_user(), _program("postgres"), "-D", str(self._data), *arguments]
+        return [*_as_server_user(), program("postgres"), "-D", str(self._data), *arguments]
 
     def ready(self) -> bool:
         start = f"user\0{_USER}\0database\0{_DATABASE}\0\0".encode()
@@ -94,7 +94,7 @@ class PostgreSQL(Server):
 
     def _execute(self, statement: str) -> None:
         address = ["-h", self.host, "-p", str(self.port), "-U", _USER, "-d", "postgres"]
-        self.run([_program("psql"), "-X", "-q", *address, "-v", "ON_ERROR_STOP=1", "-c", statement])
+        self.run([program("psql"), "-X", "-q", *address, "-v", "ON_ERROR_STOP=1", "-c", statement])
 
 
 def _checked(name: str) -> str:
@@ -110,7 +110,8 @@ def _as_server_user() -> list[str]:
     return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
+    """Where a program of PostgreSQL is, of the newest version that is installed."""
     versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4]))
     found = str(versions[-1]) if versions else shutil.which(name)
     if found is None:

@@ -1,0 +1,36 @@
+"""The list of what make test leaves to make test-all names tests that exist, and leaves a part of every suite."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import suites
+from tests.support.combinations import LISTED, REPEATED, is_one_more
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("file", LISTED)
+def test_every_test_that_is_listed_exists(file: str) -> None:
+    text = (ROOT / file).read_text("utf-8") + (ROOT / "tests/conformance/link_suite.py").read_text("utf-8")
+    for name in map(str.strip, LISTED[file].strip().splitlines()):
+        assert re.search(rf"def {name.partition('[')[0]}\(", text), name
+
+
+def test_every_suite_of_the_hub_keeps_a_test_on_postgresql() -> None:
+    module = REPEATED[0]
+    for name, suite in suites.classes("postgresql", "x").items():
+        tests = [each for each in dir(suite) if each.startswith("test_")]
+        assert any(not is_one_more(f"{module}::{name}::{each}") for each in tests), name
+
+
+def test_ids_are_read_with_class_and_case() -> None:
+    exact = "tests/conformance/test_kafka_exact.py::TestForgottenMarkers::"
+    name = "test_they_are_not_confirmed_and_there_once_after_the_next_connect"
+    assert is_one_more(f"{exact}{name}[log]")
+    assert not is_one_more(f"{exact}{name}[all]")
+    assert is_one_more("tests/pipelines/test_demo_spark.py::test_damage_to_the_archive_is_found")
+    assert not is_one_more("tests/conformance/test_hub_sqlite.py::TestLife::test_anything")
