@@ -19,7 +19,10 @@ class Procedures:
     Attributes:
         finish_remove_job: removes a job that is marked for removal and no longer works, by its name.
         apply_files: makes the hub what configuration files say; gives the lines to be logged.
+        prepare_links: prepares the links of configuration files that ask for it, but for those whose names are in the
+            set, to which it adds what is prepared; gives the lines to be logged, and raises where one cannot be now.
     """
 
     finish_remove_job: Callable[[Hub, Secrets, str], None]
     apply_files: Callable[[Hub, Secrets, Sequence[Path]], Iterable[str]]
+    prepare_links: Callable[[Hub, Secrets, Sequence[Path], set[str]], Iterable[str]]

@@ -48,6 +48,7 @@ _LOGGER = logging.getLogger("mgw.engine")
 
 POLL_SECONDS = 0.5  # how soon changed definitions and status requests are seen
 TIME_MANAGER_SECONDS = 1.0
+PREPARE_SECONDS = 5.0  # between two attempts to prepare links whose brokers were not there
 CLOCK_STEP_SECONDS = 1.0  # a wall clock put back by more than this has the chores planned again
 KEY_DAYS = 7  # a message that its publisher sends again later than that is stored again
 PRUNE_ROWS = 500  # per transaction: a few milliseconds in which nobody else writes
@@ -93,6 +94,8 @@ class Supervisor:
         self._merging = upkeep.Merging(key(options.agent))
         self._manager = ServiceManager(os.environ, clock)
         self.pulse = Pulse(clock, self._manager)
+        self._prepared: set[str] | None = set() if options.config_files else None  # links; None: all that ask for it
+        self._unprepared = Complaint(clock, _LOGGER)
         self.applied: Counter[str] = Counter()  # configuration files read again: ok, refused
         self.exit_code = 0
 
@@ -225,6 +228,7 @@ class Supervisor:
                 _LOGGER.info("%s", line)
                 self.pulse.beat()
             self.applied["ok"] += 1
+            self._prepared = set()
         except GatewayError as error:
             self.applied["refused"] += 1
             _LOGGER.error("configuration not applied: %s", error)
@@ -245,6 +249,7 @@ class Supervisor:
         scheduler.add_job(self._guarded(self._renew), "interval", seconds=LEASE_SECONDS / 5, id="lease")
         scheduler.add_job(self._guarded(self._prune), "interval", hours=1, id="prune")
         scheduler.add_job(self._guarded(self._merge), "interval", seconds=MERGE_SECONDS, id="merge")
+        scheduler.add_job(self._guarded(self._prepare), "interval", seconds=PREPARE_SECONDS, id="prepare")
         scheduler.start()
         self._scheduler = scheduler
 
@@ -289,6 +294,23 @@ class Supervisor:
             if agent is self._agent:
                 self._lost = lost
                 self._nudge.set()
+
+    def _prepare(self) -> None:
+        """Links whose brokers were not there at the start."""
+        if self._prepared is None:
+            return
+        try:
+            for line in self._procedures.prepare_links(
+                self._hub, self._secrets, self._options.config_files, self._prepared
+            ):
+                _LOGGER.info("%s", line)
+        except HubError:
+            raise
+        except GatewayError as error:
+            self._unprepared.say(str(error))
+        else:
+            self._unprepared.over()
+            self._prepared = None
 
     def _time_manager(self) -> None:
         report = self._timekeeper.run(self._stop)

@@ -18,6 +18,7 @@ from mgw.gateway.config.plan import Action, Verb
 from mgw.gateway.config.running import read_running
 from mgw.gateway.config.schema import json_schema
 from mgw.gateway.config.usable import Usable, usable
+from mgw.gateway.definitions.objects import JobStatus
 from mgw.gateway.observe.events import Journalist, ObjectRefused
 from mgw.gateway.runtime.timekeeping import events_of
 from mgw.gateway.services.admin import GatewayAdmin
@@ -45,6 +46,7 @@ __all__ = [
     "lint",
     "plan",
     "prepare",
+    "prepare_left",
     "prepared_links",
     "usable_for",
     "write_export",
@@ -130,6 +132,32 @@ def prepare(hub: Hub, document: Document, secrets: Secrets | None = None) -> Ite
                 cause=error.cause,
                 cure=f"{error.cure}; then run: mgw links prepare {name}" if error.cure else f"mgw links prepare {name}",
             )
+
+
+def prepare_left(hub: Hub, secrets: Secrets, files: Sequence[str | Path], done: set[str]) -> Iterator[str]:
+    """Prepare the links of files that ask for it and are not in ``done``, and try their jobs at once; gives a line for
+    everything that was changed. A gateway that starts before its brokers comes here until they are there.
+
+    Raises:
+        GatewayError: a link cannot be prepared now; the others are.
+    """
+    admin, left = GatewayAdmin(hub, secrets), None
+    for name in prepared_links(usable(files, existing=read_running(hub)).document):
+        if name in done:
+            continue
+        try:
+            lines = admin.prepare_msgsystem_link(name).lines
+        except GatewayError as error:
+            left = error
+            continue
+        done.add(name)
+        yield from lines
+        if lines:
+            for job in admin.list_jobs():
+                if job.uses_link(name) and job.status is JobStatus.RETRY:
+                    admin.reset_job(job.name)
+    if left is not None:
+        raise left
 
 
 def usable_for(url: str, files: Sequence[Path]) -> Usable:

@@ -31,8 +31,14 @@ def _apply_files(hub: Hub, secrets: Secrets, files: Sequence[Path]) -> Iterator[
     return apply_files(hub, secrets, files)
 
 
+def _prepare_links(hub: Hub, secrets: Secrets, files: Sequence[Path], done: set[str]) -> Iterator[str]:
+    from mgw.gateway.services.configuration import prepare_left
+
+    return prepare_left(hub, secrets, files, done)
+
+
 #: What an agent has done by the services.
-PROCEDURES = Procedures(finish_remove_job=_finish_remove_job, apply_files=_apply_files)
+PROCEDURES = Procedures(finish_remove_job=_finish_remove_job, apply_files=_apply_files, prepare_links=_prepare_links)
 
 
 def run(

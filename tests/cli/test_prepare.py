@@ -11,6 +11,7 @@ from tests.conformance.test_log_preparation import exists
 from tests.faults.ends.rabbitmq import declare
 from tests.support.brokers import RabbitMQ
 from tests.support.ports import free_port
+from tests.support.proxy import TcpProxy
 from tests.support.waiting import eventually
 
 FILE = """\
@@ -50,6 +51,23 @@ def test_a_broker_that_is_away_fails_apply_but_not_the_start(mgw: Mgw, rabbitmq:
     assert "create job away_out" in result.out
     with mgw.running(file):
         eventually(lambda: "RUNNING" in mgw("status").out, deadline=60)
+
+
+@pytest.mark.rabbitmq
+def test_a_gateway_that_starts_before_its_broker_prepares_its_link_later(mgw: Mgw, rabbitmq: RabbitMQ) -> None:
+    declare(rabbitmq, "prepared.late", {"x-queue-type": "classic"})
+    late = free_port()
+
+    def job() -> dict[str, object]:
+        found: dict[str, object] = json.loads(mgw.ok("jobs", "show", "late_out", "--json"))
+        return found
+
+    with mgw.running(mgw.file(FILE.format(rabbitmq, late, "true", "late"))):
+        eventually(lambda: job()["status"] == "RETRY", deadline=60, what="a job that does not reach its broker")
+        with TcpProxy(rabbitmq.host, rabbitmq.port, port=late):
+            eventually(lambda: exists(rabbitmq, "mgw.sent.late_out"), deadline=60, what="the log of the job")
+            eventually(lambda: job()["guarantee"] == "exact-unless-broker-crash", deadline=60, what="the guarantee")
+            assert job()["status"] == "READY"
 
 
 @pytest.mark.rabbitmq

@@ -6,7 +6,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
@@ -44,6 +44,10 @@ def start(image: str, place: Plant, tmp_path: Path) -> Iterator[Start]:
     secrets = tmp_path / "secrets"
     secrets.mkdir()
     user = f"gateway_{uuid.uuid4().hex[:8]}"
+    with closing(place.amqp()) as connection:  # the hub of every test is new, its logs must be, too
+        for job in ("orders_in", "readings_in", "alarms_to_rabbit"):
+            for log in ("acks", "sent"):
+                connection.channel().queue_delete(f"mgw.{log}.{job}")
     place.rabbitmq.ctl("add_user", user, PASSWORD)
     place.rabbitmq.ctl("set_permissions", user, ".*", ".*", ".*")
     (secrets / "rabbit_password").write_text(f"{PASSWORD}\n")
