@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.exception_desk import retry
 from mgw.gateway.state import status
 from mgw.gateway.state.status import JobRow
 
@@ -51,9 +52,7 @@ def restart(admin: GatewayAdmin, name: str) -> str:
         NotFound: there is not a job of that name.
         AdminError: the job is marked for removal.
     """
-    job = lookup.job(admin, name).name
-    admin.reset_job(job)
-    return job
+    return retry(admin, name)  # a reset of a job that is connected does just that
 
 
 def reconnect(admin: GatewayAdmin, name: str) -> tuple[str, list[str]]:
