@@ -26,7 +26,8 @@ LINT := $(MAKE) lint
 # What is run: a marker expression of pytest (pyproject.toml says what the markers mean).
 test: CHOSEN := not matrix and not long
 test-all: CHOSEN := not long
-test-rest: CHOSEN := matrix and not long
+test-rest: CHOSEN := (matrix or examples) and not long
+test: export MGW_FEWER_EXAMPLES := 1
 
 # Every extra that does not just name others of our own: the lock file must not contain this package itself.
 define LOCK_EXTRAS

@@ -55,6 +55,17 @@ def pytest_configure(config: pytest.Config) -> None:
     count(config)
 
 
+def pytest_collection() -> None:
+    """Ten thousand tests are made now; nothing of them is garbage."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """The collector need not look at them again, neither by itself nor behind every module."""
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_open() -> Iterator[None]:
     """What a module leaves open (sockets, files, connections) fails the module itself, not whoever comes next."""

@@ -40,6 +40,7 @@ from mgw.transforms.errors import ConfigInvalid, HubError, HubUnavailable, HubVe
 from mgw.transforms.message import Message
 from tests.support import old_hubs, schemas
 from tests.support.brokers import PostgreSQL
+from tests.support.examples import some_of
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -745,12 +746,13 @@ def upgrade_and_die(url: str, moment: int) -> int:
 
 
 @pytest.mark.timeout(600)  # some thirty upgrades
+@pytest.mark.examples
 def test_a_kill_at_any_moment_leaves_the_old_or_the_new_hub_on_sqlite(tmp_path: Path) -> None:
     look(old_hubs.load_sqlite(tmp_path / "warm.db"))  # everything is imported
     path = tmp_path / "hub.db"
     total = upgrade_and_die(old_hubs.load_sqlite(path), 0)
     assert total > 60
-    moments = sorted({*range(1, 12, 3), *range(1, total, total // 12), *range(total - 14, total + 1)})
+    moments = some_of(sorted({*range(1, 12, 3), *range(1, total, total // 12), *range(total - 14, total + 1)}))
     results = []
     for moment in moments:
         for each in tmp_path.glob("hub.db*"):
@@ -774,27 +776,32 @@ def test_a_kill_at_any_moment_leaves_the_old_or_the_new_hub_on_sqlite(tmp_path: 
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.examples
 @pytest.mark.postgresql
 def test_a_kill_at_any_moment_leaves_the_old_or_the_new_hub_on_postgresql(postgresql: PostgreSQL) -> None:
     original = f"kill_{uuid.uuid4().hex[:8]}"
     old_hubs.load_postgresql(postgresql, original)
-    copies = [f"{original}_{number}" for number in range(26)]
     with psycopg.connect(postgresql.url.replace("+psycopg", ""), autocommit=True) as connection:
-        for name in copies:
+
+        def copy(number: int) -> Old:
+            name = f"{original}_{number}"
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {original}")
-    hubs = [Old("postgresql", postgresql.url_of(name), None) for name in copies]
-    total = upgrade_and_die(hubs[0].url, 0)
-    assert total > 60
-    moments = [total * number // 18 for number in range(1, 18)] + [total - number for number in range(8)]
-    for old, moment in zip(hubs[1:], sorted(moments), strict=True):
-        upgrade_and_die(old.url, max(1, moment))
+            return Old("postgresql", postgresql.url_of(name), None)
+
+        whole = copy(0)
+        total = upgrade_and_die(whole.url, 0)
+        assert total > 60
+        moments = [total * number // 18 for number in range(1, 18)] + [total - number for number in range(8)]
+        hubs = {moment: copy(moment) for moment in some_of(sorted({max(1, moment) for moment in moments}))}
+    for moment, old in hubs.items():
+        upgrade_and_die(old.url, moment)
         eventually(lambda old=old: gone(old), what="its backend has ended")
         version = old.version()
         assert version in (1, QUEUES_PART.version)
         assert old.lost() == [], moment
         upgrade(old.url)
         assert old.lost() == []
-    for name in (original, *copies):
+    for name in (original, *(f"{original}_{number}" for number in (0, *hubs))):
         postgresql.drop_database(name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -99,6 +100,7 @@ def _commands(group: TyperGroup, words: tuple[str, ...] = ()) -> Iterator[tuple[
             yield from _commands(command, (*words, name))
 
 
+@functools.cache
 def commands() -> set[tuple[str, ...]]:
     """Every command of ``mgw``, as words."""
     group = typer.main.get_command(app)

@@ -157,15 +157,17 @@ def test_the_next_batch_is_asked_for_when_the_last_one_is_in_the_commit_log(
 
 
 @pytest.mark.parametrize("consumer", [None, "RED"])
-def test_a_plan_that_nothing_is_known_of_is_read_by_message_ids(hub: Hub, consumer: str | None) -> None:
+def test_a_plan_that_nothing_is_known_of_is_read_by_message_ids(hub: Hub, url: str, consumer: str | None) -> None:
     """A plan is new when it is read; a search among all that are claimed, for each of them, took the square of them."""
     if not hub.postgresql:
         pytest.skip("SQLite reads the tables in the order they are named in")
     from mgw.gateway.aq.queues import consumers_sql, transfer
     from mgw.gateway.aq.store.statements import Db
+    from mgw.pipelines.hub import open_hub as open_for_pipelines
     from mgw.pipelines.source import statements_stream as statements
     from mgw.pipelines.source.statements_read import BY_INDEX
 
+    open_for_pipelines(url).close()  # makes the tables of streams
     name = f"NEW_{consumer or 'PLAN'}"
     make(hub, name, *([consumer] if consumer else []))
     put(hub, name, *(f"m{number}" for number in range(1000)))

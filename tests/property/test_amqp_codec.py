@@ -7,7 +7,7 @@ import struct
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pika import frame, spec
 from pika.data import encode_table
@@ -15,6 +15,7 @@ from pika.data import encode_table
 from mgw.links.rabbitmq.frames import FrameScanner, Returned, ack_frame, message_frames, publish_method
 from mgw.transforms.amqp import Rules, decode, encode
 from mgw.transforms.message import Header, Message, ValueType, decode_headers, encode_headers
+from tests.support.examples import looks_at
 
 NOW = 1_700_000_000.0
 HOT = 1
@@ -218,7 +219,7 @@ deliveries = st.lists(
 )
 
 
-@settings(max_examples=200)
+@looks_at(200)
 @given(deliveries, st.lists(st.integers(1, 900), min_size=1, max_size=5), st.integers(1, 1000))
 def test_deliveries_are_found_however_the_bytes_are_cut(
     sent: list[tuple[int, bool, str, str, bytes]], sizes: list[int], limit: int

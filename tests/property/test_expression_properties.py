@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 from sqlglot import exp
 
@@ -23,6 +23,7 @@ from mgw.transforms.language.parser import Compiler
 from mgw.transforms.language.text import canonical_text
 from mgw.transforms.language.values import like_matcher
 from mgw.transforms.message import Message
+from tests.support.examples import looks_at
 
 TRUTH = st.sampled_from([True, False, None])
 
@@ -87,7 +88,7 @@ def reference_like(text: str, pattern: str, escape: str | None) -> bool:
     return matches(0, 0)
 
 
-@settings(max_examples=500)
+@looks_at(500)
 @given(text=LIKE_TEXT, pattern=LIKE_TEXT, escape=st.sampled_from([None, "!", "\\"]))
 def test_like_is_what_the_standard_says(text: str, pattern: str, escape: str | None) -> None:
     if escape is not None:
@@ -227,7 +228,7 @@ def in_python(expression: Expression, row: dict[str, Any]) -> Any:
     return int(value) if isinstance(value, bool) else value  # SQLite has no booleans
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@looks_at(1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(text=EXPRESSIONS, rows=st.lists(ROWS, min_size=1, max_size=4))
 def test_expressions_have_the_values_that_sqlite_gives_them(
     database: sqlite3.Connection, text: str, rows: list[dict[str, Any]]
@@ -258,7 +259,7 @@ CAST( DATE INTERVAL EXISTS ROWNUM LEVEL PRIOR (+) DISTINCT ALL ANY ü 0x1 1e5 ::
 SCRAPS = st.sampled_from(_SCRAPS.split())
 
 
-@settings(max_examples=1000, deadline=None)
+@looks_at(1000, deadline=None)
 @given(
     text=st.one_of(
         st.lists(SCRAPS, max_size=12).map(" ".join), st.lists(SCRAPS, max_size=6).map("\n".join), st.text(max_size=40)
@@ -285,7 +286,7 @@ def test_whatever_is_written_either_compiles_or_is_refused_with_a_position(text:
 # -- text -> tree -> text
 
 
-@settings(max_examples=300, deadline=None)
+@looks_at(300, deadline=None)
 @given(text=EXPRESSIONS)
 def test_an_expression_written_out_again_is_the_same_expression(text: str) -> None:
     assume(len(text) <= 2000)

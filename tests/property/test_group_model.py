@@ -20,10 +20,11 @@ from mgw.gateway.aq.upkeep import time_manager
 from mgw.transforms.errors import AqError
 from mgw.transforms.message import Message
 from tests.support.brokers import PostgreSQL
+from tests.support.examples import fewer
 
 WHO = st.integers(0, 1)
 EXAMPLES = os.environ.get("MGW_PROPERTY_EXAMPLES")
-pytestmark = pytest.mark.timeout(7200 if EXAMPLES else 180)
+pytestmark = [pytest.mark.timeout(7200 if EXAMPLES else 180), pytest.mark.examples]
 _queues = itertools.count(1)
 
 
@@ -178,7 +179,7 @@ def run(url: str, examples: int) -> None:
         run_state_machine_as_test(  # type: ignore[no-untyped-call]
             partial(GroupModel, hub),
             settings=settings(
-                max_examples=int(EXAMPLES or examples),
+                max_examples=int(EXAMPLES or fewer(examples)),
                 stateful_step_count=30,
                 deadline=None,
                 suppress_health_check=[HealthCheck.too_slow],

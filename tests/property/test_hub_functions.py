@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import HealthCheck, assume, event, given
 from hypothesis import strategies as st
 from psycopg.rows import dict_row
 
@@ -24,6 +24,7 @@ from mgw.transforms.errors import AqError
 from mgw.transforms.message import Header, Message, PayloadKind, ValueType, encode_headers
 from tests.property.test_rules_in_sql import CONDITIONS, MESSAGES
 from tests.support.brokers import PostgreSQL
+from tests.support.examples import looks_at
 
 pytestmark = pytest.mark.postgresql
 
@@ -165,7 +166,7 @@ def enqueue(sql: psycopg.Connection[dict[str, Any]], queue: str, message: Messag
     return bytes(row["id"])
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@looks_at(60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batch=BATCH)
 def test_python_gets_what_sql_sent(ends: Ends, batch: tuple[str, list[Message]]) -> None:
     queue, sent = batch
@@ -192,7 +193,7 @@ def test_python_gets_what_sql_sent(ends: Ends, batch: tuple[str, list[Message]])
         assert got == expected
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@looks_at(60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batch=BATCH)
 def test_sql_gets_what_python_sent(ends: Ends, batch: tuple[str, list[Message]]) -> None:
     queue, sent = batch
@@ -229,7 +230,7 @@ def _routed(enqueue: Callable[[], object], rows: Callable[[], list[str]]) -> lis
     return rows()
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@looks_at(60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(message=MESSAGES, rules=st.tuples(CONDITIONS, CONDITIONS))
 def test_sql_routes_as_python_does_or_not_at_all(ends: Ends, message: Message, rules: tuple[str, str]) -> None:
     message = replace(message, original_msgid=None)  # not for applications to set

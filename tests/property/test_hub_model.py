@@ -42,10 +42,11 @@ from tests.property.hub_operations import (
     Time,
 )
 from tests.support.brokers import PostgreSQL
+from tests.support.examples import fewer
 
 EXAMPLES = os.environ.get("MGW_PROPERTY_EXAMPLES")
 STEPS = 40
-pytestmark = pytest.mark.timeout(7200 if EXAMPLES else 180)
+pytestmark = [pytest.mark.timeout(7200 if EXAMPLES else 180), pytest.mark.examples]
 
 _numbers = itertools.count(1)
 _bodies = itertools.count(1)
@@ -324,7 +325,7 @@ def run(url: str, examples: int) -> None:
         run_state_machine_as_test(  # type: ignore[no-untyped-call]
             partial(HubMachine, hub, clock),
             settings=settings(
-                max_examples=int(EXAMPLES or examples),
+                max_examples=int(EXAMPLES or fewer(examples)),
                 stateful_step_count=STEPS,
                 deadline=None,
                 report_multiple_bugs=False,

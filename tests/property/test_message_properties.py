@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mgw.transforms.errors import ConversionFailure
@@ -23,6 +23,7 @@ from mgw.transforms.payloads.convert import from_payload, to_payload
 from mgw.transforms.payloads.exception_message import for_exception_queue
 from mgw.transforms.payloads.fields import json_to_fields
 from mgw.transforms.payloads.json_text import dump_json, parse_json
+from tests.support.examples import looks_at
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)  # any character, NUL too, no half surrogates
 FLOATS = st.floats(width=64)
@@ -62,7 +63,7 @@ def same(left: Header, right: Header) -> bool:
     return left.value == right.value
 
 
-@settings(max_examples=400)
+@looks_at(400)
 @given(headers=HEADERS)
 def test_headers_survive_storage(headers: tuple[Header, ...]) -> None:
     stored = encode_headers(headers)
@@ -78,7 +79,7 @@ def test_headers_survive_storage(headers: tuple[Header, ...]) -> None:
         assert repr(left.value) == repr(right.value)
 
 
-@settings(max_examples=400)
+@looks_at(400)
 @given(fields=st.lists(HEADER, max_size=6, unique_by=lambda field: field.name).map(tuple))
 def test_fields_survive_the_way_over_a_broker_without_fields(fields: tuple[Header, ...]) -> None:
     message = Message(body=fields, kind=PayloadKind.FIELDS)
@@ -101,7 +102,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@looks_at(300)
 @given(value=JSON)
 def test_json_survives_and_is_utf_8(value: Any) -> None:
     text = dump_json(value)
@@ -109,7 +110,7 @@ def test_json_survives_and_is_utf_8(value: Any) -> None:
     assert to_payload(Message(body=text.encode()), "JSON").body == text
 
 
-@settings(max_examples=300)
+@looks_at(300)
 @given(value=JSON)
 def test_any_json_becomes_fields_without_loss_or_is_refused(value: Any) -> None:
     text = dump_json(value)
@@ -125,7 +126,7 @@ def test_any_json_becomes_fields_without_loss_or_is_refused(value: Any) -> None:
     assert {field.name: field.value for field in fields} == value
 
 
-@settings(max_examples=200)
+@looks_at(200)
 @given(body=st.one_of(st.none(), st.binary(max_size=20), TEXT), payload_type=st.sampled_from(["RAW", "BASIC", "TEXT"]))
 def test_a_stored_body_means_what_was_sent(body: bytes | str | None, payload_type: str) -> None:
     try:
@@ -138,7 +139,7 @@ def test_a_stored_body_means_what_was_sent(body: bytes | str | None, payload_typ
     assert stored == body
 
 
-@settings(max_examples=200)
+@looks_at(200)
 @given(
     headers=st.lists(
         st.builds(

@@ -6,12 +6,13 @@ from collections import deque
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mgw.links.contract import Mark, Position
 from mgw.links.mqtt.receiving_log import KEPT, OFF, ReceivingLog, digest_of, receipt
 from mgw.transforms.mqtt import Properties, Publish
+from tests.support.examples import looks_at
 
 HERE = "broker:1883/MGW_J_in"
 
@@ -102,7 +103,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@looks_at(400, deadline=None)
 @given(steps=STEPS, newest=st.sampled_from([0, 1000, 65530]))
 def test_no_message_is_lost_or_doubled_wherever_the_gateway_is_killed(
     steps: list[tuple[list[int], int, str, int]], newest: int

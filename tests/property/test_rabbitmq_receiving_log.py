@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mgw.links.rabbitmq.receiving_log import LogAhead, LogBehind, ReceivingLog
+from tests.support.examples import looks_at
 
 
 def digest(letter: str) -> bytes:
@@ -128,7 +129,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=2500, deadline=None)
+@looks_at(2500, deadline=None)
 @given(st.lists(st.sampled_from("aab"), min_size=2, max_size=9), STEPS)
 def test_every_message_is_stored_once_whenever_the_gateway_dies(letters: list[str], steps: list[Any]) -> None:
     broker, hub = Broker(), Hub()

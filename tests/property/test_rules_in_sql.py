@@ -34,8 +34,10 @@ from mgw.transforms.language.compiler import analyse, compile_condition
 from mgw.transforms.language.expression import Expression, Row
 from mgw.transforms.message import Header, Message, PayloadKind, ValueType
 from tests.support.brokers import PostgreSQL
+from tests.support.examples import fewer
 
-EXAMPLES = int(os.environ.get("MGW_RULE_EXAMPLES", "60"))
+EXAMPLES = fewer(int(os.environ.get("MGW_RULE_EXAMPLES", "60")))
+pytestmark = pytest.mark.examples
 
 # -- messages
 

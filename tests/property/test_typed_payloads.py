@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mgw.gateway.aq.admin import QueueAdmin
@@ -22,6 +22,7 @@ from mgw.transforms.message import Message
 from mgw.transforms.objects import ObjectValue
 from mgw.transforms.payloads.sql_types import ObjectType, load_text
 from mgw.transforms.payloads.sql_types_parser import from_definition
+from tests.support.examples import looks_at
 
 EXAMPLES = int(os.environ.get("MGW_PROPERTY_EXAMPLES", "60"))
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=10)
@@ -115,7 +116,7 @@ def same(left: Any, right: Any) -> bool:
     return type(left) is type(right) and bool(left == right)
 
 
-@settings(max_examples=EXAMPLES * 5, deadline=None)
+@looks_at(EXAMPLES * 5, deadline=None)
 @given(made=objects())
 def test_an_object_of_any_type_survives_storage(made: tuple[Any, ObjectValue]) -> None:
     definition, value = made
@@ -141,7 +142,7 @@ def hub() -> Iterator[Hub]:
         yield opened
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@looks_at(EXAMPLES, deadline=None)
 @given(data=st.data())
 def test_anydata_of_any_type_comes_out_of_a_queue_as_it_went_in(hub: Hub, data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(sorted(set(WRAPPABLE) - {"XMLTYPE"})), min_size=1, max_size=4))

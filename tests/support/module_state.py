@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -133,8 +134,7 @@ def _place(
         return None
     name, chain = target.id, chain[::-1]
     if name in {"cls", "self"} and inside is not None and chain:
-        shared = {each.id for each, _ in _assignments([each for each in inside.body if _of_the_class(each)])}
-        reached = name == "cls" or chain[0] in shared - _own_attributes(inside)
+        reached = name == "cls" or chain[0] in _shared_attributes(inside) - _own_attributes(inside)
         return f"{module.path} {inside.name}.{chain[0]}" if reached else None
     if name in local:
         return None
@@ -161,6 +161,13 @@ def _of_the_class(node: ast.stmt) -> bool:
     return not isinstance(node, ast.AnnAssign) or "ClassVar" in ast.unparse(node.annotation)
 
 
+@functools.cache
+def _shared_attributes(node: ast.ClassDef) -> set[str]:
+    """Attributes that the body of a class gives all its objects."""
+    return {each.id for each, _ in _assignments([each for each in node.body if _of_the_class(each)])}
+
+
+@functools.cache
 def _own_attributes(node: ast.ClassDef) -> set[str]:
     """Attributes that the methods of a class give each object."""
     return {

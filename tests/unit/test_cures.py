@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,15 +68,20 @@ def _commands(group: TyperGroup, words: tuple[str, ...] = ()) -> dict[tuple[str,
     return found
 
 
+@functools.cache
+def _all_commands() -> dict[tuple[str, ...], bool]:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return _commands(group)
+
+
 def test_there_is_advice() -> None:
     assert len(ADVICE) > 20
 
 
 @pytest.mark.parametrize(("path", "text"), ADVICE)
 def test_command_that_is_advised_exists(path: str, text: str) -> None:
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    commands = _commands(group)
+    commands = _all_commands()
     words = text.split()
     assert (words[0],) in commands, f"{path}: mgw {text}"
     end = 1

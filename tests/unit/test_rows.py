@@ -236,12 +236,12 @@ def literal_states(root: Path) -> list[str]:
 def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """The texts of a module but its docstrings; braces stand for what an f-string puts in."""
     inside = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
-    documentation = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    left_out = inside | {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             parts = [each.value if isinstance(each, ast.Constant) else "{}" for each in node.values]
             yield node.lineno, "".join(map(str, parts))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inside | documentation:
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in left_out:
             yield node.lineno, node.value
 
 
