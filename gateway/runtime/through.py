@@ -9,13 +9,15 @@ stored before that of the one before it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from mgw.gateway.runtime.ends.link_destination import LinkDestination
 from mgw.gateway.runtime.ends.planned_source import Carried, PlannedLinkSource
-from mgw.gateway.runtime.route import Route, RouteContext
+from mgw.gateway.runtime.route import LAST_SECONDS, Route, RouteContext
 from mgw.gateway.state.run_state import Counts
-from mgw.transforms.errors import Blame, DeliveryRejected, MessageRejected
+from mgw.transforms.errors import Blame, DeliveryRejected, GatewayError, MessageRejected
 
 __all__ = ["ThroughRoute"]
 
@@ -32,6 +34,7 @@ class ThroughRoute(Route):
     def __init__(self, context: RouteContext, source: PlannedLinkSource, destination: LinkDestination) -> None:
         super().__init__(context, source, destination)
         self._source, self._destination = source, destination
+        self._unsent = 0  # messages that are planned, and were not written as one before them was refused
         self._doubted = ""  # origin of a message that was refused alone, and nobody can tell why
 
     def carry(self, wait: float) -> Counts:
@@ -49,12 +52,39 @@ class ThroughRoute(Route):
         return counts
 
     def _read(self, wait: float) -> None:
-        """Read ahead of what is on its way, by one batch more than there is room for."""
-        if not self._source.holds:
-            super()._read(0.0 if self._destination.busy else min(wait, _BREATH))
+        """Read what is there, up to half of the room: one transaction of the hub plans it, and one of Kafka sends it.
+
+        While a poisonous message is looked for, it is one batch at a time.
+        """
+        if self._source.holds:
+            return
+        wait = 0.0 if self._destination.busy else min(wait, _BREATH)
+        most = 1 if self._caution.limit() == 1 else self._destination.room // 2
+        while (found := self._read_batch(self._caution.limit(), wait)) is not None:
+            self._write_read(*found)
+            if self._source.held >= most or found[0].batch.alone:
+                return
+            wait = 0.0
 
     def _write_read(self, batch: Any, forms: Any) -> None:  # noqa: ARG002  it is planned first
         self._source.hold(batch)
+
+    def _send(self, planned: Sequence[Any]) -> None:
+        self._unsent = sum(carried.size for carried in planned)
+        for carried in planned:
+            self._unsent -= carried.size
+            try:
+                super()._send([carried])
+            except DeliveryRejected:
+                self._complete_what_went_before()
+                raise
+
+    def _complete_what_went_before(self) -> None:
+        """A batch was refused as it was written: those before it are confirmed still, and need not come again."""
+        refused = self._destination.flights.pop()
+        with suppress(GatewayError):  # the refusal is the reason to tell
+            self.drain(LAST_SECONDS)
+        self._destination.flights.append(refused)
 
     def _rest(self, wait: float) -> None:
         self._destination.wait(min(wait, _GLANCE) if self._destination.busy else 0.0)
@@ -65,8 +95,9 @@ class ThroughRoute(Route):
         flights = self._destination.flights
         if error.blame in {Blame.DESTINATION, Blame.FULL} or not flights:
             raise error
-        if len(flights) > 1 or flights[0].size > 1:
-            self._caution.begin(sum(flight.size for flight in flights))
+        if len(flights) > 1 or flights[0].size > 1 or self._unsent:
+            self._caution.begin(sum(flight.size for flight in flights) + self._unsent)
+            self._unsent = 0
             self._source.leave()
             self._destination.forget()
             self._load()

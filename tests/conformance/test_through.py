@@ -12,6 +12,7 @@ import pytest
 from mgw.gateway.ledger import check, history
 from mgw.gateway.ledger.check import Proof
 from mgw.gateway.ledger.history import Range
+from mgw.gateway.runtime.ends.planned_source import PlannedLinkSource
 from mgw.links.memory.broker import MemoryBroker
 from mgw.links.memory.destination import MESSAGE_ID, MemoryDestination
 from mgw.transforms.errors import AdminError, Blame, DeliveryRejected, LinkUnavailable
@@ -107,6 +108,26 @@ def test_messages_go_from_link_to_link_in_order_and_no_queue_of_the_hub_sees_the
     proof = checked(gateway)
     assert proof.offences == []
     assert (proof.messages, proof.planned) == (1000, 0)
+
+
+def test_what_waits_is_planned_in_a_few_transactions_however_small_the_batches(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, together = PlannedLinkSource.plan, []
+
+    def plan(self: PlannedLinkSource, *given: Any, **more: Any) -> Any:
+        planned = real(self, *given, **more)
+        together.append(sum(carried.size for carried in planned))
+        return planned
+
+    monkeypatch.setattr(PlannedLinkSource, "plan", plan)
+    ends(gateway, broker)
+    job(gateway, batch=10)
+    put(broker, *texts(1000))
+    with gateway.run():
+        eventually(lambda: gateway.job("thr")["PROPAGATED_MSGS"] == 1000)
+    assert arrived(broker) == texts(1000)
+    assert max(together) >= 500
 
 
 def test_headers_priority_correlation_and_expiration_go_along(gateway: Gateway, broker: MemoryBroker) -> None:

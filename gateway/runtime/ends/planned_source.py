@@ -160,6 +160,11 @@ class PlannedLinkSource(LinkSource):
         """Whether a batch waits for its plan."""
         return bool(self._pending)
 
+    @property
+    def held(self) -> int:
+        """Messages that wait for their plan."""
+        return sum(carried.size for carried in self._pending)
+
     def plans(self, room: int) -> bool:
         """Whether there is something to plan."""
         return room > 0 and bool(self._pending)
