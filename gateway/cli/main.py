@@ -27,6 +27,7 @@ from mgw.gateway.cli import (
     prove,
     runner,
     skeleton,
+    top,
     transformations,
     upgrade,
     watch,
@@ -46,7 +47,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for part in (skeleton, configure, runner, watch, prove, upgrade):
+for part in (skeleton, configure, runner, watch, top, prove, upgrade):
     part.register(app)
 for name, group in (
     ("agents", agents),

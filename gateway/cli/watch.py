@@ -1,12 +1,12 @@
-"""``mgw status``, ``top`` and ``events``: what the gateway is doing, readable at 80 columns."""
+"""``mgw status`` and ``events``: what the gateway is doing, readable at 80 columns."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,9 +25,7 @@ from mgw.gateway.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from mgw.gateway.services.health import GatewayRow, GatewayState, JobRow
+    from mgw.gateway.services.health import GatewayRow, GatewayState, Health, JobRow
 
 __all__ = ["print_agents", "print_jobs", "print_links", "register"]
 
@@ -42,6 +40,7 @@ AGENT_COLUMNS = {
     "SINCE (UTC)": "left",
 }
 LINK_COLUMNS = {"LINK": "fold", "TYPE": "left", "AGENT": "fold", "JOBS": "right", "COMMENT": "fold"}
+LINK_STATES = {"LINK": "fold", "TYPE": "left", "AGENT": "fold", "JOBS": "right", "STATE": "left", "SINCE (UTC)": "left"}
 JOB_COLUMNS = {
     "JOB": "fold",
     "STATE": "left",
@@ -52,13 +51,13 @@ JOB_COLUMNS = {
     "OLDEST": "right",
     "GUARANTEE": "fold",
 }
+_UNKNOWN = ("FAILED", "STUCK", "RETRY")  # what waits at the broker was counted before
 _LONGEST = "exact-unless-broker-crash"
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.command()(status)
-    app.command()(top)
     app.command()(events)
 
 
@@ -96,7 +95,7 @@ def status(
     if as_json:
         print_json(_as_json(state) | {"health": health.as_json()})
     else:
-        _print_state(state)
+        _print_state(state, health)
     if check and not as_json:
         say()
         for line in [f"unhealthy: {reason}" for reason in health.reasons] or ["healthy"]:
@@ -114,18 +113,24 @@ def _as_json(state: GatewayState) -> dict[str, Any]:
     }
 
 
-def _print_state(state: GatewayState) -> None:
+def _print_state(state: GatewayState, health: Health) -> None:
     print_agents(state.agents)
     if state.links:
         say()
-        print_links(state)
+        _print_link_states(state, health)
     if state.jobs:
         say()
         print_jobs(state.jobs)
     if state.troubles:
         say()
+    again = {
+        f"job {job.job_name} is RETRY:": f"; next attempt {job.next_attempt} UTC"
+        for job in state.jobs
+        if job.next_attempt
+    }
     for line in state.troubles:
-        say(textwrap.fill(f"! {line}", console().width, subsequent_indent="  "))
+        more = "".join(text for begin, text in again.items() if line.startswith(begin))
+        say(textwrap.fill(f"! {line}{more}", console().width, subsequent_indent="  "))
 
 
 def print_agents(rows: Sequence[GatewayRow]) -> None:
@@ -140,6 +145,21 @@ def print_links(state: GatewayState) -> None:
         for row in state.links
     ]
     print_table(LINK_COLUMNS, rows)
+
+
+def _print_link_states(state: GatewayState, health: Health) -> None:
+    """The links as a table, with the state that their jobs show, and since when where that is known."""
+    found = {entry.name: entry for entry in health.links}
+    rows = []
+    for row in state.links:
+        entry = found[row.link_name]
+        since = _second(entry.since)
+        rows.append((row.link_name, row.link_type.lower(), row.agent_name, state.jobs_of(row), entry.state, since))
+    print_table(LINK_STATES, rows)
+
+
+def _second(moment: float | None) -> str | None:
+    return None if moment is None else f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def print_jobs(rows: Sequence[JobRow]) -> None:
@@ -163,118 +183,10 @@ def _job(row: JobRow) -> Sequence[Any]:
         row.propagated_total,
         row.exceptionq_total or "",
         (row.filtered_total + row.discarded_total) or "",
-        row.backlog,
+        "unknown" if row.backlog is None and state_of(row) in _UNKNOWN else row.backlog,
         ago(row.oldest_message_age),
         "exact*" if row.guarantee == _LONGEST else row.guarantee,
     )
-
-
-# -- top -------------------------------------------------------------------------------------------------------------
-
-
-def top(
-    ctx: typer.Context,
-    interval: Annotated[
-        float, typer.Option("--interval", "-n", min=0.2, max=60, help="Seconds between refreshes.")
-    ] = 1.0,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="Exit after this many refreshes.")] = None,
-) -> None:
-    """The jobs, live: rates, backlog, age of the oldest message, last error. Leave with q or ctrl-c."""
-    from rich.live import Live
-
-    from mgw.gateway.services.health import read
-
-    looks = 0
-    before: dict[str, tuple[float, int]] = {}
-    screen = console()
-    with (
-        open_hub(hub_url(ctx)) as hub,
-        _keys() as pressed,
-        Live(console=screen, screen=screen.is_terminal, auto_refresh=False) as live,
-    ):
-        while count is None or looks < count:
-            started = time.monotonic()
-            state = read(hub)
-            rates = {job.job_name: _rate(before.get(job.job_name), started, job.propagated_total) for job in state.jobs}
-            before = {job.job_name: (started, job.propagated_total) for job in state.jobs}
-            live.update(_screen(hub.name, state, rates), refresh=True)
-            looks += 1
-            if pressed(interval if count is None or looks < count else 0):
-                break
-    if not screen.is_terminal:
-        say()
-
-
-def _rate(before: tuple[float, int] | None, now: float, moved: int) -> float | None:
-    """Messages per second since the last look; None at the first."""
-    if before is None or now <= before[0]:
-        return None
-    return max(0, moved - before[1]) / (now - before[0])
-
-
-def _screen(hub: str, state: GatewayState, rates: dict[str, float | None]) -> RenderableType:
-    from rich.console import Group
-    from rich.text import Text
-
-    from mgw.gateway.cli.common import table
-    from mgw.gateway.services.health import state_of
-
-    colours = {"RUNNING": "green", "FAILED": "bold red", "STUCK": "bold red", "RETRY": "yellow", "BACKOFF": "yellow"}
-    shown = table(
-        {
-            "JOB": "fold",
-            "STATE": "left",
-            "PER S": "right",
-            "MOVED": "right",
-            "BAD": "right",
-            "WAITING": "right",
-            "OLDEST": "right",
-        }
-    )
-    for job in state.jobs:
-        word, rate = state_of(job), rates.get(job.job_name)
-        shown.add_row(
-            Text(job.job_name),
-            Text(word, style=colours.get(word, "")),
-            "" if rate is None else f"{rate:,.0f}",
-            f"{job.propagated_total:,}",
-            str(job.exceptionq_total or ""),
-            "" if job.backlog is None else f"{job.backlog:,}",
-            ago(job.oldest_message_age),
-        )
-    running = "; ".join(f"{agent.agent_name} {agent.agent_status}" for agent in state.agents)
-    total = sum(rate for rate in rates.values() if rate is not None)
-    head = Text(f"{time.strftime('%H:%M:%S')}  {hub}\n{running}  {total:,.0f} messages/s\n", style="bold")
-    lines = [Text(line, style="red", overflow="ellipsis", no_wrap=True) for line in state.troubles]
-    return Group(head, shown, Text(), *lines)
-
-
-@contextlib.contextmanager
-def _keys() -> Iterator[Any]:
-    """A function that waits some seconds and says whether q was pressed meanwhile."""
-    if not sys.stdin.isatty():
-
-        def wait_only(seconds: float) -> bool:
-            time.sleep(seconds)
-            return False
-
-        yield wait_only
-        return
-    import select
-    import termios
-    import tty
-
-    saved = termios.tcgetattr(sys.stdin)
-    tty.setcbreak(sys.stdin)
-
-    def wait(seconds: float) -> bool:
-        ready, _, _ = select.select([sys.stdin], [], [], seconds)
-        return bool(ready) and sys.stdin.read(1) in ("q", "Q")
-
-    try:
-        yield wait
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, saved)
 
 
 # -- events ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mgw.gateway.aq import Hub, QueueAdmin, shown_key
 from mgw.gateway.definitions.job_options import max_message_age
@@ -56,6 +56,7 @@ class GatewayState:
     troubles: Sequence[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "jobs", [_known(job) for job in self.jobs])
         object.__setattr__(self, "troubles", troubles(self.agents, self.jobs))
 
     @property
@@ -78,6 +79,13 @@ def read(hub: Hub, agent: str | None = None) -> GatewayState:
         [row for row in links if agent is None or row.agent_name == key(agent)],
         [row for row in jobs if agent is None or row.agent_name == key(agent)],
     )
+
+
+def _known(job: JobRow) -> JobRow:
+    """What waits at a broker is not known while the job does not reach it: the last count says nothing."""
+    if job.propagation_type in ("INBOUND", "THROUGH") and state_of(job) in ("FAILED", "STUCK", "RETRY"):
+        return replace(job, backlog=None, oldest_message_age=None)
+    return job
 
 
 def read_agents(hub: Hub) -> list[GatewayRow]:

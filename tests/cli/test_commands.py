@@ -26,9 +26,9 @@ AGENT          STATUS       PING  HOST  PID  SINCE (UTC)
 DEFAULT_AGENT  NOT_STARTED
 SECOND         NOT_STARTED
 
-LINK   TYPE    AGENT          JOBS  COMMENT
-MEM    memory  DEFAULT_AGENT     2  first
-OTHER  memory  SECOND            1
+LINK   TYPE    AGENT          JOBS  STATE    SINCE (UTC)
+MEM    memory  DEFAULT_AGENT     2  UNKNOWN
+OTHER  memory  SECOND            1  UNKNOWN
 
 JOB        STATE     MOVED  BAD  LEFT OUT  WAITING  OLDEST  GUARANTEE
 ALL_NEWS   DISABLED      0                       2     <T>
@@ -150,7 +150,7 @@ def test_jobs_are_created_from_link_to_link_and_within_the_hub(mgw: Mgw) -> None
     assert across["options"]["MsgBatchSize"] == 50
     assert (inside["propagation_type"], inside["link_name"], inside["enabled"]) == ("LOCAL", None, False)
     shown = " ".join(mgw.ok("status").split())
-    assert "FAR memory DEFAULT_AGENT 1 MEM memory DEFAULT_AGENT 1" in shown
+    assert "FAR memory DEFAULT_AGENT 1 UNKNOWN MEM memory DEFAULT_AGENT 1 UNKNOWN" in shown
     loop = mgw("jobs", "create", "loop", "-t", "through", "--source", "a@mem", "--destination", "a@mem")
     assert loop.code == 1
     assert "would read what it writes" in loop.err
