@@ -47,7 +47,7 @@ def _killed_at(steps: Sequence[str], scene: Scene, recognised: set[str]) -> Verd
         elif owed:
             _await_recognition(stage, known, owed)
         publisher.some(EACH)
-        eventually(lambda: stage.agent.exit_code is not None, deadline=60, what="an agent that is killed")
+        eventually(lambda: _killed(scene), deadline=60, what="an agent that is killed")
         assert stage.agent.exit_code == -signal.SIGKILL, stage.agent.tail()
         if stage.suppressed() > known:
             owed = ""
@@ -59,6 +59,14 @@ def _killed_at(steps: Sequence[str], scene: Scene, recognised: set[str]) -> Verd
         _await_recognition(stage, known, owed)
         assert stage.suppressed() > known, stage.agent.tail()
     return scene.oracle.conclude([(f"kill at {step}", 1) for step in steps], stage.recover)
+
+
+def _killed(scene: Scene) -> bool:
+    """Whether it is over; what waits may go at once, so that only what comes later reaches a step a second time."""
+    if scene.stage.agent.exit_code is not None:
+        return True
+    scene.oracle.publisher.some(1)
+    return False
 
 
 def _await_recognition(stage: Stage, known: int, step: str) -> None:
