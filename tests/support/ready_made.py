@@ -80,14 +80,15 @@ class _Forked:
     def wait(self, timeout: float | None = None) -> int:
         end = None if timeout is None else time.monotonic() + timeout
         while self._code is None:
+            if self._said.endswith(b"\n"):  # it may have ended before its id was read
+                self._code = int(self._said)
+                self._connection.close()
+                break
             self._connection.settimeout(None if end is None else max(end - time.monotonic(), 0))
             try:
                 self._said += self._receive()
             except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired(self._words, timeout or 0) from None
-            if self._said.endswith(b"\n"):
-                self._code = int(self._said)
-                self._connection.close()
         return self._code
 
     def send_signal(self, sig: int) -> None:

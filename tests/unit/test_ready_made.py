@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.brokers.server import OwnedProcess
-from tests.support.ready_made import ready_made, start_module
+from tests.support.ready_made import _Forked, ready_made, start_module
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,6 +43,14 @@ def test_it_is_killed_and_its_end_is_told(tmp_path: Path, environment: dict[str,
     process.kill()
     assert process.wait(60) == process.poll() == -signal.SIGKILL
     process.kill()  # nobody else who has its number now
+
+
+def test_one_that_ended_before_it_was_asked_has_its_exit_code(tmp_path: Path, environment: dict[str, str]) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.sendall(b"4711\n3\n")
+    process = _Forked(["quick"], ours)
+    assert (process.pid, process.poll(), process.wait(60)) == (4711, 3, 3)
 
 
 def test_an_owned_one_leads_a_session_and_goes_with_those_it_started(
