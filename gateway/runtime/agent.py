@@ -42,9 +42,10 @@ from mgw.gateway.observe.start_events import (
     WorkerThreads,
 )
 from mgw.gateway.runtime.connection_quota import files_needed
+from mgw.gateway.runtime.engine import Engine
 from mgw.gateway.runtime.fair_semaphore import Turns
 from mgw.gateway.runtime.guarantee_watch import VERIFY_SECONDS
-from mgw.gateway.runtime.job_runner import Engine, JobRunner
+from mgw.gateway.runtime.job_runner import JobRunner
 from mgw.gateway.runtime.job_setup import JobSetup, setup_of
 from mgw.gateway.runtime.log_cleaning import clean_logs
 from mgw.gateway.runtime.moves import positions_at

@@ -6,11 +6,10 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 import sqlalchemy as sa
 
-from mgw.gateway.aq import Hub
 from mgw.gateway.definitions.objects import Activity, JobStatus, Propagation
 from mgw.gateway.observe.events import (
     GuaranteeChanged,
@@ -19,66 +18,27 @@ from mgw.gateway.observe.events import (
     JobRetrying,
     JobStopped,
     JobStuck,
-    Journalist,
 )
 from mgw.gateway.observe.levels import TRACE_HIGH, TRACE_LITE
-from mgw.gateway.runtime.building import build_route
-from mgw.gateway.runtime.connection_quota import Connections, no_file
-from mgw.gateway.runtime.fair_semaphore import Turns
-from mgw.gateway.runtime.guarantee_watch import VERIFY_SECONDS, GuaranteeWatch, weaken
+from mgw.gateway.runtime.connection_quota import no_file
+from mgw.gateway.runtime.engine import Engine
+from mgw.gateway.runtime.guarantee_watch import GuaranteeWatch, weaken
 from mgw.gateway.runtime.job_setup import JobSetup
 from mgw.gateway.runtime.moves import noted
-from mgw.gateway.runtime.reach import Reaches
 from mgw.gateway.runtime.retry import Decision, Kind, Setbacks, decide
-from mgw.gateway.runtime.route import Route, RouteContext
+from mgw.gateway.runtime.route import Route
 from mgw.gateway.state import lease, run_state
 from mgw.gateway.state.run_state import Counts
-from mgw.links.contract import GuaranteeReport, Link
-from mgw.links.pool import LinkPool
-from mgw.transforms.clock import Clock
+from mgw.links.contract import GuaranteeReport
 from mgw.transforms.errors import ConversionFailure, DeliveryRejected, GatewayError, HubError, LeaseLost, LinkTimeout
 
-__all__ = ["Engine", "JobRunner"]
+__all__ = ["JobRunner"]
 
 _LOGGER = logging.getLogger("mgw.engine")
 
 SAMPLE_SECONDS = 5.0  # how often a job's gauges are refreshed
 SETTLE_SECONDS = 0.5  # how soon the gauges are refreshed when the flow stops
 DRAIN_SECONDS = 5.0  # how long a stopping job waits for confirmations in flight
-VERIFIED_AT_ONCE = 2  # jobs of an agent whose guarantees are verified at the same time while they run
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """What the jobs of one agent share."""
-
-    hub: Hub
-    agent_key: str
-    token: int
-    clock: Clock
-    turns: Turns
-    journalist: Journalist
-    reaches: Reaches
-    links: LinkPool
-    ledger: bool = True
-    verify_seconds: float = VERIFY_SECONDS
-    connections: Connections = field(default_factory=Connections)
-    verify_turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(VERIFIED_AT_ONCE))
-
-    def build(self, setup: JobSetup, source: Link | None, target: Link | None, *, cautious: bool) -> Route:
-        """The route of a job, not yet open; its links, None for an end in the hub."""
-        context = RouteContext(
-            self.hub,
-            self.agent_key,
-            self.token,
-            setup.job,
-            self.clock,
-            self.turns,
-            self.journalist,
-            cautious,
-            ledger=self.ledger,
-        )
-        return build_route(context, setup, self.links, source, target)
 
 
 class JobRunner:

@@ -1,0 +1,56 @@
+"""What the jobs of one agent share."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from mgw.gateway.aq import Hub
+from mgw.gateway.observe.events import Journalist
+from mgw.gateway.runtime.building import build_route
+from mgw.gateway.runtime.connection_quota import Connections
+from mgw.gateway.runtime.fair_semaphore import Turns
+from mgw.gateway.runtime.guarantee_watch import VERIFY_SECONDS
+from mgw.gateway.runtime.job_setup import JobSetup
+from mgw.gateway.runtime.reach import Reaches
+from mgw.gateway.runtime.route import Route, RouteContext
+from mgw.links.contract import Link
+from mgw.links.pool import LinkPool
+from mgw.transforms.clock import Clock
+
+__all__ = ["Engine"]
+
+VERIFIED_AT_ONCE = 2  # jobs of an agent whose guarantees are verified at the same time while they run
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What the jobs of one agent share."""
+
+    hub: Hub
+    agent_key: str
+    token: int
+    clock: Clock
+    turns: Turns
+    journalist: Journalist
+    reaches: Reaches
+    links: LinkPool
+    ledger: bool = True
+    verify_seconds: float = VERIFY_SECONDS
+    connections: Connections = field(default_factory=Connections)
+    verify_turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(VERIFIED_AT_ONCE))
+
+    def build(self, setup: JobSetup, source: Link | None, target: Link | None, *, cautious: bool) -> Route:
+        """The route of a job, not yet open; its links, None for an end in the hub."""
+        context = RouteContext(
+            self.hub,
+            self.agent_key,
+            self.token,
+            setup.job,
+            self.clock,
+            self.turns,
+            self.journalist,
+            cautious,
+            ledger=self.ledger,
+        )
+        return build_route(context, setup, self.links, source, target)
