@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,8 +30,8 @@ __all__ = [
     "configure",
     "end",
     "log_file_name",
+    "reopen",
     "set_level",
-    "toggle_debug",
 ]
 
 #: Log levels of the documentation (0 BASIC .. 4 DEBUG_HIGH) as levels of :mod:`logging`.
@@ -167,7 +168,21 @@ class _Stdout(_Steady, logging.StreamHandler):  # type: ignore[type-arg]
 
 
 class _AgentFile(_Steady, logging.FileHandler):
-    pass
+    def reopen(self) -> None:
+        """Go on in a file of the same name, made if it was renamed; the lines before are in the one that was open.
+
+        Raises:
+            OSError: it cannot be opened; the one that is open stays.
+        """
+        fresh = self._open()
+        self.acquire()
+        try:
+            before, self.stream = self.stream, fresh
+        finally:
+            self.release()
+        if before is not None:
+            with suppress(OSError):  # what could not be written there was said
+                before.close()
 
 
 class _Choice(logging.Filter):
@@ -178,31 +193,42 @@ class _Choice(logging.Filter):
 
 
 class _Level:
-    """The level that was asked for, and whether a signal has raised it."""
+    """The level that was asked for."""
 
-    asked = 0
-    raised = False
     in_force = 0
 
 
 def set_level(log_level: int) -> None:
     """Apply a documented log level (0..4) at once."""
-    _Level.asked = log_level
-    _apply_level()
+    _Level.in_force = log_level
+    logging.getLogger(_OURS).setLevel(LEVELS.get(log_level, logging.INFO))
+    logging.getLogger().setLevel(logging.INFO if log_level >= 4 else logging.WARNING)
 
 
-def toggle_debug() -> int:
-    """Raise the level to 3, or 4 where it is 3 already, or take that back; the level in force then."""
-    _Level.raised = not _Level.raised
-    _apply_level()
-    return _Level.in_force
+def reopen() -> Path | None:
+    """Open the agent's log file by its name again, for it was renamed: nothing is lost, before it or after it.
 
+    Returns:
+        The path; None: there is no file.
 
-def _apply_level() -> None:
-    level = max(3, min(4, _Level.asked + 1)) if _Level.raised else _Level.asked
-    _Level.in_force = level
-    logging.getLogger(_OURS).setLevel(LEVELS.get(level, logging.INFO))
-    logging.getLogger().setLevel(logging.INFO if level >= 4 else logging.WARNING)
+    Raises:
+        GatewayError: it cannot be opened; the log goes on in the file that was renamed.
+    """
+    handler = next((each for each in logging.getLogger().handlers if isinstance(each, _AgentFile)), None)
+    if handler is None:
+        return None
+    path = Path(handler.baseFilename)
+    try:
+        handler.reopen()
+    except OSError as exc:
+        raise GatewayError(
+            f"log file {path} cannot be opened again",
+            cause=exc.strerror or str(exc),
+            cure="make its directory writable and send the signal once more; until then the log goes on in the file "
+            "that was renamed",
+            number=-3,
+        ) from exc
+    return path
 
 
 def end() -> None:
@@ -243,7 +269,6 @@ def configure(
         _Stdout(getattr(sys.stdout, "original", sys.stdout)),
         JsonFormatter() if log_format == "json" else _TextFormatter(),
     )
-    _Level.raised = False
     set_level(log_level)
     threading.current_thread().name = "main"
     if directory is None:

@@ -37,6 +37,12 @@ class Complaint:
             self._again = now + self._pause
             self._logger.warning("for %.0f s now: %s", now - self._since, text)
 
+    @property
+    def lasts(self) -> str:
+        """The trouble and since when, in words; empty: there is none. Any thread may ask."""
+        text = self._text
+        return f"for {self._clock.monotonic() - self._since:.0f} s now: {text}" if text else ""
+
     def over(self) -> None:
         """All is well."""
         if self._text:

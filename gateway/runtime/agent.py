@@ -52,6 +52,7 @@ from mgw.gateway.runtime.moves import positions_at
 from mgw.gateway.runtime.procedures import Procedures
 from mgw.gateway.runtime.pulse import ROUND_SECONDS, START_SECONDS, Pulse
 from mgw.gateway.runtime.reach import Reaches
+from mgw.gateway.runtime.state_dump import agent_lines
 from mgw.gateway.runtime.timekeeping import events_of
 from mgw.gateway.state import catalog, lease, run_state
 from mgw.gateway.state.lease import Owner
@@ -417,5 +418,6 @@ class Agent:
         return {key(name): trouble for name, trouble in found if trouble is not None}
 
     def state(self) -> list[str]:
-        """A line for each job that has a thread."""
-        return [runner.state() for _, runner in sorted(self._runners.items())]
+        """What it does, in lines for the log; the hub is not asked."""
+        head = f"lease for {self.lease_left:.0f} s, definitions of version {self.version}"
+        return [head, *agent_lines(self._snapshot, self._engine, list(self._runners.values()))]

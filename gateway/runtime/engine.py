@@ -12,6 +12,7 @@ from mgw.gateway.runtime.connection_quota import Connections
 from mgw.gateway.runtime.fair_semaphore import Turns
 from mgw.gateway.runtime.guarantee_watch import VERIFY_SECONDS
 from mgw.gateway.runtime.job_setup import JobSetup
+from mgw.gateway.runtime.link_states import LinkStates
 from mgw.gateway.runtime.reach import Reaches
 from mgw.gateway.runtime.route import Route, RouteContext
 from mgw.links.contract import Link
@@ -38,6 +39,7 @@ class Engine:
     ledger: bool = True
     verify_seconds: float = VERIFY_SECONDS
     connections: Connections = field(default_factory=Connections)
+    link_states: LinkStates = field(default_factory=LinkStates)
     verify_turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(VERIFIED_AT_ONCE))
 
     def build(self, setup: JobSetup, source: Link | None, target: Link | None, *, cautious: bool) -> Route:

@@ -24,13 +24,22 @@ from mgw.gateway.runtime.connection_quota import no_file
 from mgw.gateway.runtime.engine import Engine
 from mgw.gateway.runtime.guarantee_watch import GuaranteeWatch, weaken
 from mgw.gateway.runtime.job_setup import JobSetup
+from mgw.gateway.runtime.job_state import JobState
 from mgw.gateway.runtime.moves import noted
 from mgw.gateway.runtime.retry import Decision, Kind, Setbacks, decide
 from mgw.gateway.runtime.route import Route
 from mgw.gateway.state import lease, run_state
 from mgw.gateway.state.run_state import Counts
 from mgw.links.contract import GuaranteeReport
-from mgw.transforms.errors import ConversionFailure, DeliveryRejected, GatewayError, HubError, LeaseLost, LinkTimeout
+from mgw.transforms.errors import (
+    ConversionFailure,
+    DeliveryRejected,
+    GatewayError,
+    HubError,
+    LeaseLost,
+    LinkError,
+    LinkTimeout,
+)
 
 __all__ = ["JobRunner"]
 
@@ -48,14 +57,13 @@ class JobRunner:
         self.setup = setup
         self.resets = resets  # of the definitions it was started with or last reset by
         self.lost: LeaseLost | None = None
-        self.trouble: tuple[float, str] | None = None  # since when it fails (epoch seconds), and the last error
         self._engine = engine
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._route: Route | None = None
         self._setbacks = Setbacks(setup.job)
         self._cautious = False
-        self._activity = Activity.STOPPED
+        self._state = JobState(setup.job)
         self._next_sample = 0.0
         self._last_loop = engine.clock.monotonic()
         self._last_progress = self._last_loop
@@ -82,11 +90,21 @@ class JobRunner:
         """Seconds since the thread last came round its loop; 0 while it waits for its next attempt."""
         return 0.0 if self._resting else self._engine.clock.monotonic() - self._last_loop
 
-    def state(self) -> str:
-        """What it is doing, in a line for the log."""
-        thread = "" if self.alive else ", its thread has ended"
-        failures = self._setbacks.failures
-        return f"job {self.name}: {self._activity}, {failures} failures, silent for {self.silence:.1f} s{thread}"
+    @property
+    def trouble(self) -> tuple[float, str] | None:
+        """Since when it fails (epoch seconds), and the last error."""
+        return self._state.trouble
+
+    def state(self) -> list[str]:
+        """What it is doing, in lines for the log."""
+        route = self._route
+        return self._state.lines(
+            failures=self._setbacks.failures,
+            silence=self.silence,
+            alive=self.alive,
+            route=[] if route is None else route.state(),
+            now=self._engine.clock.now(),
+        )
 
     def start(self) -> None:
         """Start the thread."""
@@ -124,7 +142,7 @@ class JobRunner:
         since = self._engine.clock.now() - self.silence
         with self._writing() as conn:
             run_state.set_activity(conn, self.setup.job.id, Activity.STUCK, now=since)
-        self._activity = Activity.STUCK
+        self._state.activity = Activity.STUCK
 
     # ------------------------------------------------------------------------------------------------- the thread
 
@@ -201,6 +219,7 @@ class JobRunner:
             route.open()
             report = note(report)  # the route has found out whether it is where it was before
             self._keep(report)
+            self._note_links(connected=True)
             engine.journalist.tell(JobActivated(job.name, job.source, job.destination, report.level))
             changed = self._carry(route, watch, report)
             route.drain(DRAIN_SECONDS)
@@ -208,6 +227,7 @@ class JobRunner:
                 engine.journalist.tell(JobStopped(job.name))
         finally:
             self._route = None
+            self._note_links(connected=False)
             route.close()
             watch.close()
             engine.journalist.tell_sums(job.name, all_of_them=True)
@@ -221,7 +241,13 @@ class JobRunner:
             lease.check_owner(conn, self._engine.agent_key, self._engine.token)
             yield conn
 
+    def _note_links(self, *, connected: bool) -> None:
+        states = self._engine.link_states
+        for end in self.setup.ends:
+            (states.connected if connected else states.left)(end.link.name, self.name, self._engine.clock.now())
+
     def _keep(self, report: GuaranteeReport) -> None:
+        self._state.guarantee = report
         with self._writing() as conn:
             run_state.set_guarantee(conn, self.setup.job.id, report)
 
@@ -254,7 +280,7 @@ class JobRunner:
             if self._setbacks.over(bool(counts.total), 0.0 if route.busy else self._last_progress - began):
                 self._recovered()
             if counts.total:
-                last = clock.monotonic()
+                last, self._state.moved = clock.monotonic(), clock.now()
                 self._show(Activity.RUNNING)
             quiet = clock.monotonic() - last >= SETTLE_SECONDS / 2  # a lull between two batches is no rest
             if now >= self._next_sample or (moved and quiet):
@@ -291,7 +317,8 @@ class JobRunner:
         with self._writing() as conn:
             run_state.record_recovery(conn, self.setup.job.id)
         self._setbacks.clear()
-        self._cautious, self.trouble = False, None
+        self._state.recovered()
+        self._cautious = False
         if away:
             reaches = self._engine.reaches
             for reach in (reaches.hub, *(reaches.link(end.link.name) for end in self.setup.ends)):
@@ -312,7 +339,10 @@ class JobRunner:
         failures = 0 if decision.kind is Kind.TURN else decision.failures
         text = str(error) if isinstance(error, GatewayError) else f"internal error, {type(error).__name__}: {error}"
         now = engine.clock.now()
-        self.trouble = (self.trouble[0] if self.trouble else now, text)
+        self._state.failed(decision.status, text, now)
+        failed = setup.failed_link(error)
+        if failed is not None and isinstance(error, LinkError):
+            engine.link_states.failed(failed.name, text, now)
         try:
             with self._writing() as conn:
                 run_state.record_failure(
@@ -337,26 +367,26 @@ class JobRunner:
             engine.journalist.tell(JobFailed(job.name, failures, text))
             return False
         engine.journalist.tell(JobRetrying(job.name, failures, decision.delay, text))
-        self._activity = Activity.BACKOFF
+        self._state.activity = Activity.BACKOFF
         self._setbacks.rested(self._rest(decision, error))
         return not self._stop.is_set()
 
     def _rest(self, decision: Decision, error: Exception) -> float:
         """Wait for the next attempt; returns the delay in seconds, 0 where it was cut short."""
-        self._resting = True
+        self._resting, self._state.next_attempt = True, self._engine.clock.now() + (decision.delay or 0.0)
         seconds = self._engine.reaches.rest(self._wake, decision, error, self.setup.failed_link(error))
         self._wake.clear()
         self._last_loop = self._engine.clock.monotonic()
-        self._resting = False
+        self._resting, self._state.next_attempt = False, None
         return seconds
 
     def _show(self, activity: Activity, *, only_if_stopping: bool = False) -> None:
-        if activity is self._activity or (only_if_stopping and not self._stop.is_set()):
+        if activity is self._state.activity or (only_if_stopping and not self._stop.is_set()):
             return
         try:
             with self._writing() as conn:
                 run_state.set_activity(conn, self.setup.job.id, activity, now=self._engine.clock.now())
-            self._activity = activity
+            self._state.activity = activity
             _LOGGER.debug("job %s is %s", self.name, activity)
         except HubError as error:
             _LOGGER.debug("activity of job %s not recorded: %s", self.name, error)

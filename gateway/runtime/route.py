@@ -347,6 +347,13 @@ class Route:
         """Whether messages are planned or on their way."""
         return bool(self._left) or self._destination.busy
 
+    def state(self) -> list[str]:
+        """What its ends have in hand, in lines for the log; any thread may ask."""
+        again = f", {len(self._left)} plans of an earlier attempt are sent again" if self._left else ""
+        plan = f"plan: {self._sequence} was made last{again}"
+        ends = [f"source: {self._source.state()}", f"destination: {self._destination.state()}"]
+        return [*([plan] if self._source.planned else []), *ends]
+
     def backlog(self) -> Backlog | None:
         """What waits at the source, where only the route can tell."""
         return self._source.backlog()

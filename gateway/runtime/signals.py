@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from types import FrameType
 
-from mgw.gateway.observe.log_file import toggle_debug
+from mgw.gateway.observe.log_file import reopen
+from mgw.transforms.errors import GatewayError
 
 __all__ = ["Signals", "stacks"]
 
@@ -22,16 +23,16 @@ Action = Callable[[signal.Signals], object]
 
 
 class Signals:
-    """From now on SIGUSR1 writes into the log what every thread does, SIGUSR2 raises the log level and takes that back,
-    and SIGHUP is kept until :meth:`on` says what it means. Made in the main thread; one per process.
+    """From now on SIGUSR1 opens the log file again, SIGUSR2 writes into the log what this process does, and SIGHUP is
+    kept until :meth:`on` says what it means. Made in the main thread; one per process.
     """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._actions: dict[int, Action] = {signal.SIGUSR1: self._dump, signal.SIGUSR2: _toggle}
+        self._actions: dict[int, Action] = {signal.SIGUSR1: _reopen, signal.SIGUSR2: self._dump}
         self._kept: list[signal.Signals] = []
         self._ending: Counter[int] = Counter()
-        self.state: Callable[[], Sequence[str]] = list  # lines for SIGUSR1, in addition to the threads
+        self.state: Callable[[], Sequence[str]] = list  # lines for SIGUSR2, in addition to the threads
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
@@ -87,9 +88,14 @@ def _noted(_: int, __: FrameType | None) -> None:
     """The thread has been told by the wake-up pipe."""
 
 
-def _toggle(number: signal.Signals) -> None:
-    level = toggle_debug()
-    _LOGGER.info("signal %s: the log level is now %d, until the next such signal", number.name, level)
+def _reopen(number: signal.Signals) -> None:
+    try:
+        path = reopen()
+    except GatewayError as error:
+        _LOGGER.error("signal %s: %s", number.name, error)
+        return
+    done = f"log file {path} is opened again" if path else "there is no log file, the log goes to standard output only"
+    _LOGGER.info("signal %s: %s", number.name, done)
 
 
 def stacks() -> list[str]:

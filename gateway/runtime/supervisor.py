@@ -127,9 +127,14 @@ class Supervisor:
     def state(self) -> Sequence[str]:
         """What runs, in lines for the log; asks nothing of the hub, which may be what everybody waits for."""
         agent = self._agent
-        head = f"mgw {__version__}, agent {self._options.agent}, hub {self._hub.name}"
-        files = f"{in_use()} of {limit()} files open"
-        return [head, files, *(agent.state() if agent is not None else ["the agent is not started"])]
+        lines = [
+            f"mgw {__version__}, agent {self._options.agent}, hub {self._hub.name}",
+            f"hub: {self._away.lasts or 'no trouble known'}",
+            f"main loop: last came round {self.pulse.silence:.1f} s ago",
+            f"{in_use()} of {limit()} files open",
+            *(agent.state() if agent is not None else ["the agent is not started"]),
+        ]
+        return [self._secrets.redact(line) for line in lines]
 
     def run(self) -> int:
         """Run until stopped; returns the exit code.
@@ -383,8 +388,8 @@ def run(
 ) -> int:
     """``mgw run``: open the hub, run the agent until SIGTERM, SIGINT or SIGQUIT; a second one ends the process at once.
 
-    SIGHUP reads the configuration files again. SIGUSR1 writes what the process does into the log, SIGUSR2 raises the
-    log level and takes that back.
+    SIGHUP reads the configuration files again. SIGUSR1 opens the log file again, SIGUSR2 writes what the process
+    does into the log.
 
     Args:
         procedures: what the agent has done by the services.

@@ -102,6 +102,14 @@ class WindowedRoute(Route):
         """Whether a batch is read and not settled."""
         return self._storing is not None or bool(self._ahead)
 
+    def state(self) -> list[str]:
+        """See :meth:`mgw.gateway.runtime.route.Route.state`."""
+        storing, ahead = self._storing, tuple(self._ahead)
+        stored = sum(batch.size for batch in storing[0]) if storing is not None else 0
+        read = sum(batch.size for batch in ahead)
+        window = f"window: {len(ahead)} of {AHEAD} batches read ahead ({read} messages), {stored} messages being stored"
+        return [window, *super().state()]
+
     def check_stall(self, backlog: Backlog | None) -> None:
         """While the hub stores a batch the source is not to blame."""
         if not self.busy:

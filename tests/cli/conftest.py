@@ -133,7 +133,7 @@ class Mgw:
         return result.out
 
     @contextmanager
-    def running(self, *files: str) -> Iterator[None]:
+    def running(self, *files: str) -> Iterator[subprocess.Popen[str]]:
         """``mgw run`` in the background, drained at the end."""
         process = subprocess.Popen(
             self.command("run", *files),
@@ -144,7 +144,7 @@ class Mgw:
             text=True,
         )
         try:
-            yield
+            yield process
         finally:
             process.send_signal(signal.SIGTERM)
             out, _ = process.communicate(timeout=60)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import re
 import shutil
 import signal
@@ -113,7 +115,7 @@ def test_the_unit_is_hardened(tmp_path: Path) -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_the_log_is_rotated_while_the_agent_writes_it(mgw: Mgw, tmp_path: Path) -> None:
+def test_the_log_is_rotated_while_the_agent_writes_it_and_no_line_is_lost(mgw: Mgw, tmp_path: Path) -> None:
     logrotate = shutil.which("logrotate", path="/usr/sbin:/usr/bin")
     if logrotate is None:
         pytest.skip("logrotate is not installed here")
@@ -122,15 +124,35 @@ def test_the_log_is_rotated_while_the_agent_writes_it(mgw: Mgw, tmp_path: Path) 
     here = tmp_path / "rules"
     here.write_text(rules.replace("    su mgw mgw\n", ""), "utf-8")
     here.chmod(0o644)
-    with mgw.running():
+    folder = mgw.folder / "log"
+    folder.mkdir()
+    earlier, old = folder / "oramgw-vm-20200101000000-1.log", folder / "oramgw-vm-20200101000000-2.log.3.gz"
+    for each in (earlier, old):
+        each.write_text(">>an earlier run\n", "utf-8")
+    os.utime(old, (0, 0))
+    with mgw.running() as process:
         eventually(lambda: "RUNNING" in mgw("status").out, deadline=60)
-        (log,) = (mgw.folder / "log").glob("oramgw-*.log")
+        (log,) = set(folder.glob("oramgw-*.log")) - {earlier}
+        manager = tmp_path / "bin" / "systemctl"  # does what systemd would
+        manager.parent.mkdir()
+        manager.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\nkill -s USR1 {process.pid}\n', "utf-8")
+        manager.chmod(0o755)
+        environ = os.environ | {"PATH": f"{manager.parent}:{os.environ['PATH']}"}
         before = log.read_text("utf-8")
-        subprocess.run([logrotate, "--force", "--state", str(tmp_path / "state"), str(here)], check=True)
-        (rotated,) = (mgw.folder / "log").glob("oramgw-*.log.1")
-        assert rotated.read_text("utf-8").startswith(before)
+        command = [logrotate, "--force", "--state", str(tmp_path / "state"), str(here)]
+        for number in (1, 2):
+            subprocess.run(command, check=True, env=environ)
+            eventually(lambda: log.exists() and "is opened again" in log.read_text("utf-8"), what=f"file {number + 1}")
+    asked = (tmp_path / "asked").read_text("utf-8").split()
+    assert asked == ["kill", "--kill-who=main", "--signal=USR1", "mgw.service"]
+    whole = gzip.decompress((folder / f"{log.name}.2.gz").read_bytes()).decode()
+    assert whole.startswith(before)
+    files = (folder / f"{log.name}.1", log)
+    assert all(each.read_text("utf-8").startswith(">>") for each in files)
     assert "stopped" in log.read_text("utf-8")
-    assert "\0" not in log.read_text("utf-8")
+    assert not earlier.exists()
+    assert (folder / f"{earlier.name}.1").exists()
+    assert not old.exists()
 
 
 def test_the_unit_gives_the_drain_its_time() -> None:

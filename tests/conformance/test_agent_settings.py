@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -97,6 +98,30 @@ def test_the_log_level_of_a_running_agent_decides_how_much_it_tells(
                 eventually(lambda text=text: text in caplog.text, what=f"{text!r} at level {level}")  # type: ignore[misc]
             for text in chain(*told[level + 1 :]):
                 assert text not in caplog.text, (text, level)
+
+
+def test_the_state_of_a_running_agent_has_positions_plans_and_windows(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.queue("I")
+    broker.log("LOG")
+    gateway.admin.register_foreign_queue("LOG", "mem")
+    gateway.admin.create_job("logj", "INBOUND", "LOG@mem", "I", options={"MsgBatchSize": 200})
+    broker.hold_confirms = True
+    broker.put("SRC", *(Message(body=f"m{number}") for number in range(10)))
+    broker.put("LOG", *(Message(body=f"m{number}") for number in range(7)))
+    with gateway.run() as running:
+        eventually(lambda: len(broker.queue("DST").messages) == 10)
+        eventually(lambda: len(gateway.browse("I")) == 7)
+        eventually(lambda: "acknowledged last: LOG@6" in "\n".join(running.agent.state()))
+        said = "\n".join(running.agent.state())
+        broker.hold_confirms = False
+    assert "link mem: UP since" in said
+    assert "MEMORY, 3 of 3 jobs connected" in said
+    assert "window: 0 of 3 batches read ahead (0 messages), 0 messages being stored" in said
+    assert "source: read last: SRC@9, acknowledged last: SRC@9" in said
+    assert "source: read last: LOG@6, acknowledged last: LOG@6, position 0=6" in said
+    assert "10 messages in flight, window 4000, no sending log, plans 1 to " in said
+    assert re.search(r"last progress: 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC \(\d+ s ago\)", said)
+    assert "guarantee: " in said
 
 
 def test_option_is_given_as_a_number_and_refused_with_its_agent(gateway: Gateway) -> None:

@@ -267,7 +267,7 @@ def test_every_line_is_json_from_the_first_to_the_last(
     runs(gateway)
     daemon.signal(signal.SIGUSR1)
     daemon.signal(signal.SIGUSR2)
-    eventually(lambda: "log level is now 3" in daemon.text(), what="the answer to SIGUSR2")
+    eventually(lambda: "thread main" in daemon.text().lower(), what="the answer to SIGUSR2")
     daemon.signal(signal.SIGTERM)
     assert daemon.wait() == 0
     found = records(daemon)
@@ -292,20 +292,107 @@ def test_a_daemon_that_does_not_start_says_so_in_json(
     assert (last["level"], what in last["message"]) == ("ERROR", True)
 
 
-def test_sigusr1_shows_the_threads_sigusr2_raises_the_log_level_and_sigquit_drains(
-    gateway: Gateway, start: Any
-) -> None:
+def test_sigquit_drains(gateway: Gateway, start: Any) -> None:
     daemon = start()
     runs(gateway)
-    daemon.signal(signal.SIGUSR1)
-    eventually(lambda: "thread main" in daemon.text().lower(), what="the threads in the log")
-    assert "agent DEFAULT_AGENT, hub sqlite" in daemon.text()
-    for level in (3, 0):
-        daemon.signal(signal.SIGUSR2)
-        eventually(lambda level=level: f"log level is now {level}" in daemon.text(), what=f"level {level}")  # type: ignore[misc]
     daemon.signal(signal.SIGQUIT)
     assert daemon.wait() == 0
     assert status_of(gateway) == "NOT_STARTED"
+
+
+def test_sigusr1_opens_the_log_file_again_and_no_line_is_lost(gateway: Gateway, start: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    daemon = start("--log-dir", str(folder))
+    runs(gateway)
+    (file,) = folder.glob("oramgw-*.log")
+    asked = 0
+
+    def answers() -> int:
+        return sum(each.read_text().count("nothing to read again") for each in folder.iterdir())
+
+    def ask() -> None:
+        nonlocal asked
+        asked += 1
+        daemon.signal(signal.SIGHUP)
+        eventually(lambda: answers() >= asked, what=f"line {asked} in a log file")
+
+    for number in range(3):
+        ask()
+        file.rename(folder / f"{file.name}.{number}")
+        ask()  # goes on in the one that was renamed
+        assert not file.exists()
+        daemon.signal(signal.SIGUSR1)
+        eventually(lambda: file.exists() and f"log file {file} is opened again" in file.read_text())
+    ask()
+    assert answers() == asked == daemon.text().count("nothing to read again")
+    assert file.read_text().startswith(">>")
+    folder.rename(tmp_path / "elsewhere")
+    daemon.signal(signal.SIGUSR1)
+    eventually(lambda: f"log file {file} cannot be opened again; cause: No such file" in daemon.text())
+    assert "cannot be opened again" in (tmp_path / "elsewhere" / file.name).read_text()
+    (tmp_path / "elsewhere").rename(folder)
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+    assert "agent DEFAULT_AGENT stopped" in file.read_text()
+
+
+AWAY = """
+version: 1
+links:
+  mem: {type: memory, broker: daemon}
+  gone: {type: mqtt, hostname: 127.0.0.1, port: 1, username: me, password: very-secret-word}
+foreign_queues:
+  OUT@mem: {provider_queue: out}
+  T@gone: {provider_queue: t, domain: topic}
+  U@gone: {provider_queue: u, domain: topic}
+queues:
+  H: {max_retries: 100}
+  I: {max_retries: 100}
+  J: {max_retries: 100}
+  K: {}
+jobs:
+  outj: {type: outbound, source: H, destination: OUT@mem}
+  awayj: {type: inbound, source: T@gone, destination: H}
+  throughj: {type: through, source: U@gone, destination: OUT@mem}
+  moving: {type: local, source: J, destination: I}
+  resting: {type: local, source: I, destination: K, enabled: false}
+"""
+
+
+def test_sigusr2_shows_threads_links_and_jobs_and_no_secret(gateway: Gateway, start: Any, tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(AWAY)
+    daemon = start(str(file))
+    eventually(lambda: gateway.queues.queue("I") is not None and status_of(gateway) == "RUNNING", deadline=PATIENCE)
+    eventually(lambda: gateway.job("awayj")["STATUS"] == "RETRY", deadline=PATIENCE)
+    eventually(lambda: gateway.job("moving")["ACTIVITY"] == "IDLE", deadline=PATIENCE)
+    daemon.signal(signal.SIGUSR2)
+    eventually(lambda: "thread main" in daemon.text().lower(), what="the threads in the log")
+    text = daemon.text()
+    said = text[text.index("signal SIGUSR2: state of this process") :]
+    for part in (
+        "agent DEFAULT_AGENT, hub sqlite",
+        "hub: no trouble known",
+        "link gone: DOWN since ",
+        "MQTT hostname 127.0.0.1 port 1, 0 of 2 jobs connected",
+        "  last error, ",
+        "job awayj: RETRY, BACKOFF, INBOUND T@gone to H",
+        "job throughj: RETRY, BACKOFF, THROUGH U@gone to OUT@mem",
+        "  next attempt: ",
+        "  fails since ",
+        "job resting: disabled, no thread",
+        "thread job-awayj",
+    ):
+        assert part in said, part
+    moving = said[said.index("job moving: READY, IDLE") :].splitlines()
+    assert [line.strip() for line in moving[1:6]] == [
+        "last progress: none",
+        "guarantee: exact",
+        "plan: 0 was made last",
+        "source: queue J",
+        "destination: queue I, 0 batches not stored yet",
+    ]
+    assert "very-secret-word" not in text
 
 
 def test_signals_that_come_while_it_starts_do_not_end_it(gateway: Gateway, start: Any, tmp_path: Path) -> None:
@@ -316,7 +403,7 @@ def test_signals_that_come_while_it_starts_do_not_end_it(gateway: Gateway, start
     eventually(lambda: all(catches(daemon.process.pid, number) for number in given), what="its signal handlers")
     for number in given:
         daemon.signal(number)
-    eventually(lambda: "log level is now 3" in daemon.text(), what="the answer to SIGUSR2")
+    eventually(lambda: "thread main" in daemon.text().lower(), what="the answer to SIGUSR2")
     assert daemon.process.poll() is None
 
 

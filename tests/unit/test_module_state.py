@@ -29,9 +29,7 @@ LEGITIMATE = {
     "gateway/aq/payloads/transformations.py _cache": _BY_RANDOM_ID,
     "gateway/aq/queues/grouping.py _heads": "by connection, held weakly: an application's own has no object of ours",
     "gateway/aq/store/write_lock.py _locks": "a database file has one writer in the process, however many hubs open it",
-    "gateway/observe/log_file.py _Level.asked": "the level of logging, which is the process's",
     "gateway/observe/log_file.py _Level.in_force": "the level of logging, which is the process's",
-    "gateway/observe/log_file.py _Level.raised": "the level of logging, which a signal to the process changes",
 }
 
 

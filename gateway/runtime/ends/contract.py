@@ -154,6 +154,10 @@ class SourceEnd:
     def check_stall(self, backlog: Backlog | None) -> None:
         """Refuse to look healthy while messages wait and none moves (LinkTimeout)."""
 
+    def state(self) -> str:
+        """Where it is, and what it has in hand, for the log; from any thread."""
+        raise NotImplementedError
+
     def interrupt(self) -> None:
         """From any thread: make a waiting ``read`` return."""
 
@@ -205,6 +209,10 @@ class DestinationEnd:
 
     def check_stall(self) -> None:
         """Refuse to look healthy while nothing is confirmed (LinkTimeout)."""
+
+    def state(self) -> str:
+        """What it has in hand, for the log; from any thread."""
+        raise NotImplementedError
 
     def interrupt(self) -> None:
         """From any thread: make a waiting ``wait`` return."""

@@ -81,6 +81,10 @@ class HubDestination(DestinationEnd):
         self._wake.wait(seconds)
         self._wake.clear()
 
+    def state(self) -> str:
+        """See :meth:`mgw.gateway.runtime.ends.contract.DestinationEnd.state`."""
+        return f"queue {self._queue_name}, {len(self._written)} batches not stored yet"
+
     def interrupt(self) -> None:
         """From any thread: make a waiting ``wait`` return."""
         self._wake.set()

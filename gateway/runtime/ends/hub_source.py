@@ -51,6 +51,7 @@ class HubSource(SourceEnd):
         self, context: RouteContext, queue_name: str, conversion: Conversion, exception_queue: str | None
     ) -> None:
         self.queue_name = queue_name
+        self.consumer: str | None = None
         self.exception_queue: transfer.QueueRef | None = None
         self._context = context
         self._convert = conversion.apply
@@ -224,6 +225,10 @@ class HubSource(SourceEnd):
             taken = [(plan.sequence, plan.ids) for plan, _ in plans]
             ledger.record_returned(conn, context.job.id, taken, now=now, note=note)
         run_state.delete_plans(conn, context.job.id, [plan.sequence for plan, _ in plans])
+
+    def state(self) -> str:
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.state`."""
+        return f"queue {self.queue_name}, subscriber {self.consumer}" if self.consumer else f"queue {self.queue_name}"
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """A message that is enqueued wakes the route."""

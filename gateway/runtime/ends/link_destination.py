@@ -117,6 +117,15 @@ class LinkDestination(DestinationEnd):
                 cure="the gateway reconnects and sends the messages again; check the alarms of the messaging system",
             )
 
+    def state(self) -> str:
+        """See :meth:`mgw.gateway.runtime.ends.contract.DestinationEnd.state`."""
+        flights = tuple(self.flights)
+        text = f"{self.in_flight} messages in flight, window {self._window}, {'a' if self.logged else 'no'} sending log"
+        if not flights:
+            return text
+        silence = self._context.clock.monotonic() - self._last_confirmed
+        return f"{text}, plans {flights[0].sequence} to {flights[-1].sequence}, no confirmation for {silence:.1f} s"
+
     def interrupt(self) -> None:
         """From any thread: make a waiting ``wait`` return."""
         self.link.interrupt()

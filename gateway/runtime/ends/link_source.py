@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -28,6 +28,9 @@ from mgw.transforms.errors import ConversionFailure, LinkTimeout
 from mgw.transforms.message import Message
 
 __all__ = ["Kept", "LinkSource", "Received", "without_known"]
+
+
+_SHOWN, _LONGEST = 8, 80  # positions in the log: how many, and how many characters of each
 
 
 class Kept(NamedTuple):
@@ -108,6 +111,8 @@ class LinkSource(SourceEnd):
         self._exceptions = exceptions
         self._last_read = context.clock.monotonic()
         self._resumed = False
+        self._at: Mapping[str, str] = {}  # the positions in the hub
+        self._read_last = self._settled_last = ""  # origins
 
     def load(self) -> tuple[JobRow, Sequence[Any]]:
         """The run state of the job; it makes no plans."""
@@ -120,6 +125,7 @@ class LinkSource(SourceEnd):
         with self._context.hub.read() as conn:
             positions = run_state.load_positions(conn, self._context.job.id)
         self._resumed = RESUME in positions
+        self._at = positions
         trace_begin(self._context.job.name, positions)
         self.link.connect(positions)
         return ()
@@ -147,6 +153,8 @@ class LinkSource(SourceEnd):
             # Read and known already: a broker that waits for its settling sends no more. It is settled in its turn.
             return Received(batch, read)
         trace_read(self._context.job.name, batch)
+        if batch.deliveries:
+            self._read_last = batch.deliveries[-1].origin
         if self._resumed:
             self._resumed = False
             batch = batch._replace(marks=(*batch.marks, Mark(RESUME, None)))
@@ -254,8 +262,24 @@ class LinkSource(SourceEnd):
         """Acknowledge, in the order in which they were read."""
         for received in finished:
             self.link.settle(received.batch)
+            self._note(received.batch)
             trace_settled(self._context.job.name)
             self._last_read = self._context.clock.monotonic()
+
+    def _note(self, batch: Batch) -> None:
+        if batch.deliveries:
+            self._settled_last = batch.deliveries[-1].origin
+        if batch.positions:
+            self._at = {**self._at, **{position.partition: position.after for position in batch.positions}}
+
+    def state(self) -> str:
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.state`."""
+        last = f"read last: {self._read_last or 'nothing'}, acknowledged last: {self._settled_last or 'nothing'}"
+        shown = [f"{name}={value}" for name, value in self._at.items() if name != RESUME]
+        if not shown or max(map(len, shown)) > _LONGEST:  # positions; the entries of other logs say nothing to people
+            return last
+        more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+        return f"{last}, position {', '.join(shown[:_SHOWN])}{more}"
 
     def refuse(self, refusal: RefusedByHub) -> None:
         """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.refuse`."""

@@ -247,6 +247,10 @@ class PlannedLinkSource(LinkSource):
         """Whether there is a place for messages that can never be delivered."""
         return self._exceptions is not None
 
+    def state(self) -> str:
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.state`."""
+        return f"{super().state()}, {len(self._pending)} batches wait for their plan"
+
     def leave(self) -> None:
         """Disconnect, to start again; what is read and not planned comes again."""
         self._pending.clear()

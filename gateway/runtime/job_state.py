@@ -1,0 +1,51 @@
+"""What is known of a running job without asking the hub, in lines for the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mgw.gateway.definitions.objects import Activity, JobDef, JobStatus
+from mgw.gateway.observe.moments import at, since
+from mgw.links.contract import GuaranteeReport
+
+__all__ = ["JobState"]
+
+
+@dataclass(slots=True)
+class JobState:
+    """Written by the thread of the job; any thread may read. Times are epoch seconds."""
+
+    job: JobDef
+    status: JobStatus = JobStatus.READY
+    activity: Activity = Activity.STOPPED
+    moved: float | None = None  # the last progress
+    next_attempt: float | None = None  # while it waits for it
+    trouble: tuple[float, str] | None = None  # since when it fails, and the last error
+    guarantee: GuaranteeReport | None = None
+
+    def failed(self, status: JobStatus, error: str, now: float) -> None:
+        """An attempt failed."""
+        self.status = status
+        self.trouble = (self.trouble[0] if self.trouble else now, error)
+
+    def recovered(self) -> None:
+        """It works again."""
+        self.status, self.trouble = JobStatus.READY, None
+
+    def lines(self, *, failures: int, silence: float, alive: bool, route: Sequence[str], now: float) -> list[str]:
+        """For the log. ``route``: what its two ends have in hand; empty: it is not connected."""
+        job, lines = self.job, list[str]()
+        word = self.activity if alive else "its thread has ended"
+        way = f"{job.propagation_type} {job.source} to {job.destination}"
+        lines.append(f"last progress: {'none' if self.moved is None else at(self.moved, now)}")
+        if self.guarantee is not None:
+            note = f" ({self.guarantee.note})" if self.guarantee.note else ""
+            lines.append(f"guarantee: {self.guarantee.level}{note}")
+        if self.trouble is not None:
+            lines.append(f"fails{since(self.trouble[0], now)}: {self.trouble[1]}")
+        if self.next_attempt is not None:
+            lines.append(f"next attempt: {at(self.next_attempt, now)}")
+        lines += route or ["not connected"]
+        head = f"job {job.name}: {self.status}, {word}, {way}, {failures} failures, silent for {silence:.1f} s"
+        return [head, *(f"  {line}" for line in lines)]
