@@ -182,7 +182,7 @@ def _job(row: JobRow) -> Sequence[Any]:
         state_of(row),
         row.propagated_total,
         row.exceptionq_total or "",
-        (row.filtered_total + row.discarded_total) or "",
+        row.left_out_total or "",
         "unknown" if row.backlog is None and state_of(row) in _UNKNOWN else row.backlog,
         ago(row.oldest_message_age),
         "exact*" if row.guarantee == _LONGEST else row.guarantee,

@@ -95,6 +95,9 @@ COLUMN_TEXTS = {
     "LAST_PROGRESS": "When the job last moved a message.",
     "KIND": "RECEIVED (inbound), COMPLETED (outbound), RETURNED (planned, not sent, READY again), "
     "BREAK (a reset, or the ledger was off).",
+    "LEFT_OUT_TOTAL": "Messages that a rule kept from the job or from its destination, since the job was created: its "
+    "own rule or transformation (FILTERED_TOTAL), its rule as a subscriber of the queue that it reads, and the rules "
+    "of all subscribers of the queue that it writes. Messages that expired are not among them.",
     "LINK_COMMENT": "Free text.",
     "LINK_NAME": "Link.",
     "LINK_TYPE": "RABBITMQ, KAFKA, MQTT, MEMORY.",

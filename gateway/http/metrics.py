@@ -64,6 +64,14 @@ METRICS = (
         ("job", "direction", "outcome"),
     ),
     Metric(
+        "mgw_left_out_total",
+        "counter",
+        "Messages that a rule kept from the job or from its destination since the job was created: its own rule or "
+        "transformation, its rule as a subscriber of the queue that it reads, and the rules of all subscribers of the "
+        "queue that it writes.",
+        ("job",),
+    ),
+    Metric(
         "mgw_backlog_messages",
         "gauge",
         "Messages that wait at the source; for jobs that read from a link whose broker tells, every 5 s.",
@@ -172,6 +180,7 @@ def _of_job(job: JobSigns, look: Look) -> Iterator[Sample]:
     for outcome, column in _OUTCOMES.items():
         labels = name | {"direction": job.propagation_type.lower(), "outcome": outcome}
         yield "mgw_messages_total", labels, getattr(job, column)
+    yield "mgw_left_out_total", name, job.left_out_total
     if job.backlog is not None:
         yield "mgw_backlog_messages", name, job.backlog
     age = look.ages.get(job.name_key)

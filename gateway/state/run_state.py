@@ -91,10 +91,11 @@ class Counts:
     filtered: int = 0
     discarded: int = 0
     suppressed: int = 0  # came again and were known: not stored twice
+    unrouted: int = 0  # of the discarded: no subscriber of the destination wanted them
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """All of them, each once."""
         return self.propagated + self.exceptioned + self.filtered + self.discarded + self.suppressed
 
     def add(self, more: Counts) -> None:
@@ -104,13 +105,14 @@ class Counts:
         self.filtered += more.filtered
         self.discarded += more.discarded
         self.suppressed += more.suppressed
+        self.unrouted += more.unrouted
 
 
 _COUNTERS = ("propagated", "exceptioned", "filtered", "discarded", "suppressed")
 _COUNT = (
     "UPDATE gw_job_state SET last_progress = ?, log_sequence = coalesce(CAST(? AS bigint), log_sequence), "
     + ", ".join(f"{name} = {name} + ?, {name}_total = {name}_total + ?" for name in _COUNTERS)
-    + " WHERE job_id = ?"
+    + ", unrouted_total = unrouted_total + ? WHERE job_id = ?"
 )
 
 
@@ -119,7 +121,7 @@ def count(conn: sa.Connection, job_id: int, counts: Counts, *, now: float, log_s
     done, exceptioned, filtered = counts.propagated, counts.exceptioned, counts.filtered
     discarded, suppressed = counts.discarded, counts.suppressed
     added = (done, done, exceptioned, exceptioned, filtered, filtered, discarded, discarded, suppressed, suppressed)
-    Db(conn).run(_COUNT, (now, log_sequence, *added, job_id))
+    Db(conn).run(_COUNT, (now, log_sequence, *added, counts.unrouted, job_id))
 
 
 def record_failure(

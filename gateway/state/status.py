@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from mgw.gateway.state.views import refused_by_rule
+
 __all__ = [
     "AgentOptionRow",
     "AgentSigns",
@@ -106,6 +108,7 @@ class JobRow:
     exceptionq_total: int
     filtered_total: int
     discarded_total: int
+    left_out_total: int
     backlog: int | None
     oldest_message_age: float | None
     last_progress: str | None
@@ -186,6 +189,7 @@ class JobSigns:
     filtered_total: int
     discarded_total: int
     suppressed_total: int
+    left_out_total: int
 
     @property
     def links(self) -> frozenset[str]:
@@ -248,7 +252,12 @@ def events(conn: sa.Connection, *, after: int = 0, limit: int = 100) -> list[Eve
     return [EventRow(*row) for row in found][::-1]
 
 
-_JOBS_AND_STATES = "gw_job j JOIN gw_job_state s ON s.job_id = j.id"
+_LEFT_OUT = f"""(SELECT k.id AS counted_job,
+      t.filtered_total + t.unrouted_total + {refused_by_rule("c")} AS left_out_total
+      FROM gw_job k JOIN gw_job_state t ON t.job_id = k.id
+      LEFT JOIN aq_queue q ON k.propagation_type IN ('OUTBOUND', 'LOCAL') AND q.name_key = k.source_key
+      LEFT JOIN aq_consumer c ON c.queue_id = q.id AND c.address = '' AND c.name_key = 'MGW_' || k.name_key)"""
+_JOBS_AND_STATES = f"gw_job j JOIN gw_job_state s ON s.job_id = j.id JOIN {_LEFT_OUT} n ON n.counted_job = j.id"
 
 
 def signs(conn: sa.Connection) -> Signs:

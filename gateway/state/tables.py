@@ -31,7 +31,7 @@ __all__ = [
     "received",
 ]
 
-GATEWAY_SCHEMA_VERSION = 5  # raised by every change of tables and views, with a step in gateway/state/migrations
+GATEWAY_SCHEMA_VERSION = 6  # raised by every change of tables and views, with a step in gateway/state/migrations
 
 CHANGE_CHANNEL = "mgw_change"  # NOTIFY on PostgreSQL, at every committed change of the definitions
 
@@ -172,6 +172,7 @@ job_state = sa.Table(
     sa.Column("plan_sequence", _id, nullable=False, server_default="0"),
     sa.Column("log_sequence", _id),  # last completed sequence that the sending log must hold; NULL: no log so far
     sa.Column("not_working_since", _time),  # since when it connects, waits after a failure or is stuck; NULL: it works
+    sa.Column("unrouted_total", _id, nullable=False, server_default="0"),  # of the discarded: no subscriber wanted them
     sa.CheckConstraint("status IN ('READY','RETRY','FAILED','DELETE_PENDING')", name="gw_job_state_status"),
     sa.CheckConstraint(
         "activity IN ('STOPPED','CONNECTING','RUNNING','IDLE','BACKOFF','STUCK')", name="gw_job_state_activity"

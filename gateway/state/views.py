@@ -17,7 +17,7 @@ from mgw.gateway.definitions.link_views import link_views, shown_attributes
 from mgw.gateway.definitions.objects import DEFAULT_POLL_INTERVAL
 from mgw.links.contract import LinkSpec
 
-__all__ = ["COLUMNS", "create_views", "drop_views"]
+__all__ = ["COLUMNS", "create_views", "drop_views", "refused_by_rule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,12 @@ _AGENT_POLL_INTERVAL = """(SELECT CASE WHEN o.encrypted THEN NULL ELSE CAST(o.va
 _OLDEST_PLAN = "(SELECT min(p.created) FROM gw_plan p WHERE p.job_id = j.id)"
 
 
+def refused_by_rule(consumer: str) -> str:
+    """How many messages the rule of a consumer refused."""
+    return f"""(SELECT coalesce(CAST(sum(a.left_out) AS bigint), 0) FROM aq_activity a
+        WHERE a.kind = 'CONSUMER' AND a.object_id = {consumer}.id)"""
+
+
 def _jobs(d: _Dialect) -> tuple[dict[str, str], str]:
     # A message in a plan was enqueued before the plan was made: the plan's age is what is known at least.
     since = f"(SELECT min(x.since) FROM (SELECT {_OLDEST_READY} AS since UNION ALL SELECT {_OLDEST_PLAN}) x)"
@@ -194,6 +200,7 @@ def _jobs(d: _Dialect) -> tuple[dict[str, str], str]:
         "FILTERED_TOTAL": "s.filtered_total",
         "DISCARDED_TOTAL": "s.discarded_total",
         "SUPPRESSED_TOTAL": "s.suppressed_total",
+        "LEFT_OUT_TOTAL": f"s.filtered_total + s.unrouted_total + {refused_by_rule('c')}",
         "REQUIRE_GUARANTEE": "j.require_guarantee",
     }, (
         "gw_job j JOIN gw_job_state s ON s.job_id = j.id"

@@ -27,7 +27,7 @@ from mgw.gateway.aq.model import Agent, DeliveryMode, QueueRef, QueueType, Subsc
 from mgw.gateway.aq.names import MAX_ADDRESS, agent_name
 from mgw.gateway.aq.options import SUBSCRIBER_OPTIONS, changed_options, read_options
 from mgw.gateway.aq.queues import catalog_sql as catalog
-from mgw.gateway.aq.queues import consumers_sql
+from mgw.gateway.aq.queues import consumers_sql, statistics_sql
 from mgw.gateway.aq.security import security_sql
 from mgw.gateway.aq.store.statements import Db
 from mgw.transforms.errors import AqError
@@ -105,6 +105,7 @@ class SubscriberProcedures(RemovalProcedures):
             transformation = subscriber_transformation(db, queue, transformation, self.schema)
             if taken is not None:
                 consumers_sql.drop_removed(db, taken)
+                statistics_sql.begin_left_out(db, taken, self.hub.clock.now())
             _check_number(queue, consumers_sql.count_subscribers(db, queue))
             security_sql.add_automatic_agent(db, name, self.hub.clock.now())
             consumers_sql.upsert_subscriber(

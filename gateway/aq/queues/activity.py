@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mgw.gateway.aq.store.columns import NEW_ENTRY, NEW_MESSAGE
 from mgw.gateway.aq.store.statements import Row
 
-__all__ = ["Dequeued", "Enqueued", "Event", "HandedOut", "Managed", "Publisher", "Tally", "enqueued"]
+__all__ = ["Dequeued", "Enqueued", "Event", "HandedOut", "LeftOut", "Managed", "Publisher", "Tally", "enqueued"]
 
 Publisher = tuple[str, str, int]  # name and address, empty where the message tells none, and protocol
 
@@ -75,6 +75,13 @@ class Dequeued(NamedTuple):
     gone: int
 
 
+class LeftOut(NamedTuple):
+    """A call that offered messages to subscribers whose rules refused so many of them, by consumer."""
+
+    queue_id: int
+    consumers: Mapping[int, int]
+
+
 class HandedOut(NamedTuple):
     """A dequeue call that found messages, or none; counts whatever happens to its transaction.
 
@@ -109,5 +116,5 @@ class Managed(NamedTuple):
     consumers: Mapping[int, int] = _NOTHING
 
 
-Event = Enqueued | Dequeued | HandedOut | Managed
+Event = Enqueued | Dequeued | LeftOut | HandedOut | Managed
 Tally = list[Event]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from mgw.gateway.aq.errors import (
     AgentAddressInvalid,
@@ -22,7 +23,7 @@ from mgw.gateway.aq.names import agent_name
 from mgw.gateway.aq.payloads import forms as payloads
 from mgw.gateway.aq.queues import catalog_sql as catalog
 from mgw.gateway.aq.queues import consumers_sql, messages_sql
-from mgw.gateway.aq.queues.activity import enqueued
+from mgw.gateway.aq.queues.activity import LeftOut, enqueued
 from mgw.gateway.aq.queues.codec import encode
 from mgw.gateway.aq.queues.grouping import in_group, place
 from mgw.gateway.aq.queues.prepared import Prepared
@@ -41,6 +42,18 @@ _Arriving = tuple[Message, Row]
 MAX_RECIPIENTS = 1024
 _ID, _ORIGINAL = NEW_MESSAGE.at("id"), NEW_MESSAGE.at("original_msgid")
 _OF_ENTRY = NEW_MESSAGE.getter("id", "queue_id", "k1", "k2", "k3", "ready_at", "expires_at")
+
+
+class _Routed(NamedTuple):
+    """The consumers of each message, whether the queue has subscribers, as far as that was asked, and how many messages
+    the rule of each consumer refused."""
+
+    chosen: list[list[int]]
+    subscribed: bool
+    left_out: Mapping[int, int] = MappingProxyType({})
+
+
+_NO_ROUTE = _Routed([], True)
 
 
 def prepare(
@@ -100,6 +113,7 @@ def address(
         enrol: stores a consumer who was never named before; default: in the transaction of the call.
     """
     rule_seconds = 0.0
+    left_out: Mapping[int, int] = {}
     ids = [row[_ID] for row in rows]
     entries: list[Row] = []
     discarded: list[int] = []
@@ -110,7 +124,7 @@ def address(
 
         began = perf_counter()
         arriving = list(zip(messages, rows, strict=True))
-        chosen, subscribed = _chosen(db, queue, arriving, recipients, enrol or in_the_call)
+        chosen, subscribed, left_out = _chosen(db, queue, arriving, recipients, enrol or in_the_call)
         rule_seconds = perf_counter() - began
         kept = []
         discarded = [index for index, consumers in enumerate(chosen) if not consumers]
@@ -135,7 +149,7 @@ def address(
     for index in discarded:
         identities[index] = None
     ready = bool(rows) and (not messages[0].delay or any(not message.delay for message in messages))
-    return Prepared(queue, rows, entries, identities, discarded, ready, rule_seconds=rule_seconds)
+    return Prepared(queue, rows, entries, identities, discarded, ready, rule_seconds=rule_seconds, left_out=left_out)
 
 
 def store(db: Db, prepared: Prepared) -> None:
@@ -157,6 +171,8 @@ def store(db: Db, prepared: Prepared) -> None:
         seconds = prepared.seconds + perf_counter() - started
         queue_id, rows, entries = prepared.queue.id, prepared.rows, prepared.entries
         db.tally.append(enqueued(queue_id, rows, entries, seconds, prepared.rule_seconds))
+    if prepared.left_out and db.tally is not None:
+        db.tally.append(LeftOut(prepared.queue.id, prepared.left_out))
     if prepared.ready and prepared.numbered:
         db.notify((prepared.queue.id,))
 
@@ -198,9 +214,8 @@ def _chosen(
     arriving: Sequence[_Arriving],
     recipients: Sequence[Sequence[Agent]],
     enrol: Enrol,
-) -> tuple[list[list[int]], bool]:
-    """The consumers of each message: those named for it, or the subscribers; and whether the queue has subscribers, as
-    far as that was asked."""
+) -> _Routed:
+    """The consumers of each message: those named for it, or the subscribers."""
     if not any(recipients):
         return _route(db, queue, arriving)
     named: dict[int, list[int]] = {}  # lists that are one object are resolved once
@@ -209,13 +224,13 @@ def _chosen(
             named[id(agents)] = _recipients(db, queue, agents, enrol)
     others = [index for index, agents in enumerate(recipients) if not agents]
     try:
-        found, subscribed = _route(db, queue, [arriving[index] for index in others]) if others else ([], True)
+        found, subscribed, left_out = _route(db, queue, [arriving[index] for index in others]) if others else _NO_ROUTE
     except MessageRefused as error:
         error.index = others[error.index]
         raise
     routed = dict(zip(others, found, strict=True))
     chosen = [routed[index] if index in routed else named[id(agents)] for index, agents in enumerate(recipients)]
-    return chosen, subscribed
+    return _Routed(chosen, subscribed, left_out)
 
 
 def _recipients(db: Db, queue: QueueRef, recipients: Sequence[Agent], enrol: Enrol) -> list[int]:
@@ -242,13 +257,12 @@ def _recipients(db: Db, queue: QueueRef, recipients: Sequence[Agent], enrol: Enr
     return list(found)
 
 
-def _route(db: Db, queue: QueueRef, arriving: Sequence[_Arriving]) -> tuple[list[list[int]], bool]:
-    """The subscribers of each message (AQ guide 12.2 §1.3.4, §8.6.1), and whether there are any; rules see it as it is
-    stored."""
+def _route(db: Db, queue: QueueRef, arriving: Sequence[_Arriving]) -> _Routed:
+    """The subscribers of each message (AQ guide 12.2 §1.3.4, §8.6.1); rules see it as it is stored."""
     subscribers = consumers_sql.subscribers_for(db, queue)
     everything = [consumer for consumer, _, rule in subscribers if rule is None]
     if len(everything) == len(subscribers):
-        return [everything] * len(arriving), bool(everything)
+        return _Routed([everything] * len(arriving), bool(everything))
     from mgw.gateway.aq.conditions.rules import compile_rule
     from mgw.gateway.aq.queues.condition_search import matching
     from mgw.transforms.language.expression import Row as Parsed
@@ -261,12 +275,17 @@ def _route(db: Db, queue: QueueRef, arriving: Sequence[_Arriving]) -> tuple[list
             rule = compile_rule(text, db)
             rules.setdefault(rule.canonical, []).append((consumer, name, rule))
     chosen = [list(everything) for _ in arriving]
+    left_out: dict[int, int] = {}
     for same in rules.values():
         _, name, rule = same[0]
         consumers = [consumer for consumer, _, _ in same]
+        refused = len(arriving)
         for index in matching(rule, parsed, f"subscriber {name} of queue {queue.full_name}"):
             chosen[index] += consumers
-    return chosen, True
+            refused -= 1
+        if refused:
+            left_out |= dict.fromkeys(consumers, refused)
+    return _Routed(chosen, True, left_out)
 
 
 def _as_new(message: Message, original: bytes | None) -> Message:

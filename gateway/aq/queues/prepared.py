@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mgw.gateway.aq.model import QueueRef
 from mgw.gateway.aq.store.statements import Row
 
 __all__ = ["Deviation", "Prepared"]
+
+_NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 class Deviation(NamedTuple):
@@ -30,3 +34,4 @@ class Prepared(NamedTuple):
     numbered: bool = True  # False: the one row gets its id where it is stored, and its message id then
     deviation: Deviation | None = None  # they go ahead of others
     group: int | None = None  # the transaction group they belong to
+    left_out: Mapping[int, int] = _NOTHING  # messages that the rule of a subscriber refused, by consumer

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mgw.gateway.aq.queues import statistics_sql
-from mgw.gateway.aq.queues.activity import Dequeued, Enqueued, Event, HandedOut, Managed, Publisher
+from mgw.gateway.aq.queues.activity import Dequeued, Enqueued, Event, HandedOut, LeftOut, Managed, Publisher
 from mgw.gateway.aq.queues.statistics_sql import Key, Kind
 from mgw.gateway.aq.store.ground import Ground
 from mgw.gateway.aq.store.processes import host_name, is_dead
@@ -33,6 +33,7 @@ _LAST_SECONDS = 1.0  # how long a process that ends waits for others to let it f
 LEASE = 3600.0  # seconds after which a process of another machine that stored nothing is taken for ended
 MAX_PUBLISHERS = 1000
 OTHERS = "(others)"  # the publishers beyond
+_OBJECT, _LEFT_OUT = Key._fields.index("object_id"), len(Key._fields) + statistics_sql.VALUES.index("left_out")
 
 
 class Activity:
@@ -72,6 +73,7 @@ class Activity:
         logged: int
         logged_seconds: float
         last_logged: float | None
+        left_out: int
 
 
 class Statistics:
@@ -88,6 +90,7 @@ class Statistics:
         self._storing = threading.Lock()
         self._process = secrets.randbits(62)
         self._stored = self._closed = False
+        self._told: dict[int, int] = {}  # of consumers, as stored: it stays where this process is taken for ended
         self._next = time.monotonic() + FLUSH_SECONDS
         self._renew = 0.0
 
@@ -113,6 +116,8 @@ class Statistics:
             self._dequeued(event, transaction)
         elif isinstance(event, HandedOut):
             self._handed_out(*event)
+        elif isinstance(event, LeftOut):
+            self._left_out(event)
         else:
             self._managed(event)
 
@@ -164,6 +169,13 @@ class Statistics:
             reader.dequeued += event.number
             reader.dequeue_transactions += transaction
             reader.last_dequeue = event.time
+            reader.changed = True
+
+    def _left_out(self, event: LeftOut) -> None:
+        now = self._clock.now()
+        for consumer, number in event.consumers.items():
+            reader = self._consumers.get(consumer) or self._consumer(consumer, now)
+            reader.left_out += number
             reader.changed = True
 
     def _handed_out(  # noqa: PLR0917
@@ -281,8 +293,12 @@ class Statistics:
                         db, self._process, (host_name(), os.getpid(), now, now + LEASE, *passes)
                     )
                     with self._mutex:
+                        for consumer, number in self._told.items():
+                            self._consumers[consumer].left_out -= number
+                        self._told.clear()
                         changed = list(self._rows())
                 statistics_sql.store(db, self._process, changed)
+            self._told |= {row[_OBJECT]: row[_LEFT_OUT] for row in changed if row[0] is Kind.CONSUMER}
             self._stored, self._renew = True, time.monotonic() + LEASE / 2
         except BaseException:
             with self._mutex:
@@ -304,12 +320,17 @@ class Statistics:
                 yield (*key, *(getattr(activity, name) for name in statistics_sql.VALUES))
 
     def forget(self, hub: Ground) -> None:
-        """This process ends: its numbers go. A hub that refuses keeps them until a time manager finds the process
-        gone."""
+        """This process ends: its numbers go, except for what rules refused. A hub that refuses keeps what is stored of
+        them until a time manager finds the process gone."""
         self._closed = True
-        if self._stored:
+        with self._mutex:
+            kept = {consumer: each.left_out for consumer, each in self._consumers.items() if each.left_out}
+        if self._stored or kept:
             with suppress(HubError), hub.write_last(durable=False, patience=_LAST_SECONDS) as conn:
-                statistics_sql.delete_process(Db(conn), self._process)
+                db = Db(conn)
+                if self._stored and not statistics_sql.is_known(db, self._process):
+                    kept = {consumer: number - self._told.get(consumer, 0) for consumer, number in kept.items()}
+                statistics_sql.end_process(db, self._process, kept, hub.clock.now())
             self._stored = False
 
 
@@ -324,4 +345,4 @@ def forget_ended(hub: Ground, now: float) -> None:
     for number, host, pid, lease_until in known:
         if is_dead(host, pid, lease_until, now):
             with hub.write(durable=False) as conn:
-                statistics_sql.delete_process(Db(conn), number)
+                statistics_sql.end_process(Db(conn), number, None, now)

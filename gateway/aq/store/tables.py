@@ -31,7 +31,7 @@ __all__ = [
     "states",
 ]
 
-SCHEMA_VERSION = 4  # raised by every change of tables and views, with a step in gateway/aq/store/migrations
+SCHEMA_VERSION = 5  # raised by every change of tables and views, with a step in gateway/aq/store/migrations
 
 
 def states(*of: State) -> str:
@@ -348,6 +348,7 @@ process = sa.Table(
 )
 
 # One row per process and queue, consumer or publisher: nobody waits for another's row. Since the process's start.
+# Process 0 has what is left of the processes that ended: left_out of consumers.
 activity = sa.Table(
     "aq_activity",
     metadata,
@@ -382,6 +383,7 @@ activity = sa.Table(
     _required("logged", _ID),  # rows of the dequeue log it worked off
     _required("logged_seconds", _TIME),
     _column("last_logged", _TIME),
+    _required("left_out", _ID, server_default="0"),  # messages that a subscriber's rule refused
     sqlite_with_rowid=False,
 )
 

@@ -86,7 +86,7 @@ def _summed(d: Dialect, kind: str, by: str = "object_id") -> str:
     columns += [f"{d.integer.format(f'sum({name})')} AS {name}" for name in _SUMS]
     columns += [f"sum({name}) AS {name}" for name in _TIMES]
     columns += [f"max({name}) AS {name}" for name in _LAST]
-    return f"(SELECT {', '.join(columns)} FROM aq_activity WHERE kind = '{kind}' GROUP BY {by}) s"
+    return f"(SELECT {', '.join(columns)} FROM aq_activity WHERE kind = '{kind}' AND process_id <> 0 GROUP BY {by}) s"
 
 
 def _elapsed(name: str) -> str:

@@ -188,6 +188,7 @@ class HubSource(SourceEnd):
         unrouted = sum(len(flight.unrouted) for flight in finished)
         counts.filtered += filtered
         counts.discarded += unrouted
+        counts.unrouted += unrouted
         counts.propagated += len(consumed) - filtered - unrouted
         counts.exceptioned += len(refused)
         counts.suppressed += sum(len(flight.consumed) for flight in finished if flight.sent_before)

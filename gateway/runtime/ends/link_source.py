@@ -81,6 +81,7 @@ class Received:
         if put.discarded:
             whole = self._wholly_discarded(put)
             self.final.discarded += whole
+            self.final.unrouted += whole
             self.final.propagated -= whole
 
     def _wholly_discarded(self, put: transfer.PutResult) -> int:

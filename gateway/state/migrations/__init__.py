@@ -43,9 +43,16 @@ def _since(changes: Changes) -> None:
     changes.add_column("gw_job_state", f"not_working_since {moment}")
 
 
+def _left_out(changes: Changes) -> None:
+    changes.add_column(
+        "gw_job_state", f"unrouted_total {'BIGINT' if changes.postgresql else 'INTEGER'} DEFAULT '0' NOT NULL"
+    )
+
+
 STEPS = (
     Step(2, "the database refuses states and flags that have no meaning", _checks),
     Step(3, "jobs have two links, or none", _pairs),
     Step(4, "job option unrouted takes the place of discard_unrouted", _unrouted),
     Step(5, "the hub keeps since when an agent is stopped and a job does not work", _since),
+    Step(6, "jobs count what no subscriber of their destination wants; MGW_JOBS has LEFT_OUT_TOTAL", _left_out),
 )

@@ -99,6 +99,13 @@ def _checks_without_lists(changes: Changes) -> None:
     changes.replace_checks("aq_entry", {"aq_entry_state": _either("state", 0, 1, 2, 3, 4, 8)})
 
 
+def _left_out(changes: Changes) -> None:
+    changes.add_column(
+        "aq_activity",
+        "left_out BIGINT DEFAULT '0' NOT NULL" if changes.postgresql else "left_out INTEGER DEFAULT '0' NOT NULL",
+    )
+
+
 STEPS = (
     Step(
         2,
@@ -108,4 +115,5 @@ STEPS = (
     ),
     Step(3, "what administration removes is kept in an audit", _audit),
     Step(4, "SQLite checks the state of a message without building a list of states for each", _checks_without_lists),
+    Step(5, "the hub counts what the rule of a subscriber refuses", _left_out),
 )
