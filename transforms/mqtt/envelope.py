@@ -18,9 +18,9 @@ from mgw.transforms.message import (
     Body,
     Header,
     PayloadKind,
-    decode_headers,
     encode_headers,
 )
+from mgw.transforms.mqtt.header_array import read_headers
 from mgw.transforms.objects import AnyData, ObjectValue, plain_body
 
 __all__ = ["CONTENT_TYPE", "Envelope", "unwrap", "wrap"]
@@ -92,7 +92,7 @@ def _read(document: Any) -> Envelope:
             expiration = None
     return Envelope(
         _read_body(document["body_type"], document.get("body")),
-        decode_headers(json.dumps(document["headers"])),
+        read_headers(document["headers"]),
         correlation,
         expiration,
     )
@@ -102,7 +102,7 @@ def _read_body(kind: str, body: Any) -> Body:
     if kind == "none":
         return None
     if kind == "fields":
-        return decode_headers(json.dumps(body))
+        return read_headers(body)
     if kind not in ("text", "raw") or not isinstance(body, str):
         raise ValueError(f"body_type {kind!r} does not fit the body")
     return body if kind == "text" else base64.b64decode(body, validate=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,6 @@ from mgw.transforms.message import (
     PayloadKind,
     ValueType,
     check_headers,
-    decode_headers,
 )
 from mgw.transforms.mqtt.common import (
     CONTENT,
@@ -37,6 +37,7 @@ from mgw.transforms.mqtt.common import (
     Publish,
 )
 from mgw.transforms.mqtt.envelope import CONTENT_TYPE, unwrap
+from mgw.transforms.mqtt.header_array import read_headers
 from mgw.transforms.mqtt.user_properties import headers_of, salvaged_headers
 
 __all__ = ["inbound"]
@@ -195,10 +196,10 @@ def _read_aq_properties(message: Message) -> Message:
 
 def _fields(payload: bytes) -> tuple[Header, ...]:
     try:
-        return decode_headers(payload.decode())
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        return read_headers(json.loads(payload.decode() or "[]"))
+    except (ValueError, RecursionError) as error:
         raise ConversionFailure(
             "payload is not what its content type says",
-            cause=f"{FIELDS_CONTENT_TYPE} is a JSON array of [name, type, value], and this is not",
+            cause=f"{FIELDS_CONTENT_TYPE} is a JSON array of [name, type, value]: {error}"[:300],
             cure="correct the publisher",
         ) from error

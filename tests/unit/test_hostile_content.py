@@ -1,0 +1,84 @@
+"""What publishers may send and nobody expects: each map gives a message or the reason, and raises nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mgw.transforms import mqtt
+from mgw.transforms.message import Header, ValueType
+from mgw.transforms.mqtt.common import FIELDS_CONTENT_TYPE
+
+DEEP = "[" * 100_000
+
+
+class TestHeaderArrays:
+    """As fields in a payload and as parts of an envelope; both are written by anybody."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "no JSON",
+            "{}",
+            "7",
+            "null",
+            DEEP,
+            "[1]",
+            '[["a", 1]]',
+            '[["a", 1, "x", 2]]',
+            '[[1, 1, "x"]]',
+            '[["a", 99, "x"]]',
+            '[["a", true, "x"]]',
+            '[["a", 1.0, "x"]]',
+            '[["a", [], "x"]]',
+            '[["a", 1, 7]]',
+            '[["a", 1, null]]',
+            '[["a", 2, "no base64"]]',
+            '[["a", 2, 7]]',
+            '[["a", 3, 1]]',
+            '[["a", 6, "7"]]',
+            '[["a", 6, 7.5]]',
+            '[["a", 6, true]]',
+            '[["a", 9, true]]',
+            '[["a", 9, "x"]]',
+            f'[["a", 9, {"9" * 400}]]',
+            '[["a", 11, {}]]',
+        ],
+        ids=lambda text: text[:24],
+    )
+    def test_what_is_none_fails_with_the_reason(self, text: str) -> None:
+        properties = mqtt.Properties(content_type=FIELDS_CONTENT_TYPE)
+        message, failure = mqtt.inbound(mqtt.Publish("t", text.encode(), properties=properties), mqtt.Inbound())
+        assert failure is not None
+        assert message.body == text.encode()
+        try:
+            array = json.loads(text)
+        except (ValueError, RecursionError):
+            return
+        for parts in ({"headers": array, "body_type": "none"}, {"headers": [], "body_type": "fields", "body": array}):
+            document = json.dumps({"mgw": 1} | parts).encode()
+            message, failure = mqtt.inbound(mqtt.Publish("t", document), mqtt.Inbound(envelope=True))
+            assert failure is not None
+            assert message.body == document
+
+    def test_each_type_is_read(self) -> None:
+        fields = (
+            Header("a", ValueType.TEXT, "x"),
+            Header("b", ValueType.RAW, b"\xff"),
+            Header("c", ValueType.BOOLEAN, True),
+            *(Header(kind.name, kind, 7) for kind in (ValueType.BYTE, ValueType.LONG, ValueType.UINT)),
+            Header("d", ValueType.DOUBLE, 1.5),
+            Header("e", ValueType.FLOAT, float("inf")),
+            Header("f", ValueType.DATE, 7.0),
+            Header("g", ValueType.JSON, "[null]"),
+            Header("h", ValueType.DECIMAL, "1.50"),
+        )
+        text = (
+            '[["a",1,"x"],["b",2,"/w=="],["c",3,true],["BYTE",4,7],["LONG",7,7],["UINT",15,7],["d",9,1.5],["e",8,"inf"],'
+            '["f",10,7],["g",11,"[null]"],["h",12,"1.50"]]'
+        )
+        properties = mqtt.Properties(content_type=FIELDS_CONTENT_TYPE)
+        message, failure = mqtt.inbound(mqtt.Publish("t", text.encode(), properties=properties), mqtt.Inbound())
+        assert failure is None
+        assert message.body == fields
