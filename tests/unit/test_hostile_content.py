@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import pytest
 
-from mgw.transforms import mqtt
+from mgw.transforms import kafka, mqtt
 from mgw.transforms.message import Header, ValueType
 from mgw.transforms.mqtt.common import FIELDS_CONTENT_TYPE
 
@@ -82,3 +84,37 @@ class TestHeaderArrays:
         message, failure = mqtt.inbound(mqtt.Publish("t", text.encode(), properties=properties), mqtt.Inbound())
         assert failure is None
         assert message.body == fields
+
+
+class Received(NamedTuple):
+    """A Kafka record as read."""
+
+    headers: Sequence[tuple[str, bytes | None]]
+    value: bytes | None = b"v"
+    key: bytes | None = None
+    offset: int = 7
+    timestamp: int = -1
+    timestamp_type: int = 0
+
+
+class TestTypesOfHeaders:
+    """``MGW_types``, which a gateway writes and anybody can."""
+
+    @pytest.mark.parametrize("text", ['{"a":1e999}', '{"a":[1e999]}', '{"a":-1e999}', '{"a":NaN}', DEEP[:60_000]])
+    def test_over_mqtt_what_is_none_fails_with_the_reason(self, text: str) -> None:
+        properties = mqtt.Properties(user=(("a", "1"), ("MGW_types", text)))
+        message, failure = mqtt.inbound(mqtt.Publish("t", b"x", properties=properties), mqtt.Inbound())
+        assert failure is not None
+        assert message.header("MGW_MQTT_U_MGW_types") == text
+
+    def test_over_kafka_what_is_none_is_a_header_like_any_other(self) -> None:
+        record = Received([("a", b"1"), ("MGW_types", DEEP.encode()[:1000] * 2)])
+        message, failure = kafka.from_record(record, kafka.origin_headers("t", 0), kafka.Rules(), 0)
+        assert failure is None
+        assert [header.name for header in message.headers][-2:] == ["MGW_KAFKA_H_a", "MGW_KAFKA_H_MGW_types"]
+
+    def test_over_kafka_a_sender_may_have_any_name(self) -> None:
+        record = Received([("MGW_AQ_sender", DEEP.encode()[:2000])])
+        message, failure = kafka.from_record(record, kafka.origin_headers("t", 0), kafka.Rules(properties=True), 0)
+        assert failure is None
+        assert message.sender_name == DEEP[:2000]

@@ -119,7 +119,7 @@ def _set_sender(text: str, fields: dict[str, Any]) -> None:
     try:
         sender = json.loads(text)
         name, address = sender.get("name"), sender.get("address")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         name, address = text, None  # a plain name, from a program that is not a gateway
     fields["sender_name"] = None if name is None else str(name)
     fields["sender_address"] = None if address is None else str(address)

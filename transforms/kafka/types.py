@@ -133,7 +133,7 @@ def read_types(value: bytes) -> dict[str, str] | None:
     """The table of a ``MGW_types`` header, or None when it was not written by a gateway."""
     try:
         table = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(table, dict) or not all(isinstance(v, str) and v for v in table.values()):
         return None

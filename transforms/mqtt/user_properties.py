@@ -119,7 +119,7 @@ def _read_types(text: str) -> dict[str, int | tuple[int, ...]]:
             name: tuple(map(int, code)) if isinstance(code, list) else int(code)
             for name, code in json.loads(text).items()
         }
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ConversionFailure(
             f"user property {_TYPES} cannot be read",
             cause=f"it is {text[:100]!r}, not the JSON object that a gateway writes",
