@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
 
-from mgw.transforms import kafka, mqtt
-from mgw.transforms.message import Header, ValueType
+from mgw.transforms import amqp, kafka, mqtt
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.message import Header, Message, ValueType
 from mgw.transforms.mqtt.common import FIELDS_CONTENT_TYPE
 
 DEEP = "[" * 100_000
@@ -118,3 +120,22 @@ class TestTypesOfHeaders:
         message, failure = kafka.from_record(record, kafka.origin_headers("t", 0), kafka.Rules(properties=True), 0)
         assert failure is None
         assert message.sender_name == DEEP[:2000]
+
+
+class TestCharsets:
+    """Names that Python takes for character sets."""
+
+    @pytest.mark.parametrize("name", ["undefined", "idna", "punycode", "unicode_escape", "Raw-Unicode-Escape", "hex"])
+    def test_what_is_none_leaves_the_body_as_it_is(self, name: str) -> None:
+        """Some would take minutes for a body of a megabyte."""
+        kind = f"text/plain; charset={name}".encode()
+        properties = struct.pack(">HB", 0x8000, len(kind)) + kind
+        for body in (b"abc-" * 1_000_000, b"xn--abc"):
+            message, failure = amqp.decode(properties, body, b"", b"q", False, 0, amqp.Rules())
+            assert failure is None
+            assert message.body == body
+            assert amqp.encode(message, 0, amqp.Rules()).body == body
+        with pytest.raises(ConversionFailure, match="character set"):
+            amqp.encode(Message("x", (Header("MGW_AMQP_contentEncoding", ValueType.TEXT, name),)), 0, amqp.Rules())
+        with pytest.raises(ConversionFailure, match="character set"):
+            amqp.encode(Message("x", message.headers), 0, amqp.Rules())

@@ -77,10 +77,15 @@ def charset_parameter(content_type: str) -> str | None:
     return None
 
 
+#: Codecs of Python that are no character sets; some take time that grows with the square of the text.
+_NO_CHARSETS = frozenset(("idna", "mbcs", "oem", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"))
+
+
 def text_codec(name: str) -> str | None:
     """Canonical name of a character set, None if it is none (``gzip``)."""
     try:
         info = codecs.lookup(name)
     except (LookupError, ValueError):
         return None
-    return info.name if getattr(info, "_is_text_encoding", True) else None
+    known = getattr(info, "_is_text_encoding", True) and info.name.replace("_", "-") not in _NO_CHARSETS
+    return info.name if known else None
