@@ -34,7 +34,9 @@
 
 from __future__ import annotations
 
+import traceback
 from enum import Enum
+from pathlib import PurePath
 from typing import ClassVar
 
 __all__ = [
@@ -64,6 +66,7 @@ __all__ = [
     "QueueMissing",
     "SessionClosed",
     "TransformFailed",
+    "unforeseen",
 ]
 
 
@@ -269,3 +272,22 @@ class HubVersionMismatch(HubError):
 
 class LeaseLost(HubError):
     """Another process owns this agent now."""
+
+
+def unforeseen(error: Exception) -> ConversionFailure:
+    """The failure of one message, whose conversion raised an error that nobody thought of: what is behind it goes on.
+
+    Raises:
+        Exception: the same error, where it is no fault of the message: of the gateway, the system or its memory.
+    """
+    if isinstance(error, ConversionFailure):
+        return error
+    if isinstance(error, GatewayError | OSError | MemoryError):
+        raise error
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f" ({PurePath(place[0].filename).name}, line {place[0].lineno})" if place else ""
+    return ConversionFailure(
+        "the message cannot be converted",
+        cause=f"internal error, {type(error).__name__}: {error}"[:500] + where,
+        cure="report it with the message; a transformation that changes what is special about it helps until then",
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from mgw.links.contract import Destination
 from mgw.transforms.clock import Clock
-from mgw.transforms.errors import ConversionFailure, LinkTimeout
+from mgw.transforms.errors import ConversionFailure, LinkTimeout, unforeseen
 from mgw.transforms.message import Body, Header, Message
 from mgw.transforms.payloads.exception_message import for_exception_queue, left_out
 
@@ -73,7 +73,7 @@ class ForeignExceptionQueue:
         """The original with its reason; without what the system cannot carry, which is told."""
         message, omitted = entry.message, list[str]()
         try:
-            return self._destination.encode(self._explained(entry, message, omitted))
+            return self._encoded(self._explained(entry, message, omitted))
         except ConversionFailure:
             kept = []
             for header in message.headers:
@@ -84,11 +84,17 @@ class ForeignExceptionQueue:
                     kept.append(header)
             message = replace(message, headers=tuple(kept))
         try:
-            return self._destination.encode(self._explained(entry, message, omitted))
+            return self._encoded(self._explained(entry, message, omitted))
         except ConversionFailure as failure:  # all of them together, or a property: the body and the reason still can
             omitted += [left_out(header, failure.cause) for header in message.headers]
             bare = Message(message.body, (), message.kind)
             return self._destination.encode(self._explained(entry, bare, omitted))
+
+    def _encoded(self, message: Message) -> object:
+        try:
+            return self._destination.encode(message)
+        except Exception as error:
+            raise unforeseen(error) from error
 
     def _explained(self, entry: Refused, message: Message, omitted: Sequence[str]) -> Message:
         return for_exception_queue(
@@ -97,7 +103,7 @@ class ForeignExceptionQueue:
 
     def _problem(self, header: Header, body: Body) -> str:
         try:
-            self._destination.encode(Message(body, (header,)))
+            self._encoded(Message(body, (header,)))
         except ConversionFailure as failure:
             return failure.cause or failure.what
         return ""

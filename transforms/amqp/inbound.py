@@ -35,7 +35,7 @@ from mgw.transforms.amqp.common import (
     text_codec,
 )
 from mgw.transforms.amqp.nested import decimal_text, json_text
-from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.errors import ConversionFailure, unforeseen
 from mgw.transforms.message import (
     MAX_CORRELATION,
     MAX_HEADER_NAME,
@@ -83,16 +83,18 @@ def decode(  # noqa: PLR0917
     headers: list[Header] = []
     try:
         return _decode(properties, body, exchange, routing_key, redelivered, now, rules, headers), None
-    except ConversionFailure as error:
-        whole = replace(rules, aq_properties=False, original=True)
-        message = _decode(properties, body, exchange, routing_key, redelivered, now, whole, [])
-        return replace(message, body=body or None), error
     except (struct.error, IndexError, ValueError, RecursionError) as error:
         failure = ConversionFailure(
             "the AMQP properties of the message cannot be read",
             cause=f"they are not well-formed ({error})",
             cure="check the sender; the body is kept as it came",
         )
+    except Exception as error:
+        failure = unforeseen(error)
+        with suppress(Exception):  # else what was read until then
+            whole = replace(rules, aq_properties=False, original=True)
+            message = _decode(properties, body, exchange, routing_key, redelivered, now, whole, [])
+            return replace(message, body=body or None), failure
     return Message(body, tuple(headers)), failure
 
 

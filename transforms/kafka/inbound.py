@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.errors import ConversionFailure, unforeseen
 from mgw.transforms.kafka.common import (
     FOREIGN,
     KEY,
@@ -87,7 +87,8 @@ def from_record(
                 body = None
         if rules.text_value and isinstance(body, bytes):
             body = _text(body)
-    except ConversionFailure as failure:
+    except Exception as error:
+        failure = unforeseen(error)
         return _original(record, origin, rules, now), failure
     if fields:
         fields.setdefault("correlation", correlation)
@@ -106,7 +107,13 @@ def _original(record: Received, origin: tuple[Header, Header], rules: Rules, now
             headers.append(_TIMESTAMP_TYPES[record.timestamp_type])
     if record.key is not None:
         headers.append(Header(KEY, _RAW, record.key))
-    null_body = _read_headers(record, headers, {}, replace(rules, properties=False, original=True), now)
+    found: list[Header] = []
+    try:
+        null_body = _read_headers(record, found, {}, replace(rules, properties=False, original=True), now)
+    except Exception:  # the very reason of the failure: all of them as bytes
+        null_body = False
+        found = [Header(FOREIGN + str(name), _RAW, value or b"") for name, value in record.headers]
+    headers += found
     return Message(None if null_body and not record.value else record.value, tuple(headers), PayloadKind.BASIC)
 
 

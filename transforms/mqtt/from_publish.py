@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.errors import ConversionFailure, unforeseen
 from mgw.transforms.message import (
     MAX_CORRELATION,
     MAX_HEADER_RAW,
@@ -84,8 +84,8 @@ def inbound(publish: Publish, rules: Inbound) -> tuple[Message, ConversionFailur
             cause=f"it is declared as UTF-8 but {error.reason} at byte {error.start}",
             cure="correct the publisher, or register the queue with MQTT_PayloadType = RAW",
         )
-    except ConversionFailure as error:
-        failure = error
+    except Exception as error:
+        failure = unforeseen(error)
     salvaged, no_body = salvaged_headers(properties.user)
     body = None if no_body and not payload else payload
     return Message(body, (*hop, *_field_headers(properties), *salvaged), expiration=_left(properties.expiry)), failure

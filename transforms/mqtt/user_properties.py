@@ -157,7 +157,7 @@ def salvaged_headers(user: Sequence[tuple[str, str]]) -> tuple[list[Header], boo
     them as text, with what was to tell the types."""
     try:
         return _headers_with_types(user, limited=False)
-    except ConversionFailure:
+    except Exception:
         return [Header(_unlimited_name(name), _TEXT, value) for name, value in user], False
 
 

@@ -20,7 +20,7 @@ from mgw.gateway.runtime.recovery import check_plan
 from mgw.gateway.runtime.route import RouteContext
 from mgw.gateway.state import run_state
 from mgw.gateway.state.run_state import JobRow, Plan
-from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.errors import ConversionFailure, unforeseen
 from mgw.transforms.message import Message
 from mgw.transforms.payloads.exception_message import for_exception_queue
 
@@ -106,9 +106,10 @@ class HubSource(SourceEnd):
                 results: Sequence[Any] = identified(convert(message))
                 if encode is not None:
                     results = [encode(result) for result in results]
-            except ConversionFailure as failure:
+            except Exception as error:
+                failure = unforeseen(error)
                 if self.exception_queue is None:
-                    raise
+                    raise failure from (None if failure is error else error)
                 self.set_aside(flight, message_id, message, failure)
                 continue
             flight.consumed.append(message_id)

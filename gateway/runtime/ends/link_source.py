@@ -24,7 +24,7 @@ from mgw.gateway.state.run_state import Counts, JobRow
 from mgw.links.contract import RESUME, Backlog, Batch, Delivery, Mark, Source
 from mgw.links.place import AskPlace, nowhere
 from mgw.links.placement import Placement
-from mgw.transforms.errors import ConversionFailure, LinkTimeout
+from mgw.transforms.errors import ConversionFailure, LinkTimeout, unforeseen
 from mgw.transforms.message import Message
 
 __all__ = ["Kept", "LinkSource", "Received", "without_known"]
@@ -187,8 +187,8 @@ class LinkSource(SourceEnd):
                     continue
                 try:
                     results = converted(message, delivery, key, taken)
-                except ConversionFailure as error:
-                    failure = error  # same meaning as a failure of the link's own conversion
+                except Exception as error:
+                    failure = unforeseen(error)  # same meaning as a failure of the link's own conversion
                 else:
                     if results:
                         counts.propagated += 1
