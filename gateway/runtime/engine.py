@@ -42,7 +42,9 @@ class Engine:
     link_states: LinkStates = field(default_factory=LinkStates)
     verify_turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(VERIFIED_AT_ONCE))
 
-    def build(self, setup: JobSetup, source: Link | None, target: Link | None, *, cautious: bool) -> Route:
+    def build(
+        self, setup: JobSetup, source: Link | None, target: Link | None, *, cautious: bool, losses: dict[int, int]
+    ) -> Route:
         """The route of a job, not yet open; its links, None for an end in the hub."""
         context = RouteContext(
             self.hub,
@@ -54,5 +56,6 @@ class Engine:
             self.journalist,
             cautious,
             ledger=self.ledger,
+            losses=losses,
         )
         return build_route(context, setup, self.links, source, target)

@@ -9,6 +9,9 @@ Who is to blame, the destination's error says (:class:`transforms.errors.Blame`)
 sent once more, and then the messages behind it are tried, one by one. If one is taken, those before it are suspected
 with reason: each of them that is refused again is set aside. If none is, the whole destination refuses.
 
+Some systems say nothing at all and end the connection, or confirm nothing. A message over which that happens time and
+again, sent alone, is dealt with as one that is refused for a reason nobody knows.
+
 What the system is known to have is completed before anything is sent again. Plans that are divided get new numbers:
 that a sending log has a number proves nothing of what is sent later. So nothing whose fate is unknown gets one.
 """
@@ -28,12 +31,21 @@ from mgw.gateway.runtime.planning import PlanningRoute
 from mgw.gateway.runtime.route import RouteContext
 from mgw.gateway.state import lease, run_state
 from mgw.gateway.state.run_state import Counts, Plan
-from mgw.transforms.errors import Blame, DeliveryRejected, GatewayError, LeaseLost, MessageRejected
+from mgw.transforms.errors import (
+    Blame,
+    DeliveryRejected,
+    GatewayError,
+    LeaseLost,
+    LinkTimeout,
+    LinkUnavailable,
+    MessageRejected,
+)
 
 __all__ = ["IsolatingRoute"]
 
 SUSPECTS = 10  # messages in a row that may be refused until the whole destination is taken to refuse
 PATIENCE = 2  # failures in a row after which the next attempt goes step by step
+LOSSES = 3  # times that the connection is lost over a message that was sent alone, until the message is a suspect
 PARTS = 8  # into how many plans one is divided
 _NOTE = "the destination refused the batch"
 _UNSURE = f"{_NOTE}, and may have stored this message all the same"  # without a sending log nobody can tell
@@ -85,9 +97,45 @@ class IsolatingRoute(PlanningRoute):
                 self._restore(failure)
                 raise
         except GatewayError as failure:
-            self._restore(failure)
-            raise
+            if not self._suspected(failure, counts):
+                self._restore(failure)
+                raise
         return counts
+
+    def _suspected(self, failure: GatewayError, counts: Counts) -> bool:
+        """A system that says nothing: whether the message over which the connection is lost, each time that it is sent
+        alone, was dealt with as one that is refused for an unknown reason.
+
+        Raises:
+            GatewayError: the connection cannot be made again.
+        """
+        flights = self._destination.flights
+        message_id = _only(flights[0]) if self._alone and len(flights) == 1 else None
+        if message_id is None or not isinstance(failure, LinkUnavailable | LinkTimeout):
+            return False
+        losses = self._context.losses
+        losses[message_id] = times = losses.pop(message_id, 0) + 1
+        if len(losses) > SUSPECTS:
+            del losses[next(iter(losses))]
+        if times < LOSSES or self._source.exception_queue is None:
+            return False
+        suspicion = DeliveryRejected(
+            failure.what,
+            link=failure.link,
+            operation="publish",
+            cause=f"this happened {times} times when this message was sent alone, and not with one behind it; "
+            f"{failure.cause}",
+            cure="see the system's log for its limits; what was sent may be there all the same",
+            number=805,
+        ).blamed(Blame.UNKNOWN)
+        try:
+            self._refused(suspicion, counts)
+        except GatewayError as error:
+            if error is suspicion:
+                return False
+            self._restore(error)
+            raise
+        return True
 
     def _may_resend(self) -> bool:
         if not self._alone:

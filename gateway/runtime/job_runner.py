@@ -63,6 +63,7 @@ class JobRunner:
         self._route: Route | None = None
         self._setbacks = Setbacks(setup.job)
         self._cautious = False
+        self._losses: dict[int, int] = {}
         self._state = JobState(setup.job)
         self._next_sample = 0.0
         self._last_loop = engine.clock.monotonic()
@@ -204,7 +205,7 @@ class JobRunner:
         report = weaken(setup.promised(source, target), engine.hub)
         _LOGGER.log(TRACE_LITE, "job %s can promise %s; %s", self.name, report.level, report.note or "no reservation")
         self._check_required(report)
-        route = engine.build(setup, source, target, cautious=self._cautious)
+        route = engine.build(setup, source, target, cautious=self._cautious, losses=self._losses)
         watch = GuaranteeWatch(
             job.name,
             ask,

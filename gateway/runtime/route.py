@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -58,6 +58,8 @@ class RouteContext:
     cautious: bool = False  # one message at a time: find the one that cannot be converted
     stall_seconds: float = STALL_SECONDS
     ledger: bool = True  # record what happens to every message
+    #: How often the connection was lost over a message that was sent alone, by its id, in all attempts of the job.
+    losses: dict[int, int] = field(default_factory=dict)
 
     def open_ledger(self, sequence: int | None = None) -> None:
         """A job that runs without the ledger leaves a mark there, so that the gap explains itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from mgw.gateway.ledger import check as prove
 from mgw.gateway.ledger import store as ledger
 from mgw.gateway.ledger.history import Range
 from mgw.gateway.ledger.record import Outcome
+from mgw.gateway.runtime import retry
+from mgw.gateway.runtime.retry import decide
 from mgw.links.contract import Encoded
 from mgw.links.memory.broker import MemoryBroker
 from mgw.links.memory.destination import MemoryDestination
-from mgw.transforms.errors import Blame, DeliveryRejected, LinkTimeout
+from mgw.transforms.errors import Blame, DeliveryRejected, LinkTimeout, LinkUnavailable
 from mgw.transforms.message import Message
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.waiting import eventually
@@ -344,3 +347,75 @@ def test_a_message_that_is_refused_for_what_it_is_convicts_no_other(
         away[0] = False
         gateway.admin.reset_job("outj")
         check(gateway, broker, (1,), 3)
+
+
+def losing(monkeypatch: pytest.MonkeyPatch, lost: Callable[[list[str]], bool]) -> list[list[str]]:
+    """Let the connection be lost over batches for whose bodies ``lost`` is true; the list shows every batch offered."""
+    real, offered = MemoryDestination.publish, list[list[str]]()
+
+    def publish(self: MemoryDestination, sequence: int, messages: Sequence[Encoded]) -> None:
+        bodies = [str(message[0].body) for message in messages]
+        offered.append(bodies)
+        if lost(bodies):
+            raise LinkUnavailable("the connection was lost", operation="publish", cause="what nobody thought of")
+        real(self, sequence, messages)
+
+    monkeypatch.setattr(MemoryDestination, "publish", publish)
+    return offered
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs try again at once."""
+    monkeypatch.setattr(retry, "decide", lambda *given, **more: replace(decide(*given, **more), delay=0.01))
+
+
+@pytest.mark.parametrize("bad", [(0,), (3, 13, 38)], ids=str)
+@pytest.mark.usefixtures("impatient")
+def test_a_message_over_which_the_connection_is_lost_each_time_is_set_aside(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, log: dict[str, Any], bad: tuple[int, ...]
+) -> None:
+    losing(monkeypatch, lambda bodies: any(body.startswith("bad") for body in bodies))
+    job(gateway, broker, **log)
+    put(gateway, bad)
+    with gateway.run():
+        check(gateway, broker, bad)
+
+
+@pytest.mark.parametrize("exceptions", ["BAD", None])
+@pytest.mark.usefixtures("impatient")
+def test_a_connection_that_is_lost_over_each_message_is_no_fault_of_any(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, exceptions: str | None
+) -> None:
+    away = [True]
+    offered = losing(monkeypatch, lambda _: away[0])
+    job(gateway, broker, exceptions=exceptions)
+    put(gateway, ())
+    with gateway.run():
+        eventually(lambda: sum(bodies == ["0"] for bodies in offered) >= 8, what="sent alone, time and again")
+        assert gateway.job("outj")["STATUS"] == "RETRY"
+        away[0] = False
+        eventually(lambda: len(arrived(broker)) == COUNT, what="all arrived")
+    assert arrived(broker) == [str(n) for n in range(COUNT)]
+    assert gateway.browse("BAD") == []
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_message_that_went_through_in_the_end_is_not_suspected(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = [6]
+
+    def lost(bodies: list[str]) -> bool:
+        if "7" not in bodies:
+            return False
+        times[0] -= 1
+        return times[0] >= 0
+
+    losing(monkeypatch, lost)
+    job(gateway, broker)
+    put(gateway, ())
+    with gateway.run():
+        eventually(lambda: len(arrived(broker)) == COUNT, what="all arrived")
+    assert arrived(broker) == [str(n) for n in range(COUNT)]
+    assert gateway.browse("BAD") == []

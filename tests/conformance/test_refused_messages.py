@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from kafka import TopicPartition, errors
 
 import mgw.links.kafka.connection
 import mgw.transforms.amqp.outbound
+from mgw.gateway.runtime import retry
+from mgw.gateway.runtime.retry import decide
 from mgw.links.kafka.timestamps import Timestamps
 from mgw.transforms.message import Header, Message, ValueType
 from tests.support.brokers import Kafka, Mosquitto, RabbitMQ
@@ -323,8 +326,8 @@ class TestMqtt:
         return reader, found
 
     @staticmethod
-    def job(gateway: Gateway, port: int) -> None:
-        gateway.admin.create_msgsystem_link("mq", "MQTT", {"hostname": "127.0.0.1", "port": port})
+    def job(gateway: Gateway, port: int, **attributes: Any) -> None:
+        gateway.admin.create_msgsystem_link("mq", "MQTT", {"hostname": "127.0.0.1", "port": port} | attributes)
         gateway.admin.register_foreign_queue("TO", "mq", "refused/t")
         gateway.admin.create_job("out", "OUTBOUND", "H", "TO@mq", exception_queue="BAD", options={"MsgBatchSize": "10"})
 
@@ -347,6 +350,31 @@ class TestMqtt:
         first = list(dict.fromkeys(found))  # a lost connection may double what was on its way
         assert sorted(first, key=int) == [body for n, body in enumerate(bodies) if n not in bad]
         assert [message.body for message in gateway.browse("BAD")] == [bodies[n] for n in bad]
+
+    def test_a_message_over_which_the_broker_ends_the_connection_without_a_word_is_set_aside(
+        self, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """MQTT 3.1.1 has no answer for it, and no way to tell the limit."""
+        monkeypatch.setattr(retry, "decide", lambda *given, **more: replace(decide(*given, **more), delay=0.01))
+        bad = (7, 8, 33)
+        with Mosquitto(config=("max_packet_size 1000",)) as broker:
+            reader, found = self.reader(broker.port, "refused/t")
+            try:
+                self.job(gateway, broker.port, protocol_version=4)
+                bodies = [b"%d" % n + (b"." * 2000 if n in bad else b"") for n in range(COUNT)]
+                gateway.enqueue("H", [Message(body) for body in bodies])
+                with gateway.run():
+                    eventually(lambda: gateway.job("out")["EXCEPTIONQ_TOTAL"] == len(bad), what="set aside")
+                    eventually(lambda: gateway.job("out")["PROPAGATED_TOTAL"] == COUNT - len(bad), what="carried")
+                    eventually(lambda: len(found) >= COUNT - len(bad), what="arrived")
+            finally:
+                reader.loop_stop()
+                reader.disconnect()
+        first = list(dict.fromkeys(found))  # a lost connection may double what was on its way
+        assert first == [body for n, body in enumerate(bodies) if n not in bad]
+        set_aside = gateway.browse("BAD")
+        assert [message.body for message in set_aside] == [bodies[n] for n in bad]
+        assert all("when this message was sent alone" in str(message.header("MGW_error")) for message in set_aside)
 
     def test_each_expiry_is_taken(self, gateway: Gateway, mosquitto: Mosquitto) -> None:
         reader, found = self.reader(mosquitto.port, "refused/t")
