@@ -186,8 +186,8 @@ def check_headers(headers: tuple[Header, ...]) -> None:
     """Refuse a header array that breaks the limits of ``MGW_NAME_VALUE_T``; nothing is ever truncated.
 
     Raises:
-        ConversionFailure: a name over 250 characters, text over 4000, raw over 2000 bytes, more than 1024 elements, or
-            a mapping.
+        ConversionFailure: a name over 250 characters, text over 4000, raw over 2000 bytes, more than 1024 elements, a
+            mapping, or an element that is no header.
     """
     if isinstance(headers, dict):
         raise ConversionFailure(
@@ -201,7 +201,28 @@ def check_headers(headers: tuple[Header, ...]) -> None:
             cause=f"at most {MAX_HEADERS} are allowed",
             cure="have the sender set fewer headers",
         )
-    for name, _, value in headers:
+    try:
+        for name, code, value in headers:
+            kind = type(value)
+            if (
+                type(name) is not str
+                or kind not in _VALUES[code]
+                or len(name) > MAX_HEADER_NAME
+                or (kind is str and len(value) > MAX_HEADER_TEXT)  # type: ignore[arg-type]
+                or (kind is bytes and len(value) > MAX_HEADER_RAW)  # type: ignore[arg-type]
+            ):
+                break
+        else:
+            return
+    except (TypeError, ValueError, KeyError):  # not three, or no type: the loop below says which
+        pass
+    _find_wrong_header(headers)
+
+
+def _find_wrong_header(headers: tuple[Header, ...]) -> None:
+    for place, header in enumerate(headers):
+        _check_form(place, header)
+        name, _, value = header
         if len(name) > MAX_HEADER_NAME:
             raise ConversionFailure(
                 f"header name {name[:40]!r}... has {len(name)} characters",
@@ -216,6 +237,36 @@ def check_headers(headers: tuple[Header, ...]) -> None:
                 cause=f"a header value holds at most {limit}",
                 cure="carry large values in the body",
             )
+
+
+def _check_form(place: int, header: Any) -> None:
+    """Refuse what the hub could store and nobody could read."""
+    cause = ""
+    if not isinstance(header, tuple) or len(header) != 3:
+        cause = f"{header!r:.60} is not a header of name, type and value"
+    elif not isinstance(header[0], str):
+        cause = f"its name {header[0]!r:.60} is not text"
+    elif not isinstance(header[1], int) or header[1] not in _VALUES:
+        cause = f"type {header[1]!r:.60} of {header[0][:60]!r} does not exist"
+    elif not isinstance(header[2], _VALUES[header[1]]):
+        cause = f"value {header[2]!r:.60} of {header[0][:60]!r} is not {ValueType(header[1]).name}"
+    if cause:
+        raise ConversionFailure(
+            f"header {place + 1} of a message is none",
+            cause=cause,
+            cure="give Header('name', ValueType.TEXT, 'value'), with a value of that type",
+        )
+
+
+#: Types of Python that the value of a header may have, by the code of its type.
+_VALUES: dict[int, tuple[type, ...]] = {
+    **dict.fromkeys((ValueType.TEXT, ValueType.JSON, ValueType.DECIMAL), (str,)),
+    ValueType.RAW: (bytes,),
+    ValueType.BOOLEAN: (bool,),
+    **dict.fromkeys((ValueType.BYTE, ValueType.SHORT, ValueType.INTEGER, ValueType.LONG), (int,)),
+    **dict.fromkeys((ValueType.UBYTE, ValueType.USHORT, ValueType.UINT), (int,)),
+    **dict.fromkeys((ValueType.FLOAT, ValueType.DOUBLE, ValueType.DATE), (float, int)),
+}
 
 
 _encoder = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)

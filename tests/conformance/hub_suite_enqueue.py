@@ -218,6 +218,34 @@ class EnqueueSuite(HubCase):
             with pytest.raises(AqError, match=r"^ORA-24045: .*cannot be served"):
                 self.send("events", "x", recipients=[agent])
 
+    @pytest.mark.parametrize(
+        "header",
+        [
+            "a",
+            7,
+            ("a", ValueType.TEXT),
+            Header("a", 99, "x"),  # type: ignore[arg-type]
+            Header("a", "TEXT", "x"),  # type: ignore[arg-type]
+            Header(5, ValueType.TEXT, "x"),  # type: ignore[arg-type]
+            Header("a", ValueType.TEXT, 5),
+            Header("a", ValueType.TEXT, None),  # type: ignore[arg-type]
+            Header("a", ValueType.LONG, "x"),
+            Header("a", ValueType.RAW, "x"),
+            Header("a", ValueType.DATE, "today"),
+        ],
+    )
+    def test_what_is_no_header_is_refused_and_the_queue_stays_readable(self, header: Any) -> None:
+        self.queue()
+        with self.hub.session() as session:
+            with pytest.raises(AqError, match="header 2 of a message"):
+                session.enqueue_array(
+                    "orders",
+                    [Message("a"), Message("b", (Header("ok", ValueType.TEXT, "x"), header))],
+                )
+            session.enqueue("orders", Message("c"))
+            session.commit()
+        assert self.take("orders") == ["c"]
+
     def test_header_over_its_limit_is_refused(self) -> None:
         self.queue()
         with pytest.raises(AqError, match="header"):
