@@ -33,6 +33,7 @@ __all__ = [
     "MessageDraft",
     "PayloadKind",
     "ValueType",
+    "check_fields",
     "check_headers",
     "decode_headers",
     "encode_headers",
@@ -239,11 +240,21 @@ def _find_wrong_header(headers: tuple[Header, ...]) -> None:
             )
 
 
-def _check_form(place: int, header: Any) -> None:
+def check_fields(fields: tuple[Header, ...]) -> None:
+    """Refuse a body of fields that is none; names and values may be longer than those of headers.
+
+    Raises:
+        ConversionFailure: an element is no field.
+    """
+    for place, field in enumerate(fields):
+        _check_form(place, field, "field")
+
+
+def _check_form(place: int, header: Any, what: str = "header") -> None:
     """Refuse what the hub could store and nobody could read."""
     cause = ""
     if not isinstance(header, tuple) or len(header) != 3:
-        cause = f"{header!r:.60} is not a header of name, type and value"
+        cause = f"{header!r:.60} is not a name, a type and a value"
     elif not isinstance(header[0], str):
         cause = f"its name {header[0]!r:.60} is not text"
     elif not isinstance(header[1], int) or header[1] not in _VALUES:
@@ -252,7 +263,7 @@ def _check_form(place: int, header: Any) -> None:
         cause = f"value {header[2]!r:.60} of {header[0][:60]!r} is not {ValueType(header[1]).name}"
     if cause:
         raise ConversionFailure(
-            f"header {place + 1} of a message is none",
+            f"{what} {place + 1} of a message is none",
             cause=cause,
             cure="give Header('name', ValueType.TEXT, 'value'), with a value of that type",
         )

@@ -22,7 +22,7 @@ from mgw.gateway.aq.queues import transfer
 from mgw.gateway.aq.sessions.session import Session
 from mgw.gateway.aq.store.tables import State
 from mgw.transforms.errors import AqError
-from mgw.transforms.message import Header, Message, ValueType
+from mgw.transforms.message import Header, Message, PayloadKind, ValueType
 from tests.conformance.hub_suite import HubCase, body_of, now, refused
 
 TOP = EnqueueOptions(sequence_deviation=SequenceDeviation.TOP)
@@ -236,12 +236,15 @@ class EnqueueSuite(HubCase):
     )
     def test_what_is_no_header_is_refused_and_the_queue_stays_readable(self, header: Any) -> None:
         self.queue()
+        self.queue("fields", table={"queue_payload_type": "FIELDS"})
         with self.hub.session() as session:
             with pytest.raises(AqError, match="header 2 of a message"):
                 session.enqueue_array(
                     "orders",
                     [Message("a"), Message("b", (Header("ok", ValueType.TEXT, "x"), header))],
                 )
+            with pytest.raises(AqError, match="field 1 of a message"):
+                session.enqueue("fields", Message((header,), kind=PayloadKind.FIELDS))
             session.enqueue("orders", Message("c"))
             session.commit()
         assert self.take("orders") == ["c"]

@@ -11,7 +11,16 @@ from mgw.gateway.aq.payloads import forms as payloads
 from mgw.gateway.aq.store.columns import NEW_MESSAGE, STORED
 from mgw.gateway.aq.store.statements import Row
 from mgw.gateway.aq.store.tables import BodyType, State
-from mgw.transforms.message import MAX_CORRELATION, Message, MessageDraft, PayloadKind, decode_headers, encode_headers
+from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.message import (
+    MAX_CORRELATION,
+    Message,
+    MessageDraft,
+    PayloadKind,
+    check_fields,
+    decode_headers,
+    encode_headers,
+)
 from mgw.transforms.objects import AnyData, ObjectValue
 
 __all__ = [
@@ -120,6 +129,7 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
                         payloads.check_text(queue, index, body)
                     body = body.encode()
                 elif body_type == _FIELDS:
+                    _check_fields(body, index)
                     body = (encode_headers(body) or "[]").encode()
                 elif body_type == _VALUE:
                     body = values[index].body
@@ -167,6 +177,13 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
             for row, value in zip(rows, values, strict=True)
         ]
     return rows
+
+
+def _check_fields(fields: tuple[Any, ...], index: int) -> None:
+    try:
+        check_fields(fields)
+    except ConversionFailure as error:
+        raise _refused(index, error.what, error.cause, error.cure) from None
 
 
 def _refused(
