@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from mgw.gateway.aq.admin import QueueAdmin
 from mgw.gateway.aq.hub import Hub
 from mgw.gateway.aq.model import DequeueOptions
+from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.hubs import drop_hub
 from mgw.gateway.state.gateway_hub import open_hub
 from mgw.gateway.state.secrets import Secrets
@@ -70,7 +71,7 @@ class Shop:
             ]
 
     def make_hub(self) -> None:
-        """A hub with everything in it: the pipelines' tables, and a message of each queue."""
+        """A hub with everything in it: the pipelines' tables, a job with its link, and a message of each queue."""
         with open_hub(self.url, create=True, parts=PARTS) as hub:
             admin = QueueAdmin(hub)
             for name, several in (("orders", False), ("Events", True)):
@@ -78,6 +79,10 @@ class Shop:
                 admin.create_queue(name, f"{name}_t")
                 admin.start_queue(name)
             admin.add_subscriber("Events", "RED")
+            gateway = GatewayAdmin(hub)
+            gateway.create_msgsystem_link("near", "MEMORY", {})
+            gateway.register_foreign_queue("out", "near")
+            gateway.create_job("carry", "OUTBOUND", "orders", "out@near", enabled=False)
             with hub.session() as session:
                 for name in ("orders", "Events"):
                     session.enqueue(name, Message("x"))

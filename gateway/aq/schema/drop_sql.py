@@ -7,8 +7,9 @@ tables and queues are in the hub. Nothing is dropped that something of the appli
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -52,6 +53,10 @@ _EMPTY = """
            AND pg_get_userbyid(n.nspowner) = current_user
       FROM pg_namespace n WHERE n.nspname = ?"""
 _OBJECTS = "SELECT type, name, coalesce(sql, '') FROM sqlite_master WHERE type IN ('table', 'view', 'trigger')"
+
+_REFERENCES = """
+    SELECT m.name, f."table" FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f
+     WHERE m.type = 'table'"""
 
 
 class Waiting(NamedTuple):
@@ -149,6 +154,16 @@ def _needed(where: str, cause: str) -> HubError:
     )
 
 
+def _referring_first(db: Db, tables: Sequence[str]) -> Iterable[str]:
+    """The tables in an order in which no row that goes is one that another table still refers to."""
+    known = set(tables)
+    order: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(tables, ()))
+    for referring, referred in db.rows(_REFERENCES):
+        if referring != referred and {referring, referred} <= known:
+            order.add(referred, referring)
+    return order.static_order()
+
+
 def drop_sqlite(db: Db, names: frozenset[str], where: str) -> int:
     """Drop the hub's tables and views, with their indexes and triggers.
 
@@ -165,7 +180,8 @@ def drop_sqlite(db: Db, names: frozenset[str], where: str) -> int:
     for kind, name, sql in objects:
         if name not in mine and (found := named.search(sql)):
             raise _needed(where, f"{kind} {name} of the application uses {found[1]}")
-    for kind in ("view", "table"):
-        for name in (name for name, its in mine.items() if its == kind):
-            db.raw.execute(f"DROP {kind} {quoted(name)}").close()
+    views_first = [("view", name) for name, kind in mine.items() if kind == "view"]
+    tables = [name for name, kind in mine.items() if kind == "table"]
+    for kind, name in (*views_first, *(("table", name) for name in _referring_first(db, tables))):
+        db.raw.execute(f"DROP {kind} {quoted(name)}").close()
     return sum(kind != "trigger" for kind in mine.values())
