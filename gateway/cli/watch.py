@@ -207,9 +207,8 @@ def events(
     with open_hub(hub_url(ctx)) as hub:
         last = 0
         while True:
-            found = read_events(hub, after=last, limit=limit if last == 0 else 10_000)
-            last = max([last, *(row.event_id for row in found)])
-            shown = [row for row in found if name is None or (row.object_name or "").upper() == name.upper()]
+            shown = read_events(hub, after=last, limit=limit if last == 0 else 10_000, name=name)
+            last = max([last, *(row.event_id for row in shown)])
             if as_json and not follow:
                 print_json([jsonform.record(row) for row in shown])
             elif as_json:  # an object a line

@@ -94,10 +94,10 @@ def read_agents(hub: Hub) -> list[GatewayRow]:
         return status.gateway(conn)
 
 
-def read_events(hub: Hub, *, after: int = 0, limit: int) -> list[EventRow]:
-    """The last ``limit`` events with an id larger than ``after``, oldest first."""
+def read_events(hub: Hub, *, after: int = 0, limit: int, name: str | None = None) -> list[EventRow]:
+    """The last ``limit`` events with an id larger than ``after``, oldest first; ``name``: of that object alone."""
     with hub.read() as conn:
-        return status.events(conn, after=after, limit=limit)
+        return status.events(conn, after=after, limit=limit, name=name)
 
 
 def link_of(hub: Hub, job: JobRow) -> LinkRow | None:

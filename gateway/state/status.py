@@ -245,10 +245,12 @@ def link(conn: sa.Connection, name: str) -> LinkRow | None:
     return _row(conn, LinkRow, "MGW_LINKS", "LINK_NAME", name)
 
 
-def events(conn: sa.Connection, *, after: int = 0, limit: int = 100) -> list[EventRow]:
-    """The last ``limit`` events with an id larger than ``after``, oldest first."""
-    selected = _select(EventRow, "MGW_EVENTS", "WHERE EVENT_ID > :after ORDER BY EVENT_ID DESC LIMIT :limit")
-    found = conn.execute(selected, {"after": after, "limit": limit})
+def events(conn: sa.Connection, *, after: int = 0, limit: int = 100, name: str | None = None) -> list[EventRow]:
+    """The last ``limit`` events with an id larger than ``after``, oldest first; ``name``: of that object alone."""
+    of_it = "" if name is None else "AND UPPER(OBJECT_NAME) = UPPER(:name)"
+    chosen = f"WHERE EVENT_ID > :after {of_it} ORDER BY EVENT_ID DESC LIMIT :limit"
+    values = {"after": after, "limit": limit} | ({} if name is None else {"name": name})
+    found = conn.execute(_select(EventRow, "MGW_EVENTS", chosen), values)
     return [EventRow(*row) for row in found][::-1]
 
 

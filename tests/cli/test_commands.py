@@ -256,6 +256,15 @@ def test_time_manager_runs_once_by_hand_and_says_what_it_did(applied: Mgw) -> No
     assert "queue ORDERS: 1 message(s) expired" in applied.ok("events", "--object", "ORDERS")
 
 
+def test_events_of_an_object_are_its_own_latest_however_many_others_came_since(applied: Mgw) -> None:
+    for queue in ("orders", "ONE", "ONE"):
+        applied.ok("aq", "enqueue", queue, "x", "--expiration", "0")
+        applied.ok("aq", "time-manager")
+    (only,) = applied.ok("events", "--object", "orders", "-n", "1").splitlines()
+    assert "queue ORDERS: 1 message(s) expired" in only
+    assert len(json.loads(applied.ok("events", "--object", "one", "--json"))) == 2
+
+
 def test_messages_go_in_and_come_out_byte_for_byte(applied: Mgw) -> None:
     raw = bytes(range(256))
     applied.ok("aq", "enqueue", "orders", "--raw", "-", stdin=raw)
