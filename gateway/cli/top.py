@@ -36,8 +36,6 @@ COLUMNS = {
     "WAITING": "right",
     "OLDEST": "right",
 }
-#: What a job needs somebody for, worst first. Every other state is fine.
-TROUBLE = ("FAILED", "STUCK", "RETRY", "BACKOFF")
 COLOURS = {"RUNNING": "green", "FAILED": "bold red", "STUCK": "bold red", "RETRY": "yellow", "BACKOFF": "yellow"}
 ORDERS = ("trouble", "name", "rate", "waiting")
 #: Where the messages of a job go: a rate says of what it is.
@@ -222,14 +220,14 @@ class Screen:
 
     def shown(self) -> list[JobRow]:
         """The jobs that the filter leaves, in order."""
-        from mgw.gateway.services.health import state_of
+        from mgw.gateway.services.health import IN_TROUBLE, state_of
 
         wanted = self.pattern.casefold()
 
         def place(job: JobRow) -> tuple[float, list[tuple[int, str]]]:
             word = state_of(job)
             first: dict[str, float] = {
-                "trouble": TROUBLE.index(word) if word in TROUBLE else len(TROUBLE),
+                "trouble": IN_TROUBLE.index(word) if word in IN_TROUBLE else len(IN_TROUBLE),
                 "rate": -self._rates.get(job.job_name, 0.0),
                 "waiting": -(job.backlog or 0),
             }
@@ -243,12 +241,12 @@ class Screen:
 
     def summary(self) -> str:
         """All jobs in one line: how many are fine, and what moves in which direction."""
-        from mgw.gateway.services.health import state_of
+        from mgw.gateway.services.health import IN_TROUBLE, state_of
 
         jobs: Sequence[JobRow] = self._state.jobs if self._state else ()
-        words = Counter(word for job in jobs if (word := state_of(job)) in TROUBLE)
+        words = Counter(word for job in jobs if (word := state_of(job)) in IN_TROUBLE)
         fine = len(jobs) - words.total()
-        parts = [f"{fine} fine", *(f"{words[word]} {word}" for word in TROUBLE if words[word])]
+        parts = [f"{fine} fine", *(f"{words[word]} {word}" for word in IN_TROUBLE if words[word])]
         rates: dict[str, float] = {}
         for job in jobs:
             rates.setdefault(job.propagation_type, 0.0)
@@ -259,7 +257,7 @@ class Screen:
     def _table(self, jobs: Sequence[JobRow]) -> RenderableType:
         from rich.text import Text
 
-        from mgw.gateway.services.health import state_of
+        from mgw.gateway.services.health import IN_TROUBLE, knows_backlog, state_of
 
         shown = table(COLUMNS)
         for job in jobs:
@@ -267,11 +265,11 @@ class Screen:
             shown.add_row(
                 Text(job.job_name, overflow="ellipsis", no_wrap=self.terminal),
                 Text(word, style=COLOURS.get(word, "")),
-                _until(job.next_attempt) if word in TROUBLE else "",
+                _until(job.next_attempt) if word in IN_TROUBLE else "",
                 "" if rate is None else f"{rate:,.0f}",
                 f"{job.propagated_total:,}",
                 str(job.exceptionq_total or ""),
-                f"{job.backlog:,}" if job.backlog is not None else "unknown" if word in TROUBLE else "",
+                "unknown" if not knows_backlog(job) else "" if job.backlog is None else f"{job.backlog:,}",
                 ago(job.oldest_message_age),
             )
         return shown

@@ -51,7 +51,6 @@ JOB_COLUMNS = {
     "OLDEST": "right",
     "GUARANTEE": "fold",
 }
-_UNKNOWN = ("FAILED", "STUCK", "RETRY")  # what waits at the broker was counted before
 _LONGEST = "exact-unless-broker-crash"
 
 
@@ -123,14 +122,8 @@ def _print_state(state: GatewayState, health: Health) -> None:
         print_jobs(state.jobs)
     if state.troubles:
         say()
-    again = {
-        f"job {job.job_name} is RETRY:": f"; next attempt {job.next_attempt} UTC"
-        for job in state.jobs
-        if job.next_attempt
-    }
     for line in state.troubles:
-        more = "".join(text for begin, text in again.items() if line.startswith(begin))
-        say(textwrap.fill(f"! {line}{more}", console().width, subsequent_indent="  "))
+        say(textwrap.fill(f"! {line}", console().width, subsequent_indent="  "))
 
 
 def print_agents(rows: Sequence[GatewayRow]) -> None:
@@ -175,7 +168,7 @@ def _agent(row: GatewayRow) -> Sequence[Any]:
 
 
 def _job(row: JobRow) -> Sequence[Any]:
-    from mgw.gateway.services.health import state_of
+    from mgw.gateway.services.health import knows_backlog, state_of
 
     return (
         row.job_name,
@@ -183,7 +176,7 @@ def _job(row: JobRow) -> Sequence[Any]:
         row.propagated_total,
         row.exceptionq_total or "",
         row.left_out_total or "",
-        "unknown" if row.backlog is None and state_of(row) in _UNKNOWN else row.backlog,
+        row.backlog if knows_backlog(row) else "unknown",
         ago(row.oldest_message_age),
         "exact*" if row.guarantee == _LONGEST else row.guarantee,
     )

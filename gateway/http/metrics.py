@@ -74,7 +74,8 @@ METRICS = (
     Metric(
         "mgw_backlog_messages",
         "gauge",
-        "Messages that wait at the source; for jobs that read from a link whose broker tells, every 5 s.",
+        "Messages that wait at the source; for jobs that read from a link whose broker tells, every 5 s; missing while "
+        "the job does not reach it.",
         ("job",),
     ),
     Metric(

@@ -13,12 +13,23 @@ from mgw.gateway.aq import Hub, QueueAdmin, shown_key
 from mgw.gateway.definitions.job_options import max_message_age
 from mgw.gateway.definitions.objects import key
 from mgw.gateway.runtime.timekeeping import watched
-from mgw.gateway.services.verdict import MAX_AGE, Entry, Health, Look, Observation, judge, word_of
+from mgw.gateway.services.verdict import (
+    IN_TROUBLE,
+    MAX_AGE,
+    Entry,
+    Health,
+    Look,
+    Observation,
+    is_unknown,
+    judge,
+    word_of,
+)
 from mgw.gateway.state import status
-from mgw.gateway.state.status import EventRow, GatewayRow, JobRow, LinkRow, Signs
+from mgw.gateway.state.status import EventRow, GatewayRow, JobRow, JobSigns, LinkRow, Signs
 from mgw.transforms.errors import HubError
 
 __all__ = [
+    "IN_TROUBLE",
     "MAX_AGE",
     "Entry",
     "EventRow",
@@ -31,6 +42,7 @@ __all__ = [
     "Observation",
     "assess",
     "judge",
+    "knows_backlog",
     "link_of",
     "look",
     "read",
@@ -82,10 +94,13 @@ def read(hub: Hub, agent: str | None = None) -> GatewayState:
 
 
 def _known(job: JobRow) -> JobRow:
-    """What waits at a broker is not known while the job does not reach it: the last count says nothing."""
-    if job.propagation_type in ("INBOUND", "THROUGH") and state_of(job) in ("FAILED", "STUCK", "RETRY"):
-        return replace(job, backlog=None, oldest_message_age=None)
-    return job
+    """A job without what was counted before it lost its source."""
+    return job if knows_backlog(job) else replace(job, backlog=None, oldest_message_age=None)
+
+
+def _known_signs(job: JobSigns) -> JobSigns:
+    unknown = is_unknown(job.propagation_type, word_of(job.status, job.activity, job.enabled))
+    return replace(job, backlog=None, oldest=None) if unknown else job
 
 
 def read_agents(hub: Hub) -> list[GatewayRow]:
@@ -120,15 +135,21 @@ def troubles(agents: Sequence[GatewayRow], jobs: Sequence[JobRow]) -> list[str]:
             reason = f": {agent.last_error_msg}" if agent.last_error_msg else ""
             result.append(f"agent {agent.agent_name} {state}{reason}")
     for job in jobs:
-        if state_of(job) in ("FAILED", "STUCK", "RETRY") and job.enabled == "TRUE":
+        if state_of(job) in IN_TROUBLE and job.enabled == "TRUE":
             reason = f": {job.last_error_msg}" if job.last_error_msg else ""
-            result.append(f"job {job.job_name} is {state_of(job)}{reason}")
+            again = f"; next attempt {job.next_attempt} UTC" if job.next_attempt else ""
+            result.append(f"job {job.job_name} is {state_of(job)}{reason}{again}")
     return result
 
 
 def state_of(job: JobRow) -> str:
     """One word for a job: its status where that is bad news, otherwise what it does."""
     return word_of(job.status, job.activity, job.enabled == "TRUE")
+
+
+def knows_backlog(job: JobRow) -> bool:
+    """Whether what waits for a job is known; a job that does not reach the broker it reads from cannot tell."""
+    return not is_unknown(job.propagation_type, state_of(job))
 
 
 def assess(hub: Hub, *, agent: str | None = None, max_age: float = MAX_AGE) -> Health:
@@ -155,6 +176,7 @@ def look(hub: Hub) -> Look:
         signs = status.signs(conn)
         limits = _limits(QueueAdmin(hub, conn), signs)
         ages = status.oldest_ages(conn, list(limits))
+    signs = replace(signs, jobs=[_known_signs(job) for job in signs.jobs])
     return Look(hub.name, hub.clock.now(), signs, ages, limits)
 
 

@@ -15,6 +15,7 @@ from mgw.transforms.errors import GatewayError
 
 __all__ = [
     "GUARANTEES",
+    "IN_TROUBLE",
     "JOB_STATES",
     "MAX_AGE",
     "Entry",
@@ -22,6 +23,7 @@ __all__ = [
     "JobSigns",
     "Look",
     "Observation",
+    "is_unknown",
     "judge",
     "moment",
     "word_of",
@@ -201,6 +203,11 @@ def word_of(job_status: str, activity: str, enabled: bool) -> str:
     return "RETRY" if job_status == "RETRY" else activity
 
 
+def is_unknown(propagation_type: str, word: str) -> bool:
+    """Whether nobody knows what waits for a job: it does not reach the broker, and the last count says nothing."""
+    return propagation_type in ("INBOUND", "THROUGH") and word in IN_TROUBLE
+
+
 _NO_PROCESS = ("NOT_STARTED", "START_SCHEDULED")
 _STARTED = ("STARTING", "INITIALIZING", "RUNNING")
 
@@ -248,6 +255,8 @@ JOB_STATES: tuple[str, ...] = (
     "FAILED",
     "DELETE_PENDING",
 )
+#: The states of a job that need somebody, worst first.
+IN_TROUBLE: tuple[str, ...] = ("FAILED", "STUCK", "RETRY", "BACKOFF")
 _WORKS = frozenset(("RUNNING", "IDLE", "CONNECTING"))
 _FINE = frozenset(("RUNNING", "IDLE", "STOPPED", "DISABLED", "DELETE_PENDING"))
 
