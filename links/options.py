@@ -115,8 +115,10 @@ def parse_value(field: Field, value: Any, owner: str) -> Any:
 
 
 def _typed(kind: type, value: Any, text: str) -> Any:
-    if isinstance(value, dict | list | tuple):
+    if isinstance(value, dict | list | tuple) or (kind in (int, float) and not text.isascii()):
         raise ValueError(text)
+    if isinstance(value, float) and value.is_integer() and kind in (int, bool):
+        text = str(int(value))  # a file may have 5.0 for 5
     if kind is bool:
         return _boolean(text)
     if kind is int:

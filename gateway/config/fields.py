@@ -50,6 +50,8 @@ def _option_text(value: object) -> object:
     """Option values are stored as text; YAML's true, 30 and null mean TRUE, 30 and 'not set'."""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
+    if isinstance(value, float) and value.is_integer():  # JSON knows no difference between 5 and 5.0
+        return str(int(value))
     return str(value) if isinstance(value, int | float) else value
 
 

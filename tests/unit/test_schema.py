@@ -134,6 +134,7 @@ def test_wrong_shape_is_refused_by_the_schema_too(case: str) -> None:
 #: What people write, and what they should not. Numbers stay within every range, or far outside.
 PROBES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, 5, -5, 2.5, 100_000_000_000_000_000, [], {}, ["a"], {"a": 1}, {"a": None}),
+    *(1.0, 5.0, -0.0, "5_000", "\u0665"),  # JSON knows no difference between 5 and 5.0; the last is a five in Arabic
     *("", " ", "x", "5", " 5 ", "2.5", "1e3", "5x", "true", "Yes", "off", "0", "t", "TRUE ", "INFINITE", "infinite"),
     *("inbound", "OutBound", "in bound", "priority, enq_time", "ALL with  grant option", "all", "enqueue_any", "raw"),
     *("sys.anydata", "long varchar", "OE.POINT", "a.b.c", 'a."b', "8.1", "10.0", "12.2", "9", "exact", "At-Least-Once"),
@@ -160,7 +161,7 @@ def _accepted(model: type[Strict], values: dict[str, Any]) -> bool:
 
 def _number_in_text(value: Any) -> bool:
     """A schema knows no range of numbers that are written as text."""
-    return isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9.]+(e[0-9]+)?\s*", value) is not None
+    return isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9._]+(e[0-9]+)?\s*", value) is not None
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -249,6 +250,11 @@ def test_schema_and_description_agree_on_every_value(name: str) -> None:
             if _taken(field, probe) != by_schema and not (by_schema and _number_in_text(probe)):
                 disagree.append((spelled, probe, not by_schema))
     assert disagree == [], "name, value, accepted by the linter"
+
+
+def test_whole_number_with_a_point_is_one_in_options_too() -> None:
+    job = SECTIONS["jobs"].model_validate(MINIMAL["jobs"] | {"options": {"MsgBatchSize": 5.0, "retry_max_delay": 0.5}})
+    assert job.options == {"MsgBatchSize": "5", "retry_max_delay": "0.5"}  # type: ignore[attr-defined]
 
 
 def _spelled(values: dict[str, Any], name: str, spelled: str, value: Any) -> dict[str, Any]:
