@@ -207,14 +207,19 @@ def numeric_subscripts(root: Path) -> list[str]:
 
 # -- states ------------------------------------------------------------------------------------------------------------
 
-_STATE = r"\b(\w*_)?(state|enqueue_enabled|dequeue_enabled)\b"
+_STATE = r"\b(\w*_)?(state|body_type|enqueue_enabled|dequeue_enabled)\b"
 _NUMBER = r"\(?\s*'?\d"
-#: In SQL: a state, or a direction of a queue, with a number next to it: compared, listed, set, or chosen by a CASE.
+#: In SQL: a state, a kind of body, or a direction of a queue, with a number next to it: compared, listed, set, or
+#: chosen by a CASE; and a number that is given the name of a state.
 STATE_IN_SQL = re.compile(
     rf"""{_STATE} (\s*\+\s*0)? \s* (=|<>|!=|<=|>=|<|>|IN\b|NOT\s+IN\b) \s* {_NUMBER}
-    | {_STATE} \s* (:?=|\bWHEN\b) \s* (CASE\b[^;,]*?)? \b(THEN|ELSE|WHEN)\s+\d""",
+    | {_STATE} \s* (\bsmallint\b \s*)? (:?=|\bWHEN\b) \s* (CASE\b[^;,]*?)? \b(THEN|ELSE|WHEN)\s+\d
+    | {_STATE} \s* := \s* \d
+    | \bWHEN \s+ \d+ \s+ THEN \s+ '(READY|WAIT|PROCESSED|EXPIRED|UNDELIVERABLE|SPLIT|CLAIMED)""",
     re.VERBOSE | re.IGNORECASE,
 )
+_INSERT = re.compile(r"INSERT INTO aq_(?:message|entry) \(([^()]*)\)\s*(?:SELECT|VALUES \()\s*(.*)", re.DOTALL)
+_HELD = ("state", "body_type")
 
 
 def literal_states(root: Path) -> list[str]:
@@ -228,9 +233,33 @@ def literal_states(root: Path) -> list[str]:
                 f"{place}:{line + text.count(chr(10), 0, each.start())}: {each[0]}"
                 for each in STATE_IN_SQL.finditer(text)
             ]
+            found += [f"{place}:{line}: {each}" for each in inserted_states(text)]
         if path.suffix == ".py":
             found += [f"{place}:{line}: {text}" for line, text in _compared(_tree(path))]
     return found
+
+
+def inserted_states(text: str) -> Iterator[str]:
+    """Values with numbers that an INSERT puts into a state, which it names by its place only."""
+    for statement in text.split(";"):
+        if (found := _INSERT.search(statement)) is None:
+            continue
+        columns = [each.strip() for each in found[1].split(",")]
+        for column, value in zip(columns, _items(found[2]), strict=False):
+            if column in _HELD and re.search(r"\b(THEN|ELSE)\s+\d|^\d+$", value):
+                yield f"{column}: {value}"
+
+
+def _items(text: str) -> list[str]:
+    """What stands between commas that are in no brackets."""
+    items, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and not depth:
+            items.append("")
+        else:
+            items[-1] += letter
+    return [" ".join(each.split()) for each in items]
 
 
 def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -310,10 +339,21 @@ def test_states_are_written_by_name() -> None:
         "SET state = CASE WHEN ready_at > ? THEN 1 ELSE 0 END",
         "o.state := CASE r.state WHEN 1 THEN 'WAITING' END",
         "v_state := CASE WHEN v_attempts > q.max_retries THEN 4 ELSE 0 END",
+        "v_body_type smallint := CASE p_given WHEN 'raw bytes' THEN 1 ELSE 2 END",
+        "v_body_type := 3",
+        "m.body_type IN (2, 3, 4)",
+        "WHEN 0 THEN 'READY' WHEN 1 THEN 'WAIT'",
     ],
 )
 def test_the_finder_of_states_finds_them_in_sql(sql: str) -> None:
     assert STATE_IN_SQL.search(sql)
+
+
+def test_the_finder_of_states_finds_those_that_are_inserted() -> None:
+    sql = "INSERT INTO aq_entry (id, state, k1) SELECT f(1, 2), CASE WHEN d > 0 THEN 1 ELSE 0 END, 0 FROM t"
+    assert list(inserted_states(sql)) == ["state: CASE WHEN d > 0 THEN 1 ELSE 0 END"]
+    assert list(inserted_states("INSERT INTO aq_message (id, state) VALUES (7, 9, 1)")) == ["state: 9"]
+    assert not list(inserted_states("INSERT INTO aq_entry (id, state) SELECT 1, CASE WHEN d THEN @WAITING@ END"))
 
 
 def test_the_finder_of_states_reads_texts_and_comparisons() -> None:

@@ -91,7 +91,7 @@ BEGIN
         o.body_type := CASE WHEN p_mode <> 'REMOVE_NODATA' THEN (ARRAY['RAW', 'TEXT', 'FIELDS', 'VALUE'])[r.body_type] END;
         o.payload := CASE WHEN p_mode <> 'REMOVE_NODATA' THEN r.body END;
         o.payload_text := NULL;
-        IF r.body_type >= 2 AND position('\x00'::bytea IN o.payload) = 0 THEN
+        IF r.body_type >= @BODYTEXT@ AND position('\x00'::bytea IN o.payload) = 0 THEN
             o.payload_text := convert_from(o.payload, 'UTF8');
         END IF;
         o.headers := r.headers;

@@ -91,7 +91,7 @@ DECLARE
     r record;
     v_now double precision := extract(epoch FROM clock_timestamp());
     v_count integer := cardinality(p_bodies);
-    v_body_type smallint := CASE p_given WHEN 'raw bytes' THEN 1 ELSE 2 END;
+    v_body_type smallint := CASE p_given WHEN 'raw bytes' THEN @BODYRAW@ ELSE @BODYTEXT@ END;
     v_bodies bytea[] := p_bodies;
     v_kind text := @aq@._upper(p_kind);
     v_by_priority boolean;
@@ -157,7 +157,7 @@ BEGIN
             PERFORM @aq@._refuse(25215, format('message %s for queue %s cannot be stored', r.number, q.shown),
                 'its body is not JSON text', 'correct the message');
         ELSIF q.payload_type = 'FIELDS' AND r.body IS NOT NULL THEN
-            v_body_type := 3;
+            v_body_type := @BODYFIELDS@;
             r.body := convert_to(coalesce(@aq@._headers(convert_from(r.body, 'UTF8')::jsonb, false), '[]'), 'UTF8');
             v_bodies[array_lower(v_bodies, 1) + r.number::integer] := r.body;
         END IF;
@@ -208,14 +208,14 @@ BEGIN
            id, queue_id, state, k1, k2, k3, priority, ready_at, expires_at, expiration, correlation, enq_time, enq_user,
            enq_txn, attempts, exception_queue, sender_name, sender_address, sender_protocol, user_property, kind, headers,
            body_type, body)
-    SELECT n.id, q.id, CASE WHEN q.multiple THEN 9 WHEN n.delay > 0 THEN 1 ELSE 0 END,
+    SELECT n.id, q.id, CASE WHEN q.multiple THEN @SPLIT@ WHEN n.delay > 0 THEN @WAITING@ ELSE @READY@ END,
            CASE WHEN v_by_priority THEN n.priority WHEN v_by_second THEN floor(v_now) ELSE 0 END,
            CASE WHEN v_by_second THEN n.priority ELSE 0 END, n.id,
            n.priority, v_now + n.delay, v_now + n.delay + n.expiration, n.expiration, n.correlation, v_now,
            session_user, 'pg.' || pg_current_xact_id()::text, 0, p_exception_queue, p_sender_name, p_sender_address,
            nullif(p_sender_protocol, 0), n.user_property,
            coalesce(v_kind, CASE WHEN q.payload_type IN ('RAW', 'FIELDS') THEN q.payload_type ELSE 'BASIC' END),
-           @aq@._headers(n.headers, true), CASE WHEN n.body IS NULL THEN 0 ELSE v_body_type END, n.body
+           @aq@._headers(n.headers, true), CASE WHEN n.body IS NULL THEN @BODYNONE@ ELSE v_body_type END, n.body
       FROM (SELECT u.id, u.body, coalesce(u.priority, 1) AS priority, coalesce(u.delay, 0) AS delay, u.expiration,
                    u.correlation, u.headers, u.user_property
               FROM unnest(v_ids, v_bodies, p_priorities, p_delays, p_expirations, p_correlations, p_headers,
@@ -250,7 +250,7 @@ BEGIN
     IF q.multiple THEN
         INSERT INTO aq_entry (message_id, consumer_id, queue_id, state, k1, k2, k3, ready_at, expires_at, attempts,
                               group_id)
-        SELECT m.id, t.consumer, q.id, CASE WHEN coalesce(v_delayed, u.delay > 0) THEN 1 ELSE 0 END, m.k1, m.k2, m.k3,
+        SELECT m.id, t.consumer, q.id, CASE WHEN coalesce(v_delayed, u.delay > 0) THEN @WAITING@ ELSE @READY@ END, m.k1, m.k2, m.k3,
                m.ready_at, m.expires_at, 0, m.group_id
           FROM unnest(v_targets, v_consumers) t(id, consumer) JOIN unnest(v_ids, p_delays) u(id, delay) ON u.id = t.id
           JOIN aq_message m ON m.id = t.id;

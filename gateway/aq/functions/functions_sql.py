@@ -17,7 +17,7 @@ from typing import NamedTuple
 from mgw.gateway.aq.conditions.routing_sql import qualified, schema_of_tables, translate
 from mgw.gateway.aq.store.namespace_sql import Namespace
 from mgw.gateway.aq.store.statements import Db
-from mgw.gateway.aq.store.tables import LOCKABLE, OPEN, PENDING, Enabled, State
+from mgw.gateway.aq.store.tables import LOCKABLE, OPEN, PENDING, BodyType, Enabled, State
 from mgw.gateway.aq.store.triggers_sql import PLACE
 from mgw.transforms.errors import HubError
 
@@ -88,9 +88,10 @@ _FUNCTIONS = """
      WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = ?) AND p.proname = ANY(?)"""
 
 
-# What stands for the states of messages and of queues in the files.
+# What stands in the files for the states of messages and of queues, and for the kinds of bodies.
 _STATES = {each.name: str(int(each)) for each in (*State, *Enabled)}
 _STATES |= {"OPEN": OPEN, "PENDING": PENDING, "LOCKABLE": LOCKABLE, "BELOWCLAIMED": str(State.CLAIMED - 1)}
+_STATES |= {f"BODY{each.name}": str(int(each)) for each in BodyType}
 
 
 @cache

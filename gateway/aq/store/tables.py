@@ -34,8 +34,8 @@ __all__ = [
 SCHEMA_VERSION = 5  # raised by every change of tables and views, with a step in gateway/aq/store/migrations
 
 
-def states(*of: State) -> str:
-    """States as a list in SQL: ``(0, 1)``."""
+def states(*of: State | BodyType) -> str:
+    """States, or kinds of bodies, as a list in SQL: ``(0, 1)``."""
     return f"({', '.join(map(str, of))})"
 
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mgw.gateway.aq.model import PayloadType, QueueTableInfo
-from mgw.gateway.aq.store.tables import State
+from mgw.gateway.aq.store.tables import BodyType, State, states
 from mgw.gateway.aq.views.dialect import SQLITE, Dialect, name_of, owner_of
 
 __all__ = ["COLUMNS", "message_view"]
 
-_STATES = (
-    "WHEN 0 THEN 'READY' WHEN 1 THEN 'WAIT' WHEN 2 THEN 'PROCESSED' WHEN 3 THEN 'EXPIRED' WHEN 4 THEN 'UNDELIVERABLE'"
-    " WHEN 8 THEN 'READY'"
-)
+_SHOWN = {
+    State.READY: "READY",
+    State.WAITING: "WAIT",
+    State.PROCESSED: "PROCESSED",
+    State.EXPIRED: "EXPIRED",
+    State.UNDELIVERABLE: "UNDELIVERABLE",
+    State.CLAIMED: "READY",
+}
+_STATES = " ".join(f"WHEN {state:d} THEN '{name}'" for state, name in _SHOWN.items())
 #: Payload types of which every message is text.
 _TEXTS = frozenset(PayloadType) - {PayloadType.RAW, PayloadType.BASIC}
-_IS_TEXT = "m.body_type IN (2, 3, 4)"
+_IS_TEXT = f"m.body_type IN {states(BodyType.TEXT, BodyType.FIELDS, BodyType.VALUE)}"
 
 
 def _exception_queue(d: Dialect) -> tuple[str, str]:
