@@ -7,6 +7,7 @@ leaves whole objects behind, and the next run does the rest. Objects that are as
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -30,6 +31,10 @@ from mgw.gateway.state.gateway_hub import open_hub
 from mgw.transforms.errors import AdminError, ConfigInvalid, GatewayError, HubError
 
 __all__ = ["apply_action", "apply_actions", "apply_rest", "hub_is_missing", "plan_for", "rehearse"]
+
+#: Seconds for which agents may take to finish what jobs that are removed have in hand.
+PATIENCE = 30.0
+_PAUSE = 0.1
 
 #: What a hub holds from the start.
 NEW_HUB = Document(agents={DEFAULT_AGENT: AgentModel()})
@@ -63,10 +68,25 @@ def apply_actions(
     force = force or document.settings.prune == "force"
     if not force:
         refuse_losses(actions)
+    waited = False
     for action in actions:
+        if action.verb is Verb.REMOVE and action.section != "jobs" and not waited:
+            _await_agents(admin)
+            waited = True
         if action.changes_hub:
             apply_action(admin, document, action, force=force)
         yield action
+
+
+def _await_agents(admin: GatewayAdmin) -> None:
+    """Wait until running agents have removed the jobs that are marked for it; what these use can be removed then."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and any(
+        admin.agent_state(job.agent).alive(admin.clock.now())
+        for job in admin.list_jobs()
+        if job.status is JobStatus.DELETE_PENDING
+    ):
+        time.sleep(_PAUSE)
 
 
 def apply_rest(admin: GatewayAdmin, document: Document, actions: Sequence[Action], refuse: Refuse) -> Iterator[Action]:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.conftest import Mgw
 from tests.cli.test_run_with_refusals import running
+from tests.support.waiting import eventually
 
 FILE = """\
 version: 1
@@ -115,6 +116,31 @@ def test_subscriber_that_leaves_the_file(held: Mgw) -> None:
     assert "me" in held.ok("aq", "subscribers", "list", "MANY").split()
     held.ok("apply", "--force", changed)
     assert "me" not in held.ok("aq", "subscribers", "list", "MANY").split()
+
+
+BRIDGE = """
+version: 1
+links:
+  mem: {type: memory}
+foreign_queues:
+  near@mem: {domain: queue}
+queues:
+  SAFE: {}
+  Q: {}
+jobs:
+  in: {type: inbound, source: near@mem, destination: Q}
+"""
+
+
+def test_what_a_running_agent_works_on_goes_in_one_run(mgw: Mgw) -> None:
+    with mgw.running(mgw.file(BRIDGE)):
+        eventually(
+            lambda: "RETRY" in mgw("jobs", "list").out, deadline=60
+        )  # the broker of this process has no such queue
+        assert (
+            mgw.ok("apply", "--prune", mgw.file(KEPT, "kept.yaml")).splitlines()[-1].endswith(" removed, 1 unchanged")
+        )
+        assert json.loads(mgw.ok("jobs", "list", "--json")) == []
 
 
 def test_what_is_empty_goes_without_force(mgw: Mgw) -> None:

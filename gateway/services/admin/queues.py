@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mgw.gateway.definitions.objects import ForeignQueueDef, key
+from mgw.gateway.definitions.objects import ForeignQueueDef, JobDef, JobStatus, key
 from mgw.gateway.services.admin.base import Administration, Ora, check_identifier, check_text, refused
 from mgw.gateway.services.admin.links import checked_options
 from mgw.gateway.state import catalog
@@ -85,18 +85,23 @@ class QueueProcedures(Administration):
             queue = self.need_queue(conn, f"{name}@{linkname}")
             full = key(f"{name}@{linkname}")
             users = [
-                job.name
+                job
                 for job in catalog.list_jobs(conn, link=linkname)
                 if full in {key(job.source), key(job.destination), key(job.exception_queue or "")}
             ]
             if users:
-                raise AdminError(
-                    f"foreign queue {queue.name}@{queue.link} cannot be unregistered",
-                    number=Ora.QUEUE_IN_USE,
-                    cause=f"jobs use it: {', '.join(users)}",
-                    cure="remove those jobs first",
-                )
+                raise _in_use(f"{queue.name}@{queue.link}", users)
             catalog.delete_foreign_queue(conn, name, linkname)
+
+
+def _in_use(name: str, users: Sequence[JobDef]) -> AdminError:
+    staying = [job.name for job in users if job.status is not JobStatus.DELETE_PENDING]
+    if staying:
+        cause, cure = f"jobs use it: {', '.join(staying)}", "remove those jobs first"
+    else:
+        cause = f"job {users[0].name} uses it, which is marked for removal and which its agent has not removed yet"
+        cure = f"read the log of the agent, then repeat this; or: mgw jobs remove {users[0].name} --force"
+    return AdminError(f"foreign queue {name} cannot be unregistered", number=Ora.QUEUE_IN_USE, cause=cause, cure=cure)
 
 
 def _domain(given: Domain | str | None, allowed: tuple[Domain | None, ...], owner: str) -> Domain | None:
