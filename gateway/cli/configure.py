@@ -186,10 +186,11 @@ def follow(ctx: typer.Context, files: list[Path], agent: str) -> Document:
 
     url = hub_url(ctx, configuration.hub_of(files))
     found = configuration.usable_for(url, files)
-    for finding in found.findings:
-        sys.stderr.write(f"{finding}\n")
     if not found.ok:
+        for finding in found.findings:
+            sys.stderr.write(f"{finding}\n")
         raise typer.Exit(EXIT_CONFIG)
+    configuration.log(found.findings)
     if configuration.hub_is_missing(url):
         say(f"create hub {_shown(url)}")
     with open_hub(url, create=True) as hub:

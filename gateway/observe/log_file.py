@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +38,7 @@ __all__ = [
 #: Log levels of the documentation (0 BASIC .. 4 DEBUG_HIGH) as levels of :mod:`logging`.
 LEVELS = {0: logging.INFO, 1: TRACE_LITE, 2: TRACE_HIGH, 3: logging.DEBUG, 4: TRACE_DEBUG_HIGH}
 
+_MOST_EARLY = 1000  # records
 _OURS = "mgw"  # every logger of ours is below it
 _COMPONENTS = {
     "mgw.engine": "Engine",
@@ -185,6 +187,27 @@ class _AgentFile(_Steady, logging.FileHandler):
                 before.close()
 
 
+class _Early(logging.Handler):
+    """Keeps what is said before the agent's own file is there; the file gets it first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: deque[logging.LogRecord] = deque(maxlen=_MOST_EARLY)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    @classmethod
+    def taken(cls) -> list[logging.LogRecord]:
+        """What was kept so far; nothing is kept from now on."""
+        root = logging.getLogger()
+        found: list[logging.LogRecord] = []
+        for handler in [each for each in root.handlers if isinstance(each, cls)]:
+            root.removeHandler(handler)
+            found += handler.records
+        return found
+
+
 class _Choice(logging.Filter):
     """What is written: all of ours; of the libraries only warnings, below level 4."""
 
@@ -233,6 +256,7 @@ def reopen() -> Path | None:
 
 def end() -> None:
     """Close what :func:`configure` opened."""
+    _Early.taken()
     root = logging.getLogger()
     for handler in [each for each in root.handlers if isinstance(each, _Steady)]:
         root.removeHandler(handler)
@@ -246,7 +270,12 @@ def _begin(handler: logging.Handler, formatter: logging.Formatter) -> None:
 
 
 def configure(
-    agent: str, *, directory: str | os.PathLike[str] | None, log_format: str = "text", log_level: int = 0
+    agent: str,
+    *,
+    directory: str | os.PathLike[str] | None,
+    log_format: str = "text",
+    log_level: int = 0,
+    early: bool = False,
 ) -> Path | None:
     """Set the log up for one agent run: what the gateway, and the libraries it uses, say through :mod:`logging`.
 
@@ -255,6 +284,7 @@ def configure(
         directory: where the agent's own file goes; None = stdout only. Made if missing.
         log_format: ``text`` or ``json``, for stdout.
         log_level: documented level 0..4.
+        early: this is called again as soon as the directory is known, whose file has then what was said before.
 
     Returns:
         The path of the agent's log file, or None.
@@ -262,7 +292,10 @@ def configure(
     Raises:
         GatewayError: the directory or file cannot be written (result -3 of the documentation).
     """
+    said = _Early.taken()
     end()
+    if early:
+        logging.getLogger().addHandler(_Early())
     if logging.lastResort is not None:
         logging.getLogger().removeHandler(logging.lastResort)  # of a command; from now on the log says it
     _begin(
@@ -285,4 +318,6 @@ def configure(
             number=-3,
         ) from exc
     _begin(handler, AgentLogFormatter())
+    for record in said:
+        handler.handle(record)
     return path

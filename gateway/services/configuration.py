@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ __all__ = [
     "hub_of",
     "json_schema",
     "lint",
+    "log",
     "plan",
     "prepare",
     "prepare_left",
@@ -51,6 +53,8 @@ __all__ = [
     "usable_for",
     "write_export",
 ]
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,12 @@ def usable_for(url: str, files: Sequence[Path]) -> Usable:
         return usable(files, existing=Document())
     with open_hub(url) as hub:
         return usable(files, existing=read_running(hub))
+
+
+def log(findings: Sequence[Finding]) -> None:
+    """Have what was found in files in the log."""
+    for finding in findings:
+        _LOGGER.log(logging.ERROR if finding.severity == "error" else logging.WARNING, "%s", finding)
 
 
 def follow(hub: Hub, found: Usable, agent: str) -> Iterator[Action]:

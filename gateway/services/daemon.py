@@ -77,7 +77,7 @@ def logged(agent: str, form: str) -> Iterator[Signals]:
 
     Gives the signals, which are held back from now on until :func:`run` is there to obey them.
     """
-    configure(agent, directory=None, log_format=form)
+    configure(agent, directory=None, log_format=form, early=True)
     signals = Signals()
     with captured(lines=form == "json"):
         yield signals

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -81,6 +82,22 @@ def test_a_new_hub_gets_everything_but_what_is_refused_and_what_needs_it(mgw: Mg
         assert "'bad@mem' is not defined" in told["job orders_in"]
     names = [row["job_name"] for row in json.loads(mgw.ok("jobs", "list", "--json"))]
     assert sorted(names) == ["ALL_NEWS", "NEWS_OUT"]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_is_said_of_a_file_is_in_the_log_of_the_agent(mgw: Mgw, form: str) -> None:
+    text = COMPLETE.replace('"${LINK_PASSWORD}"', "guess-me").replace(
+        "orders@mem, destination", "none@mem, destination"
+    )
+    file = mgw.file(text + f"settings: {{log: {{format: {form}}}}}\n")
+    with running(mgw, file, "job orders_in"):
+        (path,) = (mgw.folder / "log").iterdir()
+    log, told = path.read_text(), (mgw.folder / "output.txt").read_text()
+    assert re.search(r"(?m)^>>.*  WARNING  .*\n.*warning plain-text-password: ", log)
+    assert re.search(r"(?m)^>>.*  ERROR  .*\n.*error undefined-foreign-queue: ", log)
+    assert "job orders_in is not as the configuration says" in log
+    assert told.count("plain-text-password") == log.count("plain-text-password") == 1
+    assert ('"level": "WARNING"' in told) if form == "json" else re.search(r"(?m)^\S+ \S+ WARNING .*plain-text", told)
 
 
 @pytest.mark.parametrize(
