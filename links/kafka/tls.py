@@ -11,6 +11,8 @@ from mgw.transforms.open_files import shortage
 
 __all__ = ["handshake_cure", "tls_context"]
 
+_FILES = ("tls_ca_file", "tls_cert_file", "tls_key_file")
+
 
 def tls_context(link: str, attributes: Mapping[str, Any]) -> ssl.SSLContext:
     """The TLS set-up of a link: certificate and host name are always verified.
@@ -25,9 +27,10 @@ def tls_context(link: str, attributes: Mapping[str, Any]) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         if shortage(error, guess=False):
             raise
+        files = ", ".join(attributes[name] for name in _FILES if attributes[name])
         raise ConfigInvalid(
             f"link {link}: the TLS files cannot be used",
-            cause=str(error),
+            cause=f"{files}: {error}",
             cure="check tls_ca_file, tls_cert_file and tls_key_file",
         ) from error
     return context

@@ -83,11 +83,12 @@ class Settings:
         except (OSError, ValueError) as error:
             if shortage(error, guess=False):
                 raise
+            files = ", ".join(name for name in (self.ca_file, self.cert_file, self.key_file) if name)
             raise LinkRefused(
                 f"link {self.link}: the TLS files cannot be used",
                 link=self.link,
                 operation="connect",
-                cause=str(error),
+                cause=f"{files}: {error}",
                 cure="check tls_ca_file, tls_cert_file and tls_key_file",
             ) from error
         return context

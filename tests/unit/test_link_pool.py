@@ -144,7 +144,7 @@ def test_renewed_tls_files_of_a_kafka_link_are_read_again(tmp_path: Path) -> Non
     after = authorities()
     assert before[0] == before[1] != after[0] == after[1]
     file.unlink()
-    with pytest.raises(ConfigInvalid, match="TLS files"):
+    with pytest.raises(ConfigInvalid, match=f"TLS files cannot be used; cause: {file}: "):
         link.source(_use())
 
 
