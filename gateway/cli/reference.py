@@ -32,7 +32,7 @@ def write(folder: Path) -> list[Path]:
 
 
 def write_examples(folder: Path) -> list[Path]:
-    """Write the file of ``mgw init`` for each pair of messaging systems into ``folder``; the paths written."""
+    """Write the file of ``mgw init --tls`` for each pair of messaging systems into ``folder``; the paths written."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, made in examples().items():
@@ -43,8 +43,8 @@ def write_examples(folder: Path) -> list[Path]:
 
 
 def examples() -> dict[str, str]:
-    """The files of ``mgw init`` by name."""
-    return {f"{source}-to-{target}.yaml": skeleton(source, target) for source, target in pairs()}
+    """The files of ``mgw init --tls`` by name."""
+    return {f"{source}-to-{target}.yaml": skeleton(source, target, tls=True) for source, target in pairs()}
 
 
 def write_schema() -> Path:

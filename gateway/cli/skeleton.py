@@ -39,16 +39,17 @@ def init(
         str,
         typer.Option("--to", metavar="TYPE", help="Where they go: rabbitmq, kafka or mqtt.", autocompletion=_types),
     ] = "kafka",
+    tls: Annotated[bool, typer.Option("--tls", help="The brokers have TLS and a login.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
 ) -> None:
     """Write a first configuration file, a bridge between two messaging systems, and say what to do next."""
     from mgw.gateway.services.skeleton import first_steps, skeleton, write
 
-    text = skeleton(source, target)
+    text = skeleton(source, target, tls=tls)
     if str(file) == "-":
         sys.stdout.write(text)
         return
     write(file, text, force=force)
     say(f"{file} written; next:")
-    for step in first_steps(source, target, file):
+    for step in first_steps(source, target, file, tls=tls):
         say(f"  {step}")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from mgw.links import registry
-from mgw.links.contract import LinkSpec
+from mgw.links.contract import Guarantee, LinkSpec
 from mgw.links.skeleton import Skeleton
 from mgw.transforms.errors import GatewayError
 
 __all__ = ["first_steps", "pairs", "skeleton", "write"]
+
+_CLIENT_CERTIFICATE = {
+    "tls_cert_file": "/etc/mgw/client.pem  # where the broker asks for a certificate",
+    "tls_key_file": "/etc/mgw/client-key.pem",
+}
 
 
 def pairs() -> list[tuple[str, str]]:
@@ -18,28 +24,36 @@ def pairs() -> list[tuple[str, str]]:
     return [(source, target) for source in types for target in types]
 
 
-def skeleton(source: str, target: str) -> str:
+def skeleton(source: str, target: str, *, tls: bool = False) -> str:
     """A configuration that carries messages from one messaging system to another.
+
+    Args:
+        source: type of the link to read from.
+        target: type of the link to write to.
+        tls: the brokers have TLS and a login.
 
     Raises:
         GatewayError: there is no such type of link, or no file can be made for it.
     """
     here, there = _spec(source), _spec(target)
     first, second = _of(here), _of(there)
+    through = max(first.reads, second.writes, key=lambda level: Guarantee(level).rank)
+    secure = "--tls " if tls else ""
     return "\n".join(
         [
-            f"# {here.title} to {there.title}. Made by: mgw init --from {source.lower()} --to {target.lower()}",
+            f"# {here.title} to {there.title}. Made by: mgw init {secure}--from {source.lower()} --to {target.lower()}",
             "#",
             f"#   {here.title} {first.source} --> [BRIDGE] --> {there.title} {second.target}",
             "#",
             "# ${NAME:-value} is the variable NAME, or value if it is not set; NAME_FILE names a file that holds it.",
             "# The queue BRIDGE keeps what the target has not confirmed, so that neither side waits for the other.",
+            *([] if tls else ["# For brokers with TLS and a login: mgw init --tls"]),
             "",
             "version: 1",
             "",
             "links:",
-            *_link("source", here, first, prepare=bool(here.inbound_log)),
-            *_link("target", there, second, prepare=bool(there.outbound_log)),
+            *_link("source", here, tls=tls, log=here.inbound_log, rights=first.may_read),
+            *_link("target", there, tls=tls, log=there.outbound_log, rights=second.may_write),
             "",
             "# The queue or topic at each side, by the name that your programs use.",
             "foreign_queues:",
@@ -50,19 +64,29 @@ def skeleton(source: str, target: str) -> str:
             "  BRIDGE: {max_retries: 100}",
             "",
             "jobs:",
-            "  bridge_in: {type: inbound, source: in@source, destination: BRIDGE}",
-            "  bridge_out: {type: outbound, source: BRIDGE, destination: out@target}",
+            f"  bridge_in: {{type: inbound, source: in@source, destination: BRIDGE}}  # guarantee: {first.reads}",
+            f"  bridge_out: {{type: outbound, source: BRIDGE, destination: out@target}}  # guarantee: {second.writes}",
+            "  # From broker to broker without the queue: this job instead of the two above, and no BRIDGE.",
+            f"  # bridge: {{type: through, source: in@source, destination: out@target}}  # guarantee: {through}",
             "",
         ]
     )
 
 
-def first_steps(source: str, target: str, file: Path) -> list[str]:
+def first_steps(source: str, target: str, file: Path, *, tls: bool = False) -> list[str]:
     """What to do after the file was written, a line each."""
-    first, second = _of(_spec(source)), _of(_spec(target))
-    commands = [each for each in (first.create.get(first.source), second.create.get(second.target)) if each]
+    here, there = _spec(source), _spec(target)
+    first, second = _of(here), _of(there)
+    ends = ((here, first, first.source), (there, second, second.target))
+    missing = [(spec, own, queue) for spec, own, queue in ends if queue in own.create]
+    before = [f"{own.create[queue]}    # if it is not there yet" for _, own, queue in missing]
+    if tls:
+        before = ["export SOURCE_PASSWORD_FILE=FILE TARGET_PASSWORD_FILE=FILE    # and the other variables of the file"]
+        if missing:
+            named = (f"{own.domain or 'topic'} {queue} of {spec.title}" for spec, own, queue in missing)
+            before.append(f"# create, if it is not there yet: {', '.join(named)}")
     return [
-        *(f"{each}    # if it is not there yet" for each in commands),
+        *before,
         f"mgw lint {file}",
         f"mgw apply {file}",
         "mgw links test source",
@@ -105,12 +129,16 @@ def _of(spec: LinkSpec) -> Skeleton:
     return spec.skeleton
 
 
-def _link(name: str, spec: LinkSpec, own: Skeleton, *, prepare: bool) -> list[str]:
+def _link(name: str, spec: LinkSpec, *, tls: bool, log: str, rights: Sequence[str]) -> list[str]:
+    own = _of(spec)
     lines = [f"  {name}:", f"    type: {spec.type.lower()}"]
-    lines += [f"    {setting}: {value.replace('END', name.upper())}" for setting, value in own.settings.items()]
-    if prepare:
+    for setting, value in (own.secure if tls else own.settings).items():
+        lines.append(f"    {setting}: {value.replace('END', name.upper())}")
+    if log:
         lines.append("    prepare: true  # mgw apply creates the logs with which its jobs deliver exactly once")
-    lines += [f"    # {setting}: {value.replace('END', name.upper())}" for setting, value in own.hints.items()]
+    if tls:
+        lines += [f"    # {own.rights}:", *(f"    #   {each}" for each in rights)]
+        lines += [f"    # {setting}: {file}" for setting, file in _CLIENT_CERTIFICATE.items()]
     return lines
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mgw.links.contract import Capability, Domain, Field, LinkSpec
+from mgw.links.contract import Capability, Domain, Field, Guarantee, LinkSpec
 from mgw.links.skeleton import Skeleton
 from mgw.transforms.kafka import KeyFrom
 
@@ -185,15 +185,27 @@ SPEC = LinkSpec(
     outbound_log="mgw.sent",
     skeleton=Skeleton(
         settings={"bootstrap_servers": "${END_SERVERS:-127.0.0.1:9092}"},
-        hints={
+        secure={
+            "bootstrap_servers": "${END_SERVERS:-localhost:9093}",
             "security_protocol": "SASL_SSL",
-            "tls_ca_file": "/etc/mgw/ca.pem",
-            "username": "${END_USER}",
+            "sasl_mechanism": "SCRAM-SHA-512  # or SCRAM-SHA-256, or PLAIN",
+            "tls_ca_file": "${END_CA_FILE:-/etc/mgw/ca.pem}",
+            "username": "${END_USER:-gateway}",
             "password": "${END_PASSWORD}",
         },
+        rights="With ACLs: kafka-acls.sh --add --allow-principal User:gateway, with each of these lines",
+        may_read=("--topic orders --operation Read --operation DescribeConfigs",),
+        may_write=(
+            "--topic orders.copy --operation Write --operation DescribeConfigs",
+            "--topic mgw.sent --operation Create --operation Read --operation Write --operation DescribeConfigs",
+            "--topic __transaction_state --operation Describe --operation DescribeConfigs",
+            "--transactional-id mgw- --resource-pattern-type prefixed --operation Write",
+        ),
+        reads=Guarantee.EXACT,
+        writes=Guarantee.EXACT,
         source="orders",
         target="orders.copy",
-        options="{KAFKA_StartAt: earliest}  # a new job reads what is there already",
+        options="{KAFKA_StartAt: earliest, KAFKA_HeaderType: TEXT}  # from the first record; headers are text",
         create={
             name: f"kafka-topics.sh --bootstrap-server 127.0.0.1:9092 --create --topic {name}"
             for name in ("orders", "orders.copy")

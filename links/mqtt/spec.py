@@ -9,7 +9,7 @@ configured for (Mosquitto: ``max_inflight_messages``, 20 by default), which is t
 
 from __future__ import annotations
 
-from mgw.links.contract import Capability, Domain, Field, LinkSpec
+from mgw.links.contract import Capability, Domain, Field, Guarantee, LinkSpec
 from mgw.links.patterns import mqtt_covers
 from mgw.links.skeleton import Skeleton
 
@@ -165,12 +165,24 @@ SPEC = LinkSpec(
     outbound_log="mgw/sent/{job}",
     skeleton=Skeleton(
         settings={"hostname": "${END_HOST:-127.0.0.1}", "port": "${END_PORT:-1883}"},
-        hints={
-            "username": "${END_USER}",
+        secure={
+            "hostname": "${END_HOST:-localhost}",
+            "port": "${END_PORT:-8883}",
+            "tls": "true",
+            "tls_ca_file": "${END_CA_FILE:-/etc/mgw/ca.pem}",
+            "username": "${END_USER:-gateway}",
             "password": "${END_PASSWORD}",
-            "tls": "true  # and port 8883",
-            "tls_ca_file": "/etc/mgw/ca.pem",
         },
+        rights="With an acl_file in mosquitto.conf",
+        may_read=("user gateway", "topic read orders/#", "topic read $SYS/broker/version"),
+        may_write=(
+            "user gateway",
+            "topic readwrite copy/orders",
+            "topic readwrite mgw/sent/#",
+            "topic read $SYS/broker/version",
+        ),
+        reads=Guarantee.EXACT_UNLESS_BROKER_CRASH,
+        writes=Guarantee.EXACT_UNLESS_BROKER_CRASH,
         source="orders/#",
         target="copy/orders",
         domain="topic",

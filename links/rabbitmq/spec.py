@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from mgw.links.contract import Capability, Domain, Field, LinkSpec
+from mgw.links.contract import Capability, Domain, Field, Guarantee, LinkSpec
 from mgw.links.patterns import amqp_covers
 from mgw.links.skeleton import Skeleton
 
 __all__ = ["SPEC"]
+
+_RIGHTS = r"rabbitmqctl set_permissions -p / gateway '^(mgw\.|orders)' '^amq\.default$' '^(mgw\.|orders)'"
 
 SPEC = LinkSpec(
     type="RABBITMQ",
@@ -163,7 +165,20 @@ SPEC = LinkSpec(
             "username": "${END_USER:-guest}",
             "password": "${END_PASSWORD:-guest}",
         },
-        hints={"tls": "true  # and port 5671", "tls_ca_file": "/etc/mgw/ca.pem"},
+        secure={
+            "hostname": "${END_HOST:-localhost}",
+            "port": "${END_PORT:-5671}",
+            "virtual_host": "${END_VHOST:-/}",
+            "tls": "true",
+            "tls_ca_file": "${END_CA_FILE:-/etc/mgw/ca.pem}",
+            "username": "${END_USER:-gateway}",
+            "password": "${END_PASSWORD}",
+        },
+        rights="What the user has to be allowed",
+        may_read=(_RIGHTS,),
+        may_write=(_RIGHTS,),
+        reads=Guarantee.EXACT_UNLESS_BROKER_CRASH,
+        writes=Guarantee.EXACT_UNLESS_BROKER_CRASH,
         source="orders",
         target="orders.copy",
         domain="queue",

@@ -11,6 +11,7 @@ from mgw.gateway.services.skeleton import pairs
 from tests.cli.conftest import ROOT, Mgw
 from tests.faults.ends.rabbitmq import declare
 from tests.support.brokers import Mosquitto, RabbitMQ
+from tests.support.certificates import Certificates
 from tests.support.waiting import eventually
 
 PAIRS = [pytest.param(source, target, id=f"{source}-to-{target}") for source, target in pairs()]
@@ -35,6 +36,25 @@ def test_the_file_of_each_pair_is_right_as_it_is(mgw: Mgw, source: str, target: 
 def test_the_examples_are_what_init_writes(name: str) -> None:
     made = (ROOT / "conf" / "examples" / name).read_text("utf-8")
     assert made == examples()[name], "run: .venv/bin/python -m mgw.gateway.cli.reference"
+
+
+def test_the_file_for_brokers_with_tls_and_a_login_asks_for_the_passwords(mgw: Mgw) -> None:
+    mgw.environ["PYTHONWARNINGS"] = "default"  # the client of Kafka uses what Python deprecates
+    out = mgw.ok("init", "--tls", "--from", "rabbitmq", "--to", "kafka").splitlines()
+    assert "  # create, if it is not there yet: queue orders of RabbitMQ, topic orders.copy of Apache Kafka" in out
+    assert (mgw.folder / "gateway.yaml").read_text("utf-8") == examples()["rabbitmq-to-kafka.yaml"]
+    refused = mgw("lint", "gateway.yaml")
+    assert refused.code == 78
+    assert "set TARGET_PASSWORD or TARGET_PASSWORD_FILE" in refused.out
+    (mgw.folder / "secret").write_text("s3cret-word\n")
+    secret = str(mgw.folder / "secret")
+    mgw.environ |= {"SOURCE_PASSWORD_FILE": secret, "TARGET_PASSWORD_FILE": secret}
+    without = mgw("lint", "gateway.yaml")
+    assert "the TLS files cannot be used: /etc/mgw/ca.pem: " in without.out
+    authority = str(Certificates(mgw.folder / "tls").ca)
+    mgw.environ |= {"SOURCE_CA_FILE": authority, "TARGET_CA_FILE": authority}
+    for name, text in examples().items():
+        assert mgw.ok("lint", "--strict", mgw.file(text, name)) == f"{name}: no problems found\n"
 
 
 def test_a_file_is_not_written_over(mgw: Mgw) -> None:

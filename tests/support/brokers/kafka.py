@@ -31,7 +31,8 @@ class Kafka(Server):
     ``proxied_bootstrap`` is an address that nothing listens on until ``kafka.proxy()`` is started: clients that
     bootstrap there stay behind that proxy, because the broker advertises the proxy's address to them. ``tls=True`` adds
     ``tls_bootstrap`` with the certificates in ``certificates``; ``username`` and ``password`` add ``sasl_bootstrap``
-    (SASL/PLAIN without TLS). ``config`` adds or replaces server properties, ``java_options`` adds to Java's.
+    (SASL/PLAIN without TLS); both add ``secure_bootstrap`` (SCRAM-SHA-512 with TLS). ``config`` adds or replaces server
+    properties, ``java_options`` adds to Java's.
     """
 
     name = "kafka"
@@ -58,6 +59,8 @@ class Kafka(Server):
         self.tls_bootstrap = f"localhost:{self.tls_port}" if tls else None
         self.sasl_port = free_port() if username else None
         self.sasl_bootstrap = f"{self.host}:{self.sasl_port}" if username else None
+        self.secure_port = free_port() if tls and username else None
+        self.secure_bootstrap = f"localhost:{self.secure_port}" if tls and username else None
         self._controller_port = free_port()
         self._config = dict(config or {})
         self._java_options = tuple(java_options)
@@ -69,9 +72,10 @@ class Kafka(Server):
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         # The tool takes an id that starts with a dash for an option.
         cluster = f"m{cluster[1:]}"
-        self.run(
-            _java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties), heap="128m"),
-        )
+        words = ["format", "-t", cluster, "-c", str(self._properties)]
+        if self.secure_port is not None:
+            words += ["--add-scram", f"SCRAM-SHA-512=[name={self.username},password={self.password}]"]
+        self.run(_java("kafka.tools.StorageTool", *words, heap="128m"))
 
     def command(self) -> Sequence[str]:
         return _java("kafka.Kafka", str(self._properties), heap="384m", options=self._java_options)
@@ -166,13 +170,20 @@ class Kafka(Server):
             listeners["SASL"] = (self.sasl_port, self.sasl_port)
             protocols["SASL"] = "SASL_PLAINTEXT"
             module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-            more["sasl.enabled.mechanisms"] = "PLAIN"
+            more["listener.name.sasl.sasl.enabled.mechanisms"] = "PLAIN"
             more["listener.name.sasl.plain.sasl.jaas.config"] = (
                 f'{module} required user_{self.username}="{self.password}";'
             )
+        if self.secure_port is not None:
+            listeners["SECURE"] = (self.secure_port, self.secure_port)
+            protocols["SECURE"] = "SASL_SSL"
+            module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+            more["listener.name.secure.sasl.enabled.mechanisms"] = "SCRAM-SHA-512"
+            more["listener.name.secure.scram-sha-512.sasl.jaas.config"] = f"{module} required;"
         bound = [f"{name}://{LOOPBACK}:{port}" for name, (port, _) in listeners.items()]
         advertised = [
-            f"{name}://{'localhost' if name == 'TLS' else LOOPBACK}:{port}" for name, (_, port) in listeners.items()
+            f"{name}://{'localhost' if name in ('TLS', 'SECURE') else LOOPBACK}:{port}"
+            for name, (_, port) in listeners.items()
         ]
         return {
             "process.roles": "broker,controller",
