@@ -181,4 +181,6 @@ def _read_config(admin: Any, name: str) -> Mapping[str, str] | None:
     except (errors.AuthorizationError, errors.UnsupportedVersionError):
         return None
     table = answer.get("topic", {}).get(name)
-    return None if table is None else {key: str(entry["value"]) for key, entry in table.items()}
+    if not table:  # the client answers so for a topic whose configuration may not be seen
+        return None
+    return {key: str(entry["value"]) for key, entry in table.items()}

@@ -115,3 +115,16 @@ def test_the_example_carries_messages_as_it_promises(mgw: Mgw, secured: Secured,
     assert [each.body for each in arrived] == bodies
     for each in arrived:
         assert [value for header, value in each.headers if header.endswith(HEADER)] == [VALUE], each
+
+
+def test_a_topic_whose_configuration_may_not_be_seen_is_not_called_exact(mgw: Mgw, secured: Secured) -> None:
+    secured.kafka.create_topic("hidden")
+    secured.allow(["--topic hidden --operation Read"])
+    name = "kafka-to-mqtt"
+    mgw.environ |= _environ(secured, name, f"{name}-queue")
+    text = FILES[name].replace("provider_queue: orders\n", "provider_queue: hidden\n")
+    with _running(mgw, mgw.file(text)):
+        hub = mgw.folder / "hub.db"
+        what = {"bridge_in": "exact-unless-broker-crash", "bridge_out": "exact-unless-broker-crash"}
+        eventually(lambda: _guarantees(hub) == what, deadline=60, tolerate=(AssertionError, sqlite3.Error))
+    assert "(grant DescribeConfigs)" in mgw.ok("jobs", "show", "bridge_in")
