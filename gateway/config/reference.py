@@ -95,7 +95,10 @@ def links_page() -> str:
             ("Options of jobs", spec.job_options),
         ):
             if fields:
-                parts += [f"### {spec.title}: {title}\n", _fields(fields)]
+                parts += [
+                    f"### {spec.title}: {title}\n",
+                    _fields(fields, fixed=fields is spec.queue_options),  # a registration is not altered
+                ]
         if headers := _header_table(spec.mapping):
             parts += [f"### {spec.title}: headers\n", _HEADERS, headers]
         has = [capability for capability in Capability if capability in spec.capabilities]
@@ -229,7 +232,7 @@ def _default(field: FieldInfo) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
-def _fields(fields: Iterable[Field]) -> str:
+def _fields(fields: Iterable[Field], *, fixed: bool = False) -> str:
     names = {str: "text", int: "whole number", float: "number", bool: "true or false"}
     rows = []
     for field in fields:
@@ -241,7 +244,7 @@ def _fields(fields: Iterable[Field]) -> str:
             )
             kind += f", {low}..{high}"
         default = "(required)" if field.required else "" if field.default is None else f"`{_setting(field.default)}`"
-        change = "at once" if field.dynamic else "at reconnect" if field.alterable else "never"
+        change = "never" if fixed or not field.alterable else "at once" if field.dynamic else "at reconnect"
         name = f"`{field.name}`" + (" (secret)" if field.secret else "")
         rows.append((name, kind, default, change, cell(field.description)))
     return table(("Name", "Values", "Default", "May change", "Meaning"), rows)

@@ -49,3 +49,11 @@ def test_every_header_that_links_give_or_take_is_listed() -> None:
     names = {name for text in sources for name in re.findall(r'"(MGW_(?:AMQP|KAFKA|MQTT)_[A-Za-z_]+)"', text)}
     assert len(names) > 20
     assert [name for name in sorted(names) if name not in page] == []
+
+
+def test_no_option_of_a_foreign_queue_is_said_to_change() -> None:
+    page = PAGES["links.md"]()
+    parts = re.findall(r"^### [^\n]*: Options of foreign queues\n(.*?)(?=^### )", page, re.MULTILINE | re.DOTALL)
+    assert len(parts) >= 3
+    rows = [line.split(" | ") for part in parts for line in part.splitlines() if line.startswith("| `")]
+    assert {row[3] for row in rows} == {"never"}
