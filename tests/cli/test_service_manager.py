@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import configparser
 import gzip
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -162,3 +164,14 @@ def test_the_unit_gives_the_drain_its_time() -> None:
     stop = re.search(r"TimeoutStopSec=(\d+)", unit)
     assert stop
     assert int(stop[1]) > 10  # --drain
+
+
+def test_the_unit_reloads_with_the_shell_alone_and_starts_again_however_often_it_fails() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.read(UNIT)
+    program, *words = shlex.split(unit["Service"]["ExecReload"])
+    assert program == "/bin/sh"  # a small Debian has no /bin/kill
+    with subprocess.Popen(["sleep", "60"]) as process:
+        subprocess.run([program, *words], env={"MAINPID": str(process.pid)}, check=True)
+        assert process.wait(60) == -signal.SIGHUP
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0"
