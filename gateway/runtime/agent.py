@@ -82,6 +82,7 @@ class Agent:
     ) -> None:
         self.name = name
         self.error: str | None = None
+        self.unrenewed: HubError | None = None  # why the lease could not be renewed last
         self.settings = AgentSettings()  # of the options, as they were when it started
         self.verify_seconds = VERIFY_SECONDS  # how often a running job's guarantee is verified
         self._hub = hub
@@ -179,9 +180,13 @@ class Agent:
             LeaseLost: another process owns the agent.
         """
         asked = self._clock.monotonic()
-        with self._using_hub("writing"), self._hub.write() as conn:
-            lease.renew_lease(conn, self.name, self._token, ttl=LEASE_SECONDS, now=self._clock.now())
-        self._renewed = asked
+        try:
+            with self._using_hub("writing"), self._hub.write() as conn:
+                lease.renew_lease(conn, self.name, self._token, ttl=LEASE_SECONDS, now=self._clock.now())
+        except HubError as error:
+            self.unrenewed = error
+            raise
+        self._renewed, self.unrenewed = asked, None
         for job_id, runner in list(self._runners.items()):
             if runner.lost is not None:
                 raise runner.lost

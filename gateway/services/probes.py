@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mgw import __version__
 from mgw.gateway.aq import Hub
 from mgw.gateway.runtime.supervisor import Supervisor
 from mgw.gateway.services.health import look, unreachable
-from mgw.gateway.services.verdict import MAX_AGE, Entry, Health, Look, Observation, judge
+from mgw.gateway.services.verdict import MAX_AGE, Health, Look, Observation, judge
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
 from mgw.transforms.errors import HubError, HubUnavailable
 
@@ -100,10 +100,8 @@ class Probes:
             reasons.append(f"agent {self.agent} is stopped; cure: mgw agents startup {self.agent}")
         else:
             if not agent.lease_left:
-                reasons.append(
-                    f"the lease of agent {self.agent} has ended; cause: it could not be renewed in the hub; "
-                    "cure: see to it that the hub can be written"
-                )
+                why, cure = _unrenewed(agent.unrenewed)
+                reasons.append(f"the lease of agent {self.agent} has ended, it cannot be renewed{why}; cure: {cure}")
             if agent.version is None:
                 reasons.append(f"agent {self.agent} is loading its definitions; cure: wait for it")
         if self._supervisor.refused:
@@ -131,7 +129,9 @@ class Probes:
         }
         chosen = self.agent if agent is None else None if agent == "*" else agent
         health = judge(found, agent=chosen, max_age=max_age, seen=seen)
-        return health if chosen != self.agent or running is None or running.lease_left else _without_lease(health)
+        if chosen != self.agent or running is None or running.lease_left:
+            return health
+        return _without_lease(health, running.unrenewed)
 
     def inside(self) -> Inside:
         """What the process knows without asking the hub."""
@@ -146,24 +146,28 @@ class Probes:
         )
 
 
-def _without_lease(health: Health) -> Health:
-    """The process knows before the hub's clock says so that it cannot renew its lease."""
+def _unrenewed(error: HubError | None) -> tuple[str, str]:
+    """Why the lease of an agent was not renewed, and what to do about it."""
+    if error is None:
+        return "", "see to it that the hub can be written"
+    cause = f"; cause: {error.cause}" if error.cause else ""
+    return f": {error.what}{cause}", error.cure or "see to it that the hub can be written"
+
+
+def _without_lease(health: Health, error: HubError | None) -> Health:
+    """The process knows before the hub's clock says so that it cannot renew its lease, and why."""
+    why, cure = _unrenewed(error)
     agents = [
-        entry
-        if not entry.healthy
-        else Entry(
-            "agent",
-            entry.name,
-            entry.agent,
-            "UNREACHABLE",
-            None,
-            False,
-            f"agent {entry.name} cannot renew its lease in the hub",
-            "see to it that the hub can be written",
+        replace(
+            entry,
+            state="UNREACHABLE",
+            healthy=False,
+            reason=f"agent {entry.name} cannot renew its lease in the hub{why}",
+            cure=cure,
         )
         for entry in health.agents
     ]
-    return Health(health.max_age, health.hub, agents, health.links, health.jobs)
+    return replace(health, agents=agents)
 
 
 class _Looks:

@@ -271,6 +271,12 @@ def test_a_full_disk_makes_the_agent_unready_and_unhealthy(
             found = until(port, "/healthz?max_age=3", 503).json
             assert "is full" in " ".join(found["reasons"]) or "cannot renew its lease" in " ".join(found["reasons"])
             assert ask(port, "/livez").status == 200
+            unready = " ".join(until(port, "/readyz", 503).json["reasons"])
+            assert "the lease of agent DEFAULT_AGENT has ended, it cannot be renewed: hub " in unready
+            assert "is full; cause: database or disk is full; cure: free space on the disk that holds it" in unready
+            reasons = " ".join(until(port, "/healthz?max_age=3", 503).json["reasons"])
+            assert "agent DEFAULT_AGENT cannot renew its lease in the hub: hub " in reasons
+            assert "is full; cause: database or disk is full; cure: free space on the disk that holds it" in reasons
             subprocess.run([*small_disk, "rm", f"{disk}/filler"], check=True)
             until(port, "/healthz?max_age=0", 200)
             eventually(lambda: depth(amqp, source) == 0, deadline=PATIENCE)
