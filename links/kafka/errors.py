@@ -52,9 +52,21 @@ def unreachable(settings: Settings, operation: str, cause: BaseException) -> Lin
         f"link {settings.link}: no Kafka server answers at {', '.join(settings.servers)}",
         link=settings.link,
         operation=operation,
-        cause=f"{type(cause).__name__}: {cause}" if str(cause) else "the connection was closed before the first answer",
+        cause=_unanswered(cause),
         cure="check bootstrap_servers, that the cluster runs, and that security_protocol is what this listener speaks",
     )
+
+
+def _unanswered(error: BaseException) -> str:
+    if not str(error):
+        return "the connection was closed before the first answer"
+    return "nothing listens there (connection refused)" if "ECONNREFUSED" in str(error) else _named(error)
+
+
+def _named(error: BaseException) -> str:
+    """Its text, with its kind once."""
+    kind, text = type(error).__name__, str(error)
+    return text if kind in text else f"{kind}: {text}" if text else kind
 
 
 def _is_tls(error: BaseException) -> bool:
@@ -68,17 +80,13 @@ def translate(error: BaseException, link: str, operation: str, what: str) -> Lin
     kind, cure = _classify(error)
     if found := shortage(error, guess=kind in {LinkUnavailable, LinkTimeout}):
         return _no_file(link, operation, found)
-    text = str(error)
-    cause = (
-        text if type(error).__name__ in text else f"{type(error).__name__}: {text}" if text else type(error).__name__
-    )
     number = {PositionLost: 415, QueueMissing: 434, DeliveryRejected: 805}.get(kind)
     happened = "was fenced by another process of this job" if isinstance(error, FENCED) else "failed"
     return kind(
         f"link {link}: {operation} of {what} {happened}",
         link=link,
         operation=operation,
-        cause=cause,
+        cause=_named(error),
         cure=cure,
         number=number,
     )

@@ -8,7 +8,8 @@ import logging
 import pytest
 from kafka import errors
 
-from mgw.links.kafka.errors import translate
+from mgw.links.kafka.errors import translate, unreachable
+from mgw.links.kafka.settings import Settings
 from mgw.transforms.errors import (
     DeliveryRejected,
     LinkError,
@@ -63,6 +64,19 @@ def test_error_becomes_what_the_engine_acts_on(error: Exception, wanted: type[Li
     translated = translate(error, "kf", "publish", "topic t")
     assert type(translated) is wanted
     assert translated.number == number
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (errors.KafkaConnectionError("111 ECONNREFUSED"), "nothing listens there (connection refused)"),
+        (errors.KafkaConnectionError("110 ETIMEDOUT"), "KafkaConnectionError: 110 ETIMEDOUT"),
+        (ConnectionResetError(), "the connection was closed before the first answer"),
+    ],
+)
+def test_servers_that_cannot_be_reached_are_named_with_the_cause_once(error: Exception, cause: str) -> None:
+    settings = Settings("kf", ("127.0.0.1:1",), {}, {}, {}, None, 1.0)
+    assert unreachable(settings, "connect", error).cause == cause
 
 
 def test_what_the_job_says_itself_is_no_warning_of_the_client(caplog: pytest.LogCaptureFixture) -> None:
