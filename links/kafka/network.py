@@ -22,7 +22,6 @@ import contextlib
 import logging
 import selectors
 import socket
-import time
 import weakref
 from typing import Any, Final
 
@@ -33,7 +32,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
-from mgw.links.client_logging import note_only
+from mgw.links.client_logging import NotedOnly, note_only
 
 __all__ = ["DIRECT", "HANDSHAKE_FAILED", "HOPELESS", "NetClient"]
 
@@ -53,7 +52,14 @@ HOPELESS: Final = (
 
 for _module in ("kafka.net.connection", "kafka.protocol.parser"):
     logging.getLogger(_module).setLevel(logging.INFO)
-note_only("kafka.net.connection", "kafka.net.manager")
+note_only("kafka.net.connection", "kafka.net.manager", "kafka.net.transport")
+#: Of these, what they say of connections that fail and, many times a second, of attempts to find a server.
+for _module, _beginnings in {
+    "kafka.cluster": ("Metadata refresh", "No node available for metadata refresh"),
+    "kafka.producer.sender": ("%s: Got an exception when trying to find a node",),
+    "kafka.net.selector": ("Task ",),
+}.items():
+    logging.getLogger(_module).addFilter(NotedOnly(*_beginnings))
 
 
 class _Direct(KafkaNetSocket):  # type: ignore[misc]

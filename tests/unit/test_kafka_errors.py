@@ -80,8 +80,21 @@ def test_servers_that_cannot_be_reached_are_named_with_the_cause_once(error: Exc
 
 
 def test_what_the_job_says_itself_is_no_warning_of_the_client(caplog: pytest.LogCaptureFixture) -> None:
-    for name in ("kafka.net.manager", "kafka.net.connection"):
+    for name, text in {
+        "kafka.net.manager": "Bootstrap connection failed",
+        "kafka.net.connection": "Connection failed",
+        "kafka.net.transport": "%s: Error receiving network data closing socket",
+        "kafka.cluster": "Metadata refresh: failed %s",
+        "kafka.producer.sender": "%s: Got an exception when trying to find a node to send a transactional request to.",
+    }.items():
         caplog.set_level(logging.INFO, logger=name)
-        logging.getLogger(name).warning("Bootstrap connection failed")
-        logging.getLogger(name).error("Connection failed")
+        logging.getLogger(name).warning(text)
+        logging.getLogger(name).error(text)
+    assert len(caplog.records) == 10
     assert {record.levelname for record in caplog.records} == {"INFO"}
+
+
+def test_other_warnings_of_the_client_stay_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("kafka.cluster").warning("Topic %s is not available during auto-create", "t")
+    logging.getLogger("kafka.producer.sender").warning("%s: Got %s on topic-partition %s", "a", "b", "c")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
