@@ -22,6 +22,7 @@ import contextlib
 import logging
 import selectors
 import socket
+import time
 import weakref
 from typing import Any, Final
 
@@ -49,6 +50,8 @@ HOPELESS: Final = (
     errors.SecurityDisabledError,
 )
 
+
+_PAUSE = 0.05  # seconds between two attempts to send a request of a transaction
 
 for _module in ("kafka.net.connection", "kafka.protocol.parser"):
     logging.getLogger(_module).setLevel(logging.INFO)
@@ -151,6 +154,21 @@ class NetClient(KafkaNetClient):  # type: ignore[misc]
     def __init__(self, **configs: Any) -> None:
         net = _Network(**configs)
         super().__init__(net=net, manager=_Manager(net, **configs))
+
+    def await_ready(self, node_id: Any, timeout_ms: float = 30000) -> bool:
+        """Whether a request can be sent to that server now.
+
+        The client raises where a server is not ready, and what sends the requests of transactions then forgets the one
+        in hand: the transaction stands until it is given up. It sends it again where the answer is False, at once, so
+        that the answer takes a moment.
+        """
+        try:
+            return bool(super().await_ready(node_id, timeout_ms))
+        except errors.KafkaConnectionError:
+            end = time.monotonic() + _PAUSE
+            while (left := end - time.monotonic()) > 0 and not self.is_ready(node_id):
+                self._net.poll(timeout_ms=left * 1000)
+            return bool(self.is_ready(node_id))
 
     def close(self, node_id: Any = None) -> None:
         """Close the connection to one server, or all; then the loop ends too, whatever a connection says to its end."""

@@ -16,7 +16,7 @@ from mgw.links.memory.broker import MemoryBroker
 from mgw.transforms.errors import HubUnavailable
 from mgw.transforms.message import Message
 from tests.faults.stage import Brokers
-from tests.support.brokers import Kafka, Mosquitto, PostgreSQL, RabbitMQ, Server
+from tests.support.brokers import Kafka, Mosquitto, PostgreSQL, RabbitMQ, Server, free_port
 from tests.support.brokers.server import connect
 from tests.support.gateways import Gateway, gateway_on, supervised
 from tests.support.waiting import eventually
@@ -141,3 +141,37 @@ def test_all_jobs_go_on_soon_after_the_hub_is_back(
             assert took < SOON, f"{took:.1f} s"
             assert ended == []
             assert all(thread.is_alive() for thread in threads.values())
+
+
+def test_a_transaction_goes_on_soon_after_what_accepted_and_closed_is_a_broker_again(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    """As the port of a container does whose broker starts: the connection is accepted, and closed at once."""
+    server = brokers.kafka
+    topic, log = (f"q{uuid.uuid4().hex[:8]}" for _ in range(2))
+    server.create_topic(topic)
+    server.create_topic(log, config={"cleanup.policy": "compact"})
+    with server.proxy() as proxy, gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        where = {"bootstrap_servers": server.proxied_bootstrap}
+        gateway.admin.create_msgsystem_link("L", "KAFKA", where, outbound_log_queue=log)
+        gateway.admin.register_foreign_queue("Q", "L", topic)
+        gateway.queue("H")
+        gateway.admin.create_job("out", "OUTBOUND", "H", "Q@L")
+
+        def moved(count: int) -> bool:
+            return int(gateway.job("out")["PROPAGATED_MSGS"]) == count
+
+        with supervised(gateway):
+            eventually(lambda: gateway.job("out")["GUARANTEE"] == "exact", deadline=PATIENCE, what="the job connected")
+            gateway.enqueue("H", [Message(body="x")])
+            eventually(lambda: moved(1), deadline=PATIENCE, what="a message before the outage")
+            broker, proxy.target = proxy.target, (server.host, free_port())
+            proxy.cut()
+            gateway.enqueue("H", [Message(body="x")])
+            attempts = proxy.accepted
+            eventually(lambda: proxy.accepted > attempts + 5, deadline=PATIENCE, what="attempts to connect")
+            proxy.target = broker
+            back = time.monotonic()
+            eventually(lambda: moved(2), deadline=PATIENCE, what="a message after the outage")
+            took = time.monotonic() - back
+            assert took < SOON, f"{took:.1f} s, {gateway.job('out')['LAST_ERROR_MSG']}"
