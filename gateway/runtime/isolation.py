@@ -10,7 +10,8 @@ sent once more, and then the messages behind it are tried, one by one. If one is
 with reason: each of them that is refused again is set aside. If none is, the whole destination refuses.
 
 Some systems say nothing at all and end the connection, or confirm nothing. A message over which that happens time and
-again, sent alone, is dealt with as one that is refused for a reason nobody knows.
+again, sent alone, is dealt with as one that is refused for a reason nobody knows. It takes so many times because a
+network may be bad for a while, and a message that is taken after all is then behind one that came after it.
 
 What the system is known to have is completed before anything is sent again. Plans that are divided get new numbers:
 that a sending log has a number proves nothing of what is sent later. So nothing whose fate is unknown gets one.
@@ -45,7 +46,7 @@ __all__ = ["IsolatingRoute"]
 
 SUSPECTS = 10  # messages in a row that may be refused until the whole destination is taken to refuse
 PATIENCE = 2  # failures in a row after which the next attempt goes step by step
-LOSSES = 3  # times that the connection is lost over a message that was sent alone, until the message is a suspect
+LOSSES = 8  # times that the connection is lost over a message sent alone, until it is a suspect: minutes, by then
 PARTS = 8  # into how many plans one is divided
 _NOTE = "the destination refused the batch"
 _UNSURE = f"{_NOTE}, and may have stored this message all the same"  # without a sending log nobody can tell
