@@ -148,7 +148,7 @@ class AttemptSuite(ApplicationCase):
         with monkeypatch.context() as patch:
             patch.setattr("mgw.gateway.aq.sessions.attempts.threading.Thread", Thread)
             forgetting.start()
-            forgetting.join(5)
+            forgetting.join(30)
         assert not forgetting.is_alive(), "it waits for itself"
         self.eventually_counted(1)
 

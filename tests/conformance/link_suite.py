@@ -653,7 +653,7 @@ class LinkSuite:
             writer.deliver(Message(b"x"))
             started = time.monotonic()
             assert writer.destination.confirmed(0) == 1
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < 10
             assert reader.bodies(1) == [b"x"]
 
     def test_interrupt_wakes_a_waiting_confirmed(self, template: LinkTemplate) -> None:

@@ -751,7 +751,7 @@ class TestPublishing:
                 assert sent == 500
                 started = time.monotonic()
                 writer.destination.close()
-                assert time.monotonic() - started < 5
+                assert time.monotonic() - started < 15
             reader.reconnect()
             assert reader.bodies(1) == [b"first"]
 

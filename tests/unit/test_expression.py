@@ -321,10 +321,10 @@ def test_long_chains_of_and_or_and_plus_compile_and_run() -> None:
 
 def test_like_with_many_wildcards_stays_fast() -> None:
     text = "a" * 100_000
-    started = time.perf_counter()
+    started = time.process_time()
     for pattern in ("%a" * 30 + "%b", "%a_a%" * 20 + "b", "%aa%aaa%ab%a%"):
         assert value(f"tab.user_data LIKE '{pattern}'", Message(body=text)) is False
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize("body", [None, b"", b"\xff\xfe", "plain text", "[1]", "5", '{"a": NaN}', "[" * 100_000])

@@ -14,20 +14,20 @@ def test_as_many_jobs_as_allowed_work_at_a_time_and_no_more() -> None:
     def job() -> None:
         with turns.take():
             inside.release()
-            leave.wait(30)
+            leave.wait(60)
 
     threads = [threading.Thread(target=job) for _ in range(3)]
     for thread in threads:
         thread.start()
-    assert inside.acquire(timeout=5)
-    assert inside.acquire(timeout=5)
+    assert inside.acquire(timeout=30)
+    assert inside.acquire(timeout=30)
     while not turns._line:  # until the third stands in line
         pass
     assert not inside.acquire(blocking=False)
     leave.set()
-    assert inside.acquire(timeout=5)
+    assert inside.acquire(timeout=30)
     for thread in threads:
-        thread.join(5)
+        thread.join(30)
         assert not thread.is_alive()
 
 
@@ -46,11 +46,11 @@ def test_turns_are_given_in_the_order_they_were_asked_for() -> None:
             thread = threading.Thread(target=job, args=(number,))
             thread.start()
             threads.append(thread)
-            assert waiting[number].wait(5)
+            assert waiting[number].wait(30)
             while len(turns._line) <= number:  # until it stands in line
                 pass
     for thread in threads:
-        thread.join(5)
+        thread.join(30)
     assert order == [0, 1, 2, 3, 4]
 
 
