@@ -14,7 +14,7 @@ NOW = 1_000_000.0
 AGENT = AgentSigns("A", "RUNNING", NOW + 10, NOW - 5, NOW - 500, None, None)
 JOB = JobSigns(
     "J", "A", "L", "INBOUND", "Q@L", "MGW.H", "{}", True, "READY", "IDLE", 0, None, None, None,
-    NOW - 3, "exact", 0, None, 0, 0, 0, 0, 0,
+    NOW - 3, "exact", 0, None, 0, 0, 0, 0, 0, 0,
 )  # fmt: skip
 AWAY = "broker 127.0.0.1:1 cannot be reached; cause: refused; cure: start the broker"
 

@@ -33,7 +33,8 @@ _LAST_SECONDS = 1.0  # how long a process that ends waits for others to let it f
 LEASE = 3600.0  # seconds after which a process of another machine that stored nothing is taken for ended
 MAX_PUBLISHERS = 1000
 OTHERS = "(others)"  # the publishers beyond
-_OBJECT, _LEFT_OUT = Key._fields.index("object_id"), len(Key._fields) + statistics_sql.VALUES.index("left_out")
+_KIND, _OBJECT = Key._fields.index("kind"), Key._fields.index("object_id")
+_LEFT_OUT = len(Key._fields) + statistics_sql.VALUES.index("left_out")
 
 
 class Activity:
@@ -298,7 +299,7 @@ class Statistics:
                         self._told.clear()
                         changed = list(self._rows())
                 statistics_sql.store(db, self._process, changed)
-            self._told |= {row[_OBJECT]: row[_LEFT_OUT] for row in changed if row[0] is Kind.CONSUMER}
+            self._told |= {row[_OBJECT]: row[_LEFT_OUT] for row in changed if row[_KIND] is Kind.CONSUMER}
             self._stored, self._renew = True, time.monotonic() + LEASE / 2
         except BaseException:
             with self._mutex:
