@@ -40,7 +40,7 @@ def list_all(ctx: typer.Context, as_json: Json = False) -> None:
     if as_json:
         print_json([job_form(row, state.link_types.get(row.link_name or "")) for row in state.jobs])
     else:
-        print_jobs(state.jobs)
+        print_jobs(state)
 
 
 @app.command("show")

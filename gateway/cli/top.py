@@ -33,10 +33,13 @@ COLUMNS = {
     "PER S": "right",
     "MOVED": "right",
     "BAD": "right",
+    "LEFT OUT": "right",
     "WAITING": "right",
     "OLDEST": "right",
 }
 COLOURS = {"RUNNING": "green", "FAILED": "bold red", "STUCK": "bold red", "RETRY": "yellow", "BACKOFF": "yellow"}
+#: States in which a job moves nothing, which is for somebody to know; those in trouble are before these.
+STILL = ("STOPPED", "DISABLED", "DELETE_PENDING")
 ORDERS = ("trouble", "name", "rate", "waiting")
 #: Where the messages of a job go: a rate says of what it is.
 WAYS = {"INBOUND": "in", "OUTBOUND": "out", "THROUGH": "through", "LOCAL": "within the hub"}
@@ -195,7 +198,7 @@ class Screen:
         if state is None or health is None:
             return Text()
         jobs = self.shown()
-        troubles = [_line(each, "red") for each in state.troubles]
+        troubles = [_line(each, "red") for each in state.causes(jobs)]
         if self.terminal:
             if len(troubles) > _ERRORS:
                 more = len(troubles) - _ERRORS + 1
@@ -203,7 +206,10 @@ class Screen:
             self._rows = max(1, height - _FRAME - len(troubles))
             self.first = max(0, min(self.first, len(jobs) - self._rows))
         seen = jobs[self.first : self.first + self._rows] if self.terminal else jobs
-        running = "; ".join(f"{agent.agent_name} {agent.agent_status}" for agent in state.agents)
+        running = "; ".join(
+            f"{agent.agent_name} {'UNREACHABLE' if agent.agent_name in state.dead else agent.agent_status}"
+            for agent in state.agents
+        )
         head = [f"{time.strftime('%H:%M:%S')}  {self._hub}", running, self.summary()]
         links = "  ".join(
             f"{entry.name} {entry.state}{_since(entry.since) if entry.state == 'DOWN' else ''}"
@@ -220,14 +226,14 @@ class Screen:
 
     def shown(self) -> list[JobRow]:
         """The jobs that the filter leaves, in order."""
-        from mgw.gateway.services.health import IN_TROUBLE, state_of
+        from mgw.gateway.services.health import IN_TROUBLE
 
-        wanted = self.pattern.casefold()
+        wanted, first_of = self.pattern.casefold(), (*IN_TROUBLE, "STOPPED")
 
         def place(job: JobRow) -> tuple[float, list[tuple[int, str]]]:
-            word = state_of(job)
+            word = self._word(job)
             first: dict[str, float] = {
-                "trouble": IN_TROUBLE.index(word) if word in IN_TROUBLE else len(IN_TROUBLE),
+                "trouble": first_of.index(word) if word in first_of else len(first_of),
                 "rate": -self._rates.get(job.job_name, 0.0),
                 "waiting": -(job.backlog or 0),
             }
@@ -235,18 +241,29 @@ class Screen:
             return first.get(self.order, 0.0), [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
         def fits(job: JobRow) -> bool:
-            return any(wanted in each.casefold() for each in (job.job_name, state_of(job), job.source, job.destination))
+            return any(
+                wanted in each.casefold() for each in (job.job_name, self._word(job), job.source, job.destination)
+            )
 
         return sorted(filter(fits, self._state.jobs if self._state else ()), key=place)
 
+    def _word(self, job: JobRow) -> str:
+        return self._state.state_of(job) if self._state else ""
+
+    def _waiting(self, job: JobRow) -> str:
+        if self._state is not None and not self._state.knows_backlog(job):
+            return "unknown"
+        return "" if job.backlog is None else f"{job.backlog:,}"
+
     def summary(self) -> str:
         """All jobs in one line: how many are fine, and what moves in which direction."""
-        from mgw.gateway.services.health import IN_TROUBLE, state_of
+        from mgw.gateway.services.health import IN_TROUBLE
 
         jobs: Sequence[JobRow] = self._state.jobs if self._state else ()
-        words = Counter(word for job in jobs if (word := state_of(job)) in IN_TROUBLE)
+        said = (*IN_TROUBLE, *STILL)
+        words = Counter(word for job in jobs if (word := self._word(job)) in said)
         fine = len(jobs) - words.total()
-        parts = [f"{fine} fine", *(f"{words[word]} {word}" for word in IN_TROUBLE if words[word])]
+        parts = [f"{fine} fine", *(f"{words[word]} {word}" for word in said if words[word])]
         rates: dict[str, float] = {}
         for job in jobs:
             rates.setdefault(job.propagation_type, 0.0)
@@ -257,11 +274,11 @@ class Screen:
     def _table(self, jobs: Sequence[JobRow]) -> RenderableType:
         from rich.text import Text
 
-        from mgw.gateway.services.health import IN_TROUBLE, knows_backlog, state_of
+        from mgw.gateway.services.health import IN_TROUBLE
 
         shown = table(COLUMNS)
         for job in jobs:
-            word, rate = state_of(job), self._rates.get(job.job_name)
+            word, rate = self._word(job), self._rates.get(job.job_name)
             shown.add_row(
                 Text(job.job_name, overflow="ellipsis", no_wrap=self.terminal),
                 Text(word, style=COLOURS.get(word, "")),
@@ -269,7 +286,8 @@ class Screen:
                 "" if rate is None else f"{rate:,.0f}",
                 f"{job.propagated_total:,}",
                 str(job.exceptionq_total or ""),
-                "unknown" if not knows_backlog(job) else "" if job.backlog is None else f"{job.backlog:,}",
+                f"{job.left_out_total:,}" if job.left_out_total else "",
+                self._waiting(job),
                 ago(job.oldest_message_age),
             )
         return shown

@@ -119,7 +119,7 @@ def _print_state(state: GatewayState, health: Health) -> None:
         _print_link_states(state, health)
     if state.jobs:
         say()
-        print_jobs(state.jobs)
+        print_jobs(state)
     if state.troubles:
         say()
     for line in state.troubles:
@@ -155,10 +155,10 @@ def _second(moment: float | None) -> str | None:
     return None if moment is None else f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def print_jobs(rows: Sequence[JobRow]) -> None:
+def print_jobs(state: GatewayState) -> None:
     """The jobs as a table; the longest guarantee is shortened, or it would fold the names of the jobs at 80 columns."""
-    print_table(JOB_COLUMNS, [_job(row) for row in rows])
-    if any(row.guarantee == _LONGEST for row in rows):
+    print_table(JOB_COLUMNS, [_job(row, state) for row in state.jobs])
+    if any(row.guarantee == _LONGEST for row in state.jobs):
         say("* unless the broker itself crashes")
 
 
@@ -167,16 +167,14 @@ def _agent(row: GatewayRow) -> Sequence[Any]:
     return row.agent_name, row.agent_status, row.agent_ping, row.agent_host, row.agent_pid, since
 
 
-def _job(row: JobRow) -> Sequence[Any]:
-    from mgw.gateway.services.health import knows_backlog, state_of
-
+def _job(row: JobRow, state: GatewayState) -> Sequence[Any]:
     return (
         row.job_name,
-        state_of(row),
+        state.state_of(row),
         row.propagated_total,
         row.exceptionq_total or "",
         row.left_out_total or "",
-        row.backlog if knows_backlog(row) else "unknown",
+        row.backlog if state.knows_backlog(row) else "unknown",
         ago(row.oldest_message_age),
         "exact*" if row.guarantee == _LONGEST else row.guarantee,
     )

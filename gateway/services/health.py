@@ -54,6 +54,9 @@ __all__ = [
 ]
 
 
+_WITHOUT_AGENT = ("FAILED", "DISABLED", "DELETE_PENDING")
+
+
 @dataclass(frozen=True, slots=True)
 class GatewayState:
     """Agents, links and jobs at one moment.
@@ -68,13 +71,47 @@ class GatewayState:
     troubles: Sequence[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "jobs", [_known(job) for job in self.jobs])
+        object.__setattr__(self, "jobs", [self._known(job) for job in self.jobs])
         object.__setattr__(self, "troubles", troubles(self.agents, self.jobs))
 
     @property
     def link_types(self) -> dict[str, str]:
         """Type of each link, by its name as the views show it."""
         return {link.link_name: link.link_type for link in self.links}
+
+    @property
+    def dead(self) -> frozenset[str]:
+        """Agents that should run, and whose process does not answer: what their jobs said last is over."""
+        return frozenset(row.agent_name for row in self.agents if row.agent_ping == "UNREACHABLE")
+
+    def state_of(self, job: JobRow) -> str:
+        """One word for a job; STOPPED where its agent is dead."""
+        word = state_of(job)
+        return "STOPPED" if job.agent_name in self.dead and word not in _WITHOUT_AGENT else word
+
+    def knows_backlog(self, job: JobRow) -> bool:
+        """Whether what was counted at its source is still true, as far as anybody can tell."""
+        dead = job.agent_name in self.dead and job.enabled == "TRUE" and job.propagation_type in ("INBOUND", "THROUGH")
+        return not dead and knows_backlog(job)
+
+    def _known(self, job: JobRow) -> JobRow:
+        """A job without what was counted before it lost its source."""
+        return job if self.knows_backlog(job) else replace(job, backlog=None, oldest_message_age=None)
+
+    def causes(self, jobs: Sequence[JobRow]) -> list[str]:
+        """What needs somebody's attention, of agents and of these jobs; jobs with the same reason are one line."""
+        groups: dict[tuple[str, str | None], list[str]] = {}
+        for job in jobs:
+            word = self.state_of(job)
+            if word in IN_TROUBLE and job.enabled == "TRUE":
+                groups.setdefault((word, job.last_error_msg), []).append(job.job_name)
+        lines = _agent_troubles(self.agents, self.jobs)
+        for (word, error), names in groups.items():
+            reason = f": {error}" if error else ""
+            who = f"job {names[0]} is" if len(names) == 1 else f"{len(names)} jobs are"
+            which = "" if len(names) == 1 else f" ({names[0]}, ...)"
+            lines.append(f"{who} {word}{which}{reason}")
+        return lines
 
     def jobs_of(self, link: LinkRow) -> int:
         """How many jobs a link has."""
@@ -91,11 +128,6 @@ def read(hub: Hub, agent: str | None = None) -> GatewayState:
         [row for row in links if agent is None or row.agent_name == key(agent)],
         [row for row in jobs if agent is None or row.agent_name == key(agent)],
     )
-
-
-def _known(job: JobRow) -> JobRow:
-    """A job without what was counted before it lost its source."""
-    return job if knows_backlog(job) else replace(job, backlog=None, oldest_message_age=None)
 
 
 def _known_signs(job: JobSigns) -> JobSigns:
@@ -125,6 +157,16 @@ def link_of(hub: Hub, job: JobRow) -> LinkRow | None:
 
 def troubles(agents: Sequence[GatewayRow], jobs: Sequence[JobRow]) -> list[str]:
     """What needs somebody's attention, a line each."""
+    result = _agent_troubles(agents, jobs)
+    for job in jobs:
+        if state_of(job) in IN_TROUBLE and job.enabled == "TRUE":
+            reason = f": {job.last_error_msg}" if job.last_error_msg else ""
+            again = f"; next attempt {job.next_attempt} UTC" if job.next_attempt else ""
+            result.append(f"job {job.job_name} is {state_of(job)}{reason}{again}")
+    return result
+
+
+def _agent_troubles(agents: Sequence[GatewayRow], jobs: Sequence[JobRow]) -> list[str]:
     busy = {job.agent_name for job in jobs if job.enabled == "TRUE"}
     result = []
     for agent in agents:
@@ -134,11 +176,6 @@ def troubles(agents: Sequence[GatewayRow], jobs: Sequence[JobRow]) -> list[str]:
             state = "does not answer" if agent.agent_ping == "UNREACHABLE" else f"is {agent.agent_status}"
             reason = f": {agent.last_error_msg}" if agent.last_error_msg else ""
             result.append(f"agent {agent.agent_name} {state}{reason}")
-    for job in jobs:
-        if state_of(job) in IN_TROUBLE and job.enabled == "TRUE":
-            reason = f": {job.last_error_msg}" if job.last_error_msg else ""
-            again = f"; next attempt {job.next_attempt} UTC" if job.next_attempt else ""
-            result.append(f"job {job.job_name} is {state_of(job)}{reason}{again}")
     return result
 
 

@@ -32,7 +32,7 @@ OTHER  memory  SECOND            1  UNKNOWN
 
 JOB        STATE     MOVED  BAD  LEFT OUT  WAITING  OLDEST  GUARANTEE
 ALL_NEWS   DISABLED      0                       2     <T>
-NEWS_OUT   STOPPED       0                       1     <T>
+NEWS_OUT   STOPPED       0              1        1     <T>
 ORDERS_IN  STOPPED       0
 
 ! agent DEFAULT_AGENT is NOT_STARTED

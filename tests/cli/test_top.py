@@ -123,6 +123,52 @@ def test_trouble_is_first_and_every_job_can_be_reached(running: Mgw) -> None:
         assert process.wait(20) == 0
 
 
+TWO_AWAY = """links:
+  north: {type: mqtt, hostname: 127.0.0.1, port: 1}
+  south: {type: mqtt, hostname: 127.0.0.1, port: 2}
+foreign_queues:
+  A@north: {domain: topic}
+  B@north: {domain: topic}
+  C@south: {domain: topic}
+queues: {A: {}, B: {}, C: {}, D: {}, E: {}}
+jobs:
+  a_in: {type: inbound, source: A@north, destination: A}
+  b_in: {type: inbound, source: B@north, destination: B}
+  c_in: {type: inbound, source: C@south, destination: C}
+  fine: {type: local, source: D, destination: E}
+  off: {type: local, source: E, destination: D, enabled: false}
+"""
+
+
+def test_each_cause_is_one_line_and_nothing_is_fine_when_the_agent_is_dead(mgw: Mgw) -> None:
+    process = subprocess.Popen(
+        mgw.command("run", mgw.file(TWO_AWAY)), cwd=mgw.folder, env=mgw.environment(), stdout=subprocess.DEVNULL
+    )
+    try:
+        eventually(lambda: mgw("status").out.count("is RETRY") == 3, deadline=60)
+        shown = mgw.ok("top", "--count", "1").splitlines()
+        assert "5 jobs: 1 fine, 3 RETRY, 1 DISABLED" in shown[2]
+        assert [line for line in shown if "no connection to 127.0.0.1" in line] == [
+            line
+            for line in shown
+            if line.startswith(("2 jobs are RETRY (A_IN, ...): link north", "job C_IN is RETRY: link south"))
+        ]
+        assert len([line for line in shown if "no connection to 127.0.0.1" in line]) == 2
+        only = mgw.ok("top", "--count", "1", "--filter", "c_in")
+        assert "link south" in only
+        assert "link north" not in only
+        process.kill()
+        process.wait()
+        eventually(lambda: "DEFAULT_AGENT UNREACHABLE" in mgw.ok("top", "--count", "1"), deadline=60)
+        shown = mgw.ok("top", "--count", "1").splitlines()
+        assert "5 jobs: 0 fine, 4 STOPPED, 1 DISABLED" in shown[2]
+        assert any(re.match(r"A_IN +STOPPED .* unknown", line) for line in shown), shown
+        assert re.search(r"^A_IN +STOPPED .*unknown", mgw.ok("status"), re.MULTILINE)
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_filter_and_order_are_options_and_without_a_terminal_nothing_is_cut(running: Mgw) -> None:
     shown = running.ok("top", "--count", "1")
     assert len(re.findall(r"^JOB_\d+ ", shown, re.MULTILINE)) == 29
