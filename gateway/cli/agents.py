@@ -131,7 +131,8 @@ def cleanup(
     ],
     job: Annotated[str | None, typer.Argument(metavar="JOB", autocompletion=completer("jobs"))] = None,
     agent: Annotated[
-        str, typer.Option("--agent", "-a", help="Agent of the job; it must be running.")
+        str,
+        typer.Option("--agent", "-a", help="Agent of the job; it must be running.", autocompletion=completer("agents")),
     ] = "DEFAULT_AGENT",
 ) -> None:
     """Let a job go on whose messages or log records are missing: they are given up."""

@@ -176,17 +176,25 @@ def ago(seconds: float | None) -> str:
     return f"{seconds / 86_400:.0f}d"
 
 
-def completer(section: str) -> Callable[[typer.Context, str], list[str]]:
-    """Shell completion with the names that exist in the hub; silent when there is no hub."""
+def completer(*sections: str) -> Callable[[typer.Context, str], list[str]]:
+    """Shell completion with the names that exist in the hub, in the letter case in which they are begun; silent when
+    there is no hub."""
 
     def names(ctx: typer.Context, incomplete: str) -> list[str]:
         from mgw.gateway.services.lookup import known_names
 
         try:
             with open_hub(hub_url(ctx)) as hub:
-                known = known_names(hub, section)
+                known = [name for section in sections for name in known_names(hub, section)]
         except Exception:  # completion must never disturb the command line
             return []
-        return [name for name in known if name.startswith(incomplete)]
+        found = [name for name in known if name.casefold().startswith(incomplete.casefold())]
+        return [name if name.startswith(incomplete) else _as_begun(name, incomplete) for name in found]
 
     return names
+
+
+def _as_begun(name: str, begun: str) -> str:
+    """A name means the same in whatever letter case; shells drop one that does not begin as it was typed."""
+    case = name.upper() if begun == begun.upper() else name.lower()
+    return begun + case[len(begun) :]

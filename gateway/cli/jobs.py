@@ -25,6 +25,7 @@ from mgw.gateway.services.attributes import JOB_ATTRIBUTES
 
 __all__ = ["app"]
 
+ENDS, KNOWN = completer("foreign_queues", "queues"), completer("transformations")
 OptionalJob = Annotated[str | None, typer.Argument(metavar="[JOB]", autocompletion=completer("jobs"))]
 
 app = typer.Typer(help="Jobs: from one source to one destination.", no_args_is_help=True, rich_markup_mode=None)
@@ -61,12 +62,12 @@ def create(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="JOB")],
     propagation_type: Annotated[str, described(JOB_ATTRIBUTES["type"], "--type", "-t")],
-    source: Annotated[str, described(JOB_ATTRIBUTES["source"])],
-    destination: Annotated[str, described(JOB_ATTRIBUTES["destination"])],
+    source: Annotated[str, described(JOB_ATTRIBUTES["source"], known=ENDS)],
+    destination: Annotated[str, described(JOB_ATTRIBUTES["destination"], known=ENDS)],
     *,
     rule: Annotated[str | None, described(JOB_ATTRIBUTES["rule"])] = None,
-    transformation: Annotated[str | None, described(JOB_ATTRIBUTES["transformation"])] = None,
-    exception_queue: Annotated[str | None, described(JOB_ATTRIBUTES["exception_queue"])] = None,
+    transformation: Annotated[str | None, described(JOB_ATTRIBUTES["transformation"], known=KNOWN)] = None,
+    exception_queue: Annotated[str | None, described(JOB_ATTRIBUTES["exception_queue"], known=ENDS)] = None,
     poll_interval: Annotated[float | None, described(JOB_ATTRIBUTES["poll_interval"])] = None,
     batch_size: Annotated[int | None, described(JOB_ATTRIBUTES["batch_size"])] = None,
     option: Options = None,
@@ -196,8 +197,12 @@ def alter(
     name: JobName,
     *,
     rule: Annotated[str | None, described(JOB_ATTRIBUTES["rule"], more=REMOVES)] = None,
-    transformation: Annotated[str | None, described(JOB_ATTRIBUTES["transformation"], more=REMOVES)] = None,
-    exception_queue: Annotated[str | None, described(JOB_ATTRIBUTES["exception_queue"], more=REMOVES)] = None,
+    transformation: Annotated[
+        str | None, described(JOB_ATTRIBUTES["transformation"], more=REMOVES, known=KNOWN)
+    ] = None,
+    exception_queue: Annotated[
+        str | None, described(JOB_ATTRIBUTES["exception_queue"], more=REMOVES, known=ENDS)
+    ] = None,
     poll_interval: Annotated[
         float | None, described(JOB_ATTRIBUTES["poll_interval"], more="0 restores the default.")
     ] = None,

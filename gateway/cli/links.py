@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from mgw.gateway.cli.common import EXIT_FAILED, EXIT_USAGE, admin, describe, fail, hub_url, open_hub, print_json, say
+from mgw.gateway.cli.common import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    admin,
+    completer,
+    describe,
+    fail,
+    hub_url,
+    open_hub,
+    print_json,
+    say,
+)
 from mgw.gateway.cli.jsonform import record
 from mgw.gateway.cli.watch import print_links
 from mgw.gateway.cli.words import REMOVES, Json, LinkName, Options, Settings, described, pairs
@@ -103,7 +114,9 @@ def create(
     name: Annotated[str, typer.Argument(metavar="LINK")],
     link_type: Annotated[str, described(LINK_ATTRIBUTES["type"], "--type", "-t")],
     *,
-    agent: Annotated[str, described(LINK_ATTRIBUTES["agent"], "--agent", "-a")] = "DEFAULT_AGENT",
+    agent: Annotated[
+        str, described(LINK_ATTRIBUTES["agent"], "--agent", "-a", known=completer("agents"))
+    ] = "DEFAULT_AGENT",
     settings: Settings = None,
     option: Options = None,
     password_file: Annotated[Path | None, typer.Option(help="File that holds the password.")] = None,

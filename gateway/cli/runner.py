@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mgw.gateway.cli.common import explain, hub_url
+from mgw.gateway.cli.common import completer, explain, hub_url
 from mgw.gateway.cli.configure import ConfigDir, EnvFiles, Overrides, gathered
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def run(
         typer.Argument(metavar="FILE", help="Configuration files to apply before the start, and again on SIGHUP."),
     ] = None,
     *,
-    agent: Annotated[str, typer.Option("--agent", "-a", help="Agent to run.")] = "DEFAULT_AGENT",
+    agent: Annotated[
+        str, typer.Option("--agent", "-a", help="Agent to run.", autocompletion=completer("agents"))
+    ] = "DEFAULT_AGENT",
     log_dir: Annotated[
         Path | None, typer.Option(help="Folder for one log file per run. [default: log next to an SQLite hub]")
     ] = None,

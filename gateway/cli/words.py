@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,7 +38,13 @@ Force = Annotated[
     typer.Option("--force", help="Remove at once, with its messages in the hub; leave what is in the foreign system."),
 ]
 MoveTo = Annotated[
-    str | None, typer.Option("--move-to", metavar="QUEUE", help="Move the messages to this queue of the hub first.")
+    str | None,
+    typer.Option(
+        "--move-to",
+        metavar="QUEUE",
+        help="Move the messages to this queue of the hub first.",
+        autocompletion=completer("queues"),
+    ),
 ]
 DropForce = Annotated[bool, typer.Option("--force", help="Delete its messages, too.")]
 Settings = Annotated[
@@ -53,15 +60,21 @@ TransformationName = Annotated[str, typer.Argument(metavar="NAME", autocompletio
 JobName = Annotated[str, typer.Argument(metavar="JOB", autocompletion=completer("jobs"))]
 
 
-def described(attribute: Attribute, *names: str, more: str = "") -> Any:
+def described(
+    attribute: Attribute,
+    *names: str,
+    more: str = "",
+    known: Callable[[typer.Context, str], list[str]] | None = None,
+) -> Any:
     """An option that gives an attribute; what it means and its range are written with the object, checked there, too.
 
     Args:
         attribute: its description.
         names: of the option, where they are not that of the attribute.
         more: what is to be said of this command alone, such as how to remove the value.
+        known: gives the names that the shell completes.
     """
-    return typer.Option(*names, help=f"{meaning(attribute)} {more}".strip())
+    return typer.Option(*names, help=f"{meaning(attribute)} {more}".strip(), autocompletion=known)
 
 
 def pairs(words: list[str] | None, option: str) -> dict[str, str | None]:

@@ -176,5 +176,8 @@ def object_type(hub: Hub, name: str) -> str:
 
 
 def known_names(hub: Hub, section: str) -> list[str]:
-    """The names of one section of the configuration (``links``, ``queues``), to complete what somebody types."""
+    """The names of one section of the configuration (``links``, ``queues``), or of ``subscribers`` of any queue, to
+    complete what somebody types."""
+    if section == "subscribers":
+        return sorted({each.name for each in QueueAdmin(hub).queue_subscribers() if each.name})
     return list(getattr(read_running(hub), section))

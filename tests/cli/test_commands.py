@@ -421,6 +421,15 @@ def test_version_is_shown(tmp_path: Path) -> None:
         ("agents show s", ["second"]),
         ("aq browse N", ["NEWS"]),
         ("init --to k", ["kafka"]),
+        ("jobs show OR", ["ORDERS_IN"]),
+        ("aq browse new", ["news"]),
+        ("run --agent s", ["second"]),
+        ("agents cleanup --agent s", ["second"]),
+        ("jobs create j --type outbound --transformation u", ["urgent"]),
+        ("jobs remove orders_in --move-to N", ["NEWS"]),
+        ("jobs create j --type inbound --source orders@", ["orders@mem"]),
+        ("aq browse NEWS --consumer MGW_N", ["MGW_NEWS_OUT"]),
+        ("aq subscribers alter NEWS mgw_n", ["mgw_news_out"]),
     ],
 )
 def test_shell_completion_knows_the_objects_of_the_hub(applied: Mgw, line: str, known: list[str]) -> None:

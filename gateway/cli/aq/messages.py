@@ -10,14 +10,19 @@ import typer
 
 from mgw.gateway.cli.aq.printing import print_message
 from mgw.gateway.cli.aq.words import Json, QueueName, User
-from mgw.gateway.cli.common import EXIT_USAGE, fail, hub_url, open_hub, say
+from mgw.gateway.cli.common import EXIT_USAGE, completer, fail, hub_url, open_hub, say
 
 if TYPE_CHECKING:
     from mgw.transforms.message import Header
 
 __all__ = ["register"]
 
-Consumer = Annotated[str | None, typer.Option("--consumer", "-c", help="Subscriber (multi-consumer queues).")]
+Consumer = Annotated[
+    str | None,
+    typer.Option(
+        "--consumer", "-c", help="Subscriber (multi-consumer queues).", autocompletion=completer("subscribers")
+    ),
+]
 Correlation = Annotated[str | None, typer.Option(help="Only this correlation; % and _ are wildcards.")]
 Condition = Annotated[str | None, typer.Option(help="Only messages for which it is true.")]
 MessageId = Annotated[str | None, typer.Option("--msgid", help="Only this message (32 hexadecimal digits).")]

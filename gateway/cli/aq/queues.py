@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mgw.gateway.cli.aq.words import Comment, Json, QueueName, Wait, waiting
-from mgw.gateway.cli.common import EXIT_USAGE, ago, fail, hub_url, open_hub, print_json, print_table, say
+from mgw.gateway.cli.common import EXIT_USAGE, ago, completer, fail, hub_url, open_hub, print_json, print_table, say
 from mgw.gateway.cli.jsonform import moments
 from mgw.gateway.cli.words import DropForce, MoveTo, described, what_became
 from mgw.gateway.services.attributes import QUEUE_ATTRIBUTES
@@ -79,7 +79,9 @@ def _numbers(held: Counts, now: float) -> tuple[Any, ...]:
 def create(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="QUEUE")],
-    table: Annotated[str, typer.Option("--table", "-t", help="Queue table that stores it.")],
+    table: Annotated[
+        str, typer.Option("--table", "-t", help="Queue table that stores it.", autocompletion=completer("queue_tables"))
+    ],
     *,
     exception: Annotated[bool, described(QUEUE_ATTRIBUTES["type"], "--exception")] = False,
     max_retries: Retries = None,

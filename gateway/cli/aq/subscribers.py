@@ -15,7 +15,7 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Subscribers of multi-consumer queues.", no_args_is_help=True, rich_markup_mode=None)
 
-SubscriberName = Annotated[str, typer.Argument(metavar="SUBSCRIBER")]
+SubscriberName = Annotated[str, typer.Argument(metavar="SUBSCRIBER", autocompletion=completer("subscribers"))]
 Rule = Annotated[str | None, described(SUBSCRIBER_ATTRIBUTES["rule"])]
 Transformation = Annotated[str | None, described(SUBSCRIBER_ATTRIBUTES["transformation"])]
 
