@@ -38,7 +38,8 @@ def run(
         str, typer.Option("--agent", "-a", help="Agent to run.", autocompletion=completer("agents"))
     ] = "DEFAULT_AGENT",
     log_dir: Annotated[
-        Path | None, typer.Option(help="Folder for one log file per run. [default: log next to an SQLite hub]")
+        Path | None,
+        typer.Option(help="Folder for one log file per run, or off. [default: log next to an SQLite hub]"),
     ] = None,
     log_format: Annotated[Literal["text", "json"] | None, typer.Option(help="Format of standard output.")] = None,
     durability: Annotated[

@@ -63,7 +63,9 @@ class LogModel(Strict):
         default="text", description="Format of the lines on standard output."
     )
     directory: str | None = Field(
-        default=None, description="Folder for one log file per agent run, in addition to standard output."
+        default=None,
+        description="Folder for one log file per agent run, in addition to standard output; `off`: none. "
+        "Default: `log` next to an SQLite hub.",
     )
 
 

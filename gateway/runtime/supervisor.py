@@ -48,6 +48,7 @@ _LOGGER = logging.getLogger("mgw.engine")
 
 POLL_SECONDS = 0.5  # how soon changed definitions and status requests are seen
 TIME_MANAGER_SECONDS = 1.0
+NO_LOG_FILE = Path("off")
 PREPARE_SECONDS = 5.0  # between two attempts to prepare links whose brokers were not there
 CLOCK_STEP_SECONDS = 1.0  # a wall clock put back by more than this has the chores planned again
 KEY_DAYS = 7  # a message that its publisher sends again later than that is stored again
@@ -63,7 +64,7 @@ class RunOptions:
     hub_url: str
     agent: str = DEFAULT_AGENT
     config_files: Sequence[Path] = ()
-    log_directory: Path | None = None
+    log_directory: Path | None = None  # NO_LOG_FILE: none; None: where it is by default
     log_format: str = "text"
     drain_seconds: float = 10.0
     durability: Durability = "full"
@@ -400,7 +401,8 @@ def run(
         GatewayError: the hub cannot be opened, the agent is running elsewhere, or a configuration is invalid.
     """
     directory = options.log_directory or default_log_directory(options.hub_url)
-    configure(options.agent, directory=directory, log_format=options.log_format)
+    kept = None if directory == NO_LOG_FILE else directory
+    configure(options.agent, directory=kept, log_format=options.log_format)
     signals = signals or Signals()
     raise_limit()
     hub = open_hub(options.hub_url, durability=options.durability)

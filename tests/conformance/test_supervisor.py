@@ -232,6 +232,17 @@ def test_the_agent_writes_a_log_file_of_its_own(gateway: Gateway, start: Any, tm
     assert "agent DEFAULT_AGENT stopped" in text
 
 
+def test_no_log_file_is_written_where_it_is_off(gateway: Gateway, start: Any, tmp_path: Path) -> None:
+    daemon = start("--log-dir", "off")
+    runs(gateway)
+    daemon.signal(signal.SIGUSR1)
+    eventually(lambda: "there is no log file" in daemon.text(), what="the answer to SIGUSR1")
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+    assert not list(tmp_path.rglob("oramgw-*"))
+    assert not Path("off").exists()
+
+
 LOUD = """
 import sys
 import threading
