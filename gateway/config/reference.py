@@ -149,9 +149,9 @@ def errors_page() -> str:
     ]
     rows = []
     for name in error_module.__all__:
-        if not issubclass(getattr(error_module, name), Exception):
-            continue
         kind = getattr(error_module, name)
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            continue
         base = "" if kind is error_module.GatewayError else kind.__mro__[1].__name__
         text = " ".join((inspect.getdoc(kind) or "").split())
         rows.append((f"`{name}`", f"`{base}`" if base else "", "yes" if kind.retriable else "no", text))
