@@ -16,7 +16,7 @@ STAMPS := .cache/stamps
 # Of tests that judge by the clock, or hurt brokers while much is on its way, two files run at once and nothing else. Of all
 # others three do, and Spark's in a process of their own beside them: while some wait for a broker, others work. Every process
 # has brokers of its own. The long ones begin.
-BY_THE_CLOCK := tests/faults tests/conformance/test_supervisor.py
+BY_THE_CLOCK := tests/faults tests/soak tests/conformance/test_supervisor.py
 SIDE_BY_SIDE := tests/property \
   $(filter-out tests/property tests/pipelines $(BY_THE_CLOCK),$(sort $(shell find tests -name 'test_*.py' -printf '%h ')))
 
@@ -38,7 +38,7 @@ print(*(f"--extra {name}" for name, needs in extras.items() if not any(need.star
 endef
 export LOCK_EXTRAS
 
-.PHONY: help setup packages container-packages demo demo-spark test test-all test-rest lint format test-faults bench lock clean
+.PHONY: help setup packages container-packages demo demo-spark test test-all test-rest lint format test-faults soak bench lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -121,6 +121,10 @@ format: $(STAMPS)/venv ## put the code into shape
 
 test-faults: setup ## cut wires, kill processes and brokers for hours (make test does it a few times)
 	@$(BIN)/pytest -q -m long tests/faults tests/conformance/test_hub_sqlite.py tests/conformance/test_hub_postgresql.py tests/pipelines
+
+soak: MINUTES ?= 60
+soak: setup container-packages ## run the service under systemd for an hour (MINUTES=60) while brokers, disk and process fail
+	@MGW_SOAK_MINUTES=$(MINUTES) $(BIN)/pytest -q -s -p no:logging -m long tests/soak
 
 bench: setup ## measure the gateway beside Shovel, a Mosquitto bridge and bare clients
 	@$(BIN)/python -m benchmarks

@@ -49,15 +49,24 @@ class Publisher:
     """Publishes on a thread of its own at a steady rate, through every failure, until it is told to end."""
 
     def __init__(
-        self, feed: Feed, messages: Iterator[Numbered], carried: Callable[[], int], *, rate: float = 2500
+        self,
+        feed: Feed,
+        messages: Iterator[Numbered],
+        carried: Callable[[], int],
+        *,
+        rate: float = 2500,
+        batch: int = 100,
+        backlog: float = BACKLOG,
     ) -> None:
-        """``rate``: messages a second at most; ``carried``: how many are through, so that no more than BACKLOG wait."""
+        """``rate``: messages a second at most; ``batch``: messages that are confirmed together; ``carried``: how many
+        are through, so that no more than ``backlog`` wait."""
         self._carried = carried
         self.ledger = Ledger()
         self.problem: BaseException | None = None
         self._feed = feed
         self._messages = messages
-        self._batch = 100  # messages that are confirmed together
+        self._batch = batch
+        self._backlog = backlog
         self._pause = self._batch / rate
         self._end = threading.Event()
         self._going = threading.Lock()  # held while a batch is on its way
@@ -91,7 +100,7 @@ class Publisher:
         try:
             while not self._end.is_set() or len(self.ledger.acknowledged) < self._minimum:
                 began = time.monotonic()
-                if len(self.ledger.acknowledged) - self._carried() < BACKLOG or self._end.is_set():
+                if len(self.ledger.acknowledged) - self._carried() < self._backlog or self._end.is_set():
                     with self._going:
                         self._publish(self._batch)
                 self._end.wait(max(0.0, self._pause - (time.monotonic() - began)))
@@ -124,13 +133,15 @@ class Oracle:
         rate: float = 2500,
         twins: bool = False,
         identified: bool = True,
+        batch: int = 100,
+        backlog: float = BACKLOG,
     ) -> None:
-        """See :func:`tests.faults.verdict.numbered` for ``twins`` and ``identified``."""
+        """``twins``, ``identified``: see :func:`tests.faults.verdict.numbered`; the rest: see :class:`Publisher`."""
         self._scenario = scenario
         self._seed = seed
         self._outlet = outlet
         messages = numbered(random.Random(f"{seed}:{scenario}:messages"), twins=twins, identified=identified)
-        self.publisher = Publisher(feed, messages, carried, rate=rate)
+        self.publisher = Publisher(feed, messages, carried, rate=rate, batch=batch, backlog=backlog)
 
     def run(
         self,

@@ -107,6 +107,7 @@ class Verdict:
     lost_twins: int = 0  # messages with equal bodies that are missing: which ones, nobody can say
     faults: tuple[tuple[str, int], ...] = ()
     levels: tuple[str, ...] = ()  # what each job on the way promised
+    twice: tuple[int, ...] = ()  # numbers of the duplicated, where they can be told apart
     suppressed: int = 0  # what came again, or would have been sent again, and was recognised by the gateway
 
     @property
@@ -196,6 +197,7 @@ def judge(
         altered=tuple(altered),
         disordered=tuple(disordered),
         duplicated=sum(seen.values()) - len(seen) + doubled_twins,
+        twice=tuple(sorted(number for number, count in seen.items() if count > 1)),
         faults=tuple(faults),
     )
 

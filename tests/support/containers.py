@@ -102,14 +102,15 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def base_image() -> str:
-    """The name of the base image, which is made where it is missing (about a minute)."""
+def base_image(name: str = BASE, more: Sequence[str] = ()) -> str:
+    """The name of a base image with ``more`` packages of Debian, which is made where it is missing (about a minute)."""
     with _alone():
-        if podman("images", "--quiet", BASE).strip():
-            return BASE
+        if podman("images", "--quiet", name).strip():
+            return name
         with tempfile.TemporaryDirectory(dir=_folder()) as scratch:
             root = Path(scratch) / "root"
-            command = ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", "bookworm", str(root)]
+            packages = ",".join((_PACKAGES, *more))
+            command = ["debootstrap", "--variant=minbase", f"--include={packages}", "bookworm", str(root)]
             path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
             made = subprocess.run(
                 command, capture_output=True, text=True, env=os.environ | {"PATH": path}, timeout=_BUILD, check=False
@@ -124,8 +125,8 @@ def base_image() -> str:
             (root / "etc/pip.conf").write_text(f"[global]\ncert = {_CERTIFICATES}\n")
             archive = Path(scratch) / "base.tar"
             subprocess.run(["tar", "--create", f"--file={archive}", f"--directory={root}", "."], check=True)
-            podman("import", str(archive), BASE, deadline=_BUILD)
-    return BASE
+            podman("import", str(archive), name, deadline=_BUILD)
+    return name
 
 
 def build(tag: str, folder: Path, *, file: str = "Dockerfile", arguments: Mapping[str, str] | None = None) -> str:
