@@ -42,7 +42,7 @@ def run(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, start nothing.")] = False,
 ) -> None:
-    """Run a pipeline to its end; a stream without end until SIGTERM."""
+    """Run a pipeline to its end, or an endless stream until SIGTERM."""
     from mgw.pipelines.config import PipelineInvalid, default_file, read_pipeline
     from mgw.pipelines.errors import missing_extra
 
@@ -125,7 +125,7 @@ def list_jobs(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSO
 def streams(
     ctx: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
-    """The streams that pipelines read from hub queues, and what of them is not consumed yet."""
+    """The streams that pipelines read from hub queues, and the messages that are not consumed yet."""
     from mgw.pipelines.source.streams import list_streams
 
     found = list_streams(hub_url(ctx))
@@ -145,7 +145,7 @@ def release(
     ctx: typer.Context,
     stream: Annotated[str, typer.Argument(help="The stream.")],
 ) -> None:
-    """Give what a stream has not consumed back to its queue, and forget the stream. Stop its pipeline first."""
+    """Return the unconsumed messages of a stream to its queue, and remove the stream. Stop its pipeline first."""
     from mgw.pipelines.source.streams import release as give_back
 
     count = give_back(hub_url(ctx), stream)

@@ -125,7 +125,7 @@ class AqError(GatewayError):
 
 
 class ArgumentInvalid(AqError, TypeError):
-    """An argument is of another type than the call takes."""
+    """An argument has the wrong type."""
 
 
 class SessionClosed(AqError):
@@ -144,13 +144,13 @@ class TransformFailed(ConversionFailure):
 
 
 class MessageRejected(ConversionFailure):
-    """The messaging system refuses this message, sent alone, for what it is [805]."""
+    """The messaging system refuses this message, sent alone, because of its content [805]."""
 
 
 class ExpressionInvalid(GatewayError):
     """A rule, condition or transformation expression cannot be compiled.
 
-    ``line`` and ``column`` (both from 1) say where in the expression the error is, ``offending`` what stands there.
+    ``line`` and ``column`` (both from 1) say where in the expression the error is, ``offending`` is the text there.
     """
 
     def __init__(
@@ -163,7 +163,8 @@ class ExpressionInvalid(GatewayError):
 
 
 class ExpressionFailed(GatewayError):
-    """An expression has no value for this message: division by zero, text that is no number, a result out of range."""
+    """An expression has no value for this message: division by zero, text that is not a number, a result out of
+    range."""
 
 
 class LinkError(GatewayError):

@@ -26,7 +26,7 @@ QUEUE_TABLE_ATTRIBUTES = by_name(
     Field("payload_type", "What the messages hold.", default="BASIC", alterable=False),
     Field(
         "multiple_consumers",
-        "False: each message goes to one reader. True: to every subscriber.",
+        "False: each message goes to one consumer. True: to every subscriber.",
         bool,
         False,
         alterable=False,
@@ -75,19 +75,19 @@ QUEUE_TABLE_ATTRIBUTES = by_name(
 QUEUE_ATTRIBUTES = by_name(
     Field(
         "type",
-        "EXCEPTION: only the hub itself puts messages in.",
+        "EXCEPTION: only the hub itself enqueues.",
         default="NORMAL",
         choices=("NORMAL", "EXCEPTION"),
         alterable=False,
     ),
     Field(
         "max_retries",
-        "Failed reads before a message goes to the exception queue; default 5.",
+        "Failed attempts to dequeue before a message goes to the exception queue; default 5.",
         int,
         minimum=0,
         maximum=LARGEST_INTEGER,
     ),
-    Field("retry_delay", "Seconds that a message rests after a failed read.", float, 0, minimum=0),
+    Field("retry_delay", "Seconds that a message waits after a failed attempt.", float, 0, minimum=0),
     Field("retention_time", "Seconds a message is kept after it was consumed, or INFINITE.", float, 0),
     Field("enqueue", "Messages may be put in.", bool, True),
     Field("dequeue", "Messages may be taken out.", bool, True),

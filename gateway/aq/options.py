@@ -21,7 +21,7 @@ __all__ = ["QUEUE_TABLE_OPTIONS", "SUBSCRIBER_OPTIONS", "changed_options", "numb
 QUEUE_TABLE_OPTIONS = (
     Field(
         "age_warning",
-        "Seconds for which a message of its queues may be READY and wait before running agents warn of it, in the log "
+        "Seconds for which a message of its queues may be READY before running agents warn of it, in the log "
         "and in `MGW_EVENTS`; not set: never.",
         float,
         None,

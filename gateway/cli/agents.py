@@ -32,7 +32,7 @@ def list_all(ctx: typer.Context, as_json: Json = False) -> None:
 
 @app.command("show")
 def show(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT", as_json: Json = False) -> None:
-    """One agent with its options; no_effect names what is stored and means nothing."""
+    """One agent with its options; no_effect names settings that are stored but have no effect."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.options import agent_view
 
@@ -135,7 +135,7 @@ def cleanup(
         typer.Option("--agent", "-a", help="Agent of the job; it must be running.", autocompletion=completer("agents")),
     ] = "DEFAULT_AGENT",
 ) -> None:
-    """Let a job go on whose messages or log records are missing: they are given up."""
+    """Let a job continue whose messages or log records are missing; they are accepted as lost."""
     from mgw.gateway.services.exception_desk import give_up
 
     with admin(ctx) as procedures:

@@ -20,15 +20,20 @@ __all__ = ["ConfigDir", "EnvFiles", "Overrides", "follow", "gathered", "register
 
 Files = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Configuration files; several are merged.")]
 ConfigDir = Annotated[
-    Path | None, typer.Option("--config-dir", metavar="DIR", help="Folder; every *.yaml in it is read, by name.")
+    Path | None,
+    typer.Option("--config-dir", metavar="DIR", help="Folder; every *.yaml in it is read, in the order of the names."),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Value in place of that of the files: links.rabbit.port=5673."),
+    typer.Option("--set", metavar="PATH=VALUE", help="Override a value of the files: links.rabbit.port=5673."),
 ]
 EnvFiles = Annotated[
     list[Path] | None,
-    typer.Option("--env-file", metavar="FILE", help="Variables, NAME=VALUE a line; those that are set are kept."),
+    typer.Option(
+        "--env-file",
+        metavar="FILE",
+        help="File of variables, one NAME=VALUE per line; variables that are set already take precedence.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -102,7 +107,7 @@ def plan(
     settings: Overrides = None,
     env_file: EnvFiles = None,
 ) -> None:
-    """Show what 'apply' would do, and do nothing."""
+    """Show what 'apply' would do, and change nothing."""
     from mgw.gateway.services.configuration import hub_is_missing, prepared_links
     from mgw.gateway.services.configuration import plan as plan_for
 
@@ -132,11 +137,11 @@ def apply(
     settings: Overrides = None,
     env_file: EnvFiles = None,
 ) -> None:
-    """Bring the hub to what the files say. Running it again does nothing; a broken-off run is finished.
+    """Create and alter the objects of the hub as the files say. Running it again changes nothing.
 
-    What the files do not name is left alone, and named at the end. A secret without a key, or whose variable is empty
-    (`${NAME:-}`), is kept. Each object is one transaction: what was done before an error stays done.
-    Where messages would be deleted, nothing is done without --force.
+    A further run completes one that was interrupted. Objects that the files do not name stay as they are, and are
+    listed at the end. A secret without a key, or whose variable is empty (`${NAME:-}`), is kept. Each object is one
+    transaction: changes before an error stay. If messages would be deleted, nothing is changed without --force.
     """
     from mgw.gateway.services import configuration
 
@@ -156,7 +161,7 @@ def export(
 ) -> None:
     """Print what the hub holds as a configuration file; applying it to this hub changes nothing.
 
-    Each secret is a variable that may be empty: this hub keeps what it holds then, another one needs the variable.
+    Each secret is a variable that may be empty: this hub then keeps the stored secret; another hub needs the variable.
     """
     from mgw.gateway.services.configuration import export_text, write_export
 
@@ -171,7 +176,7 @@ def export(
 def schema() -> None:
     """Print the JSON Schema of configuration files, for editors, with the link types of all installed packages.
 
-    It accepts what 'mgw lint' accepts, as far as a schema can say it.
+    It accepts what 'mgw lint' accepts, as far as a schema can express it.
     """
     from mgw.gateway.services.configuration import json_schema
 

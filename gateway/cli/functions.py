@@ -38,7 +38,7 @@ def modules_list(ctx: typer.Context, as_json: Json = False) -> None:
 
 @modules.command("allow")
 def modules_allow(ctx: typer.Context, name: ModuleName) -> None:
-    """Allow a module and those below it. It is imported where something calls a function of it, not now."""
+    """Allow a module and those below it. It is imported when a function of it is first called, not now."""
     from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
@@ -48,7 +48,7 @@ def modules_allow(ctx: typer.Context, name: ModuleName) -> None:
 
 @modules.command("forbid")
 def modules_forbid(ctx: typer.Context, name: ModuleName) -> None:
-    """Take a module off the list; refused where a function or a transformation of the hub uses it."""
+    """Take a module off the list; refused while a function or a transformation of the hub uses it."""
     from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
@@ -85,7 +85,7 @@ def functions_set(
 
 @functions.command("drop")
 def functions_drop(ctx: typer.Context, name: FunctionName) -> None:
-    """Forget a function; rules that call it are refused from then on."""
+    """Remove a function; rules that call it are refused from then on."""
     from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:

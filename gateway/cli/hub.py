@@ -23,9 +23,9 @@ def drop(
     ctx: typer.Context,
     force: Annotated[bool, typer.Option("--force", help="Drop it even if messages wait in it; they are lost.")] = False,
 ) -> None:
-    """Drop the hub's tables, views and functions; an application's in the same database stay as they are.
+    """Drop the hub's tables, views and functions; those of an application in the same database stay as they are.
 
-    Stop every agent and program that uses the hub first. It is whole or not at all.
+    Stop every agent and program that uses the hub first. The drop is atomic.
     """
     from mgw.gateway.services.hubs import drop_hub
 

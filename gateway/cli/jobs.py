@@ -127,7 +127,7 @@ def reset(
     name: OptionalJob = None,
     everything: Annotated[bool, typer.Option("--all", help="Every job that is RETRY or FAILED.")] = False,
 ) -> None:
-    """Forget the failures of a job and try it at once."""
+    """Clear the failures of a job, and retry at once."""
     from mgw.gateway.services.exception_desk import retry
     from mgw.gateway.services.job_verbs import reset_all
 
@@ -143,7 +143,7 @@ def reset(
 
 @app.command("restart")
 def restart(ctx: typer.Context, name: JobName) -> None:
-    """Finish the batch in hand, disconnect, and connect again at once."""
+    """Finish the current batch, disconnect, and connect again at once."""
     from mgw.gateway.services import job_verbs
 
     with admin(ctx) as procedures:
@@ -153,7 +153,7 @@ def restart(ctx: typer.Context, name: JobName) -> None:
 
 @app.command("pause")
 def pause(ctx: typer.Context, name: JobName) -> None:
-    """Stop a job after the batch in hand; what comes waits. The same as disable."""
+    """Stop a job after its current batch; new messages wait. The same as disable."""
     from mgw.gateway.services import job_verbs
 
     with admin(ctx) as procedures:
@@ -163,7 +163,7 @@ def pause(ctx: typer.Context, name: JobName) -> None:
 
 @app.command("resume")
 def resume(ctx: typer.Context, name: JobName) -> None:
-    """Let a paused job go on. The same as enable."""
+    """Let a paused job continue. The same as enable."""
     from mgw.gateway.services import job_verbs
 
     with admin(ctx) as procedures:
@@ -236,7 +236,7 @@ def alter(
 
 @app.command("remove")
 def remove(ctx: typer.Context, name: JobName, force: Force = False, move_to: MoveTo = None) -> None:
-    """Remove a job and its subscription. Where messages wait for it, say what becomes of them."""
+    """Remove a job and its subscription. If messages wait for it, give --force or --move-to."""
     from mgw.gateway.services.lookup import job, queue
 
     if force and move_to is not None:

@@ -55,7 +55,7 @@ def show(ctx: typer.Context, name: LinkName, as_json: Json = False) -> None:
 
 @app.command("test")
 def try_out(ctx: typer.Context, name: LinkName, as_json: Json = False) -> None:
-    """Connect, and say in plain words what works and what does not. Exit 1 when something does not."""
+    """Connect, and report in plain words what works and what does not. Exit 1 if something does not."""
     from dataclasses import asdict
 
     from mgw.gateway.services.connection_test import test_link
@@ -86,12 +86,11 @@ def prepare(
     ctx: typer.Context,
     name: LinkName,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be made, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be created, and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
     """Create the log queues or log topic that the link's jobs need for exactly once, and name them in the link.
-
-    What is there stays as it is. Run it again after jobs were added.
+    Existing ones stay as they are. Run it again after jobs were added.
     """
     from mgw.gateway.services.lookup import link_name
 

@@ -65,12 +65,12 @@ def cli_page() -> str:
         "configuration files, then `sqlite:///mgw-hub.db` in the current folder is used. Results go to standard "
         "output, errors to standard error. Exit codes: 0 done, 1 the check or the operation failed, 2 wrong "
         "usage, 78 bad configuration. `MGW_DEBUG=1` adds the traceback to an unexpected error.\n",
-        "With `--json` numbers are numbers, what is true or false is `true` or `false`, what is not known is "
-        "`null`, and times are ISO 8601 in UTC (`2026-11-20T10:57:34Z`); durations are seconds. Options of jobs, "
+        "With `--json` numbers are numbers, truth values are `true` or `false`, unknown values are `null`, and times "
+        "are ISO 8601 in UTC (`2026-11-20T10:57:34Z`); durations are seconds. Options of jobs, "
         "foreign queues, links and agents have the types of their [reference](links.md); headers and fields of "
-        "messages stand as lists of name, type and value, bytes as base64. Names are those of the "
+        "messages are lists of name, type and value, and bytes are base64. Names are those of the "
         "[views](views.md), where dates and truth values are texts; the date and time of an error are one moment "
-        "here, `last_error_time`. `mgw aq browse`, `mgw aq dequeue` and `mgw events --follow` print an object a "
+        "here, `last_error_time`. `mgw aq browse`, `mgw aq dequeue` and `mgw events --follow` print one object per "
         "line.\n",
     ]
     parts += _commands(get_command(app), "mgw")
@@ -129,17 +129,18 @@ def http_page() -> str:
     parts = [
         "# HTTP\n",
         "A running agent answers at `127.0.0.1:8787`, unless [settings.http](configuration.md#settingshttp), "
-        "`MGW_HTTP` or `mgw run --http` say otherwise. Only GET and HEAD are known. "
+        "`MGW_HTTP` or `mgw run --http` say otherwise. Only GET and HEAD are supported. "
         "[Monitor it](../how-to/monitor.md) shows how to use the pages.\n",
         "## Pages\n",
         table(("Page", "Answers"), [(f"`{path}`", cell(text)) for path, text in HTTP_PAGES.items()]),
         "`/healthz` and `/readyz` are JSON. `/healthz` has `healthy`, `max_age`, `reasons` (a line each), `hub`, and "
-        "the lists `agents`, `links` and `jobs`; an entry has `name`, `state`, `since` (ISO 8601 in UTC, null where "
-        "nobody knows), `healthy`, `reason` and `cure`. A link is UP while one of its jobs works, DOWN while none "
-        "does, UNUSED without enabled jobs, UNKNOWN while its agent does not run. Requests that are refused are "
-        "answered as RFC 9457 has it, with `detail` and `cure`.\n",
+        "the lists `agents`, `links` and `jobs`; an entry has `name`, `state`, `since` (ISO 8601 in UTC, null if "
+        "unknown), `healthy`, `reason` and `cure`. A link is UP while one of its jobs works, DOWN while none "
+        "does, UNUSED without enabled jobs, UNKNOWN while its agent does not run. Refused requests are answered in "
+        "the format of RFC 9457, with `detail` and `cure`.\n",
         "## Metrics\n",
-        "The jobs and links are those of the agent that is asked; agents that share a hub tell of their own. Names of "
+        "The metrics are those of the agent that is scraped; agents that share a hub report their own jobs and links. "
+        "Names of "
         "objects are in upper case. A scrape reads memory and one row per job, and counts no messages.\n",
         table(
             ("Name", "Kind", "Labels", "Meaning"),
@@ -148,7 +149,7 @@ def http_page() -> str:
                 for each in METRICS
             ],
         ),
-        "Not there yet: " + "; ".join(MISSING) + ".\n",
+        "Not available yet: " + "; ".join(MISSING) + ".\n",
     ]
     return page(parts)
 

@@ -59,9 +59,9 @@ def run(
     settings: Overrides = None,
     env_file: EnvFiles = None,
 ) -> None:
-    """Run an agent until SIGTERM: it carries messages, and takes changes while it runs.
+    """Run an agent until SIGTERM: it carries messages, and accepts changes while it runs.
 
-    An object of a file that is refused is named and stays as the hub has it; everything else is applied, and runs.
+    An object of a file that is refused is named and stays as it is in the hub; all others are applied.
     """
     from mgw.gateway.services import daemon
 

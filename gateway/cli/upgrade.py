@@ -30,10 +30,10 @@ def upgrade(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Bring a hub of an older release forward to this one.
+    """Upgrade the hub of an older release to this one.
 
-    Stop every agent and program that uses the hub first; the upgrade is refused while one does. It is whole or not at
-    all: after a kill the hub is the old one or the new one.
+    Stop every agent and program that uses the hub first; the upgrade is refused while one does. The upgrade is atomic:
+    after a kill the hub is the old one or the new one.
     """
     from mgw.gateway.services.upgrade import look
     from mgw.gateway.services.upgrade import upgrade as run

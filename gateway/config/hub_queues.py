@@ -21,7 +21,7 @@ _WAIT = 30.0  # seconds for the transactions on a queue to end before it is stop
 
 
 def create_queue_table(hub: Hub, name: str, table: QueueTableModel) -> None:
-    """Make a queue table.
+    """Create a queue table.
 
     Raises:
         AqError: refused.

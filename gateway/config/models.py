@@ -74,12 +74,13 @@ class HttpModel(Strict):
 
     listen: str = Field(
         default=DEFAULT_HTTP,
-        description="`HOST:PORT`; `auto`: the next free port from 8787; `off`. `MGW_HTTP` and `--http` win over it.",
+        description="`HOST:PORT`; `auto`: the next free port from 8787; `off`. `MGW_HTTP` and `--http` take "
+        "precedence.",
     )
     behind_proxy: bool = Field(
         default=False,
-        description="true: the address may be one that other machines reach, because it is behind a proxy or in the "
-        "network of a container. There is no log-in; the pages show names and errors, no messages and no secrets. "
+        description="true: other machines may be able to reach the address, because a proxy or a container network "
+        "protects it. There is no authentication; the pages show names and errors, no messages and no secrets. "
         "`MGW_HTTP_BEHIND_PROXY` takes precedence.",
     )
 
@@ -135,7 +136,7 @@ class AgentModel(Strict):
 
 
 class LinkModel(Strict):
-    """A named set of connections to one messaging system; what else it takes depends on its `type`."""
+    """A named set of connections to one messaging system; its other attributes depend on its `type`."""
 
     type: Annotated[str, BeforeValidator(upper)] = described(LINK_ATTRIBUTES["type"])
     agent: str = described(LINK_ATTRIBUTES["agent"])
@@ -172,7 +173,7 @@ class ObjectTypeModel(Strict):
     """A type that queue tables, transformations, ANYDATA and other types can be made of, `[SCHEMA.]NAME`.
 
     It has attributes, or is an array; see
-    [payloads](../how-to/payloads-and-transformations.md#object-types). Nothing of it can be changed later.
+    [payloads](../how-to/payloads-and-transformations.md#object-types). It cannot be changed later.
     """
 
     model_config = ConfigDict(
@@ -218,7 +219,7 @@ class QueueTableModel(Strict):
 
 
 class SubscriberModel(Strict):
-    """A consumer of a multi-consumer queue, under its name. Those of jobs come and go with the jobs."""
+    """A consumer of a multi-consumer queue, under its name. Jobs create and remove their own."""
 
     rule: str | None = described(SUBSCRIBER_ATTRIBUTES["rule"])
     transformation: str | None = described(SUBSCRIBER_ATTRIBUTES["transformation"])
@@ -247,7 +248,8 @@ class QueueModel(Strict):
     dequeue: bool = described(QUEUE_ATTRIBUTES["dequeue"])
     subscribers: Subscribers | None = Field(
         default=None,
-        description="Subscribers by name, of a multi-consumer queue; others go. A missing key leaves all alone.",
+        description="Subscribers by name, of a multi-consumer queue; all others are removed. A missing key changes "
+        "none.",
     )
     comment: str | None = described(QUEUE_ATTRIBUTES["comment"])
     payload_type: PayloadType | None = as_in_its_table("payload_type")
@@ -267,7 +269,7 @@ class QueueModel(Strict):
 
 
 class TransformationModel(Strict):
-    """A named change of messages on their way, written as expressions or as a Python function."""
+    """A named change of messages in transit, written as expressions or as a Python function."""
 
     from_type: PayloadType = Field(default="BASIC", description="Payload type it takes.")
     to_type: PayloadType = Field(default="BASIC", description="Payload type it gives.")
@@ -313,7 +315,7 @@ class AqAgentModel(Strict):
 
 
 class GrantModel(Strict):
-    """All that a user or role was granted; what is left out is revoked. What users passed on themselves is theirs."""
+    """Everything that a user or role was granted; what is left out is revoked. Grants by other users stay."""
 
     roles: Annotated[list[str], BeforeValidator(one_or_many), ONE_OR_MANY] = Field(
         default_factory=list, description="Roles it holds; `AQ_ADMINISTRATOR_ROLE` may do everything."

@@ -34,14 +34,16 @@ def configuration_page() -> str:
     """configuration.md: every key of a configuration file."""
     parts = [
         "# Configuration\n",
-        "A configuration is YAML. `mgw lint` checks it, `mgw plan` shows what would change, `mgw apply` changes it, "
+        "A configuration is YAML. `mgw lint` checks it, `mgw plan` shows what would change, `mgw apply` makes the "
+        "changes, "
         "`mgw export` prints what a hub holds in the same form, `mgw schema` prints the JSON Schema for editors. With "
         "a first line such as `# yaml-language-server: $schema=gateway.schema.json` an editor completes and checks the "
         "file while it is written. `conf/gateway.schema.json` describes the link types of the gateway itself; where "
-        "other packages bring some, `mgw schema > gateway.schema.json` describes them all.\n",
+        "other packages add link types, `mgw schema > gateway.schema.json` describes them all.\n",
         "Rules: an unknown key is an error. Names ignore case. Several files are merged; a name may be defined once. "
         "A key that is left out means its default, except for passwords: there it keeps what is stored, as does a "
-        "password that is nothing but a variable without a value, `${NAME:-}`; an empty text (`''`) removes it, and it "
+        "password that consists only of a variable without a value, `${NAME:-}`; an empty text (`''`) removes it, and "
+        "it "
         "goes with its `username`. "
         "`${NAME}` stands for the environment variable `NAME`, `${NAME:-value}` gives a default, `$${` is a plain "
         "`${`. Where `NAME` is not set, the file named by `NAME_FILE` is read. Every `password` may be written as "
@@ -65,7 +67,7 @@ def configuration_page() -> str:
             parts += ["### queues.subscribers\n", f"{inspect.getdoc(SubscriberModel)}\n", _model_table(SubscriberModel)]
             parts += ["Options of every subscriber:\n", _fields(SUBSCRIBER_OPTIONS)]
         if section == "agents":
-            parts += ["Options of every agent; they count from its next start:\n", _fields(AGENT_OPTIONS)]
+            parts += ["Options of every agent; they take effect at its next start:\n", _fields(AGENT_OPTIONS)]
         if section == "links":
             parts.append("In addition, the attributes of the link type: see [links](links.md).\n")
         if section == "transformations":
@@ -104,7 +106,7 @@ def links_page() -> str:
         has = [capability for capability in Capability if capability in spec.capabilities]
         parts += [f"### {spec.title}: what it can do\n", "".join(f"* {each.value}\n" for each in has)]
         if missing := [capability for capability in Capability if capability not in spec.capabilities]:
-            parts += ["What it cannot:\n", "".join(f"* {each.value}\n" for each in missing)]
+            parts += ["What it cannot do:\n", "".join(f"* {each.value}\n" for each in missing)]
     return page(parts)
 
 
@@ -155,7 +157,7 @@ def errors_page() -> str:
         base = "" if kind is error_module.GatewayError else kind.__mro__[1].__name__
         text = " ".join((inspect.getdoc(kind) or "").split())
         rows.append((f"`{name}`", f"`{base}`" if base else "", "yes" if kind.retriable else "no", text))
-    parts += [table(("Class", "Kind of", "Trying again can help", "Meaning"), rows), "## Numbers of administration\n"]
+    parts += [table(("Class", "Kind of", "A retry can help", "Meaning"), rows), "## Numbers of administration\n"]
     parts.append("A refused administration call shows its number as `ORA-32801` and so on.\n")
     parts.append(table(("Number", "Name"), [(f"ORA-{each.value:05d}", f"`{each.name}`") for each in Ora]))
     parts += ["## Numbers of the queues\n", "Each is a class of `mgw.gateway.aq.errors`; `ora` is its number.\n"]

@@ -73,7 +73,7 @@ COLUMN_TEXTS = {
     "EXCEPTIONQ_MSGS": "Messages moved to the exception queue since agent start.",
     "EXCEPTIONQ_TOTAL": "The same since the job was created.",
     "EXCEPTIONED": "Messages of the batch that went to the exception queue.",
-    "EXCEPTION_QUEUE": "Where messages go that can never be delivered.",
+    "EXCEPTION_QUEUE": "Queue for messages that can never be delivered.",
     "FAILURES": "Failures of the kind of the last one, since the last recovery; the 16th that counts makes it FAILED.",
     "FILTERED": "Messages of the batch left out by rule or transformation.",
     "FILTERED_MSGS": "Messages left out by rule or transformation since agent start.",

@@ -32,7 +32,7 @@ DEFAULT_EVENT_RETENTION = 14 * 86400.0  # seconds
 AGENT_OPTIONS = (
     Field(
         RETENTION_OPTION,
-        "Seconds for which the record behind `mgw prove` is kept; 0: it is not kept.",
+        "Seconds for which the ledger behind `mgw prove` is kept; 0: no ledger.",
         float,
         DEFAULT_RETENTION,
         minimum=0,

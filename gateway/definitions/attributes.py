@@ -62,9 +62,8 @@ FOREIGN_QUEUE_ATTRIBUTES = by_name(
 JOB_ATTRIBUTES = by_name(
     Field(
         "type",
-        "INBOUND: from a messaging system into the hub. OUTBOUND: from the hub to a messaging system. THROUGH: from a "
-        "messaging system to a messaging system, with no queue of the hub between. LOCAL: from a queue of the hub to "
-        "another one.",
+        "INBOUND: from a messaging system into the hub. OUTBOUND: from the hub to a messaging system. THROUGH: from "
+        "one messaging system to another, without a hub queue between them. LOCAL: from one hub queue to another.",
         required=True,
         choices=tuple(map(str, Propagation)),
         alterable=False,
@@ -78,7 +77,7 @@ JOB_ATTRIBUTES = by_name(
     ),
     Field("rule", "Only messages for which it is true, e.g. `tab.user_data.temp > 80`."),
     Field("transformation", "Transformation applied to every message."),
-    Field("exception_queue", "Where messages go that can never be delivered; on the side of the source."),
+    Field("exception_queue", "Queue for messages that can never be delivered; on the side of the source."),
     Field(
         "poll_interval",
         f"Longest interval between two checks of the source, seconds; default {DEFAULT_POLL_INTERVAL:g}.",

@@ -21,7 +21,7 @@ class Unrouted(StrEnum):
 
 UNROUTED = Field(
     "unrouted",
-    "What becomes of a message that no subscriber of the destination, a queue of the hub, wants: every rule said no. "
+    "What happens to a message that no subscriber of the destination (a hub queue) wants, because no rule is true. "
     "discard: it is dropped and counted, with an event. exception_queue: it goes to the exception queue of the job. "
     "error: the job waits with ORA-24033. A destination without any subscriber is an error in every case.",
     str,
@@ -32,8 +32,8 @@ UNROUTED = Field(
 
 MAX_MESSAGE_AGE = Field(
     "max_message_age",
-    "Seconds; the job is unhealthy while its oldest message waits for longer. Of a source that is a queue of the hub, "
-    "the age_warning counts where this is not set. Of a link, where its broker tells how old messages are.",
+    "Seconds; the job is unhealthy while its oldest message has waited longer. If it is not set and the source is a "
+    "hub queue, the age_warning of the queue counts. For a link, its broker must report the age of messages.",
     float,
     None,
     dynamic=True,
@@ -67,8 +67,7 @@ JOB_OPTIONS = (
     ),
     Field(
         "retry_forever",
-        "TRUE: failures never make the job FAILED; after the 15th failure that counts it is tried again every 30 "
-        "minutes.",
+        "TRUE: failures never make the job FAILED; after the 15th failure that counts it retries every 30 minutes.",
         bool,
         False,
         dynamic=True,

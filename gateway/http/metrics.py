@@ -32,10 +32,10 @@ class Metric:
 
 #: Every metric, in the order in which they are shown.
 METRICS = (
-    Metric("mgw_build_info", "gauge", "Always 1; the label tells the release.", ("version",)),
-    Metric("mgw_live", "gauge", "1: the main loop of the process comes round."),
+    Metric("mgw_build_info", "gauge", "Always 1; the label is the release.", ("version",)),
+    Metric("mgw_live", "gauge", "1: the main loop of the process runs."),
     Metric("mgw_healthy", "gauge", "1: the agent is healthy, as /healthz says with max_age=60.", ("agent",)),
-    Metric("mgw_hub_up", "gauge", "1: the hub answers. At 0, what is read from the hub is missing."),
+    Metric("mgw_hub_up", "gauge", "1: the hub answers. At 0, metrics that are read from the hub are missing."),
     Metric(
         "mgw_lease_remaining_seconds",
         "gauge",
@@ -47,11 +47,16 @@ METRICS = (
     Metric("mgw_link_up", "gauge", "1: a job of the link works; missing for a link without enabled jobs.", ("link",)),
     Metric("mgw_job_state", "gauge", "1 for the state that the job is in, 0 for the others.", ("job", "state")),
     Metric("mgw_job_healthy", "gauge", "1: the job is healthy, as /healthz says with max_age=60.", ("job",)),
-    Metric("mgw_job_failures", "gauge", "Failures of the kind of the last one, since the last recovery.", ("job",)),
+    Metric(
+        "mgw_job_failures",
+        "gauge",
+        "Failures of the same kind as the last one, since the last recovery.",
+        ("job",),
+    ),
     Metric(
         "mgw_job_not_working_since_timestamp_seconds",
         "gauge",
-        "Since when the job connects, retries, is stuck or FAILED; missing while it works.",
+        "Since when the job has been connecting, in RETRY, stuck or FAILED; missing while it works.",
         ("job",),
     ),
     Metric("mgw_last_progress_timestamp_seconds", "gauge", "When the job last moved a message.", ("job",)),
@@ -81,17 +86,17 @@ METRICS = (
     Metric(
         "mgw_oldest_message_seconds",
         "gauge",
-        "Seconds for which the oldest message waits; for jobs that read from a link whose broker tells, and for "
-        "jobs with a limit (max_message_age, age_warning).",
+        "Seconds for which the oldest message has waited; for jobs that read from a link whose broker reports it, and "
+        "for jobs with a limit (max_message_age, age_warning).",
         ("job",),
     ),
     Metric("mgw_guarantee", "gauge", "1 for the guarantee that the job has, 0 for the others.", ("job", "level")),
-    Metric("process_cpu_seconds_total", "counter", "Processor time of the process, user and system."),
+    Metric("process_cpu_seconds_total", "counter", "CPU time of the process, user and system."),
     Metric("process_resident_memory_bytes", "gauge", "Memory of the process that is in RAM."),
     Metric("process_virtual_memory_bytes", "gauge", "Address space of the process."),
-    Metric("process_start_time_seconds", "gauge", "When the process began."),
+    Metric("process_start_time_seconds", "gauge", "When the process started."),
     Metric("process_open_fds", "gauge", "Open files and connections of the process."),
-    Metric("process_max_fds", "gauge", "How many it may open."),
+    Metric("process_max_fds", "gauge", "Limit of open files and connections of the process."),
 )
 
 #: What is not measured, for the documentation.

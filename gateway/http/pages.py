@@ -16,7 +16,7 @@ __all__ = ["PAGES", "Pages"]
 
 #: What each page says, for the documentation.
 PAGES: Mapping[str, str] = {
-    "/livez": "200 while the main loop of the process comes round; otherwise 503: the process must be started again.",
+    "/livez": "200 while the main loop of the process runs; otherwise 503: restart the process.",
     "/readyz": "200 when the hub can be read, the lease is held and the definitions are loaded; otherwise 503.",
     "/healthz": "200 when nothing is wrong; otherwise 503. Takes `?max_age=SECONDS` (60), `?agent=NAME` or `?agent=*`.",
     "/metrics": "Metrics in the text format of Prometheus; always 200.",

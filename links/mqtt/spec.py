@@ -44,8 +44,8 @@ SPEC = LinkSpec(
         ),
         Field(
             "session_expiry",
-            "Seconds the broker keeps the session of an inbound job, and the echo of an outbound one with its log, "
-            "while nobody is connected; 4294967295 is forever. MQTT 3.1.1 has no such limit.",
+            "Seconds the broker keeps the session of an inbound job, and the echo of an outbound job with a sending "
+            "log, while nobody is connected; 4294967295 is forever. MQTT 3.1.1 has no such limit.",
             int,
             2_592_000,
             minimum=60,
@@ -78,7 +78,7 @@ SPEC = LinkSpec(
         Field(
             "MQTT_CyclicPacketIds",
             "TRUE declares that a broker other than Mosquitto assigns packet ids in order, 1 to 65535 and again from "
-            "1, keeps them across its restarts, and sends messages again only after a reconnect. Declared wrongly, "
+            "1, keeps them across its restarts, and sends messages again only after a reconnect. If declared wrongly, "
             "messages are lost.",
             bool,
             False,
@@ -87,7 +87,7 @@ SPEC = LinkSpec(
             "MQTT_SingleNode",
             "TRUE declares that a broker other than Mosquitto is one node that delivers a publisher's messages to a "
             "session in their order, and ends a connection before it answers the next one with the same client id. "
-            "For the sending log (outbound_log_queue). Declared wrongly, messages may come twice.",
+            "For the sending log (outbound_log_queue). If declared wrongly, messages may arrive twice.",
             bool,
             False,
         ),

@@ -15,7 +15,7 @@ SPEC = LinkSpec(
     title="RabbitMQ",
     description="RabbitMQ 3.10 or later over AMQP 0-9-1: queues, exchanges and streams. A stream cannot say how many "
     "messages wait. A job that reads a queue declares an exclusive queue mgw.lock.<hub>.<job>.inbound while it is "
-    "connected, where the link's user may.",
+    "connected, if the link's user has the permission.",
     attributes=(
         Field(
             "hostname",
@@ -77,9 +77,9 @@ SPEC = LinkSpec(
         ),
         Field(
             "AMQP_ManagementURL",
-            "Address of the management API, for example http://broker:15672, asked with the link's user (tag "
-            "management) for policies that keep a job from its guarantee, which AMQP does not tell, and to close a "
-            "dead connection of a job that reconnects.",
+            "Address of the management API, for example http://broker:15672, used with the link's user (tag "
+            "management) to read policies that lower the guarantee of a job, which AMQP does not show, and to close "
+            "the dead connection of a job that reconnects.",
         ),
     ),
     queue_options=(
@@ -108,8 +108,8 @@ SPEC = LinkSpec(
         ),
         Field(
             "AMQP_ConsumerPriority",
-            "Priority of the job among the consumers of the queue: those of a smaller one get messages only while its "
-            "prefetch is exhausted. Not for streams.",
+            "Priority of the job among the consumers of the queue: consumers with a lower priority get messages only "
+            "while its prefetch is exhausted. Not for streams.",
             int,
             0,
             minimum=-100,
@@ -117,15 +117,16 @@ SPEC = LinkSpec(
         ),
         Field(
             "AMQP_Exclusive",
-            "Read the queue alone: other consumers are refused, and so is the job while they exist. An inbound log "
-            "queue implies it. Quorum queues of RabbitMQ 3.10 refuse nobody; declare them with "
+            "Be the only reader of the queue: other consumers are refused, and so is the job while they exist. An "
+            "inbound log "
+            "queue implies it. Quorum queues of RabbitMQ 3.10 do not refuse consumers; declare them with "
             "x-single-active-consumer.",
             bool,
             False,
         ),
         Field(
             "AMQP_UniqueIds",
-            "Declares that every publisher gives each message a message-id of its own: a message whose id was seen "
+            "Declares that every publisher gives each message a unique message-id: a message whose id was seen "
             "before in this queue is not stored again.",
             bool,
             False,

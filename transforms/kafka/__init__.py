@@ -5,7 +5,7 @@ canonical                        record
 ===============================  =====================================================================================
 correlation                      key in UTF-8 (:attr:`KeyFrom.CORRELATION`, the default); inbound if UTF-8 and at most
                                  128 characters. Where the key is something else: header ``MGW_AQ_correlation``
-``MGW_KAFKA_key``                key; wins over everything else
+``MGW_KAFKA_key``                key; takes precedence over everything else
 ``MGW_KAFKA_topic``              inbound only
 ``MGW_KAFKA_partition``          partition; without it the key decides
 ``MGW_KAFKA_offset``             inbound only
@@ -14,7 +14,7 @@ enqueue time                     timestamp, outbound; header ``MGW_KAFKA_timesta
                                  one: sent instead of ``MGW_KAFKA_timestamp`` where it can be, else kept
 ``MGW_KAFKA_timestampType``      inbound only: CreateTime or LogAppendTime
 message id                       header ``MGW_AQ_messageID`` (16 bytes), always and first: a stable key for receivers
-                                 that drop repeats. Inbound it is a header like any other
+that deduplicate. Inbound it is a header like any other
 priority, delay, expiration,     headers ``MGW_AQ_*`` with the job option AQ_MsgProperties, both directions. Inbound
 exception queue, original id,    they become properties and leave the header array, because a header would win over
 sender                           the property when the message travels on

@@ -184,7 +184,7 @@ class SubscriberExists(AqError):
 
 
 class SubscriberMissing(AqError):
-    """The agent is no subscriber of the queue (AQ guide 12.2 §8.6.2).
+    """The agent is not a subscriber of the queue (AQ guide 12.2 §8.6.2).
 
     Action: Add the subscriber, or correct its name.
     """
@@ -193,7 +193,7 @@ class SubscriberMissing(AqError):
 
 
 class SortListInvalid(AqError):
-    """The sort list of a queue table is unknown, or does not go with its other attributes (AQ guide 12.2 §8.1.1).
+    """The sort list of a queue table is unknown, or does not fit its other attributes (AQ guide 12.2 §8.1.1).
 
     Action: Use one of the six sort lists; commit time needs multiple consumers, transactional grouping and compatible
     8.1.
@@ -203,7 +203,7 @@ class SortListInvalid(AqError):
 
 
 class SchemaDiffers(AqError):
-    """A queue lies in another schema than its queue table (AQ guide 12.2 §8.2.1).
+    """A queue is in another schema than its queue table (AQ guide 12.2 §8.2.1).
 
     Action: Name both in one schema.
     """
@@ -293,7 +293,7 @@ class RetentionOnExceptionQueue(AqError):
 
 
 class RetryOnExceptionQueue(AqError):
-    """An exception queue knows no retries (AQ guide 12.2 §8.2.1).
+    """An exception queue has no retries (AQ guide 12.2 §8.2.1).
 
     Action: Leave max_retries and retry_delay out.
     """
@@ -329,7 +329,7 @@ class RuleInvalid(AqError):
 
 
 class PurgeConflict(AqError):
-    """A purge that may not wait met messages in other transactions' hands (AQ guide 12.2 §8.1.4).
+    """A purge that may not wait found messages that other transactions hold (AQ guide 12.2 §8.1.4).
 
     Action: Repeat it, or use block.
     """

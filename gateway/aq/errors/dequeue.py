@@ -104,16 +104,16 @@ class NoTransactionGroups(AqError):
 
 
 class EndOfGroup(AqError):
-    """The messages of the transaction group are used up (AQ guide 12.2 §10.5).
+    """The transaction group has no more messages (AQ guide 12.2 §10.5).
 
-    Action: Go on with NEXT_TRANSACTION.
+    Action: Continue with NEXT_TRANSACTION.
     """
 
     ora = 25235
 
 
 class NavigationOutOfSequence(AqError):
-    """There is no position to go on from (AQ guide 12.2 §4.5, §7.2).
+    """There is no position to continue from (AQ guide 12.2 §4.5, §7.2).
 
     Action: Begin with FIRST_MESSAGE.
     """
@@ -122,7 +122,7 @@ class NavigationOutOfSequence(AqError):
 
 
 class MessageIdMissing(AqError):
-    """Messages of a single-consumer exception queue are taken by message id (AQ guide 12.2 §1.7).
+    """Messages of a single-consumer exception queue are dequeued by message id (AQ guide 12.2 §1.7).
 
     Action: Browse it, then dequeue by msgid.
     """
@@ -158,7 +158,7 @@ class ConsumerChanged(AqError):
 
 
 class ConsumerForExceptionQueue(AqError):
-    """Messages of an exception queue are taken without a consumer name (AQ guide 12.2 §1.7).
+    """Messages of an exception queue are dequeued without a consumer name (AQ guide 12.2 §1.7).
 
     Action: Leave consumer_name out.
     """
@@ -185,7 +185,7 @@ class ImmediateRequired(AqError):
 
 
 class MessageMissing(AqError):
-    """No message of that id can be taken from the queue (AQ guide 12.2 §1.7, §10.5).
+    """No message with that id can be dequeued from the queue (AQ guide 12.2 §1.7, §10.5).
 
     Action: Browse the queue for the messages that are there.
     """

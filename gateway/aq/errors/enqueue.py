@@ -39,7 +39,7 @@ __all__ = [
 class SavepointMissing(AqError):
     """There is no savepoint of that name in the transaction (AQ guide 12.2 §11.7.5).
 
-    Action: Set it before going back to it.
+    Action: Set it before you roll back to it.
     """
 
     ora = 1086

@@ -48,8 +48,8 @@ def enqueue(
     ] = None,
     priority: Annotated[int, typer.Option("--priority", "-p", help="Smaller is more important.")] = 1,
     correlation: Annotated[str | None, typer.Option(help="At most 128 characters.")] = None,
-    delay: Annotated[float, typer.Option(min=0, help="Seconds until it may be read.")] = 0,
-    expiration: Annotated[float | None, typer.Option(min=0, help="Seconds it stays readable.")] = None,
+    delay: Annotated[float, typer.Option(min=0, help="Seconds until it can be dequeued.")] = 0,
+    expiration: Annotated[float | None, typer.Option(min=0, help="Seconds for which it can be dequeued.")] = None,
     recipient: Annotated[list[str] | None, typer.Option(help="Instead of the subscribers; may be repeated.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Every line of the input is a message.")] = False,
     type_name: Annotated[
@@ -59,7 +59,7 @@ def enqueue(
     sender: Annotated[str | None, typer.Option(help="Name of the sender; on secure queues an AQ agent.")] = None,
     user: User = None,
 ) -> None:
-    """Put messages into a queue and print their ids."""
+    """Enqueue messages and print their ids."""
     from mgw.gateway.services import messages
 
     given = _input(text, file)
@@ -101,7 +101,7 @@ def dequeue(
     as_json: Json = False,
     user: User = None,
 ) -> None:
-    """Take messages out of a queue and print them. Exit 1 when there is none."""
+    """Dequeue messages and print them. Exit 1 when there is none."""
     from mgw.gateway.services import messages
 
     identity = _message_id(msgid)
@@ -137,7 +137,7 @@ def browse(
     as_json: Json = False,
     user: User = None,
 ) -> None:
-    """Look at messages and leave them where they are."""
+    """Print messages without dequeuing them."""
     from mgw.gateway.services import messages
 
     identity = _message_id(msgid)

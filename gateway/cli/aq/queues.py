@@ -90,7 +90,7 @@ def create(
     comment: Comment = None,
     started: Annotated[bool, typer.Option("--start/--no-start", help="Start it at once.")] = True,
 ) -> None:
-    """Make a queue in a queue table, and start it."""
+    """Create a queue in a queue table, and start it."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.queues import create_queue
 
@@ -139,7 +139,7 @@ def alter(
 
 
 def start(ctx: typer.Context, queue: QueueName, *, enqueue: Enqueue = True, dequeue: Dequeue = True) -> None:
-    """Start a queue, in both directions if it is no exception queue."""
+    """Start a queue, in both directions unless it is an exception queue."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.queues import start_queue
 
@@ -152,7 +152,7 @@ def start(ctx: typer.Context, queue: QueueName, *, enqueue: Enqueue = True, dequ
 def stop(
     ctx: typer.Context, queue: QueueName, *, enqueue: Enqueue = True, dequeue: Dequeue = True, wait: Wait = None
 ) -> None:
-    """Stop a queue when the transactions on it have ended; meanwhile nobody begins another."""
+    """Stop a queue when the transactions on it have ended; no new ones can start in the meantime."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.queues import administration
 
@@ -163,7 +163,7 @@ def stop(
 
 
 def drop(ctx: typer.Context, queue: QueueName, force: DropForce = False, move_to: MoveTo = None) -> None:
-    """Drop a stopped queue with its subscribers. Where it holds messages, say what becomes of them."""
+    """Drop a stopped queue with its subscribers. If it holds messages, give --force or --move-to."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.queues import administration
 
@@ -178,7 +178,7 @@ def drop(ctx: typer.Context, queue: QueueName, force: DropForce = False, move_to
 
 
 def time_manager(ctx: typer.Context, as_json: Json = False) -> None:
-    """Do once what time demands: end delays, expire, remove. Agents do it every second."""
+    """Run one pass of the time manager: delays, expirations, retentions. Agents do it every second."""
     from mgw.gateway.services.queues import run_time_manager
 
     with open_hub(hub_url(ctx)) as hub:

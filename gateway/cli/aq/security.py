@@ -77,7 +77,7 @@ def grant(
     option: Annotated[bool, typer.Option("--with-option", help="The grantee may pass it on.")] = False,
     user: As = None,
 ) -> None:
-    """Let a user or role use a queue, or all queues, or make something of an object type."""
+    """Let a user or role use a queue, all queues, or an object type."""
     from mgw.gateway.services.queues import administration
 
     name = _on(privilege, queue, type_name)
@@ -104,7 +104,7 @@ def revoke(
     type_name: Type = None,
     user: As = None,
 ) -> None:
-    """Take a privilege back. What the grantee passed on of a queue privilege falls with it."""
+    """Take a privilege back. Queue privileges that the grantee passed on are revoked with it."""
     from mgw.gateway.services.queues import administration
 
     name = _on(privilege, queue, type_name)
@@ -217,7 +217,7 @@ def agents_list(ctx: typer.Context, as_json: Json = False) -> None:
 def agents_create(
     ctx: typer.Context, agent: Agent, *, certificate: Certificate = None, http: Http = False, anyp: Anyp = False
 ) -> None:
-    """Make an AQ agent."""
+    """Create an AQ agent."""
     from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
@@ -259,7 +259,7 @@ def agents_enable(ctx: typer.Context, agent: Agent, user: User) -> None:
 
 @agents.command("disable")
 def agents_disable(ctx: typer.Context, agent: Agent, user: User) -> None:
-    """Take the name of an AQ agent from a user."""
+    """Keep a user from working under the name of an AQ agent."""
     from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:

@@ -52,7 +52,7 @@ def add(
     transformation: Transformation = None,
     option: Options = None,
 ) -> None:
-    """Subscribe; the subscriber gets what is put in from now on."""
+    """Subscribe; the subscriber gets what is enqueued from now on."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.queues import administration
 
@@ -74,7 +74,7 @@ def alter(
     transformation: Transformation = None,
     option: Options = None,
 ) -> None:
-    """Set rule and transformation, both: one that is not given is taken away. Options that are not named stay."""
+    """Set both rule and transformation: one that is not given is removed. Options that are not named stay."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.queues import administration
 
@@ -91,7 +91,7 @@ def alter(
 def remove(
     ctx: typer.Context, queue: QueueName, name: SubscriberName, force: DropForce = False, move_to: MoveTo = None
 ) -> None:
-    """End a subscription. Where messages wait for it, say what becomes of them."""
+    """End a subscription. If messages wait for it, give --force or --move-to."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.queues import administration
 

@@ -21,7 +21,7 @@ Secondary = Annotated[int | None, described(QUEUE_TABLE_ATTRIBUTES["secondary_in
 
 @app.command("list")
 def list_all(ctx: typer.Context, as_json: Json = False) -> None:
-    """Queue tables and what is fixed for their queues."""
+    """Queue tables and the fixed properties of their queues."""
     from mgw.gateway.services.options import queue_table_view
     from mgw.gateway.services.queues import administration
 
@@ -70,7 +70,7 @@ def create(
     option: Options = None,
     comment: Comment = None,
 ) -> None:
-    """Make a queue table."""
+    """Create a queue table."""
     from mgw.gateway.services.queues import administration
 
     with open_hub(hub_url(ctx)) as hub:
@@ -152,7 +152,7 @@ def drop(
     force: Annotated[bool, typer.Option("--force", help="Stop and drop its queues too, with their messages.")] = False,
     move_to: MoveTo = None,
 ) -> None:
-    """Drop a queue table without queues. Where its exception queue holds messages, say what becomes of them."""
+    """Drop a queue table without queues. If its exception queue holds messages, give --force or --move-to."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.queues import administration
 
@@ -176,7 +176,7 @@ def purge(
     block: Annotated[bool, typer.Option("--block", help="Wait for messages that other transactions hold.")] = False,
     wait: Wait = None,
 ) -> None:
-    """Remove messages by a condition over the view AQ$TABLE. Exit 1 when some are in other transactions' hands."""
+    """Remove messages by a condition over the view AQ$TABLE. Exit 1 when other transactions hold some of them."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.queues import administration
 

@@ -45,7 +45,7 @@ def create(
     *,
     array: Annotated[str | None, typer.Option(help="'VARRAY(n) OF type' instead of attributes.")] = None,
 ) -> None:
-    """Make an object type, or an array type. It cannot be changed later."""
+    """Create an object type, or an array type. It cannot be changed later."""
     from mgw.gateway.services.queues import administration
 
     if bool(attributes) is (array is not None):
@@ -65,7 +65,7 @@ def create(
 
 @app.command("drop")
 def drop(ctx: typer.Context, name: TypeName) -> None:
-    """Drop an object type that nothing is made of; messages that hold it can still be dequeued."""
+    """Drop an object type that nothing uses; messages that hold it can still be dequeued."""
     from mgw.gateway.services import lookup
     from mgw.gateway.services.queues import administration
 
