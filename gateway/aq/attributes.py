@@ -33,7 +33,7 @@ QUEUE_TABLE_ATTRIBUTES = by_name(
     ),
     Field(
         "sort_list",
-        "Order of reading, such as PRIORITY,ENQ_TIME; none: order of arrival.",
+        "Order of dequeue, such as PRIORITY,ENQ_TIME; none: order of arrival.",
         choices=(
             "ENQ_TIME",
             "ENQ_TIME,PRIORITY",
@@ -89,14 +89,14 @@ QUEUE_ATTRIBUTES = by_name(
     ),
     Field("retry_delay", "Seconds that a message waits after a failed attempt.", float, 0, minimum=0),
     Field("retention_time", "Seconds a message is kept after it was consumed, or INFINITE.", float, 0),
-    Field("enqueue", "Messages may be put in.", bool, True),
-    Field("dequeue", "Messages may be taken out.", bool, True),
+    Field("enqueue", "Messages may be enqueued.", bool, True),
+    Field("dequeue", "Messages may be dequeued.", bool, True),
     COMMENT,
 )
 
 SUBSCRIBER_ATTRIBUTES = by_name(
     Field("rule", "Only messages for which it is true; none: all."),
-    Field("transformation", "Transformation of its messages when they are read."),
+    Field("transformation", "Transformation applied to its messages when they are dequeued."),
     Field(
         "delivery_mode",
         "Which messages it gets; cannot be changed later.",

@@ -185,7 +185,7 @@ def drain(
     if done.empty:
         say(f"job {done.job} drained and paused")
         return
-    left = "nobody can tell how many messages wait" if done.left is None else f"{done.left} messages wait"
+    left = "the number of waiting messages is not known" if done.left is None else f"{done.left} messages wait"
     reason = f": {done.error}" if done.error else ""
     say(f"job {done.job} paused after {timeout:g} s: {left}, it was {done.state}{reason}")
     raise typer.Exit(EXIT_FAILED)

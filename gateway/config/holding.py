@@ -35,7 +35,7 @@ def refuse_losses(actions: Sequence[Action]) -> None:
         raise GatewayError(
             "nothing was applied: messages would be deleted",
             cause="; ".join(f"{action.verb} {action.object}: {action.held_text}" for action in lost),
-            cure="let them be consumed, or move them first (--move-to of mgw jobs remove, mgw aq drop, mgw aq "
+            cure="consume them, or move them first (--move-to of mgw jobs remove, mgw aq drop, mgw aq "
             "subscribers remove); to delete them: --force, or settings.prune: force in the file",
         )
 

@@ -8,7 +8,7 @@ HUB_TEXT = (
     "Views of the hub: times are timestamps on PostgreSQL, and ISO text in UTC on SQLite; a DATE has whole seconds. "
     "Elapsed times are hundredths of a second. DBA_ views show everything. USER_ views show what is in the schema "
     "with the user's name. ALL_ views show what the user may use. On PostgreSQL the user is the login; the owner of "
-    "the hub sees everything in ALL_ views and the default schema MGW in USER_ views, and may ask in the name of a "
+    "the hub sees everything in ALL_ views and the default schema MGW in USER_ views, and may query in the name of a "
     "user: `SET aq.username = 'MILL'`. An SQLite file has no users: its reader is the owner. The columns of the views "
     "`AQ$<...>` need double quotes on PostgreSQL, and so do their names.\n"
 )
@@ -16,7 +16,7 @@ HUB_TEXT = (
 HUB_VIEW_TEXTS = {
     "AQ$<queue table>": "Messages of a queue table; one row per message, on multi-consumer queues one per message and "
     "consumer. The columns after `EXPIRATION_REASON` are additions of this gateway. A name that is too long for "
-    "PostgreSQL or taken becomes `AQ$#<number>`; `DBA_QUEUE_TABLES.MESSAGE_VIEW` tells it.",
+    "PostgreSQL or taken becomes `AQ$#<number>`; `DBA_QUEUE_TABLES.MESSAGE_VIEW` shows it.",
     "AQ$<queue table>_S": "Subscribers of all queues of a multi-consumer queue table.",
     "AQ$<queue table>_R": "Of these, the subscribers with a rule.",
     "AQ$<queue>_S": "Subscribers of a multi-consumer queue. A queue with the name of its queue table has no view of "
@@ -36,24 +36,25 @@ HUB_VIEW_TEXTS = {
     "USER_TRANSFORMATIONS": "Transformations in the user's schema.",
     "DBA_ATTRIBUTE_TRANSFORMATIONS": "What the transformations do, a row per expression.",
     "USER_ATTRIBUTE_TRANSFORMATIONS": "The same of the transformations in the user's schema.",
-    "QUEUE_PRIVILEGES": "Privileges on queues that the user owns, or gave or got, directly, through a role or as "
-    "everybody.",
+    "QUEUE_PRIVILEGES": "Privileges on queues that the user owns, granted or received, directly, through a role or "
+    "through PUBLIC.",
     "AQ$INTERNET_USERS": "AQ agents with the users whose privileges they have, a row per pair.",
     "V$AQ": "Messages per queue and state, now. The numbers are counted from indexes (a million READY messages in "
-    "about a tenth of a second); TOTAL_WAIT and AVERAGE_WAIT read every READY message of the queue, and nothing "
-    "where they are not selected.",
+    "about a tenth of a second); TOTAL_WAIT and AVERAGE_WAIT read every READY message of the queue, but only if they "
+    "are selected.",
     "GV$AQ": "The same with the number of the instance; there is one database.",
     "V$PERSISTENT_QUEUES": "What was done with each queue by the processes that have the hub open now, since each "
-    "opened it; the numbers of a process go when it ends. A process stores them with every pass of its time manager "
+    "opened it; the numbers of a process disappear when it ends. A process stores them with every pass of its time "
+    "manager "
     "and at the end of a session, at most ten seconds late. A transaction counts when it commits; only an "
     "application's own transaction that enqueues and does not dequeue counts at the call. What SQL functions do in "
     "the database is not counted.",
     "V$PERSISTENT_SUBSCRIBERS": "The same per consumer of a queue.",
-    "V$PERSISTENT_PUBLISHERS": "The same per publisher and queue. A process tells 1000 publishers apart; the rest "
-    "are together in a row called (others).",
+    "V$PERSISTENT_PUBLISHERS": "The same per publisher and queue. A process counts 1000 publishers separately; all "
+    "others share a row called (others).",
     "V$PERSISTENT_QMN_CACHE": "What the time managers of these processes did, per queue table.",
     "V$AQ_BACKGROUND_COORDINATOR": "Processes whose time manager runs. The three documented tiers are one here: a "
-    "time manager coordinates and serves itself.",
+    "time manager is its own coordinator and server.",
     "V$AQ_JOB_COORDINATOR": "What these processes do in the background.",
     "V$AQ_SERVER_POOL": "All processes that have stored what they counted, those without a time manager too.",
     "GV$AQ_BACKGROUND_COORDINATOR": "The same as V$AQ_BACKGROUND_COORDINATOR, with the number of the instance.",
@@ -69,11 +70,11 @@ _NOT_MEASURED = "Always null: not measured."
 HUB_COLUMN_TEXTS = {
     "ATTRIBUTE": "Number of the attribute it makes; 0: the whole.",
     "ATTRIBUTE_TRANSFORMATION": "The expression, or the definition as JSON.",
-    "COMMENTS": "Free text. Ours.",
+    "COMMENTS": "Free text. Added by the gateway.",
     "FROM_TYPE": "Payload type it takes.",
     "TO_TYPE": "Payload type it gives.",
     "TRANSFORMATION_ID": "Number of the transformation.",
-    "USER_DATA_TYPE": "Type of an ANYDATA payload. Ours.",
+    "USER_DATA_TYPE": "Type of an ANYDATA payload. Added by the gateway.",
     "DBA_TRANSFORMATIONS.NAME": "Transformation.",
     "USER_TRANSFORMATIONS.NAME": "Transformation.",
     "DBA_ATTRIBUTE_TRANSFORMATIONS.NAME": "Transformation.",
@@ -105,21 +106,21 @@ HUB_COLUMN_TEXTS = {
     "AVERAGE_WAIT": "Seconds READY messages have waited on average.",
     "AVG_MSG_AGE": "Average seconds since the enqueue of the messages in the queue; reads them all where "
     "it is selected.",
-    "BROWSED_MSGS": "Messages looked at without taking them.",
+    "BROWSED_MSGS": "Messages browsed.",
     "COMPATIBLE": "8.1, 10.0 or 12.2.",
     "CONSUMER_NAME": "Consumer; null on single-consumer queues.",
     "CON_ID": "Always 0; kept for compatibility.",
     "COORDINATOR_ID": "Number of the process as a coordinator; null: it has nothing to do.",
     "COORDINATOR_INSTANCE_ID": "Always 1; null: it has nothing to do.",
     "CORR_ID": "Correlation.",
-    "CREATED": "When it was made. Ours.",
+    "CREATED": "When it was created. Added by the gateway.",
     "DELAY": "When it became READY, or becomes: enqueue time and delay, or the end of a retry delay. DATE.",
     "DELAY_TIMESTAMP": "The same with fractions of a second.",
     "DELIVERY_MODE": "PERSISTENT, BUFFERED or PERSISTENT_OR_BUFFERED: which messages it gets.",
     "DEQLOG_PROCESSING_CPU_TIME": _NOT_MEASURED,
     "DEQLOG_PROCESSING_ELAPSED_TIME": f"{_ELAPSED} on them.",
-    "DEQLOG_ROWS_PROCESSED": "Rows of the dequeue log worked off: consumptions of multi-consumer messages.",
-    "DEQUEUED_MSGS": "Messages dequeued; they count when all consumers have taken them and their retention is over.",
+    "DEQLOG_ROWS_PROCESSED": "Rows of the dequeue log that were processed: consumptions of multi-consumer messages.",
+    "DEQUEUED_MSGS": "Messages dequeued; they count when all consumers have dequeued them and their retention is over.",
     "DEQUEUED_MSG_LATENCY": "Seconds from enqueue to dequeue of the message that was handed out last.",
     "DEQUEUE_CPU_TIME": _NOT_MEASURED,
     "DEQUEUE_ENABLED": "YES or NO.",
@@ -147,23 +148,23 @@ HUB_COLUMN_TEXTS = {
     "EXPIRATION": "Seconds it stays available once it is READY; null: forever.",
     "EXPIRATION_REASON": "Why it is in an exception queue: TIME_EXPIRATION, MAX_RETRY_EXCEEDED, PROPAGATION_FAILURE.",
     "EXPIRED": "Messages in this exception queue.",
-    "EXPIRED_MSGS": "Messages it did not take in time.",
+    "EXPIRED_MSGS": "Messages that it did not dequeue in time.",
     "FIRST_ACTIVITY_TIME": "When something was first done.",
-    "HEADERS": "Header array, JSON. Ours.",
+    "HEADERS": "Header array, JSON. Added by the gateway.",
     "IF_NONDURABLE_SUBSCRIBER": "Always NO.",
     "INST_ID": "Always 1.",
-    "IN_TRANSACTION": "True: a session or a job holds it. On PostgreSQL only jobs are known. Ours.",
+    "IN_TRANSACTION": "True: a session or a job holds it. On PostgreSQL only jobs are known. Added by the gateway.",
     "LAST_DEQLOG_PROCESSING_TIME": "When that was last done.",
     "LAST_DEQUEUE_TIME": "Last dequeue.",
     "LAST_ENQUEUE_TIME": "Last enqueue.",
     "LAST_TMGR_PROCESSING_TIME": "When that was last done.",
     "LAST_TM_EXPIRY_TIME": "When the time manager last moved an expired message.",
     "LAST_TM_READY_TIME": "When the time manager last made a message READY.",
-    "MAX_PAYLOAD": "Largest body, bytes. Ours.",
+    "MAX_PAYLOAD": "Largest body, bytes. Added by the gateway.",
     "MAX_RETRIES": "Failed attempts a message survives.",
     "MESSAGE_GROUPING": "NONE or TRANSACTIONAL.",
-    "MESSAGE_VIEW": "Name of its view of messages. Ours.",
-    "MSGS_MADE_EXPIRED": "Messages the time manager moved to an exception queue because their time was over.",
+    "MESSAGE_VIEW": "Name of its view of messages. Added by the gateway.",
+    "MSGS_MADE_EXPIRED": "Messages that the time manager moved to an exception queue because they had expired.",
     "MSGS_MADE_READY": "Messages (multi-consumer queues: entries) whose delay or retry delay ended.",
     "MSG_ID": "Message id, 32 hexadecimal digits.",
     "MSG_PRIORITY": "Priority; smaller is more important.",
@@ -174,7 +175,7 @@ HUB_COLUMN_TEXTS = {
     "NEXT_SERVICE_TIME": "When the next delay or expiration of a message in the queue table ends; null: nothing is "
     "due.",
     "OBJECT_TYPE": "Payload type; null for RAW.",
-    "OPTIONS": "Options, JSON. Ours.",
+    "OPTIONS": "Options, JSON. Added by the gateway.",
     "ORIGINAL_MSGID": "Its id in the queue it was propagated from.",
     "ORIGINAL_QUEUE_NAME": "Queue it was in before it went to the exception queue.",
     "ORIGINAL_QUEUE_OWNER": "Schema of that queue.",
@@ -215,7 +216,7 @@ HUB_COLUMN_TEXTS = {
     "SENDER_NAME": "Agent that sent it.",
     "SENDER_PROTOCOL": "Reserved.",
     "SHARDED": "Always FALSE.",
-    "SORT_ORDER": "What messages are dequeued by: ENQUEUE_TIME, PRIORITY, COMMIT_TIME, or two of them.",
+    "SORT_ORDER": "Order in which messages are dequeued: ENQUEUE_TIME, PRIORITY, COMMIT_TIME, or two of them.",
     "STATUS": "1: a time manager runs; 0: none has made a pass and stored it.",
     "SUBSCRIBER_ADDRESS": "Queue of the consumer; null: it reads from this queue.",
     "SUBSCRIBER_ID": "Number of the consumer.",
@@ -233,7 +234,7 @@ HUB_COLUMN_TEXTS = {
     "TYPE": "RAW, OBJECT or VARIANT.",
     "USER_COMMENT": "Free text.",
     "USER_DATA": "Payload: text or bytes on SQLite; on PostgreSQL text in queue tables of text, else bytes.",
-    "USER_DATA_TEXT": "Payload where it is text, else null. Ours.",
+    "USER_DATA_TEXT": "Payload where it is text, else null. Added by the gateway.",
     "V$PERSISTENT_QMN_CACHE.TYPE": "Always TIME MANAGER.",
     "V$PERSISTENT_SUBSCRIBERS.DEQUEUED_MSGS": "Messages dequeued.",
     "WAITING": "Messages that wait for the end of a delay or retry delay.",

@@ -182,8 +182,8 @@ def views_page() -> str:
 
     parts = [
         "# Views\n",
-        "Real views in the hub database: `sqlite3` and `psql` read them; how, [read the queues with SQL]"
-        "(../how-to/read-the-queues-with-sql.md) shows. Names of objects are in upper case. No view shows a "
+        "Real views in the hub database, for `sqlite3`, `psql` and any driver; see [read the queues with SQL]"
+        "(../how-to/read-the-queues-with-sql.md). Names of objects are in upper case. No view shows a "
         "password.\n",
         "Views of the gateway: times are UTC text, ages and intervals are seconds; `mgw status` shows the same.\n",
     ]
@@ -343,8 +343,8 @@ OPERATORS = (
 )
 PAYLOAD = (
     ("tab.user_data.a.b", "attribute of the JSON object, of the fields, or of the object", "tab.user_data.a.b = 'x'"),
-    ('tab.user_data."strange name"', "a name that is no plain word", 'tab.user_data."strange name" > 5'),
-    ("tab.user_data", "the whole body: text, or bytes that are no text; NULL for fields", "tab.user_data LIKE 'a%'"),
+    ('tab.user_data."strange name"', "a name that is not a plain word", 'tab.user_data."strange name" > 5'),
+    ("tab.user_data", "the whole body: text, or bytes that are not text; NULL for fields", "tab.user_data LIKE 'a%'"),
     ("tab.user_data.header.NAME", "first header of that name", "tab.user_data.header.K = 'x'"),
 )
 

@@ -61,7 +61,7 @@ class HttpAddress:
         if not behind_proxy and not _is_loopback(host):
             raise ConfigInvalid(
                 f"HTTP address {text!r} is refused",
-                cause="other machines could reach it, and there is no log-in",
+                cause="other machines could reach it, and there is no authentication",
                 cure=f"use {DEFAULT_HTTP}; or, behind a proxy or in a container of its own, set behind_proxy: true "
                 f"under settings.http, or {PROXY_VARIABLE}=true",
             )

@@ -99,5 +99,5 @@ def _refusal(address: HttpAddress, error: OSError) -> str:
     return (
         f"no health and metrics over HTTP: {address.shown}{many} cannot be used; cause: {cause}; "
         "cure: end that process, or give another address with --http HOST:PORT, auto (the next free port) or off; "
-        f"messages are carried all the same, and the address is tried again every {RETRY_SECONDS:.0f} s"
+        f"messages are still carried, and the address is tried again every {RETRY_SECONDS:.0f} s"
     )

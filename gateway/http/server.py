@@ -136,7 +136,7 @@ class Server:
             raise
         except Exception:
             _LOGGER.exception("request could not be answered")
-            response = Problem(500, "this is a bug in mgw", "look into the log of the agent").response()
+            response = Problem(500, "this is a bug in mgw", "see the log of the agent").response()
         connection.settimeout(REQUEST_SECONDS)
         connection.sendall(_wire(response, body=method != "HEAD"))
         _linger(connection)
@@ -145,14 +145,14 @@ class Server:
         lines = head.decode("latin-1").split("\r\n")
         words = lines[0].split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            raise Problem(400, "this is no request of HTTP/1.1")
+            raise Problem(400, "this is not an HTTP/1.1 request")
         method, target, _ = words
         if method not in ("GET", "HEAD"):
-            raise Problem(405, f"method {method[:20]!r} is not known here", headers={"Allow": "GET, HEAD"})
+            raise Problem(405, f"method {method[:20]!r} is not supported", headers={"Allow": "GET, HEAD"})
         hosts = [line.partition(":")[2].strip() for line in lines[1:] if line.lower().startswith("host:")]
         if len(hosts) > 1 or (hosts and not self._any_host and not _is_this_machine(hosts[0])):
             raise Problem(
-                421, "the host of the request is not this machine", "ask 127.0.0.1, or say behind_proxy: true"
+                421, "the host of the request is not this machine", "use 127.0.0.1, or set behind_proxy: true"
             )
         try:
             parts = urlsplit(target)

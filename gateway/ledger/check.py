@@ -155,7 +155,7 @@ class _Inbound:
                 self._take(entry, record.number)
         for part, value in positions.items():
             if part in self._reached and value not in self._passed[part]:
-                self._proof.offend(f"partition {part} stands at {value}, no record says how it got there")
+                self._proof.offend(f"partition {part} stands at {value}, no record shows how it got there")
 
     def _move(self, note: str) -> None:
         """Where the source moved, its coordinates mean other messages."""

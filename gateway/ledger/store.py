@@ -282,7 +282,7 @@ _STATES = {
     9: "waiting for its consumers",
 }
 _REASONS = {
-    "TIME_EXPIRATION": "it expired in queue {queue}, because it was not taken in time",
+    "TIME_EXPIRATION": "it expired in queue {queue}, because it was not dequeued in time",
     "MAX_RETRY_EXCEEDED": "it was returned to queue {queue} too often",
 }
 
@@ -295,7 +295,7 @@ def message_state(conn: sa.Connection, number: int) -> str | None:
     queue, state, planned, before, reason = row
     if state == State.EXPIRED:
         return f"queue {queue}: " + _REASONS.get(reason, "it could not stay in queue {queue}").format(queue=before)
-    claimed = "planned by a job" if planned else "taken by a session"
+    claimed = "planned by a job" if planned else "locked by a session"
     return f"queue {queue}: {_STATES.get(state, claimed)}"
 
 

@@ -161,7 +161,7 @@ class ObjectRefused(Event):
 
     def text(self) -> str:
         """The words for it."""
-        return f"{self.object} is not as the configuration says, and stays as the hub has it: {self.why}"
+        return f"{self.object} is not as the configuration says, and stays as it is in the hub: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,9 +369,9 @@ class SourceMoved(Event):
         if not self.sure:
             how = "if that is another broker, the session and its messages are still at the first one"
         elif self.begins:
-            how = "it begins at the first message there; what it did not read stays at the place before"
+            how = "it starts at the first message there; messages that it did not read stay at the previous place"
         else:
-            how = "it goes on where it was there last; what it did not read stays at the place before"
+            how = "it continues where it stopped there; messages that it did not read stay at the previous place"
         return f"job {self.object}: its source {self.queue} is now at {self.place}, before at {self.before}: {how}"
 
 

@@ -29,7 +29,7 @@ def add_variables(file: Path) -> None:
             continue
         found = _LINE.fullmatch(line)
         if found is None:
-            raise ConfigInvalid(f"{file}:{number} is no variable", cure="write NAME=VALUE, and # before a comment")
+            raise ConfigInvalid(f"{file}:{number} is not a variable", cure="write NAME=VALUE, and # before a comment")
         value = found[2].strip()
         if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
             value = value[1:-1]

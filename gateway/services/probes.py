@@ -78,7 +78,7 @@ class Probes:
             return True, f"live: the main loop has waited for {pulse.silence:.0f} s, and the hub does not answer"
         if pulse.regular:
             return True, "live"
-        return False, f"the main loop has not come round for {pulse.silence:.0f} s, and the hub answers"
+        return False, f"the main loop has not completed a pass for {pulse.silence:.0f} s, and the hub answers"
 
     def look(self) -> Look:
         """What the hub says.
@@ -196,8 +196,8 @@ class _Looks:
             if self._looking or self._found is None:
                 raise HubUnavailable(
                     f"hub {self._hub.name} does not answer",
-                    cause=f"it was asked for its state and did not tell it within {ANSWER_SECONDS:g} s",
-                    cure="see to it that its database runs and is not overloaded",
+                    cause=f"it did not answer within {ANSWER_SECONDS:g} s",
+                    cure="make sure that its database runs and is not overloaded",
                 )
             if isinstance(self._found, HubError):
                 raise self._found

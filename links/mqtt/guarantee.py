@@ -145,7 +145,7 @@ def _count(wire: Wire, settings: Settings) -> int:
             kept += 1
             deadline = time.monotonic() + settings.connect_timeout
         if time.monotonic() > deadline:
-            raise _late(settings, f"{kept} messages came, but no more within {settings.connect_timeout:g} s")
+            raise _late(settings, f"{kept} messages arrived, but no more within {settings.connect_timeout:g} s")
 
 
 def _late(settings: Settings, cause: str) -> LinkError:

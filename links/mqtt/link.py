@@ -343,7 +343,7 @@ class MqttLink:
         return Guarantee.EXACT_UNLESS_BROKER_CRASH, [
             "a crash of the broker loses what came after its last save (Mosquitto: autosave_interval), including "
             "records of the sending log, which stops the job",
-            "messages whose expiration passes while the agent is down may come twice",
+            "messages whose expiration passes while the agent is down may arrive twice",
         ]
 
     def _inbound_promise(self, use: JobUse, options: dict[str, Any]) -> tuple[Guarantee, list[str]]:
@@ -354,7 +354,7 @@ class MqttLink:
         if not mosquitto and not self._declared:
             failed = (
                 f"{VERSION_TOPIC} does not name Mosquitto, and link option MQTT_CyclicPacketIds is not TRUE: a "
-                "message whose acknowledgement got lost is stored again"
+                f"message whose acknowledgement was lost is stored again"
             )
         elif not mosquitto and shared:
             failed = (

@@ -45,7 +45,7 @@ def report_source(
     if template is None:
         note = (
             "the queue has neither unique message ids (AMQP_UniqueIds) nor a receiving log (inbound_log_queue), "
-            "so a batch may come again after a failure"
+            "so a batch may arrive again after a failure"
         )
         cure = "" if plan.dead_letters or facts.leaves else prepared_by(session.settings.link)
         return GuaranteeReport(Guarantee.AT_LEAST_ONCE, _joined(note + cure, passed))
@@ -62,7 +62,8 @@ def report_source(
     return GuaranteeReport(
         Guarantee.EXACT_UNLESS_BROKER_CRASH,
         _joined(
-            "after a restart of the broker messages may come again and are stored again; presumes, as AMQP_DeadLetters "
+            "after a restart of the broker messages may arrive again and are stored again; presumes, as "
+            "AMQP_DeadLetters "
             "FALSE declares, that no message leaves the queue unacknowledged",
             "" if alone else f"presumes that nobody else reads quorum queue {plan.queue}, which refuses no reader",
             facts.unseen,

@@ -307,7 +307,7 @@ class RabbitSource(End):
                 link=self._settings.link,
                 operation="read",
                 cause="the subscription is stuck",
-                cure="the connection is rebuilt now",
+                cure="the gateway reconnects now",
             )
 
 

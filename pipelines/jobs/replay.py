@@ -207,7 +207,7 @@ def run(spark: SparkSession, settings: Settings, context: Context) -> int:
         source = _read(spark, settings, context)
         frame = transform(source, settings)
         if select(source, settings).isEmpty():  # the name is still free then
-            context.say(f"replay {settings.name}: nothing was chosen, nothing is replayed")
+            context.say(f"replay {settings.name}: nothing was selected, nothing is replayed")
             return 0
         if settings.remove:
             places = select(source, settings).select("queue").distinct().collect()

@@ -222,7 +222,8 @@ class _Write:
         return WriteInterrupted(
             f"batch {self.batch} of query {name} stopped{so_far} on its way into queue {self.target.queue.full_name}",
             cause="; ".join(filter(None, (error.what, error.cause))),
-            cure=f"{error.cure or 'remove the cause'}; then {again}: the batch goes on, nothing is lost or doubled",
+            cure=f"{error.cure or 'remove the cause'}; then {again}: the batch continues, nothing is lost or "
+            f"duplicated",
             number=error.number,
         )
 
@@ -237,7 +238,7 @@ def _check_query(name: str, query: Query, mine: Query) -> None:
         )
     if query.origin != mine.origin:
         raise WriteRefused(
-            f"query {name} cannot go on with this checkpoint",
+            f"query {name} cannot continue with this checkpoint",
             cause="that name belongs to a write that is not a stream"
             if query.origin is None
             else "its batches were numbered by another checkpoint, which was lost or belongs to another query",

@@ -66,7 +66,7 @@ VIEW_COLUMNS = {
     "LATENCY_MAX": "seconds of the slowest message",
     "LATE": "messages that took longer than the pipeline's late_after",
     "SET_ASIDE": "messages that were filtered, discarded or moved to an exception queue",
-    "BACKLOG": "messages that waited for the job when the window was last looked at; null: not known",
+    "BACKLOG": "messages that waited for the job when the window was last computed; null: not known",
 }
 
 

@@ -86,7 +86,7 @@ VIEW_COLUMNS = {
     "STATE": "SEALED: its rows are fixed, but not all of them are messages yet; DONE",
     "ROW_COUNT": "rows of the batch",
     "PUBLISHED": "rows that have become messages",
-    "SKIPPED": "rows that became no message, because the exception message they came from had been taken",
+    "SKIPPED": "rows that did not become messages, because their exception message had been removed",
     "SEALED_TIME": "when its rows were fixed",
     "TIME": "when the last one became a message",
 }

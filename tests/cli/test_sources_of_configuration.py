@@ -38,7 +38,7 @@ def test_variables_come_from_a_file_unless_they_are_set(mgw: Mgw) -> None:
     mgw.file("just words\n", "bad.env")
     result = mgw("lint", file, "--env-file", "bad.env")
     assert result.code == 78
-    assert "bad.env:1 is no variable" in result.err
+    assert "bad.env:1 is not a variable" in result.err
     assert mgw("lint", file, "--env-file", "nowhere.env").code == 78
 
 

@@ -241,7 +241,7 @@ def test_a_main_loop_that_hangs_is_not_live(mgw: Mgw) -> None:
         os.mkfifo(file)  # reading it waits for a writer, as reading from a server of files that has gone does
         agent.process.send_signal(signal.SIGHUP)
         found = until(port, "/livez", 503)
-        assert re.match(r"the main loop has not come round for [3-9]\d s", found.text)
+        assert re.match(r"the main loop has not completed a pass for [3-9]\d s", found.text)
         assert metrics(port)["mgw_live"].value() == 0
         file.write_text(content)  # several may read it, of whom one gets the text: the main loop, who prepares links
         until(port, "/livez", 200)

@@ -263,7 +263,7 @@ def test_a_message_that_nobody_took_in_time_is_told(gateway: Gateway, broker: Me
         (note,) = [each for each in reconciled(gateway, job).notes if "expired" in each]
         assert note == f"1 messages of queue {queue} expired there; they are in exception queue AQ$_{queue}_QT_E"
         followed = traced(gateway, job, identities[queue])
-        told = f"queue AQ$_{queue}_QT_E: it expired in queue {queue}, because it was not taken in time"
+        told = f"queue AQ$_{queue}_QT_E: it expired in queue {queue}, because it was not dequeued in time"
         assert (followed.sights, followed.states) == ([], {identities[queue]: told})
 
 

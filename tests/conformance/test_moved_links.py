@@ -129,7 +129,7 @@ def test_a_moved_job_begins_at_the_first_record_of_a_cluster_where_it_never_was(
         line.await_connected()
         line.move(address(second_kafka))
         assert arrivals.complete(range(100)) == Counter(range(100))
-        assert any("it begins at the first message there" in text for text in gateway.events())
+        assert any("it starts at the first message there" in text for text in gateway.events())
 
 
 def test_what_was_not_confirmed_is_sent_to_the_new_broker_and_told(
@@ -187,7 +187,7 @@ def test_what_was_stored_and_not_acknowledged_is_recognised_when_the_link_comes_
             feed.publish([Numbered(at, at % LANES, b"%d" % at, None) for at in range(50, 80)])
             eventually(lambda: line.carried(line.read) > 50, deadline=60, what="messages that are not acknowledged")
             line.move(address(far))
-            eventually(lambda: "it begins at the first" in "".join(gateway.events()), deadline=90, what="the move")
+            eventually(lambda: "it starts at the first" in "".join(gateway.events()), deadline=90, what="the move")
             way.proxy.cut()
             line.move(address(near))
             gateway.admin.enable_job(line.written)

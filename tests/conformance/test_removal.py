@@ -249,7 +249,7 @@ def test_running_job_is_disabled_before_its_messages_are_moved(gateway: Gateway,
     gateway.admin.enable_job("out")
     with gateway.run():
         eventually(lambda: len(broker.queue("DST").messages) == 3)
-        with pytest.raises(AdminError, match=r"at work.*mgw jobs disable out"):
+        with pytest.raises(AdminError, match=r"is running.*mgw jobs disable out"):
             gateway.admin.remove_job("out", move_to="SAFE")
         with pytest.raises(AdminError, match="holds 3 messages"):
             gateway.admin.remove_job("out")

@@ -615,7 +615,7 @@ def test_no_upgrade_while_a_transaction_is_in_the_tables(postgresql_hub: Old, mo
 @pytest.mark.postgresql
 def test_views_of_others_are_named_and_nothing_is_changed(postgresql_hub: Old) -> None:
     postgresql_hub.run("CREATE VIEW theirs AS SELECT job_name FROM mgw_jobs")
-    with pytest.raises(HubError, match=r"view theirs depends on view mgw_jobs.*make it again afterwards"):
+    with pytest.raises(HubError, match=r"view theirs depends on view mgw_jobs.*recreate it afterwards"):
         upgrade(postgresql_hub.url)
     assert postgresql_hub.version() == 1
     postgresql_hub.run("DROP VIEW theirs")

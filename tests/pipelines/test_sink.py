@@ -97,7 +97,7 @@ def test_a_stream_is_written_once_by_query_and_checkpoint(mgw: SparkSession, hub
     run("flow", "one")
     frame.write.mode("append").parquet(str(source))
     run("flow", "one")
-    with pytest.raises(Exception, match="cannot go on with this checkpoint"):
+    with pytest.raises(Exception, match="cannot continue with this checkpoint"):
         run("flow", "two")
     found = taken(hub, "Q")
     assert len(found) == 2000

@@ -82,7 +82,7 @@ def test_a_message_that_fits_as_it_is_is_not_copied() -> None:
         ("JSON", b"\xff", 724, "not JSON"),
         ("JSON", "{", 724, "not JSON"),
         ("JSON", "", 724, "not JSON"),
-        ("JSON", "NaN", 724, "NaN is no JSON"),
+        ("JSON", "NaN", 724, "NaN is not JSON"),
         ("JSON", "[" * 100_000, 724, "nested too deeply"),
         ("FIELDS", None, 724, "no body"),
         ("FIELDS", "[1]", 724, "not an object"),

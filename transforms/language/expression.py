@@ -8,7 +8,7 @@ NULL and UNKNOWN). It knows:
 * numbers, texts (``'it''s'``), ``TRUE FALSE NULL``;
 * message properties (see :data:`PROPERTIES`), alone or as ``tab.priority``; letter case does not matter;
 * ``tab.user_data.a.b`` (also ``userdata``; also with ``source.`` or no prefix): an attribute of the JSON object or of
-  the fields in the body. Letter case matters. NULL when the body has no such attribute, or is no JSON object;
+  the fields in the body. Letter case matters. NULL when the body has no such attribute, or is not JSON object;
   The attributes of an object (also of one in ANYDATA) are found in any letter case;
 * ``tab.user_data`` alone: the whole body, text where it is UTF-8 text, raw bytes otherwise;
 * ``tab.user_data.header.NAME`` or ``HEADER('NAME')``: the first header of that name. (An attribute of the JSON body
@@ -102,7 +102,7 @@ class Row:
 
     Args:
         message: the message.
-        strict: a payload attribute of a body that is no JSON object is an error instead of NULL.
+        strict: a payload attribute of a body that is not JSON object is an error instead of NULL.
         exact: numbers of the JSON body keep all their digits, for results that do.
     """
 

@@ -31,7 +31,7 @@ _listeners: list[Callable[[], None]] = []
 #: What a payload may be asked: ``tab.user_data.<method>``.
 METHODS: Mapping[str, str] = {
     "GetTypeName()": "type of the object, or of the value in ANYDATA: `OE.ADDRESS`, `SYS.NUMBER`; else NULL",
-    "existsNode(xpath [, namespaces])": "1 when the XPath finds something in the XML payload, else 0; NULL: no XML",
+    "existsNode(xpath [, namespaces])": "1 when the XPath finds something in the XML payload, else 0; NULL: not XML",
     "extract(xpath [, namespaces])": "what the XPath finds, as text, all nodes joined; NULL: nothing found",
     "extract(...).getStringVal()": "the same",
     "extract(...).getNumberVal()": "the same as a number",

@@ -130,7 +130,7 @@ def _read_float(value: Any) -> HeaderValue:
 
 def _read_text(value: Any) -> HeaderValue:
     if not isinstance(value, str):
-        raise ValueError("it is no text")
+        raise ValueError("it is not text")
     return value
 
 
@@ -153,7 +153,7 @@ def json_to_fields(body: bytes | str, types: str | None = None) -> tuple[Header,
     """The members of a JSON object as typed fields; ``types`` is the value of :data:`FIELD_TYPES_HEADER`, if any.
 
     Raises:
-        ConversionFailure: [724] it is no JSON object, or a member is null, an object, an array, an integer beyond 64
+        ConversionFailure: [724] it is not JSON object, or a member is null, an object, an array, an integer beyond 64
             bits, or not of the type that ``types`` says.
     """
     try:

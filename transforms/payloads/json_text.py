@@ -13,7 +13,7 @@ __all__ = ["dump_json", "parse_exact", "parse_json"]
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _integer(digits: str) -> int | float:

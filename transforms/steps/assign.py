@@ -107,7 +107,7 @@ class Assignment:
             raise _bad_target(
                 name,
                 target,
-                "it is no target",
+                "it is not a target",
                 f"targets are body, body.<attribute>, header.<name>, {', '.join(_PROPERTIES)}",
             )
 

@@ -134,8 +134,8 @@ class RemovalProcedures(Administration):
         if taken:
             raise QueueInUse(
                 f"messages of queue {queue.full_name} cannot be moved now",
-                cause=f"{taken} of them are in the hands of sessions or jobs",
-                cure="try again when they have been consumed or given back; disable the job first",
+                cause=f"{taken} of them are held by sessions or jobs",
+                cure="try again when they have been consumed or released; disable the job first",
             )
         now = self.hub.clock.now()
         left = removal_sql.messages_left(db, queue.id, consumer)
@@ -169,7 +169,7 @@ def refuse(removal: Removal, now: float) -> HoldsMessages:
     return HoldsMessages(
         f"{removal.action} {removal.name} was refused",
         cause=f"it holds {removal.held.told(now)}; they would be deleted with it",
-        cure="let them be consumed, move them to another queue (--move-to QUEUE, in Python move_to), or delete them "
+        cure="consume them, move them to another queue (--move-to QUEUE, in Python move_to), or delete them "
         "with it (--force, in Python force)",
     )
 

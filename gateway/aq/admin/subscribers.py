@@ -284,7 +284,7 @@ def _check_subscribable(queue: QueueRef, error: type[AqError] = SingleConsumerQu
     if queue.queue_type is QueueType.EXCEPTION:
         raise SubscriberOfExceptionQueue(
             f"exception queue {queue.full_name} cannot have subscribers",
-            cause="each of its messages is taken once, without a consumer name",
+            cause="each of its messages is dequeued once, without a consumer name",
         )
     if not queue.multiple_consumers:
         raise error(

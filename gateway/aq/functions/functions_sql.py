@@ -172,7 +172,7 @@ def install(db: Db, hub_id: bytes, where: str) -> None:
             cause=str(error).strip().splitlines()[0],
             cure="GRANT CREATE ON DATABASE ... TO the hub's user, or CREATE SCHEMA aq AUTHORIZATION that user"
             if state == "42501"
-            else "drop the views that use them, and make them again afterwards",
+            else "drop the views that use them, and recreate them afterwards",
         ) from error
 
 

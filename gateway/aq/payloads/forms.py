@@ -181,7 +181,7 @@ def refused(queue: QueueRef, index: int, cause: str, cure: str) -> PayloadRefuse
 
 
 def check_text(queue: QueueRef, index: int, text: str) -> None:
-    """Refuse text that is no JSON in a JSON queue, or no well-formed XML in an XMLTYPE queue.
+    """Refuse text that is not JSON in a JSON queue, or no well-formed XML in an XMLTYPE queue.
 
     Raises:
         MessageRefused: 25215.

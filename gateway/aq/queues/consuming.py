@@ -40,7 +40,7 @@ def take_now(db: Db, queue: QueueRef, consumer: int, ids: Sequence[int], by: Fin
     number = consume(db, queue, consumer, ids, by, BY_LOCK)
     if number != len(ids):
         raise HubUnavailable(
-            f"a message of queue {queue.full_name} was taken by another process",
+            f"a message of queue {queue.full_name} was dequeued by another process",
             cause="the application's transaction does not isolate its reads",
             cure="repeat the dequeue",
         )

@@ -212,6 +212,6 @@ def no_such_message(queue: QueueRef, identity: object) -> AqError:
     shown = identity.hex().upper() if isinstance(identity, bytes) else repr(identity)
     return MessageMissing(
         f"message {shown:.64} is not in queue {queue.full_name}",
-        cause="it was taken, is held by another session, or never was in this queue",
+        cause="it was dequeued, is held by another session, or never was in this queue",
         cure="browse the queue for the messages that are there",
     )

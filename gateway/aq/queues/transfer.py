@@ -203,7 +203,7 @@ def complete(
     if number != len(ids):
         raise GatewayError(
             f"{len(ids) - number} of {len(ids)} messages planned from queue {queue.full_name} are missing",
-            cause="somebody purged the queue, or took or released them while they were in flight",
+            cause="somebody purged the queue, or dequeued or released them while they were in flight",
             cure="find out who did, then run mgw agents cleanup RESET_SUB_MISSING_MESSAGE with the job's name",
             number=MISSING,
         )

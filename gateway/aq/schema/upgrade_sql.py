@@ -185,5 +185,5 @@ def dependents_named(where: str) -> Iterator[None]:
         raise HubError(
             f"hub {where} cannot be upgraded",
             cause="; ".join(detail.splitlines()),
-            cure="drop what uses the hub's views, upgrade, and make it again afterwards; nothing was changed",
+            cure="drop what uses the hub's views, upgrade, and recreate it afterwards; nothing was changed",
         ) from error

@@ -89,7 +89,7 @@ class Application:
         if isinstance(self._connection, DriverConnection):
             raise AqError(
                 "messages cannot be dequeued on the driver's own connection",
-                cause="the hub is not told of its rollback, so the failed attempt would not be counted",
+                cause="the hub is not notified of its rollback, so the failed attempt would not be counted",
                 cure="dequeue with hub.session() or on a connection of SQLAlchemy; enqueue and browse work on this "
                 "connection",
             )

@@ -53,7 +53,7 @@ def no_message(given: object, where: str = "") -> ArgumentInvalid:
         cure = 'pass mgw.transforms.message.Message("the body", ...); its body may be a text, bytes or fields'
     return ArgumentInvalid(
         f"only a Message can be enqueued, not {_shown(given)}{where}",
-        cause="body, headers and properties of a message travel in an object of class Message",
+        cause="body, headers and properties of a message are passed in an object of class Message",
         cure=cure,
     )
 

@@ -222,7 +222,7 @@ class DequeueCalls:
             if options.consumer_name is not None:
                 raise ConsumerForExceptionQueue(
                     f"consumer {options.consumer_name!r} given for exception queue {queue.full_name}",
-                    cause="each message of an exception queue is taken once, not per consumer",
+                    cause="each message of an exception queue is dequeued once, not per consumer",
                     cure="leave the consumer name out",
                 )
             if number is None and not queue.multiple_consumers and options.dequeue_mode is not DequeueMode.BROWSE:

@@ -95,7 +95,7 @@ def parse_url(url: str) -> Address:
         raise HubError(
             f"hub {shown} cannot be used",
             cause="an SQLite file has no schemas",
-            cure="leave ?schema= out: the hub's tables are told from others by their names",
+            cure="leave ?schema= out: the hub's tables are distinguished from others by their names",
         )
     return Address(address, None, shown)
 
@@ -193,7 +193,7 @@ def find_schema(address: Address) -> str:
         raise HubError(
             f"hub {address.shown} does not exist",
             cause="no schema of the login's search_path is there",
-            cure="name one in the URL: ?schema=NAME; mgw apply makes it",
+            cure="name one in the URL: ?schema=NAME; mgw apply creates it",
         )
     return found
 

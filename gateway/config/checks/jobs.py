@@ -69,7 +69,7 @@ def _foreign_end(ctx: Context, path: Path, end: str, name: str, job: JobModel) -
         ctx.source.error(
             "bad-" + end,
             place,
-            f"{end} {name!r} of {_article(job)} job is no foreign queue",
+            f"{end} {name!r} of {_article(job)} job is not a foreign queue",
             "write queue@link, or change the type of the job",
         )
         return None

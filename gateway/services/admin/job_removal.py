@@ -140,7 +140,7 @@ class JobRemoval(Administration):
             raise AdminError(
                 f"messages of job {job.name} cannot be moved now",
                 number=Ora.INVALID_VALUE,
-                cause="it is at work",
+                cause="it is running",
                 cure=f"disable it first: mgw jobs disable {job.name}; then remove it",
             )
         claimed = catalog.take_plans(conn, job.id)
