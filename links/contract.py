@@ -212,7 +212,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class JobUse:
-    """An endpoint in the hands of one job."""
+    """An endpoint of one job."""
 
     endpoint: Endpoint
     job: str

@@ -1,4 +1,4 @@
-"""Whether somebody listens at an address: connections without a word, cheap enough to be made every second."""
+"""Whether somebody listens at an address: connections without traffic, cheap enough to be made every second."""
 
 from __future__ import annotations
 

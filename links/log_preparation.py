@@ -47,8 +47,8 @@ class PreparesLogs(Protocol):
     """A link that can create the logs which its ``inbound_log_queue`` and ``outbound_log_queue`` name."""
 
     def prepare_logs(self, uses: Sequence[tuple[JobUse, Direction]], *, dry_run: bool) -> Sequence[LogStep]:
-        """Create what is missing; what is there as it must be stays as it is. Nothing is deleted or made again, because
-        a log holds what the guarantee rests on. Everything is looked at before the first is created.
+        """Create what is missing; what is there as it must be stays as it is. Nothing is deleted or recreated, because
+        the guarantee depends on the contents of a log. Everything is looked at before the first is created.
 
         Args:
             uses: the jobs of this link.

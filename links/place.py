@@ -23,7 +23,7 @@ class Place(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What tells it from every other place."""
+        """What distinguishes it from every other place."""
         return self._logged(self.system or self.address)
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
     def elsewhere(self, other: Place) -> bool:
         """Whether a link that led to ``other`` was altered and leads elsewhere now. Another system at the same address
-        is no alteration: it took the place of the first one without a word, which the logs have to find out."""
+        is not an alteration: it replaced the first one without notice, which the logs have to detect."""
         return self.address != other.address and not (self.system and self.system == other.system)
 
     def differs(self, other: Place) -> bool:

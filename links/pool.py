@@ -27,7 +27,7 @@ class LinkPool:
     """Opens each link once. Any thread may ask.
 
     Jobs of one link share it, and so do all attempts of a job. A link whose definition was altered is opened again when
-    it is next asked for; jobs that still run go on with the one they have.
+    it is next asked for; jobs that still run continue with the one they have.
     """
 
     def __init__(self) -> None:

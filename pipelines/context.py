@@ -1,6 +1,6 @@
 """What a job is given when it runs, and how it waits for its streaming queries.
 
-Their progress is told, they are stopped when asked to, and what they have read is settled.
+Their progress is reported, they are stopped on request, and what they have read is settled.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def _meaning(model: type[BaseModel], name: str) -> str:
 
 
 def _kind(kind: Any) -> str:
-    """What may stand there, in words."""
+    """What is allowed there, in words."""
     origin, inner = get_origin(kind), get_args(kind)
     found = _PLAIN.get(kind) if origin is None else None
     if origin is Annotated:

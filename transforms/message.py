@@ -110,7 +110,7 @@ class Message:
         correlation: at most 128 characters, or None.
         delay: seconds from enqueue until the message may be dequeued; 0 = none.
         expiration: seconds of availability counted from the moment it is ready; None = never.
-        expires_at: epoch seconds at which the message expires, set by whoever hands out a stored message; None = never.
+        expires_at: epoch seconds at which the message expires, set when a stored message is handed out; None = never.
         msgid: 16 bytes; set by the hub.
         enqueue_time: epoch seconds; set by the hub.
         attempts: failed dequeue attempts so far; set by the hub.

@@ -1,7 +1,7 @@
 """The hub: durable, transactional queues in a SQL database (AQ guide 12.2).
 
-This is the door of the room: whoever is outside imports from here, and only from here. Each name is imported when it is
-first used: a command that asks for one of them does not load the others.
+This is the public interface: code outside the hub imports from here, and only from here. Each name is imported when it
+is first used: a command that asks for one of them does not load the others.
 
 * :class:`Hub`, :class:`Session`, :class:`QueueAdmin`: what applications work with;
 * :mod:`transfer <mgw.gateway.aq.queues.transfer>`: what a route needs, in a transaction of its caller;

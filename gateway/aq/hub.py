@@ -41,7 +41,7 @@ class Hub(SessionGround):
     Attributes:
         hub_id: 8 random bytes made with the database; the first half of every message id.
         durability: ``full``: a commit survives power loss. ``fast``: the last commits may be lost then.
-        notifier: wakes whoever waits for messages.
+        notifier: wakes those who wait for messages.
         clock: the clock behind every time the hub stores.
         statistics: what this process did with the queues.
         transform_modules: modules whose functions transformations may call.
@@ -148,7 +148,7 @@ class Hub(SessionGround):
             raise
 
     def add_part(self, part: SchemaPart) -> None:
-        """Have the tables and views of another module, as if they had been among ``schemas`` when the hub was opened.
+        """Add the tables and views of another module, as if they had been among ``schemas`` when the hub was opened.
 
         Raises:
             HubVersionMismatch: another release made them.
@@ -166,7 +166,7 @@ class Hub(SessionGround):
         self.parts = (*self.parts, part)
 
     def close(self) -> None:
-        """End what goes on and close the connections. Idempotent.
+        """End all sessions and close the connections. Idempotent.
 
         Sessions that were not closed are rolled back, and failed attempts counted that were not yet. Every other call
         on the hub or on one of its sessions is refused from then on; who waits for a message learns it.

@@ -48,7 +48,7 @@ class State(IntEnum):
     """State of a message (single-consumer queue) or of one consumer's entry (AQ guide 12.2 §2.15, §9.10).
 
     READY to EXPIRED have the documented numbers. UNDELIVERABLE is an entry over its retry limit whose message is still
-    there for others; CLAIMED is in the hands of a session or in a job's durable plan; SPLIT is the message row of a
+    there for others; CLAIMED: held by a session or by a job's durable plan; SPLIT is the message row of a
     multi-consumer message, whose entries carry the states.
     """
 
@@ -146,7 +146,7 @@ class EnqueueOptions:
         visibility: ON_COMMIT: with the session's transaction; IMMEDIATE: at once, in a transaction of its own.
         relative_msgid: the message to go before (16 bytes); ignored unless ``sequence_deviation`` is BEFORE.
         sequence_deviation: BEFORE: directly ahead of ``relative_msgid``; TOP: ahead of all messages; None: in order.
-            The message must not have a longer delay nor a larger priority number than whom it goes before.
+            The message must not have a longer delay nor a larger priority number than the message it goes before.
         transformation: applied to every message before it is stored: rules and recipients see the result.
         delivery_mode: PERSISTENT. Buffered messages are refused.
     """
@@ -200,7 +200,7 @@ class Agent(NamedTuple):
 class Dequeued(NamedTuple):
     """A message handed out by a session (AQ guide 12.2 §10.5, §10.2).
 
-    ``state`` is the one it had; ``transaction_group`` tells which messages of an array were enqueued together (None:
+    ``state`` is the one it had; ``transaction_group`` shows which messages of an array were enqueued together (None:
     the queue has no transaction groups, or one message was asked for). ``delivery_mode`` is PERSISTENT.
     """
 
@@ -405,7 +405,7 @@ class Counts:
     Attributes:
         ready: can be taken; for a multi-consumer queue as a whole: not yet consumed by everybody.
         waiting: their delay or retry delay is not over.
-        claimed: in the hands of sessions and jobs.
+        claimed: held by sessions and jobs.
         expired: in this exception queue (always 0 for a consumer).
         oldest: enqueue time of the READY one that comes next, epoch seconds.
     """

@@ -111,7 +111,7 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 
 
 def console(otherwise: int = 80) -> Console:
-    """Standard output; ``otherwise`` is its width where it is no terminal and COLUMNS does not say."""
+    """Standard output; ``otherwise`` is its width where it is not a terminal and COLUMNS does not say."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS") or otherwise)
@@ -142,7 +142,7 @@ def table(columns: Mapping[str, str], title: str = "", *, width: int = 80) -> Ta
 
 
 def print_table(columns: Mapping[str, str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
-    """A table on standard output; a line for each row where it is no terminal and COLUMNS does not say how wide."""
+    """A table on standard output; a line for each row where it is not a terminal and COLUMNS does not say how wide."""
     shape = console(otherwise=_ENDLESS)
     shown = table(columns, title, width=shape.width)
     for row in rows:

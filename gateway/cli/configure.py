@@ -184,7 +184,8 @@ def schema() -> None:
 
 
 def follow(ctx: typer.Context, files: list[Path], agent: str) -> Document:
-    """What ``mgw run FILE`` does first: objects that are refused are told, all others applied; the document of these.
+    """What ``mgw run FILE`` does first: objects that are refused are reported, all others applied; the document of
+    these.
     Leaves with 78 if the files as a whole cannot be used. A messaging system that does not answer keeps nothing from
     running."""
     from mgw.gateway.services import configuration

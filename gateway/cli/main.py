@@ -133,7 +133,7 @@ class _Plain(logging.Formatter):
 
 
 def _hub_first(arguments: list[str]) -> list[str]:
-    """``--hub URL`` may stand anywhere; it belongs to the whole program, so it is moved to the front."""
+    """``--hub URL`` may be anywhere; it belongs to the whole program, so it is moved to the front."""
     front: list[str] = []
     rest: list[str] = []
     words = iter(arguments)

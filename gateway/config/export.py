@@ -195,6 +195,6 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: str) -> str:
-    """As it must stand in the file to come back as it is: what looks like a variable, and what breaks lines."""
+    """As it must be in the file to be read back unchanged: what looks like a variable, and what breaks lines."""
     text = value.replace("${", "$${")
     return text if text.replace(" ", "").isprintable() else DoubleQuotedScalarString(text)

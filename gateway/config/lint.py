@@ -320,6 +320,6 @@ def _spec_of(source: Source, path: Path, link_type: Any) -> LinkSpec | None:
 
 
 def _gather_definition(values: dict[str, Any]) -> None:
-    """What a transformation does stands next to its types in the file; the registry knows its keys."""
+    """What a transformation does is next to its types in the file; the registry knows its keys."""
     own = [name for name in TransformationModel.model_fields if name != "definition"]
     values["definition"] = {name: values.pop(name) for name in list(values) if name not in own}

@@ -38,7 +38,7 @@ def compose(text: str, file: str) -> Node | None:
     """The root of a YAML document; None for an empty one.
 
     Raises:
-        Unreadable: it is no YAML.
+        Unreadable: it is not YAML.
     """
     try:
         root: Node | None = YAML(typ="safe", pure=True).compose(text)
@@ -103,7 +103,7 @@ class Nodes:
         """Keys and values of a mapping; its own keys win over those merged in with ``<<``, earlier merges over later.
 
         Raises:
-            Unreadable: a key that occurs twice or is no text, or a merge of something else than mappings.
+            Unreadable: a key that occurs twice or is not text, or a merge of something else than mappings.
         """
         found = self._entries.get(id(node))
         if found is None:

@@ -67,7 +67,7 @@ def types_within(wanted: ObjectTypeModel) -> set[str]:
     """Names of the types that a type is made of, as they compare.
 
     Raises:
-        DeclarationInvalid: a declaration is no type.
+        DeclarationInvalid: a declaration is not a type.
         AqError: the name of a type is not valid.
     """
     named: set[str] = set()

@@ -211,7 +211,7 @@ def _model_table(model: type[Strict], hidden: Iterable[str] = ()) -> str:
 
 
 def _values(schema: dict[str, Any]) -> str:
-    """What may stand there, in words, from its JSON Schema."""
+    """What is allowed there, in words, from its JSON Schema."""
     if "anyOf" in schema:
         return " or ".join(_values(each) for each in schema["anyOf"] if each.get("type") != "null")
     if "const" in schema or "enum" in schema:

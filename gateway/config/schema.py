@@ -245,7 +245,7 @@ _TARGET = rf"^\s*(?:(?:{_BODY})(?:[.].+)?|{_PROPERTIES}|{in_any_case('header')}[
 
 
 def _transformation(definition: dict[str, Any]) -> None:
-    """What it does stands next to its types: a function, or assignments, and maybe a filter."""
+    """What it does is next to its types: a function, or assignments, and maybe a filter."""
     definition["properties"].pop("definition")
     values = {"type": ["string", "number", "boolean", "null"]}
     parts = {

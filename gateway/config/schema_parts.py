@@ -1,7 +1,7 @@
 """Pieces of the JSON Schema: values as configuration files may write them.
 
 A file may write a number or a switch as text, a choice in letters of any case, and ``${VARIABLE}`` instead of any of
-them. Patterns are those of ECMA-262, which editors use: letters in either case stand in brackets, and so does whatever
+them. Patterns are those of ECMA-262, which editors use: letters in either case are in brackets, and so does whatever
 has a meaning.
 """
 

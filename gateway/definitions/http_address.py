@@ -42,7 +42,7 @@ class HttpAddress:
         """The address behind ``HOST:PORT``, ``PORT`` or ``auto``; None for ``off``.
 
         Raises:
-            ConfigInvalid: the text is no address, or not one of this machine alone and ``behind_proxy`` is not set.
+            ConfigInvalid: the text is not an address, or not one of this machine alone and ``behind_proxy`` is not set.
         """
         word = text.strip()
         if word.lower() == "off":

@@ -55,8 +55,8 @@ class Proof:
 def reconcile(conn: sa.Connection, job: JobDef, hub_id: bytes, span: Range = EVERYTHING) -> Proof:
     """Check that every message of the job in the range has exactly one outcome.
 
-    Inbound: no position of the source is stored twice, no message of the hub was made of two, the stored positions join
-    on to each other and to where the job stands, every reception has one outcome. Outbound: every planned batch was
+    Inbound: no position of the source is stored twice, no message of the hub was made of two, the stored positions are
+        contiguous and end at the job's position, every reception has one outcome. Outbound: every planned batch was
     completed, returned, or is still planned, and then its messages are there; every message in it was completed at most
     once; no message is set aside for a plan that does not exist. Link to link: what is said of both, but no message is
     in the hub. All: no record is missing or was changed.
@@ -267,6 +267,6 @@ def _sequences(
 
 
 def _explains(gap: tuple[int, int], before: int, record: int | None) -> bool:
-    """Whether a break lies between a sequence and the record of the next one (None: no record yet)."""
+    """Whether a break is between a sequence and the record of the next one (None: no record yet)."""
     last, number = gap
     return last <= before and (record is None or record > number)

@@ -171,7 +171,7 @@ def hex_id(hub_id: bytes, number: int) -> str:
 
 
 def _number(message: str, hub_id: bytes) -> int | None:
-    """The number of a message id of this hub, or None if the text is no message id."""
+    """The number of a message id of this hub, or None if the text is not a message id."""
     text = message[8:] if message.upper().startswith("AQMSGID:") else message
     try:
         identity = bytes.fromhex(text) if len(text) == 32 else b""

@@ -204,5 +204,5 @@ class _Texts:
 
 
 def _places(parts: Sequence[Any]) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Where numbers stand, and between which words."""
+    """Where numbers are, and between which words."""
     return ((at, (parts[at - 1], parts[at - 3] if at > 1 else "")) for at in range(1, len(parts), 2))

@@ -3,7 +3,7 @@
 A row is written in the hub transaction that stores a batch (inbound) or completes it (outbound), so it cannot disagree
 with what happened. Every row has a number that grows by one per job, and a checksum over what it says. Rows stay when
 their job is removed, until they are pruned. :mod:`ledger.check` reads them; ``MGW_LEDGER`` shows the batches. Rows of
-small batches are merged later (:mod:`mgw.gateway.ledger.upkeep`); whoever reads finds them as they were written.
+small batches are merged later (:mod:`mgw.gateway.ledger.upkeep`); readers find them as they were written.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What the gateway tells of itself: events, log, batches in the log."""
+"""What the gateway reports about itself: events, log, batches in the log."""

@@ -298,7 +298,7 @@ class MessagesWait(Event):
 
 @dataclass(frozen=True, slots=True)
 class MessagesWaitNoLonger(Event):
-    """What :class:`MessagesWait` told is over."""
+    """What :class:`MessagesWait` reported is over."""
 
     limit: float
 
@@ -433,7 +433,7 @@ class Journalist:
             self._tell(event)
 
     def tell_sums(self, name: str, *, all_of_them: bool = False) -> None:
-        """Tell the sums for the object ``name`` whose minute is over; ``all_of_them``: the others as well."""
+        """Report the sums for the object ``name`` whose minute is over; ``all_of_them``: the others as well."""
         for event in self._gathered.sums(name, all_of_them=all_of_them):
             self._tell(event)
 

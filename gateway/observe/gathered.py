@@ -16,7 +16,7 @@ GATHER_SECONDS: Final = 60.0
 
 
 class Gathered:
-    """Events with a ``count`` of which the first is told at once, and the others as one event a minute."""
+    """Events with a ``count`` of which the first is reported at once, and the others as one event a minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -24,7 +24,7 @@ class Gathered:
         self._held: dict[Any, tuple[float, int]] = {}  # event without its count -> when it was told, count since then
 
     def take(self, event: Any) -> bool:
-        """Whether to tell ``event`` now; else it is counted."""
+        """Whether to report ``event`` now; else it is counted."""
         kind, now = replace(event, count=0), self._clock.monotonic()
         with self._lock:
             told, count = self._held.get(kind, (-math.inf, 0))

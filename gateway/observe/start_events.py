@@ -1,4 +1,4 @@
-"""What an agent tells of itself when it starts: the documented numbers of the log's beginning."""
+"""What an agent reports about itself when it starts: the documented numbers of the log's beginning."""
 
 from __future__ import annotations
 

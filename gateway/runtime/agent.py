@@ -287,7 +287,7 @@ class Agent:
 
     @staticmethod
     def _is_restarted(snapshot: Snapshot, runner: JobRunner) -> bool:
-        """Whether a job that is connected was reset: it drains and connects anew. One that is not tries at once."""
+        """Whether a job that is connected was reset: it drains and reconnects. One that is not tries at once."""
         job = snapshot.jobs.get(runner.setup.job.id)
         return job is not None and job.resets != runner.resets and runner.connected
 
@@ -320,7 +320,7 @@ class Agent:
         return wanted
 
     def _refuse(self, job: JobDef, error: GatewayError) -> None:
-        """A job whose definitions do not hold together cannot run until somebody mends them."""
+        """A job whose definitions do not hold together cannot run until somebody corrects them."""
         with self._hub.write() as conn:
             run_state.record_failure(
                 conn,

@@ -97,7 +97,7 @@ class GuaranteeWatch:
         self._answered()
 
     def _judge(self, error: Exception) -> None:
-        """A broker that is away is no lost condition: the flow has a connection of its own and notices by itself."""
+        """A broker that is away is not a lost condition: the flow has a connection of its own and notices by itself."""
         if isinstance(error, QueueMissing) or (self._strict and isinstance(error, LinkRefused)):
             raise error
         text = str(error) if isinstance(error, GatewayError) else f"internal error, {type(error).__name__}: {error}"

@@ -1,13 +1,13 @@
-"""A route from the hub to a link that finds the message for which a batch was refused, so that the others go on.
+"""A route from the hub to a link that finds the message for which a batch was refused, so that the others continue.
 
 A messaging system refuses a batch, or ends the connection, for one message, and seldom says for which. Here the plans
 that are left are sent again one at a time. One that is refused is divided, down to a message alone. A message that is
 refused alone goes to the exception queue with the system's reason; without one the job fails as with any message that
 cannot be delivered.
 
-Who is to blame, the destination's error says (:class:`transforms.errors.Blame`). Where nobody can tell, the message is
-sent once more, and then the messages behind it are tried, one by one. If one is taken, those before it are suspected
-with reason: each of them that is refused again is set aside. If none is, the whole destination refuses.
+Who is to blame, the destination's error says (:class:`transforms.errors.Blame`). Where the cause is unknown, the
+message is sent once more, and then the messages behind it are tried, one by one. If one is taken, those before it are
+suspected with reason: each of them that is refused again is set aside. If none is, the whole destination refuses.
 
 Some systems say nothing at all and end the connection, or confirm nothing. A message over which that happens time and
 again, sent alone, is dealt with as one that is refused for a reason nobody knows. It takes so many times because a
@@ -66,7 +66,8 @@ class IsolatingRoute(PlanningRoute):
     def open(self) -> None:
         """As any route; after failures without success, plans are sent one at a time.
 
-        A broker may end the connection for a message without a word, and what it said may be lost with the rest. So the
+        A broker may close the connection because of a message without a reason, and what it said may be lost with the
+        rest. So the
         first plan is divided, too: in a small one the answer has time to come.
         """
         super().open()

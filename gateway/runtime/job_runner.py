@@ -83,7 +83,7 @@ class JobRunner:
 
     @property
     def connected(self) -> bool:
-        """Whether it carries messages, or would if there were any: a reset connects it anew."""
+        """Whether it carries messages, or would if there were any: a reset makes it reconnect."""
         return self._route is not None and not self._setbacks
 
     @property
@@ -135,7 +135,7 @@ class JobRunner:
         self._wake.set()
 
     def show_stuck(self) -> None:
-        """Show that the thread does not come round its loop, until it does.
+        """Report that the thread does not complete its loop, until it does.
 
         Raises:
             HubError: it could not be written.

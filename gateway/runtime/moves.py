@@ -123,7 +123,7 @@ def arrive_at_target(
 
 
 def noted(report: GuaranteeReport, hub: Hub, job_id: int, now: float) -> GuaranteeReport:
-    """What a job promises, with a word about what a change of its link left in doubt."""
+    """The guarantee of a job, with a note about what a change of its link left in doubt."""
     with hub.read() as conn:
         stay = _stay(run_state.load_entries(conn, job_id).get(_TARGET))
     if stay is None or not stay.batches or now - stay.since > NOTE_SECONDS:

@@ -14,7 +14,7 @@ __all__ = ["Procedures"]
 
 @dataclass(frozen=True, slots=True)
 class Procedures:
-    """Calls upwards, given to the agent by whoever starts it.
+    """Calls upwards, given to the agent by the code that starts it.
 
     Attributes:
         finish_remove_job: removes a job that is marked for removal and no longer works, by its name.

@@ -1,4 +1,4 @@
-"""Whether the main loop of the process comes round."""
+"""Whether the main loop of the process runs."""
 
 from __future__ import annotations
 

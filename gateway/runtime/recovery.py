@@ -1,7 +1,7 @@
 """Recovery: what the logs on both sides of a job prove, and what a person may decide when they do not match.
 
 AQ guide 12.2 §19.2.3, §21.4: errors 415 (source messages missing), 416 and 417 (log records missing) end a job; one of
-the RESET actions of CLEANUP_GATEWAY lets it go on.
+the RESET actions of CLEANUP_GATEWAY lets it continue.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def reset_log_records(conn: sa.Connection, job: JobDef, *, now: float) -> bool:
 
 
 def reset_missing_messages(conn: sa.Connection, job: JobDef, *, now: float) -> bool:
-    """RESET_SUB_MISSING_MESSAGE: missing messages are given up, the job goes on with what exists.
+    """RESET_SUB_MISSING_MESSAGE: missing messages are accepted as lost, the job continues with what exists.
 
     From the hub: plans shrink to the messages that are there. From a link: the source resumes at the first message it
     has.

@@ -2,7 +2,7 @@
 
 Failures are of two kinds (decision 0019). One that a message or the configuration makes repeats itself: delays grow
 from 2 seconds to 30 minutes, and the sixteenth in a row ends the job (AQ guide 12.2 §17.4). A broker or hub that cannot
-be reached is no fault of the job: it never gives up, and no delay is longer than a minute, or what the
+be reached is not a fault of the job: it never gives up, and no delay is longer than a minute, or what the
 job option ``retry_max_delay`` says.
 """
 

@@ -1,4 +1,4 @@
-"""The life of a batch, told once: recover, read, select, write, settle. The order of its lines is the guarantee.
+"""The life of a batch, implemented once: recover, read, select, write, settle. The order of its lines is the guarantee.
 
 A route has a source and a destination, each of them a link or a queue of the hub (:mod:`gateway.runtime.ends`). Every
 batch is completed in one transaction of the hub, together with what its source keeps of its progress:

@@ -1,4 +1,4 @@
-"""What systemd is told of the process (``Type=notify``): ready, alive, reloading, stopping. Without it, nothing.
+"""What systemd is notified of (``Type=notify``): ready, alive, reloading, stopping. Without it, nothing.
 
 The protocol is one datagram for each message to the socket that ``NOTIFY_SOCKET`` names (sd_notify(3)).
 """
@@ -16,7 +16,7 @@ __all__ = ["ServiceManager"]
 
 
 class ServiceManager:
-    """Tells the service manager that started this process. Never raises; any thread may call it."""
+    """Notifies the service manager that started this process. Never raises; any thread may call it."""
 
     def __init__(self, environ: Mapping[str, str], clock: Clock) -> None:
         self._clock = clock
@@ -54,7 +54,7 @@ class ServiceManager:
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float:
-    """Seconds without a word after which the process is restarted; 0: it is not watched."""
+    """Seconds without a notification after which the process is restarted; 0: it is not watched."""
     owner, limit = environ.get("WATCHDOG_PID", ""), environ.get("WATCHDOG_USEC", "")
     if not limit.isdecimal() or owner not in ("", str(os.getpid())):
         return 0.0

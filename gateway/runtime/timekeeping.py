@@ -1,4 +1,4 @@
-"""Passes of the time manager, and what is told of messages that expire in them, or wait for too long."""
+"""Passes of the time manager, and what is reported of messages that expire in them, or wait for too long."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def events_of(hub: Hub, agent: str | None, clock: Clock) -> EventStore:
 
 
 class Timekeeper:
-    """Lets the time manager pass. The first messages of a queue that expire are told at once, others are gathered."""
+    """Lets the time manager pass. The first messages of a queue that expire are reported at once, others are
+    gathered."""
 
     def __init__(self, hub: Hub, journalist: Journalist, clock: Clock) -> None:
         self._hub = hub
@@ -90,7 +91,7 @@ class Timekeeper:
         self._waiting = waiting
 
     def close(self) -> None:
-        """Tell what was gathered."""
+        """Report what was gathered."""
         for names in list(self._untold):
             self._tell(names)
 

@@ -180,7 +180,7 @@ def log(findings: Sequence[Finding]) -> None:
 
 def follow(hub: Hub, found: Usable, agent: str) -> Iterator[Action]:
     """Bring a hub to what files say, as far as it is not refused; gives every step that is over. What is refused stays
-    as the hub has it, and is told as an event of the agent when everything else is done.
+    as it is in the hub, and is reported as an event of the agent when everything else is done.
 
     Raises:
         HubError: the hub cannot be used.

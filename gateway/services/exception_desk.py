@@ -1,4 +1,4 @@
-"""What somebody does about a job that cannot go on: try it again, or give up what it waits for.
+"""Actions for a job that cannot continue: try it again, or give up what it waits for.
 
 Messages in exception queues are shown and taken with :mod:`mgw.gateway.services.messages`, as those of any queue.
 """
@@ -13,7 +13,7 @@ __all__ = ["NotFailed", "give_up", "retry"]
 
 
 class NotFailed(GatewayError):
-    """The job is not FAILED, so nothing of it is given up."""
+    """The job is not FAILED, so nothing of it is accepted as lost."""
 
     def __str__(self) -> str:
         return f"{self.what}; {self.cause}"
@@ -32,7 +32,8 @@ def retry(admin: GatewayAdmin, name: str) -> str:
 
 
 def give_up(admin: GatewayAdmin, action: str, job_name: str | None, agent_name: str) -> str | None:
-    """Let a FAILED job go on without the messages or log records it misses; the job's name, None where none was given.
+    """Let a FAILED job continue without the messages or log records that it misses; the job's name, None where none
+    was given.
 
     Args:
         action: RESET_SUB_MISSING_MESSAGE, RESET_SUB_MISSING_LOG_REC, CLEAN_LOG_QUEUES or CLEAN_STARTUP_STATE.

@@ -48,7 +48,7 @@ def drop_hub(url: str, *, force: bool = False, clock: Clock = SYSTEM_CLOCK) -> D
         force: also if messages wait in it; they are lost.
 
     Raises:
-        HubVersionMismatch: it is no hub, or of another release.
+        HubVersionMismatch: it is not a hub, or of another release.
         HubUnavailable: it is in use, or cannot be reached.
         HubError: there is none; messages wait in it; something of the application's needs it; a right is missing.
     """

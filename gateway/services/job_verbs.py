@@ -46,7 +46,7 @@ def reset_all(admin: GatewayAdmin) -> list[str]:
 
 
 def restart(admin: GatewayAdmin, name: str) -> str:
-    """Have a job drain what it has in hand and connect anew, now; its name as it was defined.
+    """Have a job drain its batches in flight and reconnect, now; its name as it was defined.
 
     Raises:
         NotFound: there is not a job of that name.
@@ -56,7 +56,7 @@ def restart(admin: GatewayAdmin, name: str) -> str:
 
 
 def reconnect(admin: GatewayAdmin, name: str) -> tuple[str, list[str]]:
-    """Have every enabled job of a link drain and connect anew, now; the names of link and jobs.
+    """Have every enabled job of a link drain and reconnect, now; the names of link and jobs.
 
     Raises:
         NotFound: there is not a link of that name.
@@ -69,7 +69,7 @@ def reconnect(admin: GatewayAdmin, name: str) -> tuple[str, list[str]]:
 
 
 def pause(admin: GatewayAdmin, name: str) -> str:
-    """Stop a job after the batch in hand; what comes meanwhile waits. Its name as it was defined.
+    """Stop a job after its current batch; what comes meanwhile waits. Its name as it was defined.
 
     Raises:
         NotFound: there is not a job of that name.
@@ -81,7 +81,7 @@ def pause(admin: GatewayAdmin, name: str) -> str:
 
 
 def resume(admin: GatewayAdmin, name: str) -> str:
-    """Let a job that was paused go on; its name as it was defined.
+    """Let a job that was paused continue; its name as it was defined.
 
     Raises:
         NotFound: there is not a job of that name.
@@ -114,5 +114,5 @@ def _row(admin: GatewayAdmin, job: str) -> JobRow:
 
 
 def _is_empty(row: JobRow) -> bool:
-    """Nothing waits, as far as anybody can count it, and the job has nothing in hand."""
+    """Nothing waits, as far as anybody can count it, and the job has nothing in flight."""
     return row.status == "READY" and row.activity in _QUIET and not row.backlog

@@ -139,7 +139,7 @@ def queue(hub: Hub, name: str, user: str | None = None) -> str:
 
     Raises:
         NotFound: there is none of that name.
-        AqError: it is no name.
+        AqError: it is not a name.
     """
     if user is not None:
         return name
@@ -156,7 +156,7 @@ def queue_table(hub: Hub, name: str) -> str:
 
     Raises:
         NotFound: there is none of that name.
-        AqError: it is no name.
+        AqError: it is not a name.
     """
     admin = QueueAdmin(hub)
     known = admin.queue_tables
@@ -168,7 +168,7 @@ def object_type(hub: Hub, name: str) -> str:
 
     Raises:
         NotFound: there is none of that name.
-        AqError: it is no name.
+        AqError: it is not a name.
     """
     admin = QueueAdmin(hub)
     found = admin.object_type(name)

@@ -63,7 +63,7 @@ def enqueue(
 
     Raises:
         NotFound: there is no queue of that name.
-        BodyRefused: a body is no text, no JSON, or not of that type; nothing is stored.
+        BodyRefused: a body is not text, not JSON, or not of that type; nothing is stored.
         AqError: the queue refuses a message; nothing is stored.
     """
     name = lookup.queue(hub, queue, user)

@@ -67,7 +67,7 @@ class Probes:
     def life(self) -> tuple[bool, str]:
         """Whether the process works, and a word about it; otherwise it must be started again.
 
-        A main loop that waits for a hub which does not answer is no reason: a new process would wait as well.
+        A main loop that waits for a hub which does not answer is not a reason: a new process would wait as well.
         """
         pulse = self._supervisor.pulse
         if pulse.regular:

@@ -73,7 +73,7 @@ def look(url: str, *, clock: Clock = SYSTEM_CLOCK) -> Outlook:
         url: as for :meth:`mgw.gateway.aq.hub.Hub.open`.
 
     Raises:
-        HubVersionMismatch: it is no hub, or a newer release wrote it.
+        HubVersionMismatch: it is not a hub, or a newer release wrote it.
         HubUnavailable: it cannot be reached.
         HubError: there is none; nobody here knows a part of it.
     """
@@ -92,8 +92,8 @@ def upgrade(
 ) -> Outlook:
     """Bring the hub forward to this release, whole or not at all; what was done.
 
-    On PostgreSQL everything is one transaction. On SQLite a copy is changed, and takes the place of the file when it is
-    complete and on the disk. A kill at any moment leaves the old hub or the new one. Nobody may have the hub open.
+    On PostgreSQL everything is one transaction. On SQLite a copy is changed, and replaces the file when it is complete
+    and on disk. A kill at any moment leaves the old hub or the new one. Nobody may have the hub open.
 
     Args:
         url: as for :meth:`mgw.gateway.aq.hub.Hub.open`; the login must be the owner of the tables (PostgreSQL).

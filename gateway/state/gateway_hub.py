@@ -53,13 +53,13 @@ def open_hub(
     transform_modules: Sequence[str] = (),
     parts: Sequence[SchemaPart] = (),
 ) -> Hub:
-    """Open the gateway's hub, or make it: the queues, with the gateway's own tables and views next to them.
+    """Open the gateway's hub, or create it: the queues, and the gateway's own tables and views.
 
     Args:
         url: SQLAlchemy URL of the database, such as ``sqlite:///hub.db`` or ``postgresql+psycopg://user@host/name``.
-        create: make what is missing: the database file (SQLite), tables, views, functions.
-        durability: ``full``: a commit is on disk before it returns. Anything less takes the label exact off every job.
-        clock: where times come from.
+        create: create what is missing: the database file (SQLite), tables, views, functions.
+        durability: ``full``: a commit is on disk before it returns. With any other value no job is exact.
+        clock: source of all times.
         transform_modules: packages and modules whose functions transformations may call.
         parts: tables and views of other modules next to the gateway's.
 

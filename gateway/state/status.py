@@ -1,4 +1,4 @@
-"""What the views say, as values: for the command line and whoever else shows the gateway's state."""
+"""What the views say, as values: for the command line and all others that show the gateway's state."""
 
 from __future__ import annotations
 

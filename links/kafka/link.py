@@ -1,9 +1,9 @@
 """The Kafka link, on kafka-python.
 
 What it lacks (see ``SPEC.capabilities``): Kafka has no field for a message id, a priority or an expiration, and does
-not tell text from bytes. The message id travels in header ``MGW_AQ_messageID``; with the job option AQ_MsgProperties
-priority and expiration travel in headers, too. A source is one topic, not a pattern, because its positions belong to
-one topic. There is no queue domain: a topic keeps what was read.
+not distinguish text from bytes. The message id travels in header ``MGW_AQ_messageID``; with the job option
+AQ_MsgProperties priority and expiration travel in headers, too. A source is one topic, not a pattern, because its
+positions belong to one topic. There is no queue domain: a topic keeps what was read.
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ class KafkaSource:
         return self._consumer
 
     def _probe(self, consumer: KafkaConsumer) -> None:
-        """The client retries forever without a word, so a silent cluster is asked for a sign of life."""
+        """The client retries forever without reporting it, so a silent cluster is asked for a sign of life."""
         if self._use.clock.monotonic() >= self._probe_at:
             self._ends(consumer)
 

@@ -5,7 +5,7 @@
   the client takes a commit for done that it never sent.
 * ``commit_transaction`` and ``flush`` may wait forever. Here every wait has an end.
 * ``close`` leaves a transaction open, which holds readers back. Here it is aborted first.
-* After a failed batch the object cannot be used any more. Here it refuses to be: whoever owns it makes a new one.
+* After a failed batch the object cannot be used any more. Here it refuses to be: its owner makes a new one.
 * A server answers a commit before it has marked the records, and one that dies then may forget to mark them in all
   partitions or in some: readers wait for them, the next abort takes them away, the next commit lets them stand. Here a
   transaction counts when it is open in none of its partitions and its last record, which is in a partition that nobody

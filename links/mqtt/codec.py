@@ -28,7 +28,7 @@ Frame = tuple[bytes, bytes]
 
 
 class Malformed(Exception):
-    """The broker sent bytes that are no MQTT; the connection cannot go on."""
+    """The broker sent bytes that are not MQTT; the connection cannot continue."""
 
 
 _REASONS = {
@@ -106,7 +106,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 def parse_publish(first: int, data: bytes, version: int) -> tuple[int, Publish]:
     """Packet id (0 at QoS 0) and content of a PUBLISH whose fixed header starts with byte ``first``.
 
-    What concerns this message only (text that is no UTF-8, broken properties) is told by ``Publish.problem``.
+    What concerns this message only (text that is not UTF-8, broken properties) is told by ``Publish.problem``.
 
     Raises:
         Malformed: not even the packet id can be found.

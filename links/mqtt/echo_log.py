@@ -126,7 +126,7 @@ class EchoLog:
 
     @property
     def kept(self) -> int:
-        """How many messages of the time before the connect still lie in the session."""
+        """How many messages from before the connect are still in the session."""
         return len(self._own)
 
     # -- while it runs ------------------------------------------------------------------------------------------------

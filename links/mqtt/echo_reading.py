@@ -1,4 +1,4 @@
-"""Reading what lies in an echo session when a destination connects."""
+"""Reading the messages of an echo session when a destination connects."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class EchoDestination(MqttDestination):
         """See :meth:`mgw.links.contract.Destination.connect`.
 
         Raises:
-            LinkUnavailable: the echo has overflowed; from the next connect on the job goes on, at least once.
+            LinkUnavailable: the echo has overflowed; from the next connect on the job continues, at least once.
         """
         problem = self._shortcoming()
         super().connect()

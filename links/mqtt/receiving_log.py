@@ -5,10 +5,10 @@ the DUP flag and under the same packet id. Such a message is known, and not stor
 
 1. it was stored in this session of the broker (packet ids begin again in a new one),
 2. the newest entry of its packet id has the same digest, and
-3. that packet id lies at most half the id space behind the newest stored one.
+3. that packet id is at most half the id space behind the newest stored one.
 
 This holds where packet ids are given cyclically, in the order of delivery (Mosquitto: 1 to 65,535 and again). Then a
-message that reuses a packet id lies ahead of the newest stored one, not behind it: (3) tells equal messages apart that
+message that reuses a packet id is ahead of the newest stored one, not behind it: (3) tells equal messages apart that
 come one round later. (2) guards against a jump of the packet ids, as when a broker drops or expires messages. A broker
 that gives the lowest free id breaks all of it, so the log is only used where the ids are known to be cyclic.
 

@@ -1,8 +1,8 @@
 """The fence of a job at RabbitMQ: one connection of the job at a time, whatever became of the one before.
 
-A connection that died without a word (power loss, a firewall that forgot it) lives on at the broker until its
-heartbeats are missed. So long its consumer keeps the messages that were sent ahead: whoever reads the queue meanwhile
-gets newer ones, and those later. The fence is an exclusive queue, which lives as long as the connection that declared
+A connection that died without notice (power loss, a firewall that forgot it) lives on at the broker until its
+heartbeats are missed. So long its consumer keeps the messages that were sent ahead: another reader of the queue
+meanwhile gets newer ones first. The fence is an exclusive queue, which lives as long as the connection that declared
 it. It works for every type of queue, and keeps nobody out but earlier connections of the same job; an exclusive
 consumer would keep everybody out, and quorum queues do not know it.
 """

@@ -22,6 +22,6 @@ class Knowledge:
         self._looks: dict[tuple[str, str], threading.Lock] = {}
 
     def alone_with(self, virtual_host: str, queue: str) -> threading.Lock:
-        """Held by whoever looks into a log queue: to look takes out what is there for a moment."""
+        """Held while a log queue is read: to look takes out what is there for a moment."""
         with self._lock:
             return self._looks.setdefault((virtual_host, queue), threading.Lock())

@@ -6,7 +6,7 @@ twin never survives a restart of the broker, so a record without it proves nothi
 is a durable classic queue with ``x-max-length`` 2, so that each pair replaces the one before; an operator creates it,
 or has it created (``mgw links prepare``).
 
-Whoever holds the job's lock (:mod:`mgw.links.rabbitmq.fence`) reads it alone: what an earlier connection had on the way
+The holder of the job's lock (:mod:`mgw.links.rabbitmq.fence`) reads it alone: what an earlier connection had on the way
 when it ended is in the log queue soon after.
 """
 

@@ -1,7 +1,7 @@
 """Reading a RabbitMQ queue exactly once, without message ids: acknowledgements and a record in one transaction.
 
-See :mod:`links.rabbitmq.receiving_log` for how redelivered messages are told from new ones. The commit of one batch is
-awaited when the next one is settled, so that the broker and the hub work at the same time.
+See :mod:`links.rabbitmq.receiving_log` for how redelivered messages are distinguished from new ones. The commit of one
+batch is awaited when the next one is settled, so that the broker and the hub work at the same time.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class DeltaTarget:
         writer.option("txnAppId", query).option("txnVersion", batch).save(self._path)
 
     def history(self, frame: DataFrame) -> None:  # noqa: ARG002  as for Parquet
-        """Refused: what is new cannot be told apart and written in one transaction."""
+        """Refused: what is new cannot be distinguished and written in one transaction."""
         raise PipelineFailed(
             f"source {self._name} is history, which cannot be archived to Delta",
             cause="a table that several sources write cannot show which rows of one source are new",

@@ -113,7 +113,7 @@ def _aggregated(joined: DataFrame, window: Window) -> DataFrame:
 
 
 def _named(window: Window) -> list[str]:
-    """Results are told apart by what they are grouped by."""
+    """Results are distinguished by what they are grouped by."""
     return [f"CAST({window.by[0]} AS STRING) AS correlation"] if window.by else []
 
 

@@ -124,7 +124,7 @@ _DIRECTIONS = {Kind.RECEIVED.value: "INBOUND", Kind.CARRIED.value: "THROUGH"}
 
 
 def _check(start: dict[str, Any], known: dict[int, tuple[int, int]], hub: str) -> None:
-    """Refuse to go on where something is missing in between."""
+    """Refuse to continue where something is missing in between."""
     cure = "start over: remove the checkpoint, and the windows are computed again from the ledger"
     if start.get("hub") != hub:
         raise PipelineFailed(

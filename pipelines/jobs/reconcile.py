@@ -1,7 +1,7 @@
 """The job ``reconcile``: reads both ends of a flow and reports what is missing, doubled, altered or reordered.
 
-``transform`` is the whole comparison; how ends are read is told in :mod:`pipelines.jobs.reconcile_sides`. Exit code 0
-when nothing is found, 1 when something is. Nothing is collected but the counts and the findings that are shown.
+``transform`` is the whole comparison; how ends are read is described in :mod:`pipelines.jobs.reconcile_sides`. Exit
+code 0 when nothing is found, 1 when something is. Nothing is collected but the counts and the findings that are shown.
 """
 
 from __future__ import annotations

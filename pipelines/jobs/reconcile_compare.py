@@ -201,7 +201,7 @@ def _with_predecessor(compared: DataFrame) -> DataFrame:
     """Adds ``behind``: the key that the source has before this one and the destination after it, else NULL.
 
     An order is broken somewhere exactly if a neighbour is: so each message is compared with the one before it only.
-    Copies of equal content without ids cannot be told apart and are left out.
+    Copies of equal content without ids cannot be distinguished and are left out.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sf

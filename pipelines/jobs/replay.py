@@ -1,7 +1,7 @@
 """Archived messages, or messages of exception queues, back into a hub queue: chosen, at a chosen rate, exactly once.
 
-A replay is known by its name. When it is run again it does nothing more; when it was killed it goes on where it
-stopped, with the messages that were chosen then.
+A replay is known by its name. When it is run again it does nothing more; after a kill it continues where it stopped,
+with the messages that were selected then.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the driver does: it seals a batch, and makes messages of what is sealed, chunk by chunk, each exactly once.
 
-Wherever the process is killed, the next commit of the same batch goes on: before the seal nothing of the batch is in
+Wherever the process is killed, the next commit of the same batch continues: before the seal nothing of the batch is in
 the queue; after it the batch is what was sealed, whatever the tasks of a second attempt staged; and a chunk leaves the
 staging in the transaction that stores its messages.
 """
@@ -39,7 +39,7 @@ class WriteRefused(GatewayError):
 
 
 class WriteInterrupted(GatewayError):
-    """A batch is sealed and could not be published whole; the next commit of the same batch goes on."""
+    """A batch is sealed and could not be published whole; the next commit of the same batch continues."""
 
 
 def commit(
@@ -55,7 +55,8 @@ def commit(
     Raises:
         WriteRefused: the name is used for another queue or by another stream, staged rows are gone, or the batch is not
             the next one.
-        WriteInterrupted: the queue refused; what is published stays so, and the batch goes on when it is written again.
+        WriteInterrupted: the queue refused; what is published stays so, and the batch continues when it is written
+            again.
     """
     with open_hub(options.url) as hub:
         with hub.read() as conn:

@@ -106,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Settle everything up to ``start``, and claim what comes next.
 
         Raises:
-            StreamTaken, StreamGone, OffsetLost, AqError: the stream cannot go on.
+            StreamTaken, StreamGone, OffsetLost, AqError: the stream cannot continue.
         """
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         if self._target is None and self._idle(start):
@@ -150,7 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Ranges of places with as many messages each.
 
         Raises:
-            StreamTaken, StreamGone, OffsetLost: the stream cannot go on.
+            StreamTaken, StreamGone, OffsetLost: the stream cannot continue.
         """
         if start == end:
             return []

@@ -2,7 +2,7 @@
 
 Rows wait in *stagings*, one for each attempt of a task, cut into chunks (Arrow, see :mod:`mgw.pipelines.sink.chunks`).
 The commit of a batch *seals* it: which stagings it consists of, and in which order. What is sealed becomes messages
-chunk by chunk; a chunk goes away in the transaction that stores its messages, so what is left says where to go on.
+chunk by chunk; a chunk goes away in the transaction that stores its messages, so what is left shows where to continue.
 Times are epoch seconds.
 """
 

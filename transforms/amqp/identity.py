@@ -1,4 +1,4 @@
-"""What tells one AMQP message from another: the id its publisher gave it, and a digest of its content.
+"""What distinguishes one AMQP message from another: the id its publisher gave it, and a digest of its content.
 
 Pure functions on the wire form; both walk the properties themselves, because they run for every message.
 """

@@ -1,4 +1,4 @@
-"""AMQP field values that are no scalars of the canonical message, as JSON text and back, with their types.
+"""AMQP field values that are not scalars of the canonical message, as JSON text and back, with their types.
 
 Void is ``null``, an array an array, a table an object. Inside them text, truth, integers of 32 bits (``I``; where the
 number is larger, of 64: ``l``) and doubles are what JSON has; anything else is an object with one member whose name

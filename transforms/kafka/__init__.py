@@ -14,7 +14,7 @@ enqueue time                     timestamp, outbound; header ``MGW_KAFKA_timesta
                                  one: sent instead of ``MGW_KAFKA_timestamp`` where it can be, else kept
 ``MGW_KAFKA_timestampType``      inbound only: CreateTime or LogAppendTime
 message id                       header ``MGW_AQ_messageID`` (16 bytes), always and first: a stable key for receivers
-that deduplicate. Inbound it is a header like any other
+                                 that deduplicate. Inbound it is a header like any other
 priority, delay, expiration,     headers ``MGW_AQ_*`` with the job option AQ_MsgProperties, both directions. Inbound
 exception queue, original id,    they become properties and leave the header array, because a header would win over
 sender                           the property when the message travels on

@@ -1,4 +1,5 @@
-"""Types of Kafka headers: names, letters, values as bytes. What they are for is told in :mod:`mgw.transforms.kafka`."""
+"""Types of Kafka headers: names, letters, values as bytes. What they are for is described in
+:mod:`mgw.transforms.kafka`."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ NULL and UNKNOWN). It knows:
 * numbers, texts (``'it''s'``), ``TRUE FALSE NULL``;
 * message properties (see :data:`PROPERTIES`), alone or as ``tab.priority``; letter case does not matter;
 * ``tab.user_data.a.b`` (also ``userdata``; also with ``source.`` or no prefix): an attribute of the JSON object or of
-  the fields in the body. Letter case matters. NULL when the body has no such attribute, or is not JSON object;
+  the fields in the body. Letter case matters. NULL when the body has no such attribute, or is not a JSON object;
   The attributes of an object (also of one in ANYDATA) are found in any letter case;
 * ``tab.user_data`` alone: the whole body, text where it is UTF-8 text, raw bytes otherwise;
 * ``tab.user_data.header.NAME`` or ``HEADER('NAME')``: the first header of that name. (An attribute of the JSON body
@@ -102,7 +102,7 @@ class Row:
 
     Args:
         message: the message.
-        strict: a payload attribute of a body that is not JSON object is an error instead of NULL.
+        strict: a payload attribute of a body that is not a JSON object is an error instead of NULL.
         exact: numbers of the JSON body keep all their digits, for results that do.
     """
 
@@ -129,7 +129,7 @@ class Row:
 
     @property
     def body(self) -> Value:
-        """The body as one value: text, or bytes that are no text; NULL for no body and for fields.
+        """The body as one value: text, or bytes that are not text; NULL for no body and for fields.
 
         An object and ANYDATA are themselves.
         """
@@ -143,7 +143,7 @@ class Row:
 
     @property
     def xml(self) -> Any:
-        """The root element of an XML payload; None where the body is no XML (an error for a strict row)."""
+        """The root element of an XML payload; None where the body is not XML (an error for a strict row)."""
         if self._xml is _NOT_PARSED:
             self._xml = self._parse_xml()
         return self._xml
@@ -255,7 +255,7 @@ class Expression:
         """The truth of a condition: True, False or None for UNKNOWN.
 
         Raises:
-            ExpressionFailed: as :meth:`value`, or the value is no truth value.
+            ExpressionFailed: as :meth:`value`, or the value is not a truth value.
         """
         value = self.value(row)
         if value is None or value is True or value is False:

@@ -1,7 +1,7 @@
 """Functions of the expression language beyond those of SQL: registered Python functions, questions to the payload.
 
 A registered function is pure Python, named in a rule as ``hr.get_type(tab.user_data)``. Rules can only call what this
-process has registered by name, or what whoever compiles them finds by that name; they never name a module.
+process has registered by name, or what their compiler finds by that name; they never name a module.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def check_name(name: str) -> str:
     """The name that rules may call a function by, in upper case.
 
     Raises:
-        ConfigInvalid: it is no SQL name, or one of the language's own.
+        ConfigInvalid: it is not an SQL name, or one of the language's own.
     """
     key = name.upper()
     if not _NAME.fullmatch(name) or key in FUNCTIONS or key.startswith(("TAB.", "SOURCE.")):
@@ -61,12 +61,12 @@ def register_function(name: str, function: Callable[..., Value]) -> None:
     """Let rules of this process call a function, under ``name`` or ``schema.name``; letter case does not matter.
 
     The function gets the values of its arguments, also those that are NULL (None), and returns text, a number, a truth
-    value, bytes or None. ``tab.user_data`` as an argument is the text of the body, its bytes where it is no text, for
+    value, bytes or None. ``tab.user_data`` as an argument is the text of the body, its bytes if it is not text, for
     fields a mapping of names to values. It must not change anything; what it raises is an error of the rule
-    (ORA-25449). A name that is taken gets the new function.
+    (ORA-25449). A function that has the name already is replaced.
 
     Raises:
-        ConfigInvalid: the name is no SQL name, or one of the language's own; the function cannot be called.
+        ConfigInvalid: the name is not an SQL name, or one of the language's own; the function cannot be called.
     """
     key = check_name(name)
     if not callable(function):
@@ -77,7 +77,7 @@ def register_function(name: str, function: Callable[..., Value]) -> None:
 
 
 def unregister_function(name: str) -> None:
-    """Forget a registered function, if there is one of that name."""
+    """Remove a registered function, if there is one of that name."""
     with _mutex:
         _registered.pop(name.upper(), None)
     _changed()

@@ -16,7 +16,7 @@ _NAMESPACE = r"xmlns:([A-Za-z_][\w.-]*)\s*=\s*\"([^\"]+)\""
 
 
 def exists(compiler: Compiler, node: Any) -> Code:
-    """``existsNode``: 1 when the XPath finds something in the payload, else 0; NULL where the payload is no XML."""
+    """``existsNode``: 1 when the XPath finds something in the payload, else 0; NULL where the payload is not XML."""
     find = _xpath(compiler, node)
 
     def run(row: Row) -> Value:
@@ -30,7 +30,7 @@ def exists(compiler: Compiler, node: Any) -> Code:
 
 
 def extract(compiler: Compiler, node: Any) -> Code:
-    """``extract``: what the XPath finds, as text; NULL where it finds nothing, or the payload is no XML."""
+    """``extract``: what the XPath finds, as text; NULL where it finds nothing, or the payload is not XML."""
     find = _xpath(compiler, node)
 
     def run(row: Row) -> Value:

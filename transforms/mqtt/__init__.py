@@ -21,9 +21,9 @@ AQ properties                    user properties ``MGW_AQ_*`` (job option       
 ===============================  =============================================  =====================================
 
 With the option ``MQTT_Envelope = JSON`` everything that is lost under 3.1.1 travels inside the payload
-(:mod:`mgw.transforms.mqtt.envelope`); both sides must agree on it. How typed headers become user properties is told in
-:mod:`mgw.transforms.mqtt.user_properties`. The fields of a message with the canonical payload FIELDS travel as JSON
-(:data:`FIELDS_CONTENT_TYPE`).
+(:mod:`mgw.transforms.mqtt.envelope`); both sides must agree on it. How typed headers become user properties is
+described in :mod:`mgw.transforms.mqtt.user_properties`. The fields of a message with the canonical payload FIELDS
+travel as JSON (:data:`FIELDS_CONTENT_TYPE`).
 
 An id that an earlier hop gave (``MGW_AQ_messageID``) goes on as ``MGW_AQ_original_msgid``. ``MGW_MQTT_qos`` of an
 earlier hop does not weaken the next one: the option decides.

@@ -67,7 +67,7 @@ def unwrap(payload: bytes, topic: str) -> Envelope:
     """What the payload of a message from ``topic`` holds.
 
     Raises:
-        ConversionFailure: it is no envelope.
+        ConversionFailure: it is not an envelope.
     """
     try:
         return _read(json.loads(payload))

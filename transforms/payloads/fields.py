@@ -63,7 +63,7 @@ def fields_to_json(fields: tuple[Header, ...]) -> tuple[str, Header | None]:
 
     Raises:
         ConversionFailure: [720] a name occurs twice, a date is out of the range of years 1 to 9999, or the types need
-            more than one header holds, or a text is no valid Unicode.
+            more than one header holds, or a text is not valid Unicode.
     """
     object_: dict[str, Any] = {}
     types: dict[str, str] = {}
@@ -153,7 +153,7 @@ def json_to_fields(body: bytes | str, types: str | None = None) -> tuple[Header,
     """The members of a JSON object as typed fields; ``types`` is the value of :data:`FIELD_TYPES_HEADER`, if any.
 
     Raises:
-        ConversionFailure: [724] it is not JSON object, or a member is null, an object, an array, an integer beyond 64
+        ConversionFailure: [724] it is not a JSON object, or a member is null, an object, an array, an integer beyond 64
             bits, or not of the type that ``types`` says.
     """
     try:

@@ -150,7 +150,7 @@ def parse_type(text: str, resolve: Callable[[str], NamedType]) -> SqlType:
     """The type declared by ``text``; ``resolve`` gives the types that have names of their own.
 
     Raises:
-        DeclarationInvalid: it is no type, or none that a payload may have.
+        DeclarationInvalid: it is not a type, or not one that a payload may have.
     """
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_DECLARATION:
         raise DeclarationInvalid(f"{str(text)[:60]!r} is not a type")

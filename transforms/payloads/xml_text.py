@@ -30,7 +30,7 @@ def parse_xml(text: str | bytes) -> Any:
     encoding that a text declares does not count: the text is text already.
 
     Raises:
-        ValueError: the text is no well-formed XML, has a document type declaration, or a node over 10 MB.
+        ValueError: the text is not well-formed XML, has a document type declaration, or a node over 10 MB.
     """
     from lxml import etree
 

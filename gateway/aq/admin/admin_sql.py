@@ -1,8 +1,8 @@
 """Statements of administration: who works on a queue, what a purge removes, what a queue table holds.
 
 On PostgreSQL a transaction that enqueues into or dequeues from a queue holds a shared advisory lock on it until it ends
-(:func:`mgw.gateway.aq.queues.catalog_sql.queue_settings`); whoever needs the queue for himself takes it exclusively. On
-SQLite the claims of the sessions say the same.
+(:func:`mgw.gateway.aq.queues.catalog_sql.queue_settings`); an operation that needs the queue for itself takes it
+exclusively. On SQLite the claims of the sessions say the same.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class InHands(NamedTuple):
 
 
 def in_hands(db: Db, queue_ids: Sequence[int]) -> InHands:
-    """How many messages of these queues are in the hands of sessions, and in plans of jobs."""
+    """How many messages of these queues are held by sessions, and by plans of jobs."""
     row = db.row(
         f"""SELECT COUNT(h.claim), COUNT(*) - COUNT(h.claim) FROM (
                 SELECT m.claim FROM aq_message m WHERE m.queue_id {{ids}} AND m.state = {State.CLAIMED}
@@ -207,7 +207,7 @@ def consumers(db: Db, table_id: int) -> dict[int, Who]:
 
 
 def lock_bodies(db: Db, ids: Sequence[int]) -> tuple[dict[int, Body], set[int]]:
-    """Messages that are there and free, now locked, and the ids of those in other transactions' hands."""
+    """Messages that are there and free, now locked, and the ids of those that other transactions hold."""
     columns = "id, queue_id, state, attempts"
     rows = db.rows(f"SELECT {columns} FROM aq_message WHERE id {{ids}} {{lock}}", (db.ids(ids),))
     free = {number: Body(*rest) for number, *rest in rows}
@@ -217,7 +217,7 @@ def lock_bodies(db: Db, ids: Sequence[int]) -> tuple[dict[int, Body], set[int]]:
 
 
 def lock_entries(db: Db, ids: Sequence[int]) -> tuple[dict[tuple[int, int], Body], set[tuple[int, int]]]:
-    """Entries of these messages (message, consumer) that are free, now locked, and those in others' hands."""
+    """Entries of these messages (message, consumer) that are free, now locked, and those that others hold."""
     columns = "message_id, consumer_id, queue_id, state, attempts"
     rows = db.rows(f"SELECT {columns} FROM aq_entry WHERE message_id {{ids}} {{lock}}", (db.ids(ids),))
     free = {(message, consumer): Body(*rest) for message, consumer, *rest in rows}

@@ -116,7 +116,7 @@ class Administration:
         return self.rights is None or self.rights.manages(db, schema)
 
     def need_queue_table(self, db: Db, name: QualifiedName) -> QueueTableInfo:
-        """The queue table to administer, or 24002; the user is not told of those of others."""
+        """The queue table to administer, or 24002; the user does not see those of others."""
         found = catalog.find_queue_table(db, name.key)
         if self.rights is not None and not self.rights.manages(db, name.schema):
             raise QueueTableMissing(

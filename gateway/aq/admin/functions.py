@@ -35,7 +35,7 @@ class FunctionProcedures(Administration):
             name: ``module`` or ``package.module``; letter case matters.
 
         Raises:
-            AqError: it is no name of a module; 1031 the user may not.
+            AqError: it is not the name of a module; 1031 the user may not.
         """
         if not isinstance(name, str) or not _MODULE.fullmatch(name):
             raise AqError(
@@ -70,7 +70,7 @@ class FunctionProcedures(Administration):
             functions_sql.recompile(db)
 
     def modules(self) -> list[str]:
-        """The allowed modules, by name; none for a user who is no administrator."""
+        """The allowed modules, by name; none for a user who is not an administrator."""
         with self.look() as db:
             return functions_sql.list_modules(db) if self._administers(db) else []
 
@@ -105,7 +105,7 @@ class FunctionProcedures(Administration):
         return item
 
     def drop_rule_function(self, name: str) -> None:
-        """Forget a rule function. Rules that call it are refused from now on, with the name.
+        """Remove a rule function. Rules that call it are refused from now on, with the name.
 
         Raises:
             AqError: there is none of that name; 1031 the user may not.
@@ -122,7 +122,7 @@ class FunctionProcedures(Administration):
             functions_sql.recompile(db)
 
     def rule_functions(self) -> list[RuleFunction]:
-        """The functions that rules may call, by name; none for a user who is no administrator."""
+        """The functions that rules may call, by name; none for a user who is not an administrator."""
         with self.look() as db:
             return functions_sql.list_functions(db) if self._administers(db) else []
 

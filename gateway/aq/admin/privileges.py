@@ -58,7 +58,7 @@ class PrivilegeProcedures(Administration):
                 security_sql.upsert_grant(db, queue.id, right.value, name, grantor, grant_option, now)
 
     def revoke_queue_privilege(self, privilege: str, queue_name: str, grantee: str) -> None:
-        """Take back what was granted; what the grantee passed on falls with it (AQ guide 12.2 §8.5.4).
+        """Revoke what was granted, and what the grantee passed on (AQ guide 12.2 §8.5.4).
 
         Only the grantor may. Of ALL, whatever was granted is taken back.
 
@@ -170,7 +170,7 @@ class PrivilegeProcedures(Administration):
     def revoke_system_privilege(self, privilege: str, grantee: str) -> None:
         """Take a system privilege back, its admin option with it (AQ guide 12.2 §8.5.2).
 
-        The admin option cannot be revoked alone. Whoever got the privilege from the grantee keeps it.
+        The admin option cannot be revoked alone. Those who got the privilege from the grantee keep it.
 
         Raises:
             AqError: 24066 no such privilege, or the grantee does not hold it; 1031 as for granting.
@@ -190,7 +190,7 @@ class PrivilegeProcedures(Administration):
             security_sql.delete_grants(db, [held.id])
 
     def system_privileges(self) -> list[SystemPrivilege]:
-        """Every grant of a system privilege; a user who does not administer the hub sees the own ones."""
+        """Every grant of a system privilege; a user who does not administer the hub sees only the user's own."""
         with self.look() as db:
             found = security_sql.list_system_privileges(db)
             if self.rights is None:
@@ -221,7 +221,7 @@ class PrivilegeProcedures(Administration):
 
         Raises:
             AqError: 1031 the user of this administration does not hold AQ_ADMINISTRATOR_ROLE; 24066 PUBLIC, SYS and
-                SYSTEM are no roles to grant, and no role holds itself.
+                SYSTEM are not roles to grant, and no role holds itself.
         """
         name, holder = user_name(role, what="role"), user_name(grantee, what="grantee")
         with self.change() as conn:
@@ -254,7 +254,7 @@ class PrivilegeProcedures(Administration):
                 )
 
     def roles(self) -> list[RoleMember]:
-        """Every role with those who hold it; a user who does not administer the hub sees the own ones."""
+        """Every role with those who hold it; a user who does not administer the hub sees only the user's own."""
         with self.look() as db:
             found = security_sql.list_roles(db)
             if self.rights is None:

@@ -91,18 +91,18 @@ class PurgeProcedures(Administration):
         leaves the message to the others, and the message goes with its last entry.
 
         The call commits by itself, a batch of messages at a time, unless it is part of an application's transaction.
-        Messages that were enqueued after it began stay. What jobs and sessions have in hand is never taken from them.
+        Messages that were enqueued after it began stay. Messages that jobs and sessions hold are never removed.
 
         Args:
             purge_condition: None or blanks = all messages of all queues, exception queues included.
-            block: True: wait for the transactions and jobs that have messages in hand, for as long as it takes. Nobody
+            block: True: wait for the transactions and jobs that hold messages, for as long as it takes. Nobody
                 enqueues or dequeues while messages are removed (on SQLite others do, between two batches); while jobs
-                have some in hand others do. A number: wait at most so many seconds. False: fail.
+                hold some, others do. A number: wait at most so many seconds. False: fail.
             delivery_mode: PERSISTENT, or PERSISTENT_OR_BUFFERED.
 
         Raises:
-            AqError: 24002 unknown, 25448 the condition is invalid, 25299 delivery mode, 54 messages are in other
-                transactions' hands; the text says how many others were removed before.
+            AqError: 24002 unknown, 25448 the condition is invalid, 25299 delivery mode, 54 other transactions hold
+                messages; the text says how many others were removed before.
         """
         name = qualified(queue_table, self.schema, what="queue table")
         mode = choice(
@@ -196,7 +196,7 @@ class PurgeProcedures(Administration):
     def _remove(self, plan: _Plan, page: list[Mapping[str, Any]], *, partly: bool) -> _Batch | None:
         """Remove the rows of a page that are as they were read, in one transaction.
 
-        None, and nothing is removed, if some are in others' hands and the rest is not to go without them (``partly``).
+        None, and nothing is removed, if others hold some and the rest is not to go without them (``partly``).
         """
         wanted: dict[_Key, _AsRead] = {}
         for row in page:

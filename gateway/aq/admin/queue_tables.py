@@ -73,9 +73,9 @@ class QueueTableProcedures(QueueProcedures):
         Args:
             queue_table: at most 122 bytes.
             queue_payload_type: RAW, BASIC, FIELDS, TEXT, JSON, XMLTYPE, ANYDATA, or the name of an object type.
-            storage_clause: free text; it is stored and shown, the hub's database decides where messages lie.
+            storage_clause: free text; it is stored and shown, the hub's database decides where messages are stored.
             sort_list: ENQ_TIME (default), ``ENQ_TIME,PRIORITY``, PRIORITY, ``PRIORITY,ENQ_TIME``, COMMIT_TIME or
-                ``PRIORITY,COMMIT_TIME``; fixed for good. The last two need multiple consumers and TRANSACTIONAL.
+                ``PRIORITY,COMMIT_TIME``; it cannot be changed. The last two need multiple consumers and TRANSACTIONAL.
             multiple_consumers: every message goes to every subscriber, instead of to one reader.
             message_grouping: NONE, or TRANSACTIONAL: the messages of one transaction are taken by one consumer.
             auto_commit: see :class:`~mgw.gateway.aq.admin.base.Administration`.
@@ -276,7 +276,7 @@ class QueueTableProcedures(QueueProcedures):
             return self.need_queue_table(db, name)
 
     def queue_tables(self) -> list[QueueTableInfo]:
-        """Every queue table, by name; a user sees the own ones and those of queues the user sees."""
+        """Every queue table, by name; a user sees the user's own and those of queues the user sees."""
         with self.look() as db:
             found = catalog.list_queue_tables(db)
             if self.rights is None:
@@ -285,7 +285,7 @@ class QueueTableProcedures(QueueProcedures):
             return [each for each in found if each.full_name in seen or self.rights.manages(db, each.schema)]
 
     def queue_table(self, queue_table: str) -> QueueTableInfo | None:
-        """One queue table, or None; a user is not told of those of others."""
+        """One queue table, or None; a user does not see those of others."""
         name = qualified(queue_table, self.schema, what="queue table")
         with self.look() as db:
             found = catalog.find_queue_table(db, name.key)

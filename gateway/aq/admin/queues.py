@@ -172,8 +172,9 @@ class QueueProcedures(RemovalProcedures):
     ) -> None:
         """Disable a queue; False leaves a direction as it is (AQ guide 12.2 §8.2.4, §12.10.2).
 
-        Transactions that have taken messages from the queue or put some in may end first; meanwhile nobody begins
-        another. Messages on their way with gateway jobs count, when the dequeue direction is stopped. On SQLite what a
+        Transactions that have taken messages from the queue or put some in may end first; no new ones can start
+        meanwhile. Messages on their way with gateway jobs count, when the dequeue direction is stopped. On SQLite what
+        a
         session of its own has enqueued and not committed is not seen by others: its commit is refused afterwards.
 
         Args:
@@ -207,8 +208,8 @@ class QueueProcedures(RemovalProcedures):
 
         Args:
             force: False: refuse to drop a queue that holds messages.
-            move_to: a queue that its messages go to first, in the same transaction; each once, for how many subscribers
-                ever it waited.
+            move_to: a queue that its messages go to first, in the same transaction; each once, however many
+                subscribers it waited for.
 
         Raises:
             AqError: 24010 unknown, 24011 it is started, 24026 it is the default exception queue of its table, 24018 a
@@ -280,7 +281,8 @@ class QueueProcedures(RemovalProcedures):
                     deleted = admin_sql.delete_some_messages(db, queue.id, _BATCH)
 
     def _require_stopped(self, db: Db, queue: QueueRef) -> None:
-        """Have a stopped queue alone until the transaction ends, so that what is deleted is what it held when stopped.
+        """Lock a stopped queue exclusively until the transaction ends, so that what is deleted is what it held when
+        stopped.
 
         Raises:
             AqError: 24011 it is started, 24018 a transaction works on it, 24010 it is gone.

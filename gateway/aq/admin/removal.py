@@ -1,4 +1,5 @@
-"""Removal of what may hold messages: refused, told and kept in the audit, or the messages go to another queue first."""
+"""Removal of what may hold messages: refused, reported and recorded in the audit, or the messages go to another queue
+first."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ class RemovalProcedures(Administration):
             return removal_sql.held_by_queues(db, [self.need_queue(db, queue_name).id])
 
     def held_by_subscriber(self, queue_name: str, subscriber: str) -> Held:
-        """What waits for a subscriber of a queue, or is in its hands; nothing where there is no such subscriber.
+        """Messages that wait for a subscriber of a queue, or that it holds; none if there is no such subscriber.
 
         Raises:
             AqError: 24010 unknown queue.
@@ -110,7 +111,7 @@ class RemovalProcedures(Administration):
             record(self, conn, removal)
 
     def _alone(self, db: Db, queue: QueueRef) -> None:
-        """Have a queue alone until the transaction ends, so that no message comes after they were counted.
+        """Lock a queue exclusively until the transaction ends, so that no message comes after they were counted.
 
         Raises:
             AqError: 24018 transactions work on it.
@@ -175,7 +176,7 @@ def refuse(removal: Removal, now: float) -> HoldsMessages:
 
 
 def record(admin: Administration, conn: sa.Connection, removal: Removal) -> None:
-    """Keep a removal in the audit, in its transaction, and tell whoever keeps events."""
+    """Keep a removal in the audit, in its transaction, and notify those who keep events."""
     hub, who = admin.hub, actor(admin)
     now = hub.clock.now()
     removal_sql.audit(

@@ -40,13 +40,13 @@ class Held(NamedTuple):
 
 
 def held_by_queues(db: Db, queue_ids: Sequence[int]) -> Held:
-    """What these queues hold; a message counts once, for how many consumers ever it waits."""
+    """What these queues hold; a message counts once, however many consumers it waits for."""
     row = db.row(f"SELECT COUNT(*), MIN(m.enq_time) FROM aq_message m WHERE {_HELD}", (db.ids(queue_ids),))
     return Held(*(row or (0, None)))
 
 
 def held_by_consumer(db: Db, consumer: int) -> Held:
-    """What waits for a consumer, or is in its hands."""
+    """Messages that wait for a consumer, or that it holds."""
     row = db.row(
         f"""SELECT COUNT(*), MIN(m.enq_time) FROM aq_entry e JOIN aq_message m ON m.id = e.message_id
              WHERE {_DUE}""",

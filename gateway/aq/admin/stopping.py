@@ -45,7 +45,7 @@ class Patience:
         return self._hub.clock.monotonic() - self._begun >= self._limit
 
     def rest(self) -> None:
-        """Wait a moment; what sessions that died have in hand goes back meanwhile."""
+        """Wait a moment; what dead sessions hold is returned meanwhile."""
         now = self._hub.clock.monotonic()
         if now - self._looked >= _CLAIMS_AGAIN:
             self._looked = now
@@ -149,7 +149,7 @@ def _attempt(hub: Hub, stop: Stop) -> QueueInUse | None:
 def exclusively(hub: Hub, queue_ids: Sequence[int], patience: Patience) -> Iterator[None]:
     """Nobody else enqueues into or dequeues from these queues meanwhile: they wait (PostgreSQL).
 
-    On SQLite nothing is held; what sessions have in hand is found by its claims.
+    On SQLite nothing is held; what sessions hold is found by its claims.
 
     Raises:
         AqError: 24018 somebody still works on a queue when the time is over.

@@ -140,7 +140,7 @@ class SubscriberProcedures(RemovalProcedures):
     ) -> None:
         """Set rule and transformation of a subscriber, both (AQ guide 12.2 §8.6.2).
 
-        Who changes one repeats the other: None takes the rule, or the transformation, away.
+        To change one, repeat the other: None takes the rule, or the transformation, away.
 
         Args:
             options: merged element by element, a value of None removes one; None as a whole keeps all.
@@ -168,7 +168,7 @@ class SubscriberProcedures(RemovalProcedures):
         """End a subscription with its backlog (AQ guide 12.2 §8.6.3, §1.10); returns what waited for it.
 
         What waited for it is not there for it any more; messages that waited for nobody else are removed by the time
-        manager. What a transaction has in hand it may still commit. As part of an application's transaction nothing is
+        manager. A transaction may still commit what it holds. As part of an application's transaction nothing is
         committed.
 
         Args:

@@ -123,13 +123,13 @@ class TypeProcedures(Administration):
             types_sql.drop_type(db, found.id, self.hub.clock.now())
 
     def types(self) -> list[TypeInfo]:
-        """Every object type, by name; a user sees the own ones, and those with EXECUTE on them."""
+        """Every object type, by name; a user sees the user's own, and those with EXECUTE on them."""
         with self.look() as db:
             found = types_sql.list_types(db)
             return [_info(record) for record in (self.rights.executes(db, found) if self.rights else found)]
 
     def object_type(self, name: str) -> TypeInfo | None:
-        """One object type, or None if there is none or the user may make nothing of it."""
+        """One object type, or None if there is none or the user may not use it."""
         wanted = qualified(name, self.schema, what="type")
         with self.look() as db:
             found = types_sql.find_type(db, wanted.key)

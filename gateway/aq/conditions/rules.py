@@ -50,8 +50,8 @@ class Rule:
         Pass one ``Row`` instead of the message when several rules look at the same message: it parses the body once.
 
         Raises:
-            AqError: ORA-25449, the rule has no value for this message (it divides by zero, or compares text that is no
-                number with a number).
+            AqError: ORA-25449, the rule has no value for this message (it divides by zero, or compares text that is
+                not a number with a number).
         """
         row = message if type(message) is Row else Row(message)  # type: ignore[arg-type]
         try:

@@ -174,7 +174,7 @@ def wrap(value: Any, type: str | None = None, *, schema: str = "MGW") -> AnyData
         schema: schema of a plain object type name.
 
     Raises:
-        AqError: 22626 the value is none of that type, or the type can never be wrapped. Objects are checked against
+        AqError: 22626 the value is not of that type, or the type can never be wrapped. Objects are checked against
             their type when they are enqueued.
     """
     name = canonical_type(_natural(value) if type is None else type, schema)
@@ -195,10 +195,10 @@ def type_name(value: AnyData) -> str:
 
 
 def unwrap(value: Any, type: str, *, schema: str = "MGW") -> Any:  # noqa: A002
-    """The wrapped value, which has to be of ``type`` (``GetObject`` and the other ``Get`` functions).
+    """The wrapped value, which must be of ``type`` (``GetObject`` and the other ``Get`` functions).
 
     Raises:
-        AqError: 22626 it is of another type, or no ANYDATA at all.
+        AqError: 22626 it is of another type, or not ANYDATA.
     """
     wanted = canonical_type(type, schema)
     if not isinstance(value, AnyData):

@@ -2,7 +2,7 @@
 
 Text, bytes and fields are stored by :mod:`mgw.gateway.aq.queues.codec` as they are. Objects and ANYDATA are JSON text
 of a declared type: member names in upper case, numbers as they are written, times in ISO 8601, RAW hexadecimal, BLOB
-base64. The definition stands in ``aq_type``; every message refers to the one it was stored with.
+base64. The definition is in ``aq_type``; every message refers to the one it was stored with.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def definition(db: Db, type_id: int) -> SqlType:
 
 
 def object_type_of(conn: sa.Connection, queue: QueueRef) -> ObjectType | None:
-    """The object type of a queue's messages; None where they are no objects."""
+    """The object type of a queue's messages; None where they are not objects."""
     if queue.type_id is None:
         return None
     declared = definition(Db(conn), queue.type_id)
@@ -181,7 +181,7 @@ def refused(queue: QueueRef, index: int, cause: str, cure: str) -> PayloadRefuse
 
 
 def check_text(queue: QueueRef, index: int, text: str) -> None:
-    """Refuse text that is not JSON in a JSON queue, or no well-formed XML in an XMLTYPE queue.
+    """Refuse text that is not JSON in a JSON queue, or XML that is not well-formed in an XMLTYPE queue.
 
     Raises:
         MessageRefused: 25215.

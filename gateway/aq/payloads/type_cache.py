@@ -14,7 +14,8 @@ class TypeCache:
     """Types by id, those used last. Any thread may ask and add.
 
     There are two generations. When the young one is full it becomes the old one, which is forgotten; what is asked for
-    meanwhile moves into the young one. So whoever finds a type here still finds it while ``limit`` others are added.
+    meanwhile moves into the young one. So a reader that finds a type here still finds it while ``limit`` others are
+    added.
 
     Args:
         fixed: types that are never forgotten.

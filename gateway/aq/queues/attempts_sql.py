@@ -139,7 +139,7 @@ def move_to_exception(db: Db, queue: QueueRef, ids: Sequence[int], reason: str) 
 def lock_unheld(db: Db, ids: Sequence[int]) -> dict[int, list[int]]:
     """Messages that nobody holds, with the recipients that have not taken them (AQ guide 12.2 §1.7); locked.
 
-    Others are left out and not waited for: whoever holds one may do so for as long as he likes.
+    Others are left out and not waited for: a transaction may hold one for any length of time.
     """
     if not ids:
         return {}

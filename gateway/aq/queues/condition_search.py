@@ -107,7 +107,7 @@ def _matching(db: Db, what: Search, rule: Rule, limit: int, look: Browse) -> Ite
 
 
 def _lock(db: Db, what: Search, rule: Rule, wanted: list[Row]) -> list[Row]:
-    """Those that nobody has in hand, locked by one statement."""
+    """Those that nobody holds, locked by one statement."""
     numbers = tuple(row[ID] for row in wanted)
     exactly = Search(what.queue, what.consumer, what.states, held_by=what.held_by, numbers=numbers)
     locked = messages_sql.search(db, exactly, len(numbers), lock=True)

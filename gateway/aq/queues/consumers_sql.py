@@ -195,7 +195,7 @@ def set_options(db: Db, consumer: int, options: str) -> None:
 def remove_subscriber(db: Db, consumer: int) -> None:
     """End a subscription with its backlog; messages nobody waits for any more are left to the time manager.
 
-    What transactions have in hand is left to them; :func:`drop_removed` takes what they give back.
+    What transactions hold is left to them; :func:`drop_removed` takes what they give back.
     """
     db.run(
         """UPDATE aq_consumer SET is_subscriber = 0, rule = NULL, rule_sql = NULL, transformation = NULL,
@@ -219,7 +219,7 @@ def remove_subscriber(db: Db, consumer: int) -> None:
 def drop_removed(db: Db, consumer: int | None = None, *, claim: int | None = None, claimed: Sequence[int] = ()) -> int:
     """Drop what a consumer, or any, gets back although it ceased to be a subscriber since; returns how many entries.
 
-    ``claimed``: those of these messages that the session ``claim`` has in hand count, too.
+    ``claimed``: those of these messages that the session ``claim`` holds count, too.
     """
     who = "AND c.id = ?" if consumer is not None else ""
     held, params = "", list[Any]()

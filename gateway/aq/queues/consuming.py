@@ -1,4 +1,4 @@
-"""Messages on their way out of a queue for good."""
+"""Messages that leave a queue for good."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Sequence deviation: a message goes ahead of another one, or of all (AQ guide 12.2 §10.2).
 
-The sort keys of a message say where it stands. BEFORE takes the keys of the reference with a smaller last one, between
+The sort keys of a message are its position. BEFORE takes the keys of the reference with a smaller last one, between
 it and the message in front of it; TOP takes keys below all others. Halving intervals uses up the digits of a number:
-then the neighbours are spread evenly again. On PostgreSQL what other transactions have in hand stays where it is, and
-so does everything while others enqueue before messages of the same queue; a message then stands as close to its
-reference as numbers allow.
+then the neighbours are spread evenly again. On PostgreSQL what other transactions hold stays where it is, and
+so does everything while others enqueue before messages of the same queue; a message is then as close to its reference
+as numbers allow.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _top(rows: list[Row]) -> list[Row]:
 
 
 def _before(db: Db, queue: QueueRef, reference: Reference, rows: list[Row]) -> list[Row]:
-    """The rows between the reference and whatever stands in front of it."""
+    """The rows between the reference and its predecessor."""
     if not rows:
         return rows
     k1, k2, high = float(reference.k1), float(reference.k2), float(reference.k3)

@@ -1,4 +1,4 @@
-"""Statements of sequence deviation: where a message stands among its neighbours, and how room is made there.
+"""Statements of sequence deviation: the position of a message among its neighbours, and how room is made there.
 
 A usual message has its own id as last sort key. Those that deviate have fractions between two whole numbers there, or
 negative numbers, and are in an index of their own: finding a neighbour costs nothing on a queue of any length.

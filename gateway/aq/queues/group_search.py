@@ -23,7 +23,7 @@ _MULTI = (Navigation.NEXT_MESSAGE_MULTI_GROUP, Navigation.FIRST_MESSAGE_MULTI_GR
 
 
 class Hand(NamedTuple):
-    """What the session has in hand: its claim (SQLite), the messages it took, and the number of its transaction."""
+    """What the session holds: its claim (SQLite), the messages it took, and the number of its transaction."""
 
     claim: int | None
     taken: Sequence[int]
@@ -135,7 +135,7 @@ def lock_groups(
 ) -> list[Member]:
     """The messages of the first free groups, whole groups, in order: until there are ``limit`` messages or ``groups``.
 
-    A group is free when none of its messages waits or is in somebody's hands. On PostgreSQL the messages returned are
+    A group is free when none of its messages is delayed or held. On PostgreSQL the messages returned are
     locked and no others; on SQLite the transaction keeps others out until the caller has marked them.
 
     Args:

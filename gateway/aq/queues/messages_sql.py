@@ -151,7 +151,7 @@ def claim_ready(  # noqa: PLR0917  (as of claim_groups, and what the settings te
 ) -> list[Row]:
     """Take up to ``limit`` READY messages in order: READY -> CLAIMED. Never waits for another consumer's messages.
 
-    What has expired is left to the time manager: in the hands of a plan it could not be moved.
+    What has expired is left to the time manager: held by a plan it could not be moved.
     ``reopened``: see :meth:`search_bounds.Heads.after`. ``bare``: the rows come without headers and body.
     """
 
@@ -184,7 +184,7 @@ def learnt(db: Db, queue: QueueRef, rows: list[Row]) -> list[Row]:
 
 
 def mark_claimed(db: Db, consumer: int, ids: Sequence[int], claim: int | None) -> None:
-    """Put chosen messages into the hands of a claimant."""
+    """Claim chosen messages."""
     if consumer:
         sql = f"UPDATE aq_entry SET {_CLAIM} WHERE consumer_id = ? AND message_id {{ids}}"
         db.run(sql, (claim, consumer, db.ids(ids)))
@@ -193,7 +193,7 @@ def mark_claimed(db: Db, consumer: int, ids: Sequence[int], claim: int | None) -
 
 
 def mark_held(db: Db, consumer: int, ids: Sequence[int], claim: int) -> bool:
-    """Put chosen messages into the hands of a session, unless its registration is gone; whether they are."""
+    """Claim chosen messages for a session, unless its registration is gone; whether they are."""
     if consumer:
         sql = f"UPDATE aq_entry SET {_CLAIM} WHERE consumer_id = ? AND message_id {{ids}} AND {_REGISTERED}"
         return db.run(sql, (claim, consumer, db.ids(ids), claim)) > 0
@@ -243,7 +243,7 @@ def block_again(db: Db, consumer: int, ids: Sequence[int], claim: int) -> None:
 
 
 def claim_again(db: Db, consumer: int, ids: Sequence[int], claim: int, state: int) -> list[int]:
-    """Messages in this state come back into the hands of a registered session; returns those that were in it."""
+    """Messages in this state are claimed again by a registered session; returns those that were in it."""
     if consumer:
         sql = f"""UPDATE aq_entry SET {_CLAIM}
                    WHERE consumer_id = ? AND message_id {{ids}} AND state = ? AND {_REGISTERED} RETURNING message_id"""

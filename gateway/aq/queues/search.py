@@ -69,7 +69,7 @@ class Request(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where NEXT_MESSAGE goes on: after these sort keys, among the messages of a snapshot (those up to an id or,
+    """Where NEXT_MESSAGE continues: after these sort keys, among the messages of a snapshot (those up to an id or,
     in commit-time queues, up to the number of a commit).
 
     Attributes:
@@ -101,7 +101,7 @@ class Place(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Rows to hand out, the place to go on from, and the messages to keep from others in addition to the rows."""
+    """Rows to hand out, the place to continue from, and the messages to keep from others in addition to the rows."""
 
     rows: list[Row]
     place: Place | None
@@ -199,7 +199,7 @@ def _find(db: Db, request: Request, place: Place, claim: int | None = None, numb
 
 
 def browse(db: Db, what: Search, limit: int) -> list[Row]:
-    """A browser also sees what sessions have in hand (AQ guide 12.2 §11.3), but for what it has removed itself."""
+    """A browser also sees what sessions hold (AQ guide 12.2 §11.3), but for what it has removed itself."""
     rows = messages_sql.search(db, what, limit, lock=False)
     if not db.postgresql:
         rows += messages_sql.search(db, what._replace(states=(int(State.CLAIMED),), claimed=True), limit, lock=False)

@@ -46,7 +46,7 @@ def drop(address: Address, parts: Sequence[SchemaPart], clock: Clock, *, force: 
         force: also if messages wait in it.
 
     Raises:
-        HubVersionMismatch: it is no hub, or of another release.
+        HubVersionMismatch: it is not a hub, or of another release.
         HubUnavailable: it is in use, or cannot be reached.
         HubError: there is none; messages wait in it; something of the application's needs its tables or views; the
             login is not the owner's; it has tables that nobody here knows.

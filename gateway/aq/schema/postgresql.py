@@ -38,7 +38,7 @@ def upgrade(address: Address, parts: Sequence[SchemaPart], clock: Clock, told: T
     """Upgrade the hub; what was done.
 
     Raises:
-        HubVersionMismatch: it is no hub, or of a newer release.
+        HubVersionMismatch: it is not a hub, or of a newer release.
         HubUnavailable: it is in use, or cannot be reached.
         HubError: it cannot be upgraded as it is.
     """

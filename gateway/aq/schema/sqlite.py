@@ -1,4 +1,4 @@
-"""The upgrade of a hub on SQLite: of a copy, which takes the place of the file when it is complete and on the disk.
+"""The upgrade of a hub on SQLite: of a copy, which replaces the file when it is complete and on disk.
 
 A kill at any moment leaves the old file or the new one. While the upgrade runs it has the old file for itself: SQLite's
 own locks keep every other program out, and one that has it open, even idle, has the upgrade refused. What began to wait
@@ -55,7 +55,7 @@ def upgrade(
         backup: where a copy of the hub as it was is made; nothing may be there.
 
     Raises:
-        HubVersionMismatch: it is no hub, or of a newer release.
+        HubVersionMismatch: it is not a hub, or of a newer release.
         HubUnavailable: it is in use, or cannot be read.
         HubFull: there is no room for the copy.
         HubError: it cannot be upgraded as it is; the backup cannot be created.
@@ -223,7 +223,7 @@ def _change(path: str, plans: Sequence[PartPlan], where: str, clock: Clock, told
 
 
 def _check(copy: sqlite3.Connection, tables: Sequence[str], where: str) -> None:
-    """What takes the place of the hub is sound; the tables of others are none of its business.
+    """What replaces the hub is sound; the tables of others are none of its business.
 
     Raises:
         HubError: it is not.
@@ -244,7 +244,7 @@ def _check(copy: sqlite3.Connection, tables: Sequence[str], where: str) -> None:
 
 
 def _shrink(copy: sqlite3.Connection) -> None:
-    """Give back the room that tables had that were made again."""
+    """Release the space of tables that were recreated."""
     (free,), (pages,) = (copy.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_count"))
     if free * 4 > pages:
         copy.execute("VACUUM")

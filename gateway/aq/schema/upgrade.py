@@ -24,7 +24,7 @@ def worth(found: Found, parts: Sequence[SchemaPart], where: str) -> list[PartPla
     """What is to be done for the hub that was found.
 
     Raises:
-        HubVersionMismatch: it is no hub, or of a newer release.
+        HubVersionMismatch: it is not a hub, or of a newer release.
         HubError: there is none, or nobody knows a part of it.
     """
     if found.hub_id is None:

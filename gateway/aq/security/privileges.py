@@ -115,7 +115,7 @@ class Rights:
         """On a secure queue, refuse messages whose senders are not the user's; a transformation may have changed them.
 
         Raises:
-            AqError: 25224 a message has no sender, 24093 a sender is no AQ agent of the user.
+            AqError: 25224 a message has no sender, 24093 a sender is not an AQ agent of the user.
         """
         if queue.secure and not self._owns(queue.schema):
             self._check_senders(queue, self.held(db), [message.sender_name for message in messages])
@@ -125,7 +125,7 @@ class Rights:
 
         Raises:
             AqError: 25205 it does not exist for the user, 1031 privilege DEQUEUE is missing; on a secure queue: 24093
-                the consumer is no AQ agent of the user.
+                the consumer is not an AQ agent of the user.
         """
         queue, held = self._target(db, _Target(name, schema, UnknownQueue), Need.DEQUEUE)
         if queue.secure and not self._owns(queue.schema):

@@ -30,7 +30,7 @@ def check_messages(messages: Iterable[Message]) -> Sequence[Message]:
     """The messages of an array, as a sequence.
 
     Raises:
-        ArgumentInvalid: it is not one, or something in it is no message.
+        ArgumentInvalid: it is not one, or something in it is not a message.
     """
     if isinstance(messages, Message | str | bytes | bytearray | dict) or not isinstance(messages, Iterable):
         raise ArgumentInvalid(
@@ -46,7 +46,7 @@ def check_messages(messages: Iterable[Message]) -> Sequence[Message]:
 
 
 def no_message(given: object, where: str = "") -> ArgumentInvalid:
-    """The refusal of something that is no message."""
+    """The refusal of something that is not a message."""
     if isinstance(given, Sequence) and not isinstance(given, str | bytes | bytearray):
         cure = "use enqueue_array for several messages"
     else:

@@ -106,7 +106,7 @@ class Attempts:
     Attributes:
         ground: of the hub.
         rolled_back: messages of rolled back transactions whose failed attempt is still to be counted.
-        counting: held by whoever counts; who takes it after that finds everything counted.
+        counting: held while attempts are counted; who takes it after that finds everything counted.
     """
 
     def __init__(self, ground: Ground) -> None:

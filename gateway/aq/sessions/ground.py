@@ -33,7 +33,7 @@ class Ending(Protocol):
 
 
 class SessionGround(Ground):
-    """What sessions of a hub stand on.
+    """The base of the sessions of a hub.
 
     Attributes:
         statistics: what this process did with the queues.
@@ -88,12 +88,12 @@ class SessionGround(Ground):
         self.engine.dispose()
 
     def began(self, session: Ending) -> None:
-        """Know a session with transactions of its own, to end it with the hub."""
+        """Register a session with its own transactions, so that it ends with the hub."""
         with self._registry_mutex:
             self._sessions.add(session)
 
     def user_for(self, user: str | None) -> str | None:
-        """The user as whom work is done: the one named, or the login of a program that is not the owner of the hub.
+        """The user for whom work is done: the one named, or the login of a program that is not the owner of the hub.
 
         Raises:
             AqError: 1031 a program that has not the rights of the hub's owner works as its own login only, and that

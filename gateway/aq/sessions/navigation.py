@@ -1,4 +1,4 @@
-"""Where a session is in each queue, and the rules about going on from there (AQ guide 12.2 §1.7, §10.5, §10.6)."""
+"""Where a session is in each queue, and the rules about continuing from there (AQ guide 12.2 §1.7, §10.5, §10.6)."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Finder:
 
 
 def _kept(db: Db, request: Request) -> bool:
-    """Whether a message that was removed still lies in its queue: for other consumers, or because it is retained."""
+    """Whether a message that was removed is still in its queue: for other consumers, or because it is retained."""
     if request.exceptions:
         return False
     return bool(request.consumer or catalog.queue_settings(db, request.queue).retention_time)

@@ -104,7 +104,7 @@ class Session(DequeueCalls):
 
     @_call
     def commit(self) -> None:
-        """Make everything since the last commit or rollback true.
+        """Commit everything since the last commit or rollback.
 
         Raises:
             LeaseLost: messages taken no longer belong to this session (SQLite); roll back.
@@ -132,7 +132,8 @@ class Session(DequeueCalls):
 
     @_call
     def savepoint(self, name: str) -> None:
-        """Name the present place in the transaction; a name set again moves. It ends with the transaction.
+        """Set a savepoint at the current point of the transaction; a name that is set again moves. Savepoints end with
+        the transaction.
 
         Raises:
             AqError: the session works inside the application's transaction (use ``begin_nested`` there).
@@ -142,7 +143,7 @@ class Session(DequeueCalls):
 
     @_call
     def rollback_to(self, name: str) -> None:
-        """Undo what was done after a savepoint, which stays; the transaction goes on (AQ guide 12.2 §11.7.5).
+        """Undo what was done after a savepoint, which stays; the transaction continues (AQ guide 12.2 §11.7.5).
 
         Messages enqueued after it are gone. Those removed after it are back, with a failed attempt counted, whatever
         happens to the transaction; those locked after it are free again.
@@ -156,7 +157,7 @@ class Session(DequeueCalls):
 
     @_call
     def release(self, name: str) -> None:
-        """Forget a savepoint and those set after it; nothing is undone.
+        """Release a savepoint and those set after it; nothing is undone.
 
         Raises:
             AqError: 1086 no such savepoint; the session works inside the application's transaction.
@@ -165,7 +166,7 @@ class Session(DequeueCalls):
         self._work.release(name)
 
     def close(self) -> None:
-        """Roll back and let go of everything; every other call is refused from then on. Idempotent.
+        """Roll back and release everything; every later call is refused. Idempotent.
 
         Raises:
             HubError: the database refused. What was taken comes back all the same, in time.
@@ -179,7 +180,7 @@ class Session(DequeueCalls):
             self.hub.statistics.flush_sometimes(self.hub)
 
     def close_idle(self) -> None:
-        """:meth:`close`, unless a call is under way: that learns by itself that the hub was closed."""
+        """:meth:`close`, unless a call is under way: that call detects by itself that the hub was closed."""
         if self._mutex.acquire(blocking=False):
             try:
                 with suppress(HubError):  # the claims end with their lease, the transaction with its connection
@@ -206,7 +207,7 @@ class Session(DequeueCalls):
         *,
         recipients: Sequence[Agent | str] = (),
     ) -> bytes:
-        """Put a message into a queue and return its id (AQ guide 12.2 §10.2).
+        """Enqueue a message and return its id (AQ guide 12.2 §10.2).
 
         What the hub sets itself (id, enqueue time, attempts, original id) is ignored in the message.
 
@@ -236,7 +237,7 @@ class Session(DequeueCalls):
         recipient_lists: Sequence[Sequence[Agent | str]] | None = None,
         array_size: int | None = None,
     ) -> list[bytes]:
-        """Put messages into a queue, all or none, and return their ids in order (AQ guide 12.2 §10.3).
+        """Enqueue messages, all or none, and return their ids in order (AQ guide 12.2 §10.3).
 
         Args:
             recipients: consumers of every message.
@@ -306,7 +307,7 @@ class Session(DequeueCalls):
 
     @_call
     def dequeue(self, queue_name: str, options: DequeueOptions = _DEQUEUE) -> Dequeued:
-        """Take (or look at) one message (AQ guide 12.2 §10.5). Messages in other sessions' hands are skipped.
+        """Dequeue (or browse) one message (AQ guide 12.2 §10.5). Messages that other sessions hold are skipped.
 
         Raises:
             AqError: 25228 nothing there within ``wait`` seconds, 25263 no such msgid, 25205 no such queue, 25226 not
@@ -315,7 +316,7 @@ class Session(DequeueCalls):
                 delivery mode, 25234 the queue has no transaction groups, 25235 the group is used up, 25241, 25242
                 correlation, condition or consumer changed without FIRST_MESSAGE, 25237 NEXT_MESSAGE after the end,
                 24094, 24095 the transformation cannot be used, 25229 it failed: the message stays as it is, and
-                NEXT_MESSAGE goes on behind it.
+                NEXT_MESSAGE continues behind it.
             HubError: the database refused.
         """
         check_options_type(options, DequeueOptions)
@@ -325,7 +326,7 @@ class Session(DequeueCalls):
     def dequeue_array(
         self, queue_name: str, options: DequeueOptions = _DEQUEUE, array_size: int = 100
     ) -> list[Dequeued]:
-        """Take (or look at) up to ``array_size`` messages that are there; waits for the first only (§10.6).
+        """Dequeue (or browse) up to ``array_size`` messages that are there; waits for the first only (§10.6).
 
         Where messages are grouped by transaction, the messages are of one group (an array smaller than the group gets
         the rest by the next calls), unless the navigation is one of those with MULTI_GROUP. Where a transformation

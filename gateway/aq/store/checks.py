@@ -1,4 +1,4 @@
-"""CHECK constraints on states and flags: what no statement can store by mistake, whoever runs it."""
+"""CHECK constraints on states and flags: what no statement can store by mistake, whichever program runs it."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class HubFiles:
 
 
 def files_of(address: sa.URL, where: str) -> HubFiles | None:
-    """The files of the hub at an address; None: it is no SQLite database."""
+    """The files of the hub at an address; None: it is not an SQLite database."""
     return HubFiles(address.database or "", where) if address.get_backend_name() == "sqlite" else None
 
 

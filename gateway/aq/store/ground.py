@@ -35,12 +35,12 @@ class Counting(Protocol):
 
 
 class Ground:
-    """What everything of a hub stands on; may be used by any number of threads.
+    """The base of all rooms of a hub; may be used by any number of threads.
 
     Attributes:
         hub_id: 8 random bytes made with the database; the first half of every message id.
         durability: ``full``: a commit survives power loss. ``fast``: the last commits may be lost then.
-        notifier: wakes whoever waits for messages.
+        notifier: wakes those who wait for messages.
         clock: the clock behind every time the hub stores.
         statistics: counts what transactions did, when they have committed.
         name: the database as shown to people, without password.
@@ -120,7 +120,7 @@ class Ground:
 
     @contextmanager
     def write_last(self, *, durable: bool = True, patience: float = BUSY_SECONDS) -> Iterator[sa.Connection]:
-        """:meth:`write` that works when the hub is closed, too: what it leaves is put in order then."""
+        """:meth:`write` that also works while the hub is closed, to tidy up."""
         self.take_turn(patience)
         try:
             with translated(self.name, self.path), self._writer(durable, patience) as conn:
@@ -205,7 +205,7 @@ class Ground:
             )
 
     def end_turn(self) -> None:
-        """The next thread may write."""
+        """Let the next thread write."""
         if self._lock is not None:
             self._lock.release()
 
@@ -219,7 +219,7 @@ class Ground:
         return conn, driver, driver.hub_state
 
     def keep_writer(self, writer: Writer) -> None:
-        """The transaction has ended well: the connection is there for the next."""
+        """Keep the connection for the next transaction; the last one has ended well."""
         if writer[2].listened:
             writer[2].listened = False
             self.give_back(writer[0])
@@ -243,7 +243,7 @@ class Ground:
         self.give_back(conn)
 
     def abandon_writer(self, writer: Writer) -> None:
-        """A connection of :meth:`take_writer` that nothing is known of any more: it is not used again.
+        """A connection of :meth:`take_writer` whose state is unknown: it is not used again.
 
         Nor are those that are kept: they may have been lost together.
         """
@@ -257,7 +257,7 @@ class Ground:
                 lost = None
 
     def drop_writers(self) -> None:
-        """The connections that are kept go back to the pool."""
+        """Return the connections that are kept to the pool."""
         while self._writers:
             with suppress(IndexError):  # another thread took the last one
                 self.give_back(self._writers.pop()[0])

@@ -200,5 +200,5 @@ def require_schema(driver: Any, schema: str, where: str) -> None:
 
 
 def tables_in(driver: Any, schema: str) -> frozenset[str]:
-    """The tables of a schema, whoever may read them."""
+    """The tables of a schema, whatever their privileges."""
     return frozenset(_column(driver, _TABLES, (schema,)))

@@ -1,7 +1,8 @@
 """Who waits for messages is woken at the commit that brings them.
 
 In this process by :meth:`Notifier.committed`; across processes by LISTEN/NOTIFY (PostgreSQL) or by watching the
-database's change counter (SQLite, every 25 ms, only while somebody waits). A wake-up is a hint: whoever is woken looks.
+database's change counter (SQLite, every 25 ms, only while somebody waits). A wake-up is a hint: a waiter that is woken
+looks.
 """
 
 from __future__ import annotations

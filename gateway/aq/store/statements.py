@@ -195,7 +195,8 @@ class Db:
 
     @contextmanager
     def undone_on_error(self) -> Iterator[None]:
-        """Undo what the body did, its row locks too, when it is refused; the transaction goes on (PostgreSQL only)."""
+        """Undo what the body did, its row locks too, when it is refused; the transaction continues (PostgreSQL
+        only)."""
         if not self.postgresql:
             yield
             return

@@ -50,7 +50,7 @@ LOCKABLE = states(State.READY, State.WAITING, State.EXPIRED, State.UNDELIVERABLE
 class Enabled(IntEnum):
     """Whether messages can be put into a queue, or taken out: ``enqueue_enabled``, ``dequeue_enabled`` of ``aq_queue``.
 
-    STOPPING: nobody can begin to; who works on the queue already may go on.
+    STOPPING: nobody can begin to; transactions that use the queue already may continue.
     """
 
     STOPPED = 0

@@ -50,7 +50,7 @@ class FairLock:
         return True
 
     def release(self) -> None:
-        """Hand the lock to whoever waits longest."""
+        """Hand the lock to the thread that waits longest."""
         with self._mutex:
             self._owner = None
             if self._waiting:
@@ -97,7 +97,7 @@ class Gate:
 
     @contextmanager
     def passing(self, timeout: float) -> Iterator[None]:
-        """Pass the gate; whoever waited longer than ``timeout`` seconds for it goes without."""
+        """Pass the gate; a thread that waited longer than ``timeout`` seconds for it goes without."""
         passed = self.enter(timeout)
         try:
             yield

@@ -39,7 +39,7 @@ class TimeManagerReport:
         made_ready: their delay or retry delay ended.
         expired: went to an exception queue because nobody took them in time.
         removed: consumed by everybody, or retained long enough.
-        returned: were in the hands of sessions that died.
+        returned: were held by sessions that died.
         expirations: those that expired, per queue and exception queue.
     """
 
@@ -51,7 +51,7 @@ class TimeManagerReport:
 
 
 def run_once(hub: SessionGround, now: float | None = None, *, stop: threading.Event | None = None) -> TimeManagerReport:
-    """Do all that is due at time ``now`` (default: the hub's clock), and wake whoever waits for it.
+    """Do all that is due at time ``now`` (default: the hub's clock), and wake those who wait for it.
 
     Messages become READY and expire only here; call it every second or so. Any number of processes may.
 
@@ -154,7 +154,7 @@ class _Steps:
 
 
 def return_claims(hub: SessionGround, now: float) -> int:
-    """Give back what sessions that died have in hand; returns how many messages.
+    """Return what dead sessions hold; returns how many messages.
 
     Raises:
         HubError: the database refused.

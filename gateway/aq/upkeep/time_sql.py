@@ -117,9 +117,9 @@ class Expired(NamedTuple):
 def expire_messages(
     db: Db, now: float, limit: int, after: tuple[float, int]
 ) -> tuple[list[Expired], set[int], tuple[float, int] | None]:
-    """Messages whose time is over go to their exception queue; those in somebody's hands are left for the next pass.
+    """Messages whose time is over go to their exception queue; those that somebody holds are left for the next pass.
 
-    Returns what was moved, the exception queues, and where to go on (None at the end).
+    Returns what was moved, the exception queues, and where to continue (None at the end).
     """
     started = perf_counter()
     rows = db.rows(
@@ -164,8 +164,8 @@ def _expired(db: Db, queue: str, exception_queue: int, messages: int) -> Expired
 def sweep_log(db: Db, limit: int, after: int) -> tuple[int, set[int], int | None]:
     """Work off the dequeue log: multi-consumer messages that everybody consumed go, or become PROCESSED where retained.
 
-    Returns messages finished, exception queues that got messages, and where to go on (None at the end). What nobody can
-    take any more but somebody holds stays in the log for the next pass.
+    Returns messages finished, exception queues that got messages, and where to continue (None at the end). What nobody
+    can take any more but somebody holds stays in the log for the next pass.
     """
     started = perf_counter()
     rows = db.rows("SELECT id, message_id FROM aq_dequeue_log WHERE id > ? ORDER BY id LIMIT ? {lock}", (after, limit))

@@ -1,7 +1,7 @@
 """What the objects of a configuration must agree on, as far as it can be known without a broker.
 
 Each check refuses what the administration procedure for that object would refuse, before anything is created, and says
-where in the file the reason stands.
+where in the file the reason is.
 """
 
 from __future__ import annotations

@@ -92,14 +92,14 @@ class GatewayAdmin(AgentProcedures, PreparationProcedures, QueueProcedures, Tran
             setter(None, False)
 
     def cleanup_gateway(self, action: str, sarg: str | None = None, *, agent_name: str = DEFAULT_AGENT) -> None:
-        """Clean up after trouble (AQ guide 12.2 §19.2.3).
+        """Clean up after an error (AQ guide 12.2 §19.2.3).
 
         ``CLEAN_STARTUP_STATE`` sets an agent that left its status behind back to NOT_STARTED. ``CLEAN_LOG_QUEUES`` and
         the two resets need a running agent. CLEAN_LOG_QUEUES removes obsolete records from the log queues of the
         agent's links, as every agent does when it starts, and unreadable ones of FAILED jobs.
-        ``RESET_SUB_MISSING_LOG_REC`` lets a job go on that ended with [416] or [417] (its last batches may arrive
-        twice), ``RESET_SUB_MISSING_MESSAGE`` one that ended with [415] (the missing messages are given up); ``sarg``
-        names the job, and a job that is not FAILED is left alone.
+        ``RESET_SUB_MISSING_LOG_REC`` lets a job continue that ended with [416] or [417] (its last batches may arrive
+        twice), ``RESET_SUB_MISSING_MESSAGE`` one that ended with [415] (the missing messages are accepted as lost);
+        ``sarg`` names the job, and a job that is not FAILED is left alone.
 
         Raises:
             AdminError: ORA-32802 unknown action; ORA-32850; ORA-32855; ORA-32828 not running; the startup state cannot

@@ -127,7 +127,7 @@ def _end(
 
 
 def _check_pair(job: JobDef, ends: JobEnds) -> None:
-    """What two ends on the same side must not be: the same place, or in the hands of different agents."""
+    """What two ends on the same side must not be: the same place, or of different agents."""
     source, destination = ends.source, ends.destination
     if isinstance(source, ForeignEnd) and isinstance(destination, ForeignEnd):
         looped = _same_system(source.link, destination.link) and source.spec.covers(

@@ -196,7 +196,7 @@ class JobProcedures(JobRemoval):
         self._set_enabled(job_name, enabled=False)
 
     def reset_job(self, job_name: str) -> None:
-        """READY with no failures; tried again at once. A job that is connected drains and connects anew.
+        """READY with no failures; tried again at once. A job that is connected drains and reconnects.
 
         Raises:
             AdminError: ORA-32855; ORA-32822 marked for removal.

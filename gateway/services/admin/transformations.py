@@ -87,7 +87,7 @@ class TransformationProcedures(Administration):
         definition: Mapping[str, Any] | None = None,
         comment: OptionalText = NO_CHANGE,
     ) -> None:
-        """Alter a transformation (None keeps a part); jobs that use it go on with the new one at once.
+        """Alter a transformation (None keeps a part); jobs that use it continue with the new one at once.
 
         Raises:
             AdminError: ORA-32801 unknown, the definition is invalid, what it does cannot make the new type, or a

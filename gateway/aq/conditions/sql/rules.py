@@ -6,7 +6,7 @@ exactly, UNKNOWN stays UNKNOWN. Whatever is written in a condition becomes a bou
 the constants of this package.
 
 A :class:`Piece` may carry guards: conditions that are never NULL, under which its value is Python's. For a row that
-breaks one, the database cannot tell, and the row is left to Python (a payload that is no plain JSON, a text that is
+breaks one, the database cannot tell, and the row is left to Python (a payload that is not plain JSON, a text that is
 not ASCII in ``UPPER``). No piece ever raises an error in the database, whatever the row: which part of a WHERE clause
 is evaluated first is the planner's business. What would be too large or too deep for the database is left to Python.
 

@@ -57,7 +57,7 @@ class Work(Protocol):
         ...
 
     def taken(self, queue: QueueRef, consumer: int) -> Sequence[int]:
-        """What was taken from a queue and still lies in it, claimed (SQLite)."""
+        """What was dequeued and is still in the queue, claimed (SQLite)."""
         ...
 
     def pause(self) -> None:

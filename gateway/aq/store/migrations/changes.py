@@ -99,7 +99,7 @@ class Changes:
         self._remake(table, lambda sql: _without_not_null(sql, column))
 
     def require(self, table: str, checks: Mapping[str, str]) -> None:
-        """Refuse to go on where a row breaks a rule.
+        """Refuse to continue where a row breaks a rule.
 
         Args:
             checks: condition by column, or by the name of a rule about several.
