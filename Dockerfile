@@ -1,7 +1,7 @@
-# The gateway alone: an image that runs the command mgw as a user without rights. No secret is in it; give them at start
+# The gateway alone: an image that runs the command mgw as an unprivileged user. It contains no secrets; pass them at start
 # (MGW_SECRET_KEY_FILE, PGPASSFILE, and the variables your configuration names, each also as NAME_FILE).
 
-# The base of both stages; any Debian or Python image with Python 3.11 or later, its venv and pip will do. To pin it for good,
+# The base of both stages; any Debian or Python image with Python 3.11 or later, its venv and pip will do. To pin it,
 # give a digest: --build-arg BASE=python@sha256:...
 ARG BASE=python:3.11.14-slim-bookworm
 
@@ -38,7 +38,7 @@ USER 10001:10001
 WORKDIR /var/lib/mgw
 VOLUME /var/lib/mgw
 STOPSIGNAL SIGTERM
-# Asks the agent on its port (MGW_HTTP), which costs a tenth of what a command costs that opens the hub.
+# Asks the agent on its port (MGW_HTTP), at a tenth of the cost of a command that opens the hub.
 HEALTHCHECK --interval=15s --timeout=10s --start-period=60s --retries=4 CMD ["python", "-m", "mgw.gateway.http.probe"]
 ENTRYPOINT ["mgw"]
 CMD ["run"]

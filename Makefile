@@ -1,4 +1,4 @@
-# make help tells what there is. Everything runs from this folder; nothing is installed outside .venv, .cache and
+# make help lists the targets. Everything runs from this folder; nothing is installed outside .venv, .cache and
 # Debian's package manager.
 
 SHELL := /bin/bash
@@ -13,9 +13,9 @@ BIN := .venv/bin
 # Where Kafka's jars are kept; a shared folder saves the download.
 export MGW_CACHE ?= $(CURDIR)/.cache
 STAMPS := .cache/stamps
-# Of tests that judge by the clock, or hurt brokers while much is on its way, two files run at once and nothing else. Of all
-# others three do, and Spark's in a process of their own beside them: while some wait for a broker, others work. Every process
-# has brokers of its own. The long ones begin.
+# Tests that depend on the clock, or that damage brokers under load, run two files at once and nothing else. Of all other
+# tests three files run at once, and Spark's tests in a separate process: while some wait for a broker, others work. Every
+# process has its own brokers. The long ones begin.
 BY_THE_CLOCK := tests/faults tests/soak tests/conformance/test_supervisor.py
 SIDE_BY_SIDE := tests/property \
   $(filter-out tests/property tests/pipelines $(BY_THE_CLOCK),$(sort $(shell find tests -name 'test_*.py' -printf '%h ')))
@@ -43,7 +43,7 @@ export LOCK_EXTRAS
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: packages .venv/bin/python ## install everything that demo and tests need (again: under 2 s)
+setup: packages .venv/bin/python ## install everything that demo and tests need (repeated: under 2 s)
 	@$(MAKE) -j2 $(STAMPS)/venv $(STAMPS)/archive $(STAMPS)/spark
 
 packages: # Debian's packages may be removed between two runs, so this is no stamp; it takes milliseconds
@@ -87,7 +87,7 @@ $(STAMPS)/spark: tests/support/spark/pom.xml | $(STAMPS)/kafka
 	$(BIN)/python -c "from tests.support.spark_jars import main; main()"
 	touch $@
 
-demo: setup ## carry real messages between RabbitMQ, Kafka and MQTT, and judge the result
+demo: setup ## carry real messages between RabbitMQ, Kafka and MQTT, and check the result
 	@$(BIN)/python -m tests.demo
 
 demo-spark: setup ## bridge 200,000 messages, then measure, archive and audit them with Spark
@@ -115,18 +115,18 @@ lint: $(STAMPS)/venv ## check style and types
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy --no-error-summary
 
-format: $(STAMPS)/venv ## put the code into shape
+format: $(STAMPS)/venv ## format the code
 	@$(BIN)/ruff check --quiet --fix || true
 	$(BIN)/ruff format --quiet
 
-test-faults: setup ## cut wires, kill processes and brokers for hours (make test does it a few times)
+test-faults: setup ## cut connections, kill processes and brokers for hours (make test does it a few times)
 	@$(BIN)/pytest -q -m long tests/faults tests/conformance/test_hub_sqlite.py tests/conformance/test_hub_postgresql.py tests/pipelines
 
 soak: MINUTES ?= 60
 soak: setup container-packages ## run the service under systemd for an hour (MINUTES=60) while brokers, disk and process fail
 	@MGW_SOAK_MINUTES=$(MINUTES) $(BIN)/pytest -q -s -p no:logging -m long tests/soak
 
-bench: setup ## measure the gateway beside Shovel, a Mosquitto bridge and bare clients
+bench: setup ## benchmark the gateway against Shovel, a Mosquitto bridge and bare clients
 	@$(BIN)/python -m benchmarks
 
 lock: .venv/bin/python ## resolve pyproject.toml into requirements.lock, with hashes
