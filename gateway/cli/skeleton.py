@@ -39,7 +39,7 @@ def init(
         str,
         typer.Option("--to", metavar="TYPE", help="Where they go: rabbitmq, kafka or mqtt.", autocompletion=_types),
     ] = "kafka",
-    tls: Annotated[bool, typer.Option("--tls", help="The brokers have TLS and a login.")] = False,
+    tls: Annotated[bool, typer.Option("--tls", help="The brokers use TLS and require a login.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
 ) -> None:
     """Write a first configuration file, a bridge between two messaging systems, and say what to do next."""

@@ -79,8 +79,8 @@ METRICS = (
     Metric(
         "mgw_backlog_messages",
         "gauge",
-        "Messages that wait at the source; for jobs that read from a link whose broker tells, every 5 s; missing while "
-        "the job does not reach it.",
+        "Messages that wait at the source; for jobs that read from a link whose broker reports it, every 5 s; missing "
+        "while the job cannot reach it.",
         ("job",),
     ),
     Metric(

@@ -199,7 +199,7 @@ class TestSpoolLink(LinkSuite):
             found = reader.collect(5)
             template.foreign_publish(pair, [b"next"])
             assert reader.bodies(1) == [b"next"]
-        assert all(each.failure is not None and "is no envelope" in str(each.failure) for each in found)
+        assert all(each.failure is not None and "is not an envelope" in str(each.failure) for each in found)
         assert found[0].message.body == b"{"
 
     def test_second_reader_and_second_writer_wait_for_the_first(self, template: SpoolTemplate) -> None:

@@ -95,7 +95,9 @@ def decode(name: str, content: bytes, now: float) -> Message:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
         raise ConversionFailure(
-            f"file {name} is no envelope", cause=reason[:300], cure="let its sender write another name, or an envelope"
+            f"file {name} is not an envelope",
+            cause=reason[:300],
+            cure="let its sender write another name, or an envelope",
         ) from error
 
 
