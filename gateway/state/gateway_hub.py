@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from mgw.gateway.aq import Durability, Hub, SchemaPart, hub_clock
 from mgw.gateway.state import catalog, lease, run_state
 from mgw.gateway.state.migrations import STEPS
-from mgw.gateway.state.tables import GATEWAY_SCHEMA_VERSION, metadata
+from mgw.gateway.state.tables import metadata
 from mgw.gateway.state.triggers import create_triggers, drop_triggers
 from mgw.gateway.state.views import create_views, drop_views
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
@@ -34,7 +34,6 @@ def _drop_derived(conn: sa.Connection) -> None:
 
 GATEWAY_PART = SchemaPart(
     "gateway",
-    GATEWAY_SCHEMA_VERSION,
     _create,
     catalog.jobs_with_transformations,
     STEPS,

@@ -15,7 +15,6 @@ from mgw.gateway.aq import one_of_check as one_of
 
 __all__ = [
     "CHANGE_CHANNEL",
-    "GATEWAY_SCHEMA_VERSION",
     "agent",
     "agent_option",
     "change",
@@ -31,7 +30,6 @@ __all__ = [
     "received",
 ]
 
-GATEWAY_SCHEMA_VERSION = 6  # raised by every change of tables and views, with a step in gateway/state/migrations
 
 CHANGE_CHANNEL = "mgw_change"  # NOTIFY on PostgreSQL, at every committed change of the definitions
 

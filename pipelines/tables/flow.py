@@ -11,9 +11,8 @@ from mgw.gateway.aq import SchemaPart, add_checks
 from mgw.gateway.aq import one_of_check as one_of
 from mgw.pipelines.migrations import FLOW_STEPS
 
-__all__ = ["FLOW_SCHEMA_VERSION", "PART", "VIEW_COLUMNS", "metadata"]
+__all__ = ["PART", "VIEW_COLUMNS", "metadata"]
 
-FLOW_SCHEMA_VERSION = 2  # raised by every change, with a step in pipelines/migrations
 
 metadata = sa.MetaData()
 
@@ -96,7 +95,6 @@ def _drop_view(conn: sa.Connection) -> None:
 
 PART = SchemaPart(
     "pipelines_flow",
-    FLOW_SCHEMA_VERSION,
     _create,
     steps=FLOW_STEPS,
     make_derived=_make_view,

@@ -14,9 +14,8 @@ from mgw.gateway.aq import FLAG_CHECK as FLAG
 from mgw.gateway.aq import SchemaPart, add_checks
 from mgw.pipelines.migrations import SINK_STEPS
 
-__all__ = ["PART", "SINK_SCHEMA_VERSION", "VIEW_COLUMNS", "metadata"]
+__all__ = ["PART", "VIEW_COLUMNS", "metadata"]
 
-SINK_SCHEMA_VERSION = 2  # raised by every change, with a step in pipelines/migrations
 
 metadata = sa.MetaData()
 
@@ -125,7 +124,6 @@ def _drop_view(conn: sa.Connection) -> None:
 
 PART = SchemaPart(
     "pipelines_sink",
-    SINK_SCHEMA_VERSION,
     _create,
     steps=SINK_STEPS,
     make_derived=_make_view,

@@ -11,9 +11,8 @@ import sqlalchemy as sa
 from mgw.gateway.aq import SchemaPart, State, plans_view
 from mgw.pipelines.migrations import STREAM_STEPS
 
-__all__ = ["STREAM_PART", "STREAM_SCHEMA_VERSION", "metadata", "plan", "stream"]
+__all__ = ["STREAM_PART", "metadata", "plan", "stream"]
 
-STREAM_SCHEMA_VERSION = 2  # raised by every change, with a step in pipelines/migrations
 
 metadata = sa.MetaData()
 
@@ -112,7 +111,6 @@ def _drop_derived(conn: sa.Connection) -> None:
 
 STREAM_PART = SchemaPart(
     _NAME,
-    STREAM_SCHEMA_VERSION,
     _create,
     steps=STREAM_STEPS,
     make_derived=_make_derived,

@@ -161,7 +161,7 @@ class OpeningSuite(HubCase):
             made.append(1)
             conn.exec_driver_sql("CREATE TABLE gw_thing (id integer)")
 
-        part = SchemaPart("thing", 1, create)
+        part = SchemaPart("thing", create)
         with pytest.raises(HubError, match=r"lacks the tables of thing.*mgw apply"):
             Hub.open(self.url, schemas=[part])
         for _ in range(2):
@@ -178,7 +178,7 @@ class OpeningSuite(HubCase):
             raise RuntimeError("stop")
 
         with pytest.raises(RuntimeError):
-            Hub.open(self.url, create=True, schemas=[SchemaPart("half", 1, create)])
+            Hub.open(self.url, create=True, schemas=[SchemaPart("half", create)])
         with self.hub.read() as conn:
             assert "gw_half" not in sa.inspect(conn).get_table_names()
 

@@ -63,9 +63,7 @@ def _drop_derived(conn: sa.Connection) -> None:
 
 
 #: The part that every hub has; its version is in ``aq_hub``.
-QUEUES_PART = SchemaPart(
-    QUEUES, tables.SCHEMA_VERSION, tables.create, steps=STEPS, make_derived=_make_derived, drop_derived=_drop_derived
-)
+QUEUES_PART = SchemaPart(QUEUES, tables.create, steps=STEPS, make_derived=_make_derived, drop_derived=_drop_derived)
 
 
 class Found(NamedTuple):

@@ -44,10 +44,9 @@ class SchemaPart:
 
     Attributes:
         name: of its row in ``aq_part``.
-        version: of its tables, views, functions and triggers; raised by every release that changes them.
         create: makes the tables, and the rows that a new hub begins with, in the transaction of the connection.
         jobs_with_transformations: (job, transformation as it is written) of every job of the module that has one.
-        steps: from version 1 to ``version``.
+        steps: from version 1 on; every release that changes tables, views, functions or triggers adds one.
         make_derived: makes the views, functions and triggers; the tables are there.
         drop_derived: drops those that an earlier release of the part may have made; some may be missing.
         at_work: programs that work on the hub, as (who, until when they keep their claim in epoch seconds) at a moment;
@@ -55,13 +54,17 @@ class SchemaPart:
     """
 
     name: str
-    version: int
     create: Callable[[sa.Connection], None]
     jobs_with_transformations: Callable[[sa.Connection], Iterable[tuple[str, str]]] = lambda _: ()
     steps: Sequence[Step] = ()
     make_derived: Callable[[sa.Connection], None] = _nothing
     drop_derived: Callable[[sa.Connection], None] = _nothing
     at_work: Callable[[sa.Connection, float], Iterable[tuple[str, float]]] = lambda *_: ()
+
+    @property
+    def version(self) -> int:
+        """Of its tables, views, functions and triggers: that of the last step."""
+        return self.steps[-1].version if self.steps else 1
 
 
 def plans_view(part: str) -> str:

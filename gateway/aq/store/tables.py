@@ -22,7 +22,6 @@ __all__ = [
     "OPEN",
     "PENDING",
     "PRIVILEGE_COUNTER",
-    "SCHEMA_VERSION",
     "SESSION_COUNTER",
     "BodyType",
     "Enabled",
@@ -30,8 +29,6 @@ __all__ = [
     "metadata",
     "states",
 ]
-
-SCHEMA_VERSION = 5  # raised by every change of tables and views, with a step in gateway/aq/store/migrations
 
 
 def states(*of: State | BodyType) -> str:
