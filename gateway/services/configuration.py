@@ -210,6 +210,7 @@ def apply_files(
         first, *more = [finding for finding in found.findings if finding.severity == "error"]
         rest = f" (and {len(more)} more)" if more else ""
         raise ConfigInvalid(f"{first}{rest}", cure=f"run: mgw lint {' '.join(map(str, files))}")
+    log(found.findings)
     for action in apply_actions(GatewayAdmin(hub, secrets), found.document, plan_for(hub, found.document)):
         if action.changes_hub:
             yield str(action)

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from mgw.gateway.services.configuration import apply_files
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.gateway.state.secrets import Secrets
 from tests.cli.conftest import COMPLETE, Mgw
 from tests.support.waiting import eventually
 
@@ -98,6 +101,14 @@ def test_what_is_said_of_a_file_is_in_the_log_of_the_agent(mgw: Mgw, form: str) 
     assert "job orders_in is not as the configuration says" in log
     assert told.count("plain-text-password") == log.count("plain-text-password") == 1
     assert ('"level": "WARNING"' in told) if form == "json" else re.search(r"(?m)^\S+ \S+ WARNING .*plain-text", told)
+
+
+def test_what_is_said_of_a_file_that_is_read_again_is_logged(applied: Mgw, caplog: pytest.LogCaptureFixture) -> None:
+    applied.file("version: 1\nlinks:\n  late: {type: memory, username: gw, password: guess-me}\n", "late.yaml")
+    url = f"sqlite:///{applied.folder}/hub.db"
+    with open_hub(url) as hub:
+        assert "create link late" in list(apply_files(hub, Secrets.for_hub(url), [applied.folder / "late.yaml"]))
+    assert [(each.levelname, "plain-text-password" in each.message) for each in caplog.records] == [("WARNING", True)]
 
 
 @pytest.mark.parametrize(
