@@ -151,8 +151,11 @@ def apply(
         say(f"create hub {_shown(url)}")
     with open_hub(url, create=create_hub) as hub:
         steps = configuration.apply(hub, document, prune=prune, force=force)
-        if not _print_done(steps, configuration.prepare(hub, document)):
-            raise typer.Exit(EXIT_FAILED)
+        complete = _print_done(steps, configuration.prepare(hub, document))
+    if names := configuration.not_kept(document):
+        say(f"the hub does not keep {' and '.join(names)}: give this file to mgw run as well")
+    if not complete:
+        raise typer.Exit(EXIT_FAILED)
 
 
 def export(

@@ -113,8 +113,14 @@ class SettingsModel(Strict):
         description="What `mgw apply` does when messages would be deleted with what it removes: refuse, or delete them "
         "(force, like `--force`).",
     )
-    log: LogModel = Field(default=LogModel(), description="Logging.")
-    http: HttpModel = Field(default=HttpModel(), description="Health and metrics over HTTP.")
+    log: LogModel = Field(default=LogModel(), description="Logging; for `mgw run FILE`, the hub does not keep it.")
+    http: HttpModel = Field(
+        default=HttpModel(), description="Health and metrics over HTTP; for `mgw run FILE`, the hub does not keep it."
+    )
+
+
+#: Settings that the hub does not keep, since each process on each machine has its own.
+OF_THE_PROCESS = ("secret_key_file", "http", "log")
 
 
 class AgentModel(Strict):

@@ -14,7 +14,7 @@ from mgw.gateway.config.export import export_text
 from mgw.gateway.config.findings import Finding, errors
 from mgw.gateway.config.lint import check, lint, settings_of
 from mgw.gateway.config.load import OVERRIDES
-from mgw.gateway.config.models import Document
+from mgw.gateway.config.models import OF_THE_PROCESS, Document
 from mgw.gateway.config.plan import Action, Verb
 from mgw.gateway.config.running import read_running
 from mgw.gateway.config.schema import json_schema
@@ -46,6 +46,7 @@ __all__ = [
     "json_schema",
     "lint",
     "log",
+    "not_kept",
     "plan",
     "prepare",
     "prepare_left",
@@ -170,6 +171,11 @@ def usable_for(url: str, files: Sequence[Path]) -> Usable:
         return usable(files, existing=Document())
     with open_hub(url) as hub:
         return usable(files, existing=read_running(hub))
+
+
+def not_kept(document: Document) -> list[str]:
+    """The settings of a document that the hub does not keep: they are of the process that reads the file."""
+    return [f"settings.{name}" for name in OF_THE_PROCESS if name in document.settings.model_fields_set]
 
 
 def log(findings: Sequence[Finding]) -> None:
