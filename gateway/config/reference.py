@@ -152,7 +152,7 @@ def errors_page() -> str:
     rows = []
     for name in error_module.__all__:
         kind = getattr(error_module, name)
-        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        if not (isinstance(kind, type) and issubclass(kind, error_module.GatewayError)):
             continue
         base = "" if kind is error_module.GatewayError else kind.__mro__[1].__name__
         text = " ".join((inspect.getdoc(kind) or "").split())
