@@ -147,13 +147,13 @@ def apply(
 
     files = _needed(gathered(files, config_dir, settings, env_file))
     document, url = _checked(ctx, files, alone=prune)
+    if names := configuration.not_kept(document):
+        typer.echo(f"the hub does not keep {' and '.join(names)}: give this file to mgw run as well", err=True)
     if create_hub and configuration.hub_is_missing(url):
         say(f"create hub {_shown(url)}")
     with open_hub(url, create=create_hub) as hub:
         steps = configuration.apply(hub, document, prune=prune, force=force)
         complete = _print_done(steps, configuration.prepare(hub, document))
-    if names := configuration.not_kept(document):
-        say(f"the hub does not keep {' and '.join(names)}: give this file to mgw run as well")
     if not complete:
         raise typer.Exit(EXIT_FAILED)
 

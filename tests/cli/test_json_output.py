@@ -59,6 +59,8 @@ ALWAYS = {"transformations show": "transformations show urgent"}
 #: Texts that look like something else and are not: versions of the format, texts of messages, ids.
 TEXTS = re.compile(r"(\.|^)(compatible|message|text|event_text|cure|name|msgid|correlation|rule|set|where)(\.|\[|$)")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+#: Trouble is a sentence for people; the same time is a value of the job, too.
+IN_A_SENTENCE = re.compile(r"; next attempt \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$")
 
 
 def _with_json(group: TyperGroup, words: tuple[str, ...] = ()) -> Iterator[str]:
@@ -110,13 +112,17 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
+def _has_time(text: str) -> bool:
+    return re.search(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d", text) is not None
+
+
 def _wrong(path: str, value: Any) -> str:
     if isinstance(value, str) and not TEXTS.search(path):
         if re.fullmatch(r"(?i)true|false|null|nan|[+-]?inf", value):
             return "a truth value or null as text"
         if re.fullmatch(r"[+-]?\d+(\.\d+)?", value):
             return "a number as text"
-    if isinstance(value, str) and re.search(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d", value) and not MOMENT.fullmatch(value):
+    if isinstance(value, str) and _has_time(IN_A_SENTENCE.sub("", value)) and not MOMENT.fullmatch(value):
         return "a time without a zone"
     if isinstance(value, int | float) and not isinstance(value, bool) and 1e9 < value < 4e9 and value != 2**31 - 1:
         return "a time as a number"
