@@ -272,7 +272,8 @@ def timeline(watch: Watch) -> list[str]:
     lines = []
     looks = [look for look in watch.looks if look.what == "/healthz"]
     for trouble in watch.troubles:
-        red = [look.at for look in looks if not look.green and trouble.begin <= look.at <= trouble.cure + CURED]
+        end = min([trouble.cure + CURED, *(entry.begin for entry in watch.troubles if entry.begin > trouble.cure)])
+        red = [look.at for look in looks if not look.green and trouble.begin <= look.at < end]
         lasted = f"{trouble.name}, {trouble.cure - trouble.begin:.0f} s"
         if not red:
             lines.append(f"{lasted}: green all the time")
