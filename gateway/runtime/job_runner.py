@@ -340,7 +340,10 @@ class JobRunner:
         failures = 0 if decision.kind is Kind.TURN else decision.failures
         text = str(error) if isinstance(error, GatewayError) else f"internal error, {type(error).__name__}: {error}"
         now = engine.clock.now()
-        self._state.failed(decision.status, text, now)
+        # What waits for confirmations does not work from the moment nothing moves, not only when it gives up.
+        vain = isinstance(error, LinkTimeout) and error.operation == "publish"
+        since = now - waited if vain else now
+        self._state.failed(decision.status, text, since)
         failed = setup.failed_link(error)
         if failed is not None and isinstance(error, LinkError):
             engine.link_states.failed(failed.name, text, now)
@@ -353,6 +356,7 @@ class JobRunner:
                     failures=failures,
                     error=text,
                     now=now,
+                    since=since,
                     retry_at=None if decision.delay is None else now + decision.delay,
                 )
         except LeaseLost as lost:

@@ -133,8 +133,9 @@ def record_failure(
     error: str,
     now: float,
     retry_at: float | None,
+    since: float | None = None,
 ) -> None:
-    """Store a failed attempt; a job marked for removal keeps that mark."""
+    """Store a failed attempt; a job marked for removal keeps that mark. ``since``: when it began to wait in vain."""
     conn.execute(
         sa.update(job_state)
         .where(job_state.c.job_id == job_id, job_state.c.status != JobStatus.DELETE_PENDING)
@@ -145,7 +146,7 @@ def record_failure(
             last_error_time=now,
             next_attempt=retry_at,
             activity=Activity.BACKOFF if retry_at is not None else Activity.STOPPED,
-            not_working_since=sa.func.coalesce(job_state.c.not_working_since, now),
+            not_working_since=sa.func.coalesce(job_state.c.not_working_since, now if since is None else since),
         )
     )
 

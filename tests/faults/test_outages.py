@@ -11,6 +11,7 @@ from typing import Any
 
 import pika
 import pytest
+import sqlalchemy as sa
 
 from mgw.links.memory.broker import MemoryBroker
 from mgw.transforms.errors import HubUnavailable
@@ -175,3 +176,28 @@ def test_a_transaction_goes_on_soon_after_what_accepted_and_closed_is_a_broker_a
             eventually(lambda: moved(2), deadline=PATIENCE, what="a message after the outage")
             took = time.monotonic() - back
             assert took < SOON, f"{took:.1f} s, {gateway.job('out')['LAST_ERROR_MSG']}"
+
+
+def test_a_job_that_waits_for_confirmations_does_not_work_since_nothing_moves(brokers: Brokers, tmp_path: Path) -> None:
+    server = brokers.kafka
+    topic = f"q{uuid.uuid4().hex[:8]}"
+    server.create_topic(topic)
+    with server.proxy() as proxy, gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        options = {"KAFKA_Request_timeout_ms": 11_000, "KAFKA_Delivery_timeout_ms": 12_000}
+        where = {"bootstrap_servers": server.proxied_bootstrap}
+        gateway.admin.create_msgsystem_link("L", "KAFKA", where, options=options)
+        gateway.admin.register_foreign_queue("Q", "L", topic)
+        gateway.queue("H")
+        gateway.admin.create_job("out", "OUTBOUND", "H", "Q@L")
+        with supervised(gateway):
+            gateway.enqueue("H", [Message(body="x")])
+            eventually(lambda: gateway.job("out")["PROPAGATED_MSGS"] == 1, deadline=PATIENCE, what="a first message")
+            proxy.stall()
+            stalled = time.time()
+            gateway.enqueue("H", [Message(body="x")])
+            eventually(lambda: gateway.job("out")["STATUS"] == "RETRY", deadline=PATIENCE, what="a failure")
+            assert time.time() - stalled > 10, "it waited for the answers"
+            with gateway.hub.read() as conn:
+                since = conn.execute(sa.text("SELECT not_working_since FROM gw_job_state")).scalar_one()
+            assert since - stalled < 5, "it counts from when nothing moved"
+            proxy.resume()
