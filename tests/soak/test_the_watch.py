@@ -33,6 +33,7 @@ def looked(*looks: Look, troubles: Sequence[Trouble] = (), movements: Sequence[M
         pytest.param(Look(220.0, "/healthz", 200), AWAY, id="green-just-after-the-cure"),
         pytest.param(Look(180.0, "/readyz", 200), AWAY, id="ready-without-a-broker"),
         pytest.param(Look(180.0, "/livez", 200), AWAY, id="live-without-a-broker"),
+        pytest.param(Look(201.0, "/healthz", 503, "job X has not connected yet"), AWAY, id="red-on-the-way-back"),
         pytest.param(Look(110.0, "/livez", None), KILLED, id="silent-just-after-a-kill"),
         pytest.param(Look(110.0, "mgw status --check", 1, "agent A does not answer"), KILLED, id="red-after-a-kill"),
         pytest.param(Look(99.5, "mgw status --check", 1, "agent A", 1.0), KILLED, id="killed-while-it-was-asked"),
@@ -66,6 +67,8 @@ def test_health_that_is_green_while_nothing_moves_is_found() -> None:
     movements = [Movement(at, "orders", int(at), 7, int(at)) for at in (0.0, 50.0, 100.0)]
     (line,) = looked(Look(99.0, "/healthz", 200), movements=movements)
     assert line == "100 s: /healthz is green, and route orders has stood still for 100 s"
+    (line,) = looked(Look(95.0, "/healthz", 200), Look(99.0, "/healthz", 503, "x"), movements=movements)
+    assert "is red without reason" in line, "not that it is green: it was red at last"
     moved = [*movements[:2], Movement(100.0, "orders", 100, 8, 100)]
     assert looked(Look(99.0, "/healthz", 200), movements=moved) == []
     idle = [Movement(entry.at, "orders", 7, 7, 7) for entry in movements]

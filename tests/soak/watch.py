@@ -231,8 +231,10 @@ def _verdict(look: Look, troubles: Sequence[Trouble], limit: float) -> str:
     right = [trouble for trouble in concerned if trouble.may_be_red(look, limit)]
     if not right:
         return f"is red {f'too early, at {concerned[-1].name}' if concerned else 'without reason'}"
-    if not any(re.search(trouble.reason, look.text, re.IGNORECASE) for trouble in right):
-        return f"is red at {right[-1].name} and does not name the reason"
+    # After the cure it is the way back that is red, which has reasons of its own.
+    injured = [trouble for trouble in right if look.at + look.took < trouble.cure]
+    if injured and not any(re.search(trouble.reason, look.text, re.IGNORECASE) for trouble in right):
+        return f"is red at {injured[-1].name} and does not name the reason"
     return ""
 
 
@@ -248,17 +250,19 @@ def _standstills(watch: Watch) -> list[str]:
             if entry.came_out != since.came_out or entry.put_in == since.put_in:
                 since = entry
             elif entry.at - since.at - _away(watch, since.at, entry.at) > watch.limit + NOTICED:
-                green = [
-                    look
-                    for look in watch.looks
-                    if look.what not in ("/livez", "/readyz") and look.green and 0 <= entry.at - look.at < 5
-                ]
+                green = [look for look in _latest(watch, entry.at) if look.green and look.at > since.at + watch.limit]
                 if green:
                     lines.append(
                         f"{entry.at - begin:.0f} s: {green[0].what} is green, and route {route} has stood still for "
                         f"{entry.at - since.at:.0f} s"
                     )
     return lines
+
+
+def _latest(watch: Watch, at: float) -> list[Look]:
+    """The last look at the health before a moment, by page and by command."""
+    found = {look.what: look for look in watch.looks if look.at <= at and look.what not in ("/livez", "/readyz")}
+    return list(found.values())
 
 
 def _away(watch: Watch, first: float, last: float) -> float:
