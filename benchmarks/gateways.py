@@ -28,8 +28,8 @@ class BenchGateway:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
-        self._file = folder / "hub.db"
-        self.url = f"sqlite:///{self._file}"
+        self.file = folder / "hub.db"
+        self.url = f"sqlite:///{self.file}"
         self._log = folder / "gateway.log"
         self._hub = open_hub(self.url, create=True)
         self.admin = GatewayAdmin(self._hub)
@@ -64,7 +64,7 @@ class BenchGateway:
 
     def moved(self, job: str) -> int:
         """PROPAGATED_MSGS of the job."""
-        with sqlite3.connect(f"file:{self._file}?mode=ro", uri=True, timeout=30) as connection:
+        with sqlite3.connect(f"file:{self.file}?mode=ro", uri=True, timeout=30) as connection:
             query = "SELECT PROPAGATED_MSGS FROM MGW_JOBS WHERE JOB_NAME = ?"
             (count,) = connection.execute(query, (job.upper(),)).fetchone()
         connection.close()
@@ -72,7 +72,7 @@ class BenchGateway:
 
     def guarantee(self, job: str) -> str:
         """What the job promises."""
-        with sqlite3.connect(f"file:{self._file}?mode=ro", uri=True, timeout=30) as connection:
+        with sqlite3.connect(f"file:{self.file}?mode=ro", uri=True, timeout=30) as connection:
             query = "SELECT GUARANTEE FROM MGW_JOBS WHERE JOB_NAME = ?"
             (found,) = connection.execute(query, (job.upper(),)).fetchone()
         connection.close()
@@ -80,7 +80,7 @@ class BenchGateway:
 
     def ready(self) -> bool:
         """Whether every job is connected."""
-        with sqlite3.connect(f"file:{self._file}?mode=ro", uri=True, timeout=30) as connection:
+        with sqlite3.connect(f"file:{self.file}?mode=ro", uri=True, timeout=30) as connection:
             query = "SELECT count(*) FROM MGW_JOBS WHERE ACTIVITY NOT IN ('RUNNING', 'IDLE')"
             (count,) = connection.execute(query).fetchone()
         connection.close()

@@ -1,7 +1,8 @@
 """From link to link: ``python -m benchmarks.through [--rounds N] [--quick] [PAIR ...]``, a pair such as ``mqtt-kafka``.
 
 One THROUGH job beside two jobs with a queue of the hub between them, and beside the bare clients, in turns in one run.
-Bare is one thread that only consumes all messages and then publishes them: its rate follows from both.
+Bare is one thread that only consumes all messages and then publishes them: its rate follows from both. The agent is
+connected and frozen while the source is filled (:mod:`benchmarks.one_run`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from benchmarks import bare
 from benchmarks.gateways import BenchGateway
 from benchmarks.guarantees import MOSQUITTO, Stand
 from benchmarks.measuring import machine, sync_seconds
-from benchmarks.pairs import Measured, Watched
+from benchmarks.one_run import Agent
+from benchmarks.pairs import Measured
 from tests.support.brokers import Kafka, Mosquitto, RabbitMQ
 from tests.support.waiting import eventually
 
@@ -157,13 +159,17 @@ class Pair:
             else:
                 gateway.job("into", "INBOUND", source, "HUB", batch)
                 gateway.job("out", "OUTBOUND", "HUB", target, batch)
-            if isinstance(self.source, MqttEnd):  # its session must be there before the messages
-                with gateway.running():
-                    eventually(gateway.ready, deadline=60, what="connected jobs")
-            self.source.publish(here, bodies)
             with gateway.running() as process:
-                rate, cpu = Watched(lambda: gateway.moved("out"), len(bodies), process).run()
-                return Measured(rate, cpu, gateway.guarantee("out"))
+                eventually(gateway.ready, deadline=60, what="connected jobs")
+                agent = Agent(process.pid)
+                agent.rest()
+                agent.freeze(gateway.file)
+                try:
+                    self.source.publish(here, bodies)
+                    found = agent.measured(lambda: gateway.moved("out"), len(bodies))
+                finally:
+                    agent.thaw()
+                return Measured(found["rate"], found["cpu"], gateway.guarantee("out"))
 
     def bare(self, batch: int) -> Measured:
         """The bare clients, one after the other."""
@@ -184,13 +190,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("pairs", nargs="*", choices=[*PAIRS, []], help="default: all")
     parser.add_argument("--rounds", type=int, default=3, help="each variant runs so often (default 3)")
     parser.add_argument("--quick", action="store_true", help="a fifth of the messages: figures are rough")
+    parser.add_argument("--messages", type=float, default=1.0, help="so many times the messages")
     chosen: Any = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="mgw-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o755)
         print(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {machine()}, load {os.getloadavg()[0]:.1f}")
         print(f"one sync of the hub's disk: {sync_seconds(folder) * 1000:.2f} ms; {chosen.rounds} rounds")
-        stand = Stand(folder, chosen.rounds, 0.2 if chosen.quick else 1.0, stack)
+        stand = Stand(folder, chosen.rounds, 0.2 if chosen.quick else chosen.messages, stack)
         for each in chosen.pairs or PAIRS:
             pair = Pair(stand, *each.split("-"))
             variants: dict[str, Callable[[int], Measured]] = {
