@@ -33,6 +33,7 @@ from mgw.gateway.runtime.procedures import Procedures
 from mgw.gateway.runtime.pulse import START_SECONDS, Pulse
 from mgw.gateway.runtime.service_manager import ServiceManager
 from mgw.gateway.runtime.signals import Signals
+from mgw.gateway.runtime.start_heap import StartHeap
 from mgw.gateway.runtime.timekeeping import Timekeeper, events_of
 from mgw.gateway.state import lease, run_state
 from mgw.gateway.state.gateway_hub import open_hub
@@ -98,6 +99,7 @@ class Supervisor:
         self._prepared: set[str] | None = set() if options.config_files else None  # links; None: all that ask for it
         self._unprepared = Complaint(clock, _LOGGER)
         self.applied: Counter[str] = Counter()  # configuration files read again: ok, refused
+        self.heap = StartHeap()
         self.exit_code = 0
 
     @property
@@ -132,7 +134,7 @@ class Supervisor:
             f"mgw {__version__}, agent {self._options.agent}, hub {self._hub.name}",
             f"hub: {self._away.lasts or 'no trouble known'}",
             f"main loop: last came round {self.pulse.silence:.1f} s ago",
-            f"{in_use()} of {limit()} files open",
+            f"{in_use()} of {limit()} files open, {self.heap.frozen} objects left out of garbage collection",
             *(agent.state() if agent is not None else ["the agent is not started"]),
         ]
         return [self._secrets.redact(line) for line in lines]
@@ -416,7 +418,11 @@ def run(
         signals.state = supervisor.state
         signals.on(signal.SIGHUP, lambda _: supervisor.request_reload())
         signals.end_on(signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, action=stop)
-        with nullcontext() if face is None else face(hub, supervisor):
-            return supervisor.run()
+        supervisor.heap.freeze_later()
+        try:
+            with nullcontext() if face is None else face(hub, supervisor):
+                return supervisor.run()
+        finally:
+            supervisor.heap.end()
     finally:
         hub.close()

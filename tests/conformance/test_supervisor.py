@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -112,6 +113,17 @@ def test_sigterm_drains_and_leaves_the_agent_not_started(gateway: Gateway, start
     assert daemon.wait() == 0, daemon.text()
     row = agent_of(gateway)
     assert (row["AGENT_STATUS"], row["AGENT_PING"], row["LAST_ERROR_MSG"]) == ("NOT_STARTED", None, None)
+
+
+def test_what_is_loaded_at_the_start_is_left_out_of_garbage_collection(gateway: Gateway, start: Any) -> None:
+    daemon = start()
+    runs(gateway)
+
+    def told() -> bool:
+        daemon.signal(signal.SIGUSR2)
+        return re.search(r"files open, [1-9]\d+ objects left out of garbage collection", daemon.text()) is not None
+
+    eventually(told, deadline=PATIENCE, what="the frozen heap")
 
 
 def test_a_killed_agent_is_replaced_at_once_on_the_same_host(gateway: Gateway, start: Any) -> None:
