@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -171,7 +172,13 @@ def test_the_unit_reloads_with_the_shell_alone_and_starts_again_however_often_it
     unit.read(UNIT)
     program, *words = shlex.split(unit["Service"]["ExecReload"])
     assert program == "/bin/sh"  # a small Debian has no /bin/kill
-    with subprocess.Popen(["sleep", "60"]) as process:
+    # This run itself may ignore SIGHUP, as nohup has it, and what it starts would, too.
+    sleeper = (
+        "import signal, time; signal.signal(signal.SIGHUP, signal.SIG_DFL); print('there', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", sleeper], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "there\n"
         subprocess.run([program, *words], env={"MAINPID": str(process.pid)}, check=True)
         assert process.wait(60) == -signal.SIGHUP
     assert unit["Unit"]["StartLimitIntervalSec"] == "0"
