@@ -66,9 +66,8 @@ class IsolatingRoute(PlanningRoute):
     def open(self) -> None:
         """As any route; after failures without success, plans are sent one at a time.
 
-        A broker may close the connection because of a message without a reason, and what it said may be lost with the
-        rest. So the
-        first plan is divided, too: in a small one the answer has time to come.
+        A broker may close the connection over a message and give no reason, or its reason is lost with the connection.
+        So the first plan is divided, too: in a small one the answer has time to come.
         """
         super().open()
         self._alone = self._context.cautious
