@@ -24,13 +24,14 @@ FILL_BATCH = 1000
 
 
 class BenchGateway:
-    """A hub on SQLite (WAL, synchronous=FULL) and the process that runs its jobs."""
+    """A hub on SQLite (WAL, synchronous=FULL), or in the database at ``url``, and the process that runs its jobs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str | None = None) -> None:
         folder.mkdir(parents=True)
         self.file = folder / "hub.db"
-        self.url = f"sqlite:///{self.file}"
+        self.url = url or f"sqlite:///{self.file}"
         self._log = folder / "gateway.log"
+        self._reader: Any = None
         self._hub = open_hub(self.url, create=True)
         self.admin = GatewayAdmin(self._hub)
         self._queues = QueueAdmin(self._hub)
@@ -50,9 +51,10 @@ class BenchGateway:
         self.admin.register_foreign_queue(name, link, provider_queue, **more)
         return f"{name}@{link}"
 
-    def job(self, name: str, kind: str, source: str, destination: str, batch: int) -> None:
-        """Define a job."""
-        self.admin.create_job(name, kind, source, destination, options={"MsgBatchSize": batch})
+    def job(self, name: str, kind: str, source: str, destination: str, batch: int | None) -> None:
+        """Define a job; without ``batch`` its options keep their defaults."""
+        options = {} if batch is None else {"MsgBatchSize": batch}
+        self.admin.create_job(name, kind, source, destination, options=options)
 
     def fill(self, queue: str, bodies: Sequence[bytes]) -> None:
         """Put messages into a hub queue."""
@@ -64,27 +66,30 @@ class BenchGateway:
 
     def moved(self, job: str) -> int:
         """PROPAGATED_MSGS of the job."""
-        with sqlite3.connect(f"file:{self.file}?mode=ro", uri=True, timeout=30) as connection:
-            query = "SELECT PROPAGATED_MSGS FROM MGW_JOBS WHERE JOB_NAME = ?"
-            (count,) = connection.execute(query, (job.upper(),)).fetchone()
-        connection.close()
-        return int(count)
+        return int(self._one("SELECT PROPAGATED_MSGS FROM MGW_JOBS WHERE JOB_NAME = ?", job.upper()))
 
     def guarantee(self, job: str) -> str:
         """What the job promises."""
-        with sqlite3.connect(f"file:{self.file}?mode=ro", uri=True, timeout=30) as connection:
-            query = "SELECT GUARANTEE FROM MGW_JOBS WHERE JOB_NAME = ?"
-            (found,) = connection.execute(query, (job.upper(),)).fetchone()
-        connection.close()
-        return str(found)
+        return str(self._one("SELECT GUARANTEE FROM MGW_JOBS WHERE JOB_NAME = ?", job.upper()))
 
     def ready(self) -> bool:
         """Whether every job is connected."""
-        with sqlite3.connect(f"file:{self.file}?mode=ro", uri=True, timeout=30) as connection:
-            query = "SELECT count(*) FROM MGW_JOBS WHERE ACTIVITY NOT IN ('RUNNING', 'IDLE')"
-            (count,) = connection.execute(query).fetchone()
-        connection.close()
-        return not count
+        return not self._one("SELECT count(*) FROM MGW_JOBS WHERE ACTIVITY NOT IN ('RUNNING', 'IDLE')")
+
+    def _one(self, query: str, *values: str) -> Any:
+        """The value that a query of the views asks for, as any program reads it."""
+        if not self.url.startswith("sqlite"):
+            if self._reader is None:
+                import psycopg
+
+                address = self.url.replace("postgresql+psycopg://", "postgresql://")
+                self._reader = psycopg.connect(address, autocommit=True)
+            row = self._reader.execute(query.replace("?", "%s"), values).fetchone()
+        else:
+            connection = sqlite3.connect(f"file:{self.file}?mode=ro", uri=True, timeout=30)
+            row = connection.execute(query, values).fetchone()
+            connection.close()
+        return row[0]
 
     @contextmanager
     def running(self, *prefix: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -109,4 +114,6 @@ class BenchGateway:
 
     def close(self) -> None:
         """Close the hub."""
+        if self._reader is not None:
+            self._reader.close()
         self._hub.close()

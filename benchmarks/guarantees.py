@@ -20,6 +20,7 @@ from typing import Any
 import pika
 
 from benchmarks import bare
+from benchmarks.ends import MOSQUITTO
 from benchmarks.gateways import BenchGateway
 from benchmarks.measuring import body_of, machine, sync_seconds
 from benchmarks.pairs import Measured, Watched, compared, told
@@ -29,14 +30,6 @@ from tests.support.waiting import eventually
 BODY = 256
 BATCHES = (30, 500)
 SIZES = {30: 9_000, 500: 30_000}  # messages of a run
-#: The queue of a stored session is written as a whole at every change otherwise: that would measure the disk.
-MOSQUITTO = (
-    "autosave_interval 1800",
-    "autosave_on_changes false",
-    "max_inflight_messages 1000",
-    "set_tcp_nodelay true",
-    "max_queued_messages 0",
-)
 LOG_ARGUMENTS = {"x-queue-type": "classic", "x-max-length": 2}
 _numbers = itertools.count(1)
 

@@ -1,7 +1,9 @@
 """Hub benchmark: ``python -m benchmarks.hub [--quick] [--rounds N] [--database sqlite|postgresql] [PART ...]``.
 
 Parts: ``rates`` (enqueue and dequeue beside the bare SQL statements and beside PgQueuer), ``waiting`` (what a message
-costs with 1,000,000 others waiting), ``snapshot`` (2,000,000 messages through a queue while somebody else reads).
+costs with 1,000,000 others waiting), ``fill`` (only fills the hubs of ``waiting`` and ``views``, in several runs where
+one would be too long), ``views`` (how long they take with as many waiting), ``snapshot`` (2,000,000 messages through a
+queue while somebody else reads).
 The variants of a part are measured in turns in one run; a ratio is the median of the ratios of the rounds.
 """
 
@@ -18,10 +20,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from benchmarks import hub_growth
+from benchmarks import hub_growth, hub_views
+from benchmarks.goals import HUB_PARTS
 from benchmarks.hub_bare import BarePostgreSQL, BareSQLite, SessionPostgreSQL, SessionSQLite
 from benchmarks.hub_peer import Peer
 from benchmarks.measuring import body_of, machine, sync_seconds
+from benchmarks.recorded import Recorder
 from mgw.gateway.aq.admin import QueueAdmin
 from mgw.gateway.aq.hub import Hub
 from mgw.gateway.aq.model import DequeueOptions, EnqueueOptions, Visibility
@@ -143,13 +147,35 @@ def run(variant: Variant, batch: int, total: int) -> Measured:
 class Stand:
     """What the parts share: a folder, a PostgreSQL server, how much to do."""
 
-    def __init__(self, folder: Path, rounds: int, *, quick: bool, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        rounds: int,
+        *,
+        quick: bool,
+        stack: ExitStack,
+        waiting: int | None = None,
+        filled: int = hub_growth.BATCH,
+        sorts: Sequence[str] = hub_growth.SORTS,
+        keep: Path | None = None,
+        seconds: float | None = None,
+    ) -> None:
         self.folder = folder
         self.rounds = rounds
         self.quick = quick
+        self.waiting = waiting
+        self.filled = filled
+        self.sorts = sorts
+        self.seconds = seconds
+        self._keep = keep
         self._stack = stack
         self._server: PostgreSQL | None = None
         self._numbers = itertools.count(1)
+
+    def record(self, database: str) -> None:
+        """The figures from now on are those of this database: a part of their own."""
+        sizes = {"waiting": self.waiting or hub_growth.MANY, "enqueued_together": self.filled}
+        self.recorder = Recorder(HUB_PARTS[database], rounds=self.rounds, quick=self.quick, **sizes)
 
     def url(self, database: str) -> str:
         """Address of a new database; a server's memory is what a small production server would give it."""
@@ -161,9 +187,17 @@ class Stand:
         return self._server.create_database(f"bench{number}")
 
     @contextmanager
-    def hub(self, database: str, sort_list: str = "ENQ_TIME") -> Iterator[Hub]:
-        """A new hub with the queue BENCH."""
-        with Hub.open(self.url(database), create=True) as hub:
+    def hub(self, database: str, sort_list: str = "ENQ_TIME", kept: str = "") -> Iterator[Hub]:
+        """A hub with the queue BENCH: a new one, or (SQLite) the one that an earlier run kept under this name."""
+        file = None
+        if kept and self._keep is not None and database == "sqlite":
+            self._keep.mkdir(parents=True, exist_ok=True)
+            file = self._keep / f"{kept}.db"
+            if file.exists():
+                with Hub.open(f"sqlite:///{file}") as hub:
+                    yield hub
+                return
+        with Hub.open(f"sqlite:///{file}" if file else self.url(database), create=True) as hub:
             admin = QueueAdmin(hub)
             admin.create_queue_table("bench_table", "RAW", sort_list=sort_list)
             admin.create_queue("bench", "bench_table")
@@ -271,7 +305,9 @@ def _ratio(measured: Sequence[Measured], other: Sequence[Measured]) -> str:
 
 PARTS: Mapping[str, Callable[[Stand, str], None]] = {
     "rates": rates,
+    "fill": hub_growth.fill,
     "waiting": hub_growth.waiting,
+    "views": hub_views.views,
     "snapshot": hub_growth.snapshot,
 }
 
@@ -283,15 +319,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--database", choices=DATABASES, help="default: both")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--quick", action="store_true", help="a tenth of the messages: figures are rough")
+    parser.add_argument("--waiting", type=int, help="messages that wait in part waiting; default 1,000,000")
+    parser.add_argument(
+        "--filled", type=int, default=hub_growth.BATCH, help="messages that were enqueued together; default 500"
+    )
+    parser.add_argument("--sort", choices=hub_growth.SORTS, help="sort list in part waiting; default: both")
+    parser.add_argument("--keep", type=Path, help="folder where part waiting keeps its full SQLite hubs (part fill)")
+    parser.add_argument("--seconds", type=float, help="for how long part fill fills a hub, at most")
     chosen: Any = parser.parse_args(arguments)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mgw-bench-")))
         print(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {machine()}")
         print(f"bodies of {BODY} bytes; one sync of the disk: {sync_seconds(folder) * 1000:.2f} ms\n")
-        stand = Stand(folder, chosen.rounds, quick=chosen.quick, stack=stack)
-        for part in chosen.parts or PARTS:
-            for database in [chosen.database] if chosen.database else DATABASES:
+        stand = Stand(
+            folder,
+            chosen.rounds,
+            quick=chosen.quick,
+            stack=stack,
+            waiting=chosen.waiting,
+            filled=chosen.filled,
+            sorts=(chosen.sort,) if chosen.sort else hub_growth.SORTS,
+            keep=chosen.keep,
+            seconds=chosen.seconds,
+        )
+        for database in [chosen.database] if chosen.database else DATABASES:
+            stand.record(database)
+            for part in chosen.parts or [part for part in PARTS if part != "fill"]:
                 PARTS[part](stand, database)
+                stand.recorder.part().write()
 
 
 if __name__ == "__main__":

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import sqlalchemy as sa
 
+from benchmarks.recorded import Recorder
 from mgw.gateway.aq.hub import Hub
 from mgw.gateway.aq.model import DequeueMode, DequeueOptions
 from mgw.gateway.aq.queues import transfer
 from mgw.transforms.message import Message
 
-__all__ = ["snapshot", "waiting"]
+__all__ = ["BATCH", "MANY", "SORTS", "fill", "filled", "snapshot", "waiting"]
 
 BATCH = 500
+SORTS = ("ENQ_TIME", "PRIORITY")
 FEW, MANY = 1_000, 1_000_000
 THROUGH = 2_000_000
 BODY = b"x" * 256
@@ -29,19 +32,56 @@ class Stand(Protocol):
 
     rounds: int
     quick: bool
+    recorder: Recorder
+    waiting: int | None
+    filled: int
+    sorts: Sequence[str]
+    seconds: float | None
 
-    def hub(self, database: str, sort_list: str = ...) -> Any: ...
+    def hub(self, database: str, sort_list: str = ..., kept: str = ...) -> Any: ...
 
 
-def _fill(hub: Hub, number: int) -> None:
+def _fill(hub: Hub, number: int, batch: int = BATCH, seconds: float | None = None) -> bool:
+    """Messages of ten priorities, enqueued in batches: of what is enqueued together, one priority lies together.
+
+    Continues where it ended before; whether all are there. ``seconds``: for how long at most.
+    """
     with hub.read() as conn:
         queue = transfer.resolve(conn, "bench")
-    made = 0
-    while made < number:
-        size = min(5_000, number - made)
+        made: int = conn.exec_driver_sql("SELECT count(*) FROM aq_message").scalar_one()
+    end = time.monotonic() + (seconds or math.inf)
+    while made < number and time.monotonic() < end:
         with hub.write() as conn:
-            transfer.put(conn, queue, [Message(BODY, priority=1 + (made + each) % 10) for each in range(size)])
-        made += size
+            for _ in range(max(5_000 // batch, 1)):
+                size = min(batch, number - made)
+                if size > 0:
+                    transfer.put(conn, queue, [Message(BODY, priority=1 + (made + each) % 10) for each in range(size)])
+                made += size
+    return made >= number
+
+
+def fill(stand: Stand, database: str) -> None:
+    """Only fill the hubs that ``--keep`` keeps for part ``waiting``: in several runs, where one would be too long."""
+    for sort_list in stand.sorts:
+        with stand.hub(database, sort_list, _kept(stand, sort_list)) as hub:
+            done = _fill(hub, _many(stand), stand.filled, stand.seconds)
+        print(f"{database:<11}{sort_list:<9}{'filled' if done else 'to be continued'}", flush=True)
+
+
+@contextmanager
+def filled(stand: Stand, database: str, sort_list: str) -> Iterator[tuple[Hub, int]]:
+    """A hub in which many messages wait, and how many."""
+    with stand.hub(database, sort_list, _kept(stand, sort_list)) as hub:
+        _fill(hub, _many(stand), stand.filled)
+        yield hub, _many(stand)
+
+
+def _many(stand: Stand) -> int:
+    return stand.waiting or (MANY // 10 if stand.quick else MANY)
+
+
+def _kept(stand: Stand, sort_list: str) -> str:
+    return f"{sort_list.lower()}-{_many(stand)}-by-{stand.filled}"
 
 
 class _Consumer:
@@ -71,12 +111,12 @@ class _Consumer:
 
 def waiting(stand: Stand, database: str) -> None:
     """The cost of a message with many others waiting, beside that with few."""
-    many = MANY // 10 if stand.quick else MANY
-    for sort_list in ("ENQ_TIME", "PRIORITY"):
+    many = _many(stand)
+    for sort_list in stand.sorts:
         with ExitStack() as stack:
-            hubs = [stack.enter_context(stand.hub(database, sort_list)) for _ in range(2)]
+            hubs = [stack.enter_context(stand.hub(database, sort_list, kept)) for kept in ("", _kept(stand, sort_list))]
             for hub, number in zip(hubs, (FEW, many), strict=True):
-                _fill(hub, number)
+                _fill(hub, number, stand.filled)
             for batch, batches in ((30, 60), (BATCH, 8)):
                 few, full = (_Consumer(hub, batch) for hub in hubs)
                 for consumer in (few, full):
@@ -89,6 +129,8 @@ def waiting(stand: Stand, database: str) -> None:
                     cost = (one, other) if first is few else (other, one)
                     costs.append(cost)
                     ratios.append(cost[1] / cost[0])
+                what = f"{database}, {sort_list}, batch {batch}"
+                stand.recorder.add(what, "hub", "cost with many waiting", *ratios)
                 told = " and ".join(f"{statistics.median(each) * 1e6:.1f}" for each in zip(*costs, strict=True))
                 print(
                     f"{database:<11}{sort_list:<9}batch {batch:>3}  {FEW:,} and {many:,} waiting: {told} us a message"

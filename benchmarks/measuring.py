@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Latency", "body_of", "latency_of", "machine", "rate_of", "sync_seconds"]
+__all__ = ["Latency", "body_of", "latency_of", "machine", "processor", "rate_of", "sync_seconds"]
 
 _HEAD_SHARE = 0.1  # start-up and connecting are not part of a rate
 
@@ -53,16 +53,18 @@ def body_of(size: int, number: int) -> bytes:
     return f"{number:012d}".encode() + b"x" * (size - 12)
 
 
-def machine() -> str:
-    """The machine in one line."""
-    model = "unknown processor"
+def processor() -> str:
+    """The model of the processor."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
-            model = line.partition(":")[2].strip()
-            break
-    return (
-        f"{os.cpu_count()} cores, {model}, {platform.system()} {platform.release()}, Python {platform.python_version()}"
-    )
+            return line.partition(":")[2].strip()
+    return "unknown processor"
+
+
+def machine() -> str:
+    """The machine in one line."""
+    system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores, {processor()}, {system}"
 
 
 def sync_seconds(folder: Path, times: int = 50) -> float:

@@ -2,6 +2,9 @@
 
 Older checkouts do not have this file. So it is started by its path, imports nothing else of this folder, and uses only
 what ``benchmarks.gateways`` has offered since the first of them. Argument: a JSON object; output: a JSON object.
+
+``url`` names an empty database of a PostgreSQL server for the hub. The CPU time of ``server`` is told then, too: of the
+server's first process and all that descend from it. A checkout needs ``BenchGateway(folder, url)`` for that.
 """
 
 from __future__ import annotations
@@ -44,14 +47,14 @@ class Agent:
                 return
             before = now
 
-    def freeze(self, file: Path) -> None:
+    def freeze(self, quiet: Callable[[], bool]) -> None:
         """Stop it where it neither reads nor writes the hub, so that others can, and can empty the log."""
         end = time.monotonic() + DEADLINE
         os.kill(self._pid, signal.SIGSTOP)
-        while not log_emptied(file):
+        while not quiet():
             self.thaw()
             if time.monotonic() > end:
-                raise TimeoutError(f"process {self._pid} does not leave hub {file} alone")
+                raise TimeoutError(f"process {self._pid} does not leave the hub alone")
             time.sleep(0.1)
             os.kill(self._pid, signal.SIGSTOP)
 
@@ -59,15 +62,49 @@ class Agent:
         """Let it go on."""
         os.kill(self._pid, signal.SIGCONT)
 
-    def measured(self, count: Callable[[], int], total: int) -> dict[str, float]:
+    def measured(self, count: Callable[[], int], total: int, server: int | None = None) -> dict[str, float]:
         """Let a frozen agent move everything; messages per second and microseconds of CPU for a message."""
+        served = family_cpu(server)
         begun, spent = time.monotonic(), self.cpu()
         self.thaw()
         while (seen := count()) < total:
             if time.monotonic() > begun + DEADLINE:
                 raise TimeoutError(f"{seen} of {total} messages arrived within {DEADLINE:.0f} s")
             time.sleep(0.02)
-        return {"rate": total / (time.monotonic() - begun), "cpu": (self.cpu() - spent) / total * 1e6}
+        result = {"rate": total / (time.monotonic() - begun), "cpu": (self.cpu() - spent) / total * 1e6}
+        return result | ({"server": (family_cpu(server) - served) / total * 1e6} if server is not None else {})
+
+
+def family_cpu(pid: int | None) -> float:
+    """Seconds of a process, its children, and those of its children that have ended."""
+    if pid is None:
+        return 0.0
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    ticks = sum(_ticks(str(pid), 11, 12, 13, 14)) + sum(sum(_ticks(child, 11, 12)) for child in children)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(pid: str, *places: int) -> list[int]:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:  # it has ended: its parent has its time
+        return [0]
+    return [int(fields[place]) for place in places]
+
+
+def no_transaction(url: str) -> bool:
+    """Whether nobody has a transaction open in the database; then its log is copied into its tables, too."""
+    import psycopg
+
+    with psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://"), autocommit=True) as connection:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL"
+        # A vacuum of the server's own comes and goes.
+        query += " AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        row = connection.execute(query).fetchone()
+        if row is None or row[0]:
+            return False
+        connection.execute("CHECKPOINT")
+    return True
 
 
 def log_emptied(file: Path) -> bool:
@@ -96,8 +133,12 @@ def run(order: dict[str, Any]) -> dict[str, float]:
     Nothing is in flight at the begin and at the end. A window that opens when some messages have moved would miss the
     work that was done for those in flight.
     """
-    folder, total = Path(order["folder"]), order["total"]
-    gateway = BenchGateway(folder)
+    folder, total, url = Path(order["folder"]), order["total"], order.get("url")
+    gateway = BenchGateway(folder, url) if url else BenchGateway(folder)
+
+    def quiet() -> bool:
+        return no_transaction(url) if url else log_emptied(folder / "hub.db")
+
     try:
         gateway.queue("HUB")
         gateway.link("there", order["kind"], order["place"], **order["link"])
@@ -109,15 +150,15 @@ def run(order: dict[str, Any]) -> dict[str, float]:
                 time.sleep(0.05)
             agent = Agent(process.pid)
             agent.rest()
-            agent.freeze(folder / "hub.db")
+            agent.freeze(quiet)
             try:
                 print("frozen", flush=True)
                 sys.stdin.readline()  # a source that is a broker is filled now
                 if not order["inbound"]:
                     gateway.fill("HUB", [body_of(number, order["body"]) for number in range(total)])
-                if not log_emptied(folder / "hub.db"):
+                if not quiet():
                     raise RuntimeError("somebody uses the hub of a frozen agent")
-                return agent.measured(lambda: gateway.moved("job"), total)
+                return agent.measured(lambda: gateway.moved("job"), total, order.get("server"))
             finally:
                 agent.thaw()
     finally:

@@ -7,18 +7,17 @@ the rate stands the CPU time of the agent process for a message, which other pro
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from subprocess import Popen
+
+from benchmarks.processes import Trees
 
 __all__ = ["Measured", "Result", "Watched", "compared", "told"]
 
 HEAD_SHARE = 0.1  # start-up and connecting are not part of a rate
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +43,12 @@ class Result:
 
 
 class Watched:
-    """Messages and CPU time of a running agent, between the first tenth of the messages and the last."""
+    """Messages and CPU time of an agent and its processes, between the first tenth of the messages and the last."""
 
     def __init__(self, count: Callable[[], int], total: int, process: Popen[bytes]) -> None:
         self._count = count
         self._total = total
-        self._stat = Path(f"/proc/{process.pid}/stat")
-
-    def _cpu(self) -> float:
-        fields = self._stat.read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        self._pid = process.pid
 
     def run(self, deadline: float = 180.0) -> tuple[float, float]:
         """Wait for the messages; messages per second and microseconds of CPU for a message.
@@ -62,10 +57,12 @@ class Watched:
             TimeoutError: they do not all come.
         """
         end = time.monotonic() + deadline
+        trees = Trees([self._pid])
         start: tuple[float, int, float] | None = None
         while True:
-            now, cpu = time.monotonic(), self._cpu()
-            seen = self._count()
+            now, cpu, seen = time.monotonic(), trees.cpu(), self._count()
+            if start is None and not seen:
+                trees = Trees([self._pid])  # it is still starting
             if start is None and seen >= self._total * HEAD_SHARE:
                 start = (now, seen, cpu)
             if seen >= self._total:

@@ -7,7 +7,6 @@ and beside the peers, as ratios. The hub is SQLite with synchronous=FULL, bodies
 from __future__ import annotations
 
 import argparse
-import subprocess
 import tempfile
 import threading
 import time
@@ -21,6 +20,7 @@ from typing import Any
 import pika
 
 from benchmarks import bare
+from benchmarks.ends import MOSQUITTO, Subscribed
 from benchmarks.gateways import BenchGateway
 from benchmarks.measuring import Latency, body_of, latency_of, machine, rate_of, sync_seconds
 from benchmarks.peers import bridged, shovelled
@@ -31,13 +31,6 @@ BODY = 256
 BATCH = 500
 QUEUE_TYPES = ("classic", "quorum")
 SAMPLES = 200
-# The queue of a stored session is written as a whole at every change otherwise: that would measure the disk.
-MOSQUITTO = (
-    "autosave_interval 1800",
-    "autosave_on_changes false",
-    "max_inflight_messages 1000",
-    "set_tcp_nodelay true",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,25 +251,6 @@ def kafka(bench: Bench) -> None:
 # -------------------------------------------------------------------------------------------------------------- MQTT
 
 
-class Arrivals:
-    """mosquitto_sub as a cheap observer of a topic."""
-
-    def __init__(self, broker: Mosquitto, topic: str, file: Path) -> None:
-        where = ["-h", broker.host, "-p", str(broker.port), "-V", "5", "-q", "1", "-t", topic]
-        self._file = file
-        with file.open("wb") as sink:
-            self._process = subprocess.Popen(["mosquitto_sub", *where, "-F", "."], stdout=sink)
-
-    def count(self) -> int:
-        """Messages seen so far."""
-        return self._file.stat().st_size // 2
-
-    def close(self) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.wait()
-
-
 def mqtt(bench: Bench) -> None:
     """MQTT at QoS 1: each direction beside the bare client, the whole way beside a Mosquitto bridge."""
     total, bodies = bench.total, bench.bodies()
@@ -310,7 +284,7 @@ def mqtt(bench: Bench) -> None:
 
 def _mqtt_bridges(bench: Bench, broker: Mosquitto, bodies: Sequence[bytes], stack: ExitStack) -> None:
     with bridged("b/#", MOSQUITTO) as (source, target):
-        seen = Arrivals(target, "b/#", bench.folder / "bridge.out")
+        seen = Subscribed(target, "b/#", bench.folder / "bridge.out")
         stack.callback(seen.close)
         eventually(lambda: _publish_until_seen(source, "b/probe", seen), deadline=30, what="the bridge")
         base = seen.count()
@@ -323,7 +297,7 @@ def _mqtt_bridges(bench: Bench, broker: Mosquitto, bodies: Sequence[bytes], stac
         gateway.queue("HUB")
         gateway.job("into", "INBOUND", gateway.foreign("IN", "here", "g/#"), "HUB", BATCH)
         gateway.job("out", "OUTBOUND", "HUB", gateway.foreign("OUT", "there", "g/x"), BATCH)
-        seen = Arrivals(target, "g/#", bench.folder / "gateway.out")
+        seen = Subscribed(target, "g/#", bench.folder / "gateway.out")
         stack.callback(seen.close)
         with gateway.running():
             eventually(gateway.ready, deadline=30, what="connected jobs")
@@ -331,8 +305,8 @@ def _mqtt_bridges(bench: Bench, broker: Mosquitto, bodies: Sequence[bytes], stac
     bench.tell(Line("gateway, MQTT -> hub -> MQTT, publisher beside it", rate, "bridge", rate / peer))
 
 
-def _publish_until_seen(broker: Mosquitto, topic: str, seen: Arrivals) -> bool:
-    bare.mqtt_publish(broker.host, broker.port, topic, [b"probe"])
+def _publish_until_seen(broker: Mosquitto, topic: str, seen: Subscribed) -> bool:
+    bare.mqtt_publish(broker.host, broker.port, topic, [body_of(BODY, 0)])
     return seen.count() > 0
 
 

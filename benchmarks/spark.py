@@ -1,6 +1,7 @@
 """How fast Spark reads a hub queue: the data source mgw beside JDBC and beside Spark's own Kafka source.
 
-``python -m benchmarks.spark`` measures rates; ``python -m benchmarks.spark memory`` what a queue of 5,000,000 takes.
+``python -m benchmarks.spark`` measures rates, ``python -m benchmarks.spark streams`` only those of streams, after a
+read of each source that warms up; ``python -m benchmarks.spark memory`` what a queue of 5,000,000 takes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from benchmarks.measuring import machine
+from benchmarks.recorded import Recorder
 from mgw.gateway.aq.admin import QueueAdmin
 from mgw.gateway.aq.hub import Hub
 from mgw.gateway.aq.queues import transfer
@@ -127,8 +129,8 @@ def measured(readings: dict[str, dict[str, Any]], cores: int, rounds: int) -> tu
     return found["rates"], found["mb"]
 
 
-def rates(rows: int, rounds: int, stack: ExitStack) -> None:
-    """The table of rates: on one core, on two."""
+def rates(rows: int, rounds: int, stack: ExitStack, *, streams: bool = False) -> None:
+    """The table of rates: on one core, on two; ``streams``: of streams, and of what warms them up."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     server, broker = stack.enter_context(PostgreSQL()), stack.enter_context(Kafka())
     urls = {"SQLite": f"sqlite:///{folder / 'hub.db'}", "PostgreSQL": server.create_database("bench")}
@@ -137,11 +139,16 @@ def rates(rows: int, rounds: int, stack: ExitStack) -> None:
     for url in urls.values():
         with filled(url, rows):
             pass
+    recorder = Recorder("spark", rows=rows, rounds=rounds)
     found: dict[str, list[float]] = {}
     for cores in (1, 2):
         chosen = _readings(urls, broker.bootstrap, rows, cores)
+        if streams:
+            chosen = {label: each for label, each in chosen.items() if "JDBC" not in label and "typed" not in label}
         for label, rate in zip(chosen, measured(chosen, cores, rounds)[0], strict=True):
             found.setdefault(label, []).append(rate)
+            recorder.add(f"{cores} cores", label, "rows", rate)
+        recorder.part().write()
         for url in urls.values():
             with Hub.open(url) as hub:  # what the stream took is there again
                 fill(hub, rows)
@@ -210,16 +217,16 @@ def memory(rows: int, stack: ExitStack) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("rates", "memory"), default="rates")
+    parser.add_argument("what", nargs="?", choices=("rates", "streams", "memory"), default="rates")
     parser.add_argument("--rows", type=int)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args(arguments)
     print(machine(), flush=True)
     with ExitStack() as stack:
-        if given.what == "rates":
-            rates(given.rows or 300_000, given.rounds, stack)
-        else:
+        if given.what == "memory":
             memory(given.rows or 5_000_000, stack)
+        else:
+            rates(given.rows or 300_000, given.rounds, stack, streams=given.what == "streams")
 
 
 if __name__ == "__main__":

@@ -19,13 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pika
-
-from benchmarks import bare
-from benchmarks.gateways import BenchGateway
-from benchmarks.guarantees import MOSQUITTO, Stand
+from benchmarks.ends import MOSQUITTO, KafkaEnd, MqttEnd, RabbitEnd
+from benchmarks.guarantees import Stand
 from benchmarks.measuring import machine, sync_seconds
-from benchmarks.one_run import Agent
+from benchmarks.one_run import Agent, log_emptied
 from benchmarks.pairs import Measured
 from tests.support.brokers import Kafka, Mosquitto, RabbitMQ
 from tests.support.waiting import eventually
@@ -34,101 +31,19 @@ PAIRS = ("rabbitmq-rabbitmq", "mqtt-mqtt", "rabbitmq-kafka", "kafka-rabbitmq", "
 _numbers = itertools.count(1)
 
 
-class RabbitEnd:
-    """Classic queues."""
-
-    def __init__(self, stand: Stand) -> None:
-        self.broker: RabbitMQ = stand.broker("rabbitmq", RabbitMQ)
-
-    def make(self, name: str) -> None:
-        """A durable queue."""
-        connection = pika.BlockingConnection(pika.URLParameters(self.broker.url))
-        connection.channel().queue_declare(name, durable=True)
-        connection.close()
-
-    def link(self, gateway: BenchGateway, name: str) -> None:
-        """A link to the broker."""
-        broker = self.broker
-        place = {"hostname": broker.host, "port": broker.port}
-        gateway.link(name, "RABBITMQ", place, username=broker.username, password=broker.password)
-
-    def options(self) -> dict[str, str]:
-        """Of a source."""
-        return {}
-
-    def publish(self, name: str, bodies: Sequence[bytes], *, fast: bool = True) -> float:
-        """With the bare client; returns messages per second."""
-        return bare.amqp_publish(self.broker.url, name, bodies, window=4000 if fast else bare.WINDOW)
-
-    def subscribe(self, name: str) -> None:
-        """A queue keeps messages without a reader."""
-
-    def consume(self, name: str, count: int) -> float:
-        """With the bare client; returns messages per second."""
-        return bare.amqp_consume(self.broker.url, name, count)
+def _rabbitmq(stand: Stand) -> RabbitEnd:
+    return RabbitEnd(stand.broker("rabbitmq", RabbitMQ))
 
 
-class KafkaEnd:
-    """Topics with one partition."""
-
-    def __init__(self, stand: Stand) -> None:
-        self.broker: Kafka = stand.broker("kafka", Kafka)
-
-    def make(self, name: str) -> None:
-        """A topic."""
-        self.broker.create_topic(name)
-
-    def link(self, gateway: BenchGateway, name: str) -> None:
-        """A link to the broker."""
-        gateway.link(name, "KAFKA", {"bootstrap_servers": self.broker.bootstrap})
-
-    def options(self) -> dict[str, str]:
-        """Of a source."""
-        return {"KAFKA_StartAt": "earliest"}
-
-    def publish(self, name: str, bodies: Sequence[bytes], *, fast: bool = True) -> float:  # noqa: ARG002
-        """With the bare client; returns messages per second."""
-        return bare.kafka_publish(self.broker.bootstrap, name, bodies)
-
-    def subscribe(self, name: str) -> None:
-        """A topic keeps messages without a reader."""
-
-    def consume(self, name: str, count: int) -> float:
-        """With the bare client; returns messages per second."""
-        return bare.kafka_consume(self.broker.bootstrap, name, count)
+def _kafka(stand: Stand) -> KafkaEnd:
+    return KafkaEnd(stand.broker("kafka", Kafka))
 
 
-class MqttEnd:
-    """Topics at QoS 1, read in a stored session."""
-
-    def __init__(self, stand: Stand) -> None:
-        self.broker: Mosquitto = stand.broker("mosquitto", lambda: Mosquitto(config=MOSQUITTO))
-
-    def make(self, name: str) -> None:
-        """A topic need not be made."""
-
-    def link(self, gateway: BenchGateway, name: str) -> None:
-        """A link to the broker."""
-        gateway.link(name, "MQTT", {"hostname": self.broker.host, "port": self.broker.port})
-
-    def options(self) -> dict[str, str]:
-        """Of a source."""
-        return {}
-
-    def publish(self, name: str, bodies: Sequence[bytes], *, fast: bool = True) -> float:  # noqa: ARG002
-        """With the bare client; returns messages per second."""
-        return bare.mqtt_publish(self.broker.host, self.broker.port, name, bodies)
-
-    def subscribe(self, name: str) -> None:
-        """The session of the bare client."""
-        bare.mqtt_subscribe(self.broker.host, self.broker.port, name, f"bare-{name}")
-
-    def consume(self, name: str, count: int) -> float:
-        """With the bare client; returns messages per second."""
-        return bare.mqtt_consume(self.broker.host, self.broker.port, f"bare-{name}", count)
+def _mqtt(stand: Stand) -> MqttEnd:
+    return MqttEnd(stand.broker("mosquitto", lambda: Mosquitto(config=MOSQUITTO)))
 
 
-ENDS: dict[str, Callable[[Stand], Any]] = {"rabbitmq": RabbitEnd, "kafka": KafkaEnd, "mqtt": MqttEnd}
+ENDS: dict[str, Callable[[Stand], Any]] = {"rabbitmq": _rabbitmq, "kafka": _kafka, "mqtt": _mqtt}
 
 
 class Pair:
@@ -163,7 +78,7 @@ class Pair:
                 eventually(gateway.ready, deadline=60, what="connected jobs")
                 agent = Agent(process.pid)
                 agent.rest()
-                agent.freeze(gateway.file)
+                agent.freeze(partial(log_emptied, gateway.file))
                 try:
                     self.source.publish(here, bodies)
                     found = agent.measured(lambda: gateway.moved("out"), len(bodies))
