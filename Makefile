@@ -126,7 +126,7 @@ soak: MINUTES ?= 60
 soak: setup container-packages ## run the service under systemd for an hour (MINUTES=60) while brokers, disk and process fail
 	@MGW_SOAK_MINUTES=$(MINUTES) $(BIN)/pytest -q -s -p no:logging -m long tests/soak
 
-bench: setup ## benchmark the gateway against Shovel, a Mosquitto bridge and bare clients
+bench: setup ## benchmark the gateway and its peers in short forms, print one table of goals (an hour)
 	@$(BIN)/python -m benchmarks
 
 lock: .venv/bin/python ## resolve pyproject.toml into requirements.lock, with hashes
@@ -136,7 +136,7 @@ lock: .venv/bin/python ## resolve pyproject.toml into requirements.lock, with ha
 	  $$($(BIN)/python -c "$$LOCK_EXTRAS") --output-file requirements.lock pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras \
 	  --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-emit-options \
-	  --constraint requirements.lock $(addprefix --extra=,rabbitmq kafka mqtt postgres) \
+	  --constraint requirements.lock $(addprefix --extra=,rabbitmq kafka confluent mqtt postgres) \
 	  --output-file requirements-image.lock pyproject.toml
 	echo "lock: $$(grep -c == requirements.lock) packages in requirements.lock, $$(grep -c == requirements-image.lock) of them in the image"
 

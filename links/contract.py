@@ -34,10 +34,12 @@ from mgw.transforms.errors import ConversionFailure
 from mgw.transforms.message import Message
 
 __all__ = [
+    "BATCH_BYTES",
     "EMPTY_BATCH",
     "RESUME",
     "Backlog",
     "Batch",
+    "Bounded",
     "Capability",
     "Check",
     "Collects",
@@ -153,7 +155,8 @@ class Field:
 class LinkSpec:
     """A messaging system as the gateway knows it. Attribute, option and job option names compare case-insensitively.
 
-    ``mapping`` names the module whose docstring has the table of headers and properties, for the reference page.
+    ``mapping`` names what has the table of headers and properties, for the reference: a module with the table in its
+    docstring, or a package with ``ROWS`` and ``NOTES`` in its module ``table``.
     """
 
     type: str
@@ -218,13 +221,20 @@ class JobUse:
     job: str
     agent: str = "DEFAULT_AGENT"
     options: Mapping[str, str] = field(default_factory=dict)  # job options, names in lower case
-    batch_size: int = 30
+    batch_size: int = 30  # MsgBatchSize
+    batch_limit: int = 0  # to which batches grow under load; at most batch_size: they do not
+    through: bool = False  # the other end of the job is a link, too: what is on its way to it is not settled yet
     rule: str | None = None
     hub_id: str = ""  # hex; makes names unique where several hubs share a broker
     clock: Clock = SYSTEM_CLOCK
     logged: bool = True  # False for an exception queue: what is written there has no part in the job's sending log
     located: bool = False  # the destination keeps where it put messages, until it is asked (Destination.located)
     attempt: Attempt = field(default_factory=Attempt, repr=False, compare=False)  # of the job, the one under way
+
+    @property
+    def largest_batch(self) -> int:
+        """Messages that a batch may have; what is read ahead and may be in flight should not be less than two."""
+        return max(self.batch_size, self.batch_limit)
 
 
 class Delivery(NamedTuple):
@@ -278,6 +288,9 @@ class Batch(NamedTuple):
 
 EMPTY_BATCH = Batch(())
 
+#: Bytes of bodies that a batch should have at most, unless one message has more: sources stop reading there.
+BATCH_BYTES = 8 << 20
+
 #: Entry of the receiving log handed to ``Source.connect`` after an operator gave missing messages up: a source with
 #: positions begins at the first message that exists. The engine removes it with the first batch that is stored.
 RESUME = "!resume"
@@ -321,8 +334,9 @@ class Source(Protocol):
 
     def read(self, max_messages: int, wait: float) -> Batch:
         """Up to ``max_messages`` that are there now, in source order; waits at most ``wait`` seconds for the first and
-        returns :data:`EMPTY_BATCH` after that. Does not wait to fill the batch. Keeps reading ahead (prefetch) between
-        calls, and keeps the connection alive (heartbeats) while waiting."""
+        returns :data:`EMPTY_BATCH` after that. Does not wait to fill the batch, and ends it at about
+        :data:`BATCH_BYTES`. Keeps reading ahead (prefetch) between calls, and keeps the connection alive (heartbeats)
+        while waiting."""
         ...
 
     def settle(self, batch: Batch) -> None:
@@ -462,4 +476,15 @@ class Collects(Protocol):
         Raises:
             LinkError: the messaging system does not answer or refuses.
         """
+        ...
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A destination whose sending log has room for so many messages. Batches grow no further; MsgBatchSize may be more
+    all the same. Asked after ``connect``."""
+
+    @property
+    def largest_batch(self) -> int | None:
+        """Messages in a batch; None: there is no such limit."""
         ...

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
-from typing import Final, cast
+from types import MappingProxyType, ModuleType
+from typing import Any, Final, cast
 
 from mgw.links.contract import Link, LinkConfig, LinkSpec
 from mgw.transforms.errors import ConfigInvalid, LinkError
@@ -51,14 +52,16 @@ def spec(link_type: str) -> LinkSpec:
     return cast(LinkSpec, module.SPEC)
 
 
-def check_client(link_type: str) -> None:
-    """See that links of this type can be opened here.
+def check_client(link_type: str, attributes: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """See that links of this type can be opened here; ``attributes`` may choose among client libraries.
 
     Raises:
         ConfigInvalid: there is no such type.
         LinkError: the client library of this type is not installed.
     """
-    _driver(link_type)
+    driver = _driver(link_type)
+    if hasattr(driver, "check_client"):
+        driver.check_client(attributes)
 
 
 def open_link(config: LinkConfig) -> Link:

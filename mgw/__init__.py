@@ -45,14 +45,35 @@ if TYPE_CHECKING:
         HubError,
         TransformFailed,
     )
-    from mgw.transforms.message import Header, Message, ValueType
+    from mgw.transforms.message import Header, Message, PayloadKind, ValueType
     from mgw.transforms.objects import AnyData, ObjectValue
+    from mgw.transforms.payloads.name_values import (
+        CASE_INSENSITIVE,
+        CASE_SENSITIVE,
+        name_value,
+        nvarray_add,
+        nvarray_find_name,
+        nvarray_find_name_type,
+        nvarray_get,
+        nvarray_get_boolean,
+        nvarray_get_byte,
+        nvarray_get_date,
+        nvarray_get_double,
+        nvarray_get_float,
+        nvarray_get_integer,
+        nvarray_get_long,
+        nvarray_get_raw,
+        nvarray_get_short,
+        nvarray_get_text,
+    )
 
 __version__ = "0.1.0"
 
 logging.getLogger("mgw").addHandler(logging.NullHandler())  # the program decides what is done with the log
 
 __all__ = [
+    "CASE_INSENSITIVE",
+    "CASE_SENSITIVE",
     "FOREVER",
     "INFINITE",
     "NO_WAIT",
@@ -74,6 +95,7 @@ __all__ = [
     "Navigation",
     "NoMessage",
     "ObjectValue",
+    "PayloadKind",
     "PayloadType",
     "QueueAdmin",
     "SequenceDeviation",
@@ -82,6 +104,21 @@ __all__ = [
     "ValueType",
     "Visibility",
     "__version__",
+    "name_value",
+    "nvarray_add",
+    "nvarray_find_name",
+    "nvarray_find_name_type",
+    "nvarray_get",
+    "nvarray_get_boolean",
+    "nvarray_get_byte",
+    "nvarray_get_date",
+    "nvarray_get_double",
+    "nvarray_get_float",
+    "nvarray_get_integer",
+    "nvarray_get_long",
+    "nvarray_get_raw",
+    "nvarray_get_short",
+    "nvarray_get_text",
     "open_hub",
     "register_function",
     "type_name",
@@ -124,7 +161,26 @@ _HOMES = {
         "HubError",
         "TransformFailed",
     ),
-    "transforms.message": ("Header", "Message", "ValueType"),
+    "transforms.message": ("Header", "Message", "PayloadKind", "ValueType"),
+    "transforms.payloads.name_values": (
+        "CASE_INSENSITIVE",
+        "CASE_SENSITIVE",
+        "name_value",
+        "nvarray_add",
+        "nvarray_find_name",
+        "nvarray_find_name_type",
+        "nvarray_get",
+        "nvarray_get_boolean",
+        "nvarray_get_byte",
+        "nvarray_get_date",
+        "nvarray_get_double",
+        "nvarray_get_float",
+        "nvarray_get_integer",
+        "nvarray_get_long",
+        "nvarray_get_raw",
+        "nvarray_get_short",
+        "nvarray_get_text",
+    ),
     "transforms.objects": ("AnyData", "ObjectValue"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

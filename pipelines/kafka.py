@@ -4,8 +4,8 @@ Spark's own Kafka source reads; :func:`messages` turns what the gateway wrote in
 (:mod:`mgw.transforms.kafka`) back into columns, with expressions of Spark alone, so that nothing passes through Python.
 The columns hold what an inbound job of the gateway would store:
 
-* ``headers``: typed, with the names the gateway gives them (``MGW_KAFKA_H_x`` for header ``x`` of another system), and
-  ``MGW_KAFKA_key``. Topic, partition, offset and timestamp are in ``origin`` only.
+* ``headers``: typed, with the names the gateway gives them (``MGW_KAFKA_H_x`` where ``x`` would mean something else),
+  and ``MGW_KAFKA_key``. Topic, partition, offset and timestamp are in ``origin`` only.
 * ``priority``, ``correlation``, ``expiration``, ``expires_at``, ``ready_at``, ``exception_queue``, ``original_msgid``,
   ``sender_name``, ``sender_address`` from the ``MGW_AQ_*`` headers that a job with AQ_MsgProperties writes. They leave
   the header array; one that does not hold what its name says stays there. ``correlation`` is otherwise the key, where
@@ -92,11 +92,14 @@ def _checked(topics: KafkaTopics) -> dict[str, str]:
     return options
 
 
-def messages(records: DataFrame, *, text_headers: bool = False, properties: bool = True) -> DataFrame:
+def messages(
+    records: DataFrame, *, text_headers: bool = False, properties: bool = True, documented: bool = False
+) -> DataFrame:
     """Records of Spark's Kafka source (with ``includeHeaders``) as messages; pure, for batches and streams.
 
     Args:
-        text_headers: headers of other systems are text (KAFKA_HeaderType = TEXT), not raw.
+        text_headers: headers of other systems are text where they are UTF-8 (KAFKA_HeaderType = TEXT).
+        documented: they have the names of the manual, ``MGW_KAFKA_H_x``, and are raw (``header_names`` of the link).
         properties: whether ``MGW_AQ_*`` headers become properties (AQ_MsgProperties); otherwise they stay headers.
     """
     steps = {
@@ -105,7 +108,7 @@ def messages(records: DataFrame, *, text_headers: bool = False, properties: bool
         "_letters": _TABLE.format(text="_types.text"),
         "_rest": "IF(_types IS NULL, _all, filter(_all, h -> h.i <> _types.i))",
         "_lettered": _lettered(),
-        "_named": _named(text_headers=text_headers),
+        "_named": _named(text_headers=text_headers, documented=documented),
         "_typed": _typed(),
         "_own": _own(),
     }
@@ -140,23 +143,33 @@ def _lettered() -> str:
     return f"transform(_rest, h -> named_struct('key', h.key, 'value', h.value, 'text', h.text, 'letter', {chosen}))"
 
 
-def _named(*, text_headers: bool) -> str:
+def _named(*, text_headers: bool, documented: bool) -> str:
     """Names and types as the gateway gives them."""
     reserved = ", ".join(f"'{name}'" for name in sorted(RESERVED))
     by_letter = " ".join(f"WHEN '{letter}' THEN '{kind.name}'" for kind, letter in LETTERS.items())
     by_name = " ".join(f"WHEN '{name}' THEN '{kind.name}'" for name, kind in sorted(RESERVED.items()))
-    null = "(h.value IS NULL OR h.letter = 'n')"
+    null = "(h.value IS NULL OR lower(h.letter) = 'n')"
+    told = "coalesce(upper(h.letter) = h.letter, false)"
+    held = (
+        f"(h.key = '' OR (startswith(h.key, 'MGW_') AND h.key NOT IN ({reserved})) "
+        f"OR (h.letter IS NOT NULL AND h.key IN ({reserved})))"
+    )
     name = (
-        f"CASE WHEN {null} THEN concat('{_NULL}', h.key) "
+        f"IF(NOT {told} AND {held}, concat('{_FOREIGN}', h.key), h.key)"
+        if not documented
+        else f"CASE WHEN {null} THEN concat('{_NULL}', h.key) "
         f"WHEN h.letter IS NULL AND h.key IN ({reserved}) OR upper(h.letter) = h.letter THEN h.key "
         f"ELSE concat('{_FOREIGN}', h.key) END"
     )
-    other = ValueType.TEXT if text_headers else ValueType.RAW
+    nothing, empty = ("TEXT", "") if documented else ("JSON", "null")
+    other = "IF(h.text IS NULL OR h.text RLIKE '\\\\p{Cc}', 'RAW', 'TEXT')"
+    if text_headers or documented:
+        other = f"'{ValueType.TEXT.name if text_headers else ValueType.RAW.name}'"
     kind = (
-        f"CASE WHEN {null} THEN 'TEXT' WHEN h.letter IS NULL THEN CASE h.key {by_name} ELSE '{other.name}' END "
+        f"CASE WHEN {null} THEN '{nothing}' WHEN h.letter IS NULL THEN CASE h.key {by_name} ELSE {other} END "
         f"ELSE CASE upper(h.letter) {by_letter} ELSE 'RAW' END END"
     )
-    text = f"IF({null}, '', h.text)"
+    text = f"IF({null}, '{empty}', h.text)"
     return f"transform(_lettered, h -> named_struct('name', {name}, 'type', {kind}, 'text', {text}, 'value', h.value))"
 
 

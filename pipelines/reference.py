@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from mgw.gateway.config.reference import cell, table
+from mgw.gateway.config.reference_text import cell, table
 from mgw.pipelines.config import PipelineFile, SparkModel
 from mgw.pipelines.registry import BUILT_IN
 from mgw.pipelines.sink.layout import WRITTEN

@@ -8,9 +8,11 @@
     ├─ AqError                        a refused queue operation, ORA number          (AqError.number)
     │   ├─ ArgumentInvalid            an argument of another type than the call takes (also a TypeError)
     │   └─ SessionClosed              the session was closed
+    ├─ RegistryUnavailable            a schema registry does not answer; the message is good
     ├─ ConversionFailure              this one message can never be delivered: exception queue
     │   ├─ TransformFailed            ... because the user's transformation raised
-    │   └─ MessageRejected            ... because the foreign system refuses it, sent alone, for what it is
+    │   ├─ MessageRejected            ... because the foreign system refuses it, sent alone, for what it is
+    │   └─ LoopFound                  ... because it goes round in a loop of jobs
     ├─ LinkError                      a foreign messaging system said no, or nothing
     │   ├─ LinkUnavailable            cannot be reached, or the connection was lost
     │   ├─ LinkTimeout                did not answer in time; the outcome is unknown
@@ -61,9 +63,11 @@ __all__ = [
     "LinkRefused",
     "LinkTimeout",
     "LinkUnavailable",
+    "LoopFound",
     "MessageRejected",
     "PositionLost",
     "QueueMissing",
+    "RegistryUnavailable",
     "SessionClosed",
     "TransformFailed",
     "unforeseen",
@@ -132,6 +136,12 @@ class SessionClosed(AqError):
     """The session was closed."""
 
 
+class RegistryUnavailable(GatewayError):
+    """A schema registry that a transformation asks does not answer; nothing is wrong with the message."""
+
+    retriable: ClassVar[bool] = True
+
+
 class ConversionFailure(GatewayError):
     """This message cannot be converted; it goes to the exception queue.
 
@@ -145,6 +155,10 @@ class TransformFailed(ConversionFailure):
 
 class MessageRejected(ConversionFailure):
     """The messaging system refuses this message, sent alone, because of its content [805]."""
+
+
+class LoopFound(ConversionFailure):
+    """The message passed this job as often as the option max_passes allows: it goes round in a loop [730]."""
 
 
 class ExpressionInvalid(GatewayError):

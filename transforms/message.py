@@ -26,6 +26,7 @@ __all__ = [
     "MAX_HEADER_RAW",
     "MAX_HEADER_TEXT",
     "MAX_SECONDS",
+    "TRAIL",
     "Body",
     "Header",
     "HeaderValue",
@@ -39,6 +40,8 @@ __all__ = [
     "encode_headers",
     "find_header",
     "new_message",
+    "with_headers",
+    "with_id",
 ]
 
 MAX_HEADER_NAME = 250  # characters, MGW_NAME_VALUE_T.name
@@ -47,6 +50,7 @@ MAX_HEADER_RAW = 2000  # bytes, MGW_NAME_VALUE_T.raw_value
 MAX_HEADERS = 1024  # elements, MGW_NAME_VALUE_ARRAY_T
 MAX_REMEMBERED = 2048  # characters of a stored header array
 MAX_CORRELATION = 128  # characters, AQ guide 12.2 §2.11
+TRAIL = "MGW_trail"  # header with the jobs that a message passed (mgw.transforms.trail)
 MAX_SECONDS = 2**40  # a delay or an expiration of a queue is shorter; one that is not shorter never ends
 
 
@@ -173,6 +177,52 @@ def new_message(*values: Any) -> Message:
     draft = MessageDraft(*values)
     draft.__class__ = Message
     return draft  # type: ignore[no-any-return]
+
+
+def with_id(message: Message, msgid: bytes) -> Message:
+    """The same message with another id; for loops that cannot afford ``replace``."""
+    return new_message(
+        message.body,
+        message.headers,
+        message.kind,
+        message.priority,
+        message.correlation,
+        message.delay,
+        message.expiration,
+        message.expires_at,
+        msgid,
+        message.enqueue_time,
+        message.attempts,
+        message.exception_queue,
+        message.sender_name,
+        message.sender_address,
+        message.original_msgid,
+        message.user_property,
+        message.sender_protocol,
+    )
+
+
+def with_headers(message: Message, headers: tuple[Header, ...]) -> Message:
+    """The same message with other headers; for loops that cannot afford ``replace``."""
+    return new_message(
+        message.body,
+        headers,
+        message.kind,
+        message.priority,
+        message.correlation,
+        message.delay,
+        message.expiration,
+        message.expires_at,
+        message.msgid,
+        message.enqueue_time,
+        message.attempts,
+        message.exception_queue,
+        message.sender_name,
+        message.sender_address,
+        message.original_msgid,
+        message.user_property,
+        message.sender_protocol,
+    )
 
 
 def find_header(headers: tuple[Header, ...], name: str) -> Header | None:

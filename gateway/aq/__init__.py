@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from mgw.gateway.aq.payloads import transformations_sql as transformation_catalog
     from mgw.gateway.aq.payloads import types_sql as type_catalog
     from mgw.gateway.aq.payloads.anydata import SCALARS, canonical_type, type_name, unwrap, wrap
+    from mgw.gateway.aq.payloads.chains import chains_with, check_steps
     from mgw.gateway.aq.payloads.forms import OTHER_NAMES, own_kind, payload_of
     from mgw.gateway.aq.payloads.transformations import as_definition, payload_name
     from mgw.gateway.aq.payloads.transformations import check as check_transformation
@@ -181,7 +182,9 @@ __all__ = [
     "bound_functions",
     "by_name",
     "canonical_type",
+    "chains_with",
     "channel_sql",
+    "check_steps",
     "check_transformation",
     "compile_rule",
     "decode_messages",
@@ -311,6 +314,10 @@ _HOMES = {
         "type_name",
         "unwrap",
         "wrap",
+    ),
+    "payloads.chains": (
+        "chains_with",
+        "check_steps",
     ),
     "payloads.forms": (
         "OTHER_NAMES",

@@ -25,7 +25,7 @@ from mgw.gateway.aq.store.membership import Membership
 from mgw.gateway.aq.store.namespace_sql import Namespace
 from mgw.gateway.aq.store.notify import Notifier
 from mgw.gateway.aq.store.schema_part import SchemaPart
-from mgw.gateway.aq.upkeep.time_sql import HAS_MESSAGES
+from mgw.gateway.aq.upkeep.time_sql import WITH_MESSAGES
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
 from mgw.transforms.errors import HubError, HubVersionMismatch
 
@@ -212,7 +212,7 @@ class Hub(SessionGround):
 def _notifier(engine: sa.Engine, namespace: Namespace | None) -> Notifier:
     if namespace is None:
         target = f"sqlite:{os.path.abspath(engine.url.database or '')}"
-        return Notifier(target, {}, has_messages=HAS_MESSAGES)
+        return Notifier(target, {}, with_messages=WITH_MESSAGES)
     return Notifier(libpq_uri(engine.url), watchfulness(engine.url), channel=namespace.channel)
 
 

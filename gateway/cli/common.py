@@ -33,6 +33,7 @@ __all__ = [
     "open_hub",
     "print_json",
     "print_table",
+    "printable",
     "say",
     "table",
 ]
@@ -46,6 +47,11 @@ _GAP = 2  # columns between two of a table
 def say(text: str = "") -> None:
     """One line on standard output."""
     sys.stdout.write(text + "\n")
+
+
+def printable(text: str, kept: str = "\n") -> str:
+    """Text of anybody for a terminal: what is not printable is escaped, but for the letters to be ``kept``."""
+    return "".join(letter if letter.isprintable() or letter in kept else repr(letter)[1:-1] for letter in text)
 
 
 def fail(text: str, code: int = EXIT_FAILED) -> NoReturn:

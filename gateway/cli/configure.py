@@ -176,14 +176,16 @@ def export(
         write_export(text, output)
 
 
-def schema() -> None:
+def schema(
+    tests: Annotated[bool, typer.Option("--tests", help="Print the schema of files *_test.yaml instead.")] = False,
+) -> None:
     """Print the JSON Schema of configuration files, for editors, with the link types of all installed packages.
 
     It accepts what 'mgw lint' accepts, as far as a schema can express it.
     """
-    from mgw.gateway.services.configuration import json_schema
+    from mgw.gateway.services import configuration, mapping_tests
 
-    print_json(json_schema())
+    print_json(mapping_tests.json_schema() if tests else configuration.json_schema())
 
 
 def follow(ctx: typer.Context, files: list[Path], agent: str) -> Document:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mgw.gateway.services.health import JobRow
 
-__all__ = ["job", "moment", "moments", "number", "record", "stamp"]
+__all__ = ["job", "moment", "moments", "number", "record", "second", "stamp"]
 
 _MOMENTS = frozenset(
     ("agent_start_time", "not_working_since", "event_time", "last_progress", "next_attempt", "last_time")
@@ -28,6 +28,11 @@ def moment(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def second(seconds: float | None) -> str | None:
+    """Epoch seconds as tables show them: ``2026-11-20 10:57:34``, in UTC."""
+    return None if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def stamp(text: str | None) -> str | None:

@@ -19,11 +19,13 @@ from mgw.gateway.cli import (
     agents,
     aq,
     configure,
+    exceptions,
     foreign_queues,
     functions,
     hub,
     jobs,
     links,
+    mapping,
     prove,
     runner,
     skeleton,
@@ -47,7 +49,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for part in (skeleton, configure, runner, watch, top, prove, upgrade):
+for part in (skeleton, configure, mapping, runner, watch, top, prove, upgrade):
     part.register(app)
 for name, group in (
     ("agents", agents),
@@ -55,6 +57,7 @@ for name, group in (
     ("queues", foreign_queues),
     ("transformations", transformations),
     ("jobs", jobs),
+    ("exceptions", exceptions),
     ("hub", hub),
 ):
     app.add_typer(group.app, name=name)

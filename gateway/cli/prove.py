@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +21,7 @@ from mgw.gateway.cli.common import (
     print_json,
     say,
 )
+from mgw.gateway.cli.words import TIMES, epoch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from mgw.gateway.services.proof import Proof, Sight, Trace
 
 __all__ = ["register"]
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def register(app: typer.Typer) -> None:
@@ -45,9 +43,7 @@ def prove(  # noqa: PLR0917  one parameter per option
         str | None,
         typer.Argument(help="Only this message: its id in the hub (AQMSGID:... or hex), or its coordinates outside."),
     ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", help="From this time on: 2026-11-20T10:00 (UTC), or 90s, 15m, 3h, 2d ago.")
-    ] = None,
+    since: Annotated[str | None, typer.Option("--since", help=f"From this time on: {TIMES}.")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Before this time; same form as --since.")] = None,
     last: Annotated[
         int | None, typer.Option("--last", min=1, help="Only the latest batches that hold this many messages.")
@@ -60,7 +56,7 @@ def prove(  # noqa: PLR0917  one parameter per option
 
     if message is not None and (since or until or last):
         fail("a message and a range were given; give one of them", EXIT_USAGE)
-    span = Range(_moment("--since", since), _moment("--until", until), last)
+    span = Range(epoch(since, "--since"), epoch(until, "--until"), last)
     with open_hub(hub_url(ctx)) as hub:
         if message is not None:
             found = trace_message(hub, job, message)
@@ -72,19 +68,6 @@ def prove(  # noqa: PLR0917  one parameter per option
             holds = proof.holds
     if not holds:
         raise typer.Exit(EXIT_FAILED)
-
-
-def _moment(option: str, text: str | None) -> float | None:
-    """Epoch seconds of a moment, or of so long ago."""
-    if text is None:
-        return None
-    if text[:-1].isdigit() and text[-1] in _UNITS:
-        return time.time() - int(text[:-1]) * _UNITS[text[-1]]
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        fail(f"{option} {text!r} is not a time; write 2026-11-20T10:00 (UTC), or 15m for 15 minutes ago", EXIT_USAGE)
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _show_trace(trace: Trace, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, ForwardRef
 
 import mgw
-from mgw.gateway.config.reference import cell, page, table
+from mgw.gateway.config.reference_text import cell, page, table
 
 __all__ = ["python_page"]
 

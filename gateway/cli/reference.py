@@ -13,7 +13,7 @@ from typing import Any
 
 from mgw.gateway.cli.python_reference import python_page
 from mgw.gateway.config.reference import PAGES as CONFIGURATION_PAGES
-from mgw.gateway.config.reference import cell, page, table
+from mgw.gateway.config.reference_text import cell, page, table
 from mgw.gateway.config.schema import FILE, json_schema
 from mgw.gateway.services.skeleton import pairs, skeleton
 
@@ -68,7 +68,8 @@ def cli_page() -> str:
         "With `--json` numbers are numbers, truth values are `true` or `false`, unknown values are `null`, and times "
         "are ISO 8601 in UTC (`2026-11-20T10:57:34Z`); durations are seconds. Options of jobs, "
         "foreign queues, links and agents have the types of their [reference](links.md); headers and fields of "
-        "messages are lists of name, type and value, and bytes are base64. Names are those of the "
+        "messages are lists of name, type and value, and bytes are base64; `mgw tap` and `mgw transform` print "
+        "messages as tests of mappings have them. Names are those of the "
         "[views](views.md), where dates and truth values are texts; the date and time of an error are one moment "
         "here, `last_error_time`. `mgw aq browse`, `mgw aq dequeue` and `mgw events --follow` print one object per "
         "line.\n",

@@ -6,7 +6,6 @@ import sys
 import textwrap
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -146,13 +145,9 @@ def _print_link_states(state: GatewayState, health: Health) -> None:
     rows = []
     for row in state.links:
         entry = found[row.link_name]
-        since = _second(entry.since)
+        since = jsonform.second(entry.since)
         rows.append((row.link_name, row.link_type.lower(), row.agent_name, state.jobs_of(row), entry.state, since))
     print_table(LINK_STATES, rows)
-
-
-def _second(moment: float | None) -> str | None:
-    return None if moment is None else f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def print_jobs(state: GatewayState) -> None:

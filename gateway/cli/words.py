@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REMOVES",
+    "TIMES",
     "AgentName",
     "DropForce",
     "Force",
@@ -27,11 +30,14 @@ __all__ = [
     "Settings",
     "TransformationName",
     "described",
+    "epoch",
     "pairs",
     "what_became",
 ]
 
 REMOVES = "'' removes it."
+TIMES = "2026-11-20T10:00 (UTC, unless it names a zone), or 90s, 15m, 3h, 2d ago"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Force = Annotated[
     bool,
@@ -86,6 +92,19 @@ def pairs(words: list[str] | None, option: str) -> dict[str, str | None]:
             fail(f"{option} {word!r} is not of the form NAME=VALUE", EXIT_USAGE)
         result[name.strip()] = value or None
     return result
+
+
+def epoch(text: str | None, option: str) -> float | None:
+    """Epoch seconds of a moment, in UTC where it names no zone, or of so long ago."""
+    if text is None:
+        return None
+    if text[:-1].isdecimal() and text[-1] in _UNITS:
+        return time.time() - int(text[:-1]) * _UNITS[text[-1]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        fail(f"{option} {text!r} is not a time; write 2026-11-20T10:00 (UTC), or 15m for 15 minutes ago", EXIT_USAGE)
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def what_became(held: Held, *, force: bool, moved_to: str | None, now: float) -> str:

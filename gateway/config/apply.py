@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from mgw.gateway.aq import Hub, QueueAdmin
@@ -30,7 +31,7 @@ from mgw.gateway.services.admin import NO_CHANGE, GatewayAdmin, Ora
 from mgw.gateway.state.gateway_hub import open_hub
 from mgw.transforms.errors import AdminError, ConfigInvalid, GatewayError, HubError
 
-__all__ = ["apply_action", "apply_actions", "apply_rest", "hub_is_missing", "plan_for", "rehearse"]
+__all__ = ["apply_action", "apply_actions", "apply_rest", "hub_is_missing", "plan_for", "rehearse", "scratch_hub"]
 
 #: Seconds for which agents may take to finish what jobs that are removed have in hand.
 PATIENCE = 30.0
@@ -69,12 +70,12 @@ def apply_actions(
     if not force:
         refuse_losses(actions)
     waited = False
-    for action in actions:
+    for at, action in enumerate(actions):
         if action.verb is Verb.REMOVE and action.section != "jobs" and not waited:
             _await_agents(admin)
             waited = True
         if action.changes_hub:
-            apply_action(admin, document, action, force=force)
+            apply_action(admin, document, action, force=force, later=actions[at + 1 :])
         yield action
 
 
@@ -97,12 +98,12 @@ def apply_rest(admin: GatewayAdmin, document: Document, actions: Sequence[Action
         HubError: the hub cannot be used; the steps before are done.
     """
     force = document.settings.prune == "force"
-    for action in actions:
+    for at, action in enumerate(actions):
         try:
             if not force:
                 refuse_losses([action])
             if action.changes_hub:
-                apply_action(admin, document, action, force=force)
+                apply_action(admin, document, action, force=force, later=actions[at + 1 :])
         except HubError:
             raise
         except GatewayError as error:
@@ -120,8 +121,14 @@ def hub_is_missing(url: str) -> bool:
     return False
 
 
-def apply_action(admin: GatewayAdmin, document: Document, action: Action, *, force: bool = False) -> None:
-    """Do one step, in one transaction. ``force``: messages are deleted with what is removed.
+def apply_action(
+    admin: GatewayAdmin, document: Document, action: Action, *, force: bool = False, later: Sequence[Action] = ()
+) -> None:
+    """Do one step, in one transaction.
+
+    Args:
+        force: messages are deleted with what is removed.
+        later: steps that follow: chains that they alter need not fit a transformation that is altered before them.
 
     Raises:
         GatewayError: it was refused, and nothing of it was done.
@@ -132,6 +139,9 @@ def apply_action(admin: GatewayAdmin, document: Document, action: Action, *, for
     if action.verb is Verb.ALTER and action.section == "queues":
         queue = document.queues[action.given]
         hub_queues.alter_queue(admin.hub, action.name, queue, _changed(action), force=force)
+        return
+    if action.verb is Verb.ALTER and action.section == "transformations":
+        _alter_transformation(admin, document, action, later)
         return
     model = getattr(document, action.section)[action.given]
     change = action if action.verb is Verb.ALTER else None
@@ -215,10 +225,16 @@ def _foreign_queue(admin: GatewayAdmin, _: Document, name: str, queue: Any, chan
 
 
 def _transformation(admin: GatewayAdmin, _: Document, name: str, each: Any, change: Action | None) -> None:
-    if change is None:
-        admin.create_transformation(name, each.from_type, each.to_type, each.definition, each.comment)
-    else:
-        admin.alter_transformation(name, each.from_type, each.to_type, each.definition, each.comment)
+    assert change is None  # noqa: S101  what is altered may be a step of chains that follow: apply_action does it
+    admin.create_transformation(name, each.from_type, each.to_type, each.definition, each.comment)
+
+
+def _alter_transformation(admin: GatewayAdmin, document: Document, action: Action, later: Sequence[Action]) -> None:
+    each = document.transformations[action.given]
+    altered = [next_.name for next_ in later if (next_.verb, next_.section) == (Verb.ALTER, action.section)]
+    admin.alter_transformation(
+        action.name, each.from_type, each.to_type, each.definition, each.comment, altered_later=altered
+    )
 
 
 def _job(admin: GatewayAdmin, _: Document, name: str, job: JobModel, change: Action | None) -> None:
@@ -345,18 +361,29 @@ def rehearse(document: Document) -> tuple[Action, GatewayError] | None:
 
     No broker is asked, so a job's ``require_guarantee`` is not judged.
     """
+    with scratch_hub(document) as (_, refused):
+        return refused
+
+
+@contextmanager
+def scratch_hub(document: Document) -> Iterator[tuple[Hub, tuple[Action, GatewayError] | None]]:
+    """A hub made for the purpose that holds what a document says, gone at the end; and the first step that was refused,
+    behind which none was made."""
     jobs = {name: job.model_copy(update={"require_guarantee": None}) for name, job in document.jobs.items()}
     document = document.model_copy(update={"jobs": jobs})
     with tempfile.TemporaryDirectory(prefix="mgw-lint-") as folder:
         url = f"sqlite:///{folder}/hub.db"
         with open_hub(url, create=True, durability="fast") as hub:
             hub.object_views = False  # nobody looks; for a thousand queues they were a third of the work
-            admin = GatewayAdmin(hub)
-            for action in compare(document, NEW_HUB):
-                if action.verb is Verb.NONE:
-                    continue
-                try:
-                    apply_action(admin, document, action)
-                except GatewayError as error:
-                    return action, error
+            yield hub, _made(GatewayAdmin(hub), document)
+
+
+def _made(admin: GatewayAdmin, document: Document) -> tuple[Action, GatewayError] | None:
+    for action in compare(document, NEW_HUB):
+        if action.verb is Verb.NONE:
+            continue
+        try:
+            apply_action(admin, document, action)
+        except GatewayError as error:
+            return action, error
     return None

@@ -39,9 +39,8 @@ HUB_VIEW_TEXTS = {
     "QUEUE_PRIVILEGES": "Privileges on queues that the user owns, granted or received, directly, through a role or "
     "through PUBLIC.",
     "AQ$INTERNET_USERS": "AQ agents with the users whose privileges they have, a row per pair.",
-    "V$AQ": "Messages per queue and state, now. The numbers are counted from indexes (a million READY messages in "
-    "about a tenth of a second); TOTAL_WAIT and AVERAGE_WAIT read every READY message of the queue, but only if they "
-    "are selected.",
+    "V$AQ": "Messages per queue and state, now. The numbers are kept with every transaction, so the view answers at "
+    "once, however many messages there are.",
     "GV$AQ": "The same with the number of the instance; there is one database.",
     "V$PERSISTENT_QUEUES": "What was done with each queue by the processes that have the hub open now, since each "
     "opened it; the numbers of a process disappear when it ends. A process stores them with every pass of its time "
@@ -104,8 +103,7 @@ HUB_COLUMN_TEXTS = {
     "QUEUE_PRIVILEGES.NAME": "Queue.",
     "ADDRESS": "Queue of the consumer; null: it reads from this queue.",
     "AVERAGE_WAIT": "Seconds READY messages have waited on average.",
-    "AVG_MSG_AGE": "Average seconds since the enqueue of the messages in the queue; reads them all where "
-    "it is selected.",
+    "AVG_MSG_AGE": "Average seconds since the enqueue of the messages in the queue.",
     "BROWSED_MSGS": "Messages browsed.",
     "COMPATIBLE": "8.1, 10.0 or 12.2.",
     "CONSUMER_NAME": "Consumer; null on single-consumer queues.",

@@ -81,6 +81,7 @@ def check(
     existing: Document | None = None,
     held: Document | None = None,
     without: Collection[str] = (),
+    lenient: bool = False,
 ) -> Checked:
     """Read and check files.
 
@@ -90,16 +91,20 @@ def check(
         held: what the hub holds, ``existing`` if None: secrets that the files leave out, functions that it knows; where
             both are None, a secret whose variable may be empty (``${NAME:-}``) counts as known.
         without: objects, as findings name them, that are treated as if the files did not have them.
+        lenient: variables that are not set and secrets that are not there are no errors, as for
+            :func:`mgw.gateway.config.load.load`; the document has something in their place. Nothing is rehearsed.
     """
     from mgw.gateway.config.checks import check_meaning
 
-    source = load(paths, os.environ if environ is None else environ)
+    source = load(paths, os.environ if environ is None else environ, lenient=lenient)
     _leave_out(source, without)
     document = _structure(source)
     held = existing if held is None else held
     whole = complete(source, document, held)
     check_meaning(source, whole, existing or Document(), held or Document())
-    if existing is None and not errors(source.findings):
+    if lenient:
+        document = whole
+    elif existing is None and not errors(source.findings):
         _rehearse(source, whole)
     order = {file: number for number, file in enumerate(source.files)}
     findings = sorted(
@@ -166,7 +171,7 @@ def _settings(source: Source, value: Any) -> SettingsModel:
     if found.secret_key_file is None or place in source.unresolved:
         return found
     file = FilePath(source.mark(place).file).parent / found.secret_key_file
-    if not file.is_file():
+    if not file.is_file() and not source.lenient:
         source.error("missing-file", place, f"key file {file} does not exist", "create one: openssl rand -base64 32")
     return found.model_copy(update={"secret_key_file": str(file)})
 
@@ -255,7 +260,7 @@ def _unknown_key(source: Source, path: Path, known: Sequence[str]) -> None:
 def _gather_attributes(source: Source, path: Path, values: dict[str, Any]) -> None:
     """Move the keys that belong to the link type into ``attributes``, and complain of those nobody knows."""
     common = [name for name in LinkModel.model_fields if name != "attributes"]
-    spec = _spec_of(source, path, values.get("type"))
+    spec = _spec_of(source, path, values)
     attributes: dict[str, Any] = {}
     fields = {field.name.lower(): field for field in spec.attributes} if spec else {}
     for name in [name for name in values if name not in common]:
@@ -293,14 +298,14 @@ def secret_from_file(source: Source, path: Path, file: str) -> str:
         return read_secret(FilePath(source.mark(path).file).parent / file)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        source.unresolved.add(path)
-        source.error("missing-file", path, f"{path[-1]}: {file} cannot be read: {reason}", "check path and permissions")
-        return ""
+        message = f"{path[-1]}: {file} cannot be read: {reason}"
+        return source.missing("missing-file", path, message, "check path and permissions")
 
 
-def _spec_of(source: Source, path: Path, link_type: Any) -> LinkSpec | None:
+def _spec_of(source: Source, path: Path, values: Mapping[str, Any]) -> LinkSpec | None:
     from mgw.links import registry
 
+    link_type = values.get("type")
     if not isinstance(link_type, str):
         return None  # missing or not a text: the model says so
     if link_type.upper() not in registry.types():
@@ -310,7 +315,7 @@ def _spec_of(source: Source, path: Path, link_type: Any) -> LinkSpec | None:
         source.error("unknown-link-type", (*path, "type"), f"link type {link_type!r} is unknown", cure)
         return None
     try:
-        registry.check_client(link_type)
+        registry.check_client(link_type, values)
         return registry.spec(link_type)
     except ConfigInvalid as error:  # offered by a package that is no link, or by two packages
         source.error("unknown-link-type", (*path, "type"), f"{error.what}: {error.cause}", error.cure)

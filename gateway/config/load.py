@@ -29,7 +29,10 @@ _HIDDEN = str.maketrans("{},:#[]", "\uf8f0\uf8f1\uf8f2\uf8f3\uf8f4\uf8f5\uf8f6")
 _SHOWN = {hidden: chr(number) for number, hidden in _HIDDEN.items()}
 #: Variable that holds the values of ``--set``, a line each: they hold again when the files are read again.
 OVERRIDES = "MGW_SET"
+_TESTS = re.compile(r"^[\"']?tests[\"']?\s*:", re.MULTILINE)
 _CHECK_PATH = "check path and permissions"
+#: What stands for a value that is not there where the values of connections do not matter: a name, a number, a secret.
+_STAND_IN = "1"
 _MAX_FILE = 4 * 1024 * 1024  # bytes; a configuration is never near it, a mistaken path may be
 
 
@@ -46,6 +49,7 @@ class Source:
     findings: list[Finding] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    lenient: bool = False  # variables that are not set and files that are not there are no errors
 
     def mark(self, path: Path) -> Mark:
         """Place of a value, or of the nearest mapping around it."""
@@ -59,14 +63,26 @@ class Source:
         """Add an error about the value at ``path``."""
         self.findings.append(Finding("error", name, mark or self.mark(path), _object(path), _brief(message), cure))
 
+    def missing(self, name: str, path: Path, message: str, cure: str) -> str:
+        """Add an error about a variable or a secret that is not there; gives what stands for it."""
+        if self.lenient:
+            return _STAND_IN
+        self.unresolved.add(path)
+        self.error(name, path, message, cure)
+        return ""
+
     def warning(self, name: str, path: Path, message: str, cure: str = "") -> None:
         """Add a warning about the value at ``path``."""
         self.findings.append(Finding("warning", name, self.mark(path), _object(path), _brief(message), cure))
 
 
-def load(paths: Sequence[str | FilePath], environ: Mapping[str, str]) -> Source:
-    """Read and merge files. Never raises for bad contents: what is wrong is in ``findings``."""
-    source = Source(environ=environ)
+def load(paths: Sequence[str | FilePath], environ: Mapping[str, str], *, lenient: bool = False) -> Source:
+    """Read and merge files. Never raises for bad contents: what is wrong is in ``findings``.
+
+    Args:
+        lenient: a variable that is not set, or a secret whose file is not there, is ``1`` and no error.
+    """
+    source = Source(environ=environ, lenient=lenient)
     for path in _files(source, paths):
         source.files.append(str(path))
         _Reader(source, path, environ).read()
@@ -76,16 +92,32 @@ def load(paths: Sequence[str | FilePath], environ: Mapping[str, str]) -> Source:
 
 
 def _files(source: Source, paths: Sequence[str | FilePath]) -> Iterator[FilePath]:
-    """The files; a folder stands for those in it whose name ends in .yaml, by name."""
+    """The files; a folder stands for those in it whose name ends in .yaml, by name, without tests of mappings."""
     for path in map(FilePath, paths):
         if not path.is_dir():
             yield path
             continue
-        found = sorted(each for each in path.glob("*.yaml") if each.is_file())
+        found = sorted(each for each in path.glob("*.yaml") if each.is_file() and not _holds_tests(each))
         if not found:
             mark = Mark(str(path))
             source.error("missing-file", (), "the folder holds no *.yaml", "name another folder", mark=mark)
         yield from found
+
+
+def _holds_tests(path: FilePath) -> bool:
+    """Whether a file is one of tests of mappings: ``*_test.yaml`` with a key ``tests``. Others may be named so, too."""
+    if not path.name.endswith("_test.yaml"):
+        return False
+    try:
+        if path.stat().st_size > _MAX_FILE:
+            return False
+        text = path.read_text("utf-8")
+        root = compose(_hide(text), str(path))
+    except (OSError, UnicodeDecodeError):
+        return False
+    except Unreadable:  # who runs the tests is told what is wrong
+        return _TESTS.search(text) is not None
+    return isinstance(root, MappingNode) and any(key.value == "tests" for key, _ in root.value)
 
 
 def _override(source: Source, line: str, environ: Mapping[str, str]) -> None:
@@ -282,9 +314,8 @@ class _Reader:
         elif not value and default is not None:
             value = str(default)
         elif name not in self._environ:
-            self._source.unresolved.add(path)
             cure = f"set {name} or {name}_FILE, or write ${{{name}:-default}}"
-            self._source.error("missing-variable", path, f"variable {name} is not set", cure)
+            value = self._source.missing("missing-variable", path, f"variable {name} is not set", cure)
         if not value:
             self._source.blank[path] = name
         return value
@@ -313,9 +344,8 @@ class _Reader:
             return read_secret(self._path.parent / file)
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            self._source.unresolved.add(path)
-            self._source.error("missing-file", path, f"{origin}: {file} cannot be read: {reason}", _CHECK_PATH)
-            return ""
+            message = f"{origin}: {file} cannot be read: {reason}"
+            return self._source.missing("missing-file", path, message, _CHECK_PATH)
 
 
 def configured_hub(paths: Sequence[str | FilePath], environ: Mapping[str, str] | None = None) -> str | None:

@@ -156,6 +156,8 @@ def compare(desired: Document, running: Document, *, prune: bool = False, refuse
         left = [name for fold_name, (name, _) in by_key.items() if fold_name != DEFAULT_AGENT or section != "agents"]
         if section == "object_types":  # it was read in the order in which they are made of each other
             left.reverse()
+        if section == "transformations":
+            left = list(reversed([name for name in _in_order(section, held) if name in left]))
         removals += [Action(Verb.REMOVE if prune else Verb.LEAVE, section, name) for name in left]
     order = list(PLANNED)
     removals.sort(key=lambda action: -order.index(action.section))
@@ -179,6 +181,8 @@ def _in_order(section: str, wanted: Mapping[str, Any]) -> Iterable[str]:
         return in_order(wanted)
     if section == "queues":  # a queue may be stored in the queue table that is made for another
         return sorted(wanted, key=lambda name: wanted[name].queue_table is not None)
+    if section == "transformations":  # a step has no steps of its own
+        return sorted(wanted, key=lambda name: "steps" in wanted[name].definition)
     return wanted
 
 

@@ -17,6 +17,8 @@ from mgw.gateway.aq import QUEUE_TABLE_OPTIONS, SUBSCRIBER_OPTIONS
 from mgw.gateway.config.fields import Strict
 from mgw.gateway.config.hub_view_columns import HUB_COLUMN_TEXTS, HUB_TEXT, HUB_VIEW_TEXTS
 from mgw.gateway.config.models import SECTIONS, Document, HttpModel, LogModel, SettingsModel, SubscriberModel
+from mgw.gateway.config.reference_headers import anchor, headers_page, rows_of
+from mgw.gateway.config.reference_text import cell, page, table
 from mgw.gateway.config.view_columns import COLUMN_TEXTS, VIEW_TEXTS
 from mgw.gateway.definitions.agent_options import AGENT_OPTIONS
 from mgw.gateway.definitions.job_options import JOB_OPTIONS
@@ -25,9 +27,7 @@ from mgw.links.contract import Capability, Field
 from mgw.transforms import errors as error_module
 from mgw.transforms.steps import registry as transformation_module
 
-__all__ = ["PAGES", "cell", "page", "table"]
-
-_MADE = "<!-- Made by python -m mgw.gateway.cli.reference; do not edit. -->\n\n"
+__all__ = ["PAGES"]
 
 
 def configuration_page() -> str:
@@ -101,7 +101,9 @@ def links_page() -> str:
                     f"### {spec.title}: {title}\n",
                     _fields(fields, fixed=fields is spec.queue_options),  # a registration is not altered
                 ]
-        if headers := _header_table(spec.mapping):
+        if rows_of(spec):
+            parts += [f"### {spec.title}: headers\n", f"See [headers](headers.md#{anchor(spec.title)}).\n"]
+        elif headers := _header_table(spec.mapping):
             parts += [f"### {spec.title}: headers\n", _HEADERS, headers]
         has = [capability for capability in Capability if capability in spec.capabilities]
         parts += [f"### {spec.title}: what it can do\n", "".join(f"* {each.value}\n" for each in has)]
@@ -256,24 +258,10 @@ def _setting(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}"]
-    lines += [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join(lines) + "\n"
-
-
-def cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
-
-
 def _from_rst(text: str) -> str:
     """Docstring text as Markdown: literal blocks stay, double backquotes become single ones."""
     lines = [line[:-1] if line.endswith("::") else line for line in text.splitlines()]
     return "\n".join(lines).replace("``", "`")
-
-
-def page(parts: list[str]) -> str:
-    return _MADE + "\n".join(parts).rstrip() + "\n"
 
 
 def expressions_page() -> str:
@@ -363,6 +351,7 @@ def _place(condition: str) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration_page,
     "links.md": links_page,
+    "headers.md": headers_page,
     "errors.md": errors_page,
     "views.md": views_page,
     "expressions.md": expressions_page,

@@ -26,6 +26,7 @@ from mgw.gateway.definitions.job_options import JOB_OPTIONS
 from mgw.links import registry
 from mgw.links.contract import Field, LinkSpec
 from mgw.transforms.errors import GatewayError
+from mgw.transforms.steps.chain import MAX_STEPS, MAX_TIME_LIMIT
 
 __all__ = ["FILE", "SCHEMA_ID", "json_schema"]
 
@@ -245,7 +246,7 @@ _TARGET = rf"^\s*(?:(?:{_BODY})(?:[.].+)?|{_PROPERTIES}|{in_any_case('header')}[
 
 
 def _transformation(definition: dict[str, Any]) -> None:
-    """What it does is next to its types: a function, or assignments, and maybe a filter."""
+    """What it does is next to its types: a function, assignments or steps, and maybe a filter."""
     definition["properties"].pop("definition")
     values = {"type": ["string", "number", "boolean", "null"]}
     parts = {
@@ -257,16 +258,25 @@ def _transformation(definition: dict[str, Any]) -> None:
             "`header.<name>`.",
         ),
         "unset": ({"type": "array", "items": {"type": "string", "pattern": _TARGET}}, "Targets to clear."),
+        "steps": (
+            {"type": "array", "items": {"type": "string"}, "maxItems": MAX_STEPS},
+            "Transformations that are applied one after the other.",
+        ),
         "where": ({"type": "string"}, "Other messages are filtered on purpose."),
+        "time_limit": (
+            {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIME_LIMIT},
+            "Seconds that it may take for one message; a message that takes longer fails.",
+        ),
     }
     definition["properties"] |= {
         name: {"description": text, "anyOf": [value, {"type": "null"}]} for name, (value, text) in parts.items()
     }
-    function, options, assignments, unset, where = (_filled(name) for name in parts)
+    function, options, assignments, unset, steps, where, _ = (_filled(name) for name in parts)
     _all_of(
         definition,
-        {"anyOf": [function, assignments, unset, where]},
+        {"anyOf": [function, assignments, unset, steps, where]},
         {"not": {"allOf": [function, {"anyOf": [assignments, unset]}]}},
+        {"not": {"allOf": [steps, {"anyOf": [function, assignments, unset]}]}},
         {"if": options, "then": function},
     )
 

@@ -38,7 +38,7 @@ COLUMN_TEXTS = {
     "OLDEST": "When the oldest of them was enqueued.",
     "MGW_AUDIT.OBJECT_NAME": "What was removed.",
     "ACTIVITY": "STOPPED, CONNECTING, RUNNING, IDLE (nothing waits), BACKOFF (waits for the next attempt), STUCK "
-    "(its thread is blocked in the client library; never while it waits for the next attempt).",
+    "(its thread is blocked in the client library or waits for the hub; never while it waits for the next attempt).",
     "AGENT_DATABASE": "Database that was given for the agent; has no effect.",
     "AGENT_HOST": "Machine the agent runs on.",
     "AGENT_INSTANCE": "1 while the agent runs.",

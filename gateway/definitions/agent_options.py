@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,8 @@ BATCH_SIZE = "oracle.mgw.batch_size"
 POLLING_INTERVAL = "oracle.mgw.polling_interval"
 EVENT_RETENTION = "event_retention"
 DEFAULT_EVENT_RETENTION = 14 * 86400.0  # seconds
+WORKERS = "workers"
+MAX_WORKERS = 64
 
 #: Options of every agent; all are read when it starts (AQ guide 12.2 §18.6).
 AGENT_OPTIONS = (
@@ -60,6 +63,15 @@ AGENT_OPTIONS = (
         minimum=100,
         maximum=60000,
     ),
+    Field(
+        WORKERS,
+        "Processes that the agent's jobs are spread over, so that they use several cores; 0: one per core of the "
+        "machine. With 1 they run in the process of `mgw run` itself.",
+        int,
+        1,
+        minimum=0,
+        maximum=MAX_WORKERS,
+    ),
 )
 
 _FIELDS = {field.name.lower(): field for field in AGENT_OPTIONS}
@@ -81,6 +93,12 @@ class AgentSettings:
     batch_size: int = DEFAULT_BATCH_SIZE
     poll_seconds: float = DEFAULT_POLL_INTERVAL
     event_retention: float = DEFAULT_EVENT_RETENTION  # seconds
+    workers: int = 1  # processes; 0: one per core
+
+    @property
+    def processes(self) -> int:
+        """Processes that the jobs are spread over; 1: they run in the agent's own."""
+        return self.workers or min(MAX_WORKERS, len(os.sched_getaffinity(0)))
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> AgentSettings:
@@ -92,7 +110,7 @@ class AgentSettings:
         held = {name.lower(): value for name, value in options.items()}
         given = {
             name: parse_value(_FIELDS[name], held[name], "agent")
-            for name in (BATCH_SIZE, POLLING_INTERVAL, EVENT_RETENTION)
+            for name in (BATCH_SIZE, POLLING_INTERVAL, EVENT_RETENTION, WORKERS)
             if name in held
         }
         return cls(
@@ -100,6 +118,7 @@ class AgentSettings:
             given.get(BATCH_SIZE, DEFAULT_BATCH_SIZE),
             given[POLLING_INTERVAL] / 1000 if POLLING_INTERVAL in given else DEFAULT_POLL_INTERVAL,
             given.get(EVENT_RETENTION, DEFAULT_EVENT_RETENTION),
+            given.get(WORKERS, 1),
         )
 
     def applied(self, job: JobDef) -> JobDef:

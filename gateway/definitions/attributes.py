@@ -85,7 +85,13 @@ JOB_ATTRIBUTES = by_name(
         minimum=0.1,
         maximum=60,
     ),
-    Field("batch_size", f"Messages per transaction; default {DEFAULT_BATCH_SIZE}.", int, minimum=1, maximum=10_000),
+    Field(
+        "batch_size",
+        f"Messages per transaction, more under load (option max_batch_size); default {DEFAULT_BATCH_SIZE}.",
+        int,
+        minimum=1,
+        maximum=10_000,
+    ),
     Field(
         "require_guarantee",
         "Guarantee that the job must give, or it is refused.",

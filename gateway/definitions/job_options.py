@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from mgw.gateway.definitions.objects import JobDef
+from mgw.gateway.definitions.objects import DEFAULT_BATCH_LIMIT, DEFAULT_BATCH_SIZE, JobDef
 from mgw.links.contract import Field
+from mgw.transforms.errors import ConfigInvalid
 
-__all__ = ["JOB_OPTIONS", "MAX_MESSAGE_AGE", "UNROUTED", "Unrouted", "max_message_age", "unrouted"]
+__all__ = [
+    "JOB_OPTIONS",
+    "MAX_BATCH_SIZE",
+    "MAX_MESSAGE_AGE",
+    "MAX_PASSES",
+    "UNROUTED",
+    "Unrouted",
+    "check_batch_limit",
+    "max_message_age",
+    "max_passes",
+    "unrouted",
+]
 
 
 class Unrouted(StrEnum):
@@ -40,17 +52,41 @@ MAX_MESSAGE_AGE = Field(
     minimum=1,
 )
 
+MAX_PASSES = Field(
+    "max_passes",
+    "How often a message may pass the job; 3 is a good number. One that comes again goes round in a loop: it goes to "
+    "the exception queue of the job with LoopFound, which names the loop. The job writes itself into the header "
+    "MGW_trail of each message. 0: it does not, and looks at no trail.",
+    int,
+    0,
+    dynamic=True,
+    minimum=0,
+    maximum=1000,
+)
+
+MAX_BATCH_SIZE = Field(
+    "max_batch_size",
+    "Messages to which a batch grows under load, from MsgBatchSize on. Not below MsgBatchSize; equal to it: batches do "
+    "not grow. If it is not set and MsgBatchSize is larger than the default, MsgBatchSize counts.",
+    int,
+    DEFAULT_BATCH_LIMIT,
+    dynamic=True,
+    minimum=1,
+    maximum=10000,
+)
+
 #: Options of every job, in addition to the job options of its link's type.
 JOB_OPTIONS = (
     Field(
         "MsgBatchSize",
-        "Maximum number of messages in a batch.",
+        "Maximum number of messages in a batch, except under load (max_batch_size).",
         int,
-        30,
+        DEFAULT_BATCH_SIZE,
         dynamic=True,
         minimum=1,
         maximum=10000,
     ),
+    MAX_BATCH_SIZE,
     Field(
         "PreserveMessageID",
         "TRUE: the message id of the source travels in a field of the destination.",
@@ -92,6 +128,7 @@ JOB_OPTIONS = (
         maximum=1800,
     ),
     MAX_MESSAGE_AGE,
+    MAX_PASSES,
 )
 
 
@@ -99,6 +136,27 @@ def max_message_age(options: Mapping[str, str]) -> float | None:
     """Seconds for which a message may wait for a job with these options; None: no limit of its own."""
     text = next((value for name, value in options.items() if name.lower() == MAX_MESSAGE_AGE.name), None)
     return None if text is None else float(text)
+
+
+def check_batch_limit(job_name: str, options: Mapping[str, str]) -> None:
+    """Refuse a max_batch_size below the MsgBatchSize that the job has itself; an agent's counts when it runs.
+
+    Raises:
+        ConfigInvalid: it is below.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    limit, size = given.get(MAX_BATCH_SIZE.name), given.get("msgbatchsize")
+    if limit is not None and size is not None and int(limit) < int(size):
+        raise ConfigInvalid(
+            f"job {job_name}: {MAX_BATCH_SIZE.name} cannot be {limit}",
+            cause=f"MsgBatchSize is {size}, and batches grow from there to {MAX_BATCH_SIZE.name}",
+            cure=f"set {MAX_BATCH_SIZE.name} to at least {size}, or lower MsgBatchSize",
+        )
+
+
+def max_passes(job: JobDef) -> int:
+    """How often a message may pass the job; 0: as often as it comes."""
+    return int(job.options.get(MAX_PASSES.name, MAX_PASSES.default))
 
 
 def unrouted(job: JobDef) -> Unrouted:

@@ -12,6 +12,7 @@ from mgw.links.contract import Domain, Endpoint, Guarantee, LinkConfig
 
 __all__ = [
     "DEFAULT_AGENT",
+    "DEFAULT_BATCH_LIMIT",
     "DEFAULT_BATCH_SIZE",
     "DEFAULT_POLL_INTERVAL",
     "Activity",
@@ -30,6 +31,7 @@ __all__ = [
 
 DEFAULT_AGENT = "DEFAULT_AGENT"
 DEFAULT_BATCH_SIZE = 30  # messages, AQ guide 12.2 §18.6
+DEFAULT_BATCH_LIMIT = 500  # messages, to which batches grow under load
 DEFAULT_POLL_INTERVAL = 5.0  # seconds, AQ guide 12.2 §18.6
 
 
@@ -228,6 +230,11 @@ class JobDef:
     def batch_size(self) -> int:
         """MsgBatchSize in force, 1..10000."""
         return int(self.options.get("msgbatchsize", DEFAULT_BATCH_SIZE))
+
+    @property
+    def batch_limit(self) -> int:
+        """Messages to which a batch grows under load: max_batch_size in force, at least :attr:`batch_size`."""
+        return max(self.batch_size, int(self.options.get("max_batch_size", DEFAULT_BATCH_LIMIT)))
 
     def flag(self, option: str, default: bool = False) -> bool:
         """A TRUE/FALSE job option."""

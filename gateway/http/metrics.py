@@ -44,6 +44,12 @@ METRICS = (
     ),
     Metric("mgw_config_generation", "gauge", "Version of the definitions in force; grows with every change."),
     Metric("mgw_config_apply_total", "counter", "Configuration files read again at SIGHUP: ok, refused.", ("result",)),
+    Metric(
+        "mgw_worker_restarts_total",
+        "counter",
+        "Processes of the worker that died and were replaced since the agent started; missing without `workers`.",
+        ("worker",),
+    ),
     Metric("mgw_link_up", "gauge", "1: a job of the link works; missing for a link without enabled jobs.", ("link",)),
     Metric("mgw_job_state", "gauge", "1 for the state that the job is in, 0 for the others.", ("job", "state")),
     Metric("mgw_job_healthy", "gauge", "1: the job is healthy, as /healthz says with max_age=60.", ("job",)),
@@ -157,6 +163,8 @@ def _of_inside(inside: Inside, look: Look | None) -> Iterator[Sample]:
         yield "mgw_config_generation", {}, inside.generation
     for result in ("ok", "refused"):
         yield "mgw_config_apply_total", {"result": result}, inside.applied.get(result, 0)
+    for number, count in inside.worker_restarts.items():
+        yield "mgw_worker_restarts_total", {"worker": str(number)}, count
 
 
 def _of_hub(probes: Probes, look: Look) -> Iterator[Sample]:

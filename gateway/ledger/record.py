@@ -37,6 +37,7 @@ __all__ = [
     "digest",
     "packed",
     "place_left",
+    "plain_detail",
     "received_detail",
     "source_moved",
     "target_moved",
@@ -196,10 +197,11 @@ def received_detail(
             detail["o"], lines = origins, ""
         if not batch.positions and (again := [at for at, each in enumerate(batch.deliveries) if each.redelivered]):
             detail["v"] = [at for at in again if not batch.ids or batch.ids[at] is None]
-    ends = [each for each in (msgids if not plain else (msgids[:1] + msgids[-1:])) if each is not None]
-    if ends:  # ascending
-        first, last = int.from_bytes(ends[0][8:]), int.from_bytes(ends[-1][8:])
-    if plain and first is not None and last is not None and last - first + 1 == number:
+    stored = [each for each in msgids if each is not None]
+    ordered = sorted(stored)  # a queue by priority gives ids in the order of priorities
+    if ordered:
+        first, last = int.from_bytes(ordered[0][8:]), int.from_bytes(ordered[-1][8:])
+    if plain and first is not None and last is not None and last - first + 1 == number and stored == ordered:
         detail["i"] = first
     elif number:
         numbers = [None if each is None else int.from_bytes(each[8:]) for each in msgids]
@@ -262,6 +264,21 @@ def carried_detail(
     if batch.positions:
         detail["p"] = [tuple(position) for position in batch.positions]
     return detail
+
+
+def plain_detail(batch: Batch) -> tuple[dict[str, Any], str]:
+    """The same where each delivery became one new message; and the origins, a line each, or else in the detail."""
+    deliveries = batch.deliveries
+    detail: dict[str, Any] = {}
+    origins = [delivery[3] for delivery in deliveries]
+    lines = "\n".join(origins)
+    if lines.count("\n") != len(origins) - 1:
+        detail["o"], lines = origins, ""
+    if again := [at for at, each in enumerate(deliveries) if each[2]] if not batch.positions else []:
+        detail["v"] = again
+    if batch.positions:
+        detail["p"] = [tuple(position) for position in batch.positions]
+    return detail, lines
 
 
 def completed_detail(batch: Completed) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def record_received(
     blob, first, last = received_detail(batch, offered=offered, kept=kept, msgids=msgids, refused=refused, plain=plain)
     sums = (counts.propagated, counts.exceptioned, counts.filtered, counts.discarded, counts.suppressed)
     check = digest((job_id, Kind.RECEIVED.value, None, number), sums, b"", blob)
-    Db(conn).run(_RECEIVED, (job_id, job_id, read, now, number, *sums, first, last, blob, check))
+    Db(conn).later(_RECEIVED, (job_id, job_id, read, now, number, *sums, first, last, blob, check))
 
 
 class CarriedBatch(Protocol):
@@ -115,6 +115,7 @@ class CarriedBatch(Protocol):
     final: Counts
     placement: Placement | None
     detail: dict[str, Any]
+    lines: str  # origins that are not in ``detail``
 
 
 def record_carried(conn: sa.Connection, job_id: int, batch: CarriedBatch, *, now: float) -> None:
@@ -125,9 +126,9 @@ def record_carried(conn: sa.Connection, job_id: int, batch: CarriedBatch, *, now
     if batch.placement is not None:
         detail["w"] = batch.placement
     sums = (counts.propagated, counts.exceptioned, counts.filtered, counts.discarded, counts.suppressed)
-    blob = packed(detail)
+    blob = packed(detail, batch.lines)
     check = digest((job_id, Kind.CARRIED.value, batch.sequence, batch.messages), sums, b"", blob)
-    Db(conn).run(_CARRIED, (job_id, job_id, batch.sequence, batch.read, now, batch.messages, *sums, blob, check))
+    Db(conn).later(_CARRIED, (job_id, job_id, batch.sequence, batch.read, now, batch.messages, *sums, blob, check))
 
 
 def record_completed(conn: sa.Connection, job_id: int, ended: Sequence[Completed], *, now: float) -> None:
@@ -141,7 +142,7 @@ def record_completed(conn: sa.Connection, job_id: int, ended: Sequence[Completed
         head = (job_id, Kind.COMPLETED.value, batch.sequence, len(batch.ids))
         rows.append(_ended(head, batch.ids, sums, completed_detail(batch), now))
     if rows:
-        Db(conn).many(_ENDED, rows)
+        Db(conn).many_later(_ENDED, rows)
 
 
 def record_returned(
@@ -151,7 +152,7 @@ def record_returned(
     kind = Kind.RETURNED.value
     rows = [_ended((job_id, kind, sequence, len(ids)), ids, _NOTHING, {"n": note}, now) for sequence, ids in plans]
     if rows:
-        Db(conn).many(_ENDED, rows)
+        Db(conn).many_later(_ENDED, rows)
 
 
 def _ended(

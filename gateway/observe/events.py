@@ -35,6 +35,7 @@ __all__ = [
     "MessagesDiscarded",
     "MessagesExceptioned",
     "MessagesExpired",
+    "MessagesFiltered",
     "MessagesOverdue",
     "MessagesWait",
     "MessagesWaitNoLonger",
@@ -42,6 +43,7 @@ __all__ = [
     "QueueRegistered",
     "ResendSpared",
     "SourceMoved",
+    "WorkerDied",
 ]
 
 _LOGGER = logging.getLogger("mgw.engine")
@@ -112,6 +114,26 @@ class AgentStopped(Event):
     def text(self) -> str:
         """The words for it."""
         return f"agent {self.object} stopped" + (f": {self.error}" if self.error else "")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDied(Event):
+    """A worker process of the agent has ended, and is replaced."""
+
+    level: ClassVar[int] = logging.ERROR
+    number: int
+    pid: int
+    how: str
+    jobs: int
+    delay: float
+
+    def text(self) -> str:
+        """The words for it."""
+        when = f" in {self.delay:.0f} s" if self.delay else ""
+        return (
+            f"agent {self.object}: worker {self.number}, process {self.pid}, {self.how}; another process takes its "
+            f"place{when}, with its {self.jobs} job(s)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +303,18 @@ class MessagesDiscarded(Event):
     def text(self) -> str:
         """The words for it."""
         return f"job {self.object}: {self.count} message(s) dropped: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesFiltered(Event):
+    """Messages were left out on purpose, by the rule or the transformation of the job."""
+
+    gathered: ClassVar[bool] = True
+    count: int
+
+    def text(self) -> str:
+        """The words for it."""
+        return f"job {self.object}: {self.count} message(s) left out by its rule or transformation"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,10 @@ __all__ = [
     "configure",
     "end",
     "log_file_name",
+    "relay",
     "reopen",
     "set_level",
+    "wanted",
 ]
 
 #: Log levels of the documentation (0 BASIC .. 4 DEBUG_HIGH) as levels of :mod:`logging`.
@@ -120,7 +122,7 @@ class JsonFormatter(logging.Formatter):
             "thread": record.threadName,
             "message": _message(record),
         }
-        for name, attribute in (("id", "mgw_id"), ("event", "event"), ("object", "object")):
+        for name, attribute in (("id", "mgw_id"), ("event", "event"), ("object", "object"), ("worker", "worker")):
             value = getattr(record, attribute, None)
             if value is not None:
                 entry[name] = value
@@ -134,7 +136,9 @@ class JsonFormatter(logging.Formatter):
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         when = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        line = f"{when} {record.levelname:<7} {_component(record.name)}: {_message(record)}"
+        number = getattr(record, "worker", None)
+        worker = "" if number is None else f"[worker {number}] "
+        line = f"{when} {record.levelname:<7} {_component(record.name)}: {worker}{_message(record)}"
         if record.exc_info and record.exc_info[1] is not None:
             line += f" ({type(record.exc_info[1]).__name__}: {record.exc_info[1]})"
         return line
@@ -208,11 +212,9 @@ class _Early(logging.Handler):
         return found
 
 
-class _Choice(logging.Filter):
+def wanted(record: logging.LogRecord) -> bool:
     """What is written: all of ours; of the libraries only warnings, below level 4."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return _is_ours(record.name) or record.levelno >= logging.WARNING or _Level.in_force >= 4
+    return _is_ours(record.name) or record.levelno >= logging.WARNING or _Level.in_force >= 4
 
 
 class _Level:
@@ -265,8 +267,18 @@ def end() -> None:
 
 def _begin(handler: logging.Handler, formatter: logging.Formatter) -> None:
     handler.setFormatter(formatter)
-    handler.addFilter(_Choice())
+    handler.addFilter(wanted)
     logging.getLogger().addHandler(handler)
+
+
+def relay(handler: logging.Handler, log_level: int) -> None:
+    """Set the log up for a worker process: what it says goes to this handler, and nowhere else."""
+    end()
+    if logging.lastResort is not None:
+        logging.getLogger().removeHandler(logging.lastResort)
+    logging.getLogger().addHandler(handler)
+    set_level(log_level)
+    threading.current_thread().name = "main"
 
 
 def configure(

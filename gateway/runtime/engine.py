@@ -13,7 +13,9 @@ from mgw.gateway.runtime.fair_semaphore import Turns
 from mgw.gateway.runtime.guarantee_watch import VERIFY_SECONDS
 from mgw.gateway.runtime.job_setup import JobSetup
 from mgw.gateway.runtime.link_states import LinkStates
+from mgw.gateway.runtime.plan_requests import PlanRequests
 from mgw.gateway.runtime.reach import Reaches
+from mgw.gateway.runtime.resting_queues import RestingQueues
 from mgw.gateway.runtime.route import Route, RouteContext
 from mgw.links.contract import Link
 from mgw.links.pool import LinkPool
@@ -40,7 +42,12 @@ class Engine:
     verify_seconds: float = VERIFY_SECONDS
     connections: Connections = field(default_factory=Connections)
     link_states: LinkStates = field(default_factory=LinkStates)
+    requests: PlanRequests = field(default_factory=PlanRequests)
+    resting: RestingQueues = field(init=False)
     verify_turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(VERIFIED_AT_ONCE))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "resting", RestingQueues(self.hub, self.clock))
 
     def build(
         self, setup: JobSetup, source: Link | None, target: Link | None, *, cautious: bool, losses: dict[int, int]
@@ -57,5 +64,7 @@ class Engine:
             cautious,
             ledger=self.ledger,
             losses=losses,
+            requests=self.requests,
+            resting=self.resting,
         )
         return build_route(context, setup, self.links, source, target)

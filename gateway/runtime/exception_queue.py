@@ -7,18 +7,26 @@ goes there with its reason in ``MGW_error*`` headers, durably, before anything i
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 
 from mgw.links.contract import Destination
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import ConversionFailure, LinkTimeout, unforeseen
 from mgw.transforms.message import Body, Header, Message
-from mgw.transforms.payloads.exception_message import for_exception_queue, left_out
+from mgw.transforms.payloads.exception_message import Identity, for_exception_queue, left_out
 
-__all__ = ["ForeignExceptionQueue", "Refused"]
+__all__ = ["ForeignExceptionQueue", "Refused", "lasting"]
 
 CONFIRM_TIMEOUT = 60.0  # seconds
+
+
+def lasting(origin: str) -> bool:
+    """Whether source coordinates name a message forever, not in one connection only."""
+    place, _, number = origin.rpartition("@")
+    return bool(place) and number.isdecimal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +36,7 @@ class Refused:
     message: Message
     failure: ConversionFailure
     origin: str
+    nonce: str = field(default_factory=lambda: uuid.uuid4().hex, repr=False)  # where the origin is not lasting
 
 
 class ForeignExceptionQueue:
@@ -98,8 +107,24 @@ class ForeignExceptionQueue:
 
     def _explained(self, entry: Refused, message: Message, omitted: Sequence[str]) -> Message:
         return for_exception_queue(
-            message, entry.failure, self._job, entry.origin, omitted, limited=False, now=self._clock.now()
+            message,
+            entry.failure,
+            self._job,
+            entry.origin,
+            omitted,
+            limited=False,
+            now=self._clock.now(),
+            identity=Identity(self._key(entry)),
         )
+
+    def _key(self, entry: Refused) -> str:
+        """Another one for each refusal, unless the source names the message permanently and it has not changed.
+
+        The content counts, too: a topic that was created again numbers its messages from the start.
+        """
+        message = entry.message
+        named = (entry.origin, message.headers, message.body) if lasting(entry.origin) else entry.nonce
+        return blake2b(repr((self._job, self.name, named)).encode(), digest_size=16).hexdigest()
 
     def _problem(self, header: Header, body: Body) -> str:
         try:
@@ -107,6 +132,11 @@ class ForeignExceptionQueue:
         except ConversionFailure as failure:
             return failure.cause or failure.what
         return ""
+
+    @property
+    def connected(self) -> bool:
+        """Whether it has a connection that is to be kept alive."""
+        return self._connected
 
     def keep_alive(self) -> None:
         """Let the connection breathe between refusals; a lost one is made again when it is needed."""

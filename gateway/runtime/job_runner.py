@@ -25,7 +25,9 @@ from mgw.gateway.runtime.engine import Engine
 from mgw.gateway.runtime.guarantee_watch import GuaranteeWatch, weaken
 from mgw.gateway.runtime.job_setup import JobSetup
 from mgw.gateway.runtime.job_state import JobState
+from mgw.gateway.runtime.job_steps import Lookers
 from mgw.gateway.runtime.moves import noted
+from mgw.gateway.runtime.rest import waiting
 from mgw.gateway.runtime.retry import Decision, Kind, Setbacks, decide
 from mgw.gateway.runtime.route import Route
 from mgw.gateway.state import lease, run_state
@@ -61,6 +63,7 @@ class JobRunner:
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._route: Route | None = None
+        self.lookers = Lookers()
         self._setbacks = Setbacks(setup.job)
         self._cautious = False
         self._losses: dict[int, int] = {}
@@ -69,7 +72,7 @@ class JobRunner:
         self._last_loop = engine.clock.monotonic()
         self._last_progress = self._last_loop
         self._resting = False
-        self._thread = threading.Thread(target=self._run, name=f"job-{setup.job.name}", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=f"job-{setup.job.name}", daemon=True)
 
     @property
     def name(self) -> str:
@@ -79,7 +82,7 @@ class JobRunner:
     @property
     def alive(self) -> bool:
         """Whether the thread runs."""
-        return self._thread.is_alive()
+        return self.thread.is_alive()
 
     @property
     def connected(self) -> bool:
@@ -109,7 +112,7 @@ class JobRunner:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self.thread.start()
 
     def request_stop(self) -> None:
         """Ask the thread to finish its batch and end."""
@@ -119,8 +122,8 @@ class JobRunner:
 
     def join(self, timeout: float) -> bool:
         """Wait for the end; False when it did not come in time."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        self.thread.join(timeout)
+        return not self.thread.is_alive()
 
     def interrupt(self) -> None:
         """Make a waiting route look again."""
@@ -216,6 +219,7 @@ class JobRunner:
             answered=self.interrupt,
         )
         self._route = route
+        self.lookers.follow(route.tap)
         try:
             route.open()
             report = note(report)  # the route has found out whether it is where it was before
@@ -273,9 +277,10 @@ class JobRunner:
             counts = route.carry(wait)
             self._trace(counts, clock.monotonic() - now)
             moved = moved or bool(counts.total)
-            wait = min(poll, SETTLE_SECONDS if moved else SAMPLE_SECONDS)
-            if self._setbacks:
-                wait = min(wait, SETTLE_SECONDS)  # so that a recovery shows soon
+            settles = moved or bool(self._setbacks)  # which is to show soon
+            wait = min(poll, SETTLE_SECONDS if settles else SAMPLE_SECONDS)
+            if route.patient and not settles and not self._state.waits:
+                wait = waiting(wait, clock.monotonic() - max(last, began), self._engine.verify_seconds)
             if counts.total or not route.busy:
                 self._last_progress = clock.monotonic()
             if self._setbacks.over(bool(counts.total), 0.0 if route.busy else self._last_progress - began):
@@ -305,8 +310,10 @@ class JobRunner:
         backlog = route.backlog()
         if backlog is not None:
             _LOGGER.debug("job %s: %d messages wait at the source", self.name, backlog.messages)
-            with self._writing() as conn:
-                run_state.set_backlog(conn, self.setup.job.id, backlog, now=self._engine.clock.now())
+            now = self._engine.clock.now()
+            if self._state.is_news(backlog, now):
+                with self._writing() as conn:
+                    run_state.set_backlog(conn, self.setup.job.id, backlog, now=now)
         route.check_stall(backlog)
         self._engine.journalist.tell_sums(self.name)
         if idle:

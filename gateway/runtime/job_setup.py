@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mgw.gateway.aq import QueueRef, RuleFunction, shown_key
 from mgw.gateway.definitions.objects import JobDef, JobStatus, Snapshot, key
@@ -12,7 +13,7 @@ from mgw.links.attempt import Attempt
 from mgw.links.contract import Direction, GuaranteeReport, JobUse, Link, LinkConfig, weakest
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import GatewayError
-from mgw.transforms.steps.registry import TransformationDefinition
+from mgw.transforms.steps.registry import TransformationDefinition, with_steps
 
 __all__ = ["JobSetup", "LinkEnd", "setup_of"]
 
@@ -99,15 +100,15 @@ def setup_of(snapshot: Snapshot, job: JobDef, hub_id: bytes, clock: Clock) -> Jo
         exception_use = replace(_use(snapshot, job, job.exception_queue, hub_id, clock), logged=False)
     transformation = None
     if job.transformation is not None:
-        defined = snapshot.transformations.get(shown_key(job.transformation))
-        if defined is None:
+        transformation = _definition(snapshot, job.transformation)
+        if transformation is None:
             raise GatewayError(
                 f"job {job.name}: transformation {job.transformation} does not exist",
                 cause="it was dropped after the job was created",
                 cure="register it again, or alter the job",
                 number=703,
             )
-        transformation = TransformationDefinition.from_mapping(defined.name, defined.definition)
+        transformation = with_steps(transformation, partial(_definition, snapshot))
     return JobSetup(
         replace(job, status=JobStatus.READY, resets=0),
         _end(snapshot, job, job.source, Direction.INBOUND, hub_id, clock) if kind.from_link else None,
@@ -118,6 +119,11 @@ def setup_of(snapshot: Snapshot, job: JobDef, hub_id: bytes, clock: Clock) -> Jo
         snapshot.modules if transformation is not None else (),
         snapshot.functions if transformation is not None or job.rule is not None else (),
     )
+
+
+def _definition(snapshot: Snapshot, name: str) -> TransformationDefinition | None:
+    found = snapshot.transformations.get(shown_key(name))
+    return None if found is None else TransformationDefinition.from_mapping(found.name, found.definition)
 
 
 def _end(  # noqa: PLR0917
@@ -143,6 +149,8 @@ def _use(snapshot: Snapshot, job: JobDef, foreign: str, hub_id: bytes, clock: Cl
         agent=job.agent,
         options=job.options,
         batch_size=job.batch_size,
+        batch_limit=job.batch_limit,
+        through=job.propagation_type.from_link and job.propagation_type.to_link,
         rule=job.rule,
         hub_id=hub_id.hex(),
         clock=clock,

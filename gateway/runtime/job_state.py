@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from mgw.gateway.definitions.objects import Activity, JobDef, JobStatus
 from mgw.gateway.observe.moments import at, since
-from mgw.links.contract import GuaranteeReport
+from mgw.links.contract import Backlog, GuaranteeReport
 
-__all__ = ["JobState"]
+__all__ = ["KEPT_SECONDS", "JobState"]
+
+KEPT_SECONDS = 60.0  # how old the time of a sample gets in the hub where what it says does not change
 
 
 @dataclass(slots=True)
@@ -23,10 +25,23 @@ class JobState:
     next_attempt: float | None = None  # while it waits for it
     trouble: tuple[float, str] | None = None  # since when it fails, and the last error
     guarantee: GuaranteeReport | None = None
+    sample: tuple[Backlog, float] | None = None  # what the hub says that waits at the source, and since when
+
+    def is_news(self, backlog: Backlog, now: float) -> bool:
+        """Whether a sample says something else than the hub does; three hundred idle jobs have nothing to write."""
+        if self.sample is not None and self.sample[0] == backlog and 0 <= now - self.sample[1] < KEPT_SECONDS:
+            return False
+        self.sample = backlog, now
+        return True
+
+    @property
+    def waits(self) -> bool:
+        """Whether something waited at the source when it was looked at last."""
+        return self.sample is not None and self.sample[0].messages > 0
 
     def failed(self, status: JobStatus, error: str, now: float) -> None:
         """An attempt failed."""
-        self.status = status
+        self.status, self.sample = status, None
         self.trouble = (self.trouble[0] if self.trouble else now, error)
 
     def recovered(self) -> None:

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -29,15 +30,19 @@ from mgw.gateway.observe.batch_trace import trace_left
 from mgw.gateway.observe.events import Journalist, ResendSpared
 from mgw.gateway.runtime.ends.contract import DestinationEnd, RefusedByHub, SourceEnd, Stored
 from mgw.gateway.runtime.fair_semaphore import Turns
+from mgw.gateway.runtime.job_steps import See
 from mgw.gateway.runtime.moves import arrive_at_target
+from mgw.gateway.runtime.plan_requests import PlanningFailed, PlanRequests
 from mgw.gateway.runtime.recovery import check_sending_log
+from mgw.gateway.runtime.resting_queues import RestingQueues
+from mgw.gateway.runtime.sizing import Caution, Sizing
 from mgw.gateway.state import lease, run_state
 from mgw.gateway.state.run_state import Counts, JobRow
 from mgw.links.contract import Backlog, Recovered
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import ConversionFailure, GatewayError, HubUnavailable, LeaseLost
 
-__all__ = ["LAST_SECONDS", "STALL_SECONDS", "Caution", "Route", "RouteContext"]
+__all__ = ["LAST_SECONDS", "STALL_SECONDS", "Route", "RouteContext"]
 
 STALL_SECONDS = 60.0  # nothing moved for so long although something should have: the connection is rebuilt
 LAST_SECONDS = 5.0  # how long a route that fails waits for what is on its way: else it is sent once more
@@ -60,32 +65,14 @@ class RouteContext:
     ledger: bool = True  # record what happens to every message
     #: How often the connection was lost over a message that was sent alone, by its id, in all attempts of the job.
     losses: dict[int, int] = field(default_factory=dict)
+    requests: PlanRequests = field(default_factory=PlanRequests)  # of the routes that wait for messages of the hub
+    resting: RestingQueues | None = None  # None: every route looks by itself
 
     def open_ledger(self, sequence: int | None = None) -> None:
         """A job that runs without the ledger leaves a mark there, so that the gap explains itself."""
         if not self.ledger:
             with self.hub.write() as conn:
                 record_break(conn, self.job.id, "the ledger is off", sequence=sequence, now=self.clock.now())
-
-
-class Caution:
-    """Batch size: one message at a time after a conversion failure, until a batch's worth has passed."""
-
-    def __init__(self, context: RouteContext) -> None:
-        self._left = context.job.batch_size if context.cautious else 0
-        self._size = context.job.batch_size
-
-    def limit(self) -> int:
-        """Messages that the next batch may have."""
-        return 1 if self._left else self._size
-
-    def begin(self, messages: int) -> None:
-        """One message at a time, until so many have passed, and at least a batch's worth."""
-        self._left = max(self._left, messages, self._size)
-
-    def passed(self, messages: int) -> None:
-        """So many messages went through; 0: nothing waits any more."""
-        self._left = max(0, self._left - messages) if messages else 0
 
 
 class Route:
@@ -95,17 +82,25 @@ class Route:
         self._context = context
         self._source = source
         self._destination = destination
-        self._caution = Caution(context)
+        job = context.job
+        self._caution = Caution(Sizing.between(job.batch_size, job.batch_limit), cautious=context.cautious)
         self._sequence = 0  # of the plan made last
         self._left: deque[Any] = deque()  # plans of a predecessor, to be sent again
         self._unsubscribe: Callable[[], None] | None = None
+        self._due = True  # messages may wait that no plan has
+        self._news: deque[None] = deque(maxlen=2)  # one for each time that messages came lately, from any thread
 
     # ------------------------------------------------------------------------------------------------------- recover
 
     def open(self) -> None:
         """Connect both ends; learn from the sending log what is there, and keep the plans that are not."""
         self._load(first=True)
-        self._unsubscribe = self._source.listen(self._destination.interrupt)
+        self._unsubscribe = self._source.listen(self._came)
+
+    def _came(self) -> None:
+        """From any thread: messages came to the queue of the hub."""
+        self._news.append(None)
+        self._destination.interrupt()
 
     def _load(self, *, first: bool = False) -> None:
         context = self._context
@@ -114,6 +109,7 @@ class Route:
         if first:
             context.open_ledger(row.plan_sequence if self._source.planned else None)
         recovered = self._destination.open()
+        self._caution.bound(self._destination.largest_batch)
         row = self._arrive(row, plans, recovered)
         done = self._proven(row, recovered)
         self._complete_stored([plan for plan in plans if self._source.sequence_of(plan) <= done])
@@ -175,9 +171,9 @@ class Route:
         if source.reads:
             self._read(wait)
         finished = self._finished()
-        room = 0 if self._left else destination.room
+        room = 0 if self._left else self._room()
         planned: Sequence[Any] = ()
-        if finished or (source.planned and source.plans(room)):
+        if finished or (source.planned and (self._due or self._news) and source.plans(room)):
             planned = self._settle(finished, room, counts)
         self._send(planned)
         if finished or planned:
@@ -188,10 +184,36 @@ class Route:
         destination.check_stall()
         self._rest(wait)
 
+    def _room(self) -> int:
+        """Messages that may be planned now; none where a whole batch waits and only a part of it would fit."""
+        room = self._destination.room
+        return 0 if self._destination.busy and self._caution.prefers_more(room) else room
+
     def _rest(self, wait: float) -> None:
-        """Nothing is to be done: wait, unless reading has waited."""
-        if not self._source.reads:
-            self._destination.wait(wait)
+        """Nothing is to be done: wait, unless reading has waited. What comes meanwhile may be planned already."""
+        if self._wait(wait) and self._destination.confirms and not (self._due or self._news):
+            self._wait(wait)
+
+    def _wait(self, wait: float) -> bool:
+        """Wait for messages and confirmations; whether messages came that were planned, and sent."""
+        source, destination, size = self._source, self._destination, self._caution.limit()
+        room = 0 if self._left or size == 1 else self._room()
+        if source.awaited is None or room <= 0:
+            if not source.reads:
+                destination.wait(wait)
+            self._due = True
+            return False
+        plan = partial(source.plan, sequence=self._sequence, size=size, room=room, completes=True)
+        planned = self._context.requests.during(partial(destination.wait, wait), source.awaited, plan)
+        if not planned:
+            self._due = True
+            return False
+        if self._news:
+            self._news.popleft()  # those that were planned; if it told of others, that of these is to come
+        self._note(planned, min(size, room))
+        self._due = self._caution.sizing.full
+        self._send(planned)
+        return True
 
     def _finished(self) -> Sequence[Any]:
         """Batches that the destination has."""
@@ -208,6 +230,8 @@ class Route:
         taken = self._source.read(limit, wait)
         if taken is None:
             return None
+        self._caution.came(limit, taken.size, taken.weight)
+        self._destination.weigh(self._caution.sizing)
         try:
             with self._context.turns.take():
                 return self._source.select(taken, self._destination.encode)
@@ -280,20 +304,41 @@ class Route:
                 self._source.refuse(refusal)
 
     def _complete_and_plan(self, finished: Sequence[Any], room: int, counts: Counts) -> Sequence[Any]:
-        context, source = self._context, self._source
-        stored, planned = Stored(), list[Any]()
-        with context.hub.write() as conn:
+        try:
+            return self._in_one_transaction(finished, room, counts, self._context.requests)
+        except PlanningFailed:
+            return self._in_one_transaction(finished, room, counts, PlanRequests())
+
+    def _in_one_transaction(
+        self, finished: Sequence[Any], room: int, counts: Counts, requests: PlanRequests
+    ) -> Sequence[Any]:
+        context, source, size = self._context, self._source, self._caution.limit()
+        stored, planned, plans = Stored(), list[Any](), source.planned and room > 0 and not self._left
+        if plans:
+            self._news.clear()
+        with requests.answering() as answers, context.hub.write() as conn:
             lease.check_owner(conn, context.agent_key, context.token)
             if finished:
                 self._complete(conn, finished, stored)
-            if source.planned and room > 0 and not self._left:
+            if plans:
                 completes = bool(finished) or self._destination.busy
-                planned += source.plan(conn, self._sequence, self._caution.limit(), room, completes=completes)
-        if planned:
-            self._sequence = source.sequence_of(planned[-1])
+                planned += source.plan(conn, self._sequence, size, room, completes=completes)
+            answers.plan(conn, stored.queues)
+        if plans:
+            self._note(planned, min(size, room))
+            self._due = source.awaited is None or self._caution.sizing.full or size == 1
         counts.add(stored.counts)
         self._tell(stored)
         return planned
+
+    def _note(self, planned: Sequence[Any], asked: int) -> None:
+        """So much is planned, and durable."""
+        source = self._source
+        if planned:
+            self._sequence = source.sequence_of(planned[-1])
+        if not source.reads:  # else it was noted when it was read
+            self._caution.came(asked, sum(plan.size for plan in planned), sum(plan.weight for plan in planned))
+            self._destination.weigh(self._caution.sizing)
 
     def _complete(self, conn: sa.Connection, finished: Sequence[Any], stored: Stored) -> None:
         context, source = self._context, self._source
@@ -356,6 +401,11 @@ class Route:
         ends = [f"source: {self._source.state()}", f"destination: {self._destination.state()}"]
         return [*([plan] if self._source.planned else []), *ends]
 
+    @property
+    def patient(self) -> bool:
+        """Whether nothing has to be done while the source waits for messages, for a while."""
+        return self._source.patient and not self._destination.planned
+
     def backlog(self) -> Backlog | None:
         """What waits at the source, where only the route can tell."""
         return self._source.backlog()
@@ -383,6 +433,10 @@ class Route:
                 break
             else:
                 destination.wait(min(left, 0.5))
+
+    def tap(self, see: See | None) -> None:
+        """From any thread: let somebody see what messages become; None: nobody any more."""
+        self._source.tap(see)
 
     def interrupt(self) -> None:
         """From any thread: make a waiting ``carry`` return."""

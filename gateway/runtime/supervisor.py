@@ -1,6 +1,7 @@
 """The daemon: starts and stops the agent as its status asks, runs the chores, obeys signals.
 
-APScheduler runs the periodic chores only; messages never wait for it.
+Its periodic chores are called by :mod:`mgw.gateway.runtime.chores`; what they delete and merge is in
+:mod:`mgw.gateway.runtime.pruning`.
 """
 
 from __future__ import annotations
@@ -13,32 +14,30 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, make_url
+from sqlalchemy import make_url
 
 from mgw import __version__
 from mgw.gateway.aq import Durability, Hub
-from mgw.gateway.definitions.agent_options import AgentSettings
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentStatus, key
-from mgw.gateway.ledger import upkeep
 from mgw.gateway.observe.events import Journalist
 from mgw.gateway.observe.levels import TRACE_LITE
 from mgw.gateway.observe.log_file import configure
 from mgw.gateway.observe.repeated_warning import Complaint
-from mgw.gateway.runtime.agent import LEASE_SECONDS, Agent
+from mgw.gateway.runtime.agent import Agent
+from mgw.gateway.runtime.agent_lease import LEASE_SECONDS
+from mgw.gateway.runtime.chores import Chores
 from mgw.gateway.runtime.procedures import Procedures
+from mgw.gateway.runtime.pruning import Pruning
 from mgw.gateway.runtime.pulse import START_SECONDS, Pulse
 from mgw.gateway.runtime.service_manager import ServiceManager
 from mgw.gateway.runtime.signals import Signals
 from mgw.gateway.runtime.start_heap import StartHeap
 from mgw.gateway.runtime.timekeeping import Timekeeper, events_of
-from mgw.gateway.state import lease, run_state
+from mgw.gateway.state import lease
 from mgw.gateway.state.gateway_hub import open_hub
 from mgw.gateway.state.secrets import Secrets
-from mgw.links.client_logging import NotedOnly
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
 from mgw.transforms.errors import GatewayError, HubError, HubMoved, LeaseLost
 from mgw.transforms.open_files import in_use, limit, raise_limit
@@ -51,10 +50,7 @@ POLL_SECONDS = 0.5  # how soon changed definitions and status requests are seen
 TIME_MANAGER_SECONDS = 1.0
 NO_LOG_FILE = Path("off")
 PREPARE_SECONDS = 5.0  # between two attempts to prepare links whose brokers were not there
-CLOCK_STEP_SECONDS = 1.0  # a wall clock put back by more than this has the chores planned again
-KEY_DAYS = 7  # a message that its publisher sends again later than that is stored again
-PRUNE_ROWS = 500  # per transaction: a few milliseconds in which nobody else writes
-PRUNE_SHARE = 0.2  # of the time at most; the rest is for those who carry messages
+PRUNE_SECONDS = 3600.0
 MERGE_SECONDS = 10.0  # how often records of small batches are merged
 
 
@@ -90,10 +86,8 @@ class Supervisor:
         self._starting = False
         self._complaint = ""
         self._away = Complaint(clock, _LOGGER)  # of the hub
-        self._scheduler: Any = None
-        self._ahead = clock.now() - clock.monotonic()
         self._timekeeper = Timekeeper(hub, Journalist(events_of(hub, options.agent, clock)), clock)
-        self._merging = upkeep.Merging(key(options.agent))
+        self._pruning = Pruning(hub, key(options.agent), clock, self._stop)
         self._manager = ServiceManager(os.environ, clock)
         self.pulse = Pulse(clock, self._manager)
         self._prepared: set[str] | None = set() if options.config_files else None  # links; None: all that ask for it
@@ -149,7 +143,7 @@ class Supervisor:
         agent.acquire()
         self.pulse.beat(START_SECONDS)
         self._agent = agent
-        end_chores = self._start_chores()
+        chores = self._start_chores()
         try:
             agent.start()
             self._manager.ready(f"running agent {agent.name}")
@@ -157,18 +151,28 @@ class Supervisor:
                 self.pulse.beat()
                 self._nudge.wait(POLL_SECONDS)
                 self._nudge.clear()
-                self._follow_clock()
+                chores.follow_clock()
                 self._round()
         except (LeaseLost, HubMoved) as lost:
             self._abandon(lost)
         finally:
             self._manager.stopping()
-            end_chores()
+            chores.end()
+            self._timekeeper.close()
             self._stop_agent(AgentStatus.NOT_STARTED)
         return self.exit_code
 
     def _new_agent(self) -> Agent:
-        return Agent(self._hub, self._secrets, self._options.agent, self._clock, self._procedures, pulse=self.pulse)
+        return Agent(
+            self._hub,
+            self._secrets,
+            self._options.agent,
+            self._clock,
+            self._procedures,
+            pulse=self.pulse,
+            hub_url=self._options.hub_url,
+            nudge=self._nudge.set,
+        )
 
     def _round(self) -> None:
         """One look at what is asked for; a hub that is away is tried again in the next round."""
@@ -243,53 +247,15 @@ class Supervisor:
 
     # --------------------------------------------------------------------------------------------------------- chores
 
-    def _start_chores(self) -> Callable[[], None]:
-        from apscheduler.schedulers.background import BackgroundScheduler
-
-        # A chore that takes longer than its interval is left out, which is meant so.
-        logging.getLogger("apscheduler.scheduler").addFilter(NotedOnly('Execution of job "%s" skipped'))
-        scheduler = BackgroundScheduler(
-            timezone="UTC", job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
-        )
-        scheduler.add_job(
-            self._guarded(self._time_manager), "interval", seconds=TIME_MANAGER_SECONDS, id="time-manager"
-        )
-        scheduler.add_job(self._guarded(self._renew), "interval", seconds=LEASE_SECONDS / 5, id="lease")
-        scheduler.add_job(self._guarded(self._prune), "interval", hours=1, id="prune")
-        scheduler.add_job(self._guarded(self._merge), "interval", seconds=MERGE_SECONDS, id="merge")
-        scheduler.add_job(self._guarded(self._prepare), "interval", seconds=PREPARE_SECONDS, id="prepare")
-        scheduler.start()
-        self._scheduler = scheduler
-
-        def end() -> None:
-            scheduler.shutdown(wait=True)
-            self._timekeeper.close()
-
-        return end
-
-    def _guarded(self, chore: Callable[[], None]) -> Callable[[], None]:
-        trouble = Complaint(self._clock, _LOGGER)
-
-        def run_chore() -> None:
-            try:
-                chore()
-                trouble.over()
-            except HubError as error:
-                trouble.say(str(error))
-            except Exception:
-                _LOGGER.exception("chore %s failed", chore.__name__)
-
-        return run_chore
-
-    def _follow_clock(self) -> None:
-        """The scheduler plans by the wall clock: when that is put back, the chores must not wait until it is as late
-        again as it was."""
-        before, self._ahead = self._ahead, self._clock.now() - self._clock.monotonic()
-        if self._ahead > before - CLOCK_STEP_SECONDS:
-            return
-        _LOGGER.warning("the wall clock was set back by %.0f s", before - self._ahead)
-        for chore in self._scheduler.get_jobs():
-            chore.modify(next_run_time=datetime.fromtimestamp(self._clock.now(), UTC))
+    def _start_chores(self) -> Chores:
+        chores = Chores(self._clock)
+        chores.add("time-manager", self._time_manager, TIME_MANAGER_SECONDS)
+        chores.add("lease", self._renew, LEASE_SECONDS / 5)
+        chores.add("prune", self._prune, PRUNE_SECONDS)
+        chores.add("merge", self._pruning.merge, MERGE_SECONDS)
+        chores.add("prepare", self._prepare, PREPARE_SECONDS)
+        chores.start()
+        return chores
 
     def _renew(self) -> None:
         agent = self._agent
@@ -333,48 +299,7 @@ class Supervisor:
 
     def _prune(self) -> None:
         agent = self._agent
-        kept = (AgentSettings() if agent is None else agent.settings).event_retention
-        with self._hub.write() as conn:
-            run_state.prune_events(conn, before=self._clock.now() - kept)
-        before = self._clock.now() - KEY_DAYS * 86400
-        self._in_pieces(lambda conn: run_state.prune_keys(conn, before=before, limit=PRUNE_ROWS))
-        if agent is not None:
-            oldest = self._clock.now() - agent.settings.ledger_retention
-            self._in_pieces(lambda conn: upkeep.prune(conn, key(agent.name), before=oldest, limit=PRUNE_ROWS))
-
-    def _merge(self) -> None:
-        """Merge what the ledger says of small batches; a look or a group at a time, so that others come between.
-
-        What a crash makes it forget is merged again, so it does not wait for the disk.
-        """
-        clock, pause, more = self._clock, 0.0, True
-        while more and not self._stop.wait(pause):
-            begun = clock.monotonic()
-            with self._hub.read() as conn:
-                group, more = self._merging.look(conn, now=clock.now())
-            if group is not None:
-                try:
-                    with self._hub.write(durable=False) as conn:
-                        upkeep.store(conn, group)
-                except upkeep.ChangedMeanwhile:
-                    _LOGGER.debug("records of job %s were pruned while they were merged", group.row.job_id)
-                except HubError:
-                    self._merging.again(group)
-                    raise
-            pause = (clock.monotonic() - begun) * (1 / PRUNE_SHARE - 1)
-
-    def _in_pieces(self, prune: Callable[[Connection], int]) -> None:
-        """Delete in transactions of their own until nothing is left to delete, or the agent is to stop.
-
-        What a crash makes them forget is deleted again, so they do not wait for the disk.
-        """
-        clock, pause = self._clock, 0.0
-        while not self._stop.wait(pause):
-            with self._hub.write(durable=False) as conn:
-                begun = clock.monotonic()
-                if prune(conn) < PRUNE_ROWS:
-                    return
-            pause = (clock.monotonic() - begun) * (1 / PRUNE_SHARE - 1)
+        self._pruning.prune(None if agent is None else agent.settings)
 
 
 def default_log_directory(hub_url: str) -> Path | None:
@@ -401,6 +326,7 @@ def run(
 
     Raises:
         GatewayError: the hub cannot be opened, the agent is running elsewhere, or a configuration is invalid.
+        EndedInStart: one of the three came before the agent was started.
     """
     directory = options.log_directory or default_log_directory(options.hub_url)
     kept = None if directory == NO_LOG_FILE else directory
@@ -417,7 +343,7 @@ def run(
 
         signals.state = supervisor.state
         signals.on(signal.SIGHUP, lambda _: supervisor.request_reload())
-        signals.end_on(signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, action=stop)
+        signals.end_on(stop)
         supervisor.heap.freeze_later()
         try:
             with nullcontext() if face is None else face(hub, supervisor):

@@ -59,12 +59,17 @@ class ThroughRoute(Route):
         if self._source.holds:
             return
         wait = 0.0 if self._destination.busy else min(wait, _BREATH)
-        most = 1 if self._caution.limit() == 1 else self._destination.room // 2
         while (found := self._read_batch(self._caution.limit(), wait)) is not None:
             self._write_read(*found)
+            most = 1 if self._caution.limit() == 1 else self._destination.room // 2  # fewer where they are heavy
             if self._source.held >= most or found[0].batch.alone:
                 return
             wait = 0.0
+
+    def _room(self) -> int:
+        """None where what was read is more than fits: a batch cannot be divided once it is read."""
+        room = self._destination.room
+        return 0 if self._destination.busy and self._source.next_size > room else room
 
     def _write_read(self, batch: Any, forms: Any) -> None:  # noqa: ARG002  it is planned first
         self._source.hold(batch)

@@ -3,8 +3,12 @@
 A batch that is full is stored by a second thread; meanwhile the next ones are read and converted. What waits when it
 is settled is stored together, in one transaction, and then settled in its order. A batch whose log entries replace
 those of older batches (:class:`mgw.links.contract.Batch`, ``alone``) is stored by itself, when the one before it is
-settled. At most :data:`AHEAD` batches wait to be stored, so what comes again after a failure is at most so many. A
-batch that is not full is the last one for now: it is stored at once, without the second thread.
+settled. At most :data:`AHEAD` batches wait to be stored (:data:`AHEAD_OF_LARGE` of those that may grow beyond
+:data:`LARGEST_BATCH`), so what comes again after a failure is at most so many. A batch that is not full is the last one
+for now: it is stored at once, without the second thread.
+
+PostgreSQL works on another core while the next batch is read. SQLite works in this process, so there jobs whose batches
+may grow beyond :data:`LARGEST_BATCH` have the plain route instead.
 """
 
 from __future__ import annotations
@@ -21,12 +25,20 @@ from mgw.gateway.runtime.route import Route, RouteContext
 from mgw.gateway.state.run_state import Counts
 from mgw.links.contract import Backlog
 
-__all__ = ["AHEAD", "LARGEST_BATCH", "WindowedRoute"]
+__all__ = ["AHEAD", "AHEAD_OF_LARGE", "LARGEST_BATCH", "WindowedRoute", "pays"]
 
 AHEAD = 3  # batches that are read and wait to be stored
-#: Messages; a larger batch waits for a commit so seldom that a second thread costs more than the waiting.
+#: The same where batches may be larger than LARGEST_BATCH: one transaction has no more than a window's messages, as
+#: :data:`gateway.runtime.ends.link_destination.WINDOW_MESSAGES` says.
+AHEAD_OF_LARGE = 2
+#: Messages; a larger batch waits for a commit of SQLite so seldom that a second thread costs more than the waiting.
 LARGEST_BATCH = 100
 _LOOK_SECONDS = 1.0  # how long the driving thread waits for the hub at a time
+
+
+def pays(context: RouteContext) -> bool:
+    """Whether a job moves more messages if it reads on while the hub commits."""
+    return context.hub.postgresql or context.job.batch_limit <= LARGEST_BATCH
 
 
 class WindowedRoute(Route):
@@ -37,6 +49,7 @@ class WindowedRoute(Route):
     def __init__(self, context: RouteContext, source: LinkSource, destination: HubDestination) -> None:
         super().__init__(context, source, destination)
         self._source = source
+        self._most_ahead = AHEAD if context.job.batch_limit <= LARGEST_BATCH else AHEAD_OF_LARGE
         self._ahead: deque[Received] = deque()
         self._storing: tuple[Sequence[Received], Future[Counts]] | None = None
         self._storer: ThreadPoolExecutor | None = None
@@ -44,7 +57,7 @@ class WindowedRoute(Route):
     def _carry(self, wait: float, counts: Counts) -> None:
         limit = self._caution.limit()
         idle = self._storing is None and not self._ahead
-        taken = self._selected(limit, wait if idle else 0.0) if len(self._ahead) < AHEAD else None
+        taken = self._selected(limit, wait if idle else 0.0) if len(self._ahead) < self._most_ahead else None
         if idle and (taken is None or limit == 1 or taken.size < limit):
             if taken is not None:
                 self._settle([taken], 0, counts)
@@ -107,7 +120,10 @@ class WindowedRoute(Route):
         storing, ahead = self._storing, tuple(self._ahead)
         stored = sum(batch.size for batch in storing[0]) if storing is not None else 0
         read = sum(batch.size for batch in ahead)
-        window = f"window: {len(ahead)} of {AHEAD} batches read ahead ({read} messages), {stored} messages being stored"
+        window = (
+            f"window: {len(ahead)} of {self._most_ahead} batches read ahead ({read} messages), "
+            f"{stored} messages being stored"
+        )
         return [window, *super().state()]
 
     def check_stall(self, backlog: Backlog | None) -> None:

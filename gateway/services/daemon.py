@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -11,7 +12,7 @@ from mgw.gateway.aq import Hub
 from mgw.gateway.observe.log_capture import captured
 from mgw.gateway.observe.log_file import configure
 from mgw.gateway.runtime.procedures import Procedures
-from mgw.gateway.runtime.signals import Signals
+from mgw.gateway.runtime.signals import EndedInStart, Signals
 from mgw.gateway.runtime.supervisor import RunOptions
 from mgw.gateway.runtime.supervisor import run as supervise
 from mgw.gateway.services.admin import GatewayAdmin
@@ -19,6 +20,8 @@ from mgw.gateway.services.probes import Probes
 from mgw.gateway.state.secrets import Secrets
 
 __all__ = ["PROCEDURES", "RunOptions", "Signals", "log_format_of", "logged", "run"]
+
+_LOGGER = logging.getLogger("mgw.engine")
 
 
 def _finish_remove_job(hub: Hub, secrets: Secrets, name: str) -> None:
@@ -75,9 +78,14 @@ def log_format_of(files: Sequence[Path]) -> str:
 def logged(agent: str, form: str) -> Iterator[Signals]:
     """Have everything that this process says go into the log of an agent, in the form ``text`` or ``json``.
 
-    Gives the signals, which are held back from now on until :func:`run` is there to obey them.
+    Gives the signals: what ends the process ends it at once, with 0, until :func:`run` is there to drain; the others
+    are held back until then.
     """
     configure(agent, directory=None, log_format=form, early=True)
     signals = Signals()
     with captured(lines=form == "json"):
-        yield signals
+        try:
+            yield signals
+        except EndedInStart as end:
+            _LOGGER.info("signal %s: ended before the agent was started", end.number.name)
+            raise

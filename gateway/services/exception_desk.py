@@ -1,6 +1,6 @@
 """Actions for a job that cannot continue: try it again, or give up what it waits for.
 
-Messages in exception queues are shown and taken with :mod:`mgw.gateway.services.messages`, as those of any queue.
+Messages in exception queues are shown, edited, replayed and discarded with :mod:`mgw.gateway.services.exceptions`.
 """
 
 from __future__ import annotations

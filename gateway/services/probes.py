@@ -40,6 +40,7 @@ class Inside:
         generation: version of the definitions in force; None: none is loaded.
         lease_left: seconds until the lease ends; None: the agent is stopped.
         applied: how often configuration files were read again, by result.
+        worker_restarts: how often each worker process was replaced since the agent started, by number.
     """
 
     version: str
@@ -48,6 +49,7 @@ class Inside:
     generation: int | None
     lease_left: float | None
     applied: Mapping[str, int]
+    worker_restarts: Mapping[int, int]
 
 
 class Probes:
@@ -143,6 +145,7 @@ class Probes:
             None if running is None else running.version,
             None if running is None else running.lease_left,
             dict(self._supervisor.applied),
+            {} if running is None else running.worker_restarts,
         )
 
 

@@ -293,7 +293,7 @@ def _reason(error: str | None, word: str) -> str:
     if word == "CONNECTING":
         return "it has not connected yet"
     if word == "STUCK":
-        return "its thread is blocked in the client library; the connection is being torn down"
+        return "its thread is blocked in the client library or waits for the hub, as its last event says"
     return error or "no reason is known"
 
 

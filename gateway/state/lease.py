@@ -1,6 +1,8 @@
 """Who runs an agent: the lease on its name, with a token that only grows.
 
 Every hub transaction of a job calls :func:`check_owner`, so a process that was stalled beyond its lease can do no harm.
+Jobs in a worker process of an agent check the token of that worker: its supervisor raises it before it has another
+process do the work, and who takes the agent over raises those of all its workers.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from mgw.gateway.aq import Db
 from mgw.gateway.aq import process_lives as lives
 from mgw.gateway.aq import process_start as start_of
 from mgw.gateway.definitions.objects import AgentStatus, key
-from mgw.gateway.state.tables import agent
+from mgw.gateway.state.tables import agent, worker
 from mgw.transforms.errors import GatewayError, LeaseLost
 
 __all__ = [
@@ -31,10 +33,12 @@ __all__ = [
     "agent_row",
     "agents_at_work",
     "check_owner",
+    "fence_worker",
     "release_lease",
     "renew_lease",
     "set_agent_status",
     "sign_connections",
+    "worker_key",
 ]
 
 STALLED_SECONDS = 15  # PostgreSQL rolls back what locks an agent and does nothing for so long
@@ -62,6 +66,10 @@ class Owner:
         """What its connections to a PostgreSQL hub are called (application_name)."""
         who = f"{self.host}|{self.pid}|{self.process_key}"
         return f"mgw-{blake2b(who.encode(), digest_size=12).hexdigest()}"
+
+    def worker_signature(self, number: int) -> str:
+        """The same of a worker process that it has started."""
+        return f"{self.signature}/{number}"
 
     def is_alive_here(self) -> bool | None:
         """Whether it lives; None when it belongs to another host, or container, and this one cannot know.
@@ -142,9 +150,9 @@ def _limit_stalls(conn: sa.Connection) -> None:
         conn.execute(_SET_LIMIT, {"stalled": f"{STALLED_SECONDS}s"})
 
 
-def sign_connections(engine: sa.Engine) -> None:
-    """Connections of the engine to PostgreSQL bear the name of this process from now on."""
-    name = Owner.this_process().signature
+def sign_connections(engine: sa.Engine, signature: str = "") -> None:
+    """Connections of the engine to PostgreSQL bear the name of this process from now on, or another one."""
+    name = signature or Owner.this_process().signature
 
     @sa.event.listens_for(engine, "connect")
     def _sign(connection: Any, _: object) -> None:
@@ -156,17 +164,18 @@ def sign_connections(engine: sa.Engine) -> None:
 
 _CUT_OFF = sa.text(
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-    " WHERE application_name = :name AND datname = current_database() AND usename = current_user"
+    " WHERE (application_name = :name OR application_name LIKE :workers)"
+    " AND datname = current_database() AND usename = current_user"
 )
 
 
-def _cut_off(conn: sa.Connection, owner: Owner) -> None:
-    """Let PostgreSQL end the transactions of an owner whose lease is over: in them the agent's row may be locked.
+def _cut_off(conn: sa.Connection, signature: str) -> None:
+    """Let PostgreSQL end the transactions of an owner whose lease is over, or of a worker: in them a row may be locked.
 
     It would not notice by itself a process that stands still while it sends rows, or a machine that vanished.
     """
     if conn.dialect.name == "postgresql":
-        conn.execute(_CUT_OFF, {"name": owner.signature})
+        conn.execute(_CUT_OFF, {"name": signature, "workers": f"{signature}/%"})
 
 
 def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now: float) -> tuple[int, float]:
@@ -187,7 +196,7 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
         if seen.owner.is_alive_here() is None:
             if left > 0:
                 return 0, left
-            _cut_off(conn, seen.owner)
+            _cut_off(conn, seen.owner.signature)
     row = conn.execute(_AGENT_LOCK, {"k": key(name)}).one_or_none()
     if row is None:
         raise GatewayError(
@@ -231,7 +240,39 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
             log_level=0,  # SET_LOG_LEVEL does not outlive a run (AQ guide 12.2 §19.2)
         )
     )
+    conn.execute(_FENCE_ALL, {"agent": key(name)})
     return token, 0.0
+
+
+_FENCE_ALL = sa.update(worker).where(worker.c.agent_key == p("agent")).values(token=worker.c.token + 1)
+_FENCE = sa.text(
+    "INSERT INTO gw_worker (worker_key, agent_key, token) VALUES (:worker, :agent, 1)"
+    " ON CONFLICT (worker_key) DO UPDATE SET token = gw_worker.token + 1 RETURNING token"
+)
+_BETWEEN = "/"  # no name of an agent has it
+
+
+def worker_key(name: str, number: int) -> str:
+    """Names a worker of an agent: for :func:`check_owner`."""
+    return f"{key(name)}{_BETWEEN}{number}"
+
+
+def fence_worker(conn: sa.Connection, name: str, token: int, number: int, owner: Owner) -> int:
+    """Keep the process that worker ``number`` was so far from storing anything more; the token of the next one.
+
+    Waits for its transactions that are open: those of a dead process PostgreSQL ends at once.
+
+    Args:
+        token: of the agent.
+        owner: this process, which owns the agent.
+
+    Raises:
+        LeaseLost: another process owns the agent.
+    """
+    _limit_stalls(conn)
+    check_owner(conn, key(name), token)
+    _cut_off(conn, owner.worker_signature(number))
+    return int(conn.execute(_FENCE, {"worker": worker_key(name, number), "agent": key(name)}).scalar_one())
 
 
 _RENEW = (
@@ -253,6 +294,14 @@ def renew_lease(conn: sa.Connection, name: str, token: int, *, ttl: float, now: 
 
 
 def _lost(name: str, token: int) -> LeaseLost:
+    agent_name, between, number = name.partition(_BETWEEN)
+    if between:
+        return LeaseLost(
+            f"worker {number} of agent {agent_name} was fenced and may store nothing more",
+            cause=f"it was taken for dead, or another process runs the agent now (token {token} is not valid any more)",
+            cure="none needed here: the process that has its place carries on; this one ends",
+            number=-106,
+        )
     return LeaseLost(
         f"agent {name} now belongs to another process",
         cause=f"this process did not renew its lease in time (token {token})",
@@ -262,22 +311,31 @@ def _lost(name: str, token: int) -> LeaseLost:
 
 
 _HELD_BY = "SELECT token FROM gw_agent WHERE name_key = ?"
+_HELD_BY_WORKER = "SELECT token FROM gw_worker WHERE worker_key = ?"
 _LIMITED = "set_config('idle_in_transaction_session_timeout', ?, true)"
-_HELD_BY_SHARED = f"SELECT token, {_LIMITED} FROM gw_agent WHERE name_key = ? FOR SHARE"
+_HELD_BY_SHARED = f"SELECT {_LIMITED} FROM gw_agent WHERE name_key = ? AND token = ? FOR KEY SHARE"
+_HELD_BY_WORKER_SHARED = f"SELECT {_LIMITED} FROM gw_worker WHERE worker_key = ? AND token = ? FOR SHARE"
 
 
 def check_owner(conn: sa.Connection, name_key: str, token: int) -> None:
     """Fence: fail the transaction of a process that lost its agent. On PostgreSQL the row stays locked until it ends.
 
+    Args:
+        name_key: of the agent, or :func:`worker_key` where its jobs run in workers.
+
     Raises:
-        LeaseLost: the stored token is another one.
+        LeaseLost: the stored token is another one. On PostgreSQL the next statement raises it, before any commit.
     """
-    db = Db(conn)
+    db, of_worker = Db(conn), _BETWEEN in name_key
     if db.postgresql:
-        held, _ = db.row(_HELD_BY_SHARED, (f"{STALLED_SECONDS}s", name_key)) or (None, None)
-    else:
-        held = db.scalar(_HELD_BY, (name_key,))
-    if held != token:
+
+        def check(found: int) -> None:
+            if found != 1:
+                raise _lost(name_key, token)
+
+        statement = _HELD_BY_WORKER_SHARED if of_worker else _HELD_BY_SHARED
+        db.later(statement, (f"{STALLED_SECONDS}s", name_key, token), check)
+    elif db.scalar(_HELD_BY_WORKER if of_worker else _HELD_BY, (name_key,)) != token:
         raise _lost(name_key, token)
 
 

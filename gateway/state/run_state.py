@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from struct import pack, unpack
 
 import sqlalchemy as sa
@@ -121,7 +122,7 @@ def count(conn: sa.Connection, job_id: int, counts: Counts, *, now: float, log_s
     done, exceptioned, filtered = counts.propagated, counts.exceptioned, counts.filtered
     discarded, suppressed = counts.discarded, counts.suppressed
     added = (done, done, exceptioned, exceptioned, filtered, filtered, discarded, discarded, suppressed, suppressed)
-    Db(conn).run(_COUNT, (now, log_sequence, *added, counts.unrouted, job_id))
+    Db(conn).later(_COUNT, (now, log_sequence, *added, counts.unrouted, job_id))
 
 
 def record_failure(
@@ -265,19 +266,20 @@ def advance_positions(conn: sa.Connection, job_id: int, moves: Sequence[Position
             known = conn.execute(
                 sa.select(position.c.value).where(position.c.job_id == job_id, position.c.part == move.partition)
             ).scalar()
-            moved = known is None
-            if moved:
-                conn.execute(
-                    sa.insert(position).values(job_id=job_id, part=move.partition, value=move.after, updated=now)
-                )
+            _require_moved(move, int(known is None))
+            conn.execute(sa.insert(position).values(job_id=job_id, part=move.partition, value=move.after, updated=now))
         else:
-            moved = Db(conn).run(_POSITION_SET, (move.after, now, job_id, move.partition, move.before)) == 1
-        if not moved:
-            raise HubError(
-                f"position of partition {move.partition} was changed by another process",
-                cause=f"expected {move.before or 'none'}; another process reads for this job",
-                cure="make sure that one agent process runs this job; nothing was stored",
-            )
+            moved = (move.after, now, job_id, move.partition, move.before)
+            Db(conn).later(_POSITION_SET, moved, partial(_require_moved, move))
+
+
+def _require_moved(move: Position, moved: int) -> None:
+    if moved != 1:
+        raise HubError(
+            f"position of partition {move.partition} was changed by another process",
+            cause=f"expected {move.before or 'none'}; another process reads for this job",
+            cure="make sure that one agent process runs this job; nothing was stored",
+        )
 
 
 def clear_receiving_log(conn: sa.Connection, job_id: int) -> None:
@@ -296,10 +298,10 @@ def write_marks(conn: sa.Connection, job_id: int, marks: Sequence[Mark], *, now:
     """Write the unconditional entries of the receiving log: one statement for those kept, one for those removed."""
     kept = [(job_id, mark.partition, mark.value, now) for mark in marks if mark.value is not None]
     if kept:
-        Db(conn).many(_MARK_SET, kept)
+        Db(conn).many_later(_MARK_SET, kept)
     removed = [(job_id, mark.partition) for mark in marks if mark.value is None]
     if removed:
-        Db(conn).many(_MARK_REMOVE, removed)
+        Db(conn).many_later(_MARK_REMOVE, removed)
 
 
 def new_keys(conn: sa.Connection, job_id: int, keys: Sequence[str], *, now: float) -> set[str]:
@@ -375,8 +377,8 @@ def add_plans(conn: sa.Connection, job_id: int, plans: Sequence[Plan], *, token:
     rows = [
         (job_id, entry.sequence, token, pack(f">{len(entry.ids)}q", *entry.ids), now, entry.detail) for entry in plans
     ]
-    db.many(_PLAN_ADD, rows)
-    db.run(_PLAN_SEQUENCE, (plans[-1].sequence, job_id))
+    db.many_later(_PLAN_ADD, rows)
+    db.later(_PLAN_SEQUENCE, (plans[-1].sequence, job_id))
 
 
 def forget_log(conn: sa.Connection, job_id: int, *, reset: bool = False) -> None:
@@ -398,7 +400,7 @@ def delete_plans(conn: sa.Connection, job_id: int, sequences: Sequence[int]) -> 
     """Forget plans that are completed or taken back."""
     if sequences:
         db = Db(conn)
-        db.run(_PLAN_DELETE, (job_id, db.ids(sequences)))
+        db.later(_PLAN_DELETE, (job_id, db.ids(sequences)))
 
 
 # ------------------------------------------------------------------------------------------------------------ events

@@ -28,6 +28,9 @@ __all__ = [
     "plan",
     "position",
     "received",
+    "tap",
+    "tapped",
+    "worker",
 ]
 
 
@@ -79,6 +82,15 @@ agent_option = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("value", sa.Text),
     sa.Column("encrypted", sa.Boolean, nullable=False),
+)
+
+#: The fencing token of each worker process of an agent; every hub transaction of the jobs in it checks that.
+worker = sa.Table(
+    "gw_worker",
+    metadata,
+    sa.Column("worker_key", sa.Text, primary_key=True),  # of the agent, with the number of the worker
+    sa.Column("agent_key", sa.Text, sa.ForeignKey("gw_agent.name_key", ondelete="CASCADE"), nullable=False),
+    sa.Column("token", _id, nullable=False),
 )
 
 link = sa.Table(
@@ -251,6 +263,32 @@ event = sa.Table(
     sa.Column("agent", sa.Text),
     sa.Column("object", sa.Text),
     sa.Column("text", sa.Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+#: Commands that look at the messages of a job while it carries them.
+tap = sa.Table(
+    "gw_tap",
+    metadata,
+    sa.Column("id", _id, primary_key=True, autoincrement=True),
+    sa.Column("job_id", _id, sa.ForeignKey("gw_job.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("until", _time, nullable=False),  # the command says again and again that it is there
+    sa.Column("per_second", sa.Integer, nullable=False),
+    sa.Column("remaining", _id, nullable=False),  # messages to be shown
+    sa.Column("size", _id, nullable=False),  # characters of a body that are shown
+    sa.Column("began", _time),  # when the job began to show messages; NULL: it does not yet
+    sa.Column("missed", _id, nullable=False, server_default="0"),  # messages that were too many
+    sqlite_autoincrement=True,
+)
+
+#: What they see, as JSON.
+tapped = sa.Table(
+    "gw_tapped",
+    metadata,
+    sa.Column("id", _id, primary_key=True, autoincrement=True),
+    sa.Column("tap_id", _id, sa.ForeignKey("gw_tap.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("seen", sa.Text, nullable=False),
+    sa.Index("gw_tapped_tap", "tap_id"),
     sqlite_autoincrement=True,
 )
 

@@ -134,10 +134,14 @@ def _foreign_queues(_: _Dialect) -> tuple[dict[str, str], str]:
 
 _OUTBOUND = "j.propagation_type IN ('OUTBOUND', 'LOCAL')"
 _PLANNED = "(SELECT coalesce(sum(length(p.message_ids)), 0) / 8 FROM gw_plan p WHERE p.job_id = j.id)"
-_READY = f"""(CASE WHEN t.multiple_consumers = 1
-        THEN (SELECT count(*) FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = {State.READY})
-        ELSE (SELECT count(*) FROM aq_message m WHERE m.queue_id = q.id AND m.state = {State.READY}) END)"""
-# In a queue sorted by enqueue time the next message is the oldest; otherwise all ready ones must be looked at.
+# The hub keeps how many messages can be taken or are in hand; those in hand are few, and are counted.
+_TOTALS = f"""(SELECT a.queue_id, a.consumer_id, CAST(sum(a.messages) AS bigint) AS messages FROM aq_total a
+        WHERE a.state = {State.READY} GROUP BY a.queue_id, a.consumer_id) n"""
+_READY = f"""(coalesce(n.messages, 0) - CASE WHEN t.multiple_consumers = 1
+        THEN (SELECT count(*) FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = {State.CLAIMED})
+        ELSE (SELECT count(*) FROM aq_message m WHERE m.queue_id = q.id AND m.state = {State.CLAIMED}) END)"""
+# In a queue sorted by enqueue time the next message is the oldest. In one sorted by priority it is among the next ones
+# of each priority, which are found by going from one priority to the next; otherwise all ready ones must be looked at.
 _NEXT_READY = f"""CASE WHEN t.multiple_consumers = 1
         THEN (SELECT e.message_id FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = {State.READY}
               ORDER BY e.k1, e.k2, e.k3 LIMIT 1)
@@ -146,8 +150,22 @@ _NEXT_READY = f"""CASE WHEN t.multiple_consumers = 1
 _FIRST_READY = f"""CASE WHEN t.multiple_consumers = 1
         THEN (SELECT min(e.message_id) FROM aq_entry e WHERE e.consumer_id = c.id AND e.state = {State.READY})
         ELSE (SELECT min(m.id) FROM aq_message m WHERE m.queue_id = q.id AND m.state = {State.READY}) END"""
+
+
+def _first_of_priorities(source: str, number: str) -> str:
+    return f"""(WITH RECURSIVE p(k) AS (SELECT min(x.k1) FROM {source}
+          UNION ALL SELECT (SELECT min(x.k1) FROM {source} AND x.k1 > p.k) FROM p WHERE p.k IS NOT NULL)
+        SELECT min((SELECT x.{number} FROM {source} AND x.k1 = p.k ORDER BY x.k1, x.k2, x.k3 LIMIT 1))
+          FROM p WHERE p.k IS NOT NULL)"""
+
+
+_FIRST_BY_PRIORITY = f"""CASE WHEN t.multiple_consumers = 1
+        THEN {_first_of_priorities(f"aq_entry x WHERE x.consumer_id = c.id AND x.state = {State.READY}", "message_id")}
+        ELSE {_first_of_priorities(f"aq_message x WHERE x.queue_id = q.id AND x.state = {State.READY}", "id")} END"""
 _OLDEST_READY = f"""(SELECT m.enq_time FROM aq_message m
-        WHERE m.id = (CASE WHEN t.sort_list = 'ENQ_TIME' THEN {_NEXT_READY} ELSE {_FIRST_READY} END))"""
+        WHERE m.id = (CASE WHEN t.sort_list IN ('ENQ_TIME', 'ENQ_TIME,PRIORITY') THEN {_NEXT_READY}
+                           WHEN t.sort_list IN ('PRIORITY', 'PRIORITY,ENQ_TIME') THEN {_FIRST_BY_PRIORITY}
+                           ELSE {_FIRST_READY} END))"""
 _AGENT_POLL_INTERVAL = """(SELECT CASE WHEN o.encrypted THEN NULL ELSE CAST(o.value AS double precision) / 1000 END
         FROM gw_agent_option o WHERE o.agent_key = j.agent_key AND lower(o.name) = 'oracle.mgw.polling_interval')"""
 _OLDEST_PLAN = "(SELECT min(p.created) FROM gw_plan p WHERE p.job_id = j.id)"
@@ -208,6 +226,8 @@ def _jobs(d: _Dialect) -> tuple[dict[str, str], str]:
         " LEFT JOIN aq_queue_table t ON t.id = q.queue_table_id"
         " LEFT JOIN aq_consumer c ON t.multiple_consumers = 1 AND c.queue_id = q.id AND c.address = ''"
         " AND c.is_subscriber = 1 AND c.name_key = 'MGW_' || j.name_key"
+        f" LEFT JOIN {_TOTALS} ON n.queue_id = q.id"
+        " AND n.consumer_id = CASE WHEN t.multiple_consumers = 1 THEN c.id ELSE 0 END"
     )
 
 

@@ -1,28 +1,26 @@
 """Kafka topic as a destination: an idempotent producer, all replicas, every record's outcome looked at.
 
-Order: the client keeps one request per partition under way and repeats it until it succeeds, so within one producer
-records of a partition stay in order. A producer never gives up single records by time (that would let later ones
-overtake them); when nothing moves for KAFKA_Delivery_timeout_ms the whole destination gives up, and after any failure a
-new producer starts with what is not confirmed.
+Order: the client repeats a request until it succeeds, and the server takes those of a partition in the order of their
+sequence numbers, so within one producer records of a partition stay in order. A producer never gives up single records
+by time (that would let later ones overtake them); when nothing moves for KAFKA_Delivery_timeout_ms the whole
+destination gives up, and after any failure a new producer starts with what is not confirmed.
 
 The client buffers without limit, so the number of records and bytes under way is limited here.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
-from itertools import islice
-from typing import Any
 
 from mgw.links.contract import Direction, Encoded, JobUse, Recovered
-from mgw.links.kafka.connection import Producer, build, close_producer, describe
+from mgw.links.kafka.client import Flight, Producer
+from mgw.links.kafka.connection import describe
 from mgw.links.kafka.errors import translate
 from mgw.links.kafka.pulse import Pulse
 from mgw.links.kafka.settings import Settings
-from mgw.links.kafka.target import BATCH_OVERHEAD, Target, placement_of, telling
+from mgw.links.kafka.target import Target
 from mgw.links.placement import Placement
 from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 from mgw.transforms.kafka import Rules
@@ -33,20 +31,6 @@ __all__ = ["KafkaDestination"]
 MAX_RECORDS = 20_000  # under way at a time
 MAX_BYTES = 64 * 1024 * 1024
 _OUTCOMES = 2.0  # seconds that the outcome of what is under way is waited for after a failure
-_NEVER = 2**31 - 1  # milliseconds; the client's own time limit for a record, 24 days
-
-
-class _Flight:
-    """A batch under way."""
-
-    __slots__ = ("futures", "looked", "sequence", "size", "watched")
-
-    def __init__(self, sequence: int, futures: list[Any], size: int) -> None:
-        self.sequence = sequence
-        self.futures = futures
-        self.size = size
-        self.looked = 0  # futures before this one have succeeded
-        self.watched: Any = None  # future that signals its outcome
 
 
 class KafkaDestination:
@@ -59,14 +43,13 @@ class KafkaDestination:
         self._target.known_partitions = self._known_partitions
         self._name = use.endpoint.provider_queue
         self._pulse = Pulse(settings, use)
-        self._progress = threading.Event()
         self._producer: Producer | None = None
         self._reset()
 
     def _reset(self) -> None:
         self._pulse.felt()
-        self._flights: deque[_Flight] = deque()
-        self._stored: dict[int, list[Any]] = {}  # futures of confirmed batches, until their places are asked for
+        self._flights: deque[Flight] = deque()
+        self._stored: dict[int, Flight] = {}  # confirmed batches, until their places are asked for
         self._records = 0
         self._bytes = 0
         self._confirmed: int | None = None
@@ -80,24 +63,12 @@ class KafkaDestination:
         self._reset()
         topic = describe(self._settings, self._name, "connect", Direction.OUTBOUND)
         self._target.learn(topic)
-        settings, limit = self._settings, self._target.limit
-        self._producer = build(
-            Producer,
-            settings,
-            "connect",
-            **{**settings.producer, "batch_size": min(settings.producer["batch_size"], limit)},
-            client_id=settings.client_id(self._use.job),
-            acks="all",
-            enable_idempotence=True,
-            max_request_size=limit + BATCH_OVERHEAD,
-            max_block_ms=settings.common["request_timeout_ms"],
-            delivery_timeout_ms=_NEVER,
-            allow_auto_create_topics=False,
-        )
+        settings = self._settings
+        self._producer = settings.client.producer(settings, self._use, self._target.limit)
         try:
-            self._producer.partitions_for(self._name)
+            self._producer.known(self._name)
         except Exception as error:
-            raise translate(error, settings.link, "connect", f"topic {self._name}") from error
+            raise translate(error, settings, "connect", f"topic {self._name}") from error
 
     def recovered(self) -> Recovered | None:
         """See :meth:`mgw.links.contract.Destination.recovered`."""
@@ -108,7 +79,7 @@ class KafkaDestination:
         return self._target.encode(message)
 
     def _known_partitions(self) -> set[int]:
-        return self._producer._metadata.partitions_for_topic(self._name) or set() if self._producer else set()
+        return self._producer.partitions(self._name) or set() if self._producer else set()
 
     def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
         """See :meth:`mgw.links.contract.Destination.publish`."""
@@ -117,24 +88,15 @@ class KafkaDestination:
         self._make_room(len(messages), size)
         if not self._flights:
             self._moved_at = self._use.clock.monotonic()
-        futures: list[Any] = []
-        send, name, append = producer.send, self._name, futures.append
-        try:
-            for (value, key, headers, partition, timestamp), _ in messages:
-                append(send(name, value, key, headers, partition, timestamp))
-        except Exception as error:
-            self._flights.append(_Flight(sequence, futures, size))  # some may arrive
-            sent = [future for flight in self._flights for future in flight.futures]
-            raise self._error(telling(sent, error)) from error
-        self._records += len(futures)
+        self._flights.append(producer.publish(self._name, sequence, messages, size))
+        self._records += len(messages)
         self._bytes += size
-        self._flights.append(_Flight(sequence, futures, size))
 
     def _make_room(self, records: int, size: int) -> None:
         """Wait until a batch fits under the limits, or nothing else is under way."""
         while self._flights and (self._records + records > MAX_RECORDS or self._bytes + size > MAX_BYTES):
             if not self._advance():
-                self._wait(self._settings.delivery_timeout)
+                self._connected().wait(self._settings.delivery_timeout, self._flights[0])
                 self._check_stuck()
 
     def confirmed(self, wait: float) -> int | None:
@@ -156,7 +118,7 @@ class KafkaDestination:
             if left <= 0 or self._interrupted:
                 self._interrupted = False
                 return self._confirmed
-            self._wait(min(left, self._settings.delivery_timeout))
+            producer.wait(min(left, self._settings.delivery_timeout), self._flights[0] if self._flights else None)
 
     def _advance(self) -> bool:
         """Look at the outcome of records in order; True if there was progress.
@@ -168,22 +130,19 @@ class KafkaDestination:
         while self._flights:
             flight = self._flights[0]
             looked = flight.looked
-            for future in islice(flight.futures, looked, None):
-                if not future.is_done:
-                    break
-                if future.exception is not None:
-                    raise self._error(telling(flight.futures, future.exception))
-                looked += 1
-            moved |= looked > flight.looked
-            flight.looked = looked
-            if looked < len(flight.futures):
+            try:
+                flight.look()
+            except Exception as error:
+                raise self._error(error) from error
+            moved |= flight.looked > looked
+            if flight.looked < flight.count:
                 break
             self._confirmed = flight.sequence
-            self._records -= looked
+            self._records -= flight.count
             self._bytes -= flight.size
             self._flights.popleft()
             if self._use.located:
-                self._stored[flight.sequence] = flight.futures
+                self._stored[flight.sequence] = flight
             moved = True
         if moved:
             self._target.accepted()
@@ -194,35 +153,15 @@ class KafkaDestination:
         """See :meth:`mgw.links.contract.Destination.stored`."""
         if self._confirmed is not None and sequence <= self._confirmed:
             return range(count)
-        futures = next((flight.futures for flight in self._flights if flight.sequence == sequence), [])
-        deadline = self._failed_at + _OUTCOMES
-        for future in futures:
-            while not future.is_done and time.monotonic() < deadline:
-                time.sleep(0.005)
-        return [index for index, future in enumerate(futures) if future.is_done and future.exception is None]
+        for flight in self._flights:
+            if flight.sequence == sequence:
+                return flight.stored(self._failed_at + _OUTCOMES - time.monotonic())
+        return ()
 
     def located(self, sequence: int) -> Placement | None:
         """See :meth:`mgw.links.contract.Destination.located`."""
-        return placement_of(self._name, self._stored.pop(sequence, ()))
-
-    def _wait(self, seconds: float) -> None:
-        """Wait for the outcome of the first open record, or an interruption."""
-        progress = self._progress
-        progress.clear()
-        if self._interrupted:
-            return
-        if self._flights:
-            flight = self._flights[0]
-            future = flight.futures[flight.looked]
-            if flight.watched is not future:
-                flight.watched = future
-                future.add_both(self._signal)
-            elif future.is_done:
-                return
-        progress.wait(seconds)
-
-    def _signal(self, _: object) -> None:
-        self._progress.set()
+        flight = self._stored.pop(sequence, None)
+        return None if flight is None else flight.placement(0, flight.count)
 
     def _check_stuck(self) -> None:
         limit = self._settings.delivery_timeout
@@ -242,13 +181,15 @@ class KafkaDestination:
     def interrupt(self) -> None:
         """See :meth:`mgw.links.contract.Destination.interrupt`."""
         self._interrupted = True
-        self._progress.set()
+        producer = self._producer
+        if producer is not None:
+            producer.wake()
 
     def close(self) -> None:
         """See :meth:`mgw.links.contract.Destination.close`; what is not confirmed is given up."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            close_producer(producer)
+            producer.close()
         self._reset()
 
     def _connected(self) -> Producer:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mgw.links.contract import Guarantee, GuaranteeReport
-from mgw.links.kafka.connection import Topic, describe
+from mgw.links.kafka.client import Topic
+from mgw.links.kafka.connection import describe
 from mgw.links.kafka.settings import Settings
 from mgw.links.log_preparation import prepared_by
 from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
@@ -37,8 +38,14 @@ def report_without_log(link: str) -> GuaranteeReport:
     )
 
 
-def report_outbound(topic: Topic, log: Topic, state: Topic | None = None) -> GuaranteeReport:
-    """What a job that writes to this topic can promise, with the link's log topic and the cluster's transactions."""
+def report_outbound(
+    topic: Topic, log: Topic, state: Topic | None = None, *, asks_for_transactions: bool = True
+) -> GuaranteeReport:
+    """What a job that writes to this topic can promise, with the link's log topic and the cluster's transactions.
+
+    ``asks_for_transactions``: the client can ask a server what it knows of a transaction, which a server that crashes
+    may have ended in a part of the partitions only.
+    """
     failed = _unreadable(log) or not_compacted(log)
     for each in (log, topic):
         failed = failed or _unreadable(each) or unsafe(each)
@@ -48,6 +55,12 @@ def report_outbound(topic: Topic, log: Topic, state: Topic | None = None) -> Gua
             failed = f"topic {state.name} has one replica: if its server is lost, so is the outcome of transactions"
     if failed:
         return GuaranteeReport(Guarantee.AT_LEAST_ONCE, failed)
+    if not asks_for_transactions:
+        return GuaranteeReport(
+            Guarantee.EXACT_UNLESS_BROKER_CRASH,
+            "for read_committed readers; librdkafka cannot ask a server whether it has marked all records of a commit "
+            "(kafka-python can)",
+        )
     return GuaranteeReport(Guarantee.EXACT, "for read_committed readers")
 
 

@@ -1,4 +1,4 @@
-"""The Kafka link, on kafka-python.
+"""The Kafka link, on kafka-python or librdkafka (:mod:`mgw.links.kafka.client`).
 
 What it lacks (see ``SPEC.capabilities``): Kafka has no field for a message id, a priority or an expiration, and does
 not distinguish text from bytes. The message id travels in header ``MGW_AQ_messageID``; with the job option
@@ -9,7 +9,7 @@ positions belong to one topic. There is no queue domain: a topic keeps what was 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,17 +22,17 @@ from mgw.links.contract import (
     JobUse,
     LinkConfig,
 )
+from mgw.links.header_names import is_documented
 from mgw.links.kafka import guarantee, probe
-from mgw.links.kafka.connection import describe
+from mgw.links.kafka.connection import client_of, describe
 from mgw.links.kafka.destination import KafkaDestination
 from mgw.links.kafka.logged_destination import KafkaExactDestination
 from mgw.links.kafka.preparation import prepare
 from mgw.links.kafka.sending_log import SendingLog, describe_log
 from mgw.links.kafka.settings import Settings, settings_of
 from mgw.links.kafka.source import KafkaSource
-from mgw.links.kafka.spec import SPEC
+from mgw.links.kafka.spec import CLIENTS, DEFAULT_CLIENT, SPEC
 from mgw.links.kafka.tls import tls_context
-from mgw.links.kafka.transaction import open_transactions
 from mgw.links.listening import address, listening
 from mgw.links.log_preparation import LogStep
 from mgw.links.options import parse
@@ -40,7 +40,7 @@ from mgw.links.place import Place
 from mgw.transforms.errors import AdminError, ConfigInvalid, QueueMissing
 from mgw.transforms.kafka import KeyFrom, Rules
 
-__all__ = ["SPEC", "KafkaLink", "open_link"]
+__all__ = ["SPEC", "KafkaLink", "check_client", "open_link"]
 
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -54,6 +54,17 @@ def open_link(config: LinkConfig) -> KafkaLink:
         ConfigInvalid: an attribute or option that can never work.
     """
     return KafkaLink(config)
+
+
+def check_client(attributes: Mapping[str, Any]) -> None:
+    """See that the client library which a link with these attributes uses is installed.
+
+    Raises:
+        LinkError: it is not.
+    """
+    chosen = next((value for name, value in attributes.items() if str(name).lower() == "client"), DEFAULT_CLIENT)
+    if chosen in CLIENTS:  # else it is refused as a value
+        client_of(str(chosen))
 
 
 class KafkaLink:
@@ -83,7 +94,9 @@ class KafkaLink:
                 cure="name a compacted topic with a partition for every job that writes to the link",
             )
         self._attributes = attributes
-        self._settings: Settings = settings_of(config, attributes, parse(SPEC.options, config.options, owner))
+        self._settings: Settings = settings_of(
+            config, client_of(attributes["client"]), attributes, parse(SPEC.options, config.options, owner)
+        )
 
     def _fresh(self) -> Settings:
         """The settings with the TLS files as they are now: a certificate may be renewed while the link lives."""
@@ -112,7 +125,8 @@ class KafkaLink:
         if settings.log_topic is None:
             return guarantee.report_without_log(settings.link)
         log, state = describe_log(settings, "verify"), guarantee.transaction_state(settings)
-        return guarantee.report_outbound(topic, log, state)
+        asks = settings.client.asks_for_transactions
+        return guarantee.report_outbound(topic, log, state, asks_for_transactions=asks)
 
     def place(self, use: JobUse, direction: Direction) -> Place:
         """See :class:`mgw.links.place.KnowsPlace`."""
@@ -143,20 +157,20 @@ class KafkaLink:
 
     def source(self, use: JobUse) -> KafkaSource:
         """See :meth:`mgw.links.contract.Link.source`."""
-        options, rules = _rules(use)
+        options, rules = _rules(use, documented=is_documented(self._attributes))
         return KafkaSource(self._fresh(), use, rules, from_start=options["kafka_startat"] == "earliest")
 
     def destination(self, use: JobUse) -> Destination:
         """See :meth:`mgw.links.contract.Link.destination`; exactly once where the link has an outbound_log_queue."""
         kind = KafkaDestination if self._settings.log_topic is None else KafkaExactDestination
-        return kind(self._fresh(), use, _rules(use)[1])
+        return kind(self._fresh(), use, _rules(use, documented=is_documented(self._attributes))[1])
 
     def forget(self, use: JobUse, direction: Direction) -> None:
         """Remove the job's record from the sending log; the positions of a job that reads are the hub's."""
         if direction is Direction.INBOUND or self._settings.log_topic is None:
             return
         settings = self._fresh()
-        transactions = open_transactions(settings, use, 1_048_576)
+        transactions = settings.client.transactions(settings, use, 1_048_576)
         try:
             SendingLog(settings, use).forget(transactions)
         except QueueMissing:
@@ -202,7 +216,7 @@ def _is_topic(name: str) -> bool:
     return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
 
 
-def _rules(use: JobUse) -> tuple[dict[str, Any], Rules]:
+def _rules(use: JobUse, *, documented: bool) -> tuple[dict[str, Any], Rules]:
     options = parse(SPEC.queue_options, use.endpoint.options, f"foreign queue {use.endpoint.full_name}")
     job = parse(SPEC.job_options, use.options, f"job {use.job}", foreign=True)
     return options, Rules(
@@ -212,4 +226,6 @@ def _rules(use: JobUse) -> tuple[dict[str, Any], Rules]:
         take_partition=options["kafka_partition"] == "HEADER",
         properties=job["aq_msgproperties"],
         original=not use.logged,
+        documented=documented,
+        guess_headers=options["kafka_headertype"] == "AUTO",
     )

@@ -11,16 +11,16 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Collection, Sequence
-from functools import partial
-from typing import Any
+from itertools import chain
 
 from mgw.links.contract import Direction, Encoded, JobUse, Recovered
+from mgw.links.kafka.client import Flight, Sendable, Transactions
 from mgw.links.kafka.connection import describe
+from mgw.links.kafka.left_open import end_as_decided
 from mgw.links.kafka.pulse import Pulse
 from mgw.links.kafka.sending_log import SendingLog
 from mgw.links.kafka.settings import Settings
-from mgw.links.kafka.target import BATCH_OVERHEAD, Sendable, Target, answered, placement_of
-from mgw.links.kafka.transaction import Transactions, open_transactions
+from mgw.links.kafka.target import BATCH_OVERHEAD, Target
 from mgw.links.placement import Placement
 from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 from mgw.transforms.kafka import Rules
@@ -58,7 +58,7 @@ class KafkaExactDestination:
     def _reset(self) -> None:
         self._pulse.felt()
         self._waiting: deque[_Waiting] = deque()
-        self._stored: dict[int, list[Any]] = {}  # futures of committed batches, until their places are asked for
+        self._stored: dict[int, tuple[Flight, int, int]] = {}  # where committed batches are, until that is asked for
         self._records = 0
         self._bytes = 0
         self._confirmed: int | None = None
@@ -79,7 +79,9 @@ class KafkaExactDestination:
         topic = describe(self._settings, self._name, "connect", Direction.OUTBOUND)
         self._target.learn(topic)
         size = max(_MIN_REQUEST, self._target.limit + BATCH_OVERHEAD)
-        self._transactions = transactions = open_transactions(self._settings, self._use, size)
+        if not self._settings.client.asks_for_transactions:
+            end_as_decided(self._settings, self._use, topic, size)
+        self._transactions = transactions = self._settings.client.transactions(self._settings, self._use, size)
         self._recovered = self._log.find(transactions, topic)
         self._thread = threading.Thread(
             target=self._run, args=(transactions,), name=f"kafka-{self._use.job}", daemon=True
@@ -97,7 +99,7 @@ class KafkaExactDestination:
     def _known_partitions(self) -> set[int]:
         if self._transactions is None:
             return set()
-        return self._transactions.producer._metadata.partitions_for_topic(self._name) or set()
+        return self._transactions.partitions(self._name) or set()
 
     def publish(self, sequence: int, messages: Sequence[Encoded]) -> None:
         """See :meth:`mgw.links.contract.Destination.publish`."""
@@ -141,7 +143,7 @@ class KafkaExactDestination:
         if self._records or self._transactions is None:
             self._pulse.felt()
         else:
-            self._pulse.feel(self._transactions.producer)
+            self._pulse.feel(self._transactions)
 
     def _check(self) -> None:
         if self._error is not None:
@@ -174,14 +176,17 @@ class KafkaExactDestination:
                     return
                 group = self._next_group()
             error: LinkError | None = None
-            futures: list[Any] = []
+            count = sum(len(messages) for _, messages, _ in group)
+            record = self._log.record(group[-1][0], count)
             try:
-                transactions.run(partial(self._send, transactions, group, futures), f"topic {self._name}")
+                together = chain.from_iterable(messages for _, messages, _ in group)
+                transactions.run(self._name, together, record, f"topic {self._name}")
             except LinkError as failure:
                 error = failure
             except BaseException as failure:
                 error = self._target.error(failure)
-            refusal = answered(futures) if error is not None else None
+            flight = transactions.flight
+            refusal = flight.refusal() if error is not None and flight is not None else None
             with condition:
                 if error is not None:
                     cause = refusal or error.__cause__
@@ -189,18 +194,18 @@ class KafkaExactDestination:
                 else:
                     self._target.accepted()
                     self._confirmed = group[-1][0]
-                    if self._use.located:
-                        self._keep(group, futures)
-                    self._records -= sum(len(messages) for _, messages, _ in group)
+                    if self._use.located and flight is not None:
+                        self._keep(group, flight)
+                    self._records -= count
                     self._bytes -= sum(size for _, _, size in group)
                 condition.notify_all()
                 if error is not None:
                     return
 
-    def _keep(self, group: Sequence[_Waiting], futures: Sequence[Any]) -> None:
+    def _keep(self, group: Sequence[_Waiting], flight: Flight) -> None:
         start = 0
         for sequence, messages, _ in group:
-            self._stored[sequence] = list(futures[start : start + len(messages)])
+            self._stored[sequence] = (flight, start, start + len(messages))
             start += len(messages)
 
     def stored(self, sequence: int, count: int) -> Collection[int]:  # noqa: ARG002
@@ -210,8 +215,8 @@ class KafkaExactDestination:
     def located(self, sequence: int) -> Placement | None:
         """See :meth:`mgw.links.contract.Destination.located`."""
         with self._condition:
-            futures = self._stored.pop(sequence, ())
-        return placement_of(self._name, futures)
+            found = self._stored.pop(sequence, None)
+        return None if found is None else found[0].placement(found[1], found[2])
 
     def _next_group(self) -> list[_Waiting]:
         group: list[_Waiting] = []
@@ -224,16 +229,6 @@ class KafkaExactDestination:
             records += len(messages)
             size += more
         return group
-
-    def _send(self, transactions: Transactions, group: Sequence[_Waiting], futures: list[Any]) -> list[Any]:
-        send, name, log = transactions.producer.send, self._name, self._log
-        append = futures.append
-        for _, messages, _ in group:
-            for (value, key, headers, partition, timestamp), _ in messages:
-                append(send(name, value, key, headers, partition, timestamp))
-        record = log.value(group[-1][0], len(futures))
-        append(send(self._settings.log_topic, record, log.key, None, log.partition))
-        return futures
 
     def interrupt(self) -> None:
         """See :meth:`mgw.links.contract.Destination.interrupt`."""

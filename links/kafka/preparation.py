@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-from kafka import KafkaAdminClient, errors
 
 from mgw.links.contract import JobUse
-from mgw.links.kafka.connection import Topic, build, quietly
+from mgw.links.kafka.client import Kind, Topic
 from mgw.links.kafka.errors import translate
 from mgw.links.kafka.guarantee import not_compacted, unsafe
 from mgw.links.kafka.sending_log import SendingLog, describe_log
@@ -31,9 +28,9 @@ def prepare(settings: Settings, writers: Sequence[JobUse], *, dry_run: bool) -> 
     except QueueMissing:
         partitions, replicas = max(_PARTITIONS, len(jobs)), min(_REPLICAS, _servers(settings))
         config = _config(replicas)
-        wanted = {settings.log_topic: {"num_partitions": partitions, "replication_factor": replicas, "configs": config}}
         if not dry_run:
-            _ask(settings, lambda admin: admin.create_topics(wanted, wait_for_metadata=True))
+            name = settings.log_topic or ""
+            _ask(settings, lambda: settings.client.create_topic(settings, name, partitions, replicas, config))
         return [LogStep(LogVerb.CREATE, topic, _form(partitions, replicas, config), jobs)]
     _check(settings, log)
     held, wanted_partitions = len(log.partitions), _needed(settings, writers)
@@ -41,7 +38,7 @@ def prepare(settings: Settings, writers: Sequence[JobUse], *, dry_run: bool) -> 
     if held >= wanted_partitions:
         return [LogStep(LogVerb.NONE, topic, _form(held, log.replicas, config), jobs)]
     if not dry_run:
-        _ask(settings, lambda admin: admin.create_partitions({log.name: wanted_partitions}))
+        _ask(settings, lambda: settings.client.extend_topic(settings, log.name, wanted_partitions))
     return [LogStep(LogVerb.EXTEND, topic, f"from {held} to {wanted_partitions} partitions", jobs)]
 
 
@@ -79,19 +76,15 @@ def _check(settings: Settings, log: Topic) -> None:
 
 
 def _servers(settings: Settings) -> int:
-    return len(_ask(settings, lambda admin: admin.describe_cluster())["brokers"])
+    return len(settings.client.cluster(settings, "prepare").servers)
 
 
-def _ask(settings: Settings, question: Callable[[Any], Any]) -> Any:
-    """Put a question to the cluster; a topic that somebody else has just created is fine."""
-    admin = build(KafkaAdminClient, settings, "prepare")
+def _ask(settings: Settings, change: Callable[[], None]) -> None:
+    """Change something at the cluster; a topic that somebody else has just created is fine."""
     try:
-        return question(admin)
-    except errors.TopicAlreadyExistsError:
-        return None
+        change()
     except LinkError:
         raise
     except Exception as error:
-        raise translate(error, settings.link, "prepare", f"topic {settings.log_topic}") from error
-    finally:
-        quietly(admin.close)
+        if settings.client.failure(error).kind is not Kind.EXISTS:
+            raise translate(error, settings, "prepare", f"topic {settings.log_topic}") from error

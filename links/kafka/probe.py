@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable, Mapping
-from typing import Any
-
-from kafka import KafkaAdminClient
+from collections.abc import Callable
 
 from mgw.links.contract import Check
 from mgw.links.failed_check import failed_check
-from mgw.links.kafka.connection import build, quietly
-from mgw.links.kafka.errors import translate
 from mgw.links.kafka.guarantee import not_compacted
 from mgw.links.kafka.sending_log import describe_log
 from mgw.links.kafka.settings import Settings
@@ -98,30 +93,22 @@ def _check_tls(settings: Settings) -> list[Check]:
 
 def _check_cluster(settings: Settings) -> list[Check]:
     try:
-        admin = build(KafkaAdminClient, settings, "test")
+        cluster = settings.client.cluster(settings, "test")
     except LinkError as error:
         return [Check("login", False, error.cause or error.what, error.cure)]
-    try:
-        cluster: Mapping[str, Any] = admin.describe_cluster()
-        version = ".".join(str(part) for part in admin.config["api_version"] or admin._manager.broker_version)
-    except Exception as error:
-        failed = translate(error, settings.link, "test", "the cluster")
-        return [Check("cluster", False, failed.cause or failed.what, failed.cure)]
-    finally:
-        quietly(admin.close)
     user = settings.common.get("sasl_plain_username")
     checks = [
         Check("login", True, f"user {user} is accepted" if user else "the listener requires no login"),
         Check(
             "cluster",
             True,
-            f"cluster {cluster['cluster_id']}, {len(cluster['brokers'])} server(s), release {version} or later",
+            f"cluster {cluster.cluster_id}, {len(cluster.servers)} server(s)"
+            f"{f', release {cluster.release} or later' if cluster.release else ''}",
         ),
     ]
-    for broker in cluster["brokers"]:
-        host, port = broker["host"], broker["port"]
+    for number, host, port in cluster.servers:
         if failure := _knock(host, port):
-            detail = f"server {broker['broker_id']} is announced as {host}:{port}, but {_reason(host, port, failure)}"
+            detail = f"server {number} is announced as {host}:{port}, but {_reason(host, port, failure)}"
             cure = "correct advertised.listeners of that server, or the network between here and there"
             return [*checks, failed_check("servers", failure, detail, cure)]
     checks.append(Check("servers", True, "every server can be reached under the address it announces"))

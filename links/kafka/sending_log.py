@@ -15,14 +15,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.protocol.consumer.offsets import IsolationLevel, OffsetSpec
-
 from mgw.links.contract import Direction, JobUse
-from mgw.links.kafka.connection import Topic, build, consumer_of, describe, quietly
+from mgw.links.kafka.client import LogReader, LogRecord, Place, Topic, Transactions
+from mgw.links.kafka.connection import describe
 from mgw.links.kafka.errors import translate
 from mgw.links.kafka.settings import Settings
-from mgw.links.kafka.transaction import MAY_NOT_ASK, Transactions
 from mgw.transforms.errors import LinkError, LinkRefused, LinkTimeout, QueueMissing
 
 __all__ = ["SendingLog", "describe_log"]
@@ -74,9 +71,10 @@ class SendingLog:
         #: Where the record is, known after :meth:`find`.
         self.partition = -1
 
-    def value(self, sequence: int | None, count: int) -> bytes:
-        """A record: everything up to ``sequence`` is stored, the last transaction had ``count`` messages."""
-        return json.dumps({"sequence": sequence, "count": count, "time": self._use.clock.now()}).encode()
+    def record(self, sequence: int | None, count: int) -> LogRecord:
+        """Everything up to ``sequence`` is stored, the last transaction had ``count`` messages."""
+        text = json.dumps({"sequence": sequence, "count": count, "time": self._use.clock.now()})
+        return LogRecord(Place(self._topic, self.partition), self.key, text.encode())
 
     def find(self, transactions: Transactions, target: Topic) -> int | None:
         """The last committed sequence, or None; call it when earlier producers of the job are shut out.
@@ -91,11 +89,11 @@ class SendingLog:
         partitions = describe_log(self._settings, "connect").partitions
         start = int.from_bytes(blake2b(self.key, digest_size=8).digest()) % len(partitions)
         order = [*partitions[start:], *partitions[:start]]
-        with self._consumer() as (consumer, admin):
-            self._end_open(transactions, admin, order, target)
+        with self._reader() as reader:
+            self._end_open(transactions, reader, order, target)
             found: dict[int, _Found] = {}
             for partition in order:
-                found[partition] = self._look(consumer, admin, partition)
+                found[partition] = self._look(reader, partition)
                 own = found[partition].own
                 if own is not None and own[1] is not None:
                     self.partition = partition
@@ -103,8 +101,8 @@ class SendingLog:
             for partition in order:
                 look = found[partition]
                 if look.own is None and not look.others:
-                    self._write(transactions, partition, self.value(None, 0))
-                    look = self._look(consumer, admin, partition)
+                    self._write(transactions, partition, self.record(None, 0).value)
+                    look = self._look(reader, partition)
                 if look.own is None:
                     continue
                 if all(offset > look.own[0] for offset in look.others.values()):
@@ -127,12 +125,12 @@ class SendingLog:
 
     def forget(self, transactions: Transactions) -> None:
         """Remove the record, wherever it is."""
-        with self._consumer() as (consumer, admin):
+        with self._reader() as reader:
             partitions = describe_log(self._settings, "forget").partitions
-            self._end_open(transactions, admin, partitions)
+            self._end_open(transactions, reader, partitions)
             for partition in partitions:
                 try:
-                    there = self._look(consumer, admin, partition).own is not None
+                    there = self._look(reader, partition).own is not None
                 except LinkRefused:  # there, and not to be read
                     there = True
                 if there:
@@ -141,14 +139,12 @@ class SendingLog:
     def owners(self) -> dict[bytes, bool]:
         """The keys that live in the log, and whether the last record of each can be read."""
         living: dict[bytes, bool] = {}
-        with self._consumer() as (consumer, admin):
+        with self._reader() as reader:
             for partition in describe_log(self._settings, "clean").partitions:
-                place = TopicPartition(self._topic, partition)
-                end = admin.list_partition_offsets({place: OffsetSpec.LATEST})[place].offset
-                begin = admin.list_partition_offsets({place: OffsetSpec.EARLIEST})[place].offset
-                consumer.assign([place])
+                place = Place(self._topic, partition)
+                begin, end = reader.range(place)
                 # One job writes to a partition, so its record is among the last there.
-                for record in self._records(consumer, place, max(begin, end - _FIRST_LOOK), end):
+                for record in self._records(reader, place, max(begin, end - _FIRST_LOOK), end):
                     if record.key is None:
                         continue
                     if record.value is None:
@@ -158,88 +154,51 @@ class SendingLog:
         return living
 
     def _write(self, transactions: Transactions, partition: int, value: bytes | None) -> None:
-        def send() -> list[Any]:
-            return [transactions.producer.send(self._topic, value, self.key, None, partition)]
-
-        transactions.run(send, f"topic {self._topic}")
+        record = LogRecord(Place(self._topic, partition), self.key, value)
+        transactions.run(self._topic, (), record, f"topic {self._topic}")
 
     @contextmanager
-    def _consumer(self) -> Iterator[tuple[KafkaConsumer, Any]]:
-        admin = build(KafkaAdminClient, self._settings, "connect")
+    def _reader(self) -> Iterator[LogReader]:
+        reader = self._settings.client.log_reader(self._settings, self._use)
         try:
-            consumer = consumer_of(self._settings, self._use)
-            try:
-                yield consumer, admin
-            except LinkError:
-                raise
-            except Exception as error:
-                raise translate(error, self._settings.link, "connect", f"topic {self._topic}") from error
-            finally:
-                quietly(consumer.close)
+            yield reader
+        except LinkError:
+            raise
+        except Exception as error:
+            raise translate(error, self._settings, "connect", f"topic {self._topic}") from error
         finally:
-            quietly(admin.close)
+            reader.close()
 
     def _end_open(
-        self, transactions: Transactions, admin: Any, partitions: Sequence[int], target: Topic | None = None
+        self, transactions: Transactions, reader: LogReader, partitions: Sequence[int], target: Topic | None = None
     ) -> None:
         """End what is open of ours in the log and in the target."""
-        log = [TopicPartition(self._topic, number) for number in partitions]
-        others = [TopicPartition(target.name, number) for number in target.partitions] if target else []
-        hung = self._hung(transactions, admin, log, others)
-        if hung:
-            commit = transactions.committed if transactions.committed is not None else not {*hung} & {*log}
-            transactions.clear(hung, f"topic {self._topic}", commit=commit)
+        log = [Place(self._topic, number) for number in partitions]
+        others = [Place(target.name, number) for number in target.partitions] if target else []
+        transactions.end_open(reader, log, others, self.key, f"topic {self._topic}")
 
-    @staticmethod
-    def _hung(
-        transactions: Transactions, admin: Any, log: list[TopicPartition], others: list[TopicPartition]
-    ) -> list[TopicPartition]:
-        """Partitions with records of ours that no marker has ended.
-
-        Where we may not ask for producers, those of the log that have anybody's, and all others then.
-        """
-        try:
-            found = admin.describe_producers([*log, *others])
-        except MAY_NOT_ASK:
-            stable, last = (
-                admin.list_partition_offsets(dict.fromkeys(log, OffsetSpec.LATEST), isolation_level=level)
-                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-            )
-            held = [place for place in log if stable[place].offset < last[place].offset]
-            return [*held, *others] if held else []
-        return [
-            place
-            for place in (*log, *others)
-            if any(
-                each.producer_id == transactions.producer_id and each.current_transaction_start_offset >= 0
-                for each in found[place].active_producers
-            )
-        ]
-
-    def _look(self, consumer: KafkaConsumer, admin: Any, partition: int) -> _Found:
+    def _look(self, reader: LogReader, partition: int) -> _Found:
         """Read a partition backwards until our record with a sequence is found, or all of it was read.
 
         The end is that of all records, open transactions included: what was committed may lie behind one.
         """
-        place = TopicPartition(self._topic, partition)
-        end = admin.list_partition_offsets({place: OffsetSpec.LATEST})[place].offset
-        begin = admin.list_partition_offsets({place: OffsetSpec.EARLIEST})[place].offset
-        consumer.assign([place])
+        place = Place(self._topic, partition)
+        begin, end = reader.range(place)
         found = _Found(None, {})
         stop, size = end, _FIRST_LOOK
         while stop > begin:
             start = max(begin, stop - size)
-            earlier = self._read(consumer, place, start, stop, wanted=found.own is None)
+            earlier = self._read(reader, place, start, stop, wanted=found.own is None)
             found = _merge(earlier, found)
             if found.own is not None and found.own[1] is not None and found.own[1] >= 0:
                 break
             stop, size = start, size * 10
         return _Found(found.own if found.own and found.own[1] != _REMOVED else None, _living(found.others))
 
-    def _read(self, consumer: KafkaConsumer, place: TopicPartition, start: int, stop: int, *, wanted: bool) -> _Found:
+    def _read(self, reader: LogReader, place: Place, start: int, stop: int, *, wanted: bool) -> _Found:
         last: Any = None  # of ours; what came before it does not count, whatever it is
         others: dict[bytes, int] = {}
-        for record in self._records(consumer, place, start, stop):
+        for record in self._records(reader, place, start, stop):
             if record.key == self.key:
                 last = record
             elif record.key is not None:
@@ -248,16 +207,16 @@ class SendingLog:
             return _Found(None, others)
         return _Found((last.offset, self._sequence(last.value, place, last.offset)), others)
 
-    def _records(self, consumer: KafkaConsumer, place: TopicPartition, start: int, stop: int) -> Iterator[Any]:
+    def _records(self, reader: LogReader, place: Place, start: int, stop: int) -> Iterator[Any]:
         clock = self._use.clock
         moved_at, position = clock.monotonic(), start
-        consumer.seek(place, start)
+        reader.start(place, start)
         while position < stop:
-            for record in consumer.poll(timeout_ms=int(_SLICE * 1000)).get(place, ()):
+            for record in reader.poll(_SLICE):
                 if record.offset >= stop:
                     break
                 yield record
-            before, position = position, consumer.position(place)
+            before, position = position, reader.position()
             if position > before:
                 moved_at = clock.monotonic()
             elif clock.monotonic() - moved_at > self._settings.delivery_timeout:
@@ -270,7 +229,7 @@ class SendingLog:
                     cure="wait for that transaction's timeout; make sure that nobody else writes to the log topic",
                 )
 
-    def _sequence(self, value: bytes | None, place: TopicPartition, offset: int) -> int | None:
+    def _sequence(self, value: bytes | None, place: Place, offset: int) -> int | None:
         if value is None:
             return _REMOVED
         try:

@@ -1,19 +1,20 @@
-"""Attributes and options of a Kafka link in the form the client takes them."""
+"""Attributes and options of a Kafka link in the form the clients take them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from mgw.links.contract import LinkConfig
-from mgw.links.kafka.network import DIRECT
+from mgw.links.kafka.client import Client, Settings
 from mgw.links.kafka.tls import tls_context
 from mgw.transforms.errors import (
     ConfigInvalid,
 )
 
 __all__ = ["Settings", "settings_of"]
+
+_LONG_POLL_MS = 10_000  # that a server may wait for records of a topic where none come
 
 
 class _Secret(str):
@@ -25,30 +26,9 @@ class _Secret(str):
         return "'***'"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Attributes and options of a link in the form the client takes them."""
-
-    link: str
-    servers: tuple[str, ...]
-    common: Mapping[str, Any] = field(repr=False)  # every client; holds the password
-    consumer: Mapping[str, Any]
-    producer: Mapping[str, Any]
-    max_request_size: int | None  # bytes; None: what the topic takes
-    delivery_timeout: float  # seconds without any progress after which a destination gives up
-    log_topic: str | None = None  # the link's outbound_log_queue
-
-    def client_id(self, job: str) -> str:
-        """How the cluster sees a job's connections."""
-        return f"{self.common['client_id']}-{job}"
-
-    @property
-    def timeout(self) -> float:
-        """Seconds to wait for the answer to one request."""
-        return float(self.common["request_timeout_ms"]) / 1000
-
-
-def settings_of(config: LinkConfig, attributes: Mapping[str, Any], options: Mapping[str, Any]) -> Settings:
+def settings_of(
+    config: LinkConfig, client: Client, attributes: Mapping[str, Any], options: Mapping[str, Any]
+) -> Settings:
     """Settings of a link from its parsed attributes and options.
 
     Raises:
@@ -65,7 +45,6 @@ def settings_of(config: LinkConfig, attributes: Mapping[str, Any], options: Mapp
         "bootstrap_timeout_ms": options["kafka_bootstrap_timeout_ms"],
         "metadata_max_age_ms": options["kafka_metadata_max_age_ms"],
         "reconnect_backoff_max_ms": 1000,
-        "proxy_url": DIRECT,
         "connections_max_idle_ms": max(540_000, 2 * options["kafka_request_timeout_ms"]),
     }
     if protocol.endswith("SSL"):
@@ -81,15 +60,16 @@ def settings_of(config: LinkConfig, attributes: Mapping[str, Any], options: Mapp
         common["sasl_plain_username"] = config.username
         common["sasl_plain_password"] = _Secret(config.password)
     compression = options["kafka_compression_type"]
-    _check_compression(config.name, compression)
+    client.check_compression(config.name, compression)
     return Settings(
         link=config.name,
+        client=client,
         servers=tuple(common["bootstrap_servers"]),
         common=common,
         consumer={
             "fetch_max_bytes": options["kafka_fetch_max_bytes"],
             "max_partition_fetch_bytes": options["kafka_max_partition_fetch_bytes"],
-            "fetch_max_wait_ms": min(500, options["kafka_request_timeout_ms"] // 2),
+            "fetch_max_wait_ms": min(_LONG_POLL_MS, options["kafka_request_timeout_ms"]),
         },
         producer={
             "linger_ms": options["kafka_linger_ms"],
@@ -98,17 +78,6 @@ def settings_of(config: LinkConfig, attributes: Mapping[str, Any], options: Mapp
         },
         max_request_size=options["kafka_max_request_size"],
         delivery_timeout=options["kafka_delivery_timeout_ms"] / 1000,
+        tls={name: attributes[name] for name in ("tls_ca_file", "tls_cert_file", "tls_key_file")},
         log_topic=config.outbound_log_queue,
     )
-
-
-def _check_compression(link: str, compression: str) -> None:
-    from kafka import codec
-
-    package = {"lz4": "lz4", "snappy": "python-snappy", "zstd": "zstandard"}.get(compression)
-    if package and not getattr(codec, f"has_{compression}")():
-        raise ConfigInvalid(
-            f"link {link}: KAFKA_Compression_type {compression} cannot be used",
-            cause=f"the Python package {package} is not installed",
-            cure=f"pip install {package}, or use gzip or none",
-        )

@@ -10,28 +10,28 @@ are read from 0.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
-from collections.abc import Mapping
-from typing import Any
-
-from kafka import KafkaConsumer, TopicPartition, errors
+from collections.abc import Mapping, Sequence
 
 from mgw.links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, Direction, JobUse, Position
-from mgw.links.kafka import records as kafka_records
-from mgw.links.kafka.connection import Topic, consumer_of, describe, quietly
+from mgw.links.kafka.client import Consumer, Topic
+from mgw.links.kafka.connection import describe
 from mgw.links.kafka.errors import translate
 from mgw.links.kafka.settings import Settings
 from mgw.transforms.errors import LinkError, LinkUnavailable, PositionLost
-from mgw.transforms.kafka import Rules, from_record, origin_headers
+from mgw.transforms.kafka import Received, Rules, from_record, origin_headers
 from mgw.transforms.message import Header
 
 __all__ = ["KafkaSource"]
 
-_SLICE = 0.1  # seconds; the client's poll cannot be interrupted, so it waits in slices
+_SLICE = 5.0  # seconds between two looks at the topic
 _FIRST_WAIT = 1.0  # seconds; the start of a new job must not stay unstored for long
 _PROBE = 5.0  # seconds without a record after which the cluster is asked whether it is still there
+
+#: Seconds without a record after which a request under way shows that there is none: twice what a server that just gave
+#: records may wait.
+_QUIET = 2.0
 
 
 class KafkaSource:
@@ -44,7 +44,7 @@ class KafkaSource:
         self._from_start = from_start
         self._name = use.endpoint.provider_queue
         self._wake = threading.Event()
-        self._consumer: KafkaConsumer | None = None
+        self._consumer: Consumer | None = None
         self._topic: Topic | None = None
         self._begun_in = ""  # topic id
         self._begun: dict[int, int] = {}  # partition -> offset where this source began, if it was new
@@ -56,6 +56,7 @@ class KafkaSource:
         self._origins: dict[int, tuple[Header, Header]] = {}
         self._initial: tuple[Position, ...] = ()
         self._probe_at = 0.0
+        self._came_at = 0.0  # the last record, or the beginning
 
     def connect(self, positions: Mapping[str, str]) -> None:
         """See :meth:`mgw.links.contract.Source.connect`.
@@ -67,9 +68,8 @@ class KafkaSource:
         self._forget_progress()
         topic = describe(self._settings, self._name, "connect", Direction.INBOUND)
         stored = {int(name): self._offset_of(name, text, topic) for name, text in positions.items() if name != RESUME}
-        consumer = consumer_of(self._settings, self._use)
+        consumer = self._settings.client.consumer(self._settings, self._use)
         self._consumer, self._topic = consumer, topic
-        kafka_records.install(consumer)
         try:
             self._start(consumer, topic, stored, positions)
         except LinkError:
@@ -77,34 +77,29 @@ class KafkaSource:
         except Exception as error:
             raise self._error(error, "connect") from error
 
-    def _start(
-        self, consumer: KafkaConsumer, topic: Topic, stored: Mapping[int, int], positions: Mapping[str, str]
-    ) -> None:
-        parts = [TopicPartition(topic.name, number) for number in topic.partitions]
+    def _start(self, consumer: Consumer, topic: Topic, stored: Mapping[int, int], positions: Mapping[str, str]) -> None:
         gone = sorted(set(stored) - set(topic.partitions))
         if gone:
             raise self._lost(gone[0], stored[gone[0]], "the topic no longer has that partition")
-        consumer.assign(parts)
-        timeout = self._settings.timeout * 1000
-        first = consumer.beginning_offsets(parts, timeout_ms=timeout)
-        last = consumer.end_offsets(parts, timeout_ms=timeout)
-        for part in parts:
-            number = part.partition
+        ranges = consumer.ranges(topic.partitions)
+        for number in topic.partitions:
+            first, last = ranges[number]
             if stored:
                 offset = stored.get(number, 0)
-                if not first[part] <= offset <= last[part]:
-                    raise self._lost(number, offset, f"the log holds offsets {first[part]} to {last[part]}")
+                if not first <= offset <= last:
+                    raise self._lost(number, offset, f"the log holds offsets {first} to {last}")
             else:
                 earliest = self._from_start or RESUME in positions
-                offset = self._begin(topic, number, first[part] if earliest else last[part])
-            consumer.seek(part, offset)
+                offset = self._begin(topic, number, first if earliest else last)
             self._next[number] = offset
             self._stored[number] = positions.get(str(number))
+        consumer.start(self._next)
         if not stored:
             self._initial = tuple(
                 Position(str(number), None, self._text(offset)) for number, offset in self._next.items()
             )
-        self._probe_at = self._use.clock.monotonic() + _PROBE
+        self._came_at = self._use.clock.monotonic()
+        self._probe_at = self._came_at + _PROBE
 
     def read(self, max_messages: int, wait: float) -> Batch:
         """See :meth:`mgw.links.contract.Source.read`."""
@@ -114,7 +109,7 @@ class KafkaSource:
         try:
             while True:
                 left = deadline - monotonic()
-                polled = consumer.poll(timeout_ms=max(0.0, min(left, _SLICE)) * 1000, max_records=max_messages)
+                polled = consumer.poll(max(0.0, min(left, _SLICE)), max_messages)
                 # First the batch: a partition that is added seeks all of them to where this source has come.
                 batch = self._batch(polled) if polled else None
                 self._check_topic(consumer)
@@ -130,21 +125,21 @@ class KafkaSource:
         finally:
             self._wake.clear()
 
-    def _batch(self, polled: Mapping[TopicPartition, list[Any]]) -> Batch:
+    def _batch(self, polled: Mapping[int, Sequence[Received]]) -> Batch:
         now = self._use.clock.now()
-        self._probe_at = self._use.clock.monotonic() + _PROBE
+        self._came_at = self._use.clock.monotonic()
+        self._probe_at = self._came_at + _PROBE
         deliveries: list[Delivery] = []
         positions: list[Position] = []
-        rules = self._rules
-        for part, records in polled.items():
-            number = part.partition
+        rules, new = self._rules, tuple.__new__  # faster than to call the class of a named tuple
+        for number, records in polled.items():
             origin = self._origins.get(number)
             if origin is None:
                 origin = self._origins[number] = origin_headers(self._name, number)
             where = f"{self._name}/{number}@"
             for record in records:
                 message, failure = from_record(record, origin, rules, now)
-                deliveries.append(Delivery(message, failure, False, where + str(record.offset)))
+                deliveries.append(new(Delivery, (message, failure, False, f"{where}{record.offset}", False)))
             positions.append(self._advance(number, records[-1].offset + 1))
         return Batch(deliveries, self._with_start(positions))
 
@@ -159,11 +154,11 @@ class KafkaSource:
             self._initial = ()
         return tuple(positions)
 
-    def _skipped(self, consumer: KafkaConsumer) -> Batch:
+    def _skipped(self, consumer: Consumer) -> Batch:
         """Positions of partitions where only records were passed that nobody gets (aborted, control)."""
         moved: list[tuple[int, int]] = []
         for number, offset in self._next.items():
-            position = consumer.position(TopicPartition(self._name, number), timeout_ms=0)
+            position = consumer.position(number)
             if position is not None and position > offset:
                 moved.append((number, position))
         if not moved and not self._initial:
@@ -194,22 +189,28 @@ class KafkaSource:
     def backlog(self) -> Backlog | None:
         """Records between our position and the end of the committed log; an upper bound, as offsets have gaps."""
         consumer = self._connected("read")
+        # A request that was sent just now tells nothing yet: behind what came there may be more.
+        if self._use.clock.monotonic() - self._came_at >= _QUIET and self._reads_on(consumer):
+            return Backlog(0)
         ends = self._ends(consumer)
-        waiting = sum(max(0, end - self._next.get(part.partition, 0)) for part, end in ends.items())
+        waiting = sum(max(0, end - self._next.get(number, 0)) for number, end in ends.items())
         return Backlog(waiting)
 
     def interrupt(self) -> None:
-        """See :meth:`mgw.links.contract.Source.interrupt`; works within a tenth of a second."""
+        """See :meth:`mgw.links.contract.Source.interrupt`; works within a tenth of a second, or at an answer."""
         self._wake.set()
+        consumer = self._consumer
+        if consumer is not None:
+            consumer.wake()
 
     def close(self) -> None:
         """See :meth:`mgw.links.contract.Source.close`."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            quietly(lambda: consumer.close(autocommit=False, timeout_ms=1000))
+            consumer.close()
         self._forget_progress()
 
-    def _connected(self, operation: str) -> KafkaConsumer:
+    def _connected(self, operation: str) -> Consumer:
         if self._consumer is None:
             raise LinkUnavailable(
                 f"link {self._settings.link}: topic {self._name} is not connected",
@@ -220,56 +221,71 @@ class KafkaSource:
             )
         return self._consumer
 
-    def _probe(self, consumer: KafkaConsumer) -> None:
+    def _probe(self, consumer: Consumer) -> None:
         """The client retries forever without reporting it, so a silent cluster is asked for a sign of life."""
-        if self._use.clock.monotonic() >= self._probe_at:
+        if self._use.clock.monotonic() < self._probe_at:
+            return
+        if self._reads_on(consumer):
+            self._probe_at = self._use.clock.monotonic() + _PROBE
+        else:
             self._ends(consumer)
 
-    def _ends(self, consumer: KafkaConsumer) -> Mapping[TopicPartition, int]:
+    def _reads_on(self, consumer: Consumer) -> bool:
+        """Whether servers are asked for records and wait for some, as their last answers show: so nothing is there.
+
+        Raises:
+            LinkUnavailable: they do not answer any more.
+        """
+        overdue = consumer.overdue()
+        if overdue is None:
+            return False
+        if overdue > self._settings.timeout:
+            raise self._unanswered(f"the answer to a request for records is {overdue:.0f} s overdue")
+        return True
+
+    def _unanswered(self, cause: str) -> LinkUnavailable:
+        return LinkUnavailable(
+            f"link {self._settings.link}: the servers of topic {self._name} do not answer",
+            link=self._settings.link,
+            operation="read",
+            cause=cause,
+            cure="check that the cluster is up and that all its servers can be reached from here",
+        )
+
+    def _ends(self, consumer: Consumer) -> Mapping[int, int]:
         try:
-            ends: Mapping[TopicPartition, int] = consumer.end_offsets(
-                [TopicPartition(self._name, number) for number in self._next], timeout_ms=self._settings.timeout * 1000
-            )
-        except errors.KafkaTimeoutError as error:
+            ends = consumer.ends(tuple(self._next))
+        except TimeoutError as error:
             self._check_topic(consumer)
-            raise LinkUnavailable(
-                f"link {self._settings.link}: the servers of topic {self._name} do not answer",
-                link=self._settings.link,
-                operation="read",
-                cause=str(error),
-                cure="check that the cluster is up and that all its servers can be reached from here",
-            ) from error
+            raise self._unanswered(str(error)) from error
         except Exception as error:
             raise self._error(error, "read") from error
         self._probe_at = self._use.clock.monotonic() + _PROBE
         return ends
 
-    def _check_topic(self, consumer: KafkaConsumer) -> None:
+    def _check_topic(self, consumer: Consumer) -> None:
         """Compare what the client knows of the topic by now with what we started from; costs no request.
 
         Raises:
             QueueMissing: it was deleted.
             PositionLost: it was deleted and created again.
         """
-        topic, cluster = self._topic, consumer._cluster
-        numbers = cluster.partitions_for_topic(self._name)
+        topic, numbers = self._topic, consumer.partitions()
         if topic is None or numbers is None:  # deleted, or without a leader for the moment
             describe(self._settings, self._name, "read", Direction.INBOUND)
             return
-        known = str(cluster.topic_id(self._name) or "")
+        known = consumer.topic_id()
         if topic.topic_id and known and known != topic.topic_id:
             number, offset = next(iter(self._next.items()))
             raise self._lost(number, offset, f"the topic was deleted and created again (id {known})")
         if len(numbers) > len(self._next):
-            self._add_partitions(consumer, sorted(set(numbers) - set(self._next)))
+            self._add_partitions(consumer, sorted(numbers - set(self._next)))
 
-    def _add_partitions(self, consumer: KafkaConsumer, numbers: list[int]) -> None:
+    def _add_partitions(self, consumer: Consumer, numbers: list[int]) -> None:
         for number in numbers:
             self._next[number] = 0
             self._stored.setdefault(number, None)
-        consumer.assign([TopicPartition(self._name, number) for number in self._next])
-        for number, offset in self._next.items():
-            consumer.seek(TopicPartition(self._name, number), offset)
+        consumer.start(self._next)
 
     def _offset_of(self, name: str, text: str, topic: Topic) -> int:
         try:
@@ -296,8 +312,7 @@ class KafkaSource:
         )
 
     def _error(self, error: BaseException, operation: str) -> LinkError:
-        if isinstance(error, errors.OffsetOutOfRangeError):
-            with contextlib.suppress(Exception):
-                part, offset = next(iter(error.args[0].items()))
-                return self._lost(part.partition, offset, "the log no longer holds that offset")
-        return translate(error, self._settings.link, operation, f"topic {self._name}")
+        lost = self._settings.client.failure(error).lost
+        if lost is not None:
+            return self._lost(*lost, "the log no longer holds that offset")
+        return translate(error, self._settings, operation, f"topic {self._name}")

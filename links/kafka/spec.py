@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from mgw.links.contract import Capability, Domain, Field, Guarantee, LinkSpec
+from mgw.links.header_names import HEADER_NAMES
 from mgw.links.skeleton import Skeleton
 from mgw.transforms.kafka import KeyFrom
 
-__all__ = ["SPEC"]
+__all__ = ["CLIENTS", "DEFAULT_CLIENT", "SPEC"]
 
 _MILLISECONDS = 3_600_000
+CLIENTS = ("kafka-python", "confluent")
+DEFAULT_CLIENT = "kafka-python"
 
 SPEC = LinkSpec(
     type="KAFKA",
@@ -38,11 +41,19 @@ SPEC = LinkSpec(
         Field("tls_ca_file", "PEM file of the certificate authorities to trust; default: the system's."),
         Field("tls_cert_file", "PEM file of the client certificate, if the cluster requires one."),
         Field("tls_key_file", "PEM file of the client certificate's key."),
+        Field(
+            "client",
+            "Client library: kafka-python, or confluent, which is librdkafka (extra confluent).",
+            default=DEFAULT_CLIENT,
+            choices=CLIENTS,
+        ),
+        HEADER_NAMES,
     ),
     options=(
         Field(
             "KAFKA_Linger_ms",
-            "Milliseconds to wait for more records before a request.",
+            "Milliseconds to wait for more records before a request. With the client kafka-python, "
+            "records that come while none is under way are sent at once.",
             int,
             1,
             minimum=0,
@@ -128,9 +139,11 @@ SPEC = LinkSpec(
         ),
         Field(
             "KAFKA_HeaderType",
-            "Headers of messages read that were not sent by a gateway: bytes (RAW) or UTF-8 text.",
-            default="RAW",
-            choices=("RAW", "TEXT"),
+            "Headers of messages read whose type no gateway told: text if they are UTF-8 without control characters, "
+            "else bytes (AUTO; with header_names: documented always bytes), always bytes (RAW), or any UTF-8 as text "
+            "(TEXT).",
+            default="AUTO",
+            choices=("AUTO", "RAW", "TEXT"),
             alterable=False,
         ),
         Field(

@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
-
-from kafka import errors
-from kafka.record.default_records import DefaultRecordBatchBuilder
+from collections.abc import Callable
 
 from mgw.links.contract import JobUse
-from mgw.links.kafka.connection import Topic
-from mgw.links.kafka.errors import FENCED, translate
+from mgw.links.kafka.client import Kind, Sendable, Topic
+from mgw.links.kafka.errors import translate
 from mgw.links.kafka.settings import Settings
 from mgw.links.kafka.timestamps import Timestamps
-from mgw.links.placement import Placement, placed
 from mgw.transforms.errors import Blame, ConversionFailure, DeliveryRejected, LinkError
 from mgw.transforms.kafka import Record, Rules, to_record
 from mgw.transforms.message import Message
 
-__all__ = ["BATCH_OVERHEAD", "Sendable", "Target", "answered", "placement_of", "telling"]
+__all__ = ["BATCH_OVERHEAD", "Target"]
 
 BATCH_OVERHEAD = 61  # bytes, header of a record batch
 _DEFAULT_LIMIT = 1_048_588  # bytes, Kafka's own default of max.message.bytes
-_TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
-_OF_A_MESSAGE = (*_TOO_LARGE, errors.InvalidRecordError, errors.CorruptRecordError, errors.PolicyViolationError)
-#: Answers about the producer or its transaction, not about what it sends.
-_OF_THE_PRODUCER = (
-    *FENCED,
-    errors.OutOfOrderSequenceNumberError,
-    errors.DuplicateSequenceNumberError,
-    errors.UnknownProducerIdError,
-    errors.InvalidTxnStateError,
-    errors.InvalidProducerIdMappingError,
-    errors.TransactionCoordinatorFencedError,
-    errors.TransactionAbortedError,
-)
-_DETAIL = 0.5  # seconds within which the client hands out why each record of one batch failed
-
-
-class Sendable(NamedTuple):
-    """A record and its size in bytes."""
-
-    record: Record
-    size: int
+_RECORD_OVERHEAD = 21  # bytes at most, lengths, offset and time of a record
 
 
 class Target:
@@ -110,24 +84,26 @@ class Target:
 
     def error(self, error: BaseException) -> LinkError:
         """Why a record was not stored, in the gateway's terms; what it teaches is applied to what is encoded next."""
-        translated = translate(error, self._settings.link, "publish", f"topic {self._name}")
-        if Timestamps.concerned(error):
+        settings = self._settings
+        failure = settings.client.failure(error)
+        translated = translate(error, settings, "publish", f"topic {self._name}")
+        if failure.kind is Kind.TIMESTAMP or Timestamps.told(error):
             return self._wrong_time(error, translated)
-        if isinstance(error, _TOO_LARGE):
+        if failure.kind is Kind.TOO_LARGE:
             return DeliveryRejected(
-                f"link {self._settings.link}: topic {self._name} refused a message as too large",
-                link=self._settings.link,
+                f"link {settings.link}: topic {self._name} refused a message as too large",
+                link=settings.link,
                 operation="publish",
                 cause=f"the topic accepted at most {self.limit} bytes when the job connected; {translated.cause}",
                 cure=translated.cure,
                 number=805,
             ).blamed(Blame.MESSAGE)
         if isinstance(translated, DeliveryRejected):
-            return translated.blamed(Blame.MESSAGE) if isinstance(error, _OF_A_MESSAGE) else translated
-        if type(translated) is LinkError and _is_answer(error):
+            return translated.blamed(Blame.MESSAGE) if failure.message else translated
+        if type(translated) is LinkError and failure.final:
             return DeliveryRejected(
-                f"link {self._settings.link}: topic {self._name} refused a batch",
-                link=self._settings.link,
+                f"link {settings.link}: topic {self._name} refused a batch",
+                link=settings.link,
                 operation="publish",
                 cause=translated.cause,
                 cure="check the cause and the servers' log",
@@ -148,36 +124,9 @@ class Target:
         ).blamed(Blame.FORM if learnt else Blame.DESTINATION)
 
 
-def _is_answer(error: BaseException) -> bool:
-    """Whether a server answered this about what it was sent, for good."""
-    return isinstance(error, errors.BrokerResponseError) and not isinstance(
-        error, (errors.RetriableError, *_OF_THE_PRODUCER)
-    )
-
-
-def answered(futures: Sequence[Any]) -> BaseException | None:
-    """The first answer of a server about records that it refused for good; None if there is none."""
-    for future in futures:
-        if future.is_done and _is_answer(future.exception):
-            return future.exception  # type: ignore[no-any-return]
-    return None
-
-
-def telling(futures: Sequence[Any], error: BaseException) -> BaseException:
-    """Why records failed, of which the client says ``error``: what a server answered, if there is such an answer.
-
-    Records that were refused only for the company they were in, or not sent because of others, get errors that say
-    nothing more. The client hands them out one after the other.
-    """
-    deadline = time.monotonic() + _DETAIL
-    while (found := answered(futures)) is None and type(error) is errors.KafkaError and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return error if found is None else found
-
-
 def _size(record: Record) -> int:
     """Bytes of a record in a batch of its own, at most; the limits of Kafka are for batches."""
-    size: int = BATCH_OVERHEAD + DefaultRecordBatchBuilder.MAX_RECORD_OVERHEAD
+    size = BATCH_OVERHEAD + _RECORD_OVERHEAD
     if record.value is not None:
         size += len(record.value)
     if record.key is not None:
@@ -185,13 +134,3 @@ def _size(record: Record) -> int:
     for name, value in record.headers:
         size += 4 * len(name) + len(value) + 10  # UTF-8 takes at most four bytes a character; two lengths
     return size
-
-
-def placement_of(topic: str, futures: Sequence[Any]) -> Placement | None:
-    """Where records are, from what the client was told of each (futures that have succeeded); None for no records."""
-    if not futures:
-        return None
-    found = [future.value for future in futures]
-    partitions = [metadata.partition for metadata in found]
-    names = {partition: f"{topic}/{partition}@" for partition in set(partitions)}
-    return placed(partitions, [metadata.offset for metadata in found], names)

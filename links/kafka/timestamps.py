@@ -13,8 +13,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from kafka import errors
-
 from mgw.transforms.kafka import Window
 
 __all__ = ["Timestamps"]
@@ -36,9 +34,11 @@ class Timestamps:
         self._append_time = False
         self._before = self._after = _UNLIMITED  # milliseconds from now; negative where the clocks differ so much
         self._lessons = 0
+        self._windows: dict[int, Window | None] = {}  # the last one: milliseconds -> window
 
     def learn(self, config: Mapping[str, str] | None) -> None:
         """Take the configuration of the topic; None where it may not be read. What is not told is not limited."""
+        self._windows = {}
         known = config or {}
         configured = (known.get(_TYPE) == "LogAppendTime", _limit(known, _BEFORE), _limit(known, _AFTER))
         if configured != self._configured:
@@ -49,19 +49,25 @@ class Timestamps:
     def window(self, now: float) -> Window | None:
         """The timestamps that can be sent at ``now`` (epoch seconds), a little narrower than the broker's own window;
         None where the topic takes any, because it writes its own."""
+        milliseconds = int(now * 1000)
+        if milliseconds not in self._windows:  # many messages are encoded within one
+            self._windows = {milliseconds: self._window(milliseconds)}
+        return self._windows[milliseconds]
+
+    def _window(self, milliseconds: int) -> Window | None:
         if self._append_time:
             return None
-        milliseconds = int(now * 1000)
         earliest, latest = max(0, milliseconds - self._before), min(_UNLIMITED, milliseconds + self._after)
         return Window(earliest, max(earliest, latest))
 
     @staticmethod
-    def concerned(error: BaseException) -> bool:
-        """Whether a broker refused a record for its timestamp. Where it refuses several, only the text says it."""
-        return isinstance(error, errors.InvalidTimestampError) or _RANGE.search(str(error)) is not None
+    def told(error: BaseException) -> bool:
+        """Whether the text of a refusal names the window, which alone says it where several records are refused."""
+        return _RANGE.search(str(error)) is not None
 
     def refused(self, error: BaseException, now: float) -> bool:
         """Learn from such a refusal at ``now`` (epoch seconds); False where the lessons before it were no use."""
+        self._windows = {}
         found = _RANGE.search(str(error))
         self._lessons += 1
         if self._lessons > (_MAX_LESSONS if found else 1):

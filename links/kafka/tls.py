@@ -36,7 +36,17 @@ def tls_context(link: str, attributes: Mapping[str, Any]) -> ssl.SSLContext:
     return context
 
 
-_NO_TLS = ("EOF occurred", "UNEXPECTED_EOF", "WRONG_VERSION_NUMBER", "RECORD_LAYER", "Connection reset", "timed out")
+_NO_TLS = (
+    "EOF occurred",
+    "UNEXPECTED_EOF",
+    "WRONG_VERSION_NUMBER",
+    "wrong version number",
+    "RECORD_LAYER",
+    "packet length too long",
+    "Disconnected",
+    "Connection reset",
+    "timed out",
+)
 
 
 def handshake_cure(reason: str) -> str:

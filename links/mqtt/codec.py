@@ -18,6 +18,7 @@ __all__ = [
     "parse_publish",
     "reason_text",
     "topic_of",
+    "user_property",
     "varint",
 ]
 
@@ -250,9 +251,17 @@ def _encode_properties(properties: Properties) -> bytes:
         parts.append(b"\x08" + _string(response_topic.encode(), "the response topic"))
     if correlation is not None:
         parts.append(b"\x09" + _string(correlation, "the correlation data"))
-    for name, value in user:
-        key, text = name.encode(), value.encode()
-        if len(key) > 65535 or len(text) > 65535:
-            _string(max(key, text, key=len), f"user property {name[:100]!r}")
-        parts.append(b"\x26%b%b%b%b" % (len(key).to_bytes(2, "big"), key, len(text).to_bytes(2, "big"), text))
+    parts += [user_property(name, value) for name, value in user]
     return b"".join(parts)
+
+
+def user_property(name: str, value: str) -> bytes:
+    """A user property on the wire.
+
+    Raises:
+        ConversionFailure: a string over 65,535 bytes.
+    """
+    key, text = name.encode(), value.encode()
+    if len(key) > 65535 or len(text) > 65535:
+        _string(max(key, text, key=len), f"user property {name[:100]!r}")
+    return b"\x26%b%b%b%b" % (len(key).to_bytes(2, "big"), key, len(text).to_bytes(2, "big"), text)

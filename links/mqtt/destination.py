@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from mgw.links.contract import Encoded, Recovered
 from mgw.links.mqtt.codec import Frame, encode_publish, reason_text, topic_of
 from mgw.links.mqtt.connection import Session, open_session
+from mgw.links.mqtt.plain_frames import PlainFrames
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.wire import Wire, blame_of
 from mgw.links.placement import NOWHERE, Placement, placed
@@ -76,6 +77,7 @@ class MqttDestination:
         self._settings = settings
         self._client_id = client_id
         self._rules = rules
+        self._plain = PlainFrames(rules)
         self._clock = clock
         self._wire: Wire | None = None
         self._window = WINDOW
@@ -118,10 +120,15 @@ class MqttDestination:
 
     def encode(self, message: Message) -> Encoded:
         """See :meth:`mgw.links.contract.Destination.encode`."""
+        plain = self._plain.of(message)
+        if plain is not None:
+            return self._fitting(plain)
         return self._frame(outbound(message, self._rules, self._clock.now()))
 
     def _frame(self, publish: Publish) -> Frame:
-        frame = encode_publish(publish, self._rules.version)
+        return self._fitting(encode_publish(publish, self._rules.version))
+
+    def _fitting(self, frame: Frame) -> Frame:
         if self._largest and len(frame[0]) + len(frame[1]) + 2 > self._largest:
             raise ConversionFailure(
                 f"message makes an MQTT packet of {len(frame[0]) + len(frame[1]) + 2} bytes",

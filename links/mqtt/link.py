@@ -42,6 +42,7 @@ from mgw.links.contract import (
     LinkConfig,
     Source,
 )
+from mgw.links.header_names import is_documented
 from mgw.links.listening import listening
 from mgw.links.log_preparation import LogStep, prepared_by
 from mgw.links.mqtt.connection import Session, client_id_of, open_session
@@ -77,6 +78,7 @@ class MqttLink:
         owner = f"link {config.name}"
         values = parse(SPEC.attributes, config.attributes, owner)
         options = parse(SPEC.options, config.options, owner)
+        self._documented = is_documented(values)
         self._declared: bool = options["mqtt_cyclicpacketids"]
         self._one_node: bool = options["mqtt_singlenode"]
         check_logs(config, owner)
@@ -195,7 +197,10 @@ class MqttLink:
         """See :meth:`mgw.links.contract.Link.source`."""
         options = self._options(use.endpoint)
         rules = Inbound(
-            options["mqtt_payloadtype"] == "TEXT", options["mqtt_envelope"] == "JSON", self._aq_properties(use)
+            options["mqtt_payloadtype"] == "TEXT",
+            options["mqtt_envelope"] == "JSON",
+            self._aq_properties(use),
+            documented=self._documented,
         )
         return MqttSource(
             self._settings,
@@ -206,7 +211,7 @@ class MqttLink:
             cyclic=lambda: self._cyclic(use),
             qos=options["mqtt_qos"],
             retained=options["mqtt_retained"] == "deliver",
-            batch_size=use.batch_size,
+            batch_size=use.largest_batch,
         )
 
     def destination(self, use: JobUse) -> Destination:
@@ -224,6 +229,7 @@ class MqttLink:
             knowledge=self._knowledge,
             shortcoming=lambda: self._known_problem(use, echo),
             batch_size=use.batch_size,
+            batch_limit=use.largest_batch,
             located=use.located,
         )
 
@@ -265,6 +271,7 @@ class MqttLink:
             topic_from_header=options["mqtt_topicfrom"] == "HEADER",
             aq_properties=self._aq_properties(use) and use.logged,
             original=not use.logged,
+            documented=self._documented,
         )
 
     # -- on the live system ---------------------------------------------------------------------------------------

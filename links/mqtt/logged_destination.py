@@ -39,6 +39,7 @@ from mgw.transforms.mqtt import Outbound, Publish, outbound
 __all__ = ["EchoDestination", "room_for"]
 
 ROOM = 500  # messages and records that may lie in the echo; Mosquitto keeps 1000 for an absent session by default
+GROWN = 150  # messages to which batches grow: two of them have room in the echo, which does not grow
 _EVERYTHING = 65535  # receive maximum: the broker hands out all that it has without waiting for acknowledgements
 _NO_SUBSCRIBER = 0x10
 _log = logging.getLogger("mgw.links.mqtt")
@@ -49,7 +50,7 @@ def _room(batch_size: int) -> int:
 
 
 def room_for(batch_size: int) -> int:
-    """Messages and records that the broker must keep for an absent session of a job with such batches."""
+    """Messages and records that the broker must keep for an absent session of a job with such a MsgBatchSize."""
     return _room(batch_size) + batch_size + 50  # one more batch, and what connecting adds
 
 
@@ -61,6 +62,7 @@ class EchoDestination(MqttDestination):
         shortcoming: why the broker cannot keep such a log, empty if it can; asked at every connect. Without the log
             the destination works all the same, at least once.
         batch_size: of the job.
+        batch_limit: to which its batches grow; they do as far as no more room is needed for it.
     """
 
     def __init__(
@@ -74,12 +76,14 @@ class EchoDestination(MqttDestination):
         knowledge: Knowledge,
         shortcoming: Callable[[], str],
         batch_size: int,
+        batch_limit: int = 0,
         located: bool = False,
     ) -> None:
         self._names = echo
         self._knowledge = knowledge
         self._shortcoming = shortcoming
-        self._room = _room(batch_size)
+        self._grown = max(batch_size, min(batch_limit, GROWN))
+        self._room = _room(batch_size) - (self._grown - batch_size)  # what room_for counts is the same
         topic = echo.record_topic.encode()
         self._prefix = len(topic).to_bytes(2, "big") + topic
         self._needle = f"{echo.owner}:".encode()
@@ -176,6 +180,11 @@ class EchoDestination(MqttDestination):
     def recovered(self) -> Recovered | None:
         """See :meth:`mgw.links.contract.Destination.recovered`."""
         return None if self._echo is None else Recovered(self._log.sequence)
+
+    @property
+    def largest_batch(self) -> int | None:
+        """See :class:`mgw.links.contract.Bounded`."""
+        return None if self._echo is None else self._grown
 
     # -- publishing ---------------------------------------------------------------------------------------------------
 

@@ -31,14 +31,15 @@ from json import JSONEncoder
 from mgw.links.contract import Mark, Position
 from mgw.transforms.mqtt import NO_PROPERTIES, Publish
 
-__all__ = ["KEPT", "OFF", "ReceivingLog", "digest_of", "receipt"]
+__all__ = ["DIGEST", "KEPT", "OFF", "ReceivingLog", "digest_head", "digest_of", "receipt"]
 
 KEPT = 32768  # messages: how far behind the newest one an unacknowledged message may lie
 OFF = "off"  # identity of a session whose messages are not logged
 
 _SESSION = "session"
 _IDS = 65535  # packet ids 1 to 65535
-_ENTRY = 18  # bytes
+DIGEST = 16  # bytes
+_ENTRY = 2 + DIGEST
 _json = JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 
@@ -49,12 +50,17 @@ def digest_of(publish: Publish) -> bytes:
     """
     topic, payload, _, _, _, properties, _ = publish
     if properties is NO_PROPERTIES:
-        head = f"{len(topic)};{topic}"
+        head = digest_head(topic)
     else:
         form, _, content_type, response_topic, correlation, user = properties
         data = None if correlation is None else correlation.hex()
-        head = f"{len(topic)}:{topic}{_json((form, content_type, response_topic, data, user))}"
-    return blake2b(head.encode() + payload, digest_size=16).digest()
+        head = f"{len(topic)}:{topic}{_json((form, content_type, response_topic, data, user))}".encode()
+    return blake2b(head + payload, digest_size=DIGEST).digest()
+
+
+def digest_head(topic: str) -> bytes:
+    """What is digested before the payload of a message without properties."""
+    return f"{len(topic)};{topic}".encode()
 
 
 def receipt(packet_id: int, digest: bytes) -> bytes:

@@ -10,15 +10,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import islice
 
-from mgw.links.contract import EMPTY_BATCH, Backlog, Batch, Delivery
+from mgw.links.contract import BATCH_BYTES, EMPTY_BATCH, Backlog, Batch, Delivery
 from mgw.links.mqtt.codec import Malformed, parse_publish, reason_text, varint
 from mgw.links.mqtt.connection import Session, open_session
 from mgw.links.mqtt.knowledge import Knowledge
+from mgw.links.mqtt.plain_publish import PlainPublishes
 from mgw.links.mqtt.receiving_log import OFF, ReceivingLog, digest_of, receipt
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.wire import Wire
-from mgw.transforms.errors import LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
+from mgw.transforms.errors import ConversionFailure, LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
 from mgw.transforms.mqtt import Inbound, Publish, inbound
 
 __all__ = ["MqttSource", "forget", "try_read"]
@@ -120,6 +122,7 @@ class MqttSource:
         self._receive_maximum = min(65535, max(RECEIVE_MAXIMUM, 2 * batch_size))
         self._wire: Wire | None = None
         self._generation = 0
+        self._plain = PlainPublishes(rules, settings.version, digests=False)
         self._buffer: deque[tuple[int, bytes]] = deque()
         self._had_session = False
         self._drop_retained = settings.version < 5 and not retained
@@ -130,6 +133,7 @@ class MqttSource:
         self.close()
         settings = self._settings
         self._logged = self._qos > 0 and self._cyclic()
+        self._plain = PlainPublishes(self._rules, settings.version, digests=self._logged)
         log = self._log = self._open_log(positions)
         self._client_id = self._client_ids[log.slot]
         session = self._open()
@@ -250,27 +254,48 @@ class MqttSource:
                     break
                 self._take(wire.pump(remaining))
         wire.woken = False
-        if not buffer:
-            return EMPTY_BATCH
+        return self._batch(self._light(max_messages)) if buffer else EMPTY_BATCH
+
+    def _batch(self, count: int) -> Batch:
+        """The first ``count`` of the waiting messages."""
+        buffer = self._buffer
         deliveries = []
         acks = []
         receipts = []
         rules, parse, log, logged = self._rules, self._parse, self._log, self._logged
         assert log is not None  # noqa: S101  connect made it
-        for _ in range(min(max_messages, len(buffer))):
-            mid, publish = parse(*buffer.popleft())
-            known = False
+        plain, new = self._plain.read, tuple.__new__  # faster than to call the class of a named tuple
+        failure: ConversionFailure | None
+        for _ in range(count):
+            first, frame = buffer.popleft()
+            dup, known = first & 8 == 8, False
+            read = plain(first, frame)
+            if read is not None:
+                mid, message, digest, origin = read
+                failure = None
+            else:
+                mid, publish = parse(first, frame)
+                digest = digest_of(publish) if mid and logged else b""
+                message, failure = inbound(publish, rules)
+                origin = f"{publish.topic}#{mid}"
             if mid:
                 acks.append(b"\x40\x02%c%c" % (mid >> 8, mid & 255))
                 if logged:
-                    digest = digest_of(publish)
-                    known = publish.dup and log.knows(mid, digest)
+                    known = dup and log.knows(mid, digest)
                     if not known:
                         receipts.append(receipt(mid, digest))
-            message, failure = inbound(publish, rules)
-            deliveries.append(Delivery(message, failure, publish.dup, f"{publish.topic}#{mid}", known))
+            deliveries.append(new(Delivery, (message, failure, dup, origin, known)))
         positions, marks = log.add(receipts)
         return Batch(deliveries, positions, (self._generation, b"".join(acks)), marks)
+
+    def _light(self, most: int) -> int:
+        """How many of the waiting frames a batch should have, that they are not more than BATCH_BYTES; one at least."""
+        room = BATCH_BYTES
+        for number, (_, frame) in enumerate(islice(self._buffer, most)):
+            room -= len(frame)
+            if room < 0:
+                return max(1, number)
+        return min(most, len(self._buffer))
 
     def _parse(self, first: int, frame: bytes) -> tuple[int, Publish]:
         try:

@@ -10,6 +10,7 @@ configured for (Mosquitto: ``max_inflight_messages``, 20 by default), which is t
 from __future__ import annotations
 
 from mgw.links.contract import Capability, Domain, Field, Guarantee, LinkSpec
+from mgw.links.header_names import HEADER_NAMES
 from mgw.links.patterns import mqtt_covers
 from mgw.links.skeleton import Skeleton
 
@@ -73,6 +74,7 @@ SPEC = LinkSpec(
         Field("tls_ca_file", "PEM file of the authority that signed the broker's certificate; default: the system's."),
         Field("tls_cert_file", "PEM file of the client certificate, if the broker requires one."),
         Field("tls_key_file", "PEM file of the client certificate's key, if it is in another file."),
+        HEADER_NAMES,
     ),
     options=(
         Field(

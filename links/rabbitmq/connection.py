@@ -45,6 +45,7 @@ _READ_LIMIT = 1024 * 1024  # per turn of the loop, so that a flood cannot keep a
 _WRITE_PIECE = 256 * 1024  # pika copies what is left of a piece after each partial write
 _CLOSE_SECONDS = 2.0
 _HEARTBEAT = frame.Heartbeat().marshal()
+_SEND_SHARE = 0.6  # of the heartbeat interval: when ours are sent at the latest
 
 
 class _Connection(pika.SelectConnection):  # type: ignore[misc]
@@ -58,7 +59,18 @@ class _Connection(pika.SelectConnection):  # type: ignore[misc]
             super()._on_data_available(data_in)
         else:
             self.bytes_received += len(data_in)
-            scanner.feed(data_in)
+            if data_in == _HEARTBEAT and not scanner.in_frame:
+                self._answer()
+            else:
+                scanner.feed(data_in)
+
+    def _answer(self) -> None:
+        """An idle connection is woken by the broker's heartbeats only, and sends its own then: one timer less."""
+        checker = self._heartbeat_checker
+        if checker is not None and checker._send_timer is not None:
+            self._adapter_remove_timeout(checker._send_timer)
+            checker._send_timer = None
+            checker._send_heartbeat()
 
     def take_frame(self, data: bytes) -> None:
         """A frame that is not ours to handle."""
@@ -70,6 +82,8 @@ class _Connection(pika.SelectConnection):  # type: ignore[misc]
         rest: bytes = self._frame_buffer  # type: ignore[has-type]
         self._frame_buffer = b""
         self.scanner = scanner
+        if self._heartbeat_checker is not None:  # the broker sends after a half: before ours
+            self._heartbeat_checker._send_interval = _SEND_SHARE * self._heartbeat_checker._timeout
         transport = self._transport
         transport._MAX_RECV_BYTES = _READ_BYTES
         transport._MAX_CONSUME_BYTES = _READ_LIMIT
@@ -85,6 +99,11 @@ class _Connection(pika.SelectConnection):  # type: ignore[misc]
             view = memoryview(data)
             for start in range(0, len(data), _WRITE_PIECE):
                 self._adapter_emit_data(bytes(view[start : start + _WRITE_PIECE]))
+
+    def flush(self) -> None:
+        """Give the socket what it takes now; reads nothing."""
+        if self.unsent:
+            self._transport._on_socket_writable()
 
     def show_life(self) -> None:
         """Send what waits for the socket, or else a heartbeat; reads nothing."""
@@ -268,6 +287,12 @@ class Session:
         """Queue ready frames for the socket; sent at the next pump."""
         with self._driving:
             self._impl.write(data)
+
+    def write_now(self, data: bytes) -> None:
+        """The same, and the socket gets at once what it takes."""
+        with self._driving:
+            self._impl.write(data)
+            self._impl.flush()
 
     @property
     def unsent(self) -> int:

@@ -14,7 +14,7 @@ from mgw.links.rabbitmq.connection import End, Session
 from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.frames import Returned, message_frames, publish_method, routing_key_of
 from mgw.links.rabbitmq.settings import Settings
-from mgw.transforms.amqp import Rules, encode
+from mgw.transforms.amqp import Rules, encode, encode_known
 from mgw.transforms.errors import (
     Blame,
     ConversionFailure,
@@ -220,21 +220,21 @@ class RabbitDestination(End):
 
     def encode(self, message: Message) -> Encoded:
         """See :meth:`mgw.links.contract.Destination.encode`."""
-        content = encode(message, self._use.clock.now(), self._plan.rules)
-        properties, body, key = content
+        plan = self._plan
+        properties, body, key = encode_known(message, plan.rules) or encode(message, self._use.clock.now(), plan.rules)
         if len(properties) > _MAX_PROPERTIES:
             raise ConversionFailure(
                 f"the headers of the message take {len(properties)} bytes",
                 cause=f"AMQP carries at most {_MAX_PROPERTIES}",
                 cure="have the sender set fewer or smaller headers",
             )
-        if len(body) > self._plan.max_message_size:
+        if len(body) > plan.max_message_size:
             raise ConversionFailure(
                 f"the message has {len(body)} bytes",
                 cause=f"foreign queue {self._use.endpoint.full_name} accepts at most {self._plan.max_message_size}",
                 cure="raise AMQP_MaxMessageSize if the broker accepts more",
             )
-        if self._plan.routing_key is not None:
+        if plan.routing_key is not None:
             return self._method, properties, body
         if not isinstance(key, str):
             raise ConversionFailure(

@@ -86,6 +86,11 @@ class FrameScanner:
         self._missing = 0
         self._pieces: list[bytes] = []
 
+    @property
+    def in_frame(self) -> bool:
+        """Whether a part of a frame has come, and its rest not yet."""
+        return bool(self._rest)
+
     def feed(self, data: bytes) -> None:  # noqa: C901, PLR0912, PLR0915 - the inner loop, kept flat for speed
         """Take the next bytes."""
         if self._rest:

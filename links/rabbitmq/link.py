@@ -23,6 +23,7 @@ from mgw.links.contract import (
     LinkConfig,
     Source,
 )
+from mgw.links.header_names import is_documented
 from mgw.links.listening import listening
 from mgw.links.log_preparation import LogStep
 from mgw.links.options import parse
@@ -32,6 +33,7 @@ from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.destination import DestinationPlan, RabbitDestination
 from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.guarantee import report_destination, report_source
+from mgw.links.rabbitmq.held_queue import HeldClassicQueue, without_hops
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
 from mgw.links.rabbitmq.logged_destination import LoggedDestination
@@ -41,10 +43,12 @@ from mgw.links.rabbitmq.probe import run_checks
 from mgw.links.rabbitmq.settings import Settings
 from mgw.links.rabbitmq.source import RabbitSource, SourcePlan, job_queue
 from mgw.links.rabbitmq.spec import SPEC
+from mgw.links.reading_back import HeldQueue
 from mgw.transforms.amqp import Rules
-from mgw.transforms.errors import AdminError, ConfigInvalid, LinkError, QueueMissing
+from mgw.transforms.errors import AdminError, ConfigInvalid, LinkError, LinkRefused, QueueMissing
+from mgw.transforms.message import Message
 
-__all__ = ["SPEC", "RabbitLink", "open_link"]
+__all__ = ["SPEC", "RabbitLink", "open_link", "prefetch"]
 
 
 #: Options of every job that this link acts on.
@@ -80,6 +84,7 @@ class RabbitLink:
                 cause="the link's own user and password are used",
                 cure="remove the part before the @",
             )
+        self._documented = is_documented(attributes)
         self._settings = Settings.of(config, attributes, options)
         self._knowledge = Knowledge()
 
@@ -237,6 +242,37 @@ class RabbitLink:
                 session.close()
         return removed
 
+    # -- the exception desk -------------------------------------------------------------------------------------------
+
+    def exceptions_reader(self, use: JobUse) -> HeldQueue:
+        """See :class:`mgw.links.reading_back.ReadsBack`."""
+        if use.endpoint.domain is Domain.TOPIC:
+            raise LinkRefused(
+                f"foreign queue {use.endpoint.full_name} cannot be read back",
+                link=self.config.name,
+                operation="read",
+                cause="it is an exchange, which keeps no messages",
+                cure="make the job's exception queue a queue that is bound to it",
+            )
+        _, rules = self._options(use)
+        return HeldClassicQueue(self._settings, use, use.endpoint.provider_queue, rules)
+
+    def exceptions_writer(self, use: JobUse) -> Destination:
+        """See :class:`mgw.links.reading_back.ReadsBack`."""
+        options, rules = self._options(use)
+        queue = self._source_plan(use).queue
+        plan = DestinationPlan("", queue, queue, True, options["amqp_maxmessagesize"], rules)
+        return RabbitDestination(self._settings, use, plan)
+
+    def came_from(self, use: JobUse, origin: str) -> bool:
+        """See :class:`mgw.links.reading_back.ReadsBack`."""
+        queue = self._source_plan(use).queue
+        return any(origin.rpartition(mark)[0] == queue for mark in "#@")
+
+    def sent_again(self, message: Message) -> Message:
+        """See :class:`mgw.links.reading_back.ReadsBack`."""
+        return without_hops(message)
+
     # -- plans --------------------------------------------------------------------------------------------------------
 
     def _options(self, use: JobUse) -> tuple[dict[str, Any], Rules]:
@@ -252,6 +288,7 @@ class RabbitLink:
             aq_properties=job["aq_msgproperties"],
             preserve_id=job["preservemessageid"],
             original=not use.logged,
+            documented=self._documented,
         )
         return queue, rules
 
@@ -263,7 +300,7 @@ class RabbitLink:
             exchange=exchange,
             routing_key=key or "",
             queue_type=options["amqp_queuetype"],
-            prefetch=min(65535, options["amqp_prefetch"] or max(1000, 2 * use.batch_size)),
+            prefetch=min(65535, options["amqp_prefetch"] or prefetch(use)),
             exclusive=options["amqp_exclusive"],
             stream_offset=options["amqp_streamoffset"],
             priority=options["amqp_consumerpriority"],
@@ -284,6 +321,12 @@ class RabbitLink:
             max_message_size=options["amqp_maxmessagesize"],
             rules=rules,
         )
+
+
+def prefetch(use: JobUse) -> int:
+    """Messages that the broker may send ahead: while a link has not confirmed one part, another one is read."""
+    most = max(1000, 2 * use.largest_batch)
+    return 2 * most if use.through else most
 
 
 def _target(endpoint: Endpoint) -> tuple[str | None, str | None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pika import exceptions
 
-from mgw.links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, Direction, JobUse, Position
+from mgw.links.contract import BATCH_BYTES, EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, Direction, JobUse, Position
 from mgw.links.rabbitmq.connection import End, Session
 from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.fence import Fence
@@ -185,14 +185,20 @@ class RabbitSource(End):
                 raise self._not_resumed()
             return EMPTY_BATCH
         take = waiting.popleft
-        return self._batch([take() for _ in range(min(max_messages, len(waiting)))])
+        items = [take() for _ in range(min(max_messages, len(waiting)))]
+        if sum([len(item[5]) for item in items]) > BATCH_BYTES:
+            kept = light(items)
+            waiting.extendleft(reversed(items[kept:]))
+            del items[kept:]
+        return self._batch(items)
 
     def _batch(self, items: Sequence[Incoming]) -> Batch:
         now, rules, queue = self._use.clock.now(), self._plan.rules, self._plan.queue
-        deliveries = []
+        deliveries: list[Delivery] = []
+        add, make = deliveries.append, tuple.__new__
         for tag, redelivered, exchange, key, properties, body in items:
             message, failure = decode(properties, body, exchange, key, redelivered, now, rules)
-            deliveries.append(Delivery(message, failure, redelivered, f"{queue}#{tag}"))
+            add(make(Delivery, (message, failure, redelivered, f"{queue}#{tag}", False)))
         last: int = items[-1][0]
         if self._stream:
             return self._stream_batch(deliveries, items)
@@ -266,7 +272,7 @@ class RabbitSource(End):
         session = self._connected("settle")
         session.check("settle")
         if batch.token is not None:
-            session.write(ack_frame(session.number, batch.token, multiple=True))
+            session.write_now(ack_frame(session.number, batch.token, multiple=True))
 
     def backlog(self) -> Backlog | None:
         """See :meth:`links.contract.Source.backlog`; streams cannot tell, so their silence is looked into instead."""
@@ -309,6 +315,16 @@ class RabbitSource(End):
                 cause="the subscription is stuck",
                 cure="the gateway reconnects now",
             )
+
+
+def light(items: Sequence[Incoming]) -> int:
+    """How many of the messages a batch should have, that their bodies are not more than BATCH_BYTES; one at least."""
+    room = BATCH_BYTES
+    for number, item in enumerate(items):
+        room -= len(item[5])
+        if room < 0:
+            return max(1, number)
+    return len(items)
 
 
 def _never(*_arguments: object) -> None:

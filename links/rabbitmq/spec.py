@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mgw.links.contract import Capability, Domain, Field, Guarantee, LinkSpec
+from mgw.links.header_names import HEADER_NAMES
 from mgw.links.patterns import amqp_covers
 from mgw.links.skeleton import Skeleton
 
@@ -45,6 +46,7 @@ SPEC = LinkSpec(
             "Prefix of the name under which the broker shows the link's connections; agent and job follow. Default "
             "mgw.",
         ),
+        HEADER_NAMES,
     ),
     options=(
         Field(
@@ -100,7 +102,8 @@ SPEC = LinkSpec(
         Field("AMQP_Mandatory", "Refuse messages the exchange cannot route.", bool, True),
         Field(
             "AMQP_Prefetch",
-            "Messages the broker may send ahead; default the larger of 1000 and twice the batch size.",
+            "Messages the broker may send ahead; default the larger of 1000 and twice max_batch_size, doubled for a "
+            "job of type THROUGH.",
             int,
             None,
             minimum=1,

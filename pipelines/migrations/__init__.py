@@ -21,4 +21,7 @@ def _stream_2(changes: Changes) -> None:
 
 FLOW_STEPS = (Step(2, "the database refuses windows without a known direction", _flow_2),)
 SINK_STEPS = (Step(2, "the database refuses writes whose flags have no meaning", _sink_2),)
-STREAM_STEPS = (Step(2, "the database refuses streams that have settled more than they were given", _stream_2),)
+STREAM_STEPS = (
+    Step(2, "the database refuses streams that have settled more than they were given", _stream_2),
+    Step(3, "messages of a stream whose ids follow each other have one row of its plan"),  # earlier rows are good
+)

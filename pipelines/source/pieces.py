@@ -7,6 +7,8 @@ its own SQLite, which shares no locks with Python's: a process must not have bot
 
 from __future__ import annotations
 
+import atexit
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from importlib import import_module
@@ -28,6 +30,7 @@ __all__ = ["address_of", "is_postgresql", "pieces"]
 
 _PATIENCE = 30_000  # milliseconds to wait for somebody who has the SQLite file for himself
 MAX_BYTES = 32 * 1024 * 1024  # of bodies in a piece
+_kept: dict[tuple[int, str], Any] = {}  # connection for plans, by process and address
 
 
 def address_of(url: sa.URL, schema: str | None = None) -> str:
@@ -63,23 +66,25 @@ def pieces(
         HubUnavailable: the database cannot be reached.
         HubError: it refused the statement.
     """
-    with _cursor(address, postgresql=chosen.postgresql) as cursor:
-        if chosen.postgresql:
-            if chosen.ordered:
-                _run(cursor, BY_INDEX, cursor.fetchall)
+    if chosen.postgresql:
+        with _planned(address) if chosen.planned else _cursor(address, postgresql=True) as cursor:
             cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(MAX_BYTES)})
             found = _run(cursor, chosen.rows(reads, lower, upper), cursor.fetch_record_batch)
             for batch in found:
                 for start in range(0, batch.num_rows, rows):
                     yield batch.slice(start, rows)
-            return
+        return
+    with _cursor(address, postgresql=False) as cursor:
         _run(cursor, f"PRAGMA busy_timeout={_PATIENCE}", cursor.fetchall)
         cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(rows + 1)})
         limit = rows
         while lower < upper:
             last, count, longest = _run(cursor, chosen.window(lower, upper, limit), cursor.fetchone)
             if not count:
-                return
+                if not chosen.planned:
+                    return
+                lower, limit = last, rows  # nothing is left of these places
+                continue
             if "body" in reads and count > 1 and (longest or 0) * count > MAX_BYTES:
                 limit = max(1, min(count - 1, MAX_BYTES // longest))
                 continue
@@ -113,16 +118,67 @@ def _run(cursor: Any, statement: str, fetch: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _cursor(address: str, *, postgresql: bool) -> Iterator[Any]:
+    with closing(_connected(address, postgresql=postgresql)) as connection, closing(connection.cursor()) as cursor:
+        yield cursor
+
+
+@contextmanager
+def _planned(address: str) -> Iterator[Any]:
+    """For plans on PostgreSQL: the connection serves the next task of this process as well, unless this one fails.
+
+    To connect takes the driver longer than most tasks. Spark ends a process that has had no task for a minute.
+    """
+    me = os.getpid()  # what was kept before a fork belongs to the parent
+    connection = _kept.pop((me, address), None)
+    if connection is not None:
+        try:
+            cursor = _by_index(connection)
+        except HubError:  # it was lost meanwhile
+            connection = None
+    if connection is None:
+        connection = _connected(address, postgresql=True)
+        cursor = _by_index(connection)
+    try:
+        yield cursor
+    except BaseException:
+        cursor.close()
+        connection.close()
+        raise
+    cursor.close()
+    _close_kept()  # one at most
+    _kept[me, address] = connection
+
+
+@atexit.register
+def _close_kept() -> None:
+    """Close what this process kept."""
+    for process, address in list(_kept):
+        connection = _kept.pop((process, address), None)
+        if connection is not None and process == os.getpid():
+            connection.close()
+
+
+def _by_index(connection: Any) -> Any:
+    """A cursor on a connection that reads a plan by its index; the connection is closed if that fails."""
+    cursor = connection.cursor()
+    try:
+        _run(cursor, BY_INDEX, cursor.fetchall)
+    except HubError:
+        cursor.close()
+        connection.close()
+        raise
+    return cursor
+
+
+def _connected(address: str, *, postgresql: bool) -> Any:
     import adbc_driver_manager as adbc
 
     driver = import_module(f"adbc_driver_{'postgresql' if postgresql else 'sqlite'}.dbapi")
     try:
-        connection = driver.connect(address, autocommit=True)
+        return driver.connect(address, autocommit=True)
     except adbc.Error as error:
         raise HubUnavailable(
             "the hub cannot be reached from where Spark reads it",
             cause=str(error).partition("\n")[0],
             cure="let the executors reach the database under the same address as the driver",
         ) from None
-    with closing(connection), closing(connection.cursor()) as cursor:
-        yield cursor

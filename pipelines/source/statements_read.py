@@ -59,7 +59,8 @@ class Selection:
         key: the number that ranges are made of; unique in the selection.
         a: ``m`` or ``e``, whichever has the state.
         extra: what is read in addition to :data:`mgw.pipelines.source.columns.READ`, by name.
-        ordered: whether the rows come by their keys; on SQLite they always do.
+        planned: a stream's: ``source`` says itself what ``{lower} < key <= {upper}`` is, in the order of the keys,
+            which are numbers without gaps.
     """
 
     postgresql: bool
@@ -68,7 +69,7 @@ class Selection:
     key: str = "m.id"
     a: str = "m"
     extra: tuple[tuple[str, str], ...] = ()
-    ordered: bool = False
+    planned: bool = False
 
     @property
     def table(self) -> str:
@@ -86,21 +87,29 @@ class Selection:
         """
         known = {**READ, **dict(self.extra)}
         columns = ", ".join(f"{known[name].format(a=self.a)} AS {name}" for name in reads)
-        chosen = f"SELECT {columns} FROM {self.source} WHERE {self._condition(lower, upper)}"
+        chosen = f"SELECT {columns} {self._found(lower, upper)}"
         if self.postgresql:
-            return f"{chosen} ORDER BY {self.key}" if self.ordered else chosen
+            return chosen
         types = ", ".join(f"{_TYPED.get(name, repr('x'))} AS {name}" for name in reads)
         return f"SELECT {types} UNION ALL {chosen}"
 
     def window(self, lower: int, upper: int, limit: int) -> str:
         """The statement that says how far the first ``limit`` rows reach, how many there are, and the longest body."""
+        if self.planned:
+            last = min(upper, lower + limit)
+            return f"SELECT {last:d}, count(*), max(length(m.body)) {self._found(lower, last)}"
         return (
             f"SELECT max(number), count(*), max(size) FROM (SELECT {self.key} AS number, length(m.body) AS size "
-            f"FROM {self.source} WHERE {self._condition(lower, upper)} ORDER BY {self.key} LIMIT {limit:d})"
+            f"{self._found(lower, upper)} ORDER BY {self.key} LIMIT {limit:d})"
         )
 
-    def _condition(self, lower: int, upper: int) -> str:
-        return " AND ".join((*self.where, f"{self.key} > {lower:d}", f"{self.key} <= {upper:d}"))
+    def _found(self, lower: int, upper: int) -> str:
+        """FROM and WHERE of the rows with ``lower < key <= upper``."""
+        if self.planned:
+            source, conditions = self.source.format(lower=f"{lower:d}", upper=f"{upper:d}"), self.where
+        else:
+            source, conditions = self.source, (*self.where, f"{self.key} > {lower:d}", f"{self.key} <= {upper:d}")
+        return f"FROM {source}{' WHERE ' if conditions else ''}{' AND '.join(conditions)}"
 
 
 def selection(db: Db, queue: QueueRef, consumer: str | None, what: What, exceptions: Sequence[int] = ()) -> Selection:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -45,6 +46,8 @@ class StreamRow(NamedTuple):
     settled: int
 
 
+_RUN = 8  # messages whose ids follow each other have one row of the plan from so many on
+_COVERING = "SELECT coalesce(max(seq), 0) FROM pl_plan WHERE stream_id = ? AND seq <= ?"  # row that says what is there
 _COLUMNS = "id, name, token, queue_id, consumer, epoch, allocated, settled"
 
 
@@ -84,17 +87,35 @@ def update(db: Db, stream: StreamRow, *, now: float) -> None:
 
 def append(db: Db, stream: StreamRow, numbers: Sequence[int]) -> None:
     """Give messages the next places."""
-    rows = [(stream.id, seq, number) for seq, number in enumerate(numbers, stream.allocated + 1)]
+    rows = [(stream.id, seq, number) for seq, number in _packed(numbers, stream.allocated + 1)]
     db.insert("pl_plan", ("stream_id", "seq", "message_id"), ("int8", "int8", "int8"), rows)
+
+
+def _packed(numbers: Sequence[int], seq: int) -> Iterator[tuple[int, int]]:
+    """The rows of a plan, as (place, message): one for a run of message ids that follow each other."""
+    start, count = 0, len(numbers)
+    while start < count:
+        end = start + 1
+        while end < count and numbers[end] == numbers[end - 1] + 1:
+            end += 1
+        if end - start >= _RUN:
+            yield seq + start, numbers[start]
+        else:
+            yield from ((seq + place, numbers[place]) for place in range(start, end))
+        start = end
 
 
 def planned(db: Db, stream: StreamRow, after: int, upto: int) -> list[int]:
     """Messages at the places ``after < seq <= upto``, in order."""
     rows = db.rows(
-        "SELECT message_id FROM pl_plan WHERE stream_id = ? AND seq > ? AND seq <= ? ORDER BY seq",
-        (stream.id, after, upto),
+        f"SELECT seq, message_id FROM pl_plan WHERE stream_id = ? AND seq >= ({_COVERING}) AND seq <= ? ORDER BY seq",
+        (stream.id, stream.id, after + 1, upto),
     )
-    return [number for (number,) in rows]
+    found: list[int] = []
+    for (seq, number), (following, _) in pairwise([*rows, (upto + 1, 0)]):
+        skipped = max(after + 1 - seq, 0)
+        found += range(number + skipped, number + following - seq)
+    return found
 
 
 def still_claimed(db: Db, consumer: int, numbers: Sequence[int]) -> list[int]:
@@ -108,7 +129,14 @@ def still_claimed(db: Db, consumer: int, numbers: Sequence[int]) -> list[int]:
 
 
 def forget(db: Db, stream: StreamRow, upto: int) -> None:
-    """Forget the places up to this one."""
+    """Forget the places up to this one; a run that goes on behind it begins there from now on."""
+    if upto < stream.allocated:
+        db.run(
+            f"""INSERT INTO pl_plan (stream_id, seq, message_id)
+                SELECT stream_id, CAST(? AS BIGINT), message_id + CAST(? AS BIGINT) - seq FROM pl_plan
+                 WHERE stream_id = ? AND seq = ({_COVERING}) AND seq < ?""",
+            (upto + 1, upto + 1, stream.id, stream.id, upto + 1, upto + 1),
+        )
     db.run("DELETE FROM pl_plan WHERE stream_id = ? AND seq <= ?", (stream.id, upto))
 
 
@@ -150,19 +178,36 @@ def view_rows(conn: sa.Connection) -> list[dict[str, Any]]:
 
 
 def selection(db: Db, stream: StreamRow, consumer: int) -> Selection:
-    """The messages of a stream that are in its plan, by their places.
+    """The messages of a stream that are in its plan, by their places: run by run, each in the order of its ids.
 
-    What is added to columns keeps PostgreSQL from looking for each of them among all that are claimed.
+    What is added to columns keeps PostgreSQL from looking for each of them among all that are claimed, and LATERAL
+    from looking at all messages.
     """
-    where: tuple[str, ...] = (f"p.stream_id = {stream.id:d}",)
-    join = "JOIN" if db.postgresql else "CROSS JOIN"  # in this order
+    runs = _RUNS.format(stream=stream.id, greatest="greatest" if db.postgresql else "max")
+    key, a = ("message_id", "e") if consumer else ("id", "m")
+    within = f"{a}.{key} >= p.first AND {a}.{key} < p.message_id + p.number"
+    where: tuple[str, ...]
     if consumer:
-        source = (
-            f"pl_plan p {join} aq_entry e ON e.message_id = p.message_id AND e.consumer_id = {consumer:d} "
-            f"{join} aq_message m ON m.id = p.message_id"
-        )
-        where += (f"e.state + 0 = {State.CLAIMED}", "e.claim IS NULL")
+        where = (f"{a}.consumer_id = {consumer:d}", f"{a}.state + 0 = {State.CLAIMED}", f"{a}.claim IS NULL")
+        table = "aq_entry"
     else:
-        source = f"pl_plan p {join} aq_message m ON m.id = p.message_id"
-        where += (f"m.state + 0 = {State.CLAIMED}", "m.claim IS NULL", f"m.queue_id + 0 = {stream.queue_id:d}")
-    return Selection(db.postgresql, source, where, "p.seq", "e" if consumer else "m", (("seq", "p.seq"),), ordered=True)
+        where = (f"{a}.state + 0 = {State.CLAIMED}", f"{a}.claim IS NULL", f"{a}.queue_id + 0 = {stream.queue_id:d}")
+        table = "aq_message"
+    if db.postgresql:
+        chosen = f"SELECT * FROM {table} {a} WHERE {' AND '.join((within, *where))} ORDER BY {a}.{key} OFFSET 0"
+        source, where = f"{runs} p CROSS JOIN LATERAL ({chosen}) {a}", ()
+    else:
+        source, where = f"{runs} p CROSS JOIN {table} {a}", (within, *where)
+    if consumer:
+        source += f" {'JOIN' if db.postgresql else 'CROSS JOIN'} aq_message m ON m.id = e.message_id"
+    place = f"p.seq + ({a}.{key} - p.message_id)"
+    return Selection(db.postgresql, source, where, place, a, (("seq", place),), planned=True)
+
+
+#: The runs of a plan at the places ``lower < seq <= upper``, by place; ``first``: the first message of it there.
+_RUNS = """
+    (SELECT seq, message_id, lead(seq, 1, {{upper}} + 1) OVER (ORDER BY seq) - seq AS number,
+            message_id + {greatest}({{lower}} + 1 - seq, 0) AS first
+       FROM pl_plan WHERE stream_id = {stream} AND seq <= {{upper}} AND seq >= (
+            SELECT coalesce(max(seq), 0) FROM pl_plan WHERE stream_id = {stream} AND seq <= {{lower}} + 1)
+      ORDER BY seq)"""

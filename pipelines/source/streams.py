@@ -41,6 +41,7 @@ def consume(
         numbers = [number for number in numbers if number in there]
     try:
         transfer.complete(conn, queue, row.consumer, numbers)
+        sql.forget(db, row, upto)  # on PostgreSQL this statement tells what became of the one before
     except GatewayError as error:
         if error.number != transfer.MISSING:
             raise
@@ -49,7 +50,6 @@ def consume(
             cause=f"somebody purged queue {queue.full_name}, or took them from it, after Spark had read them",
             cure="find out who did; option failOnDataLoss=false continues with what is left",
         ) from None
-    sql.forget(db, row, upto)
     return row._replace(settled=upto)
 
 

@@ -1,6 +1,8 @@
 """Tables of the streams (prefix ``pl_``): how far each is, and which message has which place in it.
 
-A stream's messages are CLAIMED in the hub, as those in a job's plan; ``pl_plan`` is that plan. A queue that is dropped
+A stream's messages are CLAIMED in the hub, as those in a job's plan; ``pl_plan`` is that plan. A row of it counts up to
+the place of the next row, or the last place that the stream has given: the messages at the places between have the ids
+that follow. A queue that is dropped
 takes its streams along. Times are epoch seconds.
 """
 
@@ -84,7 +86,13 @@ FROM pl_stream s LEFT JOIN aq_queue q ON q.id = s.queue_id"""
 _NAME = "pipelines.stream"
 _PLANS = f"""
 CREATE VIEW {plans_view(_NAME)} AS
-SELECT s.queue_id AS queue_id, p.message_id AS message_id FROM pl_plan p JOIN pl_stream s ON s.id = p.stream_id"""
+WITH RECURSIVE planned (queue_id, message_id, more) AS (
+    SELECT s.queue_id, p.message_id, coalesce(p.following, s.allocated + 1) - p.seq - 1
+      FROM (SELECT stream_id, seq, message_id, lead(seq) OVER (PARTITION BY stream_id ORDER BY seq) AS following
+              FROM pl_plan) p JOIN pl_stream s ON s.id = p.stream_id
+    UNION ALL
+    SELECT queue_id, message_id + 1, more - 1 FROM planned WHERE more > 0)
+SELECT queue_id, message_id FROM planned"""
 
 
 def _create(conn: sa.Connection) -> None:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ready_made import ready_made
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -133,22 +135,25 @@ class Mgw:
         return result.out
 
     @contextmanager
-    def running(self, *files: str) -> Iterator[subprocess.Popen[str]]:
-        """``mgw run`` in the background, drained at the end."""
-        process = subprocess.Popen(
-            self.command("run", *files),
-            cwd=self.folder,
-            env=self.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        try:
-            yield process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            out, _ = process.communicate(timeout=60)
-        assert process.returncode == 0, out
+    def running(self, *files: str) -> Iterator[subprocess.Popen[bytes]]:
+        """``mgw run`` in the background, drained at the end: not before it is up, as only then it can be."""
+        with tempfile.TemporaryFile() as output:
+
+            def said() -> bytes:
+                return os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0)
+
+            process = subprocess.Popen(
+                self.command("run", *files), cwd=self.folder, env=self.environment(), stdout=output, stderr=output
+            )
+            try:
+                yield process
+                eventually(lambda: b"up and running" in said() or process.poll() is not None, deadline=60, what="start")
+                process.send_signal(signal.SIGTERM)
+                process.wait(60)
+            finally:
+                process.kill()
+                process.wait()
+            assert process.returncode == 0, said().decode()
 
 
 @pytest.fixture

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import select
 import signal
 import sqlite3
 import subprocess
@@ -404,24 +407,28 @@ def _half_made(hub: Path) -> list[str]:
 )
 def test_killed_apply_leaves_whole_objects_and_the_next_run_does_the_rest(mgw: Mgw, after: str) -> None:
     file = mgw.file(COMPLETE)
+    # A pipe that holds one write: apply cannot run ahead of its reader, however late this process gets the processor.
+    reading, writing = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 1)
     process = subprocess.Popen(
         mgw.command("apply", file),
         cwd=mgw.folder,
         env=mgw.environment() | {"PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=writing,
+        stderr=subprocess.DEVNULL,
     )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with process.stdout, process.stderr:
+    os.close(writing)
+    with open(reading, "rb", buffering=0) as output:
         if after == "start":  # somewhere in the start or the making of the hub
             deadline = time.monotonic() + 10
             while not (mgw.folder / "hub.db").exists() and time.monotonic() < deadline and process.poll() is None:
                 pass
         else:
-            for line in process.stdout:
-                if line.decode().startswith(f"create {after}"):
-                    break
+            said = b""
+            while f"create {after}".encode() not in said:
+                written = output.read(select.PIPE_BUF)
+                assert written, said.decode()
+                said += written
         process.send_signal(signal.SIGKILL)
         process.wait(10)
     assert process.returncode == -signal.SIGKILL

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import sqlite3
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import ROOT, Mgw
-from tests.support.ready_made import start_module
+from tests.support.brokers.server import OwnedProcess
 from tests.support.secured import PASSWORD, Secured
 from tests.support.secured_clients import Reader, publish
 from tests.support.waiting import eventually
@@ -65,15 +66,15 @@ def _of_form(text: str, form: str) -> str:
 @contextmanager
 def _running(mgw: Mgw, file: str) -> Iterator[None]:
     log = mgw.folder / "run.log"
-    words = ("mgw.gateway", "run", file)
-    process = start_module(*words, log=log, environment=mgw.environment(), folder=mgw.folder)
+    command = [sys.executable, "-m", "mgw.gateway", "run", file]
+    process = OwnedProcess(command, environment=mgw.environment(), log=log, folder=mgw.folder)
     try:
         yield
     finally:
-        process.send_signal(signal.SIGTERM)
-        code = process.wait(60)
+        in_time = process.terminate(signal.SIGTERM, 60)
         print(log.read_text())
-    assert code == 0
+    assert in_time
+    assert process.exit_code == 0
     assert PASSWORD not in log.read_text()
 
 

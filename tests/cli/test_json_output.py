@@ -25,6 +25,8 @@ LINES = {
     "lint": "lint broken.yaml",
     "plan": "plan changed.yaml",
     "status": "status",
+    "transform": "transform --job orders_in --file message.yaml",
+    "tap": "tap orders_in --seconds 0.1",
     "events": "events",
     "prove": "prove orders_in --list",
     "agents list": "agents list",
@@ -36,6 +38,10 @@ LINES = {
     "queues list": "queues list",
     "queues show": "queues show bad@mem",
     "transformations list": "transformations list",
+    "exceptions list": "exceptions list",
+    "exceptions show": "exceptions show news_out {exception}",
+    "exceptions replay": "exceptions replay news_out --all --dry-run",
+    "exceptions discard": "exceptions discard news_out {exception}",
     "jobs list": "jobs list",
     "jobs show": "jobs show orders_in",
     "aq queues": "aq queues",
@@ -57,7 +63,9 @@ LINES = {
 ALWAYS = {"transformations show": "transformations show urgent"}
 
 #: Texts that look like something else and are not: versions of the format, texts of messages, ids.
-TEXTS = re.compile(r"(\.|^)(compatible|message|text|event_text|cure|name|msgid|correlation|rule|set|where)(\.|\[|$)")
+TEXTS = re.compile(
+    r"(\.|^)(id|original_id|done|compatible|message|text|event_text|cure|name|msgid|correlation|rule|set|where)(\.|\[|$)"
+)
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 #: Trouble is a sentence for people; the same time is a value of the job, too.
 IN_A_SENTENCE = re.compile(r"; next attempt \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$")
@@ -86,9 +94,12 @@ def busy(applied: Mgw) -> Mgw:
     text = COMPLETE.replace("batch_size: 200", "batch_size: 300")
     applied.file(text, "changed.yaml")
     applied.file("queues: {Q: {max_retries: many}}\n", "broken.yaml")
+    applied.file("body: {urgent: true}\nenqueue_time: 2026-11-20T10:57:34Z\n", "message.yaml")
     applied.ok("modules", "allow", "json")
     applied.ok("functions", "set", "as_json", "json:dumps")
-    applied.ok("aq", "enqueue", "ORDERS", "x", "--expiration", "600", "-H", "a=b")
+    failed = ("-H", "MGW_error=no", "-H", "MGW_error_job=news_out")
+    applied.ok("aq", "enqueue", "ORDERS", "x", "--expiration", "600", "-H", "a=b", *failed)
+    applied.ok("jobs", "alter", "news_out", "--exception-queue", "ORDERS")
     now = time.time()
     with sqlite3.connect(applied.folder / "hub.db") as connection:
         connection.execute(
@@ -132,12 +143,16 @@ def _wrong(path: str, value: Any) -> str:
 @pytest.mark.parametrize("command", [*LINES, *ALWAYS])
 def test_values_have_the_types_of_json(command: str, busy: Mgw) -> None:
     line = f"{LINES[command]} --json" if command in LINES else ALWAYS[command]
+    if "{exception}" in line:
+        (entry,) = json.loads(busy.ok("exceptions", "list", "news_out", "--json"))
+        line = line.format(exception=entry["id"])
     out = busy(*line.split()).out
     found = (
         json.loads(out) if out[:1] in "[{" and "\n" in out.strip() else [json.loads(each) for each in out.splitlines()]
     )
     assert [f"{path}: {why} ({value!r})" for path, value in _leaves(found) if (why := _wrong(path, value))] == []
-    assert found or command in ("events", "links prepare", "pipeline streams"), out  # a memory link needs no log
+    nothing = ("tap", "events", "links prepare", "pipeline streams")  # no job runs, a memory link needs no log
+    assert found or command in nothing, out
 
 
 def test_what_is_proved_has_moments() -> None:

@@ -129,6 +129,18 @@ JOBS = {
         "unknown-option",
     ),
     "bad option": ("j: {type: inbound, source: in@mem, destination: Q, options: {MsgBatchSize: 0}}", "bad-value"),
+    "limit below the batch size": (
+        "j: {type: inbound, source: in@mem, destination: Q, batch_size: 30, options: {max_batch_size: 20}}",
+        "bad-value",
+    ),
+    "limit below the batch size, both as options": (
+        "j: {type: inbound, source: in@mem, destination: Q, options: {Max_Batch_Size: 20, MsgBatchSize: 30}}",
+        "bad-value",
+    ),
+    "limit that is no number": (
+        "j: {type: inbound, source: in@mem, destination: Q, batch_size: 30, options: {max_batch_size: many}}",
+        "bad-value",
+    ),
     "batch size twice": (
         "j: {type: inbound, source: in@mem, destination: Q, batch_size: 3, options: {MsgBatchSize: 3}}",
         "conflicting-keys",

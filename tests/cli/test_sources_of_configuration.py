@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 
+import pytest
+
 from tests.cli.conftest import Mgw
 from tests.support.waiting import eventually
 
@@ -27,6 +29,23 @@ def test_a_folder_stands_for_its_files_by_name(mgw: Mgw) -> None:
     (mgw.folder / "empty").mkdir()
     assert "the folder holds no *.yaml" in mgw("lint", "--config-dir", "empty").out
     assert mgw("lint").code == 2
+
+
+@pytest.mark.parametrize(
+    "tests",
+    ["tests: {}\n", "configuration: x.yaml\n'tests':\n  a: {b: c\n", "tests:\n  a: {message: {body: ${BODY}}}\n"],
+    ids=["empty", "no YAML", "a variable"],
+)
+def test_a_file_of_a_folder_is_left_out_only_if_it_holds_tests(mgw: Mgw, tests: str) -> None:
+    mgw.file("version: 1\nqueues:\n  ONE: {}\n", "conf.d/line.yaml")
+    mgw.file("queues:\n  TWO: {}\n", "conf.d/plant_test.yaml")
+    mgw.file(tests, "conf.d/line_test.yaml")
+    assert mgw.ok("apply", "--config-dir", "conf.d").splitlines()[-1] == "2 created"
+    assert mgw.ok("apply", "--prune", "--config-dir", "conf.d").splitlines() == [
+        "nothing to do: 2 objects match the files"
+    ]
+    mgw.file("queues: {\n", "conf.d/plant_test.yaml")
+    assert mgw("apply", "--prune", "--config-dir", "conf.d").code == 78
 
 
 def test_variables_come_from_a_file_unless_they_are_set(mgw: Mgw) -> None:

@@ -48,7 +48,7 @@ def of_pika():
 
 
 def of_kafka():
-    import mgw.links.kafka.network
+    import mgw.links.kafka.python_client.network
     from kafka.coordinator.heartbeat import Heartbeat
 
     Heartbeat(group_id="g", session_timeout_ms=1000, heartbeat_interval_ms=900)
@@ -206,7 +206,8 @@ def _judge_output(output: str, form: str) -> None:
 ALONE = """\
 import logging, sys
 from mgw import GatewayAdmin, open_hub
-import mgw.links.kafka.network, mgw.links.mqtt.connection, mgw.links.rabbitmq.connection, mgw.pipelines.sink.publish
+import mgw.links.kafka.python_client.network
+import mgw.links.mqtt.connection, mgw.links.rabbitmq.connection, mgw.pipelines.sink.publish
 from mgw.gateway.runtime import supervisor
 
 with open_hub(sys.argv[1], create=True) as hub:

@@ -261,7 +261,7 @@ def test_startup_state_is_cleaned_only_after_a_run_that_is_gone(admin: GatewayAd
         lease.renew_lease(conn, "DEFAULT_AGENT", token, ttl=-5, now=now)
     admin.cleanup_gateway(CLEAN_STARTUP_STATE)
     assert admin.agent_state().status is AgentStatus.NOT_STARTED
-    with admin.hub.read() as conn, pytest.raises(Exception, match="belongs to another process"):
+    with pytest.raises(Exception, match="belongs to another process"), admin.hub.write() as conn:
         lease.check_owner(conn, "DEFAULT_AGENT", token)
 
 

@@ -57,6 +57,27 @@ def test_a_transformation_changed_in_the_hub_reaches_the_running_job(
         eventually(lambda: sent(request) == ["a one", "b two"])
 
 
+def test_a_job_applies_a_chain_and_follows_a_change_of_one_of_its_steps(
+    gateway: Gateway, request: pytest.FixtureRequest
+) -> None:
+    admin = gateway.admin
+    for name, definition in {
+        "twice": {"function": "tests.support.transform_samples:twice"},
+        "mark": {"set": {"body": "tab.user_data || ' one'"}},
+        "flow": {"steps": ["twice", "mark"], "where": "tab.user_data <> 'none'", "time_limit": 60},
+    }.items():
+        admin.create_transformation(name, "BASIC", "BASIC", definition)
+    admin.create_job("outj", "OUTBOUND", "H", "OUT@mem", transformation="flow")
+    with gateway.run(modules=["tests.support.transform_samples"]) as running:
+        gateway.enqueue("H", [Message(body="a"), Message(body="none")])
+        eventually(lambda: sent(request) == ["a one", "a one"])
+        eventually(lambda: gateway.job("outj")["FILTERED_TOTAL"] == 1)
+        admin.alter_transformation("mark", definition={"set": {"body": "tab.user_data || ' two'"}})
+        eventually(lambda: running.agent._snapshot and running.agent._snapshot.version == version(gateway))
+        gateway.enqueue("H", [Message(body="b")])
+        eventually(lambda: sent(request)[2:] == ["b two", "b two"])
+
+
 def test_whoever_changes_a_transformation_raises_the_version_that_agents_follow(gateway: Gateway) -> None:
     with Hub.open(gateway.url) as plain:  # a program that knows nothing of the gateway
         queues, seen = QueueAdmin(plain), [version(gateway)]

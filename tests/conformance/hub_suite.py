@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -20,8 +21,9 @@ from mgw.gateway.aq.store.tables import State
 from mgw.gateway.aq.upkeep import time_manager
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.state.gateway_hub import open_hub
-from mgw.transforms.errors import AqError, HubError, HubVersionMismatch
+from mgw.transforms.errors import AqError, HubClosed, HubError, HubVersionMismatch
 from mgw.transforms.message import Header, Message, PayloadKind, ValueType
+from tests.support.kept_totals import differences
 from tests.support.ready_hubs import application_url
 from tests.support.waiting import eventually
 
@@ -61,6 +63,9 @@ class HubCase:
         with Hub.open(hub_url, create=True, clock=self.clock) as self.hub:
             self.admin = QueueAdmin(self.hub)
             yield
+            # Whatever a test did with messages, the hub knows how many there are; unless nobody may open it any more.
+            with suppress(HubClosed, HubVersionMismatch), self.hub.read() as conn:
+                assert not differences(conn)
 
     def queue(self, name: str = "orders", *, table: dict[str, Any] | None = None, **settings: Any) -> str:
         """A started queue in a table of its own, ``<name>_t``."""

@@ -346,6 +346,17 @@ class DeviationSuite(HubCase):
             session.commit()
         assert self.take("orders") == [*"123abcz"]
 
+    def test_array_deviates_in_the_order_of_the_call_whatever_the_priorities(self) -> None:
+        messages = [Message(body, priority=priority) for body, priority in zip("abcd", (1, 5, 1, 7), strict=True)]
+        for number, sort in enumerate(("ENQ_TIME,PRIORITY", "PRIORITY", "PRIORITY,ENQ_TIME")):
+            for kind, expected in (("top", "dcbaz"), ("before", "abcdz")):
+                queue = self.queue(f"{kind}{number}", table={"sort_list": sort})
+                (last,) = self.send(queue, "z", priority=9)
+                with self.hub.session() as session:
+                    session.enqueue_array(queue, messages, TOP if kind == "top" else before(last))
+                    session.commit()
+                assert self.take(queue) == [*expected], (sort, kind)
+
     def test_every_consumer_sees_the_deviation(self) -> None:
         self.few_digits()
         self.topic("RED", "GREEN", name="events")

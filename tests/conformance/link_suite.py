@@ -68,8 +68,6 @@ class LinkTemplate(ABC):
     """What the suite needs to know about a messaging system."""
 
     spec: ClassVar[LinkSpec]
-    #: Put before the name of a plain header by the source ("MGW_AMQP_H_").
-    header_prefix: ClassVar[str] = ""
     #: Header in which the source shows the message id a hub gave to its message.
     message_id_header: ClassVar[str] = ""
     #: Seconds within which a link from :meth:`disturbed` gives up a stalled system.
@@ -418,7 +416,7 @@ class LinkSuite:
     def test_header_keeps_its_type(self, template: LinkTemplate, header: Header) -> None:
         with both(template) as (reader, writer):
             writer.deliver(Message(b"x", headers=(header,)))
-            assert header._replace(name=template.header_prefix + "h") in reader.one().headers
+            assert header._replace(name="h") in reader.one().headers
 
     @requires(Capability.TEXT_HEADERS)
     def test_text_headers_come_back(self, template: LinkTemplate) -> None:
@@ -427,13 +425,13 @@ class LinkSuite:
             writer.deliver(Message(b"x", headers=headers))
             found = reader.one().headers
         for header in headers:
-            assert header._replace(name=template.header_prefix + header.name) in found
+            assert header._replace(name=header.name) in found
 
     @requires(Capability.RAW_HEADERS)
     def test_raw_headers_come_back(self, template: LinkTemplate) -> None:
         with both(template) as (reader, writer):
             writer.deliver(Message(b"x", headers=(Header("h", ValueType.RAW, b"\xfe\x00\xff"),)))
-            assert Header(template.header_prefix + "h", ValueType.RAW, b"\xfe\x00\xff") in reader.one().headers
+            assert Header("h", ValueType.RAW, b"\xfe\x00\xff") in reader.one().headers
 
     @requires(Capability.TEXT_HEADERS)
     def test_headers_of_another_system_keep_their_names(self, template: LinkTemplate) -> None:
@@ -446,7 +444,7 @@ class LinkSuite:
     def test_repeated_headers_keep_their_order(self, template: LinkTemplate) -> None:
         with both(template) as (reader, writer):
             writer.deliver(Message(b"x", headers=tuple(Header("h", ValueType.TEXT, text) for text in "bac")))
-            found = [header.value for header in reader.one().headers if header.name == template.header_prefix + "h"]
+            found = [header.value for header in reader.one().headers if header.name == "h"]
             assert found == ["b", "a", "c"]
 
     @requires(Capability.PRIORITY)

@@ -58,6 +58,7 @@ def test_batch_size_and_poll_interval_of_the_agent_count_for_jobs_without_their_
     gateway: Gateway, broker: MemoryBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     gateway.admin.set_agent_option("DEFAULT_AGENT", "Oracle.mgw.batch_size", "4")
+    gateway.admin.alter_job("inj", options={"max_batch_size": 4})
     broker.put("SRC", *(Message(body=f"m{number}") for number in range(10)))
     gateway.admin.disable_job("outj")
     with gateway.run() as running:
@@ -105,6 +106,7 @@ def test_the_state_of_a_running_agent_has_positions_plans_and_windows(gateway: G
     broker.log("LOG")
     gateway.admin.register_foreign_queue("LOG", "mem")
     gateway.admin.create_job("logj", "INBOUND", "LOG@mem", "I", options={"MsgBatchSize": 200})
+    gateway.admin.alter_job("inj", options={"max_batch_size": 100})  # it reads on while the hub commits
     broker.hold_confirms = True
     broker.put("SRC", *(Message(body=f"m{number}") for number in range(10)))
     broker.put("LOG", *(Message(body=f"m{number}") for number in range(7)))
@@ -119,7 +121,7 @@ def test_the_state_of_a_running_agent_has_positions_plans_and_windows(gateway: G
     assert "window: 0 of 3 batches read ahead (0 messages), 0 messages being stored" in said
     assert "source: read last: SRC@9, acknowledged last: SRC@9" in said
     assert "source: read last: LOG@6, acknowledged last: LOG@6, position 0=6" in said
-    assert "10 messages in flight, window 4000, no sending log, plans 1 to " in said
+    assert "10 messages in flight, window 1000, no sending log, plans 1 to " in said
     assert re.search(r"last progress: 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC \(\d+ s ago\)", said)
     assert "guarantee: " in said
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from datetime import datetime
@@ -12,9 +13,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from mgw.gateway.aq import transfer
 from mgw.gateway.aq.admin import QueueAdmin
 from mgw.gateway.aq.payloads.anydata import wrap
+from mgw.gateway.runtime.ends.hub_source import HubSource
+from mgw.gateway.runtime.ends.link_destination import LinkDestination
 from mgw.gateway.runtime.ends.link_source import LinkSource
+from mgw.gateway.runtime.route import Route
 from mgw.gateway.runtime.windowed import AHEAD, WindowedRoute
 from mgw.links.memory.broker import MemoryBroker
 from mgw.transforms.errors import HubUnavailable, LinkUnavailable
@@ -115,6 +120,144 @@ def test_a_message_that_arrives_later_wakes_the_job_at_once(
             )
 
 
+def test_jobs_that_wait_look_together_and_find_what_no_wake_up_told_of(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three hundred idle jobs that claim by themselves every few seconds cost a part of a core."""
+    looks: list[str] = []
+    plan = HubSource.plan
+
+    def noted(source: HubSource, *args: Any, **options: Any) -> Any:
+        looks.append(source.queue_name)
+        return plan(source, *args, **options)
+
+    asked: list[int] = []
+    at_rest = transfer.at_rest
+    monkeypatch.setattr(HubSource, "plan", noted)
+    monkeypatch.setattr(transfer, "at_rest", lambda conn: asked.append(1) or at_rest(conn))
+    monkeypatch.setattr("mgw.gateway.aq.store.notify.Notifier.wake", lambda *_: None)
+    for number in range(5):
+        gateway.queue(f"H{number}")
+        outbound(gateway, broker, f"out{number}", f"D{number}", source=f"H{number}", poll_interval=0.2)
+    with gateway.run():
+        eventually(lambda: all(gateway.job(f"out{number}")["ACTIVITY"] == "IDLE" for number in range(5)))
+        eventually(lambda: len(asked) > 3, what="looks for all of them")
+        before = len(looks)
+        eventually(lambda: len(asked) > 13, what="more of them")
+        assert len(looks) == before, "a job looks for itself although its queue is empty"
+        gateway.enqueue("H3", [Message("found")])
+        eventually(lambda: bodies(broker.queue("D3").messages) == ["found"])
+        gateway.queues.stop_queue("H4")
+        eventually(lambda: gateway.job("out4")["STATUS"] == "RETRY", what="the stopped queue is noticed")
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_messages_for_jobs_that_wait_are_planned_by_the_transaction_that_brings_them(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    planning: list[str] = []
+    plan = HubSource.plan
+
+    def noted(*args: Any, **options: Any) -> Any:
+        name = threading.current_thread().name
+        if refused and name == "job-inj":
+            planning.append("refused")
+            raise LookupError("the subscriber is gone")
+        if planned := plan(*args, **options):
+            planning.append(name)
+        return planned
+
+    monkeypatch.setattr(HubSource, "plan", noted)
+    gateway.queue("H", multiple_consumers=True)
+    inbound(gateway, broker)
+    outbound(gateway, broker, "one", "ONE")
+    outbound(gateway, broker, "two", "TWO")
+    brought = 0
+
+    def answered() -> bool:
+        """One message more; whether those who bring them have been asked to plan them, as jobs wait mostly."""
+        nonlocal brought
+        put(broker, "SRC", f"message {brought}")
+        brought += 1
+        eventually(lambda: all(len(broker.queue(queue).messages) == brought for queue in ("ONE", "TWO")))
+        return planning.count("refused" if refused else "job-inj") >= 3
+
+    with gateway.run():
+        eventually(answered, what="plans made by the job that brings the messages")
+    assert not refused or {"job-one", "job-two"} <= set(planning)
+    assert bodies(broker.queue("ONE").messages) == bodies(broker.queue("TWO").messages) == texts(brought)
+    assert gateway.plans("one") == gateway.plans("two") == []
+
+
+def test_messages_are_planned_by_the_transaction_that_brings_them_while_others_are_on_their_way(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning: list[str] = []
+    plan = HubSource.plan
+
+    def noted(*args: Any, **options: Any) -> Any:
+        if planned := plan(*args, **options):
+            planning.append(threading.current_thread().name)
+        return planned
+
+    monkeypatch.setattr(HubSource, "plan", noted)
+    inbound(gateway, broker)
+    outbound(gateway, broker)
+    broker.hold_confirms = True
+    brought = 0
+
+    def answered() -> bool:
+        nonlocal brought
+        put(broker, "SRC", f"message {brought}")
+        brought += 1
+        eventually(
+            lambda: len(broker.queue("DST").messages) == brought, what="a message that overtakes no confirmation"
+        )
+        return planning[1:].count("job-inj") >= 3
+
+    with gateway.run():
+        eventually(answered, what="plans made by the job that brings the messages")
+        assert gateway.job("outj")["PROPAGATED_MSGS"] == 0
+        broker.hold_confirms = False
+        reset(gateway, "outj")
+        eventually(lambda: gateway.job("outj")["PROPAGATED_MSGS"] == brought, what="completion")
+    assert bodies(broker.queue("DST").messages) == texts(brought)
+    assert gateway.plans("outj") == []
+
+
+def test_a_job_that_has_sent_what_came_waits_for_its_confirmation_before_it_looks_for_more(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is woken by what else comes; a look in vain would take the lock of the hub, and time from who sends."""
+    happened: list[str] = []
+
+    def note(kind: Any, name: str) -> None:
+        method = getattr(kind, name)
+
+        def noted(self: Any, *args: Any, **options: Any) -> Any:
+            if threading.current_thread().name == "job-outj":
+                happened.append(name)
+            return method(self, *args, **options)
+
+        monkeypatch.setattr(kind, name, noted)
+
+    for kind, name in ((LinkDestination, "write"), (LinkDestination, "wait"), (Route, "_complete_and_plan")):
+        note(kind, name)
+    inbound(gateway, broker)
+    outbound(gateway, broker)
+    brought = 0
+
+    def waited() -> bool:
+        nonlocal brought
+        put(broker, "SRC", f"message {brought}")
+        brought += 1
+        eventually(lambda: gateway.job("outj")["PROPAGATED_MSGS"] == brought, what="completion")
+        return ("write", "wait") in itertools.pairwise(happened)
+
+    with gateway.run():
+        eventually(waited, what="a job that waits as soon as it has sent")
+
+
 def test_every_outbound_job_of_a_multi_consumer_queue_gets_its_copy(gateway: Gateway, broker: MemoryBroker) -> None:
     gateway.queue("H", multiple_consumers=True)
     outbound(gateway, broker, "all", "ALL")
@@ -130,7 +273,7 @@ def test_transaction_groups_go_out_whole_and_in_order_past_one_in_other_hands(
     gateway: Gateway, broker: MemoryBroker
 ) -> None:
     gateway.queue("H", message_grouping="TRANSACTIONAL")
-    outbound(gateway, broker, options={"MsgBatchSize": 10})
+    outbound(gateway, broker, options={"MsgBatchSize": 10, "max_batch_size": 10})
     inbound(gateway, broker)
     for group, size in (("a", 3), ("b", 400), ("c", 1), ("d", 25)):
         gateway.enqueue("H", [Message(f"{group}{number}") for number in range(size)])
@@ -224,7 +367,7 @@ def test_a_hub_queue_that_is_stopped_makes_the_job_wait_and_the_messages_stay(
 def test_a_stop_of_the_source_waits_for_what_is_on_its_way_and_it_arrives_once(
     gateway: Gateway, broker: MemoryBroker
 ) -> None:
-    outbound(gateway, broker, options={"MsgBatchSize": "2"})
+    outbound(gateway, broker, options={"MsgBatchSize": "2", "max_batch_size": "2"})
     gateway.enqueue("H", [Message(body=text) for text in texts(5)])
     broker.hold_confirms = True
     with gateway.run():
@@ -666,7 +809,7 @@ def test_a_message_that_expires_while_it_is_planned_goes_where_the_plan_says(
 def test_an_inbound_job_reads_on_while_the_hub_commits_and_settles_in_order(
     gateway: Gateway, broker: MemoryBroker
 ) -> None:
-    inbound(gateway, broker, options={"MsgBatchSize": "10"})
+    inbound(gateway, broker, options={"MsgBatchSize": "10", "max_batch_size": "10"})
     with gateway.run():
         eventually(lambda: gateway.job("inj")["ACTIVITY"] == "IDLE")
         with gateway.hub.write():  # SQLite has one writer: no batch can be stored
@@ -682,7 +825,7 @@ def test_an_inbound_job_reads_on_while_the_hub_commits_and_settles_in_order(
 def test_what_waits_for_a_commit_is_stored_together_unless_its_log_forbids_it(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
-    inbound(gateway, broker, options={"MsgBatchSize": "10"})
+    inbound(gateway, broker, options={"MsgBatchSize": "10", "max_batch_size": "10"})
     real_store, real_read, together = WindowedRoute._store, LinkSource.read, []
 
     def store(self: WindowedRoute, batches: Any) -> Any:
@@ -712,7 +855,7 @@ def test_what_waits_for_a_commit_is_stored_together_unless_its_log_forbids_it(
 def test_when_a_commit_fails_nothing_read_ahead_is_lost_or_stored_twice(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    inbound(gateway, broker, options={"MsgBatchSize": "10"})
+    inbound(gateway, broker, options={"MsgBatchSize": "10", "max_batch_size": "10"})
     put(broker, "SRC", *texts(100))
     real, left = WindowedRoute._store, [at]
 
@@ -735,7 +878,7 @@ def test_a_message_that_the_hub_refuses_in_a_batch_read_ahead_is_set_aside_alone
     gateway.queue("H", queue_payload_type="JSON")
     broker.queue("BADIN")
     gateway.admin.register_foreign_queue("BADIN", "mem")
-    inbound(gateway, broker, options={"MsgBatchSize": "10"}, exception_queue="BADIN@mem")
+    inbound(gateway, broker, options={"MsgBatchSize": "10", "max_batch_size": "10"}, exception_queue="BADIN@mem")
     put(broker, "SRC", *(f'{{"n":{n}}}' if n % 17 else "no json" for n in range(100)))
     with gateway.run():
         eventually(lambda: gateway.job("inj")["PROPAGATED_MSGS"] == 94)

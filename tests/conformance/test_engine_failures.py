@@ -151,7 +151,7 @@ def test_a_job_that_waits_for_its_broker_keeps_no_other_job_waiting(
 
 
 def test_a_stopping_job_plans_nothing_new(gateway: Gateway, broker: MemoryBroker) -> None:
-    outbound(gateway, broker, options={"MsgBatchSize": 1})
+    outbound(gateway, broker, options={"MsgBatchSize": 1, "max_batch_size": 1})
     gateway.enqueue("H", [Message(body=text) for text in texts(1000)])
     with gateway.run():
         eventually(lambda: len(broker.queue("DST").messages) > 20)
@@ -163,7 +163,7 @@ def test_batches_before_one_that_cannot_be_converted_are_sent_again_once_only(
     gateway: Gateway, broker: MemoryBroker
 ) -> None:
     gateway.admin.create_transformation("c", "BASIC", "BASIC", {"set": {"body.c": "tab.user_data.f - 32"}})
-    outbound(gateway, broker, transformation="c", options={"MsgBatchSize": 2})
+    outbound(gateway, broker, transformation="c", options={"MsgBatchSize": 2, "max_batch_size": 2})
     gateway.enqueue("H", [Message(body=body) for body in ('{"f":1}', '{"f":2}', '{"f":"x"}', '{"f":3}')])
     broker.fail_next("publish", LinkUnavailable("the wire was cut", operation="publish"))
     with gateway.run():
@@ -188,7 +188,7 @@ def test_a_message_split_in_two_that_nobody_wants_counts_once(gateway: Gateway, 
 def test_a_disabled_topic_job_is_subscribed_though_its_broker_was_away_at_first(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mgw.gateway.runtime.agent.CHORE_SECONDS", 0.2)
+    monkeypatch.setattr("mgw.gateway.runtime.idle_jobs.CHORE_SECONDS", 0.2)
     gateway.queue("H")
     broker.topic("news")
     gateway.admin.register_foreign_queue("T", "mem", "news", "TOPIC")
@@ -269,6 +269,7 @@ def test_no_second_thread_of_a_job_begins_beside_one_that_does_not_end(
 
     monkeypatch.setattr(MemoryDestination, "publish", slow)
     gateway.enqueue("H", [Message(body="one")])
+    eventually(lambda: not threads(), what="the end of threads of tests before")
     with gateway.run() as running:
         try:
             assert blocked.wait(10)
@@ -364,7 +365,7 @@ def test_a_broker_that_is_away_for_long_never_ends_a_job_unless_the_policy_is_th
 def test_a_job_that_waits_for_its_next_attempt_is_not_stuck(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mgw.gateway.runtime.agent.STUCK_SECONDS", 0.1)
+    monkeypatch.setattr("mgw.gateway.runtime.stuck.STUCK_SECONDS", 0.1)
     inbound(gateway, broker)
     broker.refuse_connections = True
     with gateway.run():
@@ -389,9 +390,11 @@ def test_a_job_that_was_stuck_and_goes_on_does_not_stay_stuck_in_the_views(
     monkeypatch.setattr(MemorySource, "read", slow)
     with gateway.run():
         eventually(lambda: states(gateway)[1] == "IDLE")
-        monkeypatch.setattr("mgw.gateway.runtime.agent.STUCK_SECONDS", 0.2)
+        monkeypatch.setattr("mgw.gateway.runtime.stuck.STUCK_SECONDS", 0.2)
         blocked.set()
         eventually(lambda: states(gateway)[1] == "STUCK", what="the thread found not to come back")
-        monkeypatch.setattr("mgw.gateway.runtime.agent.STUCK_SECONDS", 180.0)
+        told = "its thread is blocked in the client library"
+        eventually(lambda: any(told in text for text in gateway.events()), what="the event")
+        monkeypatch.setattr("mgw.gateway.runtime.stuck.STUCK_SECONDS", 180.0)
         go_on.set()
         eventually(lambda: states(gateway)[1] == "IDLE", what="the job shown as it is")

@@ -111,6 +111,7 @@ def test_mqtt_has_every_property_in_order(
     found = getattr(message.properties, "UserProperty")  # noqa: B009
     own = dict(found[-10:])
     told = {"MGW_error", "MGW_error_job", "MGW_error_origin", "MGW_error_omitted", "MGW_error_time", "MGW_types"}
+    told |= {"MGW_error_id", "MGW_error_expiration"}
     hop = {"MGW_MQTT_topic", "MGW_MQTT_qos", "MGW_MQTT_retain", "MGW_MQTT_dup"}
     originals = [each for each in found[:-1] if each[0] not in (told - {"MGW_types"}) | hop]
     assert originals == [each for each in user if each[0] != "MGW_types" or each[1] == "x"]

@@ -129,7 +129,7 @@ def test_a_stuck_job_is_unhealthy_from_its_last_round(
     monkeypatch.setattr("mgw.gateway.runtime.job_runner.SAMPLE_SECONDS", 0.1)
     with gateway.run():
         waits(gateway, "inj", "IDLE")
-        monkeypatch.setattr("mgw.gateway.runtime.agent.STUCK_SECONDS", 0.5)
+        monkeypatch.setattr("mgw.gateway.runtime.stuck.STUCK_SECONDS", 0.5)
         blocked.set()
         try:
             entry = waits(gateway, "inj", "STUCK")
@@ -139,7 +139,7 @@ def test_a_stuck_job_is_unhealthy_from_its_last_round(
             assert not health.healthy
             assert "its thread is blocked" in health.reasons[0]
         finally:
-            monkeypatch.setattr("mgw.gateway.runtime.agent.STUCK_SECONDS", 180.0)
+            monkeypatch.setattr("mgw.gateway.runtime.stuck.STUCK_SECONDS", 180.0)
             go_on.set()
         assert waits(gateway, "inj", "IDLE").since is None
 
@@ -152,7 +152,7 @@ def test_messages_that_wait_too_long_are_a_reason(gateway: Gateway, broker: Memo
         waits(gateway, "outj", "IDLE")
     agent = Agent(gateway.hub, gateway.secrets, DEFAULT_AGENT, SYSTEM_CLOCK, PROCEDURES)
     agent.acquire()
-    agent._status(AgentStatus.RUNNING)  # it runs, and has no threads that would take the message
+    agent._lease.show(AgentStatus.RUNNING)  # it runs, and has no threads that would take the message
     assert assess(gateway.hub).healthy
     gateway.enqueue("H", [Message(body="late")])
     eventually(lambda: not assess(gateway.hub).healthy, deadline=PATIENCE, what="the message too old")

@@ -31,6 +31,7 @@ from tests.conformance.link_suite import unique
 from tests.conformance.test_bad_input import Agent, amqp, declare, depth, rabbit_link, running, send, small_disk
 from tests.support.brokers import PostgreSQL, RabbitMQ
 from tests.support.ports import LOOPBACK, free_port
+from tests.support.processes import sockets_of
 from tests.support.prometheus import Family, parse
 from tests.support.proxy import TcpProxy
 from tests.support.waiting import eventually
@@ -148,9 +149,10 @@ def test_probes_tell_an_outage_of_the_broker_from_a_process_that_is_ill(
 
 def test_every_metric_is_described_and_every_description_is_met(mgw: Mgw, rabbitmq: RabbitMQ, amqp: Any) -> None:
     source = declare(amqp, "http")
+    workers = "agents:\n  DEFAULT_AGENT: {options: {workers: 2}}\n"
     with (
         TcpProxy(rabbitmq.host, rabbitmq.port) as proxy,
-        answering(mgw, mgw.file(bridge(rabbitmq, proxy, source))) as (
+        answering(mgw, mgw.file(bridge(rabbitmq, proxy, source) + workers)) as (
             _,
             port,
         ),
@@ -343,8 +345,7 @@ def test_off_opens_no_port_and_imports_no_server(mgw: Mgw) -> None:
     with running(mgw, "--http", "off") as agent:
         assert "over HTTP" not in agent.said
         assert "health and metrics" not in agent.said
-        files = Path(f"/proc/{agent.process.pid}/fd").iterdir()
-        sockets = {os.readlink(file).removeprefix("socket:[").removesuffix("]") for file in files}
+        sockets = set(map(str, sockets_of(agent.process.pid)))
         rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         assert not [row for row in rows if row[3] == "0A" and row[9] in sockets]  # listening
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import sqlite3
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -322,6 +323,39 @@ class TestHeads(Growth):
                 assert 1 <= self.read_entries(conn, other, 10) <= 50
 
 
+@pytest.mark.postgresql
+class TestViewOnPostgreSQL(Growth):
+    """One queue with many messages, another with few."""
+
+    @pytest.fixture
+    def hub_url(self, postgresql: PostgreSQL) -> Iterator[str]:
+        name = f"hub_views_{next(_number)}"
+        yield postgresql.create_database(name)
+        postgresql.drop_database(name)
+
+    @pytest.mark.parametrize("few", [0, 3])
+    @pytest.mark.parametrize("table", [{}, {"multiple_consumers": True}])
+    def test_the_messages_of_other_queue_tables_are_not_looked_through(self, table: dict[str, Any], few: int) -> None:
+        for queue in ("many", "few"):
+            self.queue(queue, table=table)
+            if table:
+                self.admin.add_subscriber(queue, "me")
+        with self.hub.session() as session:
+            for _ in range(100):
+                session.enqueue_array("many", [Message("x" * 200) for _ in range(BATCH)])
+            for at in range(few):
+                session.enqueue("few", Message(str(at)))
+            session.commit()
+        plain = sa.create_engine(self.hub.engine.url, poolclass=sa.NullPool)  # without what the hub tells its planner
+        with plain.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+            conn.exec_driver_sql("VACUUM ANALYZE")
+            query = 'SELECT * FROM "AQ$FEW_T" LIMIT 100'
+            assert len(conn.exec_driver_sql(query).fetchall()) == few
+            plan = "\n".join(row[0] for row in conn.exec_driver_sql(f"EXPLAIN {query}"))
+            assert len(conn.exec_driver_sql('SELECT * FROM "AQ$MANY_T"').fetchall()) == 100 * BATCH
+        assert "Seq Scan on aq_message" not in plan, plan
+
+
 class TestSQLite(Growth):
     """SQLite removes what is deleted at once; a search follows the index and stops."""
 
@@ -363,6 +397,39 @@ class TestSQLite(Growth):
             driver.set_trace_callback(None)
             del driver
         assert len([each for each in statements if "FROM aq_message" in each and "LIMIT" in each]) == 3
+
+    def test_a_batch_by_priority_writes_as_many_pages_when_many_wait(self) -> None:
+        self.queue("few", table={"sort_list": "PRIORITY"})
+        self.queue("many", table={"sort_list": "PRIORITY"})
+        written = []
+        with self.hub.session() as session:
+
+            def put(queue: str) -> None:
+                session.enqueue_array(queue, [Message("x" * 250, priority=at % 10) for at in range(BATCH)])
+                session.commit()
+
+            for queue, batches in (("few", 2), ("many", 60)):
+                for _ in range(batches):
+                    put(queue)
+                self._cut_log()
+                put(queue)
+                assert len(session.dequeue_array(queue, now(), BATCH)) == BATCH
+                session.commit()
+                written.append(Path(f"{self.hub.path}-wal").stat().st_size)
+        assert written[1] < 1.8 * written[0]  # 500 pages instead of 60, where each message lies in a page of its own
+
+    @pytest.mark.parametrize("table", [{}, {"multiple_consumers": True}])
+    def test_view_of_a_queue_table_reads_no_more_than_it_shows(self, table: dict[str, Any]) -> None:
+        self.queue(table=table)
+        with self.hub.read() as conn:
+            plan = [row[3] for row in conn.exec_driver_sql('EXPLAIN QUERY PLAN SELECT * FROM "AQ$orders_t" LIMIT 10')]
+        through = {step for step in plan if re.match(r"SCAN [mx]\b", step)}
+        assert through == {"SCAN x USING COVERING INDEX aq_message_waiting"}, plan  # by the time, for all queues
+        assert not [step for step in plan if "AUTOMATIC" in step or "B-TREE" in step or "MATERIALIZE" in step], plan
+
+    def _cut_log(self) -> None:
+        with closing(sqlite3.connect(self.hub.path or "", isolation_level=None)) as other:
+            assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
 
     def test_log_is_cut_when_nobody_reads_it_and_its_growth_is_told(self, caplog: pytest.LogCaptureFixture) -> None:
         def size() -> int:

@@ -23,6 +23,7 @@ from tests.cli.conftest import Mgw
 from tests.conformance.hub_suite import ManualClock, now, refused
 from tests.conformance.hub_suite_security import SecurityCase
 from tests.support.brokers import PostgreSQL
+from tests.support.kept_totals import differences
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.postgresql
@@ -99,6 +100,30 @@ class TestLogins(SecurityCase):
         self.queue(max_retries=1)
         with Hub.open(url, clock=self.clock) as self.foreign:
             yield
+
+    def test_a_table_of_its_own_changes_nothing_of_the_kept_numbers(self) -> None:
+        self.admin.grant_queue_privilege("ENQUEUE", "orders", "TELLER")
+        with self.foreign.engine.connect() as conn:
+            columns = ", ".join(
+                f"{name} bigint" for name in ("queue_id", "consumer_id", "messages", "enqueued", "ready")
+            )
+            conn.exec_driver_sql(f"CREATE TEMP TABLE aq_total (state smallint, {columns})")
+            conn.exec_driver_sql("CREATE TEMP TABLE changed (LIKE aq_message)")
+            self.foreign.session(conn).enqueue("orders", Message("x"))
+            conn.commit()
+            assert conn.exec_driver_sql("SELECT count(*) FROM pg_temp.aq_total").scalar() == 0
+        with self.hub.read() as conn:
+            assert differences(conn) == []
+            assert Db(conn).scalar("SELECT sum(messages) FROM aq_total") == 1
+
+    def test_nobody_else_lets_a_trigger_count(self) -> None:
+        with self.foreign.engine.connect() as conn:
+            conn.exec_driver_sql("CREATE TEMP TABLE mine (LIKE aq_message)")
+            with pytest.raises(sa.exc.ProgrammingError, match="permission denied for function"):
+                conn.exec_driver_sql(
+                    "CREATE TRIGGER mine AFTER INSERT ON mine REFERENCING NEW TABLE AS changed"
+                    " FOR EACH STATEMENT EXECUTE FUNCTION aq_total_messages_came()"
+                )
 
     def test_a_login_is_its_own_user(self) -> None:
         assert (self.hub.login, self.foreign.login) == (None, "teller")

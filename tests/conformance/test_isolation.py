@@ -45,7 +45,7 @@ def job(
 ) -> None:
     gateway.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name}, **link)
     gateway.admin.register_foreign_queue("DST", "mem")
-    options = {"MsgBatchSize": str(batch)}
+    options = {"MsgBatchSize": str(batch), "max_batch_size": str(batch)}
     gateway.admin.create_job("outj", "OUTBOUND", "H", "DST@mem", options=options, exception_queue=exceptions)
 
 

@@ -10,7 +10,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -20,11 +20,13 @@ from kafka import TopicPartition
 from kafka.admin import NewPartitions
 from kafka.producer.transaction_manager import TransactionManager
 
+import mgw.links.kafka.transactional
 from mgw.gateway.config.forms import link_config as file_link_config
 from mgw.gateway.config.models import LinkModel
 from mgw.links.contract import Direction, Guarantee, GuaranteeReport, JobUse, LinkConfig, Recovered
 from mgw.links.kafka.link import KafkaLink
 from mgw.links.kafka.logged_destination import KafkaExactDestination
+from mgw.links.kafka.python_client.sent import Sent
 from mgw.links.registry import open_link
 from mgw.transforms.errors import (
     AdminError,
@@ -35,6 +37,7 @@ from mgw.transforms.errors import (
     LinkUnavailable,
     QueueMissing,
 )
+from mgw.transforms.kafka import Record
 from mgw.transforms.message import Message
 from tests.conformance import test_kafka_link
 from tests.conformance.link_suite import SOON, Pair, numbered, reading, unique, use_of, wait_until, writing
@@ -44,7 +47,10 @@ from tests.support.kafka_clients import KafkaAdminClient, KafkaConsumer
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.kafka
+client = test_kafka_link.client  # the fixture
 
+#: Tests that reach into that client: what its guards are for.
+ONLY_KAFKA_PYTHON = pytest.mark.parametrize("client", ["kafka-python"], indirect=True)
 _COMPACT = {"cleanup.policy": "compact"}
 _CALM = {"KAFKA_Metadata_max_age_ms": "500"}
 _HASTY = {
@@ -77,7 +83,7 @@ class ExactTemplate(KafkaTemplate):
         if log is None:
             log = unique("log")
             create(self.broker, log, 4, _COMPACT)
-        given = {"bootstrap_servers": servers, **(attributes or {})}
+        given = {"bootstrap_servers": servers, "client": self.client, **(attributes or {})}
         link = open_link(LinkConfig("kf", "KAFKA", given, options, outbound_log_queue=log, **login))
         assert isinstance(link, KafkaLink)
         return link
@@ -93,8 +99,8 @@ class ExactTemplate(KafkaTemplate):
 
 
 @pytest.fixture
-def template(broker: Kafka) -> ExactTemplate:
-    return ExactTemplate(broker)
+def template(broker: Kafka, client: str) -> ExactTemplate:
+    return ExactTemplate(broker, client)
 
 
 class TestExactKafkaLink(test_kafka_link.TestKafkaLink):
@@ -113,8 +119,12 @@ class TestExactKafkaLink(test_kafka_link.TestKafkaLink):
 
             wait_until(lambda: 10 <= waiting() <= 11, "backlog of 10")
             reader.collect(10)
-            reader.settle(reader.source.read(1, 0.2))
-            wait_until(lambda: waiting() == 0, "no backlog")
+
+            def left() -> int:
+                reader.settle(reader.source.read(1, 0.2))  # librdkafka tells of the end with the next answer
+                return waiting()
+
+            wait_until(lambda: left() == 0, "no backlog")
 
 
 class Sender:
@@ -269,6 +279,7 @@ class TestTransactions:
         assert committed(template.broker, name) == []
         assert committed(template.broker, name, "read_uncommitted") == bodies(5)
 
+    @ONLY_KAFKA_PYTHON
     def test_an_epoch_that_changes_in_a_transaction_is_no_success(self, template: ExactTemplate) -> None:
         """K3: the client itself would take the commit for done without sending it."""
         pair = template.pair(partitions=2)
@@ -331,6 +342,7 @@ class TestFencing:
             second.destination.close()
         assert committed(template.broker, pair.destination.provider_queue) == bodies(20)
 
+    @ONLY_KAFKA_PYTHON
     def test_a_publisher_shut_out_in_the_middle_of_a_transaction_leaves_the_next_alone(
         self, template: ExactTemplate, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -346,18 +358,20 @@ class TestFencing:
             assert isinstance(destination, KafkaExactDestination)
             assert destination._transactions is not None
             producer = destination._transactions.producer
-            send, sent = producer.send, []
+            send_all, sent = producer.send_all, []
 
-            def slowly(*record: Any) -> Any:
-                if len(sent) == 5:
-                    sent[-1].get(timeout=SOON)  # the transaction is open at the server
-                    assert second.connect() == Recovered(1)
-                if len(sent) == 6:
-                    wait_until(lambda: sent[-1].is_done, "the server's answer to a record")
-                sent.append(send(*record))
-                return sent[-1]
+            def slowly(topic: str, records: Sequence[Record], into: list[Sent], first: int = 0) -> None:
+                for number, record in enumerate(records, first):
+                    if len(sent) == 5:
+                        wait_until(lambda: sent[-1].is_done, "the server's answer: the transaction is open there")
+                        assert sent[-1].exception is None
+                        assert second.connect() == Recovered(1)
+                    if len(sent) == 6:
+                        wait_until(lambda: sent[-1].is_done, "the server's answer to a record")
+                    send_all(topic, [record], into, number)
+                    sent.append(into[-1])
 
-            monkeypatch.setattr(producer, "send", slowly)
+            monkeypatch.setattr(producer, "send_all", slowly)
             first.plan(list(numbered(10, 10)))
             with pytest.raises(LinkError, match=r"fenced by another"):
                 first.finish(2)
@@ -433,6 +447,7 @@ class TestForgottenMarkers:
 
         manager.maybe_add_partition_to_transaction = only_here
 
+    @ONLY_KAFKA_PYTHON
     @pytest.mark.usefixtures("careless")
     @pytest.mark.parametrize("forgotten", ["all", "log", "target"])
     def test_they_are_not_confirmed_and_there_once_after_the_next_connect(
@@ -459,6 +474,30 @@ class TestForgottenMarkers:
             sender.destination.close()
             assert sender.connect() == Recovered(2), "what was committed stands, also where ending it was cut off"
             sender._complete(2)
+            sender.deliver(list(numbered(5, 10)))
+        assert committed(template.broker, name) == bodies(15)
+
+    @ONLY_KAFKA_PYTHON
+    @pytest.mark.usefixtures("careless")
+    @pytest.mark.parametrize("forgotten", ["all", "log", "target"])
+    def test_librdkafka_lets_what_was_committed_stand_too(self, template: ExactTemplate, forgotten: str) -> None:
+        """It cannot ask for transactions, so kafka-python does before it makes its producer."""
+        pair = template.pair()
+        name = pair.destination.provider_queue
+        log = template.log_topic()
+        use = use_of(pair.destination)
+        with sending(template.link_to(template.broker.bootstrap, log=log), pair, job=use.job) as sender:
+            sender.deliver(list(numbered(5)))
+            parts = {"target": {name}, "log": {log}}
+            self.forget(sender, parts.get(forgotten) or {name, log})
+            sender.plan(list(numbered(5, 5)))
+            sender.send(2)
+            with pytest.raises(LinkError, match="confirmed nothing in time"):
+                sender.confirm()
+        other = ExactTemplate(template.broker, "confluent").link_to(template.broker.bootstrap, log=log)
+        with sending(other, pair, job=use.job) as sender:
+            assert sender.destination.recovered() == Recovered(2)
+            sender.sequence = 2
             sender.deliver(list(numbered(5, 10)))
         assert committed(template.broker, name) == bodies(15)
 
@@ -513,6 +552,33 @@ class TestFaults:
                     sender.deliver(*(list(numbered(50, n)) for n in range(start, start + 2000, 50)))
         assert committed(template.broker, pair.destination.provider_queue) == bodies(4000)
 
+    @pytest.mark.matrix  # what it adds to the tests above is a longer pause, and both faults together
+    @pytest.mark.parametrize("fault", ["kill", "pause", "pause and kill"])
+    def test_a_coordinator_lost_for_longer_than_a_transaction_may_take(
+        self, template: ExactTemplate, monkeypatch: pytest.MonkeyPatch, fault: str
+    ) -> None:
+        monkeypatch.setattr(mgw.links.kafka.transactional, "_MIN_OPEN", 4000)
+        pair = template.pair(partitions=3)
+
+        def lose() -> None:
+            if fault == "kill":
+                template.broker.kill()
+                template.broker.start()
+                return
+            template.broker.freeze()
+            time.sleep(8)  # the fault itself: the transaction is too old when the server goes on after 6 s
+            template.broker.thaw()
+            if fault == "pause and kill":
+                template.broker.kill()
+                template.broker.start()
+
+        with sending(template.link_to(template.broker.bootstrap), pair) as sender:
+            sender.deliver(list(numbered(50)))
+            with _later(random.uniform(0, 0.03), lose):
+                sender.deliver(*(list(numbered(50, n)) for n in range(50, 2050, 50)))
+        assert sorted(committed(template.broker, pair.destination.provider_queue), key=int) == bodies(2050)
+
+    @ONLY_KAFKA_PYTHON
     def test_an_unanswered_commit_ends_in_time_and_the_log_decides(self, template: ExactTemplate) -> None:
         pair = template.pair()
         with sending(template.link_to(template.broker.bootstrap), pair) as sender:
@@ -720,6 +786,9 @@ class TestSettings:
         if note:
             assert report.level is Guarantee.AT_LEAST_ONCE
             assert note in report.note
+        elif template.client == "confluent":
+            assert report.level is Guarantee.EXACT_UNLESS_BROKER_CRASH
+            assert "cannot ask a server" in report.note
         else:
             assert report == GuaranteeReport(Guarantee.EXACT, "for read_committed readers")
 

@@ -40,13 +40,14 @@ links:
   kf:
     type: kafka
     bootstrap_servers: {bootstrap}
+    client: {client}
     outbound_log_queue: {log}
 foreign_queues:
   T@kf: {{provider_queue: {topic}, options: {{KAFKA_StartAt: earliest}}}}
 queues:
   H: {{max_retries: 1000}}
 jobs:
-  J: {{type: {kind}, source: {source}, destination: {destination}, batch_size: 30, require_guarantee: exact}}
+  J: {{type: {kind}, source: {source}, destination: {destination}, batch_size: 30, require_guarantee: {level}}}
 """
 
 
@@ -66,7 +67,7 @@ class Figures:
 class Stage:
     """A hub, a topic and a log topic, and a process that is killed."""
 
-    def __init__(self, broker: Kafka, folder: Path, kind: str) -> None:
+    def __init__(self, broker: Kafka, folder: Path, kind: str, client: str = "kafka-python") -> None:
         self.broker = broker
         self.topic, self.log_topic = unique("kills"), unique("killslog")
         broker.create_topic(self.topic)
@@ -76,7 +77,13 @@ class Stage:
         ends = {"source": "H", "destination": "T@kf"} if kind == "outbound" else {"source": "T@kf", "destination": "H"}
         self.file = folder / "mgw.yaml"
         text = _CONFIGURATION.format(
-            bootstrap=broker.bootstrap, log=self.log_topic, topic=self.topic, kind=kind, **ends
+            bootstrap=broker.bootstrap,
+            log=self.log_topic,
+            topic=self.topic,
+            kind=kind,
+            client=client,
+            level="exact" if client == "kafka-python" or kind == "inbound" else "exact-unless-broker-crash",
+            **ends,
         )
         self.file.write_text(text)
         self._log = folder / "agent.log"
@@ -221,33 +228,44 @@ def carry_in_under_kills(stage: Stage, kills: int, messages: int, seed: int) -> 
 
 
 @pytest.fixture
-def outbound(kafka: Kafka, tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(kafka, tmp_path, "outbound")
+def client() -> str:
+    return "kafka-python"
+
+
+@pytest.fixture
+def outbound(kafka: Kafka, tmp_path: Path, client: str) -> Iterator[Stage]:
+    stage = Stage(kafka, tmp_path, "outbound", client)
     yield stage
     stage.close()
 
 
 @pytest.fixture
-def inbound(kafka: Kafka, tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(kafka, tmp_path, "inbound")
+def inbound(kafka: Kafka, tmp_path: Path, client: str) -> Iterator[Stage]:
+    stage = Stage(kafka, tmp_path, "inbound", client)
     yield stage
     stage.close()
 
 
 @pytest.mark.matrix  # the fault tests of every run kill it too, at every step and at random
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_outbound_messages_arrive_once_however_often_the_agent_is_killed(outbound: Stage) -> None:
     carry_out_under_kills(outbound, kills=6, messages=3000, seed=random.randrange(10**6))
 
 
 @pytest.mark.matrix
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_inbound_messages_arrive_once_however_often_the_agent_is_killed(inbound: Stage) -> None:
     carry_in_under_kills(inbound, kills=5, messages=3000, seed=random.randrange(10**6))
 
 
+_CLASSES = {
+    "kafka-python": "mgw.links.kafka.python_client.transaction import Transactions",
+    "confluent": "mgw.links.kafka.confluent_client.transaction import ConfluentTransactions as Transactions",
+}
 _DYING = """
 import os, signal, sys
 from mgw.gateway.cli.main import main
-from mgw.links.kafka.transaction import Transactions
+from %s
 
 def dying(name):
     step = getattr(Transactions, name)
@@ -271,13 +289,24 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize(("step", "stored"), [("_check_epoch", False), ("_finish", False), ("_commit", True)])
-def test_a_batch_is_sent_again_exactly_when_the_log_has_it_not(outbound: Stage, step: str, stored: bool) -> None:
+@pytest.mark.parametrize(
+    ("client", "step", "stored"),
+    [
+        ("kafka-python", "_check_epoch", False),
+        ("kafka-python", "_finish", False),
+        ("kafka-python", "_commit", True),
+        pytest.param("confluent", "_finish", False, marks=pytest.mark.matrix),
+        ("confluent", "_commit", True),
+    ],
+)
+def test_a_batch_is_sent_again_exactly_when_the_log_has_it_not(
+    outbound: Stage, client: str, step: str, stored: bool
+) -> None:
     """SIGKILL between publishing and commit, and between commit and completion in the hub."""
     stage = outbound
     bodies = [body(number) for number in range(100)]
     ids = stage.gateway.enqueue("H", [Message(body=each_body) for each_body in bodies])
-    process = stage.start(program=_DYING % (stage.topic, stage.topic, step))
+    process = stage.start(program=_DYING % (_CLASSES[client], stage.topic, stage.topic, step))
     assert process.wait(60) == -signal.SIGKILL
     assert stage.gateway.plans("J"), "nothing was completed"
     assert stage.end() > 0, "something was sent"
@@ -340,6 +369,7 @@ def test_a_log_that_was_purged_stops_the_job_before_anything_is_sent(outbound: S
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_outbound_messages_arrive_once_through_200_kills(outbound: Stage) -> None:
     carry_out_under_kills(outbound, kills=200, messages=100_000, seed=20_261_120)
     assert outbound.figures.suppressed > 0, "the sending log spared messages from being sent again"
@@ -347,5 +377,6 @@ def test_outbound_messages_arrive_once_through_200_kills(outbound: Stage) -> Non
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_inbound_messages_arrive_once_through_200_kills(inbound: Stage) -> None:
     carry_in_under_kills(inbound, kills=200, messages=100_000, seed=20_261_120)

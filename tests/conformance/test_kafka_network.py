@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from mgw.links.kafka.network import DIRECT, NetClient
+from mgw.links.kafka.python_client.network import DIRECT, NetClient
 from tests.support.brokers import Kafka
 from tests.support.kafka_clients import KafkaAdminClient
 from tests.support.waiting import eventually

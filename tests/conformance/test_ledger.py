@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import sqlalchemy as sa
 
+from mgw.gateway.aq.model import DequeueOptions
 from mgw.gateway.cli.main import execute
 from mgw.gateway.ledger import check, history, upkeep
 from mgw.gateway.ledger import store as ledger
@@ -66,6 +67,13 @@ def traced(gateway: Gateway, job: str, message: str) -> Trace:
     assert found is not None
     with gateway.hub.read() as conn:
         return history.trace(conn, found, gateway.hub.hub_id, message)
+
+
+def traced_all(gateway: Gateway, job: str) -> Sequence[Sight]:
+    found = gateway.admin.get_job(job)
+    assert found is not None
+    with gateway.hub.read() as conn:
+        return list(history.sights(conn, found, gateway.hub.hub_id, Range()))
 
 
 def told(gateway: Gateway, job: str) -> list[tuple[str, str]]:
@@ -123,6 +131,25 @@ def test_a_message_is_followed_from_its_source_through_the_hub_to_its_destinatio
         proof = reconciled(gateway, job)
         assert proof.holds, proof.offences
         assert (proof.messages, proof.uncertain, proof.planned) == (100, 0, 0)
+
+
+def test_messages_of_many_priorities_are_followed_through_a_queue_by_priority(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    gateway.queue("P", sort_list="PRIORITY")
+    gateway.admin.create_job("into", "INBOUND", "LOG@mem", "P")
+    broker.put("LOG", *(replace(each, priority=at * 7 % 3) for at, each in enumerate(messages(60))))
+    carry(gateway, "into", count=60)
+    place = {sight.origin: sight.messages for sight in traced_all(gateway, "into")}
+    with gateway.hub.session() as session:
+        taken = [session.dequeue("P", DequeueOptions(wait=0)) for _ in range(60)]
+        session.commit()
+    numbers = [int(str(each.message.body).split()[1]) for each in taken]
+    assert numbers == sorted(range(60), key=lambda at: at * 7 % 3)
+    for number, each in zip(numbers, taken, strict=True):
+        assert place[f"LOG@{number}"] == (each.msgid.hex(),)
+    proof = reconciled(gateway, "into")
+    assert (proof.messages, [offence for offence in proof.offences if "RECEIVED" in str(offence)]) == (60, [])
 
 
 def test_every_inbound_outcome_is_recorded_with_its_reason(gateway: Gateway, broker: MemoryBroker) -> None:
@@ -479,8 +506,9 @@ def test_a_crash_of_a_job_with_positions_leaves_nothing_twice(
 @pytest.fixture
 def moved(gateway: Gateway, broker: MemoryBroker) -> Gateway:
     """100 messages through the hub, in several batches, nothing in flight."""
-    gateway.admin.create_job("into", "INBOUND", "LOG@mem", "H")
-    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem")
+    options = {"max_batch_size": "30"}  # however much waits, a batch is no larger
+    gateway.admin.create_job("into", "INBOUND", "LOG@mem", "H", options=options)
+    gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem", options=options)
     broker.put("LOG", *messages(100))
     carry(gateway, "into", "out", count=100)
     return gateway
@@ -634,7 +662,7 @@ def test_a_range_holds_the_latest_batches_or_those_of_a_time(moved: Gateway) -> 
 def test_old_records_and_keys_are_pruned_in_pieces_and_the_rest_still_proves(
     moved: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mgw.gateway.runtime.supervisor.PRUNE_ROWS", 2)
+    monkeypatch.setattr("mgw.gateway.runtime.pruning.PRUNE_ROWS", 2)
     change(moved, "UPDATE gw_ledger SET finished = finished - 700000 WHERE number <= 3")
     with moved.hub.write() as conn:
         for number in range(5):
@@ -652,7 +680,7 @@ def test_old_records_and_keys_are_pruned_in_pieces_and_the_rest_still_proves(
 
 
 def test_others_write_while_old_records_are_pruned(moved: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgw.gateway.runtime.supervisor.PRUNE_ROWS", 5)
+    monkeypatch.setattr("mgw.gateway.runtime.pruning.PRUNE_ROWS", 5)
     with moved.hub.write() as conn:
         found = moved.admin.get_job("into")
         assert found is not None

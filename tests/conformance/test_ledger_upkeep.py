@@ -69,7 +69,7 @@ def moved(gateway: Gateway, broker: MemoryBroker) -> Gateway:
     """Batches of three, with every outcome that is quickly made: stored, filtered, refused, sent, returned."""
     for name in ("J", "X"):
         gateway.queue(name, queue_payload_type="JSON")
-    small = {"MsgBatchSize": "3"}
+    small = {"MsgBatchSize": "3", "max_batch_size": "3"}
     gateway.admin.create_job(
         "into", "INBOUND", "LOG@mem", "J", rule="priority < 5", options=small, exception_queue="BAD@mem"
     )
@@ -177,7 +177,7 @@ def test_records_are_merged_while_a_job_runs_and_every_message_stays_in_them(
     gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "GROUP", 5)
-    small = {"MsgBatchSize": "2"}
+    small = {"MsgBatchSize": "2", "max_batch_size": "2"}
     gateway.admin.create_job("into", "INBOUND", "LOG@mem", "H", options=small)
     gateway.admin.create_job("out", "OUTBOUND", "H", "DST@mem", options=small)
     end, made = threading.Event(), [0]
@@ -209,7 +209,7 @@ def test_the_agents_upkeep_merges(moved: Gateway, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(upkeep, "GROUP", 6)
     before, rows = answers(moved), stored_rows(moved)
     supervisor = Supervisor(moved.hub, Secrets.for_hub(moved.url), RunOptions(moved.url), PROCEDURES)
-    supervisor._merge()
+    supervisor._pruning.merge()
     assert stored_rows(moved) < rows
     assert answers(moved) == before
 
@@ -223,11 +223,11 @@ def test_records_that_could_not_be_stored_are_merged_later(moved: Gateway, monke
         patch.setattr(upkeep, "store", away)
         for _ in range(20):
             with suppress(HubUnavailable):
-                supervisors[0]._merge()
+                supervisors[0]._pruning.merge()
     before = stored_rows(moved)
-    supervisors[0]._merge()
+    supervisors[0]._pruning.merge()
     found = stored_rows(moved)
-    supervisors[1]._merge()
+    supervisors[1]._pruning.merge()
     assert before > found == stored_rows(moved)
 
 

@@ -92,6 +92,33 @@ def test_what_no_subscriber_of_the_destination_wants_counts_at_the_job_that_brin
     assert gateway.job("j")["DISCARDED_TOTAL"] == 3
 
 
+@pytest.mark.parametrize(
+    ("kind", "source", "destination"),
+    [("INBOUND", "SRC@mem", "M"), ("THROUGH", "SRC@mem", "DST@mem"), ("OUTBOUND", "L", "DST@mem"), ("LOCAL", "L", "M")],
+)
+def test_what_a_job_filters_is_an_event_at_once_and_then_a_sum(
+    gateway: Gateway, broker: MemoryBroker, kind: str, source: str, destination: str
+) -> None:
+    gateway.admin.create_transformation("hot", "BASIC", "BASIC", {"where": HOT})
+    gateway.admin.create_job("j", kind, source, destination, transformation="hot")
+
+    def give() -> None:
+        if source == "L":
+            gateway.enqueue("L", GIVEN)
+        else:
+            broker.put("SRC", *GIVEN)
+
+    with gateway.run():
+        for batch in range(1, 4):
+            give()
+            eventually(lambda batch=batch: gateway.job("j")["FILTERED_TOTAL"] == 3 * batch)
+    told = [text for text in gateway.events() if "left out by its rule or transformation" in text]
+    counts = [int(text.removeprefix("job j: ").split()[0]) for text in told]
+    assert sum(counts) == 9, "a stop tells what was gathered"
+    assert 2 <= len(counts) <= 3, "the first at once, the others as a sum (two, where this took a minute)"
+    assert left_out(gateway) == 9
+
+
 def test_what_has_expired_was_left_out_by_no_rule(gateway: Gateway, broker: MemoryBroker) -> None:
     gateway.admin.create_job("j", "INBOUND", "SRC@mem", "M", rule=HOT)
     broker.put("SRC", *(dataclasses.replace(each, expiration=0) for each in GIVEN))

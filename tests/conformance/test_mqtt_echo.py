@@ -14,6 +14,7 @@ from mgw.links.attempt import Attempt
 from mgw.links.contract import Destination, Direction, Endpoint, Guarantee, JobUse, Link, LinkConfig, Recovered
 from mgw.links.mqtt.connection import open_session
 from mgw.links.mqtt.link import open_link
+from mgw.links.mqtt.logged_destination import EchoDestination, room_for
 from mgw.transforms.errors import ConfigInvalid, LinkError, LinkRefused, LinkUnavailable
 from mgw.transforms.message import Message
 from tests.conformance.link_suite import Reader, Writer, body_bytes, unique, use_of
@@ -302,6 +303,25 @@ def test_broker_that_keeps_too_few_messages_is_found_out() -> None:
         assert link.verify(use_for("t"), Direction.OUTBOUND).level is BEST
         large = replace(use_for("t"), batch_size=2000)
         assert "the echo needs 4051" in link.verify(large, Direction.OUTBOUND).note
+
+
+def test_batches_grow_as_far_as_the_echo_needs_no_more_room_for_it(broker: Mosquitto) -> None:
+    """What the broker must keep is the same as without growth, so that no job loses its level for it."""
+    link = link_to(broker.port)
+    for size, limit, grown, room in (
+        (30, 500, 150, 380),
+        (100, 500, 150, 450),
+        (200, 500, 200, 500),
+        (30, 30, 30, 500),
+    ):
+        use = replace(use_for(unique("t")), batch_size=size, batch_limit=limit)
+        destination = link.destination(use)
+        assert isinstance(destination, EchoDestination)
+        assert destination.largest_batch is None, "not connected"
+        destination.connect()
+        assert (destination.largest_batch, destination._room) == (grown, room)
+        assert room + grown + 50 == room_for(size), "connecting adds 50"
+        destination.close()
 
 
 def test_broker_that_lacks_room_is_not_measured_again_at_every_look() -> None:

@@ -380,7 +380,14 @@ def test_byte_order_mark_of_a_foreign_publisher_arrives(broker: Mosquitto) -> No
     topic = unique("bom")
     with reading(link_to(broker.port), pair_of(topic)) as reader:
         mosquitto_pub(broker.port, topic, b"x", "-D", "publish", "user-property", "name", "\ufeffvalue")
-        assert reader.one().header("MGW_MQTT_U_name") == "\ufeffvalue"
+        assert reader.one().header("name") == "\ufeffvalue"
+
+
+def test_user_properties_have_the_names_of_the_manual_where_the_link_says_so(broker: Mosquitto) -> None:
+    topic = unique("documented")
+    with reading(link_to(broker.port, header_names="documented"), pair_of(topic)) as reader:
+        mosquitto_pub(broker.port, topic, b"x", "-D", "publish", "user-property", "tenant", "a")
+        assert reader.one().header("MGW_MQTT_U_tenant") == "a"
 
 
 def test_properties_of_a_foreign_publisher_arrive(broker: Mosquitto) -> None:
@@ -401,12 +408,12 @@ def test_properties_of_a_foreign_publisher_arrive(broker: Mosquitto) -> None:
         assert (message.body, message.correlation) == ("Grüße", "4711")
         assert message.expiration is not None
         assert 500 < message.expiration <= 600
-        assert {header.name[9:]: header.value for header in message.headers} == {
+        assert {header.name.removeprefix("MGW_MQTT_"): header.value for header in message.headers} == {
             "topic": topic,
             "qos": 1,
             "retain": False,
             "dup": False,
-            "U_colour": "rot",
+            "colour": "rot",
             "U_MGW_MQTT_topic": "forged",
             "contentType": "text/plain",
             "responseTopic": "answers",

@@ -35,7 +35,7 @@ def gateway(tmp_path: Path, broker: MemoryBroker) -> Iterator[Gateway]:
 def job(gateway: Gateway, broker: MemoryBroker, batch: int = 4, hot: tuple[int, ...] = (2, 5), **link: Any) -> None:
     gateway.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name}, **link)
     gateway.admin.register_foreign_queue("DST", "mem")
-    options = {"MsgBatchSize": str(batch)}
+    options = {"MsgBatchSize": str(batch), "max_batch_size": str(batch)}
     bad = {"transformation": "celsius", "exception_queue": "BAD"}
     gateway.admin.create_job("outj", "OUTBOUND", "H", "DST@mem", options=options, **bad)
     gateway.enqueue("H", [Message(body=(BAD if number in hot else GOOD).format(number)) for number in range(7)])

@@ -45,7 +45,6 @@ class ProxyWire:
 
 class RabbitTemplate(LinkTemplate):
     spec = SPEC
-    header_prefix = "MGW_AMQP_H_"
     message_id_header = "MGW_AMQP_messageId"
     patience = 18.0
     queue_type = "classic"

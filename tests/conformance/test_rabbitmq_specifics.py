@@ -534,12 +534,20 @@ def test_foreign_array_and_table_headers_are_json(classic: RabbitTemplate) -> No
     classic.channel.basic_publish("", pair.source.provider_queue, b"x", pika.BasicProperties(headers=headers))
     with reading(classic.link(), pair) as reader:
         message = reader.one()
-    assert message.header("MGW_AMQP_H_list") == '[1,"a",null]'
-    assert message.header("MGW_AMQP_H_map") == '{"k":true}'
-    assert message.header("MGW_AMQP_H_nothing") == "null"
-    assert message.header("MGW_AMQP_H_number") == 2**40
-    kinds = {header.name[11:]: header.type for header in message.headers}
+    assert message.header("list") == '[1,"a",null]'
+    assert message.header("map") == '{"k":true}'
+    assert message.header("nothing") == "null"
+    assert message.header("number") == 2**40
+    kinds = {header.name: header.type for header in message.headers}
     assert {kinds[name] for name in ("list", "map", "nothing")} == {ValueType.JSON}
+
+
+def test_headers_have_the_names_of_the_manual_where_the_link_says_so(classic: RabbitTemplate) -> None:
+    pair = classic.pair()
+    attributes = {"hostname": classic.server.host, "port": classic.server.port, "header_names": "documented"}
+    classic.channel.basic_publish("", pair.source.provider_queue, b"x", pika.BasicProperties(headers={"tenant": "a"}))
+    with reading(classic.link(attributes=attributes), pair) as reader:
+        assert reader.one().header("MGW_AMQP_H_tenant") == "a"
 
 
 def test_field_values_keep_their_types_through_the_hub(
@@ -568,14 +576,14 @@ def test_field_values_keep_their_types_through_the_hub(
     assert repr(far) == repr(near)
 
 
-def test_foreign_header_name_of_250_characters_is_a_failure(classic: RabbitTemplate) -> None:
+def test_foreign_header_name_of_251_characters_is_a_failure(classic: RabbitTemplate) -> None:
     pair = classic.pair()
-    properties = pika.BasicProperties(headers={"n" * 250: "v"}, content_type="text/plain")
+    properties = pika.BasicProperties(headers={"n" * 251: "v"}, content_type="text/plain")
     classic.channel.basic_publish("", pair.source.provider_queue, b"\x00body", properties)
     with reading(classic.link(), pair) as reader:
         (delivery,) = reader.collect(1)
     assert delivery.failure is not None
-    assert "250" in str(delivery.failure)
+    assert "251" in str(delivery.failure)
     assert delivery.message.body == b"\x00body"
 
 

@@ -13,7 +13,7 @@ import pika
 import pytest
 from kafka import TopicPartition, errors
 
-import mgw.links.kafka.connection
+import mgw.links.kafka.python_client.client
 import mgw.transforms.amqp.outbound
 from mgw.gateway.runtime import retry
 from mgw.gateway.runtime.retry import decide
@@ -149,9 +149,11 @@ class TestKafka:
     def test_limits_that_may_not_be_read_are_learnt_from_the_refusal(
         self, gateway: Gateway, kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        real = mgw.links.kafka.connection._read_config
+        real = mgw.links.kafka.python_client.client._read_config
         monkeypatch.setattr(
-            mgw.links.kafka.connection, "_read_config", lambda admin, name: None if name == topic else real(admin, name)
+            mgw.links.kafka.python_client.client,
+            "_read_config",
+            lambda admin, name: None if name == topic else real(admin, name),
         )
         ahead = int(time.time() * 1000) + 48 * HOUR
         gateway.enqueue("H", numbered((7, 8, 33), Header("MGW_KAFKA_timestamp", ValueType.LONG, ahead)))

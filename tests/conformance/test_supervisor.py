@@ -390,7 +390,7 @@ def test_sigusr2_shows_threads_links_and_jobs_and_no_secret(gateway: Gateway, st
     eventually(lambda: gateway.job("awayj")["STATUS"] == "RETRY", deadline=PATIENCE)
     eventually(lambda: gateway.job("moving")["ACTIVITY"] == "IDLE", deadline=PATIENCE)
     daemon.signal(signal.SIGUSR2)
-    eventually(lambda: "thread main" in daemon.text().lower(), what="the threads in the log")
+    eventually(lambda: "thread job-awayj" in daemon.text(), what="the threads in the log, to the last asked for below")
     text = daemon.text()
     said = text[text.index("signal SIGUSR2: state of this process") :]
     for part in (
@@ -428,6 +428,29 @@ def test_signals_that_come_while_it_starts_do_not_end_it(gateway: Gateway, start
         daemon.signal(number)
     eventually(lambda: "thread main" in daemon.text().lower(), what="the answer to SIGUSR2")
     assert daemon.process.poll() is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+def test_a_signal_that_ends_it_while_it_starts_ends_it_with_0(
+    gateway: Gateway, start: Any, tmp_path: Path, number: signal.Signals
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("version: 1\n")
+    reached = tmp_path / "reached.yaml"
+    os.mkfifo(reached)  # it waits here for its configuration
+    daemon = start("--log-format", "json", str(file), str(reached))
+    eventually(lambda: catches(daemon.process.pid, signal.SIGUSR2), deadline=PATIENCE, what="its signal handlers")
+    eventually(lambda: catches(daemon.process.pid, number), deadline=PATIENCE, what="the one that ends it")
+    writer = eventually(  # nobody can open it before the gateway has
+        lambda: os.open(reached, os.O_WRONLY | os.O_NONBLOCK), tolerate=(OSError,), deadline=PATIENCE, what="a reader"
+    )
+    daemon.signal(number)
+    assert daemon.wait() == 0, daemon.text()
+    os.close(writer)
+    assert [entry["message"] for entry in records(daemon)] == [
+        f"signal {number.name}: ended before the agent was started"
+    ]
+    assert agent_of(gateway)["AGENT_PID"] is None
 
 
 def catches(pid: int, number: int) -> bool:

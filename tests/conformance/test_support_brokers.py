@@ -17,6 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.support.brokers import Kafka, Mosquitto, PostgreSQL, RabbitMQ, Server
 from tests.support.kafka_clients import KafkaConsumer, KafkaProducer
+from tests.support.processes import sockets_of
 from tests.support.waiting import eventually
 
 
@@ -328,14 +329,7 @@ def test_database_names_are_checked(postgresql: PostgreSQL) -> None:
 
 def _listening_addresses(pid: int) -> set[str]:
     """Local addresses of the process's listening TCP sockets, as the kernel lists them."""
-    sockets = set()
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            target = descriptor.readlink().name
-        except FileNotFoundError:
-            continue
-        if target.startswith("socket:["):
-            sockets.add(target[8:-1])
+    sockets = set(map(str, sockets_of(pid)))
     addresses = set()
     for family in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{family}").read_text().splitlines()[1:]:

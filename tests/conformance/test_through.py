@@ -12,6 +12,7 @@ import pytest
 from mgw.gateway.ledger import check, history
 from mgw.gateway.ledger.check import Proof
 from mgw.gateway.ledger.history import Range
+from mgw.gateway.runtime.ends.link_destination import WINDOW_BYTES, LinkDestination
 from mgw.gateway.runtime.ends.planned_source import PlannedLinkSource
 from mgw.links.memory.broker import MemoryBroker
 from mgw.links.memory.destination import MESSAGE_ID, MemoryDestination
@@ -48,7 +49,8 @@ def ends(gateway: Gateway, broker: MemoryBroker, *, source: str = "queue", **lin
 
 
 def job(gateway: Gateway, name: str = "thr", batch: int = 30, **given: Any) -> None:
-    gateway.admin.create_job(name, "THROUGH", "SRC@from", "DST@to", options={"MsgBatchSize": batch}, **given)
+    options = {"MsgBatchSize": batch, "max_batch_size": batch}
+    gateway.admin.create_job(name, "THROUGH", "SRC@from", "DST@to", options=options, **given)
 
 
 def put(broker: MemoryBroker, *bodies: str) -> None:
@@ -128,6 +130,33 @@ def test_what_waits_is_planned_in_a_few_transactions_however_small_the_batches(
         eventually(lambda: gateway.job("thr")["PROPAGATED_MSGS"] == 1000)
     assert arrived(broker) == texts(1000)
     assert max(together) >= 500
+
+
+def test_heavy_messages_are_on_their_way_up_to_the_window_in_bytes(
+    gateway: Gateway, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand messages may be on their way, but no more than 64 MB; what is read meanwhile has half of that."""
+    each, way, read = 1_000_000, list[int](), list[int]()
+    write, hold = LinkDestination.write, PlannedLinkSource.hold
+
+    def written(self: LinkDestination, *given: Any) -> None:
+        write(self, *given)
+        way.append(self.in_flight)
+
+    def held(self: PlannedLinkSource, *given: Any) -> None:
+        hold(self, *given)
+        read.append(self.held)
+
+    monkeypatch.setattr(LinkDestination, "write", written)
+    monkeypatch.setattr(PlannedLinkSource, "hold", held)
+    ends(gateway, broker)
+    job(gateway, batch=5)
+    broker.put("SRC", *[Message(bytes(each))] * 300)
+    with gateway.run():
+        eventually(lambda: gateway.job("thr")["PROPAGATED_MSGS"] == 300)
+    assert WINDOW_BYTES == 64 << 20
+    assert 10 < max(way) <= WINDOW_BYTES // each
+    assert max(read) <= WINDOW_BYTES // each // 2 + 5
 
 
 def test_headers_priority_correlation_and_expiration_go_along(gateway: Gateway, broker: MemoryBroker) -> None:

@@ -94,7 +94,7 @@ def test_events_of_many_batches_are_gathered(
 ) -> None:
     monkeypatch.setattr(gathered, "GATHER_SECONDS", 1000.0)
     gateway.queues.add_subscriber("H", "HOT", rule=HOT)
-    inbound(gateway, broker, options={"MsgBatchSize": 1})
+    inbound(gateway, broker, options={"MsgBatchSize": 1, "max_batch_size": 1})
     with gateway.run():
         eventually(lambda: sum(counters(gateway)) == len(GIVEN))
     told = [each.partition(" message(s)")[0] for each in gateway.events() if "dropped" in each]
@@ -107,7 +107,7 @@ def test_exception_queue_gets_what_every_rule_refuses(
     gateway: Gateway, broker: MemoryBroker, make: str, size: int
 ) -> None:
     gateway.queues.add_subscriber("H", "HOT", rule=HOT)
-    options = {"unrouted": "exception_queue", "MsgBatchSize": size}
+    options = {"unrouted": "exception_queue", "MsgBatchSize": size, "max_batch_size": size}
     if make == "inbound":
         inbound(gateway, broker, options=options, exception_queue="BAD@mem")
     else:

@@ -41,12 +41,14 @@ from mgw.transforms.message import Message
 from tests.support import old_hubs, schemas
 from tests.support.brokers import PostgreSQL
 from tests.support.examples import some_of
+from tests.support.kept_totals import differences
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 BOTH = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]
 #: Columns that an upgrade changes, by table.
 VERSIONS = {"aq_hub": "schema_version", "aq_part": "version"}
+KEEPS_HEADER_NAMES = 10  # version of the gateway's tables that says so in each link
 
 
 class Old:
@@ -67,6 +69,13 @@ class Old:
             for row in [found[table]["columns"], *kept]:
                 del row[place]
             found[table]["rows"] = sorted(kept, key=repr)
+        if self.version("gateway") >= KEEPS_HEADER_NAMES:
+            links = found["gw_link"]
+            kind, attributes = (links["columns"].index(name) for name in ("type", "attributes"))
+            for row in links["rows"]:
+                if row[kind] in ("RABBITMQ", "KAFKA", "MQTT"):
+                    row[attributes] = '{"header_names":"documented",' + row[attributes].removeprefix("{")
+            links["rows"].sort(key=repr)
         return found
 
     def lost(self) -> list[str]:
@@ -92,12 +101,15 @@ class Old:
         finally:
             engine.dispose()
 
-    def version(self) -> int:
+    def version(self, part: str = "aq") -> int:
         """As it is stored."""
+        sql = "SELECT schema_version FROM aq_hub"
+        if part != "aq":
+            sql = f"SELECT version FROM aq_part WHERE name = '{part}'"
         engine = sa.create_engine(self.url)
         try:
             with engine.connect() as conn:
-                return int(conn.exec_driver_sql("SELECT schema_version FROM aq_hub").scalar_one())
+                return int(conn.exec_driver_sql(sql).scalar_one())
         finally:
             engine.dispose()
 
@@ -153,6 +165,8 @@ def mgw(*words: str, url: str) -> subprocess.CompletedProcess[str]:
 def test_nothing_of_the_old_hub_is_lost(old: Old) -> None:
     upgrade(old.url)
     assert old.lost() == []
+    with open_hub(old.url) as hub, hub.read() as conn:
+        assert not differences(conn)  # what was there is counted
 
 
 def test_what_is_compared_is_what_the_old_release_could_have(old: Old) -> None:
@@ -280,6 +294,15 @@ def test_jobs_keep_what_they_do_with_messages_nobody_wants(old: Old, before: str
     assert job.options == {"msgbatchsize": "7"} | ({"unrouted": after} if after else {})
 
 
+def test_links_keep_the_names_of_headers_that_rules_and_transformations_read(old: Old) -> None:
+    upgrade(old.url)
+    with open_hub(old.url) as hub:
+        links = GatewayAdmin(hub, Secrets.for_hub(old.url)).list_links()
+    names = {(link.type, link.attributes.get("header_names")) for link in links}
+    assert names >= {(each, "documented") for each in ("RABBITMQ", "KAFKA", "MQTT")}
+    assert {name for kind, name in names if kind not in ("RABBITMQ", "KAFKA", "MQTT")} <= {None}
+
+
 # -- what it looks like ----------------------------------------------------------------------------------------------
 
 
@@ -341,6 +364,7 @@ def test_every_state_and_flag_is_held_by_the_database(old: Old) -> None:
         ("aq_message", "state", "77"),
         ("aq_message", "body_type", "5"),
         ("aq_entry", "state", "9"),
+        ("aq_total", "state", "8"),
         ("aq_view", "kind", "'_T'"),
         ("aq_activity", "kind", "'NONE'"),
         ("aq_privilege", "privilege", "'READ'"),
@@ -411,6 +435,13 @@ def test_rights_on_views_and_functions_survive(postgresql_hub: Old) -> None:
         ).fetchall()
     assert f"{old_hubs.ROLE}=r*/" in text
     assert there == 1
+
+
+@pytest.mark.postgresql
+def test_who_reads_the_queues_with_a_login_of_its_own_reads_what_is_new_of_them(postgresql_hub: Old) -> None:
+    postgresql_hub.run(f"GRANT SELECT ON aq_queue, aq_message TO {old_hubs.ROLE}")
+    upgrade(postgresql_hub.url)
+    assert ("aq_total", "SELECT") in grants(postgresql_hub)
 
 
 def grants(old: Old) -> set[tuple[str, str]]:

@@ -20,7 +20,7 @@ from tests.support.containers import ROOT, Container, podman
 from tests.support.kafka_clients import KafkaConsumer
 from tests.support.kafka_jars import kafka_jars
 from tests.support.ports import LOOPBACK, free_port
-from tests.support.waiting import eventually
+from tests.support.waiting import NotInTime, eventually
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(1200)]
 
@@ -71,6 +71,19 @@ class Stack:
         assert not others, others
         return True
 
+    def connects(self, what: str, deadline: float) -> None:
+        """Wait until every job waits for messages; where one does not, fail with what all containers say."""
+        try:
+            eventually(self.all_work, what=what, deadline=deadline)
+        except NotInTime as error:
+            said = [str(error)]
+            for service in SERVICES:
+                container = self.container(service)
+                state = container.state() if container.exists() else {"Status": "not created"}
+                shown = {name: state.get(name) for name in ("Status", "ExitCode", "OOMKilled", "Error")}
+                said.append(f"--- {service} {shown}\n{container.log()[-1500:]}")
+            pytest.fail("\n".join(said), pytrace=False)
+
     def publish(self, topic: str, text: str) -> None:
         """mosquitto_pub at QoS 1 to the published port."""
         where = ["-h", LOOPBACK, "-p", str(self.ports["MQTT"])]
@@ -107,7 +120,7 @@ def stack() -> Iterator[Stack]:
     containers.build(f"localhost/{image}", ROOT, arguments={"BASE": containers.base_image()})
     found = Stack(f"mgw{uuid.uuid4().hex[:8]}", {name: free_port() for name in PUBLISHED})
     try:
-        found.compose("up", "--detach", "--no-build")
+        print(found.compose("up", "--detach", "--no-build"))  # shown where a test fails
         yield found
     finally:
         found.compose("down", "--volumes")
@@ -117,20 +130,20 @@ def stack() -> Iterator[Stack]:
 
 
 def test_every_service_comes_up_and_every_job_connects(stack: Stack) -> None:
-    eventually(stack.all_work, what="jobs that are connected", deadline=240)
+    stack.connects("jobs that are connected", 240)
     for service in ("secrets", "queues", "topics"):
         assert stack.container(service).state()["ExitCode"] == 0, stack.container(service).log()
 
 
 def test_messages_cross_it_and_a_killed_gateway_comes_back_to_its_hub(stack: Stack) -> None:
-    eventually(stack.all_work, what="jobs that are connected", deadline=240)
+    stack.connects("jobs that are connected", 240)
     stack.publish("plant/press1/telemetry", '{"temperature": 91}')
     eventually(lambda: '{"temperature": 91}' in stack.records("plant.telemetry"), what="it at Kafka", deadline=60)
     gateway = stack.container("gateway")
     before = gateway.state()["Pid"]
     gateway.exec("python3", "-c", "import os, signal; os.kill(1, signal.SIGTERM)", check=False)
     eventually(lambda: gateway.state()["Pid"] not in {before, 0}, what="the gateway, started again", deadline=90)
-    eventually(stack.all_work, what="jobs that are connected again", deadline=120)
+    stack.connects("jobs that are connected again", 120)
     assert stack.jobs()["TELEMETRY_TO_KAFKA"]["propagated_total"] == 1  # the hub is the one of before
     stack.publish("plant/press1/telemetry", '{"temperature": 92}')
     eventually(lambda: '{"temperature": 92}' in stack.records("plant.telemetry"), what="the next one", deadline=60)

@@ -81,6 +81,11 @@ class Plant:
         with contextlib.closing(self.amqp()) as connection:
             return int(connection.channel().queue_declare(queue, passive=True).method.message_count)
 
+    def held(self, queue: str) -> int:
+        """Messages in a RabbitMQ queue, also those that somebody has and has not acknowledged."""
+        counts = dict(line.split("\t") for line in self.rabbitmq.ctl("list_queues", "name", "messages").splitlines())
+        return int(counts[queue])
+
     def jobs(self) -> list[dict[str, Any]]:
         """The rows of MGW_JOBS, read with the sqlite3 command line client."""
         query = "SELECT * FROM MGW_JOBS ORDER BY JOB_NAME"

@@ -212,7 +212,7 @@ def test_the_lock_names_every_dependency_and_no_registry() -> None:
 
 def test_the_lock_of_the_image_is_a_part_of_the_lock_and_holds_what_the_gateway_needs() -> None:
     whole, image = (
-        set(re.split(r"\n(?=\S)", (ROOT / name).read_text().strip()))
+        {entry.strip() for entry in re.split(r"\n(?=\S)", (ROOT / name).read_text())}
         for name in ("requirements.lock", "requirements-image.lock")
     )
     entries = {entry for entry in image if "==" in entry}
@@ -224,7 +224,7 @@ def test_the_lock_of_the_image_is_a_part_of_the_lock_and_holds_what_the_gateway_
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     for need in project["dependencies"] + [
-        need for name in ("rabbitmq", "kafka", "mqtt", "postgres") for need in extras[name]
+        need for name in ("rabbitmq", "kafka", "confluent", "mqtt", "postgres") for need in extras[name]
     ]:
         name = re.split(r"[<>=\[;~ ]", need)[0].lower().replace(".", "-").replace("_", "-")
         assert name in locked, f"{name} is not in requirements-image.lock. Run: make lock"

@@ -44,7 +44,7 @@ def test_every_command_and_option_has_help() -> None:
 
 
 def test_every_header_that_links_give_or_take_is_listed() -> None:
-    page = PAGES["links.md"]()
+    page = PAGES["headers.md"]()
     sources = [path.read_text("utf-8") for folder in ("transforms", "links") for path in (ROOT / folder).rglob("*.py")]
     names = {name for text in sources for name in re.findall(r'"(MGW_(?:AMQP|KAFKA|MQTT)_[A-Za-z_]+)"', text)}
     assert len(names) > 20

@@ -13,18 +13,29 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from mgw.gateway.services.mapping_tests import run
 from mgw.transforms import builtin
 from mgw.transforms.errors import TransformFailed
 from mgw.transforms.language.expression import FUNCTIONS, PROPERTIES
 from mgw.transforms.message import Message
-from mgw.transforms.steps.registry import Transform, TransformationDefinition, compile_transformation
+from mgw.transforms.steps.registry import Transform, TransformationDefinition, compile_transformation, with_steps
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "transformations.md").read_text(encoding="utf-8")
+
+AROUND = """
+links:
+  rabbit: {type: rabbitmq, hostname: "${BROKER}"}
+foreign_queues:
+  readings@rabbit: {domain: queue}
+  readings_bad@rabbit: {domain: queue}
+queues:
+  READINGS: {payload_type: json}
+"""
 
 
 def blocks(language: str) -> list[str]:
     """The fenced blocks of a language, in the order of the page."""
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}(?: [\w-]+)?\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -41,19 +52,30 @@ def documents() -> list[dict[str, Any]]:
     return [YAML(typ="safe").load(StringIO(block)) for block in blocks("yaml")]
 
 
+def defined(name: str) -> TransformationDefinition | None:
+    """A step: a transformation of the page."""
+    for document in documents():
+        if name in document.get("transformations", {}):
+            parts = {k: v for k, v in document["transformations"][name].items() if k != "comment"}
+            return TransformationDefinition.from_mapping(name, parts)
+    return None
+
+
 def transformation(name: str) -> Transform:
     for document in documents():
         if name in document.get("transformations", {}):
             parts = {k: v for k, v in document["transformations"][name].items() if k != "comment"}
             modules = document.get("settings", {}).get("transform_modules", ())
-            return compile_transformation(TransformationDefinition.from_mapping(name, parts), modules=modules)
+            definition = TransformationDefinition.from_mapping(name, parts)
+            return compile_transformation(with_steps(definition, defined), modules=modules)
     raise AssertionError(f"the page has no transformation {name}")
 
 
 @pytest.mark.usefixtures("plant_transforms")
 def test_every_transformation_of_the_page_compiles() -> None:
     names = [name for document in documents() for name in document.get("transformations", {})]
-    assert names == ["celsius", "wrap", "plant_celsius", "from_the_old_host", "public_part"]
+    reading = ["decoded", "public", "public_reading"]
+    assert names == ["celsius", "wrap", "plant_celsius", *reading, "from_the_old_host", "public_part"]
     for name in names:
         transformation(name)
 
@@ -63,6 +85,17 @@ def test_the_test_that_the_page_shows_passes() -> None:
     shown = [block for block in blocks("python") if not block.startswith("# file:")]
     assert len(shown) == 1
     exec(compile(shown[0], "transformations.md", "exec"), {})  # noqa: S102  # our own page
+
+
+def test_the_tests_of_mappings_that_the_page_shows_pass(tmp_path: Path) -> None:
+    celsius, job, tests = (
+        next(block for block in blocks("yaml") if block.startswith(begin))
+        for begin in ("transformations:\n  celsius:", "jobs:\n  readings_in:", "tests:\n")
+    )
+    (tmp_path / "gateway.yaml").write_text(celsius + job + AROUND, encoding="utf-8")
+    (tmp_path / "gateway_test.yaml").write_text(tests, encoding="utf-8")
+    verdicts = list(run(tmp_path / "gateway_test.yaml", {}))
+    assert [verdict.lines for verdict in verdicts] == [()] * 3
 
 
 def test_the_celsius_example_does_what_its_table_says() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.brokers.server import OwnedProcess
@@ -18,14 +18,24 @@ _LOG_TAIL = 40
 
 
 class AgentProcess:
-    """One agent process after the other on one hub, with one log. ``faults``: see :mod:`tests.faults.launched`."""
+    """One agent process after the other on one hub, with one log. ``faults``: see :mod:`tests.faults.launched`.
+
+    ``words``: of its command line, behind ``mgw run``.
+    """
 
     def __init__(
-        self, url: str, folder: Path, *, name: str = "agent", faults: Mapping[str, object] | None = None
+        self,
+        url: str,
+        folder: Path,
+        *,
+        name: str = "agent",
+        faults: Mapping[str, object] | None = None,
+        words: Sequence[str] = (),
     ) -> None:
         self.log = folder / f"{name}.log"
         self.faults = dict(faults or {})
         self._folder = folder
+        self._words = words
         path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
         self._environment = {**os.environ, "MGW_HUB": url, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
         self._process: OwnedProcess | None = None
@@ -44,7 +54,7 @@ class AgentProcess:
         """Start it, with faults of this start alone beside those of every start; does not wait."""
         wanted = self.faults | faults
         program = ["tests.faults.launched", json.dumps(wanted)] if wanted else ["mgw.gateway"]
-        command = [sys.executable, "-m", *program, "run"]
+        command = [sys.executable, "-m", *program, "run", *self._words]
         if self._process is not None:
             self._process.kill()
         self._process = OwnedProcess(command, environment=self._environment, log=self.log, folder=self._folder)

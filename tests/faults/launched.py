@@ -84,12 +84,12 @@ def _shift_clock(path: str) -> None:
 
 
 def _shorten_lease(seconds: float) -> None:
-    import mgw.gateway.runtime.agent
+    import mgw.gateway.runtime.agent_lease
     import mgw.gateway.runtime.supervisor
     import mgw.gateway.state.lease
 
     mgw.gateway.state.lease.STALLED_SECONDS = max(1, round(seconds))
-    mgw.gateway.runtime.agent.LEASE_SECONDS = seconds  # type: ignore[misc]
+    mgw.gateway.runtime.agent_lease.LEASE_SECONDS = seconds  # type: ignore[misc]
     mgw.gateway.runtime.supervisor.LEASE_SECONDS = seconds  # type: ignore[misc]
 
 
@@ -158,6 +158,7 @@ def _kill_at(step: str, times: int) -> None:
 
     from mgw.gateway.runtime.ends.link_destination import LinkDestination
     from mgw.gateway.runtime.ends.link_source import LinkSource
+    from mgw.gateway.runtime.ends.planned_source import PlannedLinkSource
     from mgw.gateway.runtime.route import Route
     from mgw.gateway.state import run_state
 
@@ -176,6 +177,7 @@ def _kill_at(step: str, times: int) -> None:
     _after(run_state, "count", lambda *_: reached("before-commit"))  # everything of the batch is written, not committed
     _after(LinkSource, "__init__", watch_source)
     _after(LinkSource, "select", lambda *_: reached("converted"))
+    _after(PlannedLinkSource, "_all_encoded", lambda result, *_: reached("converted") if result else None)
     _after(LinkDestination, "__init__", watch_destination)
     _after(LinkDestination, "finished", lambda result, *_: reached("confirmed") if result else None)
     _after(Route, "_complete_and_plan", planned)

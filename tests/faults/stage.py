@@ -212,8 +212,8 @@ class Stage:
         where: dict[str, Any] = {"hostname": proxy.host, "port": proxy.port}
         more: dict[str, Any] = {"options": dict(_IMPATIENT.get(end.system, {}))}
         if end.system == "kafka":
-            where = {"bootstrap_servers": self.brokers.kafka.proxied_bootstrap}
-            if end.outbound is Guarantee.EXACT:
+            where = {"bootstrap_servers": self.brokers.kafka.proxied_bootstrap, "client": end.client}
+            if end.outbound is not Guarantee.AT_LEAST_ONCE:
                 log = f"log{uuid.uuid4().hex[:8]}"
                 self.brokers.kafka.create_topic(log, LANES, {"cleanup.policy": "compact"})
                 more["outbound_log_queue"] = log

@@ -19,20 +19,32 @@ ONCE = [
     ("logged", "kafkalog"),
     ("stream", "kafkalog"),
     ("kafka", "kafkalog"),
+    ("confluent", "confluentlog"),
     ("mqtt", "logged"),
     ("mqtt311", "hub"),
 ]
 AT_LEAST_ONCE = [("classic", "kafka"), ("kafka", "mqtt"), ("mqtt", "quorum"), ("quorum", "mqtt311")]
-BOTH_WAYS = [("classic", "quorum"), ("kafka", "kafka"), ("mqtt", "mqtt")]  # one fault hits both directions of a link
-BOTH_WAYS_ONCE = [("logged", "logged"), ("kafka", "kafkalog"), ("mqtt", "mqtt")]
+BOTH_WAYS = [
+    ("classic", "quorum"),
+    ("kafka", "kafka"),
+    ("confluent", "confluent"),
+    ("mqtt", "mqtt"),
+]  # one fault hits both directions of a link
+BOTH_WAYS_ONCE = [("logged", "logged"), ("kafka", "kafkalog"), ("confluent", "confluentlog"), ("mqtt", "mqtt")]
 #: Ways whose two ends are killed in other tests of every run: here with each other, or at every step of a batch.
 MATRIX = {
     "kill-agent": {("logged", "kafkalog"), ("stream", "kafkalog"), ("mqtt", "logged"), *AT_LEAST_ONCE[2:]},
-    "kill-broker": {("ids", "quorum")},
+    "kill-broker": {("ids", "quorum"), ("confluent", "confluentlog")},
+    "drain-agent": {("confluent", "confluent")},
+    "wire": {("confluent", "confluent")},
+    "half-wire": {("confluent", "confluentlog")},
+    "restart-broker": {("confluent", "confluent")},
 }
 
-INBOUND = [(end, "hub") for end in ("classic", "quorum", "stream", "ids", "logged", "kafka", "mqtt", "mqtt311")]
-OUTBOUND = [("hub", end) for end in ("classic", "quorum", "logged", "kafka", "kafkalog", "mqtt", "mqtt311")]
+_SOURCES = ("classic", "quorum", "stream", "ids", "logged", "kafka", "confluent", "mqtt", "mqtt311")
+_TARGETS = ("classic", "quorum", "logged", "kafka", "kafkalog", "confluent", "confluentlog", "mqtt", "mqtt311")
+INBOUND = [(end, "hub") for end in _SOURCES]
+OUTBOUND = [("hub", end) for end in _TARGETS]
 
 ROUNDS = int(os.environ.get("MGW_FAULT_ROUNDS") or 15)
 
@@ -40,6 +52,7 @@ ROUNDS = int(os.environ.get("MGW_FAULT_ROUNDS") or 15)
 #: From link to link in one job: what is promised once, and what at least once.
 THROUGH_ONCE = [
     ("kafka", "kafkalog"),
+    ("confluent", "confluentlog"),
     ("logged", "logged"),
     ("ids", "kafkalog"),
     ("mqtt", "logged"),
@@ -82,7 +95,7 @@ def test_an_agent_that_was_asked_to_end_leaves_nothing_to_repeat(trial: Trial, s
     assert verdict.duplicated == 0, verdict.explain()
 
 
-@_named("wire", [("kafka", "kafka"), ("classic", "hub")])
+@_named("wire", [("kafka", "kafka"), ("confluent", "confluent"), ("classic", "hub")])
 def test_cutting_and_stalling_the_wire_loses_nothing(trial: Trial, source: str, target: str) -> None:
     trial(source, target, "cut_wire", "cut_wire", "stall_wire", messages=2000)
 

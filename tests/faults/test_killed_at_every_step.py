@@ -78,7 +78,7 @@ def _await_recognition(stage: Stage, known: int, step: str) -> None:
     )
 
 
-@_ends("in", short=["stream", "ids", "logged", "kafka", "mqtt"], long=["classic", "mqtt311"])
+@_ends("in", short=["stream", "ids", "logged", "kafka", "mqtt"], long=["classic", "confluent", "mqtt311"])
 def test_killed_at_any_step_inbound_nothing_is_lost(trial: Trial, end: str) -> None:
     recognised = AFTER_THE_COMMIT if end in RECOGNISING else set()
     verdict = trial.play(end, "hub", lambda scene: _killed_at(INBOUND_STEPS, scene, recognised), batch_size=BATCH)
@@ -86,9 +86,9 @@ def test_killed_at_any_step_inbound_nothing_is_lost(trial: Trial, end: str) -> N
         assert verdict.duplicated >= BATCH, "the window of a job without a receiving log was not hit"
 
 
-@_ends("out", short=["logged", "kafkalog", "mqtt"], long=["classic", "kafka", "mqtt311"])
+@_ends("out", short=["logged", "kafkalog", "mqtt"], long=["classic", "kafka", "confluent", "confluentlog", "mqtt311"])
 def test_killed_at_any_step_outbound_nothing_is_lost(trial: Trial, end: str) -> None:
-    logged = end in {"logged", "kafkalog"}
+    logged = end in {"logged", "kafkalog", "confluentlog"}
     recognised = {"confirmed", "before-commit"} if logged else set()
     verdict = trial.play("hub", end, lambda scene: _killed_at(OUTBOUND_STEPS, scene, recognised), batch_size=BATCH)
     if not logged:
@@ -99,6 +99,7 @@ def test_killed_at_any_step_outbound_nothing_is_lost(trial: Trial, end: str) -> 
     ("source", "target"),
     [
         pytest.param("kafka", "kafkalog", id="steps-kafka-through-kafkalog"),
+        pytest.param("confluent", "confluentlog", id="steps-confluent-through-confluentlog", marks=pytest.mark.matrix),
         pytest.param("logged", "logged", id="steps-logged-through-logged"),
         pytest.param("ids", "kafkalog", id="steps-ids-through-kafkalog", marks=pytest.mark.matrix),
         pytest.param("mqtt", "logged", id="steps-mqtt-through-logged", marks=pytest.mark.matrix),
@@ -108,7 +109,7 @@ def test_killed_at_any_step_outbound_nothing_is_lost(trial: Trial, end: str) -> 
     ],
 )
 def test_killed_at_any_step_from_link_to_link_nothing_is_lost(trial: Trial, source: str, target: str) -> None:
-    logged = target in {"logged", "kafkalog"}
+    logged = target in {"logged", "kafkalog", "confluentlog"}
     recognised = {"confirmed", "before-commit"} if logged else set()
     if source in RECOGNISING:
         recognised |= {"completed", "before-settle"}

@@ -25,6 +25,7 @@ class End:
         inbound, outbound: what a job must promise there.
         twins: messages with equal bodies and without ids are promised once, too.
         identified: it carries properties of a message.
+        client: library of the link, Kafka only.
     """
 
     system: str
@@ -35,6 +36,7 @@ class End:
     outbound: Guarantee = _ALO
     twins: bool = False
     identified: bool = True
+    client: str = "kafka-python"
 
 
 _EARLIEST = {"KAFKA_StartAt": "earliest", "KAFKA_HeaderType": "TEXT"}
@@ -47,6 +49,10 @@ ENDS: Mapping[str, End] = {
     "logged": End("rabbitmq", "rabbitmq_logged", "classic", inbound=_UNLESS, outbound=_UNLESS, twins=True),
     "kafka": End("kafka", "kafka", options=_EARLIEST, inbound=_EXACT, twins=True),
     "kafkalog": End("kafka", "kafka_logged", options=_EARLIEST, inbound=_EXACT, outbound=_EXACT, twins=True),
+    "confluent": End("kafka", "confluent", options=_EARLIEST, inbound=_EXACT, twins=True, client="confluent"),
+    "confluentlog": End(
+        "kafka", "confluent_logged", options=_EARLIEST, inbound=_EXACT, outbound=_UNLESS, twins=True, client="confluent"
+    ),
     "mqtt": End("mqtt", "mqtt", inbound=_UNLESS, twins=True),
     "mqtt311": End("mqtt", "mqtt311", inbound=_UNLESS, twins=True, identified=False),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from mgw.gateway.aq.errors import QueueInUse
 from mgw.gateway.aq.hub import Hub
 from mgw.gateway.aq.model import DequeueOptions
 from mgw.gateway.aq.queues import transfer
+from mgw.gateway.aq.store.statements import Db
 from mgw.gateway.aq.upkeep import time_manager
 from mgw.gateway.cli.main import execute
 from mgw.gateway.ledger import store as ledger
 from mgw.pipelines.hub import open_hub
+from mgw.pipelines.source import statements_stream as statements
 from mgw.pipelines.source.errors import OffsetLost, StreamGone, StreamTaken
-from mgw.pipelines.source.streams import list_streams, release, settle_checkpoint
+from mgw.pipelines.source.streams import consume, list_streams, release, settle_checkpoint
 from mgw.transforms.errors import AqError, ConfigInvalid, HubError
 from mgw.transforms.message import Message
 from tests.pipelines.hubs import database, make, put
@@ -357,3 +360,138 @@ def test_a_hub_is_not_made_by_reading(tmp_path: Path) -> None:
         assert list_streams(f"sqlite:///{tmp_path / 'hub.db'}") == []
     with pytest.raises(HubError, match=r"does not exist.*other tables \(x\)"):
         open_hub(f"sqlite:///{tmp_path / 'other.db'}")
+
+
+def test_messages_whose_ids_follow_each_other_share_a_row_of_the_plan(hub: Hub, reader: Reader, url: str) -> None:
+    """A plan is as good in runs as message by message: read, cut, settled and given back at any place."""
+    queue = make(hub, "runs", retention_time=3600)
+    for start in (0, 40):  # two runs, and three messages that are in none
+        put(hub, queue, *(str(n) for n in range(start, start + 40)))
+        put(hub, make(hub, f"between{start}"), "other")
+    for number in range(3):
+        put(hub, queue, f"lone {number}")
+        put(hub, "between0", "other")
+    stream = reader(queue)
+    before = plan_rows(hub)
+    zero = stream.initialOffset()
+    end = stream.latestOffset(zero, everything())
+    assert (end["seq"], plan_rows(hub) - before) == (83, 5)
+    with hub.read() as conn:
+        ref = transfer.resolve(conn, queue)
+        claimed = sorted(transfer.set_aside(conn, ref, None))
+        assert sorted(transfer.set_aside_by_parts(conn, ref)) == claimed, "the view tells of every message"
+    assert len(claimed) == 83
+
+    def ids(lower: int, upper: int) -> list[int]:
+        parts = stream.partitions({**zero, "seq": lower}, {**zero, "seq": upper})
+        return [number for part in parts for piece in stream.read(part) for number in piece["id"].to_pylist()]
+
+    if hub.postgresql:  # of SQLite a process has one library at a time: another test reads it in Spark's workers
+        assert [ids(0, 83), ids(10, 50), ids(79, 82)] == [claimed, claimed[10:50], claimed[79:82]]
+    assert settle(hub, queue, 25) == 25
+    assert (plan_rows(hub) - before, states(hub, queue)) == (5, "P" * 25 + "C" * 58)
+    assert settle(hub, queue, 40) == 15
+    assert (plan_rows(hub) - before, states(hub, queue)) == (4, "P" * 40 + "C" * 43)
+    if hub.postgresql:
+        assert ids(45, 81) == claimed[45:81]
+    with hub.read() as conn:
+        assert sorted(transfer.set_aside_by_parts(conn, ref)) == claimed[40:]
+    assert settle(hub, queue, 81) == 41
+    assert release(url, queue) == 2
+    assert (plan_rows(hub), states(hub, queue)) == (before, "P" * 81 + "RR")
+
+
+def settle(hub: Hub, stream: str, upto: int) -> int:
+    """Consume the messages of a stream up to a place; how many."""
+    with hub.write() as conn:
+        db = Db(conn)
+        row = statements.find(db, stream, hold=True)
+        assert row is not None
+        settled = consume(conn, db, transfer.resolve(conn, stream), row, upto)
+        statements.update(db, settled, now=0.0)
+    return settled.settled - row.settled
+
+
+def test_a_plan_of_an_earlier_release_goes_on(hub: Hub, reader: Reader) -> None:
+    """It has a row for every message."""
+    queue = make(hub, "earlier")
+    put(hub, queue, *(str(n) for n in range(20)))
+    stream = reader(queue)
+    zero = stream.initialOffset()
+    with hub.write() as conn:
+        db = Db(conn)
+        row = statements.find(db, queue)
+        assert row is not None
+        numbers = transfer.claim_numbers(conn, transfer.resolve(conn, queue), None, 12)
+        for place, number in enumerate(numbers):  # one by one
+            statements.append(db, row._replace(allocated=place), [number])
+        statements.update(db, row._replace(allocated=12), now=0.0)
+    end = stream.latestOffset(zero, everything())
+    assert (end["seq"], states(hub, queue)) == (20, "C" * 20)
+    with hub.read() as conn:
+        row = statements.find(Db(conn), queue)
+        assert row is not None
+        assert statements.planned(Db(conn), row, 5, 20) == list(range(numbers[5], numbers[5] + 15))
+    assert stream.latestOffset(end, everything()) is end
+    assert states(hub, queue) == ""
+
+
+def test_a_stretch_of_a_plan_without_messages_hides_nothing_behind_it(tmp_path: Path) -> None:
+    """SQLite's windows of places; no hub is open when they are read."""
+    from pyspark.sql.types import LongType, StructType
+
+    from mgw.pipelines.source.options import SourceOptions
+    from mgw.pipelines.source.stream import StreamReader
+
+    url = f"sqlite:///{tmp_path / 'hub.db'}"
+    with Hub.open(url, create=True) as hub:
+        put(hub, make(hub, "holes"), *(str(n) for n in range(20)))
+    given = {"url": url, "queue": "holes", "stream": "holes", "fetchSize": "4", "failOnDataLoss": "false"}
+    stream = StreamReader(SourceOptions.of(given, streaming=True), StructType().add("id", LongType(), False))
+    zero = stream.initialOffset()
+    (part,) = stream.partitions(zero, stream.latestOffset(zero, everything()))
+    stream.stop()
+    with closing(sqlite3.connect(tmp_path / "hub.db")) as connection:
+        ids = [number for (number,) in connection.execute("SELECT id FROM aq_message ORDER BY id")]
+        connection.execute("DELETE FROM aq_message WHERE id BETWEEN ? AND ?", (ids[3], ids[13]))
+        connection.commit()
+    assert [number for piece in stream.read(part) for number in piece["id"].to_pylist()] == ids[:3] + ids[14:]
+
+
+def test_the_next_task_of_a_process_reads_on_the_same_connection(hub: Hub, reader: Reader) -> None:
+    """To connect takes the Arrow driver of PostgreSQL longer than to read thousands of messages."""
+    if not hub.postgresql:
+        pytest.skip("SQLite has no server")
+    queue = make(hub, "again")
+    ids = put(hub, queue, *(str(n) for n in range(10)))
+    stream = reader(queue)
+    zero = stream.initialOffset()
+    ten = stream.latestOffset(zero, everything())
+    (part,) = stream.partitions(zero, ten)
+
+    def read() -> int:
+        return sum(piece.num_rows for piece in stream.read(part))
+
+    def begun() -> list[int]:
+        """Sessions of the server that were the last to read a plan."""
+        with hub.read() as conn:
+            found = conn.exec_driver_sql(
+                "SELECT pid FROM pg_stat_activity WHERE query LIKE '%%pl_plan%%' AND query LIKE 'COPY%%'"
+                " AND datname = current_database()"
+            )
+            return [pid for (pid,) in found]
+
+    assert read() == len(ids)
+    (first,) = begun()
+    assert read() == len(ids)
+    assert begun() == [first]
+    with hub.write() as conn:
+        conn.exec_driver_sql(f"SELECT pg_terminate_backend({first}, 10000)")
+    assert read() == len(ids), "a connection that was lost is made again"
+    (second,) = begun()
+    assert second != first
+    given_up = stream.read(part)
+    next(given_up)
+    given_up.close()  # type: ignore[attr-defined]
+    assert read() == len(ids)
+    assert second not in begun(), "nobody knows what it still sends"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mgw.gateway.aq.model import DequeueMode, Navigation
+from mgw.gateway.aq.model import DequeueMode, Navigation, SortList
 from tests.property.hub_model import (
     BLOCKED,
     EXPIRED,
@@ -70,10 +70,14 @@ class Client:
         return made
 
     def store(self, made: Sequence[Stored], numbers: Sequence[int]) -> None:
-        """The hub accepted them."""
+        """The hub accepted them: numbers rise with the calls and, where priority is first, with it within a call."""
         for message, number in zip(made, numbers, strict=True):
-            assert number > self.model.last
-            message.number = self.model.last = number
+            message.number = number
+        if made and made[0].home.sort in (SortList.PRIORITY, SortList.PRIORITY_ENQ_TIME):
+            made = sorted(made, key=lambda message: message.priority)
+        for message in made:
+            assert message.number > self.model.last
+            self.model.last = message.number
         self.model.messages.extend(made)
         self.sent += [message for message in made if message.sender is self]
 

@@ -43,6 +43,7 @@ from tests.property.hub_operations import (
 )
 from tests.support.brokers import PostgreSQL
 from tests.support.examples import fewer
+from tests.support.kept_totals import differences
 
 EXAMPLES = os.environ.get("MGW_PROPERTY_EXAMPLES")
 STEPS = 40
@@ -288,6 +289,8 @@ class HubMachine(RuleBasedStateMachine):
             self.compare_views()
 
     def compare_views(self) -> None:
+        with self.hub.read() as conn:
+            assert not differences(conn)
         for table in {queue.table for queue in self.model.queues.values()}:
             sql = (
                 'SELECT "MSG_ID", "CONSUMER_NAME", "QUEUE", "MSG_STATE", "RETRY_COUNT", "EXPIRATION_REASON",'

@@ -157,6 +157,11 @@ class Container:
         )
         return done.stdout
 
+    def exists(self) -> bool:
+        """Whether there is such a container, running or not."""
+        done = subprocess.run(["podman", "container", "exists", self.id], env=environment(), timeout=60, check=False)
+        return done.returncode == 0
+
     def state(self) -> Mapping[str, object]:
         """``State`` of ``podman inspect``: Running, ExitCode, OOMKilled, ..."""
         found: Mapping[str, object] = json.loads(podman("inspect", "--type=container", self.id))[0]["State"]

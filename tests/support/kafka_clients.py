@@ -9,7 +9,7 @@ from typing import Any
 
 import kafka
 
-from mgw.links.kafka.network import DIRECT, NetClient
+from mgw.links.kafka.python_client.network import DIRECT, NetClient
 
 __all__ = ["KafkaAdminClient", "KafkaConsumer", "KafkaProducer"]
 

@@ -2,14 +2,16 @@
 
 Of a second of processor time that a short command takes, most goes into imports. One process here imports what such
 processes import and then only forks: each of them is a fork with its own arguments, folder, variables and files. It
-ends as Python ends, or is killed as any process is. Each set of variables that decide how Python starts has a forking
-process of its own. What else depends on a start (another command line, an inherited limit) needs :mod:`subprocess`.
+ends as Python ends, or is killed as any process is; it is killed, too, when the tests are. Each set of variables that
+decide how Python starts has a forking process of its own. What else depends on a start (another command line, an
+inherited limit) needs :mod:`subprocess`.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -38,6 +40,7 @@ _PACKAGES = ("mgw.gateway", "mgw.links")
 #: What commands import when they need it.
 _LATER = ("cryptography.fernet", "mgw.links.memory.link", "rich.table", "sqlglot.dialects.oracle", "typer._adapters")
 _START = 60.0
+_PDEATHSIG = 1  # prctl(2)
 
 
 class Process(Protocol):
@@ -250,12 +253,15 @@ def _serve(address: str, parent: int) -> tuple[str, list[str]]:
 
 def _fork(connection: socket.socket, server: socket.socket) -> tuple[str, list[str]] | None:
     """None where this is not the process that was asked for; the one that waits for it does not return."""
+    forking = os.getpid()
     if os.fork():
         return None
+    _end_with(forking)
     server.close()
     connection.settimeout(None)
     head, files, _, _ = socket.recv_fds(connection, 4, 3)
     request = json.loads(_receive(connection, int.from_bytes(head, "big")))
+    waiting = os.getpid()
     pid = os.fork()
     if pid:
         for file in files:
@@ -265,6 +271,7 @@ def _fork(connection: socket.socket, server: socket.socket) -> tuple[str, list[s
         with contextlib.suppress(OSError):  # who asked has gone
             connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
         os._exit(0)
+    _end_with(waiting)
     if request["own"]:
         os.setsid()
     for target, file in enumerate(files):
@@ -275,6 +282,13 @@ def _fork(connection: socket.socket, server: socket.socket) -> tuple[str, list[s
     os.chdir(request["cwd"])
     sys.path[0] = request["cwd"]
     return request["module"], request["words"]
+
+
+def _end_with(parent: int) -> None:
+    """Have the system kill this process when its parent has ended: a run that is cut off leaves nothing behind."""
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import time
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from mgw.transforms.message import Header, Message, ValueType
+from mgw.transforms.message import Header, Message, PayloadKind, ValueType
 
 
 def shout(message: Message, *, mark: str = "!", times: int = 1) -> Message:
@@ -95,3 +97,36 @@ def long_correlation(message: Message) -> Message:
 
 
 NOT_A_FUNCTION = 5
+
+
+def plus_ten(message: Message) -> list[Message]:
+    """Two messages for one, the second with ten more."""
+    number = int(json.loads(str(message.body))["n"])
+    return [message, replace(message, body=json.dumps({"n": number + 10}))]
+
+
+def slow(message: Message, *, seconds: float) -> Message:
+    """Takes its time."""
+    time.sleep(seconds)
+    return message
+
+
+def decoded(message: Annotated[Message, PayloadKind.RAW]) -> Annotated[Message, PayloadKind.BASIC]:
+    """Bytes become text; both types are declared."""
+    return replace(message, body=message.body.decode())  # type: ignore[union-attr]
+
+
+def one_field(message: Annotated[Message, PayloadKind.BASIC]) -> Annotated[Message, PayloadKind.FIELDS]:
+    """Wrong: it declares fields, and gives what it got, unless that is ``good``."""
+    if message.body == "good":
+        return replace(message, body=(Header("a", ValueType.TEXT, "good"),), kind=PayloadKind.FIELDS)
+    return message
+
+
+def several_fields(
+    message: Message,
+) -> list[Annotated[Message, PayloadKind.FIELDS]] | Annotated[Message, PayloadKind.FIELDS] | None:
+    """Wrong for text: the second of the list is not of the declared type. No body is filtered."""
+    if message.body is None:
+        return None
+    return [one_field(replace(message, body="good")), message]

@@ -16,7 +16,12 @@ from tests.support.rooms import House, ordered
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("transforms", "links", "gateway", "pipelines")
 FACES = ("mgw.gateway.__main__", "mgw.gateway.cli", "mgw.gateway.http", "mgw.gateway.jms")
-CLIENTS = {"pika": "links/rabbitmq/", "kafka": "links/kafka/", "paho": "links/mqtt/"}
+CLIENTS = {
+    "pika": "links/rabbitmq/",
+    "kafka": "links/kafka/python_client/",
+    "confluent_kafka": "links/kafka/confluent_client/",
+    "paho": "links/mqtt/",
+}
 SPARK = {"pyspark", "py4j", "pandas", "pyarrow", "numpy", "adbc_driver_manager"}  # and what comes with it
 SPARK |= {"adbc_driver_postgresql", "adbc_driver_sqlite"}
 HOMES_OF_SQL = re.compile(
@@ -32,13 +37,15 @@ ROOMS = ordered(
     """
     transforms/__init__.py transforms/errors.py transforms/clock.py transforms/open_files.py transforms/objects.py
     transforms/message.py
-    transforms/payloads/
-    transforms/builtin.py transforms/language/ transforms/amqp/ transforms/kafka/ transforms/mqtt/
-    transforms/steps/
+    transforms/payloads/ transforms/header_table.py transforms/trail.py
+    transforms/lcr/
+    transforms/language/ transforms/amqp/ transforms/kafka/ transforms/mqtt/
+    transforms/codecs/
+    transforms/builtin.py transforms/steps/
     links/__init__.py links/patterns.py links/placement.py links/attempt.py links/skeleton.py
     links/contract.py
-    links/client_logging.py links/failed_check.py links/listening.py links/log_cleaning.py links/log_preparation.py
-    links/options.py links/place.py
+    links/client_logging.py links/failed_check.py links/header_names.py links/listening.py links/log_cleaning.py
+    links/log_preparation.py links/options.py links/place.py links/reading_back.py
     links/registry.py
     links/pool.py links/rabbitmq/ links/kafka/ links/mqtt/ links/memory/
     gateway/aq/errors/ gateway/aq/grants.py

@@ -9,6 +9,7 @@ import pytest
 from kafka import errors
 
 from mgw.links.kafka.errors import translate, unreachable
+from mgw.links.kafka.python_client.client import CLIENT
 from mgw.links.kafka.settings import Settings
 from mgw.transforms.errors import (
     DeliveryRejected,
@@ -20,6 +21,7 @@ from mgw.transforms.errors import (
     QueueMissing,
 )
 
+SETTINGS = Settings("kf", CLIENT, ("127.0.0.1:1",), {}, {}, {}, None, 1.0)
 ALL = [
     kind
     for _, kind in inspect.getmembers(errors, inspect.isclass)
@@ -29,7 +31,7 @@ ALL = [
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 def test_every_client_error_is_translated(kind: type[Exception]) -> None:
-    error = translate(kind("why"), "kf", "publish", "topic t")
+    error = translate(kind("why"), SETTINGS, "publish", "topic t")
     assert isinstance(error, LinkError)
     assert (error.link, error.operation) == ("kf", "publish")
     assert "topic t" in str(error)
@@ -61,7 +63,7 @@ def test_every_client_error_is_translated(kind: type[Exception]) -> None:
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
 def test_error_becomes_what_the_engine_acts_on(error: Exception, wanted: type[LinkError], number: int | None) -> None:
-    translated = translate(error, "kf", "publish", "topic t")
+    translated = translate(error, SETTINGS, "publish", "topic t")
     assert type(translated) is wanted
     assert translated.number == number
 
@@ -75,8 +77,7 @@ def test_error_becomes_what_the_engine_acts_on(error: Exception, wanted: type[Li
     ],
 )
 def test_servers_that_cannot_be_reached_are_named_with_the_cause_once(error: Exception, cause: str) -> None:
-    settings = Settings("kf", ("127.0.0.1:1",), {}, {}, {}, None, 1.0)
-    assert unreachable(settings, "connect", error).cause == cause
+    assert unreachable(SETTINGS, "connect", error).cause == cause
 
 
 def test_what_the_job_says_itself_is_no_warning_of_the_client(caplog: pytest.LogCaptureFixture) -> None:

@@ -22,6 +22,8 @@ from mgw.transforms.message import Header, Message, PayloadKind, ValueType
 
 NOW = 1_700_000_000.0
 PLAIN = Rules()
+DOCUMENTED = Rules(documented=True)
+NULL = (ValueType.JSON, "null")
 FULL = Rules(properties=True)
 ORIGIN = origin_headers("t", 3)
 
@@ -195,20 +197,31 @@ class TestHeaders:
         assert out(Message(b"x", msgid=b"i" * 16)).headers == [(MESSAGE_ID, b"i" * 16)]
         assert out(Message(b"x")).headers == []
 
-    def test_foreign_headers_come_in_raw_in_order_with_repetitions(self) -> None:
-        message = into(Received(headers=(("b", b"1"), ("a", b"\xff"), ("b", b""))))
+    def test_headers_of_others_come_in_with_their_names_in_order_with_repetitions(self) -> None:
+        sent = (("b", b"1"), ("a", b"\xff"), ("b", b""), ("c", b"a\nb"))
+        message = into(Received(headers=sent))
+        assert message.headers[3:] == (
+            Header("b", ValueType.TEXT, "1"),
+            Header("a", ValueType.RAW, b"\xff"),
+            Header("b", ValueType.TEXT, ""),
+            Header("c", ValueType.RAW, b"a\nb"),
+        )
+        assert out(message).headers == list(sent)
+
+    def test_documented_names_have_a_prefix_and_bytes(self) -> None:
+        message = into(Received(headers=(("b", b"1"), ("a", b"\xff"), ("b", b""))), DOCUMENTED)
         assert message.headers[3:] == (
             Header("MGW_KAFKA_H_b", ValueType.RAW, b"1"),
             Header("MGW_KAFKA_H_a", ValueType.RAW, b"\xff"),
             Header("MGW_KAFKA_H_b", ValueType.RAW, b""),
         )
-        assert out(message).headers == [("b", b"1"), ("a", b"\xff"), ("b", b"")]
+        assert out(message, DOCUMENTED).headers == [("b", b"1"), ("a", b"\xff"), ("b", b"")]
 
     def test_foreign_headers_come_in_as_text_where_the_option_says_so(self) -> None:
         message = into(Received(headers=(("a", "ü".encode()), ("b", b"\xff"))), Rules(text_headers=True))
         assert message.headers[3:] == (
-            Header("MGW_KAFKA_H_a", ValueType.TEXT, "ü"),
-            Header("MGW_KAFKA_H_b", ValueType.RAW, b"\xff"),
+            Header("a", ValueType.TEXT, "ü"),
+            Header("b", ValueType.RAW, b"\xff"),
         )
 
     def test_numbers_are_readable_for_everybody(self) -> None:
@@ -234,14 +247,21 @@ class TestHeaders:
             Header("MGW_KAFKA_H_n", ValueType.SHORT, 4),
             Header("MGW_KAFKA_N_n", ValueType.TEXT, ""),
         )
-        assert out(Message(b"x", headers)).headers[-1] == (TYPES, b'{"n":"TrLsn"}')
-        assert again(Message(b"x", headers)).headers == headers
+        assert out(Message(b"x", headers), DOCUMENTED).headers[-1] == (TYPES, b'{"n":"TrLsn"}')
+        assert again(Message(b"x", headers), DOCUMENTED).headers == headers
+        plain = [header._replace(name="n") for header in headers[:4]]
+        assert list(again(Message(b"x", headers)).headers) == [*plain, Header("n", *NULL)]
 
     def test_null_header_is_marked_and_never_lost(self) -> None:
         message = into(Received(headers=(("n", None), ("e", b""))))
-        null = Header("MGW_KAFKA_N_n", ValueType.TEXT, "")
+        null = Header("n", *NULL)
         assert null in message.headers
-        assert again(message).headers == (null, Header("MGW_KAFKA_H_e", ValueType.RAW, b""))
+        assert again(message).headers == (null, Header("e", ValueType.TEXT, ""))
+        documented = into(Received(headers=(("n", None), ("e", b""))), DOCUMENTED)
+        assert again(documented, DOCUMENTED).headers == (
+            Header("MGW_KAFKA_N_n", ValueType.TEXT, ""),
+            Header("MGW_KAFKA_H_e", ValueType.RAW, b""),
+        )
 
     def test_unknown_kafka_header_keeps_its_name(self) -> None:
         header = Header("MGW_KAFKA_else", ValueType.TEXT, "x")
@@ -253,24 +273,23 @@ class TestHeaders:
         message = into(Received(headers=(*record.headers, ("traceparent", b"00"))))
         assert message.headers[3:] == (
             Header("n", ValueType.INTEGER, 1),
-            Header("MGW_KAFKA_H_traceparent", ValueType.RAW, b"00"),
+            Header("traceparent", ValueType.TEXT, "00"),
         )
 
     @pytest.mark.parametrize("value", [b"", b"{", b"[1]", b'{"a":1}', b'{"a":""}', b"\xff", None])
     def test_types_that_no_gateway_wrote_are_a_header_like_any_other(self, value: bytes | None) -> None:
         message = into(Received(headers=(("a", b"1"), (TYPES, value))))
-        kind = ("N_", ValueType.TEXT, "") if value is None else ("H_", ValueType.RAW, value)
-        assert message.headers[3:] == (
-            Header("MGW_KAFKA_H_a", ValueType.RAW, b"1"),
-            Header("MGW_KAFKA_" + kind[0] + TYPES, *kind[1:]),
+        kind = (
+            NULL if value is None else (ValueType.RAW, value) if value == b"\xff" else (ValueType.TEXT, value.decode())
         )
+        assert message.headers[3:] == (Header("a", ValueType.TEXT, "1"), Header("MGW_KAFKA_H_" + TYPES, *kind))
 
     def test_value_that_is_not_of_its_type_stays_raw(self) -> None:
         message = into(Received(headers=(("n", b"x"), ("z", b"9"), (TYPES, b'{"n":"I","z":"?"}'))))
         assert message.headers[3:] == (Header("n", ValueType.RAW, b"x"), Header("z", ValueType.RAW, b"9"))
 
     @pytest.mark.parametrize(
-        ("name", "value"), [("n" * 239, b""), ("n" * 300, b""), ("n", b"x" * 2001)], ids=["239", "300", "value"]
+        ("name", "value"), [("n" * 251, b""), ("n" * 300, b""), ("n", b"\xff" * 2001)], ids=["251", "300", "value"]
     )
     def test_oversized_header_is_a_failure_that_keeps_the_body(self, name: str, value: bytes) -> None:
         message, text = failed(Received(b"body", headers=((name, value),)))
@@ -287,7 +306,7 @@ class TestHeaders:
 
         message, text = failed(Received(b"body", headers=(("a", b"1"), (Bad("\ufffd"), b"2"))))
         assert "xff" in text
-        assert Header("MGW_KAFKA_H_a", ValueType.RAW, b"1") in message.headers
+        assert Header("a", ValueType.TEXT, "1") in message.headers
 
 
 class TestProperties:

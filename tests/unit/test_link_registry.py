@@ -43,6 +43,23 @@ def test_missing_client_library_names_the_extra(monkeypatch: pytest.MonkeyPatch)
         check_client("rabbitmq")
 
 
+@pytest.mark.parametrize(
+    ("client", "package", "extra"), [("kafka-python", "kafka", "kafka"), ("confluent", "confluent_kafka", "confluent")]
+)
+def test_missing_client_of_a_kafka_link_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, client: str, package: str, extra: str
+) -> None:
+    for module in [
+        name
+        for name in sys.modules
+        if name.split(".")[0] == package or name.startswith(("mgw.links.kafka.python_", "mgw.links.kafka.confluent_"))
+    ]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(LinkError, match=rf"'{package}' is not installed.*messaging-gateway\[{extra}\]"):
+        check_client("kafka", {"Client": client})
+
+
 def test_a_spec_needs_no_client_library() -> None:
     script = (
         "import sys; sys.modules.update(dict.fromkeys(('pika', 'kafka', 'paho')));"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mgw.gateway.observe.events import AgentRunning, JobRetrying, Journalist
 from mgw.gateway.observe.log_file import AgentLogFormatter, JsonFormatter, configure, end, log_file_name
+from mgw.gateway.observe.relayed import RelayHandler, say_again
 from mgw.transforms.errors import GatewayError, LinkUnavailable
 
 
@@ -129,3 +132,23 @@ def test_warnings_of_the_hub_are_in_the_log_in_its_form(tmp_path: Path, capsys: 
     ]
     assert path is not None
     assert "  MGW  AQN  WARNING  LOG  " in path.read_text()
+
+
+def test_a_record_of_a_worker_is_written_by_its_supervisor_with_its_number() -> None:
+    said: list[Mapping[str, Any]] = []
+    handler, written = RelayHandler(said.append), list[logging.LogRecord]()
+    logger, error = logging.getLogger("mgw.engine"), LinkUnavailable("broker away", link="L", operation="connect")
+    record = _record(error, mgw_id=19, event="JobActivated", threadName="job-IN")
+    handler.handle(record)
+    sink = logging.Handler()
+    sink.emit = written.append  # type: ignore[method-assign]
+    logger.addHandler(sink)
+    try:
+        say_again(2, json.loads(json.dumps(said[0])))
+    finally:
+        logger.removeHandler(sink)
+    entry = json.loads(JsonFormatter().format(written[0]))
+    assert (entry["worker"], entry["id"], entry["event"], entry["level"]) == (2, 19, "JobActivated", "WARNING")
+    assert entry["message"] == f"job x failed (LinkUnavailable: {error})"
+    assert entry["thread"] == "worker-2/job-IN"
+    assert "  WARNING  19  worker-2/job-IN\njob x failed" in AgentLogFormatter().format(written[0])

@@ -15,10 +15,16 @@ _PURE = "the results of a pure function, limited in number; whoever forgets them
 _BY_RANDOM_ID = "definitions that never change under their random id, so one hub never finds those of another"
 #: What may live as long as the process, and why nothing smaller can own it.
 LEGITIMATE = {
+    "transforms/amqp/inbound.py _arrays": _PURE,
     "transforms/amqp/inbound.py _charsets": _PURE,
-    "transforms/amqp/inbound.py _header_names": _PURE,
     "transforms/amqp/inbound.py _headers": _PURE,
-    "transforms/amqp/outbound.py _names": _PURE,
+    "transforms/amqp/known.py _forms": _PURE,
+    "transforms/amqp/inbound.py _header_names": _PURE,
+    "transforms/amqp/header_split.py _names": _PURE,
+    "transforms/amqp/header_split.py _splits": _PURE,
+    "transforms/kafka/outbound.py _drafts": _PURE,
+    "transforms/kafka/wire.py wires": _PURE,
+    "transforms/mqtt/from_publish.py _hops": _PURE,
     "transforms/language/functions.py _listeners": "registry of functions, filled when modules are imported",
     "transforms/language/functions.py _registered": "registry: register_function is for all hubs of the process",
     "links/memory/broker.py MemoryBroker._brokers": "the MEMORY system itself lives in the process",
@@ -30,6 +36,7 @@ LEGITIMATE = {
     "gateway/aq/queues/grouping.py _heads": "by connection, held weakly: an application's own has no object of ours",
     "gateway/aq/store/write_lock.py _locks": "a database file has one writer in the process, however many hubs open it",
     "gateway/observe/log_file.py _Level.in_force": "the level of logging, which is the process's",
+    "pipelines/source/pieces.py _kept": "a connection that Spark's next task in the process, another object, reads on",
 }
 
 

@@ -191,7 +191,7 @@ class TestTimestamps:
             b"\x00\x40" + struct.pack(">Q", seconds), b"x", b"", b"q", False, NOW, amqp.Rules()
         )
         assert failure is None
-        for found in (over_amqp(message), over_kafka(message)[1], over_mqtt(message)[1]):
+        for found in (over_amqp(message), over_amqp(over_kafka(message)[1]), over_mqtt(message)[1]):
             assert found.header("MGW_AMQP_timestamp") == float(seconds)
 
 

@@ -67,6 +67,28 @@ def test_an_owned_one_leads_a_session_and_goes_with_those_it_started(
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z", "nobody has reaped it yet"
 
 
+CUT_OFF = """\
+import os, sys
+from pathlib import Path
+from tests.support.ready_made import start_module
+print(start_module(sys.argv[1], log=Path(sys.argv[2]), environment=os.environ).pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_it_ends_with_the_tests_that_started_it_however_those_end(tmp_path: Path, environment: dict[str, str]) -> None:
+    command = [sys.executable, "-c", CUT_OFF, MODULE, str(tmp_path / "log")]
+    tests = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=tmp_path, text=True
+    )
+    with tests:
+        assert tests.stdout is not None
+        state = Path(f"/proc/{int(tests.stdout.readline())}/stat")
+        assert state.exists()
+        tests.kill()
+    eventually(lambda: not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z", what="its end")
+
+
 def test_output_of_a_killed_process_is_not_lost(tmp_path: Path, environment: dict[str, str]) -> None:
     process = start_module(MODULE, log=tmp_path / "log", environment=environment)
     eventually(lambda: (tmp_path / "log").read_text().endswith("\n"), what="a line that was written and not flushed")

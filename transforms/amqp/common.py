@@ -6,8 +6,10 @@ import codecs
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from mgw.transforms.header_table import AMQP_APPLICATION
+
 PREFIX = "MGW_AMQP_"
-HEADER_PREFIX = "MGW_AMQP_H_"
+HEADER_PREFIX = AMQP_APPLICATION
 #: Header of a message that expires: when it does, epoch milliseconds. The broker does not count its expiration down.
 EXPIRES_AT = "MGW_AQ_expires_at"
 #: Milliseconds of the property ``expiration`` that every release of RabbitMQ takes, 49.7 days. At more than its limit
@@ -29,6 +31,8 @@ class Rules:
         preserve_id: job option PreserveMessageID: the hub's id travels as ``MGW_AQ_messageID`` too.
         original: an exception queue: nothing is added to the message or limited, and what would say something about
             this hop, or have the broker do something, travels as a header of its name in the hub.
+        documented: link attribute ``header_names``: an application's headers are ``MGW_AMQP_H_x`` in the hub, and what
+            other brokers call their fields stays a header.
     """
 
     max_priority: int = 9
@@ -36,6 +40,7 @@ class Rules:
     aq_properties: bool = False
     preserve_id: bool = False
     original: bool = False
+    documented: bool = False
 
 
 class Content(NamedTuple):
@@ -51,21 +56,7 @@ CONTENT_TYPE, CONTENT_ENCODING, HEADER_TABLE, DELIVERY_MODE, PRIORITY = 0x8000, 
 CORRELATION_ID, REPLY_TO, EXPIRATION, MESSAGE_ID, TIMESTAMP = 0x0400, 0x0200, 0x0100, 0x0080, 0x0040
 TYPE_NAME, USER_ID, APP_ID, CLUSTER_ID = 0x0020, 0x0010, 0x0008, 0x0004
 
-#: Property headers a message may carry, and the flag of their property.
-PROPERTIES = {
-    "MGW_AMQP_contentType": CONTENT_TYPE,
-    "MGW_AMQP_contentEncoding": CONTENT_ENCODING,
-    "MGW_AMQP_correlationId": CORRELATION_ID,
-    "MGW_AMQP_replyTo": REPLY_TO,
-    "MGW_AMQP_messageId": MESSAGE_ID,
-    "MGW_AMQP_timestamp": TIMESTAMP,
-    "MGW_AMQP_type": TYPE_NAME,
-    "MGW_AMQP_userId": USER_ID,
-    "MGW_AMQP_appId": APP_ID,
-    "MGW_AMQP_clusterId": CLUSTER_ID,
-    "MGW_AMQP_routingKey": 1,  # no property: the envelope
-}
-FIELD_NAMES = {flag: name for name, flag in PROPERTIES.items()}
+ROUTING_KEY = 1  # no property: the envelope
 
 
 def charset_parameter(content_type: str) -> str | None:

@@ -18,7 +18,6 @@ from mgw.transforms.amqp.common import (
     DELIVERY_MODE,
     EXPIRATION,
     EXPIRES_AT,
-    FIELD_NAMES,
     HEADER_PREFIX,
     HEADER_TABLE,
     MAX_CACHE,
@@ -35,6 +34,7 @@ from mgw.transforms.amqp.common import (
     text_codec,
 )
 from mgw.transforms.amqp.nested import decimal_text, json_text
+from mgw.transforms.amqp.table import ESCAPE, FIELD_NAMES, KEPT
 from mgw.transforms.errors import ConversionFailure, unforeseen
 from mgw.transforms.message import (
     MAX_CORRELATION,
@@ -61,8 +61,14 @@ _f32, _f64 = struct.Struct(">f").unpack_from, struct.Struct(">d").unpack_from
 _make = tuple.__new__  # a named tuple without the cost of its constructor
 _REDELIVERED = Header(PREFIX + "redelivered", ValueType.BOOLEAN, True)
 _MODES = tuple(Header(PREFIX + "deliveryMode", ValueType.INTEGER, mode) for mode in range(256))
-_header_names: dict[bytes, str] = {}
+#: Names in the hub, as an application gave them and as documented.
+_header_names: tuple[dict[bytes, str], dict[bytes, str]] = ({}, {})
 _charsets: dict[tuple[bytes, bytes], str | None] = {}
+#: Header arrays of messages that differ in their bodies only, with the priority and the character set (None: bytes).
+#: Such messages have the same array, so that it is stored as text once for a batch. Bounded.
+_arrays: dict[tuple[bytes, bytes, bytes, bool], tuple[tuple[Header, ...], int, str | None, bool]] = {}
+_MAX_REMEMBERED = 512  # bytes of the properties and the routing key
+_OWN_HIGH, _OWN_LOW = 0x27, 0xC1  # flags of what a message has for itself: table, correlation, expiration; id, time
 #: Headers made from property and envelope texts that repeat from message to message. Bounded.
 _headers: dict[tuple[str, bytes], Header] = {}
 
@@ -82,6 +88,8 @@ def decode(  # noqa: PLR0917
     """
     headers: list[Header] = []
     try:
+        if len(properties) > 1 and not (properties[0] & _OWN_HIGH or properties[1] & _OWN_LOW):
+            return _decode_common(properties, body, exchange, routing_key, redelivered, now, rules, headers), None
         return _decode(properties, body, exchange, routing_key, redelivered, now, rules, headers), None
     except (struct.error, IndexError, ValueError, RecursionError) as error:
         failure = ConversionFailure(
@@ -96,6 +104,56 @@ def decode(  # noqa: PLR0917
             message = _decode(properties, body, exchange, routing_key, redelivered, now, whole, [])
             return replace(message, body=body or None), failure
     return Message(body, tuple(headers)), failure
+
+
+def _decode_common(  # noqa: PLR0917
+    data: bytes,
+    body: bytes,
+    exchange: bytes,
+    routing_key: bytes,
+    redelivered: bool,
+    now: float,
+    rules: Rules,
+    headers: list[Header],
+) -> Message:
+    """As :func:`_decode`, of properties that other messages have, too."""
+    known = _arrays.get((data, exchange, routing_key, redelivered))
+    if known is None:
+        message = _decode(data, body, exchange, routing_key, redelivered, now, rules, headers)
+        if len(data) + len(routing_key) < _MAX_REMEMBERED:
+            _remember((data, exchange, routing_key, redelivered), message.headers)
+        return message
+    array, priority, charset, typed = known
+    content: bytes | str | None = body
+    if charset is not None:
+        try:
+            content = body.decode(charset)
+        except ValueError:
+            content = body
+    elif not (body or typed):
+        content = None
+    top = rules.max_priority
+    rank = top - (priority if priority < top else top)  # noqa: FURB136
+    return new_message(
+        content, array, _BASIC, rank, None, 0, None, None, None, None, 0, None, None, None, None, None, 0
+    )
+
+
+def _remember(key: tuple[bytes, bytes, bytes, bool], array: tuple[Header, ...]) -> None:
+    data = key[0]
+    (flags,) = _u16(data, 0)
+    at, texts = 2, [b"", b""]
+    for place, flag in enumerate((CONTENT_TYPE, CONTENT_ENCODING)):
+        if flags & flag:
+            texts[place] = data[at + 1 : at + 1 + data[at]]
+            at += 1 + data[at]
+    if flags & DELIVERY_MODE:
+        at += 1
+    if len(_arrays) >= MAX_CACHE:
+        _arrays.clear()
+    kind, coding = texts
+    charset = _inbound_charset(kind, coding) if kind else None
+    _arrays[key] = array, data[at] if flags & PRIORITY else 0, charset, bool(kind)
 
 
 def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourteen properties, kept flat for speed
@@ -131,7 +189,7 @@ def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourte
         end = at + 4 + _u32(data, at)[0]
         if end > len(data):
             raise ValueError("the headers table is longer than the properties")
-        table = decode_table(data, at + 4, end)
+        table = decode_table(data, at + 4, end, documented=rules.documented)
         at = end
     if flags & DELIVERY_MODE:
         headers.append(_MODES[data[at]])
@@ -251,17 +309,18 @@ def _fresh(name: str, raw: bytes) -> Header:
         return Header(name, _RAW, raw)
 
 
-def decode_table(data: bytes, at: int, end: int) -> list[Header]:
+def decode_table(data: bytes, at: int, end: int, *, documented: bool = False) -> list[Header]:
     """Headers of a field table in wire form, from ``at`` (after its length) to ``end``; repeated names stay repeated.
 
     Raises:
         ValueError, IndexError, struct.error: not well-formed.
     """
     found: list[Header] = []
+    names = _header_names[documented]
     while at < end:
         stop = at + 1 + data[at]
         key = data[at + 1 : stop]
-        name = _header_names.get(key) or _header_name(key)
+        name = names.get(key) or _header_name(key, documented=documented)
         code = data[stop]
         at = stop + 1
         if code == 83:  # S
@@ -280,13 +339,18 @@ def decode_table(data: bytes, at: int, end: int) -> list[Header]:
     return found
 
 
-def _header_name(key: bytes) -> str:
+def _header_name(key: bytes, *, documented: bool) -> str:
     text = key.decode()
-    name = text if text.startswith("MGW_") else HEADER_PREFIX + text
-    if len(_header_names) >= MAX_CACHE:
-        _header_names.clear()
+    if text.startswith(ESCAPE) and not documented and text[len(ESCAPE) :] in KEPT:
+        name = text[len(ESCAPE) :]
+    elif text.startswith("MGW_") or not (documented or text in KEPT or not text):
+        name = text
+    else:
+        name = HEADER_PREFIX + text
+    if len(_header_names[documented]) >= MAX_CACHE:
+        _header_names[documented].clear()
     if len(name) <= MAX_HEADER_NAME:
-        _header_names[key] = name
+        _header_names[documented][key] = name
     return name
 
 

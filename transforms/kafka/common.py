@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
+from mgw.transforms.header_table import KAFKA_APPLICATION
+
 __all__ = [
     "ANY_TIME",
     "FOREIGN",
@@ -31,7 +33,7 @@ PARTITION: Final = "MGW_KAFKA_partition"
 OFFSET: Final = "MGW_KAFKA_offset"
 TIMESTAMP: Final = "MGW_KAFKA_timestamp"
 TIMESTAMP_TYPE: Final = "MGW_KAFKA_timestampType"
-FOREIGN: Final = "MGW_KAFKA_H_"
+FOREIGN: Final = KAFKA_APPLICATION
 NULL: Final = "MGW_KAFKA_N_"
 PREFIX_LENGTH: Final = len(FOREIGN)
 
@@ -90,6 +92,8 @@ class Rules:
     take_partition: bool = True  # KAFKA_Partition = HEADER
     properties: bool = False  # AQ_MsgProperties
     original: bool = False  # an exception queue: nothing is limited, and what is about the hop travels as a header
+    documented: bool = False  # link attribute header_names: MGW_KAFKA_H_x and MGW_KAFKA_N_x, bytes unless told else
+    guess_headers: bool = True  # KAFKA_HeaderType = AUTO: text if it is UTF-8 without control characters, else bytes
 
 
 class Window(NamedTuple):

@@ -7,7 +7,8 @@ import json
 from functools import lru_cache
 from typing import Final
 
-from mgw.transforms.message import HeaderValue, ValueType
+from mgw.transforms.header_table import clean_text
+from mgw.transforms.message import TRAIL, HeaderValue, ValueType
 
 __all__ = [
     "LETTERS",
@@ -16,7 +17,9 @@ __all__ = [
     "PROPERTIES",
     "RESERVED",
     "TYPES",
+    "collides",
     "from_bytes",
+    "guessed",
     "kind_of",
     "number",
     "read_types",
@@ -68,9 +71,10 @@ RESERVED: Final = {
     "MGW_AQ_sender": _TEXT,
     "MGW_error": _TEXT,
     ORIGINAL_TIMESTAMP: ValueType.LONG,
+    TRAIL: _TEXT,
 }
 #: Those that become properties of the message with AQ_MsgProperties.
-PROPERTIES: Final = frozenset(RESERVED) - {MESSAGE_ID, "MGW_error", ORIGINAL_TIMESTAMP}
+PROPERTIES: Final = frozenset(RESERVED) - {MESSAGE_ID, "MGW_error", ORIGINAL_TIMESTAMP, TRAIL}
 
 
 def kind_of(letter: str) -> ValueType:
@@ -100,6 +104,17 @@ def reserved_bytes(value: HeaderValue) -> bytes:
     return b"%d" % int(value) if plain else to_bytes(value)
 
 
+def collides(name: str) -> bool:
+    """Whether a header of this name has the prefix ``MGW_KAFKA_H_`` in the hub where no gateway wrote it."""
+    return not name or (name.startswith("MGW_") and name not in RESERVED)
+
+
+def guessed(value: bytes) -> tuple[ValueType, str | bytes]:
+    """Type and value of a header of which nothing is told: text if it is UTF-8 without control characters."""
+    text = clean_text(value)
+    return (_RAW, value) if text is None else (_TEXT, text)
+
+
 def from_bytes(kind: ValueType, value: bytes) -> HeaderValue | None:
     """A header value of a type from its bytes; None when they cannot be that."""
     if kind is _RAW:
@@ -117,15 +132,18 @@ def from_bytes(kind: ValueType, value: bytes) -> HeaderValue | None:
 
 @lru_cache(4096)
 def types(marks: tuple[tuple[str, str], ...]) -> bytes:
-    """Text of ``MGW_types`` for (name, letter) of all headers in order; empty when there is nothing to tell."""
+    """Text of ``MGW_types`` for (name, letter) of all headers in order; empty when there is nothing to tell.
+
+    A letter is empty where the reserved name tells it, and follows ``=`` where a reader finds it without being told.
+    """
     letters: dict[str, list[str]] = {}
     for name, letter in marks:
-        letters.setdefault(name, []).append(letter or LETTERS[RESERVED[name]])
+        letters.setdefault(name, []).append(letter or "=" + LETTERS[RESERVED[name]])
     table = {}
     for name, found in letters.items():
-        plain = LETTERS[RESERVED[name]] if name in RESERVED else "r"
-        if any(letter != plain for letter in found):
-            table[name] = found[0] if len(set(found)) == 1 else "".join(found)
+        if any(letter[0] != "=" for letter in found):
+            told = [letter[-1] for letter in found]
+            table[name] = told[0] if len(set(told)) == 1 else "".join(told)
     return json.dumps(table, separators=(",", ":")).encode() if table else b""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mgw.transforms.header_table import FIELDS_CONTENT_TYPE
 from mgw.transforms.message import ValueType
 from mgw.transforms.mqtt.topic import TopicTemplate
 
@@ -26,8 +27,6 @@ __all__ = [
     "Properties",
     "Publish",
 ]
-
-FIELDS_CONTENT_TYPE = "application/vnd.mgw.fields+json"
 
 _TEXT, _RAW, _BOOLEAN, _INTEGER = ValueType.TEXT, ValueType.RAW, ValueType.BOOLEAN, ValueType.INTEGER
 TOPIC, QOS, RETAIN, DUP = "MGW_MQTT_topic", "MGW_MQTT_qos", "MGW_MQTT_retain", "MGW_MQTT_dup"
@@ -79,6 +78,7 @@ class Inbound:
     text: bool = False
     envelope: bool = False
     aq_properties: bool = False
+    documented: bool = False  # link attribute header_names: MGW_MQTT_U_x
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +96,4 @@ class Outbound:
     topic_from_header: bool = False
     aq_properties: bool = False
     original: bool = False
+    documented: bool = False  # link attribute header_names

@@ -19,6 +19,7 @@ from mgw.transforms.message import (
     PayloadKind,
     ValueType,
     check_headers,
+    new_message,
 )
 from mgw.transforms.mqtt.common import (
     CONTENT,
@@ -54,7 +55,22 @@ def _flag_headers(flags: int) -> tuple[Header, ...]:
 
 
 _FLAG_HEADERS = tuple(_flag_headers(flags) for flags in range(16))
+_BASIC = PayloadKind.BASIC
+#: Behind the delay, of a message that has nothing but a body and headers.
+_NOTHING_ELSE = (None, None, None, None, 0, None, None, None, None, None, 0)
+#: Headers of the hop: messages of one topic have the same array, which is stored as text once for a batch. Bounded.
+_hops: dict[tuple[str, int], tuple[Header, ...]] = {}
+_MAX_HOPS, _LONG_TOPIC = 4096, 512
 _FORMAT_HEADERS = tuple(Header(FORMAT, _INTEGER, value) for value in range(256))
+
+
+def _hop(topic: str, flags: int) -> tuple[Header, ...]:
+    hop = (Header(TOPIC, _TEXT, topic), *_FLAG_HEADERS[flags])
+    if len(topic) <= _LONG_TOPIC:
+        if len(_hops) >= _MAX_HOPS:
+            _hops.clear()
+        _hops[(topic, flags)] = hop
+    return hop
 
 
 def inbound(publish: Publish, rules: Inbound) -> tuple[Message, ConversionFailure | None]:
@@ -64,7 +80,8 @@ def inbound(publish: Publish, rules: Inbound) -> tuple[Message, ConversionFailur
     could be read.
     """
     topic, payload, qos, retain, dup, properties, problem = publish
-    hop = (Header(TOPIC, _TEXT, topic), *_FLAG_HEADERS[qos << 1 | retain | dup << 3])
+    flags = qos << 1 | retain | dup << 3
+    hop = _hops.get((topic, flags)) or _hop(topic, flags)
     try:
         if problem:
             raise ConversionFailure(
@@ -75,8 +92,10 @@ def inbound(publish: Publish, rules: Inbound) -> tuple[Message, ConversionFailur
         if properties is NO_PROPERTIES and not rules.envelope:
             if len(topic) > MAX_HEADER_TEXT:
                 check_headers(hop)
-            return Message(payload.decode() if rules.text else payload, hop), None
-        message = _open_envelope(publish, hop) if rules.envelope else _from_properties(publish, rules, hop)
+            return new_message(
+                payload.decode() if rules.text else payload, hop, _BASIC, 1, None, 0, *_NOTHING_ELSE
+            ), None
+        message = _open_envelope(publish, rules, hop) if rules.envelope else _from_properties(publish, rules, hop)
         return (_read_aq_properties(message) if rules.aq_properties else message), None
     except UnicodeDecodeError as error:
         failure = ConversionFailure(
@@ -86,14 +105,14 @@ def inbound(publish: Publish, rules: Inbound) -> tuple[Message, ConversionFailur
         )
     except Exception as error:
         failure = unforeseen(error)
-    salvaged, no_body = salvaged_headers(properties.user)
+    salvaged, no_body = salvaged_headers(properties.user, documented=rules.documented)
     body = None if no_body and not payload else payload
     return Message(body, (*hop, *_field_headers(properties), *salvaged), expiration=_left(properties.expiry)), failure
 
 
 def _from_properties(publish: Publish, rules: Inbound, hop: tuple[Header, ...]) -> Message:
     payload_format, expiry, content_type, _, data, user = publish.properties
-    headers, no_body = headers_of(user) if user else ([], False)
+    headers, no_body = headers_of(user, documented=rules.documented) if user else ([], False)
     message_headers = (*hop, *_field_headers(publish.properties), *headers)
     for header in message_headers:
         if len(header.name) > 200 or (header.value.__class__ in (str, bytes) and len(header.value) > MAX_HEADER_RAW):
@@ -146,12 +165,12 @@ def _correlation(data: bytes) -> str | None:
         return None
 
 
-def _open_envelope(publish: Publish, hop: tuple[Header, ...]) -> Message:
+def _open_envelope(publish: Publish, rules: Inbound, hop: tuple[Header, ...]) -> Message:
     envelope = unwrap(publish.payload, publish.topic)
     properties = publish.properties
     if properties.content_type == CONTENT_TYPE:  # these two describe the envelope, not the message
         properties = properties._replace(content_type=None, payload_format=None)
-    outer = (*hop, *_field_headers(properties), *headers_of(properties.user)[0])
+    outer = (*hop, *_field_headers(properties), *headers_of(properties.user, documented=rules.documented)[0])
     names = {header.name for header in outer if header.name in NATIVE}
     inner = (h._replace(name="MGW_MQTT_U_" + h.name) if h.name in names else h for h in envelope.headers)
     headers = (*outer, *inner)

@@ -10,12 +10,10 @@ from mgw.transforms.message import Body, Header, HeaderValue, Message, ValueType
 from mgw.transforms.mqtt.common import (
     CONTENT,
     CORRELATION,
-    DUP,
     FIELDS_CONTENT_TYPE,
     FORMAT,
     NATIVE,
     NO_PROPERTIES,
-    QOS,
     RESPONSE,
     RETAIN,
     TOPIC,
@@ -24,16 +22,17 @@ from mgw.transforms.mqtt.common import (
     Publish,
 )
 from mgw.transforms.mqtt.envelope import CONTENT_TYPE, Envelope, wrap
+from mgw.transforms.mqtt.table import HOP, OTHERS
 from mgw.transforms.mqtt.topic import check_topic
-from mgw.transforms.mqtt.user_properties import NULL_BODY, check_string, user_properties, utf8
+from mgw.transforms.mqtt.user_properties import NULL_BODY, check_string, refused, user_properties, utf8
 from mgw.transforms.objects import AnyData, ObjectValue, plain_body
 
-__all__ = ["outbound"]
+__all__ = ["borrowed_value", "outbound"]
 
 _TEXT, _RAW, _BOOLEAN, _INTEGER = ValueType.TEXT, ValueType.RAW, ValueType.BOOLEAN, ValueType.INTEGER
 _MESSAGE_ID, _ORIGINAL_ID = "MGW_AQ_messageID", "MGW_AQ_original_msgid"
-_HOP = frozenset((TOPIC, QOS, RETAIN, DUP))  # told again by every hop
 _MAX_INTERVAL = 0xFFFFFFFF  # seconds
+_make = tuple.__new__  # a named tuple without the cost of its constructor
 
 
 def outbound(message: Message, rules: Outbound, now: float) -> Publish:
@@ -48,7 +47,9 @@ def outbound(message: Message, rules: Outbound, now: float) -> Publish:
     if message.headers:
         if not rules.original:
             check_headers(message.headers)
-        native, travelling = _sort_headers(message.headers, hop=rules.original)
+        native, travelling, others = _sort_headers(message.headers, hop=rules.original)
+        if others and rules.version >= 5 and not (rules.envelope or rules.documented):
+            _borrow(native, travelling, others, correlated=message.correlation is not None)
     retain = native.get(RETAIN, rules.retain)
     chosen = native.get(TOPIC) if rules.topic_from_header else None
     topic = rules.topic.fill(message) if chosen is None else _chosen_topic(chosen, rules)
@@ -61,29 +62,34 @@ def outbound(message: Message, rules: Outbound, now: float) -> Publish:
     if message.msgid is not None or rules.aq_properties:
         travelling = _with_own_headers(message, rules, remaining, travelling)
     if rules.envelope:
-        travelling += [Header(name, NATIVE[name], value) for name, value in native.items() if name not in _HOP]
+        travelling += [Header(name, NATIVE[name], value) for name, value in native.items() if name not in HOP]
         payload = wrap(Envelope(message.body, tuple(travelling), message.correlation, expiry))
         properties = NO_PROPERTIES
         if rules.version >= 5:
             properties = Properties(payload_format=1, expiry=expiry, content_type=CONTENT_TYPE)
     else:
         payload = _payload(message.body)
-        user = user_properties(travelling, original=rules.original)
+        user = user_properties(travelling, original=rules.original, documented=rules.documented)
         properties = _properties(message, payload, native, expiry, user, original=rules.original)
-    return Publish(topic, payload, rules.qos, retain, False, properties)
+    return _make(Publish, (topic, payload, rules.qos, retain, False, properties, ""))
 
 
-def _sort_headers(headers: tuple[Header, ...], *, hop: bool) -> tuple[dict[str, Any], list[Header]]:
-    """What goes into fields of the PUBLISH, and what travels as user properties.
+def _sort_headers(headers: tuple[Header, ...], *, hop: bool) -> tuple[dict[str, Any], list[Header], list[int]]:
+    """What goes into fields of the PUBLISH, what travels as user properties, and which of those may fill a field.
 
     ``hop``: what every hop tells again is a user property, too.
     """
     native: dict[str, Any] = {}
     travelling: list[Header] = []
+    others: list[int] = []
     for header in headers:
         name, kind, value = header
-        wanted = NATIVE.get(name)
-        if wanted is None or (hop and name in _HOP):
+        wanted = _FIELDS.get(name)
+        if wanted is None or (hop and name in HOP):
+            travelling.append(header)
+            continue
+        if wanted is _OTHER:
+            others.append(len(travelling))
             travelling.append(header)
             continue
         if kind is not wanted and not (name == TOPIC and kind is _RAW):
@@ -93,7 +99,44 @@ def _sort_headers(headers: tuple[Header, ...], *, hop: bool) -> tuple[dict[str, 
                 cure="set it with that type at the sender or in a transformation, or remove it",
             )
         native.setdefault(name, value)
-    return native, travelling
+    return native, travelling, others
+
+
+_OTHER = object()
+#: What is said of a header by its name: the type of a field, or that it may fill one.
+_FIELDS: dict[str, Any] = {**NATIVE, **dict.fromkeys(OTHERS, _OTHER)}
+
+
+def _borrow(native: dict[str, Any], travelling: list[Header], others: list[int], *, correlated: bool) -> None:
+    """Fill fields from headers of other brokers, where nothing else does and they fit; these travel no more."""
+    used: list[int] = []
+    if len(others) > 1:
+        others.sort(key=lambda place: OTHERS[travelling[place].name][1])
+    for place in others:
+        name, kind, value = travelling[place]
+        field = OTHERS[name][0]
+        if field in native or (field == CORRELATION and correlated):
+            continue
+        fitting = borrowed_value(field, kind, value)
+        if fitting is not None:
+            native[field] = fitting
+            used.append(place)
+    for place in sorted(used, reverse=True):
+        del travelling[place]
+
+
+def borrowed_value(field: str, kind: ValueType, value: HeaderValue) -> str | bytes | None:
+    """Another broker's header as the value of a field; None where it cannot be."""
+    if field == CORRELATION:
+        if kind is _TEXT:
+            return utf8("correlation", value)  # type: ignore[arg-type]
+        return value if kind is _RAW else None  # type: ignore[return-value]
+    if kind is not _TEXT or not value or value == FIELDS_CONTENT_TYPE:
+        return None
+    text: str = value  # type: ignore[assignment]
+    if refused(text) or (field == RESPONSE and ("+" in text or "#" in text)):
+        return None
+    return text
 
 
 def _chosen_topic(chosen: str | bytes, rules: Outbound) -> str:
@@ -156,14 +199,16 @@ def _properties(
         data = utf8("correlation", message.correlation)
     if not native and not original:
         content_type = FIELDS_CONTENT_TYPE if kind is tuple else None
-        return Properties(0 if kind is bytes or body is None else 1, expiry, content_type, None, data, user)
+        text = 0 if kind is bytes or body is None else 1
+        return _make(Properties, (text, expiry, content_type, None, data, user))
     content_type, response_topic = native.get(CONTENT), native.get(RESPONSE)
     if kind is tuple:
         content_type = FIELDS_CONTENT_TYPE
-    elif content_type:  # it may be empty
+    elif content_type and refused(content_type):  # it may be empty
         check_string(f"header {CONTENT}", content_type)
     if response_topic is not None:
-        check_string(f"header {RESPONSE}", response_topic)
+        if not response_topic or refused(response_topic):
+            check_string(f"header {RESPONSE}", response_topic)
         if "+" in response_topic or "#" in response_topic:
             raise ConversionFailure(
                 f"header {RESPONSE} cannot be {response_topic[:100]!r}",
@@ -171,7 +216,7 @@ def _properties(
                 cure="set it to the name of a topic at the sender or in a transformation",
             )
     form = native.get(FORMAT) if original else _payload_format(body, payload, native)
-    return Properties(form, expiry, content_type, response_topic, data, user)
+    return _make(Properties, (form, expiry, content_type, response_topic, data, user))
 
 
 def _payload(body: Body) -> bytes:

@@ -4,8 +4,9 @@ User properties are pairs of text. What is not plain text travels as decimal tex
 ``MGW_types``, tells the receiving gateway what the text alone does not say: a JSON object of name and code, or of name
 and list of codes where a name is repeated. Codes are those of :class:`~transforms.message.ValueType`; 100 is text as
 base64 (brokers refuse control characters); a negative code belongs to a header ``MGW_MQTT_U_<name>``. Without an
-entry, ``MGW_x`` is the text header of that name and any other ``x`` is the text header ``MGW_MQTT_U_x``. A publisher
-cannot forge the fields of a PUBLISH: a user property called ``MGW_MQTT_topic`` is ``MGW_MQTT_U_MGW_MQTT_topic``.
+entry, ``x`` is the text header of that name, or ``MGW_MQTT_U_x`` where the name is that of a field. A publisher cannot
+forge the fields of a PUBLISH: a user property called ``MGW_MQTT_topic`` is ``MGW_MQTT_U_MGW_MQTT_topic``.
+``documented``: any ``x`` is ``MGW_MQTT_U_x``, except ``MGW_x``.
 """
 
 from __future__ import annotations
@@ -18,12 +19,24 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.header_table import MQTT_APPLICATION, bare_name
 from mgw.transforms.message import MAX_HEADER_NAME, Header, HeaderValue, ValueType
+from mgw.transforms.mqtt.table import HELD, RENAMED
 
-__all__ = ["NULL_BODY", "check_string", "headers_of", "salvaged_headers", "user_properties", "utf8"]
+__all__ = [
+    "NULL_BODY",
+    "check_string",
+    "headers_of",
+    "property_of",
+    "refused",
+    "salvaged_headers",
+    "types_of",
+    "user_properties",
+    "utf8",
+]
 
 NULL_BODY = "MGW_nullBody"  # user property of a message without body
-_USER = "MGW_MQTT_U_"
+_USER = MQTT_APPLICATION
 _TYPES = "MGW_types"
 _TEXT, _RAW, _BOOLEAN = ValueType.TEXT, ValueType.RAW, ValueType.BOOLEAN
 _FLOATS = (ValueType.FLOAT, ValueType.DOUBLE, ValueType.DATE)
@@ -49,27 +62,38 @@ _UNSAFE = re.compile(
 # -- in ---------------------------------------------------------------------------------------------------------------
 
 
-def headers_of(user: Sequence[tuple[str, str]]) -> tuple[list[Header], bool]:
+def headers_of(user: Sequence[tuple[str, str]], *, documented: bool = False) -> tuple[list[Header], bool]:
     """The headers of user properties, and whether the message has no body rather than an empty one.
 
     Raises:
         ConversionFailure: ``MGW_types`` is not what a gateway writes, or a value has not the type it tells.
     """
     headers = []
+    named = _documented_name if documented else _application_name
     for name, value in user:
-        header_name = _header_name(name)
+        header_name = named(name)
         if not header_name:
-            return _headers_with_types(user)
+            return _headers_with_types(user, documented=documented)
         headers.append(Header(header_name, _TEXT, value))
     return headers, False
 
 
 @lru_cache(4096)
-def _header_name(name: str) -> str:
+def _application_name(name: str) -> str:
     """Header of a user property of whose type nothing is told; empty for the two the gateway keeps to itself."""
+    return _header_name(name, documented=False)
+
+
+@lru_cache(4096)
+def _documented_name(name: str) -> str:
+    """As :func:`_application_name` with the names of the manual."""
+    return _header_name(name, documented=True)
+
+
+def _header_name(name: str, *, documented: bool) -> str:
     if name in (_TYPES, NULL_BODY):
         return ""
-    header_name = _unlimited_name(name)
+    header_name = _unlimited_name(name, documented=documented)
     if len(header_name) > MAX_HEADER_NAME:
         raise ConversionFailure(
             f"user property {name[:40]!r}... has a name of {len(name)} characters",
@@ -79,12 +103,23 @@ def _header_name(name: str) -> str:
     return header_name
 
 
-def _unlimited_name(name: str) -> str:
-    return name if name.startswith("MGW_") and name not in _RESERVED else _USER + name
+def _unlimited_name(name: str, *, documented: bool) -> str:
+    if documented:
+        return name if name.startswith("MGW_") and name not in _RESERVED else _USER + name
+    return _USER + name if name in _RESERVED or name in HELD else name
 
 
-def _headers_with_types(user: Sequence[tuple[str, str]], *, limited: bool = True) -> tuple[list[Header], bool]:
+def _foreign_name(name: str, *, documented: bool) -> str:
+    """Header of a user property that has a negative code."""
+    keeps = documented or name in _RESERVED or name in HELD or name.startswith("MGW_")
+    return _USER + name if keeps else name
+
+
+def _headers_with_types(
+    user: Sequence[tuple[str, str]], *, documented: bool, limited: bool = True
+) -> tuple[list[Header], bool]:
     codes: dict[str, int | tuple[int, ...]] = {}
+    limited_name = _documented_name if documented else _application_name
     null_body, told = False, -1
     for place, (name, _) in enumerate(user):
         if name == _TYPES:
@@ -103,12 +138,13 @@ def _headers_with_types(user: Sequence[tuple[str, str]], *, limited: bool = True
             count = seen[name] = seen.get(name, -1) + 1
             code = code[count] if count < len(code) else 0
         if not code:
-            plain = _USER + name if name == _TYPES else _header_name(name) if limited else _unlimited_name(name)
-            headers.append(Header(plain, _TEXT, text))
+            quick = limited and name != _TYPES
+            named = limited_name(name) if quick else _unlimited_name(name, documented=documented)
+            headers.append(Header(named, _TEXT, text))
             continue
         kind, header_value = _read_value(name, abs(code), text)
         own = code > 0 and name not in _RESERVED
-        headers.append(Header(name if own else _USER + name, kind, header_value))
+        headers.append(Header(name if own else _foreign_name(name, documented=documented), kind, header_value))
     return headers, null_body
 
 
@@ -152,19 +188,21 @@ def _read_value(name: str, code: int, text: str) -> tuple[ValueType, HeaderValue
     return kind, value
 
 
-def salvaged_headers(user: Sequence[tuple[str, str]]) -> tuple[list[Header], bool]:
+def salvaged_headers(user: Sequence[tuple[str, str]], *, documented: bool = False) -> tuple[list[Header], bool]:
     """As :func:`headers_of` for a message that failed: whatever their size, and where the types cannot be read, all of
     them as text, with what was to tell the types."""
     try:
-        return _headers_with_types(user, limited=False)
+        return _headers_with_types(user, documented=documented, limited=False)
     except Exception:
-        return [Header(_unlimited_name(name), _TEXT, value) for name, value in user], False
+        return [Header(_unlimited_name(name, documented=documented), _TEXT, value) for name, value in user], False
 
 
 # -- out --------------------------------------------------------------------------------------------------------------
 
 
-def user_properties(headers: Iterable[Header], *, original: bool = False) -> list[tuple[str, str]]:
+def user_properties(
+    headers: Iterable[Header], *, original: bool = False, documented: bool = False
+) -> list[tuple[str, str]]:
     """User properties of headers, in their order, with ``MGW_types`` at the end where it is needed.
 
     ``original``: a publisher's own ``MGW_types`` and ``MGW_nullBody`` are among them, for an exception queue.
@@ -176,7 +214,7 @@ def user_properties(headers: Iterable[Header], *, original: bool = False) -> lis
     codes: list[tuple[str, int]] = []
     typed = 0
     for name, kind, value in headers:
-        prop, code, sign = _property_name(name, original=original)
+        prop, code, sign = _property_name(name, original, documented)
         typed |= prop == _TYPES  # a publisher's own, which the last one tells from ours
         if kind is _TEXT:
             text: str = value  # type: ignore[assignment]
@@ -201,6 +239,21 @@ def user_properties(headers: Iterable[Header], *, original: bool = False) -> lis
     return pairs
 
 
+def property_of(name: str, kind: ValueType, *, documented: bool = False) -> tuple[str, int]:
+    """The user property of a header without text that brokers refuse, and the code of its type.
+
+    Raises:
+        ConversionFailure: a name that no user property can have.
+    """
+    prop, plain, sign = _property_name(name, False, documented)
+    return prop, plain if kind is _TEXT else kind * sign
+
+
+def types_of(codes: tuple[tuple[str, int], ...]) -> tuple[str, str] | None:
+    """The user property that tells the types of such user properties; None where nothing is to be told."""
+    return (_TYPES, _types_text(codes)) if any(code for _, code in codes) else None
+
+
 def _safe_json(text: str) -> str:
     """JSON text, or a decimal, without what brokers refuse."""
     if not _UNSAFE.search(text):
@@ -216,10 +269,12 @@ def _safe_json(text: str) -> str:
 
 
 @lru_cache(4096)
-def _property_name(name: str, *, original: bool) -> tuple[str, int, int]:
+def _property_name(name: str, original: bool, documented: bool) -> tuple[str, int, int]:
     """User property of a header, its code when it is plain text, and the sign of its codes."""
     foreign = name.startswith(_USER)
     prop = name[len(_USER) :] if foreign else name
+    if not (foreign or documented):
+        prop = RENAMED.get(name) or bare_name(name, _USER)
     if prop in (_TYPES, NULL_BODY) and not (foreign and original):
         raise ConversionFailure(
             f"header {name} cannot travel over MQTT",
@@ -230,7 +285,9 @@ def _property_name(name: str, *, original: bool) -> tuple[str, int, int]:
     mine = prop.startswith("MGW_") and prop not in _RESERVED
     if foreign:
         return prop, -1 if mine else 0, -1
-    return prop, 0 if mine else 1, 1
+    if documented:
+        return prop, 0 if mine else 1, 1
+    return prop, 1 if prop in _RESERVED or prop in HELD else 0, 1
 
 
 @lru_cache(1024)
@@ -254,8 +311,17 @@ def utf8(what: str, text: str) -> bytes:
         ) from error
 
 
+def refused(text: str) -> bool:
+    """Whether brokers refuse the text as a string of the protocol."""
+    if text.isascii() and text.isprintable():
+        return len(text) > _MAX_STRING
+    return _UNSAFE.search(text) is not None or (len(text) * 4 > _MAX_STRING and len(text.encode()) > _MAX_STRING)
+
+
 def check_string(what: str, text: str) -> None:
     """Raise ConversionFailure about ``what`` if ``text`` cannot be a string of the protocol."""
+    if text and text.isascii() and text.isprintable() and len(text) <= _MAX_STRING:
+        return
     bad = _UNSAFE.search(text)
     cause = ""
     if bad:

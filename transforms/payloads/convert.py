@@ -16,6 +16,7 @@ engine numbers:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -38,7 +39,9 @@ from mgw.transforms.payloads.json_text import parse_exact, parse_json
 from mgw.transforms.payloads.sql_types import Misfit, ObjectType
 from mgw.transforms.payloads.xml_text import check_xml
 
-__all__ = ["from_payload", "sendable", "to_payload"]
+__all__ = ["Fit", "fit_into", "fit_out_of", "from_payload", "sendable", "to_payload"]
+
+Fit = Callable[[Message], Message]
 
 
 def to_payload(
@@ -74,6 +77,36 @@ def to_payload(
     if body is message.body and kind is message.kind:
         return message
     return replace(message, body=body, kind=kind)
+
+
+def fit_into(payload_type: str, *, max_payload: int | None = None, declared: ObjectType | None = None) -> Fit:
+    """:func:`to_payload` for one queue: a function of a message. What fits as it is costs next to nothing."""
+    general = partial(to_payload, payload_type=payload_type, max_payload=max_payload, declared=declared)
+    if payload_type != "BASIC":
+        return general
+    limit = math.inf if max_payload is None else max_payload
+
+    def fit(message: Message) -> Message:
+        body = message.body
+        plain = body.__class__ is bytes or (body.__class__ is str and body.isascii())
+        if plain and message.kind is PayloadKind.BASIC and len(body) <= limit:  # type: ignore[arg-type]
+            return message
+        return general(message)
+
+    return fit
+
+
+def fit_out_of(payload_type: str, *, typed: bool = False) -> Fit:
+    """:func:`from_payload` for one queue: a function of a message."""
+    general = partial(from_payload, payload_type=payload_type, typed=typed)
+    if payload_type not in _OUTBOUND:
+        return general
+
+    def fit(message: Message) -> Message:
+        kind = message.body.__class__
+        return message if kind is bytes or kind is str else general(message)
+
+    return fit
 
 
 def _plain(message: Message) -> bytes | str | tuple[Header, ...] | None:

@@ -13,12 +13,13 @@ from mgw.transforms.errors import ConversionFailure
 from mgw.transforms.message import MAX_HEADER_TEXT, Header, HeaderValue, ValueType
 from mgw.transforms.payloads.json_text import dump_json, parse_json
 
-__all__ = ["FIELD_TYPES_HEADER", "brief", "fields_to_json", "header_of", "json_to_fields", "misfit"]
+__all__ = ["FIELD_TYPES_HEADER", "RANGES", "brief", "fields_to_json", "header_of", "json_to_fields", "misfit"]
 
 #: Header that carries the types of fields that JSON does not show: ``{"when": "DATE", "picture": "RAW"}``.
 FIELD_TYPES_HEADER = "MGW_FIELD_types"
 
-_RANGES = {
+#: Least and greatest value of each whole-number type.
+RANGES = {
     ValueType.BYTE: (-(2**7), 2**7 - 1),
     ValueType.SHORT: (-(2**15), 2**15 - 1),
     ValueType.INTEGER: (-(2**31), 2**31 - 1),
@@ -44,7 +45,7 @@ def header_of(name: str, value: Any) -> Header:
         return Header(name, ValueType.BOOLEAN, value)
     if kind is int:
         for fitting in (ValueType.INTEGER, ValueType.LONG):
-            low, high = _RANGES[fitting]
+            low, high = RANGES[fitting]
             if low <= value <= high:
                 return Header(name, fitting, value)
         raise ValueError("the integer does not fit in 64 bits")
@@ -112,7 +113,7 @@ def _json_value(kind: ValueType, value: HeaderValue) -> Any:
 
 
 def _read_whole(kind: ValueType) -> Callable[[Any], HeaderValue]:
-    low, high = _RANGES[kind]
+    low, high = RANGES[kind]
 
     def read(value: Any) -> HeaderValue:
         if type(value) is not int or not low <= value <= high:
@@ -145,7 +146,7 @@ _READERS: Mapping[str, tuple[ValueType, Callable[[Any], HeaderValue]]] = {
     ValueType.FLOAT.name: (ValueType.FLOAT, _read_float),
     ValueType.DOUBLE.name: (ValueType.DOUBLE, _read_float),
     **{kind.name: (kind, _read_text) for kind in (ValueType.JSON, ValueType.DECIMAL)},
-    **{kind.name: (kind, _read_whole(kind)) for kind in _RANGES},
+    **{kind.name: (kind, _read_whole(kind)) for kind in RANGES},
 }
 
 

@@ -14,6 +14,7 @@ from mgw.gateway.aq.conditions.sql.columns import view_columns
 from mgw.gateway.aq.conditions.sql.rules import Filter
 from mgw.gateway.aq.payloads import forms as payloads
 from mgw.gateway.aq.queues.codec import decode
+from mgw.gateway.aq.store import totals_sql
 from mgw.gateway.aq.store.columns import ID, STORED
 from mgw.gateway.aq.store.statements import Db
 from mgw.gateway.aq.store.tables import Enabled, State
@@ -130,7 +131,7 @@ def delete_some_messages(db: Db, queue_id: int, limit: int) -> int:
     ids = db.column("SELECT id FROM aq_message WHERE queue_id = ? LIMIT ?", (queue_id, limit))
     if ids:
         db.run("DELETE FROM aq_entry WHERE message_id {ids}", (db.ids(ids),))
-        db.run("DELETE FROM aq_message WHERE id {ids}", (db.ids(ids),))
+        totals_sql.delete_messages(db, "id {ids}", (db.ids(ids),))
     return len(ids)
 
 
@@ -229,7 +230,7 @@ def lock_entries(db: Db, ids: Sequence[int]) -> tuple[dict[tuple[int, int], Body
 
 def delete_messages(db: Db, ids: Sequence[int]) -> int:
     """Delete messages, without a look at their entries; returns how many."""
-    return db.run("DELETE FROM aq_message WHERE id {ids}", (db.ids(ids),)) if ids else 0
+    return totals_sql.delete_messages(db, "id {ids}", (db.ids(ids),)) if ids else 0
 
 
 def delete_entries(db: Db, consumer: int, ids: Sequence[int]) -> int:

@@ -10,8 +10,8 @@ from mgw.gateway.aq.admin.base import Administration
 from mgw.gateway.aq.errors import TransformationInvalid, TransformationMissing
 from mgw.gateway.aq.model import QueueRef, TransformationInfo
 from mgw.gateway.aq.names import QualifiedName, qualified, shown_key
+from mgw.gateway.aq.payloads import chains, transformations, transformations_sql, types_sql
 from mgw.gateway.aq.payloads import forms as payloads
-from mgw.gateway.aq.payloads import transformations, transformations_sql, types_sql
 from mgw.gateway.aq.payloads.transformations_sql import Using
 from mgw.gateway.aq.store.statements import Db
 
@@ -104,6 +104,8 @@ class TransformationProcedures(Administration):
                     self.rights.require_type(db, each, f"another transformation {item.full_name}")
             altered = _with(item, attribute_number, transformation)
             transformations.check(db, altered, self.hub.transform_modules)
+            for chain in chains.chains_with(db, QualifiedName(item.schema, item.name).key):
+                chains.check_steps(db, chain, altered)
             transformations_sql.update_transformation(db, altered)
             return altered
 
@@ -114,7 +116,7 @@ class TransformationProcedures(Administration):
         transformation that way fails, and says why, until it is altered or the transformation is created again.
 
         Raises:
-            AqError: 24094 unknown, 24095 a subscriber or a job uses it.
+            AqError: 24094 unknown, 24095 a subscriber, a job or a chain uses it.
         """
         with self.change() as conn:
             db = Db(conn)
@@ -131,6 +133,7 @@ class TransformationProcedures(Administration):
         key = QualifiedName(item.schema, item.name).key
         jobs = (job for part in self.hub.parts for job in part.jobs_with_transformations(db.connection))
         users = {
+            "chains": [each.full_name for each in chains.chains_with(db, key)],
             "subscribers": [f"{each.subscriber} of {each.queue}" for each in transformation_users(db, key)],
             "jobs": [job for job, used in jobs if shown_key(used) == key],
         }

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from mgw.gateway.aq.errors import AnyDataMismatch
 from mgw.gateway.aq.names import qualified
+from mgw.transforms.lcr import DDL, DDL_LCR, ROW, ROW_LCR
 from mgw.transforms.message import Header, check_headers, decode_headers, encode_headers
 from mgw.transforms.objects import AnyData, ObjectValue
 from mgw.transforms.payloads.scalar_types import Boolean, Double, Interval, Json, Moment, Number, Raw, Text, Xml
@@ -92,6 +93,8 @@ SCALARS = MappingProxyType(
         _JMS.format("OBJECT"): Scalar(-21, Raw("BLOB"), True),
         _JMS.format("MAP"): Scalar(-22, _Fields(), True),
         _JMS.format("STREAM"): Scalar(-23, _Fields(), True),
+        ROW: Scalar(-24, ROW_LCR),
+        DDL: Scalar(-25, DDL_LCR),
     }
 )
 _SPELLINGS = {
@@ -110,7 +113,6 @@ _NEVER = {
     "BINARY_FLOAT": "use BINARY_DOUBLE",
     "ANYDATA": "wrap the value itself",
 }
-_LCRS = ("SYS.LCR$_ROW_RECORD", "SYS.LCR$_DDL_RECORD")
 
 
 def canonical_type(name: str, schema: str = "MGW") -> str:
@@ -218,4 +220,4 @@ def unwrap(value: Any, type: str, *, schema: str = "MGW") -> Any:  # noqa: A002
 
 def is_lcr(value: AnyData) -> bool:
     """Whether the value is a logical change record (AQ guide 12.2 §22.1)."""
-    return value.type_name in _LCRS
+    return value.type_name in (ROW, DDL)

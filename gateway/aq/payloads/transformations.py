@@ -22,6 +22,7 @@ from mgw.gateway.aq.model import QueueRef, TransformationInfo
 from mgw.gateway.aq.names import DEFAULT_SCHEMA, qualified, shown_key
 from mgw.gateway.aq.payloads import forms as payloads
 from mgw.gateway.aq.payloads import transformations_sql
+from mgw.gateway.aq.payloads.chains import check_steps, steps_of
 from mgw.gateway.aq.payloads.forms import Payload
 from mgw.gateway.aq.payloads.payload_fit import as_payload, as_source
 from mgw.gateway.aq.python_code import functions_sql
@@ -35,7 +36,7 @@ from mgw.transforms.message import Message
 from mgw.transforms.objects import ObjectValue
 from mgw.transforms.payloads.json_text import parse_exact
 from mgw.transforms.payloads.sql_types import Misfit, ObjectType
-from mgw.transforms.steps.registry import TransformationDefinition, compile_transformation
+from mgw.transforms.steps.registry import TransformationDefinition, compile_transformation, with_steps
 
 __all__ = [
     "Transformation",
@@ -68,12 +69,16 @@ on_change(_forget)
 
 
 class Transformation(NamedTuple):
-    """A compiled transformation; ``from_type`` and ``to_type`` are payload names (``RAW``, ``OE.ADDRESS``...)."""
+    """A compiled transformation; ``from_type`` and ``to_type`` are payload names (``RAW``, ``OE.ADDRESS``...).
+
+    ``steps``: name key and version of each transformation that it is a chain of.
+    """
 
     name: str
     from_type: str
     to_type: str
     run: Callable[[Message], Message]
+    steps: tuple[tuple[str, int], ...] = ()
 
     def apply(self, messages: Sequence[Message]) -> list[Message]:
         """The results, in order.
@@ -113,7 +118,8 @@ def _find(db: Db, name: str, key: str, modules: Sequence[str]) -> Transformation
         found = _cache.get(slot)
         if found is not None:
             _cache.move_to_end(slot)
-            return found
+    if found is not None and all(transformations_sql.find_version(db, step) == was for step, was in found.steps):
+        return found
     item = transformations_sql.find_transformation(db, key)
     if item is None:
         raise missing(name)
@@ -184,6 +190,12 @@ def check(db: Db, item: TransformationInfo, modules: Sequence[str] = ()) -> None
     Raises:
         AqError: 24095, 24015.
     """
+    if steps_of(item):
+        where = _definition(item).where
+        check_steps(db, item)
+        if where:
+            compiled(db, replace(item, definition={"where": where}), modules)
+        return
     modules = (*modules, *functions_sql.list_modules(db))
     function = _function(item)
     if function is not None and not _allowed(function, modules):
@@ -210,7 +222,10 @@ def compiled(db: Db, item: TransformationInfo, modules: Sequence[str] = ()) -> T
     what = f"transformation {item.full_name}"
     source = payloads.payload_of(db, item.from_type, item.schema, what)
     target = payloads.payload_of(db, item.to_type, item.schema, what)
-    compute = _computation(item, target, modules, stored(db))
+    # Before they are read: a version that is too old only means that it is compiled once more.
+    keys = map(shown_key, steps_of(item))
+    steps = tuple((key, transformations_sql.find_version(db, key) or 0) for key in keys)
+    compute = _computation(db, item, target, modules)
 
     def run(message: Message) -> Message:
         try:
@@ -223,7 +238,7 @@ def compiled(db: Db, item: TransformationInfo, modules: Sequence[str] = ()) -> T
         except Exception as error:
             raise _failed(item, message, error) from error
 
-    return Transformation(item.full_name, source.name, target.name, run)
+    return Transformation(item.full_name, source.name, target.name, run, steps)
 
 
 def _failed(item: TransformationInfo, message: Message, error: Exception) -> TransformationFailed:
@@ -253,11 +268,13 @@ def _definition(item: TransformationInfo) -> TransformationDefinition:
 
 
 def _computation(
-    item: TransformationInfo, target: Payload, modules: Sequence[str], functions: Functions
+    db: Db, item: TransformationInfo, target: Payload, modules: Sequence[str]
 ) -> Callable[[Message], Message]:
+    functions = stored(db)
     try:
         if item.definition is not None:
-            return _single(compile_transformation(_definition(item), modules=modules, functions=functions))
+            definition = with_steps(_definition(item), lambda step: _step(db, step))
+            return _single(compile_transformation(definition, modules=modules, functions=functions))
         return _expressions(item, target, modules, functions)
     except ExpressionInvalid as error:
         raise _invalid(item, f"{error.what}: {error.cause}", error.cure) from error
@@ -265,6 +282,11 @@ def _computation(
         raise
     except GatewayError as error:
         raise _invalid(item, f"{error.what}: {error.cause}", error.cure) from error
+
+
+def _step(db: Db, name: str) -> TransformationDefinition | None:
+    found = transformations_sql.find_transformation(db, shown_key(name))
+    return None if found is None else TransformationDefinition.from_mapping(found.full_name, as_definition(db, found))
 
 
 def _function(item: TransformationInfo) -> str | None:

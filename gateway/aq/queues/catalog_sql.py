@@ -213,6 +213,20 @@ def queue_settings(db: Db, queue: QueueRef, *, hold: Hold | None = None) -> Queu
     return _settings(row)
 
 
+def ids_ahead(db: Db, queue: QueueRef, count: int, told: int | None) -> list[int] | None:
+    """Fresh message ids (:meth:`Db.message_ids`) in the round trip that reads the settings for an enqueue (PostgreSQL).
+
+    :func:`queue_settings`, which is called next, knows the settings then. None: the queue is gone or not held, so that
+    ids have to be taken later. They are never taken before the lock: see :mod:`mgw.gateway.aq.queues.search_bounds`.
+    """
+    found, ids = db.together((_HELD["enqueue"], (queue.id,)), db.message_ids_query(count, told))
+    if not found:
+        return None
+    held = _is_held(found[0])
+    db.settings = SettingsAhead(queue.id, "enqueue", held, _settings(found[0]))
+    return [number for (number,) in ids] if held else None
+
+
 def _is_held(row: Row) -> bool:
     """Whether the queue is held, where that was asked for; if not, somebody has it exclusively, or waits for it."""
     held = _HELD_AT.get(len(row))
@@ -353,6 +367,8 @@ def delete_queue(db: Db, queue_id: int) -> None:
     """Delete a queue with its messages and consumers."""
     db.run("DELETE FROM aq_entry WHERE message_id IN (SELECT id FROM aq_message WHERE queue_id = ?)", (queue_id,))
     db.run("DELETE FROM aq_message WHERE queue_id = ?", (queue_id,))
+    if not db.postgresql:  # there they add up to nothing and are merged away; to delete them would wait for who merges
+        db.run("DELETE FROM aq_total WHERE queue_id = ?", (queue_id,))
     db.run("DELETE FROM aq_reopened WHERE queue_id = ?", (queue_id,))
     db.run("DELETE FROM aq_consumer WHERE queue_id = ?", (queue_id,))
     db.run("DELETE FROM aq_privilege WHERE queue_id = ?", (queue_id,))

@@ -70,7 +70,7 @@ def message_number(hub_id: bytes, identity: object) -> int | None:
     return number if number < _BEYOND else None
 
 
-def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
+def encode(  # noqa: C901, PLR0912, PLR0915, PLR0917  (one loop for speed)
     queue: QueueRef,
     messages: Sequence[Message],
     ids: Sequence[int],
@@ -99,6 +99,7 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
     split = queue.multiple_consumers
     queue_id = queue.id
     rows: list[Row] = []
+    stored: dict[int, str | None] = {}  # header arrays that several messages have, by their identity
     index = 0
     try:
         for index, message in enumerate(messages):
@@ -137,6 +138,10 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
                     raise _wrong_type(queue, message, index)
                 if len(body) > limit:
                     raise _too_large(queue, len(body), index)
+            array = message.headers
+            headers = None
+            if array and (headers := stored.get(id(array))) is None:
+                headers = stored[id(array)] = encode_headers(array)
             ready_at = now + delay
             number = ids[index]
             rows.append(
@@ -163,7 +168,7 @@ def encode(  # noqa: C901, PLR0912, PLR0917  (one loop for speed)
                     message.original_msgid if system else None,
                     message.user_property,
                     _KIND_TEXT[message.kind],
-                    encode_headers(message.headers) if message.headers else None,
+                    headers,
                     body_type,
                     body,
                 )

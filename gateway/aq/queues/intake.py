@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,7 +19,7 @@ from mgw.gateway.aq.errors import (
     RecipientInvalid,
     TooManyRecipients,
 )
-from mgw.gateway.aq.model import Agent, QueueRef, QueueType
+from mgw.gateway.aq.model import Agent, QueueRef, QueueType, SortList
 from mgw.gateway.aq.names import agent_name
 from mgw.gateway.aq.payloads import forms as payloads
 from mgw.gateway.aq.queues import catalog_sql as catalog
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Enrol", "address", "check_enqueue", "numbered", "prepare", "store"]
 
 Enrol = Callable[[str], int]  # name of a consumer -> its id
+_PRIORITY_FIRST = frozenset((SortList.PRIORITY, SortList.PRIORITY_ENQ_TIME))
 _Arriving = tuple[Message, Row]
 MAX_RECIPIENTS = 1024
 _ID, _ORIGINAL = NEW_MESSAGE.at("id"), NEW_MESSAGE.at("original_msgid")
@@ -64,12 +66,17 @@ def prepare(
     *,
     discard_unrouted: bool = False,
     user: str | None = None,
+    recipients: Sequence[Agent] = (),
 ) -> Prepared:
     """Everything of :func:`put` but the storing of messages; takes fresh message ids."""
     started = perf_counter()
+    ids: Sequence[int] | None = None
+    if db.pipelined and queue.queue_type is QueueType.NORMAL:
+        ids = catalog.ids_ahead(db, queue, len(messages), _told(queue, messages))
     check_enqueue(db, queue)
-    messages, rows = numbered(db, queue, messages, now, user=user)
-    prepared = address(db, queue, messages, rows, now, discard_unrouted=discard_unrouted)
+    messages, rows = numbered(db, queue, messages, now, user=user, ids=ids)
+    named = [recipients] * len(messages) if recipients else ()
+    prepared = address(db, queue, messages, rows, now, recipients=named, discard_unrouted=discard_unrouted)
     return prepared._replace(seconds=perf_counter() - started)
 
 
@@ -83,16 +90,41 @@ def numbered(
     txn: str | None = None,
     system: bool = True,
     later: bool = False,
+    ids: Sequence[int] | None = None,
+    deviates: bool = False,
 ) -> tuple[Sequence[Message], list[Row]]:
     """Messages as they are stored, and their rows with fresh ids; see :func:`mgw.gateway.aq.queues.codec.encode`.
 
-    ``later``: without ids, for one message that gets it where it is stored.
+    ``later``: without ids, for one message that gets it where it is stored. ``ids``: those to use. ``deviates``: their
+    places follow from the order of the call (sequence deviation).
     """
     values = payloads.encoded(db, queue, messages) if queue.payload_type in payloads.TYPED else ()
-    told = queue.id if any(not message.delay for message in messages) else None
-    ids = (0,) if later else db.message_ids(len(messages), told)
+    if ids is None:
+        ids = (0,) if later else db.message_ids(len(messages), _told(queue, messages))
+    if queue.sort_list in _PRIORITY_FIRST and not (queue.grouped or deviates):
+        ids = _as_taken(messages, ids)
     rows = encode(queue, messages, ids, now, user, txn, values, system=system)
     return (payloads.as_stored(messages, values) if values else messages), rows
+
+
+def _as_taken(messages: Sequence[Message], ids: Sequence[int]) -> Sequence[int]:
+    """The ids of messages that are taken in the order of their priorities: those of one priority have ids in a row.
+
+    Rows are stored in the order of ids. So what is taken together lies together, in few pages of the file, however
+    many messages of other priorities wait. Within a priority nothing changes: ids decide there.
+    """
+    priorities = [message.priority for message in messages]
+    if len(set(priorities)) < 2 or any(type(priority) is not int for priority in priorities):
+        return ids
+    placed = list(ids)
+    for number, index in zip(ids, sorted(range(len(ids)), key=priorities.__getitem__), strict=True):
+        placed[index] = number
+    return placed
+
+
+def _told(queue: QueueRef, messages: Sequence[Message]) -> int | None:
+    """The queue, if those who wait for its messages are to be told of these."""
+    return queue.id if any(not message.delay for message in messages) else None
 
 
 def address(
@@ -144,6 +176,8 @@ def address(
             cause="the queue is a single-consumer queue",
             cure="leave the recipient list out",
         )
+    if queue.sort_list in _PRIORITY_FIRST:
+        rows.sort(key=itemgetter(_ID))
     hub_id = queue.hub_id
     identities: list[bytes | None] = [hub_id + number.to_bytes(8, "big") for number in ids]
     for index in discarded:

@@ -1,4 +1,4 @@
-"""The one statement of LISTEN: which of many agents has a message."""
+"""Which of many agents has a message (LISTEN), and which queues have none at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mgw.gateway.aq.store.statements import Db
 from mgw.gateway.aq.store.tables import Enabled, State
 
-__all__ = ["Watched", "first_with_a_message"]
+__all__ = ["Watched", "first_with_a_message", "queues_at_rest"]
 
 
 class Watched(NamedTuple):
@@ -58,3 +58,17 @@ def first_with_a_message(db: Db, watched: Sequence[Watched]) -> tuple[int, bool]
         return None
     place, has_message = row
     return int(place), bool(has_message)
+
+
+_AT_REST = f"""
+    SELECT q.id FROM aq_queue q WHERE q.dequeue_enabled = {Enabled.STARTED}
+       AND NOT EXISTS (SELECT 1 FROM aq_message m WHERE m.queue_id = q.id AND m.state = {State.READY})
+       AND NOT EXISTS (SELECT 1 FROM aq_message m WHERE m.queue_id = q.id AND m.state = {State.EXPIRED})
+       AND NOT EXISTS (SELECT 1 FROM aq_consumer c WHERE c.queue_id = q.id AND EXISTS
+                       (SELECT 1 FROM aq_entry e
+                         WHERE e.consumer_id = c.id AND e.state = {State.READY} AND e.queue_id = q.id))"""
+
+
+def queues_at_rest(db: Db) -> frozenset[int]:
+    """Queues of the hub that are enabled for dequeue and have nothing to take, for anybody."""
+    return frozenset(int(number) for (number,) in db.rows(_AT_REST))

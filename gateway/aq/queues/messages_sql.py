@@ -10,11 +10,14 @@ from mgw.gateway.aq.model import Counts, QueueRef
 from mgw.gateway.aq.payloads import forms as payloads
 from mgw.gateway.aq.queues.activity import Dequeued
 from mgw.gateway.aq.queues.search_bounds import heads_of
+from mgw.gateway.aq.store import totals_sql
 from mgw.gateway.aq.store.columns import GROUPED, ID, NEW_ENTRY, NEW_MESSAGE, NEW_TYPED_MESSAGE, STORED, Columns
+from mgw.gateway.aq.store.pg_pipeline import Check
 from mgw.gateway.aq.store.statements import Db, Row
 from mgw.gateway.aq.store.tables import LOCKABLE, State
 
 __all__ = [
+    "BARE",
     "BY_LOCK",
     "BY_PLAN",
     "BY_SESSION",
@@ -25,6 +28,7 @@ __all__ = [
     "claim_ready",
     "counts",
     "finish",
+    "finish_all",
     "keys_of",
     "learnt",
     "load_claimed",
@@ -40,7 +44,7 @@ __all__ = [
 #: Conditions on messages named by their ids: a plan has them in hand, or the session of that claim. ``+ 0`` keeps
 #: PostgreSQL from the index of all that is in hand, which it would read and compare with every id.
 _CLAIMED = f"state + 0 = {State.CLAIMED}"
-BY_PLAN, BY_SESSION = f"{_CLAIMED} AND claim IS NULL", f"{_CLAIMED} AND claim = ?"
+_CLAIMS = BY_PLAN, BY_SESSION = f"{_CLAIMED} AND claim IS NULL", f"{_CLAIMED} AND claim = ?"
 
 #: The same for messages that the transaction has locked.
 BY_LOCK = f"state IN {LOCKABLE}"
@@ -48,8 +52,8 @@ BY_LOCK = f"state IN {LOCKABLE}"
 UNPLACED = 1e300  # a second key above it: the message has no place before its transaction commits
 
 _M, _E = STORED.of("m"), STORED.of("e")
-# The same for those who only want to know which messages they took.
-_BARE = STORED.altered(body="NULL", headers="NULL")
+#: The columns of those who only want to know which messages they took; the id is the first one, as in ``STORED``.
+BARE = Columns(**{name: STORED.texts[STORED.at(name)] for name in ("id", "enq_time", "k1", "k2", "k3")})
 _JOIN = "aq_entry e JOIN aq_message m ON m.id = e.message_id"
 
 
@@ -61,6 +65,7 @@ def store(db: Db, messages: Sequence[Row], entries: Sequence[Row], *, grouped: b
         db.insert("aq_message", columns.names, columns.texts, messages)
     if entries:
         db.insert("aq_entry", entry.names, entry.texts, entries)
+    totals_sql.came(db, messages, entries)
 
 
 def store_one(db: Db, row: Row, told: int | None) -> int:
@@ -122,8 +127,8 @@ _CLAIM, _FREE = f"state = {State.CLAIMED}, claim = ?", f"state = {State.READY}, 
 _REGISTERED = "EXISTS (SELECT 1 FROM aq_session WHERE id = ?)"
 
 
-_WITHOUT_BODY = {
-    each: each.replace(_M, _BARE.of("m")).replace(_E, _BARE.of("e"))
+_NUMBERS_ONLY = {
+    each: each.replace(_M, BARE.of("m")).replace(_E, BARE.of("e"))
     for each in (_CLAIM_PG, _CLAIM_ENTRY_PG, _READY, _READY_ENTRY)
 }
 
@@ -131,12 +136,16 @@ _WITHOUT_BODY = {
 _FROM_THE_START = (-inf, -inf, -inf)
 
 
-_KEYS = STORED.between("k1", "k2", "k3")
-_LAST_KEY = STORED.at("k3")
+_KEYS, _BARE_KEYS = STORED.between("k1", "k2", "k3"), BARE.between("k1", "k2", "k3")
+_LAST_KEY, _BARE_LAST_KEY = STORED.at("k3"), BARE.at("k3")
 
 
 def _keys(row: Row) -> Row:
     return row[_KEYS]
+
+
+def _bare_keys(row: Row) -> Row:
+    return row[_BARE_KEYS]
 
 
 def claim_ready(  # noqa: PLR0917  (as of claim_groups, and what the settings tell)
@@ -152,11 +161,11 @@ def claim_ready(  # noqa: PLR0917  (as of claim_groups, and what the settings te
     """Take up to ``limit`` READY messages in order: READY -> CLAIMED. Never waits for another consumer's messages.
 
     What has expired is left to the time manager: held by a plan it could not be moved.
-    ``reopened``: see :meth:`search_bounds.Heads.after`. ``bare``: the rows come without headers and body.
+    ``reopened``: see :meth:`search_bounds.Heads.after`. ``bare``: the rows have the columns :data:`BARE`.
     """
 
     def sql(template: str) -> str:
-        return _WITHOUT_BODY[template] if bare else template
+        return _NUMBERS_ONLY[template] if bare else template
 
     if db.postgresql:
         if consumer:
@@ -165,15 +174,16 @@ def claim_ready(  # noqa: PLR0917  (as of claim_groups, and what the settings te
             heads = heads_of(db, queue)
             after = (heads and heads.after(queue, reopened)) or _FROM_THE_START
             found = db.found(sql(_CLAIM_PG), (None, queue.id, now, *after, limit))
-        found.sort(key=_keys)  # RETURNING has no order
+        found.sort(key=_bare_keys if bare else _keys)  # RETURNING has no order
         if not consumer and heads is not None:
-            heads.found(db.connection.engine, queue, found[0][_LAST_KEY] if found else None)
-        return learnt(db, queue, found)
+            last = _BARE_LAST_KEY if bare else _LAST_KEY
+            heads.found(db.connection.engine, queue, found[0][last] if found else None)
+        return found if bare else learnt(db, queue, found)
     template, target = (_READY_ENTRY, consumer) if consumer else (_READY, queue.id)
     found = db.rows(sql(template), (target, now, limit))
     if found:
         mark_claimed(db, consumer, [row[ID] for row in found], None)
-    return learnt(db, queue, found)
+    return found if bare else learnt(db, queue, found)
 
 
 def learnt(db: Db, queue: QueueRef, rows: list[Row]) -> list[Row]:
@@ -283,39 +293,73 @@ def finish(
     """
     if by.at_once:
         number = len(ids)
-    elif consumer:
-        sql = f"""UPDATE aq_entry SET state = {State.PROCESSED}, claim = NULL, deq_time = ?, deq_user = ?, deq_txn = ?
-                   WHERE consumer_id = ? AND message_id {{ids}} AND {held}"""
-        number = db.run(sql, (by.time, by.user, by.txn, consumer, db.ids(ids), *params))
-        log_consumption(db, ids)
-    elif retention:
-        sql = f"""UPDATE aq_message
-                     SET state = {State.PROCESSED}, claim = NULL, expires_at = NULL,
-                         deq_time = ?, deq_user = ?, deq_txn = ?
-                   WHERE queue_id = ? AND id {{ids}} AND {held}"""
-        number = db.run(sql, (by.time, by.user, by.txn, queue.id, db.ids(ids), *params))
     else:
-        sql = f"DELETE FROM aq_message WHERE queue_id = ? AND id {{ids}} AND {held}"
-        number = db.run(sql, (queue.id, db.ids(ids), *params))
+        sql, first = _finishing(queue, consumer, by, retention=retention, held=held)
+        parameters = (*first, db.ids(ids), *params)
+        if not (consumer or retention):
+            totals_sql.leave(db, _taken(held), parameters, claimed=held in _CLAIMS)
+        number = db.run(sql, parameters)
+        if consumer:
+            log_consumption(db, ids)
     if db.tally is not None:
         gone = 0 if consumer or retention else number
         db.tally.append(Dequeued(queue.id, consumer, by.time, number, gone))
     return number
 
 
+def finish_all(
+    db: Db,
+    queue: QueueRef,
+    consumer: int,
+    ids: Sequence[int],
+    by: Finisher,
+    *,
+    retention: float,
+    held: str,
+    check: Check,
+) -> None:
+    """:meth:`finish`; ``check`` is given the number of rows and raises if those are not all (:meth:`Db.later`)."""
+    sql, first = _finishing(queue, consumer, by, retention=retention, held=held)
+    parameters = (*first, db.ids(ids))
+    if not (consumer or retention):
+        totals_sql.leave(db, _taken(held), parameters, claimed=held in _CLAIMS)
+    db.later(sql, parameters, check)
+    if consumer:
+        log_consumption(db, ids)
+    if db.tally is not None:
+        db.tally.append(Dequeued(queue.id, consumer, by.time, len(ids), 0 if consumer or retention else len(ids)))
+
+
+def _finishing(queue: QueueRef, consumer: int, by: Finisher, *, retention: float, held: str) -> tuple[str, Row]:
+    """The statement that consumes, and its parameters before the ids."""
+    if consumer:
+        sql = f"""UPDATE aq_entry SET state = {State.PROCESSED}, claim = NULL, deq_time = ?, deq_user = ?, deq_txn = ?
+                   WHERE consumer_id = ? AND message_id {{ids}} AND {held}"""
+        return sql, (by.time, by.user, by.txn, consumer)
+    if retention:
+        sql = f"""UPDATE aq_message
+                     SET state = {State.PROCESSED}, claim = NULL, expires_at = NULL,
+                         deq_time = ?, deq_user = ?, deq_txn = ?
+                   WHERE queue_id = ? AND id {{ids}} AND {held}"""
+        return sql, (by.time, by.user, by.txn, queue.id)
+    return f"DELETE FROM aq_message WHERE {_taken(held)}", (queue.id,)
+
+
+def _taken(held: str) -> str:
+    return f"queue_id = ? AND id {{ids}} AND {held}"
+
+
 def log_consumption(db: Db, ids: Sequence[int]) -> None:
     """Have the time manager look whether somebody still waits for these multi-consumer messages."""
     if db.postgresql:
-        db.run("INSERT INTO aq_dequeue_log (message_id) SELECT unnest(?::bigint[])", (db.ids(ids),))
+        db.later("INSERT INTO aq_dequeue_log (message_id) SELECT unnest(?::bigint[])", (db.ids(ids),))
     else:
         db.run("INSERT INTO aq_dequeue_log (message_id) SELECT value FROM json_each(?)", (db.ids(ids),))
 
 
 def finish_exceptions(db: Db, queue: QueueRef, ids: Sequence[int], held: str, params: Any = ()) -> int:
     """Take messages out of an exception queue, with the history of their entries."""
-    number = db.run(
-        f"DELETE FROM aq_message WHERE queue_id = ? AND id {{ids}} AND {held}", (queue.id, db.ids(ids), *params)
-    )
+    number = totals_sql.delete_messages(db, _taken(held), (queue.id, db.ids(ids), *params), claimed=held in _CLAIMS)
     if queue.multiple_consumers:
         db.run("DELETE FROM aq_entry WHERE message_id {ids}", (db.ids(ids),))
     return number
@@ -422,29 +466,34 @@ def _bounds(db: Db, what: Search, a: str, order: str) -> Iterator[tuple[str, Seq
         yield what.where, what.where_params
 
 
+_KEPT_NUMBER = """(SELECT CAST(coalesce(sum(messages), 0) AS bigint) FROM aq_total
+                         WHERE queue_id = ? AND consumer_id = ? AND state = {:d})"""
+
+
 def counts(db: Db, queue: QueueRef, consumer: int) -> Counts:
-    """Messages of a queue, or of a consumer, by state; reads indexes only, but all of their entries."""
+    """Messages of a queue, or of a consumer, by state: from what is kept; what somebody has in hand is counted."""
     if consumer:
         row = db.row(
-            f"""SELECT (SELECT COUNT(*) FROM aq_entry WHERE consumer_id = ? AND state = {State.READY}),
+            f"""SELECT {_KEPT_NUMBER.format(State.READY)},
                        (SELECT COUNT(*) FROM aq_entry WHERE consumer_id = ? AND state = {State.WAITING}),
                        (SELECT COUNT(*) FROM aq_entry WHERE consumer_id = ? AND state = {State.CLAIMED}), 0,
                        (SELECT m.enq_time FROM {_JOIN} WHERE e.consumer_id = ? AND e.state = {State.READY}
                          ORDER BY e.k1, e.k2, e.k3 LIMIT 1)""",
-            (consumer,) * 4,
+            (queue.id, consumer, consumer, consumer, consumer),
         )
     else:
         ready = State.SPLIT if queue.multiple_consumers else State.READY
         row = db.row(
-            f"""SELECT (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = {ready}),
-                       (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = {State.WAITING}),
+            f"""SELECT {_KEPT_NUMBER.format(ready)}, {_KEPT_NUMBER.format(State.WAITING)},
                        (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = {State.CLAIMED}),
-                       (SELECT COUNT(*) FROM aq_message WHERE queue_id = ? AND state = {State.EXPIRED}),
+                       {_KEPT_NUMBER.format(State.EXPIRED)},
                        (SELECT enq_time FROM aq_message WHERE queue_id = ? AND state = {ready}
                          ORDER BY {"id" if queue.multiple_consumers else "k1, k2, k3"} LIMIT 1)""",
-            (queue.id,) * 5,
+            (queue.id, 0, queue.id, 0, queue.id, queue.id, 0, queue.id),
         )
-    return Counts(*(row or (0, 0, 0, 0, None)))
+    ready_or_held, waiting, held, expired, oldest = row or (0, 0, 0, 0, None)
+    free = ready_or_held if queue.multiple_consumers and not consumer else ready_or_held - held
+    return Counts(free, waiting, held, expired, oldest)
 
 
 def restore(db: Db, ids: Sequence[int], claim: int | None, state: int) -> None:

@@ -13,11 +13,11 @@ from time import perf_counter
 import sqlalchemy as sa
 
 from mgw.gateway.aq.errors import NotEnabledForDequeue
-from mgw.gateway.aq.model import Claimed, Counts, PutResult, QueueRef, QueueType
+from mgw.gateway.aq.model import Agent, Claimed, Counts, PutResult, QueueRef, QueueType
 from mgw.gateway.aq.names import DEFAULT_SCHEMA
 from mgw.gateway.aq.payloads import forms as payloads
 from mgw.gateway.aq.queues import catalog_sql as catalog
-from mgw.gateway.aq.queues import consumers_sql, messages_sql
+from mgw.gateway.aq.queues import consumers_sql, listen_sql, messages_sql
 from mgw.gateway.aq.queues.activity import HandedOut
 from mgw.gateway.aq.queues.codec import decode, encode, msgid
 from mgw.gateway.aq.queues.consuming import consume
@@ -36,6 +36,7 @@ __all__ = [
     "Claimed",
     "PutResult",
     "QueueRef",
+    "at_rest",
     "backlog",
     "check",
     "claim",
@@ -49,6 +50,7 @@ __all__ = [
     "take_exceptions",
 ]
 
+_BARE_ENQ_TIME = messages_sql.BARE.at("enq_time")
 _SET_ASIDE = f"SELECT id FROM aq_message WHERE queue_id = ? AND state = {State.CLAIMED} AND claim IS NULL"
 _SET_ASIDE_FOR = f"SELECT message_id FROM aq_entry WHERE consumer_id = ? AND state = {State.CLAIMED} AND claim IS NULL"
 _EXPIRED = f"SELECT id FROM aq_message WHERE queue_id = ? AND id {{ids}} AND state + 0 = {State.EXPIRED}"
@@ -78,6 +80,7 @@ def put(
     discard_unrouted: bool = False,
     now: float | None = None,
     user: str | None = None,
+    recipients: Sequence[Agent] = (),
 ) -> PutResult:
     """Store a batch, in order.
 
@@ -88,6 +91,7 @@ def put(
             instead of refusing them. A queue without any subscriber refuses all the same.
         now: the enqueue time; default: the hub's clock.
         user: who enqueues, to be recorded; what that user may do is for the caller to check.
+        recipients: consumers of every message, in place of the subscribers (multi-consumer queues only).
 
     Raises:
         AqError: 25207 the queue is not enabled for enqueue, 25206 it is an exception queue, 25205 it is gone.
@@ -98,7 +102,13 @@ def put(
         return PutResult([], [])
     db = Db(conn)
     prepared = prepare(
-        db, queue, messages, hub_clock(conn).now() if now is None else now, discard_unrouted=discard_unrouted, user=user
+        db,
+        queue,
+        messages,
+        hub_clock(conn).now() if now is None else now,
+        discard_unrouted=discard_unrouted,
+        user=user,
+        recipients=recipients,
     )
     store(db, prepared)
     return PutResult(prepared.msgids, prepared.discarded)
@@ -137,6 +147,11 @@ def check_dequeue(db: Db, queue: QueueRef, *, browse: bool = False) -> catalog.Q
     return settings
 
 
+def at_rest(conn: sa.Connection) -> frozenset[int]:
+    """Ids of the queues in which :func:`claim` finds nothing and meets no error; one cheap statement for all."""
+    return listen_sql.queues_at_rest(Db(conn))
+
+
 def claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: int) -> list[Claimed]:
     """Take up to ``limit`` READY messages for a durable plan, in dequeue order; never waits for another consumer.
 
@@ -160,12 +175,14 @@ def _claim(conn: sa.Connection, queue: QueueRef, consumer: str | None, limit: in
     settings = check_dequeue(db, queue)
     target = consumers_sql.require_consumer(db, queue, consumer)
     now = hub_clock(conn).now()
+    enq_time = ENQ_TIME
     if queue.grouped and queue.queue_type is QueueType.NORMAL:
         rows = claim_groups(db, queue, target, limit, now)
     else:
         rows = messages_sql.claim_ready(db, queue, target, limit, now, settings.reopened, bare=bare)
+        enq_time = _BARE_ENQ_TIME if bare else ENQ_TIME
     if rows and db.tally is not None:
-        seconds, latency = perf_counter() - started, max(now - rows[-1][ENQ_TIME], 0.0)
+        seconds, latency = perf_counter() - started, max(now - rows[-1][enq_time], 0.0)
         db.tally.append(HandedOut(queue.id, target, now, len(rows), False, seconds, latency))
     return rows
 
@@ -186,10 +203,14 @@ def load(conn: sa.Connection, queue: QueueRef, consumer: str | None, ids: Sequen
 def complete(
     conn: sa.Connection, queue: QueueRef, consumer: str | None, ids: Sequence[int], *, now: float | None = None
 ) -> int:
-    """Claimed messages are consumed: gone, or PROCESSED where the queue retains them. Returns how many.
+    """Claimed messages are consumed: gone, or PROCESSED where the queue retains them.
+
+    Returns:
+        How many ``ids`` there are: it is all of them or none.
 
     Raises:
-        GatewayError: [415] some are not claimed any more; roll the transaction back, and nothing happened.
+        GatewayError: [415] some are not claimed any more; roll the transaction back, and nothing happened. On
+            PostgreSQL the next statement raises it, at the latest the commit.
     """
     if not ids:
         return 0
@@ -197,17 +218,20 @@ def complete(
     settings = catalog.queue_settings(db, queue)
     by = Finisher(hub_clock(conn).now() if now is None else now)
     target = consumers_sql.require_consumer(db, queue, consumer)
-    number = messages_sql.finish(
-        db, queue, target, ids, by, retention=settings.retention_time, held=messages_sql.BY_PLAN
+
+    def check(number: int) -> None:
+        if number != len(ids):
+            raise GatewayError(
+                f"{len(ids) - number} of {len(ids)} messages planned from queue {queue.full_name} are missing",
+                cause="somebody purged the queue, or dequeued or released them while they were in flight",
+                cure="find out who did, then run mgw agents cleanup RESET_SUB_MISSING_MESSAGE with the job's name",
+                number=MISSING,
+            )
+
+    messages_sql.finish_all(
+        db, queue, target, ids, by, retention=settings.retention_time, held=messages_sql.BY_PLAN, check=check
     )
-    if number != len(ids):
-        raise GatewayError(
-            f"{len(ids) - number} of {len(ids)} messages planned from queue {queue.full_name} are missing",
-            cause="somebody purged the queue, or dequeued or released them while they were in flight",
-            cure="find out who did, then run mgw agents cleanup RESET_SUB_MISSING_MESSAGE with the job's name",
-            number=MISSING,
-        )
-    return number
+    return len(ids)
 
 
 def release(conn: sa.Connection, queue: QueueRef, consumer: str | None, ids: Sequence[int]) -> int:

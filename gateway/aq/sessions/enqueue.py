@@ -132,9 +132,12 @@ def prepare_enqueue(
             senders(messages)
     alone = db.postgresql and len(messages) == 1 and not (queue.multiple_consumers or queue.grouped)
     later = alone and options.sequence_deviation is None
-    messages, rows = numbered(db, queue, messages, now, user=user, txn=txn, system=False, later=later)
+    deviates = options.sequence_deviation is not None
+    messages, rows = numbered(
+        db, queue, messages, now, user=user, txn=txn, system=False, later=later, deviates=deviates
+    )
     deviation = None
-    if options.sequence_deviation is not None:
+    if deviates:
         deviation, rows = deviate(db, queue, options, messages, rows, work)
     prepared = address(db, queue, messages, rows, now, recipients=call.recipients, enrol=enrol)
     return prepared._replace(deviation=deviation, seconds=perf_counter() - started, numbered=not later)

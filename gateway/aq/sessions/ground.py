@@ -84,6 +84,7 @@ class SessionGround(Ground):
         if registry is not None:
             registry.close()
         self.statistics.forget(self)
+        self.end_checkpoints()
         self.drop_writers()
         self.engine.dispose()
 

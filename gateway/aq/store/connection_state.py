@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 
 from mgw.gateway.aq.store.namespace_sql import Namespace
+from mgw.gateway.aq.store.pg_pipeline import Pipeline
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
 
 __all__ = [
@@ -46,7 +47,7 @@ class ConnectionState:
         clock: the clock of the hub.
         namespace: the schema of the hub's tables; None on SQLite.
         memory: what is remembered of the server (PostgreSQL).
-        cursor: for statements with few results (PostgreSQL).
+        pipeline: for statements in few round trips (PostgreSQL).
         begin: begins a write transaction (SQLite).
         synchronous: level of that pragma now (SQLite).
         durable: whether the next transaction may not be forgotten at a power failure.
@@ -58,7 +59,7 @@ class ConnectionState:
     clock: Clock
     namespace: Namespace | None = None
     memory: ServerMemory | None = None
-    cursor: Any = None
+    pipeline: Pipeline | None = None
     begin: Begin | None = None
     synchronous: str = ""
     durable: bool = True

@@ -22,8 +22,9 @@ from mgw.gateway.aq.store.database_errors import shown_url
 from mgw.gateway.aq.store.files import HubFiles
 from mgw.gateway.aq.store.membership import Membership
 from mgw.gateway.aq.store.namespace_sql import SCHEMA_OPTION, Namespace, locate, quoted
+from mgw.gateway.aq.store.pg_pipeline import Pipeline
 from mgw.gateway.aq.store.settings_sql import settle
-from mgw.gateway.aq.store.wal import KEPT_BYTES
+from mgw.gateway.aq.store.wal import KEPT_BYTES, LOG_PAGES
 from mgw.gateway.aq.store.write_lock import Gate
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import HubError
@@ -198,6 +199,58 @@ def find_schema(address: Address) -> str:
     return found
 
 
+_POOL = "pool"  # in what SQLAlchemy keeps with a connection: the pool that it was made for
+
+
+def _close_what_was_given_up(engine: sa.Engine) -> None:
+    """``engine.dispose()`` leaves connections that are in use: close each when it comes back, not some time later."""
+
+    @sa.event.listens_for(engine, "do_connect")
+    def _made(_: Any, record: Any, *__: Any) -> None:  # before it is connected: that takes a while
+        record.info[_POOL] = engine.pool
+
+    current = [engine.pool]
+
+    @sa.event.listens_for(engine, "engine_disposed")
+    def _given_up(_: sa.Engine) -> None:
+        former, current[0] = current[0], engine.pool
+        former.dispose()  # once more: some may have come back before the engine had another pool
+
+    @sa.event.listens_for(engine, "checkin")
+    def _returned(_: Any, record: Any) -> None:
+        if record.info.get(_POOL) is not engine.pool:
+            record.invalidate()
+
+
+def _keep_order(engine: sa.Engine) -> None:
+    """What waits to be executed (:mod:`mgw.gateway.aq.store.pg_pipeline`) comes before what SQLAlchemy does."""
+
+    def waiting(connection: sa.Connection) -> Pipeline | None:
+        state: ConnectionState | None = getattr(connection.connection.driver_connection, "hub_state", None)
+        return None if state is None else state.pipeline
+
+    @sa.event.listens_for(engine, "before_cursor_execute")
+    def _flush(connection: sa.Connection, *_: Any) -> None:
+        if (pipeline := waiting(connection)) is not None:
+            pipeline.flush()
+
+    @sa.event.listens_for(engine, "commit")
+    def _commit(connection: sa.Connection) -> None:
+        if (pipeline := waiting(connection)) is not None:
+            pipeline.commit()
+
+    @sa.event.listens_for(engine, "reset")
+    def _reset(driver: Any, *_: Any) -> None:
+        state: ConnectionState | None = getattr(driver, "hub_state", None)
+        if state is not None and state.pipeline is not None:
+            state.pipeline.forget()
+
+    @sa.event.listens_for(engine, "rollback")
+    def _forget(connection: sa.Connection) -> None:
+        if not connection.invalidated and (pipeline := waiting(connection)) is not None:
+            pipeline.forget()
+
+
 def make_engine(
     address: sa.URL,
     durability: Durability,
@@ -229,10 +282,10 @@ def make_engine(
                 memory.connected(server)
             if membership is not None:
                 membership.connected(connection)
-            connection.hub_state = ConnectionState(
-                clock, namespace, memory=memory, cursor=connection.cursor(binary=True)
-            )
+            connection.hub_state = ConnectionState(clock, namespace, memory=memory, pipeline=Pipeline(connection))
 
+        _close_what_was_given_up(engine)
+        _keep_order(engine)
         return engine
     files = files or HubFiles(address.database or "", shown_url(address))
     engine = sa.create_engine(
@@ -260,7 +313,7 @@ def make_engine(
             "journal_mode=WAL",
             f"synchronous={synchronous}",
             "foreign_keys=ON",
-            "wal_autocheckpoint=4000",  # pages: a page written often is copied into the database once
+            f"wal_autocheckpoint={LOG_PAGES}",
             f"journal_size_limit={KEPT_BYTES}",  # of the log, when it starts again after somebody has read for long
             "cache_size=-16000",  # KiB
             "schema_version",  # to read it opens the log, and the index of that

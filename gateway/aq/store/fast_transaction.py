@@ -41,7 +41,6 @@ class Writing:
             self._writer = writer = hub.take_writer()
             self._begun = True
             if hub.postgresql:
-                pg_protocol.begin(writer[1])
                 return Db.within(writer, postgresql=True)
             state = writer[2]
             state.durable = self._durable

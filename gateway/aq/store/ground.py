@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -16,6 +17,8 @@ from mgw.gateway.aq.store.database_errors import shown_url, translate, translate
 from mgw.gateway.aq.store.files import HubFiles
 from mgw.gateway.aq.store.namespace_sql import Namespace
 from mgw.gateway.aq.store.notify import Notifier
+from mgw.gateway.aq.store.turns import ConnectionTurns
+from mgw.gateway.aq.store.wal import Checkpoints
 from mgw.gateway.aq.store.write_lock import FairLock, writer_lock
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import AqError, HubClosed, HubError, HubUnavailable
@@ -73,9 +76,15 @@ class Ground:
         self.log_warned = 0
         self._reader = engine.execution_options(ro=True)
         self._writers: deque[Writer] = deque()
+        self._turns = ConnectionTurns(2 * POOL)
         self._open = True
         self._files = files
-        self._lock: FairLock | None = None if self.path is None else writer_lock(os.path.realpath(self.path))
+        self._lock: FairLock | None = None
+        self._checkpoints: Checkpoints | None = None
+        if self.path is not None:
+            self._lock = writer_lock(os.path.realpath(self.path))
+            self._checkpoints = Checkpoints(self.path, self._lock)
+            weakref.finalize(self, self._checkpoints.stop).atexit = False  # nobody may have closed the hub
 
     @property
     def is_open(self) -> bool:
@@ -98,7 +107,9 @@ class Ground:
     # -- transactions ----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def write(self, *, durable: bool = True, patience: float = BUSY_SECONDS) -> Iterator[sa.Connection]:
+    def write(
+        self, *, durable: bool = True, patience: float = BUSY_SECONDS, urgent: bool = False
+    ) -> Iterator[sa.Connection]:
         """A transaction that may write: commits at the end, rolls back when the body raises.
 
         On SQLite the threads of a process take turns in order of arrival; another process is waited for up to 30 s.
@@ -108,6 +119,7 @@ class Ground:
             durable: False for what may be forgotten at a power failure as long as it is forgotten whole (claims of
                 sessions): SQLite then does not wait for the disk. The next durable commit carries it along.
             patience: how many seconds to wait for SQLite's write lock.
+            urgent: without waiting for other threads that use connections of PostgreSQL: a lease cannot wait for them.
 
         Raises:
             HubClosed: the hub was closed.
@@ -115,15 +127,18 @@ class Ground:
             HubUnavailable, HubFull, HubError: instead of any database error.
         """
         self.require_open()
-        with self.write_last(durable=durable, patience=patience) as conn:
+        with self.write_last(durable=durable, patience=patience, urgent=urgent) as conn:
             yield conn
 
     @contextmanager
-    def write_last(self, *, durable: bool = True, patience: float = BUSY_SECONDS) -> Iterator[sa.Connection]:
+    def write_last(
+        self, *, durable: bool = True, patience: float = BUSY_SECONDS, urgent: bool = False
+    ) -> Iterator[sa.Connection]:
         """:meth:`write` that also works while the hub is closed, to tidy up."""
         self.take_turn(patience)
         try:
-            with translated(self.name, self.path), self._writer(durable, patience) as conn:
+            turn = nullcontext() if urgent else self._turn()
+            with turn, translated(self.name, self.path), self._writer(durable, patience) as conn:
                 yield conn
         finally:
             self.end_turn()
@@ -148,6 +163,9 @@ class Ground:
         except BaseException as error:
             state.tally = []
             self.drop_writers()
+            if self.postgresql and raw.closed and not conn.invalidated:  # lost at the commit: SQLAlchemy does not know
+                conn.invalidate()
+                self.engine.dispose()
             self.give_back(conn)
             if failure is not None and error is not failure:
                 raise failure from failure.__cause__  # the reason, not that a lost connection cannot be rolled back
@@ -174,6 +192,13 @@ class Ground:
         """
         if self._files is not None:
             self._files.committed()
+        if self._checkpoints is not None:
+            self._checkpoints.committed()
+
+    def end_checkpoints(self) -> None:
+        """No thread of the hub copies SQLite's log into the database any more."""
+        if self._checkpoints is not None:
+            self._checkpoints.close()
 
     def writes_here(self) -> bool:
         """Whether the calling thread has SQLite's write lock, so that a second transaction would wait for itself."""
@@ -233,6 +258,8 @@ class Ground:
         driver: Any = conn.connection.driver_connection
         state: ConnectionState = driver.hub_state
         state.tally = []
+        if state.pipeline is not None:
+            state.pipeline.forget()
         try:
             conn.connection.rollback()
         except Exception:  # it is dead; what failed first is what the caller is told
@@ -277,8 +304,12 @@ class Ground:
             HubUnavailable, HubError: instead of any database error.
         """
         self.require_open()
-        with translated(self.name, self.path), self._reader.connect() as conn:
+        with self._turn(), translated(self.name, self.path), self._reader.connect() as conn:
             yield conn
+
+    def _turn(self) -> AbstractContextManager[None]:
+        """A turn at the connections. The one writer of SQLite needs none: those who have one may wait for it."""
+        return nullcontext() if self.writes_here() else self._turns.take()
 
     def translate(self, error: BaseException) -> HubError | None:
         """The hub's error for a database error, or None when it is not one."""

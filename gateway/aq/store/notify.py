@@ -7,8 +7,11 @@ looks.
 
 from __future__ import annotations
 
+import json
+import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -18,6 +21,7 @@ from mgw.gateway.aq.store.files import existing
 __all__ = ["Notifier"]
 
 _SQLITE_POLL = 0.025
+_DOUBT = 1.0  # seconds; a sync takes less, and jobs that wait also look by themselves
 _RECONNECT = 1.0
 
 Callback = Callable[[], None]
@@ -30,13 +34,13 @@ class Notifier:
         target: the database.
         options: of a connection to PostgreSQL.
         channel: on which PostgreSQL tells of messages.
-        has_messages: statement that asks SQLite, four times with the id of a queue, whether it has something to take.
+        with_messages: statement that asks SQLite, with ids of queues as JSON, which of them have something to take.
     """
 
-    def __init__(self, target: str, options: Mapping[str, Any], *, channel: str = "", has_messages: str = "") -> None:
+    def __init__(self, target: str, options: Mapping[str, Any], *, channel: str = "", with_messages: str = "") -> None:
         self._target = target
         self._channel = channel
-        self._has_messages = has_messages
+        self._with_something = with_messages
         self._options = options
         self._mutex = threading.Lock()
         self._wanted = threading.Condition(self._mutex)
@@ -45,6 +49,7 @@ class Notifier:
         self._count = 0
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        self.relay: Callable[[tuple[int, ...]], None] | None = None  # tells other processes what is committed here
 
     @property
     def waiting(self) -> int:
@@ -53,6 +58,14 @@ class Notifier:
 
     def committed(self, queue_ids: Iterable[int]) -> None:
         """Messages became ready in these queues and the transaction that brought them is committed."""
+        relay = self.relay
+        if relay is not None:
+            queue_ids = tuple(queue_ids)
+            relay(queue_ids)
+        self.wake(queue_ids)
+
+    def wake(self, queue_ids: Iterable[int]) -> None:
+        """Call those in this process who wait for messages of these queues."""
         if not self._callbacks:
             return
         with self._mutex:
@@ -100,7 +113,7 @@ class Notifier:
             self._stop.set()
             self._wanted.notify_all()
             thread = self._thread
-        self.committed(self._queues())
+        self.wake(self._queues())
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=5)
 
@@ -129,24 +142,25 @@ class Notifier:
     def _watch_sqlite(self, path: str) -> None:
         connection = sqlite3.connect(existing(path), uri=True, timeout=1, isolation_level=None)
         try:
-            last = None
+            last, written, doubtful = None, (0, 0), 0.0
             while self._someone_waits():
-                (version,) = connection.execute("PRAGMA data_version").fetchone()
-                if version != last:
-                    last = version
-                    self.committed(self._with_messages(connection))
+                # To ask SQLite costs ten times as much as to look when its log was written. A commit shows there before
+                # SQLite tells of it, by a sync of the disk, so it is asked for a while.
+                now = _written(f"{path}-wal")
+                if now is None or now != written:
+                    written, doubtful = now or (0, 0), time.monotonic() + _DOUBT
+                if time.monotonic() < doubtful:
+                    (version,) = connection.execute("PRAGMA data_version").fetchone()
+                    if version != last:
+                        last = version
+                        self.wake(self._with_messages(connection))
                 self._stop.wait(_SQLITE_POLL)
         finally:
             connection.close()
 
     def _with_messages(self, connection: sqlite3.Connection) -> list[int]:
-        """The watched queues that have something to take."""
-        found = []
-        for queue in self._queues():
-            (has_messages,) = connection.execute(self._has_messages, (queue,) * 4).fetchone()
-            if has_messages:
-                found.append(queue)
-        return found
+        """The watched queues that have something to take: one statement, as hundreds may be watched."""
+        return [queue for (queue,) in connection.execute(self._with_something, (json.dumps(self._queues()),))]
 
     def _watch_postgresql(self) -> None:
         import psycopg
@@ -154,10 +168,19 @@ class Notifier:
         with psycopg.connect(self._target, autocommit=True, **self._options) as connection:
             name = self._channel.replace('"', '""')
             connection.execute(f'LISTEN "{name}"')
-            self.committed(self._queues())  # whatever came while nobody listened
+            self.wake(self._queues())  # whatever came while nobody listened
             while not self._stop.is_set():
                 for notice in connection.notifies(timeout=0.5, stop_after=1):
-                    self.committed(_queue_ids(notice))
+                    self.wake(_queue_ids(notice))
+
+
+def _written(file: str) -> tuple[int, int] | None:
+    """When a file was written last, and its size; None where there is none."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def _queue_ids(notice: Any) -> list[int]:

@@ -1,43 +1,26 @@
-"""Transactions on a connection to PostgreSQL, begun and ended on the wire itself.
+"""The end of a transaction on a connection of the hub's own to PostgreSQL; the first statement begins it.
 
 The driver's own way to send one word and read one word costs as much as a small statement; a message alone in its
-transaction pays for that twice as it comes and twice as it goes.
+transaction pays for that as it comes and as it goes.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["begin", "commit", "rollback"]
+__all__ = ["commit", "rollback"]
 
-_IDLE, _IN_TRANSACTION = 0, 2  # of PQtransactionStatus
+_IN_TRANSACTION = 2  # of PQtransactionStatus
 _DONE = 1  # of PQresultStatus: a command that returns no rows
 
 
-def begin(driver: Any) -> None:
-    """Begin a transaction, if none is open; on a connection that is known to be lost, the next statement fails.
-
-    Raises:
-        psycopg.Error: the server refused, or is not there any more.
-    """
-    if driver.pgconn.transaction_status == _IDLE:
-        result = driver.pgconn.exec_(b"BEGIN")
-        if result.status != _DONE:
-            raise _failure(result)
-
-
 def commit(driver: Any) -> None:
-    """Commit the transaction, if one is open.
+    """Execute what waits (:meth:`mgw.gateway.aq.store.pg_pipeline.Pipeline.later`) and commit, if there is anything.
 
     Raises:
         psycopg.Error: as the driver's own ``commit``.
     """
-    if driver.pgconn.transaction_status != _IN_TRANSACTION:
-        driver.commit()
-        return
-    result = driver.pgconn.exec_(b"COMMIT")
-    if result.status != _DONE:
-        raise _failure(result)
+    driver.hub_state.pipeline.commit()
 
 
 def rollback(driver: Any) -> None:
@@ -46,21 +29,6 @@ def rollback(driver: Any) -> None:
     Raises:
         psycopg.Error: as the driver's own ``rollback``.
     """
+    driver.hub_state.pipeline.forget()
     if driver.pgconn.transaction_status != _IN_TRANSACTION or driver.pgconn.exec_(b"ROLLBACK").status != _DONE:
         driver.rollback()
-
-
-def _failure(result: Any) -> Exception:
-    from psycopg import DatabaseError, OperationalError
-    from psycopg.errors import lookup
-    from psycopg.pq import DiagnosticField
-
-    primary = result.error_field(DiagnosticField.MESSAGE_PRIMARY)
-    text = bytes(primary or result.error_message).decode(errors="replace").strip()
-    state = result.error_field(DiagnosticField.SQLSTATE)
-    if state is None:
-        return OperationalError(text or "the connection is lost")
-    try:
-        return lookup(state.decode())(text)
-    except KeyError:
-        return DatabaseError(text)

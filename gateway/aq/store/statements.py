@@ -30,7 +30,9 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 
 from mgw.gateway.aq.store.connection_state import ConnectionState
+from mgw.gateway.aq.store.insert_sql import FEW, insertion, insertions
 from mgw.gateway.aq.store.namespace_sql import Namespace
+from mgw.gateway.aq.store.pg_pipeline import Check, Pipeline
 from mgw.gateway.aq.store.queue_settings import SettingsAhead
 from mgw.gateway.aq.store.tables import COMMIT_COUNTER, MESSAGE_COUNTER
 from mgw.transforms.errors import AqError
@@ -65,11 +67,6 @@ def _sqlite(template: str) -> str:
     )
 
 
-@lru_cache(maxsize=64)
-def _insertion(table: str, columns: tuple[str, ...]) -> str:
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-
-
 class Db:
     """The driver's connection under a SQLAlchemy connection, inside its transaction (begun here if need be).
 
@@ -82,7 +79,19 @@ class Db:
         settled: whether the connection prefers plans that follow an index (every connection of a hub does).
     """
 
-    __slots__ = ("_cursor", "_sql", "_told", "connection", "postgresql", "raw", "settings", "settled", "state", "tally")
+    __slots__ = (
+        "_cursor",
+        "_pipeline",
+        "_raw",
+        "_sql",
+        "_told",
+        "connection",
+        "postgresql",
+        "settings",
+        "settled",
+        "state",
+        "tally",
+    )
 
     def __init__(self, conn: sa.Connection, namespace: Namespace | None = None) -> None:
         if not conn.in_transaction():
@@ -90,15 +99,16 @@ class Db:
         self.connection = conn
         self.postgresql = conn.dialect.name == "postgresql"
         driver: Any = conn.connection.driver_connection
-        self.raw: _Connection = driver
+        self._raw: _Connection = driver
         state: ConnectionState | None = getattr(driver, "hub_state", None)
         self.state = state
         self.settled = state is not None
         self.tally: list[Any] | None = None
         self._cursor: Any = None
+        self._pipeline: Pipeline | None = None
         known = namespace or _ANYWHERE
         if state is not None:
-            self.tally, self._cursor = state.tally, state.cursor
+            self.tally, self._pipeline = state.tally, state.pipeline
             known = namespace or state.namespace or _ANYWHERE
         self._sql: Callable[[str], str] = known.sql if self.postgresql else _sqlite
         self._told: int | None = None
@@ -108,29 +118,66 @@ class Db:
     def within(cls, writer: tuple[sa.Connection, Any, ConnectionState], *, postgresql: bool) -> Db:
         """For a connection of the hub's own, its driver's connection and its state, in a transaction already."""
         db = cls.__new__(cls)
-        db.connection, db.raw, state = writer
+        db.connection, db._raw, state = writer
         db.postgresql = postgresql
         db.state = state
         db.tally = state.tally
-        db._cursor = state.cursor
+        db._cursor = None
+        db._pipeline = state.pipeline
         db._sql = state.namespace.sql if state.namespace is not None else _sqlite
         db.settled = True
         db.settings = db._told = None
         return db
 
+    @property
+    def raw(self) -> _Connection:
+        """The driver's connection; what :meth:`later` was given is executed first."""
+        if self._pipeline is not None:
+            self._pipeline.flush()
+        return self._raw
+
+    def later(self, template: str, params: Sequence[Any] = (), check: Check | None = None) -> None:
+        """A statement whose result nobody needs at once: on PostgreSQL it goes out with the next one, or the commit.
+
+        ``check`` is given the number of rows that it changed, or returned, and raises where the transaction must not
+        go on. On PostgreSQL the next statement raises that, or the commit.
+        """
+        if self._pipeline is not None:
+            self._pipeline.later(self._sql(template), params, check)
+            return
+        if check is None:
+            self.run(template, params)
+        elif self.postgresql or not template.startswith("SELECT"):
+            check(self.run(template, params))
+        else:
+            check(len(self.rows(template, params)))
+
     def rows(self, template: str, params: Sequence[Any] = ()) -> list[Row]:
         """Every row of a query."""
+        if self._pipeline is not None:
+            return self._pipeline.rows(self._sql(template), params)
         if self.postgresql:
-            with self.raw.cursor(binary=True) as cursor:
+            with self._raw.cursor(binary=True) as cursor:
                 cursor.execute(self._sql(template), params)
                 return cursor.fetchall()  # type: ignore[no-any-return]
-        return self.raw.execute(self._sql(template), params).fetchall()  # type: ignore[no-any-return]
+        return self._raw.execute(self._sql(template), params).fetchall()  # type: ignore[no-any-return]
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether :meth:`together` saves round trips."""
+        return self._pipeline is not None
+
+    def together(self, *queries: tuple[str, Sequence[Any]]) -> list[list[Row]]:
+        """The rows of some queries, executed in this order; on PostgreSQL in one round trip."""
+        if self._pipeline is not None:
+            return self._pipeline.together([(self._sql(template), params) for template, params in queries])
+        return [self.rows(template, params) for template, params in queries]
 
     def found(self, template: str, params: Sequence[Any]) -> list[Row]:
         """Every row of a search in a queue, planned for the queue as it is: it may have been empty a moment ago."""
         if self.settled or not self.postgresql:
             return self.rows(template, params)
-        with self.raw.cursor(binary=True) as cursor:
+        with self._raw.cursor(binary=True) as cursor:
             cursor.execute(self._sql(template), params, prepare=False)
             return cursor.fetchall()  # type: ignore[no-any-return]
 
@@ -153,32 +200,49 @@ class Db:
 
     def _few(self, template: str, params: Sequence[Any]) -> list[Row]:
         """:meth:`rows` of a query whose result need not be given up at once: on PostgreSQL, a cursor is made once."""
+        if self._pipeline is not None:
+            return self._pipeline.rows(self._sql(template), params)
         if not self.postgresql:
-            return self.raw.execute(self._sql(template), params).fetchall()  # type: ignore[no-any-return]
+            return self._raw.execute(self._sql(template), params).fetchall()  # type: ignore[no-any-return]
         if self._cursor is None:
-            self._cursor = self.raw.cursor(binary=True)
+            self._cursor = self._raw.cursor(binary=True)
         self._cursor.execute(self._sql(template), params)
         return self._cursor.fetchall()  # type: ignore[no-any-return]
 
     def run(self, template: str, params: Sequence[Any] = ()) -> int:
         """Number of rows a statement changed."""
+        if self._pipeline is not None:
+            return self._pipeline.run(self._sql(template), params)
         if self.postgresql:
             if self._cursor is None:
-                self._cursor = self.raw.cursor(binary=True)
+                self._cursor = self._raw.cursor(binary=True)
             number: int = self._cursor.execute(self._sql(template), params).rowcount
             return number
-        cursor = self.raw.execute(self._sql(template), params)
+        cursor = self._raw.execute(self._sql(template), params)
         count: int = cursor.rowcount
         cursor.close()
         return count
 
     def many(self, template: str, rows: Iterable[Row]) -> None:
         """One statement for many rows."""
+        if self._pipeline is not None:
+            self.many_later(template, rows)
+            self._pipeline.flush()
+            return
         cursor = self.raw.cursor()
         try:
             cursor.executemany(self._sql(template), rows)
         finally:
             cursor.close()
+
+    def many_later(self, template: str, rows: Iterable[Row]) -> None:
+        """:meth:`later` for many rows."""
+        if self._pipeline is None:
+            self.many(template, rows)
+            return
+        sql = self._sql(template)
+        for row in rows:
+            self._pipeline.later(sql, row)
 
     def insert(self, table: str, columns: Sequence[str], types: Sequence[str], rows: Sequence[Row]) -> None:
         """Insert rows; large batches go to PostgreSQL by COPY (``types`` are its type names)."""
@@ -189,9 +253,12 @@ class Db:
                 for row in rows:
                     copy.write_row(row)
         elif len(rows) == 1:  # to prepare for many costs more than it saves
-            self.run(_insertion(table, tuple(columns)), rows[0])
+            self.run(insertion(table, tuple(columns)), rows[0])
+        elif self.postgresql or len(rows) < FEW:
+            self.many(insertion(table, tuple(columns)), rows)
         else:
-            self.many(_insertion(table, tuple(columns)), rows)
+            for statement, parameters in insertions(table, columns, rows):
+                self.many(statement, parameters)
 
     @contextmanager
     def undone_on_error(self) -> Iterator[None]:
@@ -240,14 +307,16 @@ class Db:
     def message_ids(self, count: int, queue_id: int | None = None) -> Sequence[int]:
         """``count`` fresh message ids, ascending; in the same statement what :meth:`notify` tells of one queue."""
         if self.postgresql:
-            if queue_id is None:
-                found = self._few(_IDS, (count,))
-            else:
-                found = self._few(_IDS_AND_NOTICE, (str(queue_id), count))
-                self._told = queue_id
-            return [number for (number,) in found]
+            return [number for (number,) in self._few(*self.message_ids_query(count, queue_id))]
         last = self.next_value(MESSAGE_COUNTER, count)
         return range(last - count + 1, last + 1)
+
+    def message_ids_query(self, count: int, queue_id: int | None = None) -> tuple[str, Sequence[Any]]:
+        """The query of :meth:`message_ids` on PostgreSQL, which is going to be executed."""
+        if queue_id is None:
+            return _IDS, (count,)
+        self._told = queue_id
+        return _IDS_AND_NOTICE, (str(queue_id), count)
 
     def last_message_id(self) -> int:
         """The highest message id handed out so far."""

@@ -19,6 +19,7 @@ __all__ = [
     "LEFT",
     "LOCKABLE",
     "MESSAGE_COUNTER",
+    "MESSAGE_STATES",
     "OPEN",
     "PENDING",
     "PRIVILEGE_COUNTER",
@@ -301,6 +302,19 @@ reopened = sa.Table(
     sa.Index("aq_reopened_first", "queue_id", "k3"),
 )
 
+# How many messages came into a state, or left it; see gateway/aq/store/totals_sql.py.
+total = sa.Table(
+    "aq_total",
+    metadata,
+    _required("queue_id", _ID),
+    _required("consumer_id", _ID),  # 0: messages; otherwise entries that the consumer can take
+    _required("state", sa.SmallInteger),
+    _required("messages", _ID),
+    _required("enqueued", _ID),
+    _required("ready", _ID),
+)
+sa.Index("aq_total_key", total.c.queue_id, total.c.consumer_id, total.c.state, unique=True).ddl_if(dialect="sqlite")
+
 # One row per consumption of a multi-consumer message (AQ$_<queue table>_L): the time manager reads it in order and
 # never has to look through messages that nobody touched.
 dequeue_log = sa.Table(
@@ -501,8 +515,10 @@ _FLAGS = {
     "aq_privilege": ("grantable",),
     "aq_agent": ("enable_http", "enable_anyp", "automatic"),
 }
-_MESSAGE_STATES = (State.READY, State.WAITING, State.PROCESSED, State.EXPIRED, State.CLAIMED, State.SPLIT)
+#: States of messages; UNDELIVERABLE is one of entries.
+MESSAGE_STATES = (State.READY, State.WAITING, State.PROCESSED, State.EXPIRED, State.CLAIMED, State.SPLIT)
 _ENTRY_STATES = (State.READY, State.WAITING, State.PROCESSED, State.EXPIRED, State.UNDELIVERABLE, State.CLAIMED)
+_TOTAL_STATES = (State.READY, State.WAITING, State.EXPIRED, State.SPLIT)
 
 
 def _numbers(values: Iterable[int]) -> str:
@@ -527,8 +543,9 @@ add_checks(
             "dequeue_enabled": _numbers(Enabled),
         },
         "aq_consumer": {"delivery_mode": one_of(("PERSISTENT", "BUFFERED", "PERSISTENT_OR_BUFFERED"))},
-        "aq_message": {"state": _each("state", _MESSAGE_STATES), "body_type": _each("body_type", BodyType)},
+        "aq_message": {"state": _each("state", MESSAGE_STATES), "body_type": _each("body_type", BodyType)},
         "aq_entry": {"state": _each("state", _ENTRY_STATES)},
+        "aq_total": {"state": _each("state", _TOTAL_STATES)},
         "aq_view": {"kind": one_of(("MESSAGES", "_S", "_R"))},
         "aq_activity": {"kind": one_of(("QUEUE", "CONSUMER", "PUBLISHER"))},
         "aq_privilege": {

@@ -1,4 +1,4 @@
-"""Triggers of the hub's tables on PostgreSQL, and the functions that they and conditions on payloads call.
+"""Triggers of the hub's tables, and the functions that they and conditions on payloads call (PostgreSQL).
 
 They are derived from the tables: made with a hub, and made again by every upgrade.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from mgw.gateway.aq.store import total_triggers_sql as totals
 from mgw.gateway.aq.store.tables import MAX_BRACKETS, State
 
 __all__ = ["PLACE", "create_triggers", "drop_triggers"]
@@ -89,21 +90,31 @@ _TRIGGERS = {
     "aq_place": ("aq_unplaced", _PLACE_AT_COMMIT),
     "aq_reopened_by_update": ("aq_message", _REOPENED_BY_UPDATE),
     "aq_reopened_by_insert": ("aq_message", _REOPENED_BY_INSERT),
+    **totals.TRIGGERS,
 }
 
 
 def create_triggers(conn: sa.Connection) -> None:
-    """Create the triggers of the tables and the functions that they and conditions on payloads call (PostgreSQL)."""
+    """Create the triggers of the tables and the functions that they and conditions on payloads call."""
     if conn.dialect.name != "postgresql":
+        for name, trigger in totals.TRIGGERS_SQLITE.items():
+            conn.exec_driver_sql(f"CREATE TRIGGER {name} {trigger}")
         return
-    for function in _FUNCTIONS:  # replaced, so that who was granted one keeps it
+    schema = str(conn.exec_driver_sql("SELECT quote_ident(current_schema())").scalar())
+    counting = [each.replace("{schema}", schema) for each in totals.FUNCTIONS.values()]
+    for function in (*_FUNCTIONS, *counting):  # replaced, so that who was granted one keeps it
         conn.exec_driver_sql(function.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION").replace("%", "%%"))
+    for name in totals.FUNCTIONS:  # asked for where a trigger is created only
+        conn.exec_driver_sql(f"REVOKE ALL ON FUNCTION {name}() FROM PUBLIC")
     for _, trigger in _TRIGGERS.values():
         conn.exec_driver_sql(trigger)
 
 
 def drop_triggers(conn: sa.Connection) -> None:
-    """Drop the triggers (PostgreSQL). Their functions stay, until they are replaced."""
+    """Drop the triggers. Their functions stay, until they are replaced."""
     if conn.dialect.name == "postgresql":
         for name, (table, _) in _TRIGGERS.items():
             conn.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name} ON {table}")
+        return
+    for name in totals.TRIGGERS_SQLITE:
+        conn.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")

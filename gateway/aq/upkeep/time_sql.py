@@ -11,9 +11,10 @@ from mgw.gateway.aq.queues.activity import Managed
 from mgw.gateway.aq.queues.attempts_sql import MAX_RETRY_EXCEEDED, TIME_EXPIRATION, lock_unheld, move_to_exception
 from mgw.gateway.aq.store.statements import Db
 from mgw.gateway.aq.store.tables import PENDING, State
+from mgw.gateway.aq.store.totals_sql import delete_messages
 
 __all__ = [
-    "HAS_MESSAGES",
+    "WITH_MESSAGES",
     "Due",
     "Expired",
     "due",
@@ -25,13 +26,15 @@ __all__ = [
 ]
 
 
-#: Whether a queue has something to take: READY, an exception, a READY entry of one of its consumers.
-HAS_MESSAGES = f"""
-    SELECT EXISTS (SELECT 1 FROM aq_message WHERE queue_id = ? AND state = {State.READY})
-        OR EXISTS (SELECT 1 FROM aq_message WHERE queue_id = ? AND state = {State.EXPIRED})
-        OR EXISTS (SELECT 1 FROM aq_consumer c WHERE c.queue_id = ? AND EXISTS
+#: SQLite: which of the queues in a JSON array of ids have something to take: READY, an exception, a READY entry of a
+#: consumer.
+WITH_MESSAGES = f"""
+    SELECT w.value FROM json_each(?) w
+     WHERE EXISTS (SELECT 1 FROM aq_message WHERE queue_id = w.value AND state = {State.READY})
+        OR EXISTS (SELECT 1 FROM aq_message WHERE queue_id = w.value AND state = {State.EXPIRED})
+        OR EXISTS (SELECT 1 FROM aq_consumer c WHERE c.queue_id = w.value AND EXISTS
                    (SELECT 1 FROM aq_entry e
-                     WHERE e.consumer_id = c.id AND e.state = {State.READY} AND e.queue_id = ?))"""
+                     WHERE e.consumer_id = c.id AND e.state = {State.READY} AND e.queue_id = w.value))"""
 
 
 # -- what time does --------------------------------------------------------------------------------------------------
@@ -198,7 +201,7 @@ def sweep_log(db: Db, limit: int, after: int) -> tuple[int, set[int], int | None
             removed[queue_id] += 1
     if gone:
         db.run("DELETE FROM aq_entry WHERE message_id {ids}", (db.ids(gone),))
-        db.run("DELETE FROM aq_message WHERE id {ids}", (db.ids(gone),))
+        delete_messages(db, "id {ids}", (db.ids(gone),))
     if kept:
         sql = f"UPDATE aq_message SET state = {State.PROCESSED}, deq_time = ?, expires_at = NULL WHERE id = ?"
         db.many(sql, kept)
@@ -236,7 +239,7 @@ def remove_retained(db: Db, now: float, limit: int) -> int:
             continue
         if split:
             db.run("DELETE FROM aq_entry WHERE message_id {ids}", (db.ids(ids),))
-        removed[queue_id] = db.run("DELETE FROM aq_message WHERE id {ids}", (db.ids(ids),))
+        removed[queue_id] = delete_messages(db, "id {ids}", (db.ids(ids),))
         number += removed[queue_id]
     if removed:
         _note(db, Managed(perf_counter() - started, removed=removed))

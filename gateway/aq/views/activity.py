@@ -1,8 +1,8 @@
 """The views of what happens: V$AQ and the V$PERSISTENT_ views (AQ guide 12.2 §9.25, §9.29-9.32).
 
-V$AQ and the ages are computed from the messages when they are asked for, and only if they are asked for: the numbers of
-messages from indexes alone, the times messages have waited from the messages themselves. The rest adds up what the
-living processes have stored, at most some ten seconds late.
+V$AQ and the ages are those of the moment: they add up what every transaction stores about the messages that come and go
+(:mod:`mgw.gateway.aq.store.totals_sql`), and read no messages. The rest adds up what the living processes have stored,
+at most some ten seconds late.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mgw.gateway.aq.store.tables import State, states
+from mgw.gateway.aq.store.totals_sql import ORIGIN
 from mgw.gateway.aq.views.dialect import Dialect, Maker, View, name_of, owner_of
 
 __all__ = ["VIEWS"]
@@ -19,36 +20,56 @@ _CENTISECONDS = 100
 
 _EXCEPTIONS = "q.queue_type = 'EXCEPTION_QUEUE'"
 _SPLIT = "t.multiple_consumers = 1"
-# What lies in a queue: the states are constants, so that the indexes on the messages of one state serve.
-_MINE = "(SELECT {{0}} FROM aq_message m WHERE m.queue_id = q.id AND m.state = {0})"
-_LYING = f"""CASE WHEN {_EXCEPTIONS} THEN {_MINE.format(State.EXPIRED)}
-       WHEN {_SPLIT} THEN {_MINE.format(State.SPLIT)}
-       ELSE {_MINE.format(State.READY)} END"""
-# A message in a transaction is in its queue, and in a state, until the commit.
-_HELD = f"(SELECT count(*) FROM aq_message m WHERE m.queue_id = q.id AND m.state = {State.CLAIMED})"
-_NUMBER = f"{_LYING.format('count(*)')} + {_HELD}"
+# What is kept of each queue, added up; PROCESSED messages are not in it, CLAIMED ones are READY: a message in a
+# transaction is in its queue, and in a state, until the commit.
+_IN_STATE = "sum(CASE WHEN state = {state:d} THEN {of} ELSE 0 END)"
+
+
+def _kept(d: Dialect) -> str:
+    """What lies in the queues as a table ``n``: the messages that everybody sees in a queue, and those that wait."""
+    names = {"ready": State.READY, "expired": State.EXPIRED, "split": State.SPLIT, "waiting": State.WAITING}
+    columns = ["queue_id"]
+    for name, state in names.items():
+        columns.append(f"{d.integer.format(_IN_STATE.format(state=state, of='messages'))} AS {name}")
+        columns += [f"{_IN_STATE.format(state=state, of=time)} AS {name}_{time}" for time in ("enqueued", "ready")]
+    return f"(SELECT {', '.join(columns)} FROM aq_total WHERE consumer_id = 0 GROUP BY queue_id) n"
+
+
+def _lying(what: str = "") -> str:
+    """Messages that lie in queue ``q``, or the sum of their times."""
+    ready, expired, split = (f"coalesce(n.{state}{what}, 0)" for state in ("ready", "expired", "split"))
+    return f"({ready} + CASE WHEN {_EXCEPTIONS} THEN {expired} WHEN {_SPLIT} THEN {split} ELSE 0 END)"
+
+
+_NUMBER = _lying()
+
+
+def _average(d: Dialect, since: str) -> str:
+    """Seconds since the times of these messages, on average; NULL where there are none."""
+    return f"({d.now} - {ORIGIN!r} - CAST({_lying(since)} AS double precision) / 100 / nullif({_NUMBER}, 0))"
+
+
 # Of a multi-consumer message the entries wait: it is READY unless every consumer left has to wait.
-_WAITING = f"""(SELECT m.queue_id, count(*) AS number FROM aq_message m WHERE m.state = {State.WAITING}
-        GROUP BY m.queue_id
-       UNION ALL
-       SELECT e.queue_id, count(DISTINCT e.message_id) FROM aq_entry e WHERE e.state = {State.WAITING} AND NOT EXISTS
+_WAITING = f"""(SELECT e.queue_id, count(DISTINCT e.message_id) AS number FROM aq_entry e
+        WHERE e.state = {State.WAITING} AND NOT EXISTS
          (SELECT 1 FROM aq_entry x WHERE x.message_id = e.message_id
              AND x.state IN {states(State.READY, State.CLAIMED)}) GROUP BY e.queue_id) w"""
-_WAITED = _LYING.format("{0}({1} - m.ready_at)")
-_AGE = _LYING.format("avg({0} - m.enq_time)")
+_HAS_TO_WAIT = "(coalesce(n.waiting, 0) + coalesce(w.number, 0))"
 
 
 def _numbers(d: Dialect) -> View:
     return {
         "QID": "q.id",
-        "WAITING": "coalesce(w.number, 0)",
-        "READY": f"CASE WHEN {_EXCEPTIONS} THEN 0 WHEN {_SPLIT} THEN {_NUMBER} - coalesce(w.number, 0)"
-        f" ELSE {_NUMBER} END",
+        "WAITING": _HAS_TO_WAIT,
+        "READY": f"CASE WHEN {_EXCEPTIONS} THEN 0 WHEN {_SPLIT} THEN {_NUMBER} - {_HAS_TO_WAIT} ELSE {_NUMBER} END",
         "EXPIRED": f"CASE WHEN {_EXCEPTIONS} THEN {_NUMBER} ELSE 0 END",
-        "TOTAL_WAIT": f"coalesce({_WAITED.format('sum', d.now)}, 0)",
-        "AVERAGE_WAIT": f"coalesce({_WAITED.format('avg', d.now)}, 0)",
+        "TOTAL_WAIT": f"coalesce({_average(d, '_ready')} * {_NUMBER}, 0)",
+        "AVERAGE_WAIT": f"coalesce({_average(d, '_ready')}, 0)",
         "CON_ID": "0",
-    }, f"aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id LEFT JOIN {_WAITING} ON w.queue_id = q.id"
+    }, (
+        f"aq_queue q JOIN aq_queue_table t ON t.id = q.queue_table_id LEFT JOIN {_kept(d)} ON n.queue_id = q.id"
+        f" LEFT JOIN {_WAITING} ON w.queue_id = q.id"
+    )
 
 
 def _numbers_everywhere(d: Dialect) -> View:
@@ -119,7 +140,7 @@ def _queues(d: Dialect) -> View:
         "ELAPSED_DEQUEUE_TIME": _elapsed("dequeue_seconds"),
         "ENQUEUE_CPU_TIME": _NOT_MEASURED,
         "DEQUEUE_CPU_TIME": _NOT_MEASURED,
-        "AVG_MSG_AGE": f"coalesce({_AGE.format(d.now)}, 0)",
+        "AVG_MSG_AGE": f"coalesce({_average(d, '_enqueued')}, 0)",
         "DEQUEUED_MSG_LATENCY": _latency("QUEUE", "q.id"),
         "ELAPSED_TRANSFORMATION_TIME": _elapsed("transform_seconds"),
         "ELAPSED_RULE_EVALUATION_TIME": _elapsed("rule_seconds"),
@@ -133,7 +154,10 @@ def _queues(d: Dialect) -> View:
         "LAST_TM_READY_TIME": d.moment.format("s.last_ready"),
         "ENQUEUE_TRANSACTIONS": "s.enqueue_transactions",
         "DEQUEUE_TRANSACTIONS": "s.dequeue_transactions",
-    }, (f"{_summed(d, 'QUEUE')} JOIN aq_queue q ON q.id = s.object_id JOIN aq_queue_table t ON t.id = q.queue_table_id")
+    }, (
+        f"{_summed(d, 'QUEUE')} JOIN aq_queue q ON q.id = s.object_id JOIN aq_queue_table t ON t.id = q.queue_table_id"
+        f" LEFT JOIN {_kept(d)} ON n.queue_id = q.id"
+    )
 
 
 def _subscribers(d: Dialect) -> View:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mgw.gateway.aq.model import PayloadType, QueueTableInfo
-from mgw.gateway.aq.store.tables import BodyType, State, states
+from mgw.gateway.aq.store.tables import MESSAGE_STATES, BodyType, State, states
 from mgw.gateway.aq.views.dialect import SQLITE, Dialect, name_of, owner_of
 
 __all__ = ["COLUMNS", "message_view"]
@@ -102,11 +102,46 @@ def _columns(d: Dialect, *, split: bool, payload: PayloadType) -> dict[str, str]
 COLUMNS: tuple[str, ...] = tuple(_columns(SQLITE, split=True, payload=PayloadType.BASIC))
 
 
+#: The order of the index of each state, where it has one that PostgreSQL can be held to.
+_ORDER = {
+    State.READY: "k1, k2, k3",
+    State.WAITING: "ready_at",
+    State.PROCESSED: "deq_time",
+    State.EXPIRED: "k1, k2, k3",
+    State.CLAIMED: "claim",
+}
+
+
+def _messages(d: Dialect, mine: str) -> str:
+    """The queues of a queue table and their messages, by the index of each state.
+
+    No index has the messages of a queue in all states, and those of all queue tables must not be looked through.
+    """
+    if d.postgresql:
+        # It would look through the table where all messages of a state are of one queue, so that any seem to be of this
+        # one: not if they have to come in the order of an index, nor if their queue is in a range that it cannot know.
+        found = " UNION ALL ".join(
+            f"(SELECT x.* FROM aq_message x WHERE x.state = {state:d} AND x.queue_id "
+            f"{f'= q.id ORDER BY {_ORDER[state]}' if state in _ORDER else 'BETWEEN q.id AND q.id'})"
+            for state in MESSAGE_STATES
+        )
+        return f"aq_hub h CROSS JOIN aq_queue q CROSS JOIN LATERAL ({found}) m"
+    queues = f"SELECT id FROM aq_queue WHERE {mine}"
+    numbers = " UNION ALL ".join(
+        f"SELECT x.id FROM aq_message x WHERE x.state = {state:d} AND x.queue_id IN ({queues})"
+        for state in MESSAGE_STATES
+    )
+    # A compound query that stands first is read row by row; elsewhere SQLite would make a table of it first.
+    return f"""({numbers}) s CROSS JOIN aq_hub h
+       CROSS JOIN aq_message m ON m.id = s.id CROSS JOIN aq_queue q ON q.id = m.queue_id"""
+
+
 def message_view(d: Dialect, table: QueueTableInfo) -> tuple[Mapping[str, str], str]:
     """Columns and source of the view of a queue table."""
     split = table.multiple_consumers
     entries = "LEFT JOIN aq_entry e ON e.message_id = m.id LEFT JOIN aq_consumer c ON c.id = e.consumer_id"
-    source = f"""aq_hub h CROSS JOIN aq_queue q JOIN aq_message m ON m.queue_id = q.id
+    mine = f"queue_table_id = {int(table.id)}"
+    source = f"""{_messages(d, mine)}
        {entries if split else ""} LEFT JOIN aq_queue o ON o.id = m.original_queue_id
- WHERE q.queue_table_id = {int(table.id)}"""
+ WHERE q.{mine}"""
     return _columns(d, split=split, payload=table.payload_type), source

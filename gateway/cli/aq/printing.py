@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mgw.gateway.cli.common import say
+from mgw.gateway.cli.common import printable, say
 from mgw.gateway.cli.jsonform import moment, number
 
 if TYPE_CHECKING:
@@ -101,5 +101,4 @@ def _shown(value: Any) -> str:
         value = f"{value.type_name} {object_json(value, lenient=True)}"
     if isinstance(value, tuple):
         return ", ".join(f"{field.name}={_shown(field.value)}" for field in value)
-    text = str(value)
-    return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
+    return printable(str(value))

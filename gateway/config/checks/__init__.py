@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from mgw.gateway.config.checks.agents import check_agent
 from mgw.gateway.config.checks.context import Context
+from mgw.gateway.config.checks.cycles import check_cycles
 from mgw.gateway.config.checks.jobs import check_job, check_sources
 from mgw.gateway.config.checks.links import check_foreign_queue, check_link
 from mgw.gateway.config.checks.queues import (
@@ -42,12 +43,14 @@ def check_meaning(source: Source, document: Document, existing: Document, held: 
         check_queue_shape(ctx, ("queue_tables", name), table)
     for name, hub_queue in document.queues.items():
         check_queue(ctx, name, hub_queue)
-    for name, transformation in document.transformations.items():
-        check_transformation(ctx, name, transformation)
+    # Chains last: they are silent where a step is wrong.
+    for name, each in sorted(document.transformations.items(), key=lambda item: "steps" in item[1].definition):
+        check_transformation(ctx, name, each)
     for name, job in document.jobs.items():
         check_job(ctx, name, job)
     for name, grants in document.grants.items():
         check_grants(ctx, name, grants)
     check_sources(ctx)
+    check_cycles(ctx)
     for name, agent in document.agents.items():
         check_agent(ctx, name, agent)

@@ -19,7 +19,15 @@ from mgw.gateway.config.forms import (
     queue_table_of,
 )
 from mgw.gateway.config.load import Source
-from mgw.gateway.config.models import NOUNS, Document, ForeignQueueModel, LinkModel, QueueModel, QueueTableModel
+from mgw.gateway.config.models import (
+    NOUNS,
+    Document,
+    ForeignQueueModel,
+    LinkModel,
+    QueueModel,
+    QueueTableModel,
+    TransformationModel,
+)
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, key, split_foreign
 from mgw.gateway.services.admin.base import check_identifier
 from mgw.links import options as settings
@@ -47,7 +55,7 @@ class Context:
     tables: dict[str, QueueTableModel] = field(init=False)
     queues: dict[str, tuple[str, QueueModel]] = field(init=False)
     types: set[str] = field(init=False)
-    transformations: set[str] = field(init=False)
+    transformations: dict[str, tuple[str, TransformationModel]] = field(init=False)
     drivers: dict[str, Link | None] = field(init=False, default_factory=dict)
     modules: list[str] = field(init=False)
     functions: dict[str, str] = field(init=False)  # by name in upper case, those that rules may call
@@ -71,7 +79,8 @@ class Context:
             if queue.queue_table is None
         }
         self.tables = own | hub_folded(old.queue_tables) | hub_folded(new.queue_tables)
-        self.transformations = {hub_name(name) for name in (*old.transformations, *new.transformations)}
+        defined = dict(old.transformations) | dict(new.transformations)
+        self.transformations = {hub_name(name): (name, model) for name, model in defined.items()}
 
     @property
     def bindings(self) -> Bindings:
@@ -79,7 +88,8 @@ class Context:
         return tuple(sorted(self.functions.items()))
 
     # Names that are missing although an object of that name is in the file, with errors of its own, are no news.
-    def _defined_badly(self, section: str, name: str) -> bool:
+    def is_written(self, section: str, name: str) -> bool:
+        """Whether the files have an object of that name, right or wrong."""
         fold = fold_of(section)
         if section not in self._written:
             raw = self.source.tree.get(section)
@@ -88,7 +98,7 @@ class Context:
 
     def unknown(self, finding: str, path: Path, section: str, name: str) -> None:
         """A reference to nothing."""
-        if path in self.source.unresolved or self._defined_badly(section, name):
+        if path in self.source.unresolved or self.is_written(section, name):
             return
         self._guesses += 1
         guess = nearest(name, self._names(section)) if self._guesses <= _MAX_GUESSES else ""
@@ -158,6 +168,10 @@ class Context:
                 if place not in self.source.unresolved:
                     advice = f"set {each.name}: {each.description}"
                     self.source.error("missing-key", path, f"{owner}: {each.name} is missing", advice)
+
+    def place(self, path: Path, name: str) -> Path:
+        """Where the file has a key, however it writes it."""
+        return (*path, self._spelled(path, name))
 
     def _spelled(self, path: Path, name: str) -> str:
         """The key as the file writes it."""

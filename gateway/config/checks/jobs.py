@@ -10,7 +10,7 @@ from mgw.gateway.config.forms import folded, hub_name, spec_of
 from mgw.gateway.config.models import JobModel, LinkModel, QueueModel
 from mgw.gateway.definitions.objects import Propagation, key, split_foreign
 from mgw.links.contract import Direction, Domain
-from mgw.transforms.errors import GatewayError
+from mgw.transforms.errors import ConfigInvalid, GatewayError
 
 __all__ = ["check_job", "check_sources"]
 
@@ -112,7 +112,7 @@ def _article(job: JobModel) -> str:
 
 
 def _options(ctx: Context, path: Path, links: Sequence[LinkModel], job: JobModel) -> None:
-    from mgw.gateway.definitions.job_options import JOB_OPTIONS
+    from mgw.gateway.definitions.job_options import JOB_OPTIONS, MAX_BATCH_SIZE, check_batch_limit
 
     specs = [spec_of(link.type) for link in links]
     if None in specs:
@@ -128,6 +128,13 @@ def _options(ctx: Context, path: Path, links: Sequence[LinkModel], job: JobModel
     own = {each.name.lower(): each for spec in specs if spec is not None for each in spec.job_options}
     common = tuple(each for each in JOB_OPTIONS if each.name.lower() not in own)
     ctx.values((*path, "options"), common + tuple(own.values()), job.options, f"job {path[1]}")
+    sizes = {} if job.batch_size is None else {"MsgBatchSize": str(job.batch_size)}
+    try:
+        check_batch_limit(str(path[1]), {name: value for name, value in job.options.items() if value} | sizes)
+    except ConfigInvalid as error:
+        ctx.refused("bad-value", ctx.place((*path, "options"), MAX_BATCH_SIZE.name), error)
+    except ValueError:
+        pass  # one of them is no number: see above
 
 
 def _rule(ctx: Context, path: Path, job: JobModel, queue: QueueModel | None) -> None:

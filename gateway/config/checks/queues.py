@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from mgw.gateway.aq import COMPATIBLE, QUEUE_TABLE_OPTIONS, SUBSCRIBER_OPTIONS, qualified
 from mgw.gateway.config.checks.context import Context
-from mgw.gateway.config.findings import Path
+from mgw.gateway.config.findings import Path, errors
 from mgw.gateway.config.forms import hub_name, inline_table
 from mgw.gateway.config.models import (
     GrantModel,
@@ -20,6 +21,9 @@ from mgw.gateway.config.models import (
 from mgw.gateway.config.object_types import in_order, types_within
 from mgw.transforms.errors import AqError, ConfigInvalid, GatewayError
 from mgw.transforms.payloads.sql_types_parser import DeclarationInvalid
+
+if TYPE_CHECKING:
+    from mgw.transforms.steps.registry import TransformationDefinition
 
 __all__ = [
     "check_grants",
@@ -172,7 +176,7 @@ def check_rule_function(ctx: Context, name: str, function: str) -> None:
 def check_transformation(ctx: Context, name: str, transformation: TransformationModel) -> None:
     """A transformation: what it does must compile."""
     from mgw.gateway.aq import bound_functions as bound
-    from mgw.transforms.steps.registry import TransformationDefinition, compile_transformation
+    from mgw.transforms.steps.registry import TransformationDefinition, compile_transformation, with_steps
 
     path: Path = ("transformations", name)
     ctx.name(path, name)
@@ -182,9 +186,54 @@ def check_transformation(ctx: Context, name: str, transformation: Transformation
         return
     try:
         definition = TransformationDefinition.from_mapping(name, transformation.definition)
+        if any(_is_wrong(ctx, step) for step in definition.steps):
+            return  # that is said of the step
+        definition = with_steps(definition, lambda step: _step(ctx, step))
         compile_transformation(definition, modules=ctx.modules, functions=bound(ctx.bindings))
+        _check_types(ctx, name, transformation, definition.steps)
     except GatewayError as error:
         ctx.refused("bad-transformation", path, error)
+
+
+def _is_wrong(ctx: Context, step: str) -> bool:
+    """Whether a step is in the files with errors of its own."""
+    found = ctx.transformations.get(hub_name(step))
+    if found is None:
+        return ctx.is_written("transformations", step)
+    return any(each.object == f"transformations {found[0]}" for each in errors(ctx.source.findings))
+
+
+def _step(ctx: Context, name: str) -> TransformationDefinition | None:
+    from mgw.transforms.steps.registry import TransformationDefinition
+
+    found = ctx.transformations.get(hub_name(name))
+    return None if found is None else TransformationDefinition.from_mapping(found[0], found[1].definition)
+
+
+def _check_types(ctx: Context, name: str, chain: TransformationModel, steps: Sequence[str]) -> None:
+    """Each step of a chain takes what the step before it gives."""
+    if not steps:
+        return
+    given, before = chain.from_type, f"transformation {name} takes"
+    for step in steps:
+        _, found = ctx.transformations[hub_name(step)]
+        if not _same_type(found.from_type, given):
+            raise ConfigInvalid(
+                f"transformation {name} is invalid",
+                cause=f"its step {step} takes {found.from_type}, {before} {given}",
+                cure="put a step between them, or correct from_type and to_type",
+            )
+        given, before = found.to_type, f"step {step} before it gives"
+    if not _same_type(given, chain.to_type):
+        raise ConfigInvalid(
+            f"transformation {name} is invalid",
+            cause=f"its last step {steps[-1]} gives {given}, it gives {chain.to_type}",
+            cure=f"give it to_type {given}, or another last step",
+        )
+
+
+def _same_type(one: str, other: str) -> bool:
+    return hub_name(one) == hub_name(other)
 
 
 def _definition(name: str, each: TransformationModel) -> Mapping[str, object]:

@@ -10,6 +10,8 @@ import sqlalchemy as sa
 
 from mgw.gateway.aq import MessageRefused, transfer
 from mgw.gateway.observe.events import Event
+from mgw.gateway.runtime.job_steps import See
+from mgw.gateway.runtime.sizing import Sizing
 from mgw.gateway.state.run_state import Counts, JobRow
 from mgw.links.contract import Backlog, Recovered
 from mgw.links.place import Place
@@ -80,6 +82,12 @@ class SourceEnd:
 
     planned = False  # a batch is planned in the hub before the first byte of it is written
     reads = False  # it is read outside of a transaction: a link
+    awaited: int | None = None  # id of the queue of the hub whose messages it plans
+
+    @property
+    def patient(self) -> bool:
+        """Whether ``read`` waits for messages by itself, and keeps all connections alive."""
+        return False
 
     def load(self) -> tuple[JobRow, Sequence[Any]]:
         """The run state of the job and the plans that its predecessor left, in order."""
@@ -94,8 +102,8 @@ class SourceEnd:
         raise NotImplementedError
 
     def read(self, limit: int, wait: float) -> Any | None:
-        """A batch of up to ``limit`` messages; None: there was none within ``wait`` seconds, or the source plans
-        its batches by itself."""
+        """A batch of up to ``limit`` messages, with its ``size`` and its ``weight`` in bytes; None: there was none
+        within ``wait`` seconds, or the source plans its batches by itself."""
         raise NotImplementedError
 
     def select(self, taken: Any, encode: Encode, remark: str = "") -> tuple[Any, Sequence[Any]]:
@@ -111,7 +119,8 @@ class SourceEnd:
         raise NotImplementedError
 
     def plan(self, conn: sa.Connection, sequence: int, size: int, room: int, *, completes: bool) -> Sequence[Any]:
-        """Plan batches of ``size`` messages with numbers after ``sequence``, ``room`` messages at most."""
+        """Plan batches of ``size`` messages with numbers after ``sequence``, ``room`` messages at most. Each has a
+        ``size``, and a ``weight`` in bytes."""
         raise NotImplementedError
 
     def sequence_of(self, planned: Any) -> int:
@@ -147,6 +156,10 @@ class SourceEnd:
         """Call ``wake`` when something arrives; returns what ends that, None where the source itself waits."""
         return None
 
+    def tap(self, see: See | None) -> None:
+        """From any thread: let somebody see what messages become; None: nobody any more."""
+        raise NotImplementedError
+
     def backlog(self) -> Backlog | None:
         """What waits, where only the source can tell."""
         return None
@@ -178,9 +191,22 @@ class DestinationEnd:
         raise NotImplementedError
 
     @property
+    def largest_batch(self) -> int | None:
+        """Messages that batches may grow to, when it is open; None: as the job says."""
+        return None
+
+    def weigh(self, sizing: Sizing) -> None:
+        """How heavy messages are now, so that what is on its way does not fill the memory."""
+
+    @property
     def busy(self) -> bool:
         """Whether something is on its way."""
         raise NotImplementedError
+
+    @property
+    def confirms(self) -> bool:
+        """Whether what was written is finished only when somebody else confirms it."""
+        return False
 
     def open(self) -> Recovered | None:
         """Connect, and read the sending log; None: there is none."""

@@ -13,6 +13,7 @@ from mgw.gateway.definitions.job_options import Unrouted, unrouted
 from mgw.gateway.observe.events import MessagesDiscarded
 from mgw.gateway.runtime.ends.contract import DestinationEnd, RefusedByHub, Stored
 from mgw.gateway.runtime.route import RouteContext
+from mgw.transforms.message import Message
 
 __all__ = ["HubDestination"]
 
@@ -38,8 +39,8 @@ class HubDestination(DestinationEnd):
 
     @property
     def room(self) -> int:
-        """As much as one batch has."""
-        return self._context.job.batch_size
+        """As much as the largest batch has."""
+        return self._context.job.batch_limit
 
     @property
     def busy(self) -> bool:
@@ -62,19 +63,40 @@ class HubDestination(DestinationEnd):
             RefusedByHub: the queue refuses one message.
             AqError: it takes none at all.
         """
-        name = self._context.job.name
-        for batch in finished:
-            if not (messages := batch.outgoing()):
-                continue
-            try:
-                put = transfer.put(conn, self._queue, messages, discard_unrouted=self._discard, now=now)
-            except MessageRefused as error:
-                raise RefusedByHub(error, batch) from error
-            if put.discarded:
-                reason = f"no rule of a subscriber of queue {self._queue_name} is true for them"
-                stored.events.append(MessagesDiscarded(name, len(put.discarded), reason))
-            batch.was_put(put)
+        outgoing = [(batch, messages) for batch in finished if (messages := batch.outgoing())]
+        if not self._put_at_once(conn, outgoing, stored, now):
+            for batch, messages in outgoing:
+                try:
+                    put = transfer.put(conn, self._queue, messages, discard_unrouted=self._discard, now=now)
+                except MessageRefused as error:
+                    raise RefusedByHub(error, batch) from error
+                self._was_put(batch, put, stored)
         stored.queues.append(self._queue.id)
+
+    def _put_at_once(
+        self, conn: sa.Connection, outgoing: Sequence[tuple[Any, Sequence[Message]]], stored: Stored, now: float
+    ) -> bool:
+        """Put several batches with the statements of one; False: nothing of them was stored, as one is refused."""
+        if len(outgoing) < 2:
+            return False
+        everything = [message for _, messages in outgoing for message in messages]
+        try:
+            put = transfer.put(conn, self._queue, everything, discard_unrouted=self._discard, now=now)
+        except MessageRefused:
+            return False  # it is told of its own batch
+        start = 0
+        for batch, messages in outgoing:
+            end = start + len(messages)
+            left_out = [index - start for index in put.discarded if start <= index < end]
+            self._was_put(batch, transfer.PutResult(put.msgids[start:end], left_out), stored)
+            start = end
+        return True
+
+    def _was_put(self, batch: Any, put: transfer.PutResult, stored: Stored) -> None:
+        if put.discarded:
+            reason = f"no rule of a subscriber of queue {self._queue_name} is true for them"
+            stored.events.append(MessagesDiscarded(self._context.job.name, len(put.discarded), reason))
+        batch.was_put(put)
 
     def wait(self, seconds: float) -> None:
         """Wait for :meth:`interrupt`."""

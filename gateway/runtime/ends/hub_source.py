@@ -11,21 +11,26 @@ import sqlalchemy as sa
 
 from mgw.gateway.aq import NotEnabledForDequeue, transfer
 from mgw.gateway.ledger import store as ledger
-from mgw.gateway.observe.events import MessagesExceptioned, MessagesOverdue
+from mgw.gateway.observe.events import MessagesExceptioned, MessagesFiltered, MessagesOverdue
 from mgw.gateway.runtime.ends.contract import Encode, RefusedByHub, SourceEnd, Stored
+from mgw.gateway.runtime.ends.link_destination import WINDOW_BYTES
 from mgw.gateway.runtime.ends.unrouted import set_aside
 from mgw.gateway.runtime.in_flight import Flight
-from mgw.gateway.runtime.job_steps import Conversion
+from mgw.gateway.runtime.job_steps import Conversion, See, seen
 from mgw.gateway.runtime.recovery import check_plan
 from mgw.gateway.runtime.route import RouteContext
+from mgw.gateway.runtime.sizing import weight_of, weights_of
 from mgw.gateway.state import run_state
 from mgw.gateway.state.run_state import JobRow, Plan
 from mgw.transforms.errors import ConversionFailure, unforeseen
 from mgw.transforms.message import Message
-from mgw.transforms.payloads.exception_message import for_exception_queue
+from mgw.transforms.payloads.exception_message import Identity, for_exception_queue
 
 __all__ = ["HubSource", "Planned", "identified"]
 
+_LOOK_SECONDS = 60.0  # after which a route looks by itself, whatever is known of its queue
+_FRESH = 0.8  # of the poll interval: how old may be what is known of all queues
+_PIECE = 500  # messages that are claimed at once in addition, or a batch, if that is more
 PLANS_PER_CLAIM = 8  # batches planned in one hub transaction at most
 
 
@@ -39,6 +44,16 @@ class Planned(NamedTuple):
     def sequence(self) -> int:
         """Number of the plan."""
         return self.plan.sequence
+
+    @property
+    def size(self) -> int:
+        """Messages in it."""
+        return len(self.claimed)
+
+    @property
+    def weight(self) -> int:
+        """Bytes of their bodies."""
+        return weight_of([entry.message.body for entry in self.claimed])
 
 
 class HubSource(SourceEnd):
@@ -54,14 +69,19 @@ class HubSource(SourceEnd):
         self.consumer: str | None = None
         self.exception_queue: transfer.QueueRef | None = None
         self._context = context
-        self._convert = conversion.apply
+        self._conversion = conversion
+        self._convert: Callable[[Message], Sequence[Message]] = conversion.apply
+        self._fit = conversion.only_fit
         self._exception_name = exception_queue
+        self._look = True  # something may be there
+        self._looked = float("-inf")
 
     def load(self) -> tuple[JobRow, Sequence[Planned]]:
         """Run state and plans of the job."""
         context = self._context
         with context.hub.read() as conn:
             queue = self.queue = transfer.resolve(conn, self.queue_name)
+            self.awaited = queue.id
             self.consumer = context.job.subscriber if queue.multiple_consumers else None
             self.exception_queue = transfer.resolve(conn, self._exception_name) if self._exception_name else None
             row = run_state.job_row(conn, context.job.id)
@@ -96,13 +116,17 @@ class HubSource(SourceEnd):
         plan, claimed = taken
         flight = Flight(plan.sequence, plan.ids, sent_before=sent_before)
         forms: list[Any] = []
-        convert = self._convert
+        convert, fit = self._convert, self._fit if encode is not None else None
         now = self._context.clock.now()
         for message_id, message in claimed:
             if message.expires_at is not None and message.expires_at <= now and not sent_before:
                 flight.expired[message_id] = remark
                 continue
             try:
+                if fit is not None and encode is not None:
+                    forms.append(encode(fit(message)))
+                    flight.consumed.append(message_id)
+                    continue
                 results: Sequence[Any] = identified(convert(message))
                 if encode is not None:
                     results = [encode(result) for result in results]
@@ -125,32 +149,70 @@ class HubSource(SourceEnd):
             flight.messages, flight.claimed = forms, claimed
         return flight, forms
 
+    def tap(self, see: See | None) -> None:
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.tap`."""
+        self._fit = self._conversion.only_fit if see is None else None
+        self._convert = seen(self._conversion.apply, see)
+
     def set_aside(self, flight: Flight, message_id: int, message: Message, failure: ConversionFailure) -> None:
         """A message of a batch goes to the exception queue."""
-        original = for_exception_queue(message, failure, self._context.job.name, self.queue_name)
+        msgid = message.msgid
+        identity = Identity(f"AQMSGID:{msgid.hex()}" if msgid else "", msgid, self.consumer)
+        original = for_exception_queue(
+            message, failure, self._context.job.name, self.queue_name, now=self._context.clock.now(), identity=identity
+        )
         flight.refused.append(transfer.Claimed(message_id, original))
         flight.reasons[message_id] = str(failure)
 
     def plans(self, room: int) -> bool:
         """Whether there may be something to plan."""
-        return room > 0
+        context, now = self._context, self._context.clock.monotonic()
+        if room <= 0:
+            return False
+        if self._look or context.resting is None or now - self._looked >= _LOOK_SECONDS:
+            return True
+        return not context.resting.has(self.queue.id, context.job.poll_seconds * _FRESH)
 
     def plan(self, conn: sa.Connection, sequence: int, size: int, room: int, *, completes: bool) -> Sequence[Planned]:
         """Claim messages, and make plans of them."""
         limit = min(room, size * PLANS_PER_CLAIM if size > 1 else 1)
+        if limit > size:
+            limit -= limit % size  # no small plan for the rest of the room
         if limit <= 0:
             return []
         planned: list[Planned] = []
-        claimed = self.claim(conn, limit, completes=completes)
+        self._look, self._looked = False, self._context.clock.monotonic()  # what comes from now on sets it again
+        claimed = self._claimed(conn, size, limit, completes=completes)
         for start in range(0, len(claimed), size):
             batch = claimed[start : start + size]
             number = sequence + 1 + start // size
             planned.append(Planned(Plan(number, tuple(entry.id for entry in batch)), batch))
         if planned:
             context = self._context
+            self._look = True
             plans = [plan for plan, _ in planned]
             run_state.add_plans(conn, context.job.id, plans, token=context.token, now=context.clock.now())
         return planned
+
+    def _claimed(self, conn: sa.Connection, size: int, limit: int, *, completes: bool) -> list[transfer.Claimed]:
+        """Up to ``limit`` messages: a batch, then more in pieces, as long as those before them are light.
+
+        Bodies are in memory once claimed, and what they weigh is known only then.
+        """
+        claimed: list[transfer.Claimed] = []
+        weight, piece = 0, min(limit, size)
+        while piece > 0:
+            found = self.claim(conn, piece, completes=completes)
+            claimed += found
+            if len(found) < piece or len(claimed) >= limit:
+                break
+            weights = weights_of([entry.message.body for entry in found])
+            weight, heaviest = weight + sum(weights), max(weights, default=0)
+            piece = min(limit - len(claimed), max(size, _PIECE))
+            if heaviest:
+                piece = min(piece, (WINDOW_BYTES - weight) // heaviest)
+            piece -= piece % size
+        return claimed
 
     def claim(self, conn: sa.Connection, limit: int, *, completes: bool) -> list[transfer.Claimed]:
         """Messages for new plans: none where the queue was stopped and something is on its way, which is completed."""
@@ -194,6 +256,8 @@ class HubSource(SourceEnd):
         counts.exceptioned += len(refused)
         counts.suppressed += sum(len(flight.consumed) for flight in finished if flight.sent_before)
         name = self._context.job.name
+        if filtered:
+            stored.events.append(MessagesFiltered(name, filtered))
         for flight in finished:
             if flight.refused:
                 reason = flight.reasons[flight.refused[-1].id]
@@ -234,7 +298,12 @@ class HubSource(SourceEnd):
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """A message that is enqueued wakes the route."""
-        return self._context.hub.notifier.subscribe([self.queue.id], wake)
+
+        def look() -> None:
+            self._look = True
+            wake()
+
+        return self._context.hub.notifier.subscribe([self.queue.id], look)
 
 
 def identified(results: Sequence[Message]) -> Sequence[Message]:

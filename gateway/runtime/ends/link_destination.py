@@ -9,13 +9,18 @@ from typing import Any
 from mgw.gateway.observe.batch_trace import trace_flight
 from mgw.gateway.runtime.ends.contract import DestinationEnd, Encode
 from mgw.gateway.runtime.route import RouteContext
-from mgw.links.contract import Destination, Recovered
+from mgw.gateway.runtime.sizing import Sizing
+from mgw.links.contract import Bounded, Destination, Recovered
 from mgw.links.place import AskPlace, Place, nowhere
 from mgw.transforms.errors import LinkTimeout
 
-__all__ = ["WINDOW_MESSAGES", "LinkDestination"]
+__all__ = ["LOGGED_WINDOW_MESSAGES", "WINDOW_BYTES", "WINDOW_MESSAGES", "LinkDestination"]
 
-WINDOW_MESSAGES = 4000  # messages published and not yet confirmed, per job
+#: Messages published and not yet completed, per job; or two of its largest batches, if that is more. Without a sending
+#: log that is what a crash repeats.
+WINDOW_MESSAGES = 1000
+LOGGED_WINDOW_MESSAGES = 4000  # with a sending log, which proves what need not be repeated
+WINDOW_BYTES = 64 << 20  # of bodies; or two of its smallest batches, if that is more
 
 
 class LinkDestination(DestinationEnd):
@@ -24,7 +29,7 @@ class LinkDestination(DestinationEnd):
     planned = True
 
     def __init__(
-        self, context: RouteContext, link: Destination, place: AskPlace = nowhere, *, window: int = WINDOW_MESSAGES
+        self, context: RouteContext, link: Destination, place: AskPlace = nowhere, *, window: int | None = None
     ) -> None:
         self.link = link
         self.encode: Encode = link.encode
@@ -32,7 +37,9 @@ class LinkDestination(DestinationEnd):
         self.flights: deque[Any] = deque()
         self.in_flight = 0  # messages
         self._context = context
-        self._window = max(window, 2 * context.job.batch_size)
+        self._given = window
+        self._window = self._largest_window(logged=False)
+        self._light = self._window  # messages that have WINDOW_BYTES
         self._last_confirmed = context.clock.monotonic()
         self._place = place
 
@@ -41,7 +48,22 @@ class LinkDestination(DestinationEnd):
         self.link.connect()
         recovered = self.link.recovered()
         self.logged = recovered is not None
+        self._window = self._light = self._largest_window(logged=self.logged)
         return recovered
+
+    def _largest_window(self, *, logged: bool) -> int:
+        window = self._given or (LOGGED_WINDOW_MESSAGES if logged else WINDOW_MESSAGES)
+        return max(window, 2 * self._context.job.batch_limit)
+
+    @property
+    def largest_batch(self) -> int | None:
+        """See :attr:`mgw.gateway.runtime.ends.contract.DestinationEnd.largest_batch`."""
+        return self.link.largest_batch if isinstance(self.link, Bounded) else None
+
+    def weigh(self, sizing: Sizing) -> None:
+        """See :meth:`mgw.gateway.runtime.ends.contract.DestinationEnd.weigh`."""
+        light = sizing.within(WINDOW_BYTES)
+        self._light = self._window if light is None else min(self._window, max(light, 2 * sizing.least))
 
     def place(self) -> Place | None:
         """See :meth:`mgw.gateway.runtime.ends.contract.DestinationEnd.place`."""
@@ -56,12 +78,17 @@ class LinkDestination(DestinationEnd):
     @property
     def room(self) -> int:
         """Messages that may be published before something is confirmed."""
-        return self._window - self.in_flight
+        return self._light - self.in_flight
 
     @property
     def busy(self) -> bool:
         """Whether messages are on their way."""
         return bool(self.flights)
+
+    @property
+    def confirms(self) -> bool:
+        """Whether a confirmation is to come for the batch that is finished next."""
+        return bool(self.flights and self.flights[0].sent)
 
     def write(self, batch: Any, forms: Sequence[Any]) -> None:
         """Begin to publish a batch; one without messages is finished when those before it are."""

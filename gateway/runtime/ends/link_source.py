@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -12,13 +12,14 @@ import sqlalchemy as sa
 from mgw.gateway.aq import transfer
 from mgw.gateway.ledger import store as ledger
 from mgw.gateway.observe.batch_trace import trace_begin, trace_read, trace_settled
-from mgw.gateway.observe.events import Event, MessagesDiscarded, MessagesExceptioned
+from mgw.gateway.observe.events import Event, MessagesDiscarded, MessagesExceptioned, MessagesFiltered
 from mgw.gateway.runtime.ends.contract import Encode, RefusedByHub, SourceEnd, Stored
 from mgw.gateway.runtime.ends.unrouted import set_aside
 from mgw.gateway.runtime.exception_queue import ForeignExceptionQueue, Refused
-from mgw.gateway.runtime.job_steps import Conversion
+from mgw.gateway.runtime.job_steps import Conversion, See, seen
 from mgw.gateway.runtime.moves import arrive_at_source
 from mgw.gateway.runtime.route import RouteContext
+from mgw.gateway.runtime.sizing import weight_of
 from mgw.gateway.state import lease, run_state
 from mgw.gateway.state.run_state import Counts, JobRow
 from mgw.links.contract import RESUME, Backlog, Batch, Delivery, Mark, Source
@@ -26,6 +27,7 @@ from mgw.links.place import AskPlace, nowhere
 from mgw.links.placement import Placement
 from mgw.transforms.errors import ConversionFailure, LinkTimeout, unforeseen
 from mgw.transforms.message import Message
+from mgw.transforms.payloads.convert import Fit
 
 __all__ = ["Kept", "LinkSource", "Received", "without_known"]
 
@@ -65,6 +67,11 @@ class Received:
     def size(self) -> int:
         """Messages that were read."""
         return len(self.batch.deliveries)
+
+    @property
+    def weight(self) -> int:
+        """Bytes of their bodies."""
+        return weight_of([delivery.message.body for delivery in self.batch.deliveries])
 
     @property
     def ids(self) -> Sequence[str]:
@@ -108,12 +115,19 @@ class LinkSource(SourceEnd):
         self.link = link
         self._place = place
         self._context = context
-        self._convert = conversion.apply
+        self._conversion = conversion
+        self._convert: Callable[[Message], Sequence[Message]] = conversion.apply
+        self._fit = self._only_fit = conversion.only_fit
         self._exceptions = exceptions
         self._last_read = context.clock.monotonic()
         self._resumed = False
         self._at: Mapping[str, str] = {}  # the positions in the hub
         self._read_last = self._settled_last = ""  # origins
+
+    @property
+    def patient(self) -> bool:
+        """See :attr:`mgw.gateway.runtime.ends.contract.SourceEnd.patient`."""
+        return self._exceptions is None or not self._exceptions.connected
 
     def load(self) -> tuple[JobRow, Sequence[Any]]:
         """The run state of the job; it makes no plans."""
@@ -172,6 +186,16 @@ class LinkSource(SourceEnd):
         Raises:
             ConversionFailure: of one message, and there is no exception queue.
         """
+        batch, counts, fit = taken.batch, taken.counts, self._fit
+        if fit is not None and (kept := _all_fitted(batch, fit)) is not None:
+            taken.kept = kept
+            counts.propagated = len(kept)
+        else:
+            self._select_each(taken)
+        taken.sent = len(taken.kept)
+        return taken, taken.kept
+
+    def _select_each(self, taken: Received) -> None:
         batch, counts = taken.batch, taken.counts
         expired = 0
         converted = self._converted
@@ -200,17 +224,26 @@ class LinkSource(SourceEnd):
             taken.refused.append(Refused(message, failure, origin))
         counts.exceptioned = len(taken.refused)
         counts.discarded = expired
-        if expired:
+        self._tell_dropped(taken)
+
+    def _tell_dropped(self, taken: Received) -> None:
+        counts, name = taken.counts, self._context.job.name
+        if counts.discarded:
             reason = "they had expired before they arrived"
-            taken.events.append(MessagesDiscarded(self._context.job.name, expired, reason))
-        taken.sent = len(taken.kept)
-        return taken, taken.kept
+            taken.events.append(MessagesDiscarded(name, counts.discarded, reason))
+        if counts.filtered:
+            taken.events.append(MessagesFiltered(name, counts.filtered))
 
     def _converted(self, message: Message, delivery: Delivery, key: str | None, into: Received) -> int:
         """Keep what a message becomes; returns how many that are."""
         results = self._convert(message)
         into.kept.extend([Kept(result, delivery, key) for result in results])
         return len(results)
+
+    def tap(self, see: See | None) -> None:
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.tap`."""
+        self._fit = self._only_fit if see is None else None
+        self._convert = seen(self._conversion.apply, see)
 
     def prepare(self, finished: Sequence[Received]) -> None:
         """Refused messages go to the exception queue, before anything is acknowledged."""
@@ -324,6 +357,21 @@ class LinkSource(SourceEnd):
         self.link.close()
         if self._exceptions is not None:
             self._exceptions.close()
+
+
+def _all_fitted(batch: Batch, fit: Fit) -> list[Kept] | None:
+    """What the general loop keeps, where it keeps all; None where something is to be said of a message."""
+    kept: list[Kept] = []
+    keep, make = kept.append, tuple.__new__
+    try:
+        for delivery, key in zip(batch.deliveries, batch.ids or repeat(None), strict=False):
+            message, failure, _, _, duplicate = delivery
+            if duplicate or failure is not None or message.expiration is not None:
+                return None
+            keep(make(Kept, (fit(message), delivery, key)))
+    except Exception:  # the general loop finds it again
+        return None
+    return kept
 
 
 def without_known(kept: Sequence[Kept], fresh: set[str], counts: Counts) -> list[Kept]:

@@ -14,7 +14,7 @@ So a job promises what the weaker of its two ends does.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
@@ -22,13 +22,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from mgw.gateway.ledger import store as ledger
-from mgw.gateway.ledger.record import carried_detail, packed, unpacked
+from mgw.gateway.ledger.record import carried_detail, packed, plain_detail, unpacked
 from mgw.gateway.observe.batch_trace import trace_settled
 from mgw.gateway.runtime.ends.contract import Encode
 from mgw.gateway.runtime.ends.hub_source import identified
 from mgw.gateway.runtime.ends.link_source import Kept, LinkSource, Received, without_known
-from mgw.gateway.runtime.exception_queue import ForeignExceptionQueue, Refused
-from mgw.gateway.runtime.job_steps import Conversion
+from mgw.gateway.runtime.exception_queue import ForeignExceptionQueue, Refused, lasting
+from mgw.gateway.runtime.job_steps import Conversion, See
 from mgw.gateway.runtime.recovery import drop_received
 from mgw.gateway.runtime.route import RouteContext
 from mgw.gateway.state import lease, run_state
@@ -36,7 +36,7 @@ from mgw.gateway.state.run_state import Counts, JobRow, Plan
 from mgw.links.contract import Batch, Mark, Position, Source
 from mgw.links.place import AskPlace, nowhere
 from mgw.transforms.errors import MessageRejected
-from mgw.transforms.message import Message
+from mgw.transforms.message import Message, with_id
 
 __all__ = ["Carried", "PlannedLinkSource"]
 
@@ -50,6 +50,8 @@ class Carried(Received):
     forms: list[Any] = field(default_factory=list)  # of ``kept``
     detail: dict[str, Any] = field(default_factory=dict)
     messages: int = 0
+    plain: bool = False  # one message was made of each delivery
+    lines: str = ""  # origins, where ``detail`` has none
     sent_before: bool = False
 
     @property
@@ -72,6 +74,8 @@ class PlannedLinkSource(LinkSource):
         place: AskPlace = nowhere,
     ) -> None:
         super().__init__(context, link, conversion, exceptions, place)
+        self._as_they_came = conversion.nothing
+        self._fit = self._only_fit = None  # messages are named and encoded, too
         self._pending: deque[Carried] = deque()  # read and not planned yet
         self._named = f"{context.hub.hub_id.hex()}/{context.job.name}/"
 
@@ -127,13 +131,51 @@ class PlannedLinkSource(LinkSource):
             return taken, taken.forms
         carried = Carried(taken.batch, taken.read, messages=taken.size)
         self._encode = encode
-        super().select(carried, encode, remark)
+        assert encode is not None  # noqa: S101  the destination is a link
+        if self._as_they_came and (found := self._all_encoded(taken.batch, encode)) is not None:
+            carried.kept, carried.forms = found
+            carried.counts.propagated = carried.sent = len(carried.kept)
+            carried.plain = True
+        else:
+            super().select(carried, encode, remark)
         return carried, carried.forms
 
+    def tap(self, see: See | None) -> None:
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.tap`."""
+        self._as_they_came = self._conversion.nothing and see is None
+        super().tap(see)
+
+    def _all_encoded(self, batch: Batch, encode: Callable[[Message], Any]) -> tuple[list[Kept], list[Any]] | None:
+        """What the general loop keeps, where it keeps all; None where something is to be said of a message."""
+        if batch.ids:
+            return None
+        kept: list[Kept] = []
+        forms: list[Any] = []
+        keep, add, make = kept.append, forms.append, tuple.__new__
+        trail = self._conversion.trail
+        try:
+            for delivery in batch.deliveries:
+                message, failure, _, origin, duplicate = delivery
+                if duplicate or failure is not None or message.expiration is not None:
+                    return None
+                if "@" in origin and lasting(origin):
+                    message = self._named_message(message, origin)
+                if trail is not None:
+                    message = trail(message)
+                add(encode(message))
+                keep(make(Kept, (message, delivery, None)))
+        except Exception:  # the general loop finds it again
+            return None
+        return kept, forms
+
+    def _named_message(self, message: Message, name: str) -> Message:
+        """The same message with an id that it has at every attempt."""
+        return with_id(message, blake2b((self._named + name).encode(), digest_size=16).digest())
+
     def _converted(self, message: Message, delivery: Any, key: str | None, into: Any) -> int:
-        named = delivery.origin if _lasting(delivery.origin) else key
+        named = delivery.origin if lasting(delivery.origin) else key
         if named:  # the same at every attempt
-            message = replace(message, msgid=blake2b((self._named + named).encode(), digest_size=16).digest())
+            message = self._named_message(message, named)
         results = identified(self._convert(message))
         encode = self._encode
         assert encode is not None  # noqa: S101  the destination is a link
@@ -161,6 +203,11 @@ class PlannedLinkSource(LinkSource):
         return bool(self._pending)
 
     @property
+    def next_size(self) -> int:
+        """Messages of the batch that is planned next; 0: none waits."""
+        return self._pending[0].size if self._pending else 0
+
+    @property
     def held(self) -> int:
         """Messages that wait for their plan."""
         return sum(carried.size for carried in self._pending)
@@ -174,7 +221,7 @@ class PlannedLinkSource(LinkSource):
         planned: list[Carried] = []
         context, now = self._context, self._context.clock.now()
         while self._pending and room > 0:
-            alone = self._pending[0].batch.alone or size == 1
+            alone = self._pending[0].batch.alone or size == 1 or self._pending[0].size > room
             if alone and (completes or planned):
                 break
             carried = self._pending.popleft()
@@ -200,9 +247,13 @@ class PlannedLinkSource(LinkSource):
             carried.forms = [form for entry, form in pairs if id(entry) in known]
             carried.fresh = new
         carried.sent = len(carried.forms)
-        carried.detail = carried_detail(
-            carried.batch, offered=carried.kept, kept=carried.fresh, refused=carried.refused
-        ) | {"y": sorted(keys)}
+        if carried.plain:
+            detail, carried.lines = plain_detail(carried.batch)
+            carried.detail = detail | {"y": []}
+        else:
+            carried.detail = carried_detail(
+                carried.batch, offered=carried.kept, kept=carried.fresh, refused=carried.refused
+            ) | {"y": sorted(keys)}
 
     def _kept(self, carried: Carried) -> bytes:
         final = carried.final
@@ -214,7 +265,7 @@ class PlannedLinkSource(LinkSource):
             "sent": carried.sent,
             "messages": carried.messages,
         }
-        return packed(carried.detail | more)
+        return packed(carried.detail | more, carried.lines)
 
     def admit(self, conn: sa.Connection, finished: Sequence[Any], now: float) -> None:
         """It was done when it was planned."""
@@ -241,6 +292,7 @@ class PlannedLinkSource(LinkSource):
         carried.final.exceptioned += 1
         keys = {"y": carried.detail.get("y", [])}
         carried.detail = carried_detail(carried.batch, offered=(), kept=(), refused=carried.refused) | keys
+        carried.plain, carried.lines = False, ""
 
     @property
     def has_exception_queue(self) -> bool:
@@ -255,9 +307,3 @@ class PlannedLinkSource(LinkSource):
         """Disconnect, to start again; what is read and not planned comes again."""
         self._pending.clear()
         super().close()
-
-
-def _lasting(origin: str) -> bool:
-    """Whether source coordinates name a message forever, not in one connection only."""
-    place, _, number = origin.rpartition("@")
-    return bool(place) and number.isdecimal()

@@ -180,6 +180,8 @@ def job_use(job: JobDef, foreign: ForeignEnd, hub: Hub) -> JobUse:
         foreign.link.agent,
         job.options,
         job.batch_size,
+        job.batch_limit,
+        job.propagation_type.from_link and job.propagation_type.to_link,
         job.rule,
         hub.hub_id.hex(),
         hub.clock,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mgw.gateway.definitions.attributes import JOB_ATTRIBUTES
-from mgw.gateway.definitions.job_options import JOB_OPTIONS
+from mgw.gateway.definitions.job_options import JOB_OPTIONS, check_batch_limit
 from mgw.gateway.definitions.objects import JobDef
 from mgw.gateway.services.admin.base import Ora, refused
 from mgw.gateway.services.admin.links import stored_option
@@ -49,7 +49,8 @@ def job_options(
     """The options to store, names in lower case, values as text: ``given`` merged into ``before``.
 
     Raises:
-        AdminError: ORA-32840 unknown name; ORA-32841 bad value; ORA-32842 not alterable.
+        AdminError: ORA-32840 unknown name; ORA-32841 bad value, or one that does not go with another; ORA-32842 not
+            alterable.
     """
     fields = {
         field.name.lower(): field for field in (*JOB_OPTIONS, *(each for spec in specs for each in spec.job_options))
@@ -80,6 +81,10 @@ def job_options(
             result[lower] = stored_option(parse_value(field, value, f"job {job.name}"))
         except ConfigInvalid as error:
             raise refused(error, Ora.OPTION_INVALID) from error
+    try:
+        check_batch_limit(job.name, result)
+    except ConfigInvalid as error:
+        raise refused(error, Ora.OPTION_INVALID) from error
     if job.id:
         for lower, field in fields.items():
             if not field.alterable and result.get(lower) != before.get(lower):

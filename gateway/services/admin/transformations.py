@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,8 @@ from mgw.gateway.aq import (
     QualifiedName,
     QueueAdmin,
     TransformationInfo,
+    chains_with,
+    check_steps,
     payload_of,
     qualified,
     transformation_users,
@@ -86,12 +88,17 @@ class TransformationProcedures(Administration):
         to_type: str | None = None,
         definition: Mapping[str, Any] | None = None,
         comment: OptionalText = NO_CHANGE,
+        *,
+        altered_later: Collection[str] = (),
     ) -> None:
         """Alter a transformation (None keeps a part); jobs that use it continue with the new one at once.
 
+        Args:
+            altered_later: chains that need not fit now: the caller alters them next, and they are checked then.
+
         Raises:
             AdminError: ORA-32801 unknown, the definition is invalid, what it does cannot make the new type, or a
-                subscriber of a queue of another type uses it.
+                subscriber of a queue of another type or a chain of which it is a step uses it.
         """
         with self.change() as conn:
             item = self._need(conn, name)
@@ -112,13 +119,14 @@ class TransformationProcedures(Administration):
                 raise refused(error) from error
             if stored.from_type != item.from_type:
                 _refuse_misfits(db, stored)
+            _check_chains(db, stored, altered_later)
             catalog.update_transformation(conn, stored)
 
     def drop_transformation(self, name: str) -> None:
-        """Remove a transformation no job and no subscriber of a hub queue uses.
+        """Remove a transformation no job, no chain and no subscriber of a hub queue uses.
 
         Raises:
-            AdminError: ORA-32801 unknown, or a job or a subscriber uses it.
+            AdminError: ORA-32801 unknown, or a job, a chain or a subscriber uses it.
         """
         with self.change() as conn:
             self._need(conn, name)
@@ -137,6 +145,17 @@ class TransformationProcedures(Administration):
                 cure="create it first, or correct the name",
             )
         return item
+
+
+def _check_chains(db: Db, item: TransformationInfo, left_out: Collection[str]) -> None:
+    """A transformation that is altered must still fit the chains that it is a step of."""
+    try:
+        others = {qualified(each, what="transformation").key for each in left_out}
+        for chain in chains_with(db, QualifiedName(item.schema, item.name).key):
+            if QualifiedName(chain.schema, chain.name).key not in others:
+                check_steps(db, chain, item)
+    except AqError as error:
+        raise refused(error) from error
 
 
 def _refuse_misfits(db: Db, item: TransformationInfo) -> None:
@@ -172,9 +191,14 @@ def _check(conn: sa.Connection, item: TransformationDef) -> None:
     check_text(f"comment of transformation {item.name}", item.comments)
     try:
         definition = TransformationDefinition.from_mapping(item.name, item.definition)
+        if definition.steps:
+            name = qualified(item.name, what="transformation")
+            chain = TransformationInfo(name.schema, name.name, item.from_type, item.to_type, item.definition)
+            check_steps(Db(conn), chain)
+            definition = replace(definition, steps=())  # its filter
         if definition.function is None or definition.function.startswith(f"{BUILTIN_MODULE}:"):
             compile_transformation(definition, functions=stored(Db(conn)))
-    except ConfigInvalid as error:
+    except (AqError, ConfigInvalid) as error:
         raise refused(error) from error
     except ExpressionInvalid as error:
         raise AdminError(

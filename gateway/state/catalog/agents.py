@@ -106,6 +106,7 @@ def update_agent(conn: sa.Connection, name: str, **columns: Any) -> None:
 def delete_agent(conn: sa.Connection, name: str) -> None:
     """Remove an agent and its options."""
     conn.execute(sa.delete(t.agent_option).where(t.agent_option.c.agent_key == key(name)))
+    conn.execute(sa.delete(t.worker).where(t.worker.c.agent_key == key(name)))
     conn.execute(sa.delete(t.agent).where(t.agent.c.name_key == key(name)))
 
 
@@ -141,7 +142,9 @@ def set_agent_state(conn: sa.Connection, name: str, status: AgentStatus, *, clea
 
 
 def clear_agent_run(conn: sa.Connection, name: str) -> None:
-    """Forget the run of an agent that is gone: NOT_STARTED, no lease, no process. The fencing token grows."""
+    """Forget the run of an agent that is gone: NOT_STARTED, no lease, no process. The fencing tokens grow."""
+    # Jobs lock the row FOR KEY SHARE, so that the lease can be renewed meanwhile: who raises the token waits for them.
+    conn.execute(sa.select(t.agent.c.name_key).where(t.agent.c.name_key == key(name)).with_for_update())
     update_agent(
         conn,
         name,
@@ -154,6 +157,8 @@ def clear_agent_run(conn: sa.Connection, name: str) -> None:
         pid=None,
         process_key=None,
     )
+    workers = t.worker.c
+    conn.execute(sa.update(t.worker).where(workers.agent_key == key(name)).values(token=workers.token + 1))
 
 
 def list_agent_options(conn: sa.Connection, agent: str, secrets: Secrets | None) -> list[AgentOption]:

@@ -49,10 +49,67 @@ def _left_out(changes: Changes) -> None:
     )
 
 
+def _workers(changes: Changes) -> None:
+    changes.db.run(
+        f"""CREATE TABLE gw_worker (
+        worker_key TEXT NOT NULL,
+        agent_key TEXT NOT NULL,
+        token {"BIGINT" if changes.postgresql else "INTEGER"} NOT NULL,
+        PRIMARY KEY (worker_key),
+        FOREIGN KEY(agent_key) REFERENCES gw_agent (name_key) ON DELETE CASCADE
+    )"""
+    )
+
+
+def _views(changes: Changes) -> None:
+    """Every upgrade creates the views again."""
+
+
+def _taps(changes: Changes) -> None:
+    whole = "BIGINT" if changes.postgresql else "INTEGER"
+    moment = "DOUBLE PRECISION" if changes.postgresql else "DOUBLE"
+    number = "BIGSERIAL NOT NULL" if changes.postgresql else "INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT"
+    key = ", PRIMARY KEY (id)" if changes.postgresql else ""
+    changes.db.run(
+        f"""CREATE TABLE gw_tap (
+        id {number},
+        job_id {whole} NOT NULL,
+        until {moment} NOT NULL,
+        per_second INTEGER NOT NULL,
+        remaining {whole} NOT NULL,
+        size {whole} NOT NULL,
+        began {moment},
+        missed {whole} DEFAULT '0' NOT NULL{key},
+        FOREIGN KEY(job_id) REFERENCES gw_job (id) ON DELETE CASCADE
+    )"""
+    )
+    changes.db.run(
+        f"""CREATE TABLE gw_tapped (
+        id {number},
+        tap_id {whole} NOT NULL,
+        seen TEXT NOT NULL{key},
+        FOREIGN KEY(tap_id) REFERENCES gw_tap (id) ON DELETE CASCADE
+    )"""
+    )
+    changes.db.run("CREATE INDEX gw_tapped_tap ON gw_tapped (tap_id)")
+
+
+def _header_names(changes: Changes) -> None:
+    links = "SELECT name_key, attributes FROM gw_link WHERE type IN ('RABBITMQ', 'KAFKA', 'MQTT')"
+    for name, text in changes.db.rows(links):
+        attributes = {"header_names": "documented"} | json.loads(text)
+        stored = json.dumps(attributes, separators=(",", ":"))
+        changes.db.run("UPDATE gw_link SET attributes = ? WHERE name_key = ?", (stored, name))
+
+
 STEPS = (
     Step(2, "the database refuses states and flags that have no meaning", _checks),
     Step(3, "jobs have two links, or none", _pairs),
     Step(4, "job option unrouted takes the place of discard_unrouted", _unrouted),
     Step(5, "the hub keeps since when an agent is stopped and a job does not work", _since),
     Step(6, "jobs count what no subscriber of their destination wants; MGW_JOBS has LEFT_OUT_TOTAL", _left_out),
+    Step(7, "an agent may spread its jobs over worker processes; each has a fencing token", _workers),
+    Step(8, "MGW_JOBS takes its BACKLOG from the numbers that the hub keeps", _views),
+    Step(9, "mgw tap shows the messages of a job while it carries them", _taps),
+    Step(10, "links keep the header names they had (header_names: documented)", _header_names),
 )

@@ -212,6 +212,9 @@ class Kafka(Server):
             # Brokers idle most of a run, several at a time: a record and its echo twice a second cost as much as some
             # tests do. One node needs no such sign of life from itself.
             "metadata.max.idle.interval.ms": "0",
+            # Records of tests have times of long ago; a server looks every few minutes which are too old, and a record
+            # was gone before it was read.
+            "log.retention.ms": "-1",
             "log.cleaner.dedupe.buffer.size": "16777216",
             "message.max.bytes": "33554432",
         } | more

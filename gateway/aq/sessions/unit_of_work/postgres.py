@@ -60,7 +60,6 @@ class TransactionWork:
             if self._writer is None:
                 self._writer = self._hub.take_writer()
             try:
-                pg_protocol.begin(self._writer[1])
                 yield Db.within(self._writer, postgresql=True)
             except AqError:
                 self.pause()  # refused before anything was done; the transaction goes on, if there is one

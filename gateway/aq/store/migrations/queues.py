@@ -106,6 +106,48 @@ def _left_out(changes: Changes) -> None:
     )
 
 
+def _views(changes: Changes) -> None:
+    """Every upgrade creates the views again."""
+
+
+_READY, _PROCESSED, _CLAIMED = 0, 2, 8
+#: Roles, in quotes where they need them, that may read the hub's queues without being its owner.
+_READERS = """
+    SELECT CAST(CAST(a.grantee AS regrole) AS text) FROM pg_class c, aclexplode(c.relacl) a
+     WHERE c.oid = 'aq_queue'::regclass AND a.privilege_type = 'SELECT' AND a.grantee NOT IN (0, c.relowner)"""
+
+
+def _totals(changes: Changes) -> None:
+    """The numbers of messages are kept; what is there is counted once."""
+    number = "BIGINT" if changes.postgresql else "INTEGER"
+    changes.db.run(
+        f"""CREATE TABLE aq_total (queue_id {number} NOT NULL, consumer_id {number} NOT NULL, state SMALLINT NOT NULL,
+            messages {number} NOT NULL, enqueued {number} NOT NULL, ready {number} NOT NULL,
+            CONSTRAINT aq_total_state CHECK ({_either("state", 0, 1, 3, 9)}))"""
+    )
+    if not changes.postgresql:
+        changes.db.run("CREATE UNIQUE INDEX aq_total_key ON aq_total (queue_id, consumer_id, state)")
+    else:
+        for role in changes.db.column(_READERS):  # those of `mgw aq roles`
+            changes.db.run(f"GRANT SELECT ON aq_total TO {role}")
+
+    def hundredths(time: str) -> str:
+        if changes.postgresql:
+            return f"CAST(trunc((least({time}, 4000000000.0) - 1767225600.0) * 100) AS bigint)"
+        return f"CAST((min({time}, 4000000000.0) - 1767225600.0) * 100 AS INTEGER)"
+
+    changes.db.run(
+        f"""INSERT INTO aq_total
+            SELECT queue_id, 0, CASE state WHEN {_CLAIMED} THEN {_READY} ELSE state END, count(*),
+                   sum({hundredths("enq_time")}), sum({hundredths("ready_at")})
+              FROM aq_message WHERE state <> {_PROCESSED} GROUP BY 1, 3"""
+    )
+    changes.db.run(
+        f"""INSERT INTO aq_total SELECT queue_id, consumer_id, {_READY}, count(*), 0, 0
+              FROM aq_entry WHERE state IN ({_READY}, {_CLAIMED}) GROUP BY 1, 2"""
+    )
+
+
 STEPS = (
     Step(
         2,
@@ -116,4 +158,7 @@ STEPS = (
     Step(3, "what administration removes is kept in an audit", _audit),
     Step(4, "SQLite checks the state of a message without building a list of states for each", _checks_without_lists),
     Step(5, "the hub counts what the rule of a subscriber refuses", _left_out),
+    Step(6, "the view of a queue table shows its first rows at once, however many messages there are (SQLite)", _views),
+    Step(7, "the number of messages in each queue and state is kept, so that views need not count them", _totals),
+    Step(8, "the view of a queue table reads only its own messages and delayed ones, however many others have", _views),
 )

@@ -29,14 +29,21 @@ from kafka import KafkaAdminClient, TopicPartition, errors
 from kafka.admin import TransactionState
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.consumer.offsets import IsolationLevel, OffsetSpec
 
 from mgw.links.contract import JobUse
-from mgw.links.kafka.connection import Producer, build, close_producer, quietly
-from mgw.links.kafka.errors import FENCED, translate
+from mgw.links.kafka.client import Asked, Flight, LogReader, LogRecord, Place, Sendable
+from mgw.links.kafka.errors import translate
+from mgw.links.kafka.python_client.connection import build, close_producer, quietly
+from mgw.links.kafka.python_client.consumer import PythonLogReader
+from mgw.links.kafka.python_client.errors import FENCED
+from mgw.links.kafka.python_client.producer import Producer, PythonFlight, producer_of, telling
+from mgw.links.kafka.python_client.sent import Sent
 from mgw.links.kafka.settings import Settings
-from mgw.links.kafka.target import telling
+from mgw.links.kafka.transactional import MAY_ASK_FOR_ID, closed, silent, transaction_timeout, transactional_id
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
+from mgw.transforms.kafka import Record
 
 __all__ = ["MAY_NOT_ASK", "Transactions", "open_transactions"]
 
@@ -45,17 +52,10 @@ _ABORT = 2.0  # seconds an abort may take; the next producer of this job aborts,
 _PAUSE = 0.05  # seconds at most between two looks whether a transaction can be read
 _MANY = 200  # producers that a partition remembers, at which it is no longer asked for them after each transaction
 _BACKOFF = 10  # milliseconds; a server asks for patience while it ends the transaction before
-_MIN_OPEN = 60_000  # milliseconds a server lets a transaction stay open, at least
-_MAX_OPEN = 900_000  # transaction.max.timeout.ms, as servers have it by default
 
 
 #: What a server answers that is too old to describe transactions and producers, or does not do it for this user.
 MAY_NOT_ASK = (errors.AuthorizationError, errors.UnsupportedVersionError)
-
-
-def transactional_id(settings: Settings, use: JobUse) -> str:
-    """Name of the job's transactions in the cluster: the same forever."""
-    return f"mgw-{settings.link}-{use.hub_id}-{use.job}"
 
 
 def open_transactions(settings: Settings, use: JobUse, max_request_size: int) -> Transactions:
@@ -66,29 +66,22 @@ def open_transactions(settings: Settings, use: JobUse, max_request_size: int) ->
     """
     identity = transactional_id(settings, use)
     committed = _was_committed(settings, use.clock, identity)
-    producer = build(
-        Producer,
+    producer = producer_of(
         settings,
-        "connect",
-        **{**settings.producer, "batch_size": min(settings.producer["batch_size"], max_request_size)},
-        client_id=settings.client_id(use.job),
-        acks="all",
-        enable_idempotence=True,
-        transactional_id=identity,
-        transaction_timeout_ms=int(min(_MAX_OPEN, max(_MIN_OPEN, settings.delivery_timeout * 2000))),
-        retry_backoff_ms=_BACKOFF,
+        use,
+        max_request_size,
         max_request_size=max_request_size,
-        max_block_ms=settings.common["request_timeout_ms"],
-        delivery_timeout_ms=2**31 - 1,
-        allow_auto_create_topics=False,
+        transactional_id=identity,
+        transaction_timeout_ms=transaction_timeout(settings),
+        retry_backoff_ms=_BACKOFF,
     )
     try:
         producer.init_transactions()
     except Exception as error:
         close_producer(producer)
-        failed = translate(error, settings.link, "connect", f"the transactional id {identity}")
+        failed = translate(error, settings, "connect", f"the transactional id {identity}")
         if isinstance(error, errors.TransactionalIdAuthorizationFailedError):
-            failed.cure = "ask the cluster's administrator to grant WRITE and DESCRIBE on that transactional id"
+            failed.cure = MAY_ASK_FOR_ID
         raise failed from error
     return Transactions(producer, settings, use.clock, identity, committed)
 
@@ -103,7 +96,7 @@ def _was_committed(settings: Settings, clock: Clock, identity: str) -> bool | No
                 state = admin.describe_transactions([identity])[identity].state
             except errors.RetriableError as error:
                 if clock.monotonic() >= deadline:
-                    raise translate(error, settings.link, "connect", f"the transactional id {identity}") from error
+                    raise translate(error, settings, "connect", f"the transactional id {identity}") from error
                 time.sleep(_PAUSE)
             else:
                 break
@@ -112,7 +105,7 @@ def _was_committed(settings: Settings, clock: Clock, identity: str) -> bool | No
     except LinkError:
         raise
     except Exception as error:
-        raise translate(error, settings.link, "connect", f"the transactional id {identity}") from error
+        raise translate(error, settings, "connect", f"the transactional id {identity}") from error
     finally:
         quietly(admin.close)
     if state in {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}:
@@ -142,6 +135,7 @@ class Transactions:
         self._epoch = self._manager.producer_id_and_epoch
         self._stopped = threading.Event()
         self._broken = False
+        self._flight: PythonFlight | None = None
         self._asks_producers = True
 
     @property
@@ -149,19 +143,35 @@ class Transactions:
         """What the server calls the producers of this id."""
         return int(self._epoch.producer_id)
 
-    def run(self, send: Callable[[], Iterable[Any]], what: str) -> None:
-        """One transaction: ``send`` hands the records to :attr:`producer` and returns their futures.
+    @property
+    def flight(self) -> Flight | None:
+        """See :meth:`mgw.links.kafka.client.Transactions.flight`."""
+        return self._flight
 
-        Raises:
-            LinkTimeout: the outcome is unknown; only the sending log can tell.
-            LinkError: nothing was stored, or the outcome is unknown. In any case this object is of no use any more.
-        """
+    def partitions(self, topic: str) -> set[int] | None:
+        """See :meth:`mgw.links.kafka.client.Transactions.partitions`."""
+        return self.producer.partitions(topic)
+
+    def ask(self, topic: str) -> Asked:
+        """See :meth:`mgw.links.kafka.client.Transactions.ask`."""
+        return self.producer.ask(topic)
+
+    def heard(self) -> float | None:
+        """See :meth:`mgw.links.kafka.client.Transactions.heard`."""
+        return self.producer.heard()
+
+    def run(self, topic: str, messages: Iterable[Sendable], record: LogRecord, what: str) -> None:
+        """See :meth:`mgw.links.kafka.client.Transactions.run`."""
         if self._broken or self._stopped.is_set():
             raise self._unavailable()
         self._broken = True
         try:
             self.producer.begin_transaction()
-            futures = list(send())
+            self._flight = flight = PythonFlight(0, 0, 0)
+            futures = flight.futures
+            count = self.producer.hand_over(flight, topic, messages)
+            logged = Record(record.value, record.key, [], record.place.partition, None)
+            self.producer.send_all(record.place.topic, [logged], futures, count)
             self._finish(futures, what)
             self._check_epoch()
             result = self._manager.begin_commit()
@@ -174,6 +184,45 @@ class Transactions:
         self._commit(result, what)
         self._see([future.value for future in futures], what)
         self._broken = False
+
+    def end_open(
+        self,
+        reader: LogReader,
+        log: Sequence[Place],
+        others: Sequence[Place],
+        key: bytes,  # noqa: ARG002
+        what: str,
+    ) -> None:
+        """See :meth:`mgw.links.kafka.client.Transactions.end_open`."""
+        assert isinstance(reader, PythonLogReader)  # noqa: S101 - both come from one client
+        inside, outside = ([TopicPartition(*each) for each in places] for places in (log, others))
+        hung = self._hung(reader.admin, inside, outside)
+        if hung:
+            commit = self.committed if self.committed is not None else not {*hung} & {*inside}
+            self.clear(hung, what, commit=commit)
+
+    def _hung(self, admin: Any, log: list[TopicPartition], others: list[TopicPartition]) -> list[TopicPartition]:
+        """Partitions with records of ours that no marker has ended.
+
+        Where we may not ask for producers, those of the log that have anybody's, and all others then.
+        """
+        try:
+            found = admin.describe_producers([*log, *others])
+        except MAY_NOT_ASK:
+            stable, last = (
+                admin.list_partition_offsets(dict.fromkeys(log, OffsetSpec.LATEST), isolation_level=level)
+                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+            )
+            held = [place for place in log if stable[place].offset < last[place].offset]
+            return [*held, *others] if held else []
+        return [
+            place
+            for place in (*log, *others)
+            if any(
+                each.producer_id == self.producer_id and each.current_transaction_start_offset >= 0
+                for each in found[place].active_producers
+            )
+        ]
 
     def clear(self, places: Iterable[TopicPartition], what: str, *, commit: bool) -> None:
         """End what an earlier producer of the job has left in these partitions and no server has marked.
@@ -297,7 +346,7 @@ class Transactions:
             raise errors.LeaderNotAvailableError(f"{place.topic}, partition {place.partition}")
         return int(leader)
 
-    def _finish(self, futures: list[Any], what: str) -> None:
+    def _finish(self, futures: list[Sent], what: str) -> None:
         """Wait for the outcome of every record.
 
         Raises:
@@ -310,14 +359,15 @@ class Transactions:
                 self.producer.flush(timeout=_SLICE)
             before = done
             while done < len(futures) and futures[done].is_done:
-                if futures[done].exception is not None:
-                    raise telling(futures, futures[done].exception)
+                failure = futures[done].exception
+                if failure is not None:
+                    raise telling(futures, failure)
                 done += 1
             now = self._clock.monotonic()
             if done > before:
                 moved_at = now
             elif now - moved_at >= self._settings.delivery_timeout:
-                raise self._timeout(what, f"{len(futures) - done} records are in flight")
+                raise self._timeout(what, f"{sum(each.count for each in futures[done:])} records are in flight")
             else:
                 self._stopped.wait(0.001)
             if self._stopped.is_set():
@@ -357,7 +407,7 @@ class Transactions:
         return last if isinstance(last, FENCED) else error
 
     def _translated(self, error: Exception, operation: str, what: str) -> LinkError:
-        return translate(self._first(error), self._settings.link, operation, what)
+        return translate(self._first(error), self._settings, operation, what)
 
     def _abort(self) -> None:
         self._end(self._manager.begin_abort)
@@ -369,22 +419,10 @@ class Transactions:
             result.wait(timeout_ms=_ABORT * 1000)
 
     def _timeout(self, what: str, cause: str) -> LinkTimeout:
-        return LinkTimeout(
-            f"link {self._settings.link}: {what} has confirmed nothing in time",
-            link=self._settings.link,
-            operation="publish",
-            cause=f"{cause}; a server is down, or too few replicas are in sync",
-            cure="check that the cluster is up and that all its servers can be reached from here",
-        )
+        return silent(self._settings, what, cause)
 
     def _unavailable(self) -> LinkUnavailable:
-        return LinkUnavailable(
-            f"link {self._settings.link}: the producer {self._identity} is closed",
-            link=self._settings.link,
-            operation="publish",
-            cause="it was closed, or failed before",
-            cure="connect first",
-        )
+        return closed(self._settings, self._identity)
 
     def stop(self) -> None:
         """From any thread: let a running transaction end soon, aborted unless its commit was under way."""

@@ -1,0 +1,65 @@
+"""What a job does to each message, made from its definitions."""
+
+from __future__ import annotations
+
+from mgw.gateway.aq import Hub, Rule, compile_rule, moved, transfer
+from mgw.gateway.aq import bound_functions as bound
+from mgw.gateway.aq import payload_forms as payloads
+from mgw.gateway.definitions.job_options import max_passes
+from mgw.gateway.runtime.job_setup import JobSetup
+from mgw.gateway.runtime.job_steps import Conversion, Fit, Transform
+from mgw.transforms.clock import Clock
+from mgw.transforms.payloads.convert import fit_into, fit_out_of
+from mgw.transforms.steps.registry import compile_transformation
+from mgw.transforms.trail import Trail
+
+__all__ = ["conversion_of", "into_queue", "rule_of"]
+
+
+def conversion_of(hub: Hub, clock: Clock, setup: JobSetup) -> Conversion:
+    """Rule, conversion and transformation of a job. The rule of one that reads a queue of the hub is the hub's.
+
+    Raises:
+        GatewayError: a definition does not hold any more.
+    """
+    job, transform, trail = setup.job, _transform(hub, setup), _trail(hub, setup)
+    if setup.source is not None:
+        into = None if setup.target is not None else into_queue(hub, job.destination)
+        return Conversion(into, rule_of(setup), transform, inbound=setup.target is None, trail=trail)
+    if setup.target is None:
+        fit = into_queue(hub, job.destination)
+        return Conversion(lambda message: fit(moved(message, clock.now())), None, transform, inbound=True, trail=trail)
+    with hub.read() as conn:
+        queue = transfer.resolve(conn, job.source)
+    fit = fit_out_of(queue.payload_type, typed=transform is not None)
+    return Conversion(fit, None, transform, inbound=False, trail=trail)
+
+
+def rule_of(setup: JobSetup) -> Rule | None:
+    """The rule of a job."""
+    return compile_rule(setup.job.rule, bindings=_bindings(setup)) if setup.job.rule else None
+
+
+def into_queue(hub: Hub, name: str) -> Fit:
+    """Makes a message fit the payload type of a queue of the hub."""
+    with hub.read() as conn:
+        queue = transfer.resolve(conn, name)
+        declared = payloads.object_type_of(conn, queue)
+    return fit_into(queue.payload_type, max_payload=queue.max_payload, declared=declared)
+
+
+def _transform(hub: Hub, setup: JobSetup) -> Transform | None:
+    if setup.transformation is None:
+        return None
+    modules, functions = (*hub.transform_modules, *setup.modules), bound(_bindings(setup))
+    return compile_transformation(setup.transformation, job=setup.job.name, modules=modules, functions=functions)
+
+
+def _trail(hub: Hub, setup: JobSetup) -> Trail | None:
+    passes = max_passes(setup.job)
+    return Trail(setup.job.name, hub.hub_id.hex(), passes) if passes else None
+
+
+def _bindings(setup: JobSetup) -> tuple[tuple[str, str], ...]:
+    """The functions that rules and transformations may call, by name."""
+    return tuple((each.name.upper(), each.function) for each in setup.functions)

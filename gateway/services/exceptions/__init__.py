@@ -1,0 +1,32 @@
+"""The exception desk: messages that jobs could not deliver are shown, edited, replayed and discarded.
+
+:func:`desk_of` opens the desk of a job. The exception queue is in the hub, or on a link; what a replay guarantees is
+in docs/delivery-guarantees.md.
+"""
+
+from __future__ import annotations
+
+from mgw.gateway.services.exceptions.contract import (
+    EVERYTHING,
+    Change,
+    Desk,
+    DeskRefused,
+    Entry,
+    Outcome,
+    Pace,
+    Which,
+)
+from mgw.gateway.services.exceptions.desk import desk_of, jobs_with_desks
+
+__all__ = [
+    "EVERYTHING",
+    "Change",
+    "Desk",
+    "DeskRefused",
+    "Entry",
+    "Outcome",
+    "Pace",
+    "Which",
+    "desk_of",
+    "jobs_with_desks",
+]

@@ -1,0 +1,392 @@
+"""The exception queue of a job that reads from a link: a foreign queue of that link.
+
+A replay puts a batch where it came from, waits for the confirmation, writes the event into the hub and only then
+removes the batch. So a message may be doubled when the command is killed in between, and is never lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from hashlib import blake2b
+from itertools import islice
+from typing import NamedTuple, cast
+
+from mgw.gateway.definitions.objects import JobDef, key
+from mgw.gateway.observe.desk_events import ExceptionEdited, ExceptionsDiscarded, ExceptionsReplayed
+from mgw.gateway.observe.events import Event
+from mgw.gateway.services import lookup
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.admin.job_ends import foreign_end, job_use
+from mgw.gateway.services.exceptions.contract import Change, DeskRefused, Entry, Outcome, Pace, Which, body_digest
+from mgw.gateway.services.exceptions.edits import marked_message
+from mgw.gateway.services.exceptions.journal import record
+from mgw.links import registry
+from mgw.links.contract import BATCH_BYTES, Destination, Direction, Encoded, JobUse
+from mgw.links.reading_back import Held, HeldQueue, ReadsBack
+from mgw.transforms.errors import ConversionFailure, GatewayError
+from mgw.transforms.message import Message
+from mgw.transforms.payloads.exception_message import Reason, original_of, reason_of
+
+__all__ = ["LinkDesk"]
+
+_PAGE = 100  # messages that are read together
+_MOST = 10_000  # messages that are held: those that are not meant, or only looked at
+_MOST_BYTES = 128 << 20  # of bodies that are in memory
+_KEEP_EVERY = 1.0  # seconds
+
+
+class _Found(NamedTuple):
+    """A message that is held."""
+
+    held: Held
+    entry: Entry
+
+
+class _Writer:
+    """A destination that is connected when the first message is written."""
+
+    def __init__(self, destination: Destination) -> None:
+        self._destination = destination
+        self._connected = False
+        self._sequence = 0
+
+    def connect(self) -> None:
+        """Connect, unless it is."""
+        if not self._connected:
+            self._destination.connect()
+            self._connected = True
+
+    def encode(self, message: Message) -> Encoded:
+        """See :meth:`mgw.links.contract.Destination.encode`."""
+        return self._destination.encode(message)
+
+    def write(self, encoded: Sequence[Encoded]) -> None:
+        """Returns when all of them are confirmed."""
+        self._sequence += 1
+        self._destination.publish(self._sequence, encoded)
+        while (self._destination.confirmed(1.0) or 0) < self._sequence:
+            pass  # it gives up by itself: see Destination.confirmed
+
+    def stored(self, count: int) -> Collection[int]:
+        """After an error: which of the last batch are confirmed."""
+        return self._destination.stored(self._sequence, count)
+
+    def keep(self) -> None:
+        """Keep the connection alive."""
+        if self._connected:
+            self._destination.confirmed(0)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._destination.close()
+
+
+class LinkDesk:
+    """See the module."""
+
+    def __init__(self, admin: GatewayAdmin, job: JobDef, consumer: str | None = None, to: str | None = None) -> None:
+        self._hub = admin.hub
+        self._clock = admin.clock
+        self._job = job
+        with self._hub.read() as conn:
+            exceptions = foreign_end(admin, conn, job.exception_queue or "")
+            source = foreign_end(admin, conn, job.source)
+        self.queue = f"{exceptions.queue.name}@{exceptions.queue.link}"
+        if consumer is not None:
+            raise DeskRefused(
+                f"exception queue {self.queue} has no consumers of their own",
+                cause="it is a foreign queue",
+                cure="leave --consumer out",
+            )
+        # What a desk writes has no part in the logs of jobs.
+        link = registry.open_link(replace(exceptions.link.config(), inbound_log_queue=None, outbound_log_queue=None))
+        if not isinstance(link, ReadsBack):
+            raise DeskRefused(
+                f"exception queue {self.queue} of job {job.name} is on link {exceptions.link.name}",
+                cause="the desk reads exception queues of the hub, and of systems that let single messages be looked "
+                "at and removed",
+                cure="read it with a client of that system, or with a job from it into a queue of the hub",
+            )
+        self._plain, self._link = link, cast(ReadsBack, link)
+        self._exceptions_use, self._source_use = (
+            replace(job_use(job, end, self._hub), logged=False) for end in (exceptions, source)
+        )
+        self._to = None if to is None else self._other_target(admin, to)
+        self.target = job.source if self._to is None else self._to.endpoint.full_name
+
+    def _other_target(self, admin: GatewayAdmin, to: str) -> JobUse:
+        """The use of the foreign queue that was named.
+
+        Raises:
+            NotFound: it is not registered.
+            DeskRefused: it is on another link.
+            AdminError: nothing can be written to it.
+        """
+        found = lookup.foreign_queue(admin, to)
+        endpoint = found.endpoint()
+        if key(endpoint.link) != key(self._exceptions_use.endpoint.link):
+            raise DeskRefused(
+                f"messages of exception queue {self.queue} cannot be replayed to {endpoint.full_name}",
+                cause="it is on another link",
+                cure=f"name a foreign queue of link {self._exceptions_use.endpoint.link}",
+            )
+        if key(endpoint.full_name) == key(self.queue):
+            raise DeskRefused(
+                f"messages of exception queue {self.queue} cannot be replayed to itself", cure="name another queue"
+            )
+        self._plain.check_endpoint(endpoint, Direction.OUTBOUND)
+        return replace(self._source_use, endpoint=endpoint)
+
+    # ---------------------------------------------------------------------------------------------------------- look
+
+    def entries(self, which: Which, limit: int | None = None, *, whole: bool = True) -> Iterator[Entry]:
+        """See :meth:`mgw.gateway.services.exceptions.contract.Desk.entries`; in the order of the queue.
+
+        Raises:
+            DeskRefused: the queue has more messages than can be looked through.
+            LinkError: it cannot be read.
+        """
+        found: list[Entry] = []
+        size = 0
+        with self._holding() as held:
+            for each, entry in islice(self._meant(held, which, Outcome()), limit):
+                found.append(entry if whole else replace(entry, message=replace(entry.message, body=None, headers=())))
+                size += each.size if whole else 0
+                if size > _MOST_BYTES and len(found) > 1:
+                    raise self._too_many()
+        return iter(found)
+
+    @contextmanager
+    def _holding(self) -> Iterator[HeldQueue]:
+        with closing(self._link.exceptions_reader(self._exceptions_use)) as held:
+            held.connect()
+            yield held
+
+    def _meant(self, held: HeldQueue, which: Which, outcome: Outcome) -> Iterator[_Found]:
+        """The messages that are meant, of this job and of no job.
+
+        Raises:
+            DeskRefused: more would have to be held than can be; what is done, unless it is a dry run, is not held.
+        """
+        missing = len({each.lower() for each in which.ids})
+        same: Counter[str] = Counter()
+        count, size = 0, 1
+        while page := held.read(min(size, max(1, _MOST - self._held(count, outcome)))):
+            if self._held(count, outcome) >= _MOST:
+                raise self._too_many()
+            count += len(page)
+            for each in page:
+                entry = self._entry(each.message, same)
+                if entry is None or not which.has(entry):
+                    continue
+                yield _Found(each, entry)
+                missing -= 1
+                if missing == 0:
+                    return
+            light = sum(each.size for each in page) < BATCH_BYTES
+            size = min(_PAGE, 2 * size) if light else max(1, size // 2)
+
+    @staticmethod
+    def _held(count: int, outcome: Outcome) -> int:
+        """Of so many messages that were read, those that are held still."""
+        return count if outcome.dry else count - len(outcome.done)
+
+    def _too_many(self) -> DeskRefused:
+        return DeskRefused(
+            f"exception queue {self.queue} has more messages than can be looked through",
+            cause=f"what is looked at is held until the end; the limit is {_MOST} messages, and "
+            f"{_MOST_BYTES >> 20} MiB where bodies are read",
+            cure="give a --limit that is reached earlier, or replay or discard the first messages",
+        )
+
+    def _entry(self, message: Message, same: Counter[str]) -> Entry | None:
+        """The message, if it is this job's or nobody's. Messages with the same content get numbers."""
+        reason = reason_of(message) or Reason("", "")
+        if reason.job and key(reason.job) != key(self._job.name):
+            return None
+        name = _digest(message)
+        same[name] += 1
+        number = same[name]
+        return Entry(name if number == 1 else f"{name}-{number}", reason.job, self.queue, reason, message)
+
+    # ------------------------------------------------------------------------------------------------------- do
+
+    def replay(self, which: Which, *, by: str, limit: int | None, pace: Pace, dry: bool) -> Outcome:
+        """See :meth:`mgw.gateway.services.exceptions.contract.Desk.replay`; in the order of the queue.
+
+        Raises:
+            LinkError: nothing was replayed, because a queue cannot be reached or refuses.
+        """
+        source = self._source_use
+        to = self._link.exceptions_writer(source) if self._to is None else self._plain.destination(self._to)
+        with closing(_Writer(to)) as writer:
+
+            def send(held: HeldQueue, batch: Sequence[_Found], outcome: Outcome) -> None:
+                self._send(held, batch, outcome, writer, by)
+
+            return self._each(which, send, limit=limit, pace=pace, dry=dry, keep=writer.keep, refusal=self._elsewhere)
+
+    def _elsewhere(self, entry: Entry) -> str:
+        """Why a message cannot go back to the source of the job; empty if it can, or goes somewhere else."""
+        origin = entry.reason.origin
+        if self._to is not None or (origin and self._link.came_from(self._source_use, origin)):
+            return ""
+        if not origin:
+            return "it does not say where it came from; give --to QUEUE@LINK"
+        return f"it came from {origin}, the job reads {self.target} now; give --to QUEUE@LINK"
+
+    def _send(self, held: HeldQueue, batch: Sequence[_Found], outcome: Outcome, writer: _Writer, by: str) -> None:
+        """Write a batch, and remove what is confirmed of it."""
+        writer.connect()
+        meant: list[_Found] = []
+        encoded = []
+        for each in batch:
+            try:
+                encoded.append(writer.encode(self._link.sent_again(original_of(each.entry.message))))
+                meant.append(each)
+            except ConversionFailure as error:
+                outcome.failed[each.entry.id] = str(error)
+
+        def told(done: Sequence[_Found]) -> Event:
+            return ExceptionsReplayed(self._job.name, self.queue, self.target, by, _ids(done))
+
+        if not meant:
+            return
+        try:
+            writer.write(encoded)
+        except GatewayError:
+            stored = writer.stored(len(encoded))
+            self._finish(held, [each for at, each in enumerate(meant) if at in stored], outcome, told)
+            raise
+        self._finish(held, meant, outcome, told)
+
+    def discard(self, which: Which, *, by: str, limit: int | None, pace: Pace, dry: bool) -> Outcome:
+        """See :meth:`mgw.gateway.services.exceptions.contract.Desk.discard`."""
+
+        def told(done: Sequence[_Found]) -> Event:
+            return ExceptionsDiscarded(self._job.name, self.queue, by, _ids(done))
+
+        def drop(held: HeldQueue, batch: Sequence[_Found], outcome: Outcome) -> None:
+            self._finish(held, batch, outcome, told)
+
+        return self._each(which, drop, limit=limit, pace=pace, dry=dry)
+
+    def _each(
+        self,
+        which: Which,
+        act: Callable[[HeldQueue, Sequence[_Found], Outcome], None],
+        *,
+        limit: int | None,
+        pace: Pace,
+        dry: bool,
+        keep: Callable[[], None] = lambda: None,
+        refusal: Callable[[Entry], str] = lambda _: "",
+    ) -> Outcome:
+        outcome = Outcome(self.target, dry)
+        with self._holding() as held:
+
+            def wait(seconds: float) -> None:
+                end = self._clock.monotonic() + seconds
+                while (left := end - self._clock.monotonic()) > 0:
+                    held.keep(min(left, _KEEP_EVERY))
+                    keep()
+
+            meant = self._not_refused(self._meant(held, which, outcome), refusal, outcome)
+            if dry:
+                for each in islice(meant, limit):
+                    outcome.has_done(each.entry)
+                return outcome
+            try:
+                while batch := _next_batch(meant, pace.room(limit, outcome)):
+                    pace.before(len(batch), wait)
+                    act(held, batch, outcome)
+            except GatewayError as error:
+                if not outcome.done:
+                    raise
+                outcome.stopped = str(error)
+        return outcome
+
+    @staticmethod
+    def _not_refused(meant: Iterator[_Found], refusal: Callable[[Entry], str], outcome: Outcome) -> Iterator[_Found]:
+        """What is meant, but for the messages that are refused: those are told in ``outcome`` and use up no limit."""
+        for each in meant:
+            if why := refusal(each.entry):
+                outcome.failed[each.entry.id] = why
+            else:
+                yield each
+
+    def _finish(
+        self,
+        held: HeldQueue,
+        done: Sequence[_Found],
+        outcome: Outcome,
+        told: Callable[[Sequence[_Found]], Event],
+    ) -> None:
+        """Keep the event, then remove the messages: there is no removal that no event tells of."""
+        if not done:
+            return
+        self._record(held, done, told(done))
+        for each in done:
+            outcome.has_done(each.entry)
+
+    def _record(self, held: HeldQueue, done: Sequence[_Found], event: Event) -> None:
+        now = self._clock.now()
+        with self._hub.write() as conn:
+            record(conn, event, self._job, now)
+        held.remove([each.held for each in done])
+        record(None, event, self._job, now)
+
+    def edit(self, entry_id: str, change: Change, *, by: str) -> Entry:
+        """See :meth:`mgw.gateway.services.exceptions.contract.Desk.edit`; it becomes the last message of the queue.
+
+        Raises:
+            LinkError: the queue cannot be reached or refuses; the message is as it was.
+        """
+        with self._holding() as held, closing(_Writer(self._plain.destination(self._exceptions_use))) as writer:
+            found = next(self._meant(held, Which(ids=(entry_id,)), Outcome()), None)
+            if found is None:
+                raise DeskRefused(
+                    f"message {entry_id} is not in exception queue {self.queue}",
+                    cause="it has another id, or somebody took it",
+                    cure=f"see the messages that are there: mgw exceptions list {self._job.name}",
+                )
+            before = found.entry
+            now = self._clock.now()
+            changed = change.apply(before.message)
+            if before.reason.job:  # a mark would make a message of the gateway of another program's
+                changed = marked_message(changed, f"{change.told()} by {by} at {now:.3f}")
+            try:
+                encoded = writer.encode(changed)
+            except ConversionFailure as error:
+                raise DeskRefused("the edited message cannot be stored", cause=str(error)) from error
+            writer.connect()
+            writer.write([encoded])
+            edited = held.stored_form(encoded)
+            became = _digest(edited)
+            digest = body_digest(before.message)
+            event = ExceptionEdited(self._job.name, self.queue, by, before.id, became, change.told(), digest)
+            self._record(held, [found], event)
+        return replace(before, id=became, message=edited)
+
+
+def _next_batch(meant: Iterator[_Found], room: int) -> list[_Found]:
+    """The next messages, at most so many, with bodies of about BATCH_BYTES at most."""
+    batch: list[_Found] = []
+    size = 0
+    while len(batch) < room and size < BATCH_BYTES and (each := next(meant, None)) is not None:
+        batch.append(each)
+        size += each.held.size
+    return batch
+
+
+def _ids(found: Sequence[_Found]) -> tuple[str, ...]:
+    return tuple(each.entry.id for each in found)
+
+
+def _digest(message: Message) -> str:
+    """Names a message by its content: a broker gives it no name that lasts."""
+    content = (message.headers, message.body, message.correlation, message.priority)
+    return blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,0 +1,1 @@
+"""Kafka by librdkafka (package confluent-kafka): the only folder that imports it."""
