@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from mgw.links.contract import Recovered
-from mgw.transforms.errors import ConversionFailure, LinkRefused, LinkUnavailable, QueueMissing
+from mgw.links.kafka.client import Topic
+from mgw.transforms.errors import ConversionFailure, LinkError, LinkRefused, LinkUnavailable, QueueMissing
 from mgw.transforms.kafka.common import TIMESTAMP
 from mgw.transforms.message import Header, Message, ValueType
 from tests.conformance.link_suite import body_bytes, numbered, numbers, reading, use_of, writing
@@ -72,6 +73,13 @@ def test_a_key_goes_to_the_partition_where_kafkas_own_clients_send_it(template: 
     for each in found:
         places.setdefault(body_bytes(each.message), set()).add(each.origin.partition("@")[0])
     assert [len(where) for where in places.values()] == [1] * 40
+
+
+def test_an_open_transaction_that_cannot_be_looked_for_is_an_error_of_the_link(template: KafkaTemplate) -> None:
+    settings, name = template.link()._fresh(), template.pair().destination.provider_queue
+    topic = Topic(name, "", "", (7,), None)  # a partition that no server leads
+    with pytest.raises(LinkError, match="connect of topic"):
+        settings.client.may_be_left_open(settings, [topic])
 
 
 def test_positions_of_one_client_are_read_on_by_the_other(template: KafkaTemplate) -> None:

@@ -83,7 +83,8 @@ def _jobs(container: Container) -> dict[str, dict[str, object]]:
 
 def _moved(container: Container, job: str, count: int) -> None:
     def enough() -> bool:
-        return int(str(_jobs(container)[job]["propagated_total"])) >= count
+        found = _jobs(container).get(job)  # it is not there before the file is applied
+        return found is not None and int(str(found["propagated_total"])) >= count
 
     eventually(enough, what=f"{count} messages of job {job}", deadline=120)
 
@@ -97,7 +98,7 @@ def test_the_quickstart_runs_without_rights_and_ends_drained(start: Start, place
     with start() as container:
         container.says("up and running")
         # What is published before a job has subscribed is lost to it.
-        eventually(lambda: _jobs(container)["telemetry_in"]["activity"] == "IDLE", what="a subscription", deadline=120)
+        eventually(lambda: _jobs(container).get("telemetry_in", {}).get("activity") == "IDLE", what="a subscription", deadline=120)
         feed.publish_lines(place.rabbitmq, "readings", readings)
         feed.mosquitto_publish(
             place.mosquitto, "plant/press1/telemetry", ['{"temperature": 20}', '{"temperature": 90}']

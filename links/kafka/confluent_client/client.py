@@ -78,7 +78,12 @@ class ConfluentClient:
 
     def may_be_left_open(self, settings: Settings, topics: Sequence[Topic]) -> bool:
         """See :meth:`mgw.links.kafka.client.Client.may_be_left_open`."""
-        return _asking(settings, "connect", lambda admin: any_open(admin, topics))
+        try:
+            return _asking(settings, "connect", lambda admin: any_open(admin, topics))
+        except LinkError:
+            raise
+        except Exception as error:
+            raise translate(error, settings, "connect", f"topic {topics[0].name}") from error
 
     def transactions(self, settings: Settings, use: JobUse, limit: int) -> Transactions:
         """See :meth:`mgw.links.kafka.client.Client.transactions`."""

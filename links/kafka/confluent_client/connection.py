@@ -33,6 +33,7 @@ _SOON: Final = 0.25  # seconds until a question for offsets is asked again, and 
 _AGAIN: Final = frozenset(
     {
         KafkaError._TIMED_OUT,
+        KafkaError._NOENT,  # no server leads one of the partitions, as far as the library knows
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.UNKNOWN_LEADER_EPOCH,

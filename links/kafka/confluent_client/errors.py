@@ -62,6 +62,7 @@ _KINDS: Final[dict[int, Kind]] = {
             E.OFFSET_NOT_AVAILABLE,
             E.PREFERRED_LEADER_NOT_AVAILABLE,
             E.THROTTLING_QUOTA_EXCEEDED,
+            E._NOENT,  # no server leads a partition
             E._WAIT_COORD,
             E._RETRY,
         ),
