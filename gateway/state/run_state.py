@@ -49,6 +49,7 @@ __all__ = [
     "record_recovery",
     "reset_counters",
     "revive",
+    "seen_by_source",
     "set_activity",
     "set_backlog",
     "set_guarantee",
@@ -245,7 +246,11 @@ _POSITION_SET = "UPDATE gw_position SET value = ?, updated = ? WHERE job_id = ? 
 
 def load_positions(conn: sa.Connection, job_id: int) -> dict[str, str]:
     """Stored positions of the job's source: partition -> value."""
-    entries = load_entries(conn, job_id)
+    return seen_by_source(load_entries(conn, job_id))
+
+
+def seen_by_source(entries: Mapping[str, str]) -> dict[str, str]:
+    """Those entries of a receiving log that are for the source."""
     return {part: value for part, value in entries.items() if not part.startswith(HIDDEN) or part == RESUME}
 
 

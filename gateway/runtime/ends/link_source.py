@@ -21,6 +21,7 @@ from mgw.gateway.runtime.moves import arrive_at_source
 from mgw.gateway.runtime.route import RouteContext
 from mgw.gateway.runtime.sizing import weight_of
 from mgw.gateway.state import lease, run_state
+from mgw.gateway.state.gaps import names_of_gaps
 from mgw.gateway.state.run_state import Counts, JobRow
 from mgw.links.contract import RESUME, Backlog, Batch, Delivery, Mark, Source
 from mgw.links.place import AskPlace, nowhere
@@ -120,7 +121,7 @@ class LinkSource(SourceEnd):
         self._fit = self._only_fit = conversion.only_fit
         self._exceptions = exceptions
         self._last_read = context.clock.monotonic()
-        self._resumed = False
+        self._over: list[Mark] = []  # entries of the hub that mean nothing as soon as the source has a batch
         self._at: Mapping[str, str] = {}  # the positions in the hub
         self._read_last = self._settled_last = ""  # origins
 
@@ -138,8 +139,9 @@ class LinkSource(SourceEnd):
         """Connect where the hub says it stopped."""
         self._arrive()
         with self._context.hub.read() as conn:
-            positions = run_state.load_positions(conn, self._context.job.id)
-        self._resumed = RESUME in positions
+            entries = run_state.load_entries(conn, self._context.job.id)
+        positions = run_state.seen_by_source(entries)
+        self._over = [Mark(name, None) for name in (RESUME, *names_of_gaps(entries)) if name in entries]
         self._at = positions
         trace_begin(self._context.job.name, positions)
         self.link.connect(positions)
@@ -170,9 +172,8 @@ class LinkSource(SourceEnd):
         trace_read(self._context.job.name, batch)
         if batch.deliveries:
             self._read_last = batch.deliveries[-1].origin
-        if self._resumed:
-            self._resumed = False
-            batch = batch._replace(marks=(*batch.marks, Mark(RESUME, None)))
+        if self._over:
+            batch, self._over = batch._replace(marks=(*batch.marks, *self._over)), []
         return Received(batch, read)
 
     def select(
