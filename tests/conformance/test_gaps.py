@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 import sqlalchemy as sa
 from kafka import KafkaAdminClient, TopicPartition
@@ -21,7 +22,8 @@ from mgw.transforms.errors import PositionLost
 from mgw.transforms.gap import Gap
 from mgw.transforms.message import Message
 from tests.conformance.link_suite import unique
-from tests.support.brokers import Kafka
+from tests.conformance.test_mqtt_link import mosquitto_pub
+from tests.support.brokers import Kafka, Mosquitto, RabbitMQ
 from tests.support.gateways import Gateway, gateway_on
 from tests.support.kafka_clients import KafkaProducer
 from tests.support.waiting import eventually
@@ -373,3 +375,129 @@ def test_an_error_without_a_range_is_told_with_its_cause(gateway: Gateway, log: 
         eventually(lambda: failed(gateway), what="a job that stopped, as nobody can tell behind what it would go on")
     (told,) = missing(gateway)
     assert "which messages, nobody can tell (it was purged); the job stopped" in told
+
+
+# ------------------------------------------------------------------------------------------------- streams of RabbitMQ
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize("choice", ["continue", pytest.param("stop", marks=pytest.mark.matrix)])
+def test_a_stream_that_forgot_its_beginning_is_read_on_behind_the_gap(
+    rabbitmq: RabbitMQ, gateway: Gateway, choice: str
+) -> None:
+    stream = unique("forgetful")
+    arguments = {"x-queue-type": "stream", "x-max-length-bytes": 20_000, "x-stream-max-segment-size-bytes": 10_000}
+    with closing(pika.BlockingConnection(pika.ConnectionParameters(rabbitmq.host, rabbitmq.port))) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare(stream, durable=True, arguments=arguments)
+
+        def send(start: int, stop: int, filling: str = "") -> None:
+            for number in range(start, stop):
+                body = f"{number}{filling}".encode()
+                channel.basic_publish("", stream, body, pika.BasicProperties(delivery_mode=2))
+
+        place = {"hostname": rabbitmq.host, "port": rabbitmq.port}
+        place |= {"username": rabbitmq.username, "password": rabbitmq.password}
+        gateway.admin.create_msgsystem_link("rmq", "RABBITMQ", place)
+        gateway.admin.register_foreign_queue("S", "rmq", stream, options={"AMQP_StreamOffset": "first"})
+        gateway.admin.create_job("J", "INBOUND", "S@rmq", "H", poll_interval=0.2, options={"on_missing": choice})
+        send(0, 3)
+        with gateway.run():
+            eventually(lambda: len(gateway.browse("H")) == 3, deadline=PATIENCE, what="the first three")
+        count = 3
+
+        def forgotten() -> bool:
+            nonlocal count
+            send(count, count + 100, " " * 1000)
+            count += 100
+            return first_offset(connection, stream) > 10
+
+        eventually(forgotten, deadline=PATIENCE, what="a stream without its beginning")
+        with gateway.run():
+            if choice == "stop":
+                eventually(lambda: failed(gateway), deadline=PATIENCE, what="a job that stopped")
+                gateway.admin.cleanup_gateway(ACCEPT, "J")
+            eventually(lambda: numbers_of(gateway)[-1:] == [count - 1], deadline=PATIENCE, what="all that is left")
+            send(count, count + 1)
+            eventually(lambda: numbers_of(gateway)[-1:] == [count], deadline=PATIENCE, what="what comes later")
+    came = numbers_of(gateway)
+    oldest = came[3]
+    assert came == [0, 1, 2, *range(oldest, count + 1)], "in order, once, and nothing left out behind the gap"
+    told = missing(gateway)
+    assert len(told) == (2 if choice == "stop" else 1)
+    found = re.search(r"partition 0: offsets 3 to (\d+) \(at most (\d+) messages\)", told[-1])
+    assert found is not None
+    last, size = map(int, found.groups())
+    assert size == last - 2 >= oldest - 3, "entries of the broker itself have offsets, too"
+    assert f"goes on at partition 0: offset {last + 1}" in told[-1]
+    proven = proof(gateway, "J")
+    assert (proven.offences, proven.messages) == ([], len(came))
+
+
+def first_offset(connection: pika.BlockingConnection, stream: str) -> int:
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=1)
+    try:
+        arguments = {"x-stream-offset": "first"}
+        for _method, properties, _ in channel.consume(stream, arguments=arguments, inactivity_timeout=5):
+            return int(properties.headers["x-stream-offset"]) if properties else -1
+    finally:
+        channel.close()
+    return -1
+
+
+def numbers_of(gateway: Gateway) -> list[int]:
+    return [int(message.body.strip()) for message in gateway.browse("H")]  # type: ignore[union-attr]
+
+
+# --------------------------------------------------------------------------------------------------- sessions of MQTT
+
+
+@pytest.mark.mosquitto
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param((), id="packet ids are logged"),
+        pytest.param(("sys_interval 0",), id="packet ids may be anything", marks=pytest.mark.matrix),
+    ],
+)
+def test_a_session_that_the_broker_lost_is_told_with_what_is_known_of_it(
+    gateway: Gateway, config: tuple[str, ...]
+) -> None:
+    with Mosquitto(config=config) as broker:
+        where = {"hostname": broker.host, "port": broker.port}
+        gateway.admin.create_msgsystem_link("plant", "MQTT", where)
+        gateway.admin.register_foreign_queue("T", "plant", "t")
+        gateway.admin.create_job("J", "INBOUND", "T@plant", "H", poll_interval=0.2)
+
+        def connected() -> bool:
+            return bool(gateway.job("J")["ACTIVITY"] == "IDLE" and gateway.job("J")["STATUS"] == "READY")
+
+        def wiped() -> None:
+            broker.stop()
+            for path in (broker.folder / "data").iterdir():
+                path.unlink()
+            broker.start()
+
+        for _ in range(2):  # the first connect, and one to a session that is there
+            with gateway.run():
+                eventually(connected, deadline=PATIENCE, what="a job that is connected")
+        assert missing(gateway) == []
+        wiped()  # before the first message
+        with gateway.run():
+            eventually(lambda: len(missing(gateway)) == 1, deadline=PATIENCE, what="the event")
+            eventually(connected, deadline=PATIENCE, what="a job that is connected")
+            mosquitto_pub(broker.port, "t", b"one")
+            eventually(lambda: len(gateway.browse("H")) == 1, deadline=PATIENCE, what="a message")
+            wiped()  # under a job that is connected
+            eventually(lambda: len(missing(gateway)) == 2, deadline=PATIENCE, what="the event")
+            eventually(connected, deadline=PATIENCE, what="a job that is connected")
+            mosquitto_pub(broker.port, "t", b"two")
+            eventually(lambda: len(gateway.browse("H")) == 2, deadline=PATIENCE, what="another message")
+        with gateway.run():
+            eventually(connected, deadline=PATIENCE, what="a job that is connected")
+        for told in missing(gateway):
+            for part in ("T@plant", "no longer has the session", "the hub last heard of it 20", "the job goes on"):
+                assert part in told
+        assert len(missing(gateway)) == 2

@@ -13,6 +13,7 @@ from mgw.gateway.aq import transfer
 from mgw.gateway.ledger import store as ledger
 from mgw.gateway.observe.batch_trace import trace_begin, trace_read, trace_settled
 from mgw.gateway.observe.events import Event, MessagesDiscarded, MessagesExceptioned, MessagesFiltered
+from mgw.gateway.observe.gap_events import MISSED, MessagesMissing, unbounded
 from mgw.gateway.runtime.ends.contract import Encode, RefusedByHub, SourceEnd, Stored
 from mgw.gateway.runtime.ends.unrouted import set_aside
 from mgw.gateway.runtime.exception_queue import ForeignExceptionQueue, Refused
@@ -27,6 +28,7 @@ from mgw.links.contract import RESUME, Backlog, Batch, Delivery, Mark, Source
 from mgw.links.place import AskPlace, nowhere
 from mgw.links.placement import Placement
 from mgw.transforms.errors import ConversionFailure, LinkTimeout, unforeseen
+from mgw.transforms.gap import Gap
 from mgw.transforms.message import Message
 from mgw.transforms.payloads.convert import Fit
 
@@ -164,6 +166,8 @@ class LinkSource(SourceEnd):
         read = self._context.clock.now()
         if self._exceptions is not None:
             self._exceptions.keep_alive()
+        if batch.gaps:
+            self._tell_gaps(batch.gaps, read)
         if not batch.deliveries and not batch.positions and not batch.marks:
             if batch.token is None:
                 return None
@@ -175,6 +179,14 @@ class LinkSource(SourceEnd):
         if self._over:
             batch, self._over = batch._replace(marks=(*batch.marks, *self._over)), []
         return Received(batch, read)
+
+    def _tell_gaps(self, gaps: Sequence[Gap], now: float) -> None:
+        """Told before the batch is stored: a loss that is found again after a crash is told again."""
+        context = self._context
+        with context.hub.read() as conn:
+            heard = run_state.last_heard(conn, context.job.id)
+        found = tuple(unbounded(gap, heard, now) if gap.first is None else gap for gap in gaps)
+        context.journalist.tell(MessagesMissing(context.job.name, context.job.source, found, MISSED))
 
     def select(
         self,
