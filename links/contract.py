@@ -31,6 +31,7 @@ from mgw.links.placement import Placement
 from mgw.links.skeleton import Skeleton
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
 from mgw.transforms.errors import ConversionFailure
+from mgw.transforms.gap import Gap
 from mgw.transforms.message import Message
 
 __all__ = [
@@ -274,6 +275,7 @@ class Batch(NamedTuple):
     """Messages read together, in source order, with the receiving-log entries that go with them. May hold positions or
     marks and no deliveries (only skipped records were read): they are stored all the same.
 
+    ``gaps``: what the source found missing at this connect and does not stop for, as nothing can be given up there.
     ``ids``: one entry per delivery, a key that the source's publishers make unique, or None. The hub stores every key
     in the same transaction and drops the messages whose key it has already.
     """
@@ -284,6 +286,7 @@ class Batch(NamedTuple):
     marks: Sequence[Mark] = ()
     ids: Sequence[str | None] = ()
     alone: bool = False  # its entries replace those of older batches: stored only when every batch before it is settled
+    gaps: Sequence[Gap] = ()
 
 
 EMPTY_BATCH = Batch(())

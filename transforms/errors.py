@@ -41,6 +41,8 @@ from enum import Enum
 from pathlib import PurePath
 from typing import ClassVar
 
+from mgw.transforms.gap import Gap
+
 __all__ = [
     "AdminError",
     "AqError",
@@ -253,6 +255,13 @@ class PositionLost(LinkError):
     """The stored position of the source no longer exists there: source messages are missing [415]."""
 
     retriable: ClassVar[bool] = False
+    #: What is missing in each partition, measured from the positions that the hub has; empty: the source cannot tell.
+    gaps: tuple[Gap, ...] = ()
+
+    def missing(self, *gaps: Gap) -> PositionLost:
+        """This error, with what is missing."""
+        self.gaps = gaps
+        return self
 
 
 class HubError(GatewayError):

@@ -14,13 +14,23 @@ __all__ = [
     "MAX_BATCH_SIZE",
     "MAX_MESSAGE_AGE",
     "MAX_PASSES",
+    "ON_MISSING",
     "UNROUTED",
+    "OnMissing",
     "Unrouted",
     "check_batch_limit",
     "max_message_age",
     "max_passes",
+    "on_missing",
     "unrouted",
 ]
+
+
+class OnMissing(StrEnum):
+    """What a job does when its source no longer holds messages that it has not read."""
+
+    STOP = "stop"
+    CONTINUE = "continue"
 
 
 class Unrouted(StrEnum):
@@ -62,6 +72,17 @@ MAX_PASSES = Field(
     dynamic=True,
     minimum=0,
     maximum=1000,
+)
+
+ON_MISSING = Field(
+    "on_missing",
+    "What the job does when messages that it had not read are gone from a Kafka topic or a RabbitMQ stream: retention "
+    "was faster, records were deleted, the topic was created again. stop: it ends as FAILED with 415, and an operator "
+    "decides. continue: it goes on behind what is missing. Either way the event MessagesMissing names each range.",
+    str,
+    str(OnMissing.STOP),
+    dynamic=True,
+    choices=tuple(map(str, OnMissing)),
 )
 
 MAX_BATCH_SIZE = Field(
@@ -129,6 +150,7 @@ JOB_OPTIONS = (
     ),
     MAX_MESSAGE_AGE,
     MAX_PASSES,
+    ON_MISSING,
 )
 
 
@@ -157,6 +179,11 @@ def check_batch_limit(job_name: str, options: Mapping[str, str]) -> None:
 def max_passes(job: JobDef) -> int:
     """How often a message may pass the job; 0: as often as it comes."""
     return int(job.options.get(MAX_PASSES.name, MAX_PASSES.default))
+
+
+def on_missing(job: JobDef) -> OnMissing:
+    """What the job does when messages are gone at its source."""
+    return OnMissing(job.options.get(ON_MISSING.name, ON_MISSING.default))
 
 
 def unrouted(job: JobDef) -> Unrouted:

@@ -18,6 +18,7 @@ from mgw.gateway.observe.events import (
     JobRetrying,
     JobStopped,
     JobStuck,
+    Journalist,
 )
 from mgw.gateway.observe.levels import TRACE_HIGH, TRACE_LITE
 from mgw.gateway.runtime.connection_quota import no_file
@@ -27,8 +28,9 @@ from mgw.gateway.runtime.job_setup import JobSetup
 from mgw.gateway.runtime.job_state import JobState
 from mgw.gateway.runtime.job_steps import Lookers
 from mgw.gateway.runtime.moves import noted
+from mgw.gateway.runtime.recovery import give_up, gives_up, missed, missing_by
 from mgw.gateway.runtime.rest import waiting
-from mgw.gateway.runtime.retry import Decision, Kind, Setbacks, decide
+from mgw.gateway.runtime.retry import MAX_AWAY_DELAY, Decision, Kind, Setbacks, decide
 from mgw.gateway.runtime.route import Route
 from mgw.gateway.state import lease, run_state
 from mgw.gateway.state.run_state import Counts
@@ -49,6 +51,7 @@ _LOGGER = logging.getLogger("mgw.engine")
 
 SAMPLE_SECONDS = 5.0  # how often a job's gauges are refreshed
 SETTLE_SECONDS = 0.5  # how soon the gauges are refreshed when the flow stops
+_CONTINUE = "on_missing is continue"
 DRAIN_SECONDS = 5.0  # how long a stopping job waits for confirmations in flight
 
 
@@ -67,6 +70,7 @@ class JobRunner:
         self._setbacks = Setbacks(setup.job)
         self._cautious = False
         self._losses: dict[int, int] = {}
+        self._given_up = 0  # attempts in a row that found messages missing and gave them up
         self._state = JobState(setup.job)
         self._next_sample = 0.0
         self._last_loop = engine.clock.monotonic()
@@ -165,7 +169,7 @@ class JobRunner:
                     _LOGGER.error("%s", lost)
                     return
                 except GatewayError as error:
-                    if not self._failed(error):
+                    if not (self._go_on(error) if gives_up(self.setup.job, error) else self._failed(error)):
                         return
                 except Exception as error:
                     known = no_file(self.name, links, error)
@@ -286,6 +290,7 @@ class JobRunner:
             if self._setbacks.over(bool(counts.total), 0.0 if route.busy else self._last_progress - began):
                 self._recovered()
             if counts.total:
+                self._given_up = 0
                 last, self._state.moved = clock.monotonic(), clock.now()
                 self._show(Activity.RUNNING)
             quiet = clock.monotonic() - last >= SETTLE_SECONDS / 2  # a lull between two batches is no rest
@@ -354,8 +359,11 @@ class JobRunner:
         failed = setup.failed_link(error)
         if failed is not None and isinstance(error, LinkError):
             engine.link_states.failed(failed.name, text, now)
+        missing = None
         try:
             with self._writing() as conn:
+                if decision.delay is None:
+                    missing = missed(conn, job, error, now=now)
                 run_state.record_failure(
                     conn,
                     job.id,
@@ -375,12 +383,31 @@ class JobRunner:
                 decision, error = decide(1, hub_error, forever=True), hub_error
         if isinstance(error, LinkTimeout) and error.operation in {"read", "publish"}:
             engine.journalist.tell(JobStuck(job.name, waited, text))
+        if missing is not None:
+            engine.journalist.tell(missing)
         if decision.delay is None:
             engine.journalist.tell(JobFailed(job.name, failures, text))
             return False
         engine.journalist.tell(JobRetrying(job.name, failures, decision.delay, text))
         self._state.activity = Activity.BACKOFF
         self._setbacks.rested(self._rest(decision, error))
+        return not self._stop.is_set()
+
+    def _go_on(self, error: GatewayError) -> bool:
+        """Give up what is missing at the source and connect again: at once, unless that was in vain before."""
+        engine, again = self._engine, self._given_up
+        self._given_up += 1
+        try:
+            with self._writing() as conn:
+                event = give_up(conn, self.setup.job, missing_by(error), _CONTINUE, now=engine.clock.now())
+        except LeaseLost as lost:
+            self.lost = lost
+            return False
+        except HubError as hub_error:
+            return self._failed(hub_error)
+        Journalist().tell(event)  # in the hub it is already
+        delay = min(2.0**again, MAX_AWAY_DELAY) if again else 0.0
+        self._rest(Decision(JobStatus.READY, delay), error)
         return not self._stop.is_set()
 
     def _rest(self, decision: Decision, error: Exception) -> float:

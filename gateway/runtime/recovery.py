@@ -6,22 +6,38 @@ the RESET actions of CLEANUP_GATEWAY lets it continue.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import sqlalchemy as sa
 
 from mgw.gateway.aq import transfer
+from mgw.gateway.definitions.job_options import OnMissing, on_missing
 from mgw.gateway.definitions.objects import JobDef, JobStatus, Propagation
 from mgw.gateway.ledger import store as ledger
 from mgw.gateway.ledger.record import unpacked
+from mgw.gateway.observe.gap_events import MessagesMissing, stopped, went_on
 from mgw.gateway.state import run_state
+from mgw.gateway.state.gaps import keep_gaps, kept_gaps, pass_gaps
 from mgw.gateway.state.run_state import Plan
 from mgw.links.contract import RESUME, Mark, Recovered
-from mgw.transforms.errors import GatewayError
+from mgw.transforms.errors import GatewayError, PositionLost
+from mgw.transforms.gap import Gap, ranges_of
 
-__all__ = ["check_plan", "check_sending_log", "drop_received", "reset_log_records", "reset_missing_messages"]
+__all__ = [
+    "check_plan",
+    "check_sending_log",
+    "drop_received",
+    "give_up",
+    "gives_up",
+    "missed",
+    "missing_by",
+    "reset_log_records",
+    "reset_missing_messages",
+]
 
 
+_SOURCE_LOST = 415
 _RESET = "an operator reset the job"
 _SENDING_LOG = "sending log at"  # what the errors of check_sending_log say
 
@@ -94,8 +110,9 @@ def reset_log_records(conn: sa.Connection, job: JobDef, *, now: float) -> bool:
 def reset_missing_messages(conn: sa.Connection, job: JobDef, *, now: float) -> bool:
     """RESET_SUB_MISSING_MESSAGE: missing messages are accepted as lost, the job continues with what exists.
 
-    From the hub: plans shrink to the messages that are there. From a link: the source resumes at the first message it
-    has.
+    From the hub: plans shrink to the messages that are there. From a link: the job goes on behind the gaps that it
+    found; where its source could not tell them, at the first message it has.
+
     Returns False, and does nothing, for a job that is not FAILED.
     """
     if run_state.job_row(conn, job.id).status is not JobStatus.FAILED:
@@ -110,6 +127,8 @@ def reset_missing_messages(conn: sa.Connection, job: JobDef, *, now: float) -> b
                 names = ", ".join(queue.hub_id.hex() + f"{number:016x}" for number in missing)
                 note = f"an operator accepted the loss of messages of batch {plan.sequence}: {names}"
                 ledger.record_break(conn, job.id, note, sequence=plan.sequence, now=now)
+    elif gaps := kept_gaps(conn, job.id):
+        give_up(conn, job, gaps, "an operator accepted the loss", now=now)
     else:
         drop_received(conn, job.id, run_state.load_plans(conn, job.id), now=now, note=_RESET)
         ledger.record_break(
@@ -119,6 +138,52 @@ def reset_missing_messages(conn: sa.Connection, job: JobDef, *, now: float) -> b
         run_state.write_marks(conn, job.id, [Mark(RESUME, "earliest")], now=0)
     run_state.revive(conn, job.id)
     return True
+
+
+def missing_by(error: Exception) -> tuple[Gap, ...]:
+    """The gaps that an error of a source tells of; none where the source cannot tell."""
+    return error.gaps if isinstance(error, PositionLost) and error.number == _SOURCE_LOST else ()
+
+
+def gives_up(job: JobDef, error: Exception) -> bool:
+    """Whether the job goes on behind what the error says is missing, without an operator."""
+    return bool(missing_by(error)) and on_missing(job) is OnMissing.CONTINUE
+
+
+def missed(conn: sa.Connection, job: JobDef, error: Exception, *, now: float) -> MessagesMissing | None:
+    """Keep what a job misses that ends with ``error``, for the operator who may accept it; what there is to tell."""
+    if not job.propagation_type.from_link:
+        return None
+    gaps = missing_by(error)
+    news = keep_gaps(conn, job.id, gaps, now=now)
+    if gaps and not news:
+        return None
+    if not gaps:
+        if not isinstance(error, PositionLost) or error.number != _SOURCE_LOST:
+            return None
+        gaps = (Gap("", None, None, error.cause),)
+    return MessagesMissing(job.name, job.source, gaps, stopped(job.name))
+
+
+def give_up(conn: sa.Connection, job: JobDef, gaps: Sequence[Gap], why: str, *, now: float) -> MessagesMissing:
+    """Let a job go on behind what is missing at its source, and write down what that was; ``why``: who decided it.
+
+    The event is in the hub with the transaction, and is returned for the log.
+    """
+    drop_received(conn, job.id, run_state.load_plans(conn, job.id), now=now, note=why)
+    event = MessagesMissing(job.name, job.source, tuple(gaps), went_on(gaps, why))
+    ledger.record_break(conn, job.id, f"{why}: {ranges_of(gaps)}", now=now)
+    pass_gaps(conn, job.id, gaps, now=now)
+    run_state.add_event(
+        conn,
+        agent_name=job.agent,
+        level=logging.getLevelName(event.level),
+        name=event.name,
+        object_name=event.object,
+        text=event.text(),
+        now=now,
+    )
+    return event
 
 
 def drop_received(conn: sa.Connection, job_id: int, plans: Sequence[Plan], *, now: float, note: str) -> None:

@@ -39,6 +39,7 @@ __all__ = [
     "forget_log",
     "job_row",
     "last_error",
+    "last_heard",
     "load_entries",
     "load_plans",
     "load_positions",
@@ -49,6 +50,7 @@ __all__ = [
     "record_recovery",
     "reset_counters",
     "revive",
+    "seen_by_source",
     "set_activity",
     "set_backlog",
     "set_guarantee",
@@ -245,7 +247,20 @@ _POSITION_SET = "UPDATE gw_position SET value = ?, updated = ? WHERE job_id = ? 
 
 def load_positions(conn: sa.Connection, job_id: int) -> dict[str, str]:
     """Stored positions of the job's source: partition -> value."""
-    entries = load_entries(conn, job_id)
+    return seen_by_source(load_entries(conn, job_id))
+
+
+def last_heard(conn: sa.Connection, job_id: int) -> float | None:
+    """When the hub last stored something that came from the source of a job (epoch seconds); None: never."""
+    progress = sa.select(job_state.c.last_progress).where(job_state.c.job_id == job_id).scalar_subquery()
+    known = sa.select(sa.func.max(position.c.updated), progress).where(
+        position.c.job_id == job_id, position.c.part.not_like(f"{HIDDEN}%")
+    )
+    return max((moment for moment in conn.execute(known).one() if moment), default=None)
+
+
+def seen_by_source(entries: Mapping[str, str]) -> dict[str, str]:
+    """Those entries of a receiving log that are for the source."""
     return {part: value for part, value in entries.items() if not part.startswith(HIDDEN) or part == RESUME}
 
 

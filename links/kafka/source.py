@@ -10,7 +10,6 @@ are read from 0.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping, Sequence
 
@@ -18,8 +17,9 @@ from mgw.links.contract import EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, Di
 from mgw.links.kafka.client import Consumer, Topic
 from mgw.links.kafka.connection import describe
 from mgw.links.kafka.errors import translate
+from mgw.links.kafka.gaps import ADDED_LATER, gaps_of, lost, position_text, stored_offsets
 from mgw.links.kafka.settings import Settings
-from mgw.transforms.errors import LinkError, LinkUnavailable, PositionLost
+from mgw.transforms.errors import LinkError, LinkUnavailable
 from mgw.transforms.kafka import Received, Rules, from_record, origin_headers
 from mgw.transforms.message import Header
 
@@ -62,42 +62,38 @@ class KafkaSource:
         """See :meth:`mgw.links.contract.Source.connect`.
 
         Raises:
-            PositionLost: a stored offset is not in the log any more, or the topic was created again.
+            PositionLost: stored offsets are not in the log any more, or the topic was created again; with all gaps.
             QueueMissing, LinkRefused, LinkUnavailable, LinkTimeout.
         """
         self._forget_progress()
         topic = describe(self._settings, self._name, "connect", Direction.INBOUND)
-        stored = {int(name): self._offset_of(name, text, topic) for name, text in positions.items() if name != RESUME}
         consumer = self._settings.client.consumer(self._settings, self._use)
         self._consumer, self._topic = consumer, topic
         try:
-            self._start(consumer, topic, stored, positions)
+            self._start(consumer, topic, positions)
         except LinkError:
             raise
         except Exception as error:
             raise self._error(error, "connect") from error
 
-    def _start(self, consumer: Consumer, topic: Topic, stored: Mapping[int, int], positions: Mapping[str, str]) -> None:
-        gone = sorted(set(stored) - set(topic.partitions))
-        if gone:
-            raise self._lost(gone[0], stored[gone[0]], "the topic no longer has that partition")
+    def _start(self, consumer: Consumer, topic: Topic, positions: Mapping[str, str]) -> None:
         ranges = consumer.ranges(topic.partitions)
+        resumed = RESUME in positions
+        stored = stored_offsets(positions, topic)
+        anew = set(topic.partitions) - set(stored) if resumed or not stored else set()
+        later = {number: ADDED_LATER for number in topic.partitions if number not in stored and number not in anew}
+        if found := gaps_of(topic, stored | later, ranges):
+            raise lost(self._settings, topic, self._use.job, found)
         for number in topic.partitions:
             first, last = ranges[number]
-            if stored:
-                offset = stored.get(number, 0)
-                if not first <= offset <= last:
-                    raise self._lost(number, offset, f"the log holds offsets {first} to {last}")
-            else:
-                earliest = self._from_start or RESUME in positions
-                offset = self._begin(topic, number, first if earliest else last)
-            self._next[number] = offset
             self._stored[number] = positions.get(str(number))
+            if number in anew:
+                offset = self._begin(topic, number, first if self._from_start or resumed else last)
+                self._initial += (Position(str(number), None, self._text(offset)),)
+            else:
+                offset = stored.get(number, ADDED_LATER).offset or 0
+            self._next[number] = offset
         consumer.start(self._next)
-        if not stored:
-            self._initial = tuple(
-                Position(str(number), None, self._text(offset)) for number, offset in self._next.items()
-            )
         self._came_at = self._use.clock.monotonic()
         self._probe_at = self._came_at + _PROBE
 
@@ -181,7 +177,7 @@ class KafkaSource:
     def _text(self, offset: int) -> str:
         topic = self._topic
         assert topic is not None  # noqa: S101 - set by connect, before anything is read
-        return json.dumps({"cluster": topic.cluster_id, "topic": topic.topic_id, "offset": offset})
+        return position_text(topic, offset)
 
     def settle(self, batch: Batch) -> None:
         """Nothing to do: the position that the hub stored is the acknowledgement."""
@@ -268,7 +264,7 @@ class KafkaSource:
 
         Raises:
             QueueMissing: it was deleted.
-            PositionLost: it was deleted and created again.
+            LinkError: it was deleted and created again; the next connect tells what is missing.
         """
         topic, numbers = self._topic, consumer.partitions()
         if topic is None or numbers is None:  # deleted, or without a leader for the moment
@@ -276,8 +272,7 @@ class KafkaSource:
             return
         known = consumer.topic_id()
         if topic.topic_id and known and known != topic.topic_id:
-            number, offset = next(iter(self._next.items()))
-            raise self._lost(number, offset, f"the topic was deleted and created again (id {known})")
+            raise self._look_again(f"the topic was deleted and created again (id {known})")
         if len(numbers) > len(self._next):
             self._add_partitions(consumer, sorted(numbers - set(self._next)))
 
@@ -287,32 +282,19 @@ class KafkaSource:
             self._stored.setdefault(number, None)
         consumer.start(self._next)
 
-    def _offset_of(self, name: str, text: str, topic: Topic) -> int:
-        try:
-            table = json.loads(text)
-            cluster, topic_id, offset = table["cluster"], table["topic"], int(table["offset"])
-        except (ValueError, KeyError, TypeError):
-            raise self._lost(name, text, "the stored position cannot be read") from None
-        if cluster and topic.cluster_id and cluster != topic.cluster_id:
-            raise self._lost(name, offset, f"it belongs to cluster {cluster}, this is cluster {topic.cluster_id}")
-        if topic_id and topic.topic_id and topic_id != topic.topic_id:
-            raise self._lost(name, offset, f"the topic was deleted and created again (id {topic.topic_id})")
-        return offset
-
-    def _lost(self, partition: object, offset: object, cause: str) -> PositionLost:
-        return PositionLost(
-            f"link {self._settings.link}: the stored position of topic {self._name}, partition {partition}, "
-            f"offset {offset} is lost, messages may be missing",
+    def _look_again(self, cause: str) -> LinkError:
+        """Something is missing. What was read may not be stored yet, so only what the hub has when the job connects
+        again tells which range that is."""
+        return LinkError(
+            f"link {self._settings.link}: topic {self._name} lacks messages that are to be read next",
             link=self._settings.link,
-            operation="connect",
+            operation="read",
             cause=cause,
-            cure="find out which messages are missing; to continue with the oldest one that is left: mgw"
-            f" agents cleanup RESET_SUB_MISSING_MESSAGE {self._use.job}",
-            number=415,
+            cure="the job connects again, and says then which messages are missing",
         )
 
     def _error(self, error: BaseException, operation: str) -> LinkError:
-        lost = self._settings.client.failure(error).lost
-        if lost is not None:
-            return self._lost(*lost, "the log no longer holds that offset")
+        place = self._settings.client.failure(error).lost
+        if place is not None:
+            return self._look_again(f"partition {place[0]} no longer holds offset {place[1]}")
         return translate(error, self._settings, operation, f"topic {self._name}")

@@ -21,6 +21,7 @@ from mgw.transforms.errors import (
     ConversionFailure,
     PositionLost,
 )
+from mgw.transforms.gap import Gap
 from mgw.transforms.message import check_headers
 
 __all__ = ["MemorySource", "flag"]
@@ -55,7 +56,8 @@ class MemorySource(MemoryConnection):
                         operation="connect",
                         cause=f"log {name} holds {store.first} to {store.end - 1}",
                         cure=f"if the gap is acceptable: mgw agents cleanup RESET_SUB_MISSING_MESSAGE {self.use.job}",
-                    )
+                        number=415,
+                    ).missing(_gap(store, self._next))
             else:
                 self._queue = store or self.broker.subscribe(subscription_name(self.use), name)
 
@@ -131,6 +133,14 @@ class MemorySource(MemoryConnection):
             self._unsettled = []
             self._queue = self._log = self._epoch = None
             self.broker.changed.notify_all()
+
+
+def _gap(log: MemoryLog, at: int) -> Gap:
+    """What a log lacks for a reader that stands at ``at``."""
+    if at < log.first:
+        return Gap("0", at, log.first - 1, "the log was cut at its beginning", log.first, str(log.first - 1))
+    cause = f"the log ends at {log.end - 1}, before the stored position: it lost its end; some messages may come twice"
+    return Gap("0", None, None, cause)
 
 
 def flag(options: Mapping[str, str], name: str) -> bool:

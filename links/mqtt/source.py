@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import islice
 
-from mgw.links.contract import BATCH_BYTES, EMPTY_BATCH, Backlog, Batch, Delivery
+from mgw.links.contract import BATCH_BYTES, EMPTY_BATCH, Backlog, Batch, Delivery, Mark
 from mgw.links.mqtt.codec import Malformed, parse_publish, reason_text, varint
 from mgw.links.mqtt.connection import Session, open_session
 from mgw.links.mqtt.knowledge import Knowledge
@@ -21,10 +21,13 @@ from mgw.links.mqtt.receiving_log import OFF, ReceivingLog, digest_of, receipt
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.wire import Wire
 from mgw.transforms.errors import ConversionFailure, LinkRefused, LinkTimeout, LinkUnavailable, QueueMissing
+from mgw.transforms.gap import Gap
 from mgw.transforms.mqtt import Inbound, Publish, inbound
 
 __all__ = ["MqttSource", "forget", "try_read"]
 
+_HELD = "held"  # entry of the receiving log: which session the job has had at a broker
+_NEWS_WAIT = 1.0  # seconds; what the hub must know of a session is not kept from it for longer
 RECEIVE_MAXIMUM = 1000  # messages in flight, MQTT 5; a bigger batch asks for more
 _log = logging.getLogger("mgw.links.mqtt")
 
@@ -125,11 +128,14 @@ class MqttSource:
         self._plain = PlainPublishes(rules, settings.version, digests=False)
         self._buffer: deque[tuple[int, bytes]] = deque()
         self._had_session = False
+        self._held: tuple[Mark, ...] = ()  # for the hub, with the next batch: that there is a session
+        self._gaps: tuple[Gap, ...] = ()  # to be told with the next batch
         self._drop_retained = settings.version < 5 and not retained
         self._dropped = 0
 
     def connect(self, positions: Mapping[str, str]) -> None:
-        """See :meth:`links.contract.Source.connect`. A session that the broker lost starts again, with a warning."""
+        """See :meth:`links.contract.Source.connect`. A session that the broker lost starts again, and the next batch
+        says so."""
         self.close()
         settings = self._settings
         self._logged = self._qos > 0 and self._cyclic()
@@ -137,7 +143,8 @@ class MqttSource:
         log = self._log = self._open_log(positions)
         self._client_id = self._client_ids[log.slot]
         session = self._open()
-        gone = self._had_session and not session.present
+        held = f"{settings.place}/{self._client_ids[0]}"
+        gone = (self._had_session or positions.get(_HELD) == held) and not session.present
         if log.expected and not session.present:
             # What was just made must not stay: after a crash it would look like the session that was lost.
             session.wire.close()
@@ -157,6 +164,7 @@ class MqttSource:
             session.wire.close()
             raise
         self._had_session = True
+        self._held = (Mark(_HELD, held),) if self._qos and positions.get(_HELD) != held else ()
         self._wire = session.wire
         self._take(frames)
 
@@ -183,6 +191,15 @@ class MqttSource:
         self._knowledge.note_loss(
             self._client_ids[0],
             f"the broker lost the job's session, as seen at {when}: messages sent before then may be missing",
+        )
+        self._gaps = (
+            Gap(
+                "",
+                None,
+                None,
+                f"the broker no longer has the session {self._client_ids[0]}: it expired while the gateway was "
+                "away, or the broker lost what it had stored",
+            ),
         )
         _log.warning(
             "link %s: the broker no longer has the session of %r (client id %s); messages sent meanwhile may be "
@@ -244,6 +261,8 @@ class MqttSource:
         """See :meth:`mgw.links.contract.Source.read`."""
         wire = self._require()
         buffer = self._buffer
+        news = bool(self._held or self._gaps)
+        wait = min(wait, _NEWS_WAIT) if news else wait
         if len(buffer) < max_messages:
             self._take(wire.pump(0.0))
         if not buffer and wait > 0:
@@ -254,7 +273,7 @@ class MqttSource:
                     break
                 self._take(wire.pump(remaining))
         wire.woken = False
-        return self._batch(self._light(max_messages)) if buffer else EMPTY_BATCH
+        return self._batch(self._light(max_messages) if buffer else 0) if buffer or news else EMPTY_BATCH
 
     def _batch(self, count: int) -> Batch:
         """The first ``count`` of the waiting messages."""
@@ -286,7 +305,10 @@ class MqttSource:
                         receipts.append(receipt(mid, digest))
             deliveries.append(new(Delivery, (message, failure, dup, origin, known)))
         positions, marks = log.add(receipts)
-        return Batch(deliveries, positions, (self._generation, b"".join(acks)), marks)
+        gaps, self._gaps = self._gaps, ()
+        if self._held:
+            marks, self._held = (*marks, *self._held), ()
+        return Batch(deliveries, positions, (self._generation, b"".join(acks)), marks, gaps=gaps)
 
     def _light(self, most: int) -> int:
         """How many of the waiting frames a batch should have, that they are not more than BATCH_BYTES; one at least."""

@@ -18,6 +18,7 @@ from mgw.links.rabbitmq.settings import Settings
 from mgw.transforms.amqp import HEADER_PREFIX, Rules, decode
 from mgw.transforms.amqp.identity import content_digest, message_key
 from mgw.transforms.errors import LinkRefused, LinkTimeout, LinkUnavailable, PositionLost, QueueMissing
+from mgw.transforms.gap import Gap
 from mgw.transforms.message import Message
 
 __all__ = ["RabbitSource", "SourcePlan", "declare_job_queue", "is_stream", "job_queue"]
@@ -252,9 +253,11 @@ class RabbitSource(End):
         what = f"foreign queue {self._use.endpoint.full_name}: messages after offset {stored} are gone"
         if offset > stored + 1:
             cause = f"the stream {queue!r} now begins at offset {offset} (retention, or it was re-created)"
+            gap = Gap(_PARTITION, stored + 1, offset - 1, cause, offset, str(offset - 1))
         elif offset == stored and digest and digest != _digest(item):
             cause = f"the message at offset {stored} of stream {queue!r} is another one: the stream was re-created, "
             cause += "or lost its end in a crash"
+            gap = Gap(_PARTITION, stored + 1, None, f"{cause}; some messages may come twice")
         else:
             return
         raise PositionLost(
@@ -265,7 +268,7 @@ class RabbitSource(End):
             cure="restore the stream; or, to continue with the oldest message that is left: mgw"
             f" agents cleanup RESET_SUB_MISSING_MESSAGE {self._use.job}",
             number=415,
-        )
+        ).missing(gap)
 
     def settle(self, batch: Batch) -> None:
         """See :meth:`mgw.links.contract.Source.settle`."""

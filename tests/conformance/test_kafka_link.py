@@ -528,8 +528,14 @@ class TestReading:
                     writer.deliver(Message(b"x" * size))
             reader.batches(1)
             _delete_records(template, pair.source.provider_queue, 50)
-            with pytest.raises(PositionLost, match=pair.source.provider_queue):
+            with pytest.raises(LinkError, match=pair.source.provider_queue):
                 reader.collect(49)
+            with pytest.raises(PositionLost, match="50 to 50") as lost:  # as the hub knows where it stands
+                reader.connect()
+            (gap,) = lost.value.gaps
+            position = json.loads(reader.positions["0"])
+            assert (gap.first, gap.last, gap.next) == (position["offset"], 49, 50)
+            assert json.loads(gap.position or "") == {**position, "offset": 50}
 
     def test_topic_created_again_is_noticed(self, template: KafkaTemplate) -> None:
         pair = template.pair()
@@ -551,8 +557,11 @@ class TestReading:
             assert reader.bodies(2) == numbers(2)
             writer.destination.close()
             _recreate(template, pair.source.provider_queue)
-            with pytest.raises((PositionLost, QueueMissing)):
+            with pytest.raises(LinkError):
                 _read_for(reader, SOON)
+            with pytest.raises(PositionLost, match="created again") as lost:
+                reader.connect()
+            assert [(gap.first, gap.last, gap.next) for gap in lost.value.gaps] == [(2, None, 0)]
 
     def test_deleted_topic_is_an_error_not_silence(self, template: KafkaTemplate) -> None:
         pair = template.pair()

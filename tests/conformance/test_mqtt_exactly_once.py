@@ -236,7 +236,7 @@ def test_nothing_is_suppressed_where_packet_ids_may_not_be_cyclic(version: int) 
             writer.deliver(*numbered(5))
         for batch in reader.batches(5, settle=False):
             reader.commit_only(batch)
-        assert reader.positions == {}
+        assert reader.positions.keys() == {"held"}, "that there is a session, and nothing of its messages"
         reader.reconnect()
         again = reader.collect(5)
         assert [body_bytes(d.message) for d in again] == numbers(5)

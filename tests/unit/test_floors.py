@@ -35,7 +35,8 @@ SQL_BUILDERS = {"select", "insert", "update", "delete", "text"}
 #: The rooms from the ground up; those on one line know nothing of each other. An import goes to a line above.
 ROOMS = ordered(
     """
-    transforms/__init__.py transforms/errors.py transforms/clock.py transforms/open_files.py transforms/objects.py
+    transforms/__init__.py transforms/gap.py
+    transforms/errors.py transforms/clock.py transforms/open_files.py transforms/objects.py
     transforms/message.py
     transforms/payloads/ transforms/header_table.py transforms/trail.py
     transforms/lcr/

@@ -13,6 +13,7 @@ from mgw.gateway.aq import transfer
 from mgw.gateway.ledger import store as ledger
 from mgw.gateway.observe.batch_trace import trace_begin, trace_read, trace_settled
 from mgw.gateway.observe.events import Event, MessagesDiscarded, MessagesExceptioned, MessagesFiltered
+from mgw.gateway.observe.gap_events import MISSED, MessagesMissing, unbounded
 from mgw.gateway.runtime.ends.contract import Encode, RefusedByHub, SourceEnd, Stored
 from mgw.gateway.runtime.ends.unrouted import set_aside
 from mgw.gateway.runtime.exception_queue import ForeignExceptionQueue, Refused
@@ -21,11 +22,13 @@ from mgw.gateway.runtime.moves import arrive_at_source
 from mgw.gateway.runtime.route import RouteContext
 from mgw.gateway.runtime.sizing import weight_of
 from mgw.gateway.state import lease, run_state
+from mgw.gateway.state.gaps import names_of_gaps
 from mgw.gateway.state.run_state import Counts, JobRow
 from mgw.links.contract import RESUME, Backlog, Batch, Delivery, Mark, Source
 from mgw.links.place import AskPlace, nowhere
 from mgw.links.placement import Placement
 from mgw.transforms.errors import ConversionFailure, LinkTimeout, unforeseen
+from mgw.transforms.gap import Gap
 from mgw.transforms.message import Message
 from mgw.transforms.payloads.convert import Fit
 
@@ -120,7 +123,7 @@ class LinkSource(SourceEnd):
         self._fit = self._only_fit = conversion.only_fit
         self._exceptions = exceptions
         self._last_read = context.clock.monotonic()
-        self._resumed = False
+        self._over: list[Mark] = []  # entries of the hub that mean nothing as soon as the source has a batch
         self._at: Mapping[str, str] = {}  # the positions in the hub
         self._read_last = self._settled_last = ""  # origins
 
@@ -138,8 +141,9 @@ class LinkSource(SourceEnd):
         """Connect where the hub says it stopped."""
         self._arrive()
         with self._context.hub.read() as conn:
-            positions = run_state.load_positions(conn, self._context.job.id)
-        self._resumed = RESUME in positions
+            entries = run_state.load_entries(conn, self._context.job.id)
+        positions = run_state.seen_by_source(entries)
+        self._over = [Mark(name, None) for name in (RESUME, *names_of_gaps(entries)) if name in entries]
         self._at = positions
         trace_begin(self._context.job.name, positions)
         self.link.connect(positions)
@@ -162,6 +166,8 @@ class LinkSource(SourceEnd):
         read = self._context.clock.now()
         if self._exceptions is not None:
             self._exceptions.keep_alive()
+        if batch.gaps:
+            self._tell_gaps(batch.gaps, read)
         if not batch.deliveries and not batch.positions and not batch.marks:
             if batch.token is None:
                 return None
@@ -170,10 +176,17 @@ class LinkSource(SourceEnd):
         trace_read(self._context.job.name, batch)
         if batch.deliveries:
             self._read_last = batch.deliveries[-1].origin
-        if self._resumed:
-            self._resumed = False
-            batch = batch._replace(marks=(*batch.marks, Mark(RESUME, None)))
+        if self._over:
+            batch, self._over = batch._replace(marks=(*batch.marks, *self._over)), []
         return Received(batch, read)
+
+    def _tell_gaps(self, gaps: Sequence[Gap], now: float) -> None:
+        """Told before the batch is stored: a loss that is found again after a crash is told again."""
+        context = self._context
+        with context.hub.read() as conn:
+            heard = run_state.last_heard(conn, context.job.id)
+        found = tuple(unbounded(gap, heard, now) if gap.first is None else gap for gap in gaps)
+        context.journalist.tell(MessagesMissing(context.job.name, context.job.source, found, MISSED))
 
     def select(
         self,
