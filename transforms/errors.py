@@ -9,6 +9,7 @@
     │   ├─ ArgumentInvalid            an argument of another type than the call takes (also a TypeError)
     │   └─ SessionClosed              the session was closed
     ├─ RegistryUnavailable            a schema registry does not answer; the message is good
+    ├─ ParkedTooMany                  a job has as many messages parked as it may
     ├─ ConversionFailure              this one message can never be delivered: exception queue
     │   ├─ TransformFailed            ... because the user's transformation raised
     │   ├─ MessageRejected            ... because the foreign system refuses it, sent alone, for what it is
@@ -67,6 +68,7 @@ __all__ = [
     "LinkUnavailable",
     "LoopFound",
     "MessageRejected",
+    "ParkedTooMany",
     "PositionLost",
     "QueueMissing",
     "RegistryUnavailable",
@@ -140,6 +142,12 @@ class SessionClosed(AqError):
 
 class RegistryUnavailable(GatewayError):
     """A schema registry that a transformation asks does not answer; nothing is wrong with the message."""
+
+    retriable: ClassVar[bool] = True
+
+
+class ParkedTooMany(GatewayError):
+    """A job has as many messages parked as it may (park_messages); nothing passes until there are fewer."""
 
     retriable: ClassVar[bool] = True
 

@@ -36,6 +36,7 @@ __all__ = [
     "printable",
     "say",
     "table",
+    "who",
 ]
 
 EXIT_FAILED, EXIT_USAGE, EXIT_CONFIG = 1, 2, 78
@@ -204,3 +205,14 @@ def _as_begun(name: str, begun: str) -> str:
     """A name means the same in whatever letter case; shells drop one that does not begin as it was typed."""
     case = name.upper() if begun == begun.upper() else name.lower()
     return begun + case[len(begun) :]
+
+
+def who() -> str:
+    """The user of this process, for the event: as the system knows it, not as the environment says."""
+    import os
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"

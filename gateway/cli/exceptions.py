@@ -19,8 +19,10 @@ from mgw.gateway.cli.common import (
     print_table,
     printable,
     say,
+    who,
 )
 from mgw.gateway.cli.jsonform import moment, second
+from mgw.gateway.cli.parked import give_up, parked, release
 from mgw.gateway.cli.words import TIMES, JobName, Json, epoch, pairs
 
 if TYPE_CHECKING:
@@ -73,6 +75,11 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+
+app.command("parked")(parked)
+app.command("release")(release)
+app.command("give-up")(give_up)
 
 
 @app.command("list")
@@ -178,7 +185,7 @@ def edit(
         correlation=correlation,
     )
     with admin(ctx) as procedures:
-        edited = desk_of(procedures, job, consumer=consumer).edit(message, change, by=_who())
+        edited = desk_of(procedures, job, consumer=consumer).edit(message, change, by=who())
     say(f"message {message} edited: {change.told()}; its id is now {edited.id}")
 
 
@@ -244,7 +251,7 @@ def _act(  # noqa: PLR0917
     with admin(ctx) as procedures:
         desk = desk_of(procedures, job, consumer=consumer, to=to)
         act = desk.replay if verb == "replay" else desk.discard
-        outcome = act(which, by=_who(), limit=limit, pace=Pace(rate), dry=dry_run)
+        outcome = act(which, by=who(), limit=limit, pace=Pace(rate), dry=dry_run)
     if as_json:
         print_json(
             {"target": outcome.target, "dry_run": outcome.dry, "done": outcome.done, "gone": outcome.gone}
@@ -293,17 +300,6 @@ def _which(ids: Any, number: int | None, reason: str | None, since: str | None, 
     from mgw.gateway.services.exceptions import Which
 
     return Which(tuple(ids), number, reason, epoch(since, "--since"), epoch(before, "--before"))
-
-
-def _who() -> str:
-    """The user of this process, for the event: as the system knows it, not as the environment says."""
-    import os
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"uid {os.getuid()}"
 
 
 def _form(entry: Entry, *, whole: bool = False) -> dict[str, Any]:

@@ -22,6 +22,7 @@ VIEW_TEXTS = {
     "MGW_LEDGER": "Batches of jobs, kept for 7 days unless the agent option `ledger_retention` says otherwise; "
     "`mgw prove` shows the messages in them. Each batch has its own row at first. Rows of small batches are merged "
     "later, up to a thousand into one; numbers of messages are then sums.",
+    "MGW_PARKED": "Keys whose messages wait behind one that cannot be delivered (job option `park_key`), one row each.",
 }
 
 _LAST_ERROR = "of the last error; stays until the next one or the next start."
@@ -31,10 +32,15 @@ COLUMN_TEXTS = {
     **column_texts(),
     "ACTION": "drop queue, drop queue table, remove subscriber, remove job, purge.",
     "ACTOR": "User of the hub, or account and host of the program.",
+    "ATTEMPTS": "How often the first message of the key was tried.",
     "AUDIT_ID": "Increasing number.",
     "AUDIT_TIME": "When.",
+    "ERROR_NUMBER": "Number of the error, null where it has none.",
     "HELD": "Messages in it that nobody had consumed.",
+    "MGW_PARKED.MESSAGES": "Messages of the key that wait, the first one included.",
+    "MESSAGE_KEY": "The value of `park_key`; of a long one, a digest.",
     "MOVED_TO": "Queue that got them; null: they were deleted.",
+    "MGW_PARKED.NEXT_ATTEMPT": "When the first message is tried again.",
     "OLDEST": "When the oldest of them was enqueued.",
     "MGW_AUDIT.OBJECT_NAME": "What was removed.",
     "ACTIVITY": "STOPPED, CONNECTING, RUNNING, IDLE (nothing waits), BACKOFF (waits for the next attempt), STUCK "
@@ -116,6 +122,8 @@ COLUMN_TEXTS = {
     "OLDEST_MESSAGE_AGE": "Seconds the oldest waiting message has waited.",
     "OPTIONS": "Options, JSON.",
     "OUTBOUND_LOG_QUEUE": "Log destination of jobs that write to the link.",
+    "PARKED_STATE": "PARKED (waits for the next attempt), TRYING (the first message is on its way again), PASSED (it "
+    "is done with, the others follow at once).",
     "POLL_INTERVAL": "Seconds; of the job, else of the agent option `oracle.mgw.polling_interval`, else 5.",
     "PROPAGATED": "Messages of the batch that were stored or sent.",
     "PROPAGATED_MSGS": "Messages moved since agent start.",
@@ -124,11 +132,13 @@ COLUMN_TEXTS = {
     "PROP_STYLE": "NATIVE.",
     "PROVIDER_QUEUE": "Name in the messaging system.",
     "QUEUE_COMMENT": "Free text.",
+    "REASON": "Why the last attempt failed.",
     "REQUIRE_GUARANTEE": "Guarantee without which the job does not run.",
     "RULE": "Only messages for which it is true.",
     "SEQUENCE": "Sequence of the outbound batch, as in the sending log; null for inbound ones; of merged batches, the "
     "last.",
     "SERVICE": "As it was given; has no effect.",
+    "SINCE": "When the key was parked.",
     "SOURCE": "Where the job reads.",
     "STARTED": "When the batch was read (inbound) or planned (outbound); of merged batches, the first.",
     "STATUS": "READY, RETRY, FAILED, DELETE_PENDING.",

@@ -15,6 +15,7 @@ __all__ = [
     "MAX_MESSAGE_AGE",
     "MAX_PASSES",
     "ON_MISSING",
+    "PARK_KEY",
     "UNROUTED",
     "OnMissing",
     "Unrouted",
@@ -22,6 +23,9 @@ __all__ = [
     "max_message_age",
     "max_passes",
     "on_missing",
+    "park_attempts",
+    "park_key",
+    "park_messages",
     "unrouted",
 ]
 
@@ -83,6 +87,39 @@ ON_MISSING = Field(
     str(OnMissing.STOP),
     dynamic=True,
     choices=tuple(map(str, OnMissing)),
+)
+
+PARK_KEY = Field(
+    "park_key",
+    "Outbound jobs: messages with the same value of this expression keep their order behind one that cannot be "
+    "delivered. They wait with it (MGW_PARKED, mgw exceptions parked), all other messages pass. It is tried again; "
+    "when it is delivered, or is in the exception queue, they follow in order. correlation, partition_key (the key of "
+    "a Kafka record, else the correlation) or an expression, such as tab.user_data.account. Messages without a value "
+    "are not parked. If it is not set, nothing is.",
+    str,
+    None,
+    dynamic=True,
+)
+
+PARK_ATTEMPTS = Field(
+    "park_attempts",
+    "Attempts to deliver the first message of a parked key, after which it goes to the exception queue of the job. "
+    "0: it is tried until it is delivered or somebody gives it up (mgw exceptions give-up).",
+    int,
+    0,
+    dynamic=True,
+    minimum=0,
+    maximum=1000,
+)
+
+PARK_MESSAGES = Field(
+    "park_messages",
+    "Messages that may be parked at the same time. With more the job waits (RETRY), and nothing passes.",
+    int,
+    10000,
+    dynamic=True,
+    minimum=1,
+    maximum=1000000,
 )
 
 MAX_BATCH_SIZE = Field(
@@ -151,6 +188,9 @@ JOB_OPTIONS = (
     MAX_MESSAGE_AGE,
     MAX_PASSES,
     ON_MISSING,
+    PARK_KEY,
+    PARK_ATTEMPTS,
+    PARK_MESSAGES,
 )
 
 
@@ -184,6 +224,21 @@ def max_passes(job: JobDef) -> int:
 def on_missing(job: JobDef) -> OnMissing:
     """What the job does when messages are gone at its source."""
     return OnMissing(job.options.get(ON_MISSING.name, ON_MISSING.default))
+
+
+def park_key(options: Mapping[str, str]) -> str | None:
+    """The expression whose value messages share that are parked together; None: the job parks nothing."""
+    return next((value for name, value in options.items() if name.lower() == PARK_KEY.name), None) or None
+
+
+def park_attempts(job: JobDef) -> int:
+    """Attempts after which the first message of a parked key is given up; 0: never."""
+    return int(job.options.get(PARK_ATTEMPTS.name, PARK_ATTEMPTS.default))
+
+
+def park_messages(job: JobDef) -> int:
+    """Messages that may be parked at the same time."""
+    return int(job.options.get(PARK_MESSAGES.name, PARK_MESSAGES.default))
 
 
 def unrouted(job: JobDef) -> Unrouted:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from mgw.gateway.runtime.conversions import conversion_of
+from mgw.gateway.definitions.job_options import park_key
+from mgw.gateway.definitions.parking_key import key_of
+from mgw.gateway.runtime.conversions import conversion_of, functions_of
 from mgw.gateway.runtime.ends.hub_destination import HubDestination
 from mgw.gateway.runtime.ends.hub_source import HubSource
 from mgw.gateway.runtime.ends.link_destination import LinkDestination
 from mgw.gateway.runtime.ends.link_source import LinkSource
+from mgw.gateway.runtime.ends.parking_source import ParkingSource
 from mgw.gateway.runtime.ends.planned_source import PlannedLinkSource
 from mgw.gateway.runtime.exception_queue import ForeignExceptionQueue
 from mgw.gateway.runtime.isolation import IsolatingRoute
 from mgw.gateway.runtime.job_setup import JobSetup
+from mgw.gateway.runtime.parking import ParkingRoute, release_all
 from mgw.gateway.runtime.route import Route, RouteContext
 from mgw.gateway.runtime.through import ThroughRoute
 from mgw.gateway.runtime.windowed import WindowedRoute
@@ -36,9 +40,14 @@ def build_route(
     job = setup.job
     conversion = conversion_of(context.hub, context.clock, setup)
     if source is None:
+        if target is not None and (key := park_key(job.options)) is not None:
+            given_by = key_of(key, functions_of(setup))
+            parking = ParkingSource(context, job.source, conversion, job.exception_queue, given_by)
+            return ParkingRoute(context, parking, _link_destination(context, setup, target))
         reading = HubSource(context, job.source, conversion, job.exception_queue)
         if target is None:
             return Route(context, reading, HubDestination(context, job.destination))
+        release_all(context)
         return IsolatingRoute(context, reading, _link_destination(context, setup, target))
     assert setup.source is not None  # noqa: S101  it has a link
     link, exceptions = source.source(setup.source.use), _exceptions(context, setup, links)

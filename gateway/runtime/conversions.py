@@ -9,11 +9,12 @@ from mgw.gateway.definitions.job_options import max_passes
 from mgw.gateway.runtime.job_setup import JobSetup
 from mgw.gateway.runtime.job_steps import Conversion, Fit, Transform
 from mgw.transforms.clock import Clock
+from mgw.transforms.language.expression import Functions
 from mgw.transforms.payloads.convert import fit_into, fit_out_of
 from mgw.transforms.steps.registry import compile_transformation
 from mgw.transforms.trail import Trail
 
-__all__ = ["conversion_of", "into_queue", "rule_of"]
+__all__ = ["conversion_of", "functions_of", "into_queue", "rule_of"]
 
 
 def conversion_of(hub: Hub, clock: Clock, setup: JobSetup) -> Conversion:
@@ -51,13 +52,18 @@ def into_queue(hub: Hub, name: str) -> Fit:
 def _transform(hub: Hub, setup: JobSetup) -> Transform | None:
     if setup.transformation is None:
         return None
-    modules, functions = (*hub.transform_modules, *setup.modules), bound(_bindings(setup))
+    modules, functions = (*hub.transform_modules, *setup.modules), functions_of(setup)
     return compile_transformation(setup.transformation, job=setup.job.name, modules=modules, functions=functions)
 
 
 def _trail(hub: Hub, setup: JobSetup) -> Trail | None:
     passes = max_passes(setup.job)
     return Trail(setup.job.name, hub.hub_id.hex(), passes) if passes else None
+
+
+def functions_of(setup: JobSetup) -> Functions:
+    """What expressions of the job may call in addition to the functions of the language."""
+    return bound(_bindings(setup))
 
 
 def _bindings(setup: JobSetup) -> tuple[tuple[str, str], ...]:

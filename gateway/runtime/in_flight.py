@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from mgw.gateway.aq import Claimed, PutResult
 from mgw.gateway.ledger.record import Completed
 from mgw.links.placement import Placement
+from mgw.transforms.errors import ConversionFailure
 from mgw.transforms.message import Message
 
-__all__ = ["Flight"]
+__all__ = ["Flight", "Parked"]
+
+
+class Parked(NamedTuple):
+    """A message that waits: for another attempt after ``failure``, or (None) behind another one of its key."""
+
+    key: str
+    failure: ConversionFailure | None
 
 
 @dataclass(slots=True)
@@ -25,6 +34,7 @@ class Flight:
     refused: list[Claimed] = field(default_factory=list)
     reasons: dict[int, str] = field(default_factory=dict)  # why they were refused
     expired: dict[int, str] = field(default_factory=dict)  # not sent, for their time was over; with a remark or ""
+    parked: dict[int, Parked] = field(default_factory=dict)  # not sent: they wait, alone or behind one of their key
     sent_before: bool = False  # the sending log proves that the destination has it
     parts: dict[int, int] = field(default_factory=dict)  # how many messages one became, where not one
     sent_at: float = 0.0  # epoch seconds

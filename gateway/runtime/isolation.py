@@ -118,7 +118,7 @@ class IsolatingRoute(PlanningRoute):
         losses[message_id] = times = losses.pop(message_id, 0) + 1
         if len(losses) > SUSPECTS:
             del losses[next(iter(losses))]
-        if times < LOSSES or self._source.exception_queue is None:
+        if times < LOSSES or not self._source.sets_aside:
             return False
         suspicion = DeliveryRejected(
             failure.what,
@@ -257,7 +257,7 @@ class IsolatingRoute(PlanningRoute):
         """
         again = message_id in self._suspects
         self._suspects[message_id] = error
-        if self._source.exception_queue is None or len(self._suspects) > SUSPECTS:
+        if not self._source.sets_aside or len(self._suspects) > SUSPECTS:
             raise error
         if len(self._suspects) == 1 and not again:
             return  # it may have been the moment
@@ -298,15 +298,10 @@ class IsolatingRoute(PlanningRoute):
             MessageRejected: there is none.
             GatewayError: it takes nothing.
         """
-        failure = MessageRejected(
-            f"{self._context.job.destination} refuses the message",
-            cause=error.cause or error.what,
-            cure=error.cure,
-            number=error.number or 805,
-        )
+        failure = self._rejected(error)
         if self._source.exception_queue is None:
             raise failure from error
-        place = next(at for at, (plan, _) in enumerate(self._left) if message_id in plan.ids)
+        place = self._place(message_id)
         planned = self._left[place]
         flight, _ = self._source.select(planned, self._destination.encode)
         if message_id in flight.consumed:  # it may have expired by now
@@ -316,6 +311,18 @@ class IsolatingRoute(PlanningRoute):
         flight.sent, flight.parts = 0, {}
         del self._left[place]
         self._settle([flight], 0, counts)
+
+    def _rejected(self, error: DeliveryRejected) -> MessageRejected:
+        return MessageRejected(
+            f"{self._context.job.destination} refuses the message",
+            cause=error.cause or error.what,
+            cure=error.cure,
+            number=error.number or 805,
+        )
+
+    def _place(self, message_id: int) -> int:
+        """Which of the plans that are left has the message."""
+        return next(at for at, (plan, _) in enumerate(self._left) if message_id in plan.ids)
 
     def _restore(self, failure: GatewayError) -> None:
         """The order as it was, where the job fails while a message goes before the suspects.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mgw.gateway.aq import QueueRef, RuleFunction, shown_key
+from mgw.gateway.definitions.job_options import park_key
 from mgw.gateway.definitions.objects import JobDef, JobStatus, Snapshot, key
 from mgw.links.attempt import Attempt
 from mgw.links.contract import Direction, GuaranteeReport, JobUse, Link, LinkConfig, weakest
@@ -117,7 +118,7 @@ def setup_of(snapshot: Snapshot, job: JobDef, hub_id: bytes, clock: Clock) -> Jo
         transformation,
         tuple(snapshot.hub_queues.get(name) for name in job.hub_queues),
         snapshot.modules if transformation is not None else (),
-        snapshot.functions if transformation is not None or job.rule is not None else (),
+        snapshot.functions if transformation is not None or job.rule is not None or park_key(job.options) else (),
     )
 
 

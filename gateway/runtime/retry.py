@@ -22,6 +22,7 @@ from mgw.transforms.errors import (
     LinkRefused,
     LinkTimeout,
     LinkUnavailable,
+    ParkedTooMany,
 )
 
 __all__ = ["MAX_AWAY_DELAY", "MAX_DELAY", "MAX_FAILURES", "Decision", "Kind", "Setbacks", "decide", "kind_of"]
@@ -36,7 +37,7 @@ JITTER = 0.1  # share of the delay: jobs that failed together do not come back t
 STEADY = 5.0  # seconds for which a job must have been able to read, at least, after a failure that counts
 _TURN = 421
 _HOPELESS = frozenset({415, 416, 417})
-_AWAY = (LinkUnavailable, LinkTimeout, LinkRefused, HubUnavailable, HubFull)
+_AWAY = (LinkUnavailable, LinkTimeout, LinkRefused, HubUnavailable, HubFull, ParkedTooMany)
 
 
 class Kind(Enum):
@@ -44,7 +45,7 @@ class Kind(Enum):
 
     HOPELESS = "a log does not match its queue: the operator must decide"
     FAULT = "a message or the configuration; it counts"
-    AWAY = "a broker or the hub cannot be reached, or refuses the login"
+    AWAY = "a broker or the hub cannot be reached, refuses the login, or takes no more for now"
     TURN = "no connection of the link is free; nothing was tried"
 
 

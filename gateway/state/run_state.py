@@ -377,10 +377,10 @@ _PLAN_DELETE = "DELETE FROM gw_plan WHERE job_id = ? AND sequence {ids}"
 
 
 def load_plans(conn: sa.Connection, job_id: int) -> list[Plan]:
-    """Plans that were made and not completed, in order."""
+    """Plans that were made and not completed, in order; not what is parked (:mod:`mgw.gateway.state.parked`)."""
     rows = conn.execute(
         sa.select(plan.c.sequence, plan.c.message_ids, plan.c.detail)
-        .where(plan.c.job_id == job_id)
+        .where(plan.c.job_id == job_id, plan.c.sequence > 0)
         .order_by(plan.c.sequence)
     )
     return [Plan(row.sequence, unpack(f">{len(row.message_ids) // 8}q", row.message_ids), row.detail) for row in rows]

@@ -25,6 +25,7 @@ __all__ = [
     "ledger",
     "link",
     "metadata",
+    "parked",
     "plan",
     "position",
     "received",
@@ -220,6 +221,25 @@ plan = sa.Table(
     sa.Column("detail", sa.LargeBinary),  # from a link: what the hub keeps of the batch when it is completed
 )
 
+#: Keys whose messages wait behind one that cannot be delivered. Their numbers are in the plan with sequence -number, so
+#: that nothing takes them for messages without an outcome.
+parked = sa.Table(
+    "gw_parked",
+    metadata,
+    sa.Column("job_id", _id, sa.ForeignKey("gw_job.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("number", _id, primary_key=True),
+    sa.Column("message_key", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("head", _id, nullable=False),  # the message that cannot be delivered
+    sa.Column("attempts", _id, nullable=False),
+    sa.Column("give_up", sa.Integer, nullable=False),  # 1: the next attempt moves it to the exception queue
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("error_number", _id),
+    sa.Column("since", _time, nullable=False),
+    sa.Column("next_attempt", _time, nullable=False),
+    sa.UniqueConstraint("job_id", "message_key", name="gw_parked_key"),
+)
+
 #: What happened to every message, one row per batch or for several small ones; no foreign key, so that it outlives the
 #: job (ledger.store). No other index than the key: one more page to write per batch doubles what a row costs.
 ledger = sa.Table(
@@ -296,6 +316,7 @@ add_checks(metadata, {"gw_agent_option": {"encrypted": FLAG}, "gw_job": {"enable
 add_checks(
     metadata,
     {
+        "gw_parked": {"state": one_of(("PARKED", "TRYING", "PASSED")), "give_up": FLAG},
         "gw_ledger": {"kind": one_of(("RECEIVED", "CARRIED", "COMPLETED", "RETURNED", "BREAK"))},
         "gw_event": {"level": one_of(("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"))},
     },

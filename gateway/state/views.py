@@ -275,6 +275,23 @@ def _ledger(d: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_ledger b LEFT JOIN gw_job j ON j.id = b.job_id"
 
 
+def _parked(d: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "JOB_NAME": "j.name_key",
+        "MESSAGE_KEY": "k.message_key",
+        "PARKED_STATE": "k.state",
+        "MESSAGES": "coalesce(length(p.message_ids), 0) / 8 + CASE WHEN k.state = 'TRYING' THEN 1 ELSE 0 END",
+        "ATTEMPTS": "k.attempts",
+        "REASON": "k.reason",
+        "ERROR_NUMBER": "k.error_number",
+        "SINCE": d.moment.format("k.since"),
+        "NEXT_ATTEMPT": d.moment.format("k.next_attempt"),
+    }, (
+        "gw_parked k JOIN gw_job j ON j.id = k.job_id"
+        " LEFT JOIN gw_plan p ON p.job_id = k.job_id AND p.sequence = -k.number"
+    )
+
+
 def _transformations(_: _Dialect) -> tuple[dict[str, str], str]:
     return (
         {
@@ -314,6 +331,7 @@ _VIEWS = {
     "MGW_EVENTS": _events,
     "MGW_AUDIT": _audit,
     "MGW_LEDGER": _ledger,
+    "MGW_PARKED": _parked,
 }
 
 #: Columns of every view, in order.

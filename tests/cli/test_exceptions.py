@@ -334,3 +334,25 @@ def test_a_queue_on_a_link_that_keeps_nothing_to_look_through_is_refused(mgw: Mg
     wrong = mgw("exceptions", "replay", "out", "--all", "--to", "SRC@other")
     assert (wrong.code, "leave --to out" in wrong.err) == (1, True)
     MemoryBroker.drop("desk-of-a-link")
+
+
+def test_parked_keys_are_shown_tried_and_given_up(mgw: Mgw, gateway: Gateway) -> None:
+    mgw.ok("jobs", "alter", "out", "--option", "park_key=correlation")
+    given = [Message(body=body, correlation="acc\x1b[31m") for body in (GIVEN[0], '{"f": 50}')]
+    gateway.enqueue("Q", [*given, Message(body='{"f": 5}', correlation="other")])
+    with gateway.run():
+        eventually(lambda: gateway.job("out")["PROPAGATED_TOTAL"] == 1)
+    (found,) = json.loads(mgw.ok("exceptions", "parked", "out", "--json"))
+    assert (found["job"], found["messages"], found["number"], found["state"]) == ("out", 2, 722, "PARKED")
+    assert "\x1b" not in mgw.ok("exceptions", "parked")
+    key = found["key"]
+    refused = mgw("exceptions", "release", "out")
+    assert (refused.code, "name keys" in refused.err) == (2, True)
+    unknown = mgw("exceptions", "release", "out", "--key", "nobody")
+    assert (unknown.code, "'nobody' of job out is not parked" in unknown.err) == (1, True)
+    assert "1 key(s) of job out are tried now" in mgw.ok("exceptions", "release", "out", "--all")
+    assert "goes to its exception queue" in mgw.ok("exceptions", "give-up", "out", "--key", key)
+    with gateway.run():
+        eventually(lambda: gateway.job("out")["PROPAGATED_TOTAL"] == 2)
+    assert bodies(gateway, "BAD") == [GIVEN[0]]
+    assert json.loads(mgw.ok("exceptions", "parked", "--json")) == []

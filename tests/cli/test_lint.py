@@ -161,6 +161,14 @@ JOBS = {
         "j: {type: inbound, source: in@mem, destination: Q, options: {Unrouted: EXCEPTION_QUEUE}}",
         "bad-value",
     ),
+    "parked messages of a job that reads no queue of the hub": (
+        "j: {type: inbound, source: in@mem, destination: Q, options: {park_key: correlation}}",
+        "bad-value",
+    ),
+    "park key that is no expression": (
+        "j: {type: outbound, source: Q, destination: in@mem, options: {Park_Key: 'no such('}}",
+        "bad-value",
+    ),
     "exception queue of the exception type": (
         "j: {type: outbound, source: Q, destination: in@mem, exception_queue: DUMP}",
         "bad-exception-queue",

@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,10 @@ def _jobs(container: Container) -> dict[str, dict[str, object]]:
     return {str(row["job_name"]).lower(): row for row in rows}
 
 
+def _is(container: Container, job: str, column: str, value: object) -> bool:
+    return _jobs(container).get(job, {}).get(column) == value
+
+
 def _moved(container: Container, job: str, count: int) -> None:
     def enough() -> bool:
         found = _jobs(container).get(job)  # it is not there before the file is applied
@@ -98,7 +103,8 @@ def test_the_quickstart_runs_without_rights_and_ends_drained(start: Start, place
     with start() as container:
         container.says("up and running")
         # What is published before a job has subscribed is lost to it.
-        eventually(lambda: _jobs(container).get("telemetry_in", {}).get("activity") == "IDLE", what="a subscription", deadline=120)
+        subscribed = partial(_is, container, "telemetry_in", "activity", "IDLE")
+        eventually(subscribed, what="a subscription", deadline=120)
         feed.publish_lines(place.rabbitmq, "readings", readings)
         feed.mosquitto_publish(
             place.mosquitto, "plant/press1/telemetry", ['{"temperature": 20}', '{"temperature": 90}']

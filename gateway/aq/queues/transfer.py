@@ -28,7 +28,7 @@ from mgw.gateway.aq.store.columns import ENQ_TIME, ID
 from mgw.gateway.aq.store.connection_state import hub_clock
 from mgw.gateway.aq.store.schema_part import plans_view
 from mgw.gateway.aq.store.statements import Db, Row
-from mgw.gateway.aq.store.tables import State
+from mgw.gateway.aq.store.tables import PENDING, State
 from mgw.transforms.errors import GatewayError
 from mgw.transforms.message import Message
 
@@ -48,6 +48,7 @@ __all__ = [
     "release",
     "resolve",
     "take_exceptions",
+    "unfinished",
 ]
 
 _BARE_ENQ_TIME = messages_sql.BARE.at("enq_time")
@@ -57,6 +58,7 @@ _EXPIRED = f"SELECT id FROM aq_message WHERE queue_id = ? AND id {{ids}} AND sta
 _PARTS = "SELECT name FROM aq_part"
 _PLANNED = "SELECT message_id FROM {} WHERE queue_id = ?"
 _PRESENT = "SELECT id FROM aq_message WHERE id {ids}"
+_UNFINISHED = f"state IN {PENDING}"
 MISSING = 415  # number of the error: messages of a batch are missing (AQ guide 12.2 §21.4)
 
 
@@ -321,6 +323,16 @@ def set_aside_by_parts(conn: sa.Connection, queue: QueueRef) -> set[int]:
     known = sa.inspect(conn)
     views = [view for view in map(plans_view, db.column(_PARTS)) if known.has_table(view)]
     return {number for view in views for number in db.column(_PLANNED.format(view), (queue.id,))}
+
+
+def unfinished(conn: sa.Connection, queue: QueueRef, consumer: str | None, ids: Sequence[int]) -> set[int]:
+    """Those of the internal numbers whose messages wait to be consumed, or are claimed."""
+    db = Db(conn)
+    if consumer is None:
+        sql = f"SELECT id FROM aq_message WHERE queue_id = ? AND id {{ids}} AND {_UNFINISHED}"
+        return set(db.column(sql, (queue.id, db.ids(ids))))
+    sql = f"SELECT message_id FROM aq_entry WHERE consumer_id = ? AND message_id {{ids}} AND {_UNFINISHED}"
+    return set(db.column(sql, (consumers_sql.require_consumer(db, queue, consumer), db.ids(ids))))
 
 
 def present(conn: sa.Connection, ids: Sequence[int]) -> set[int]:

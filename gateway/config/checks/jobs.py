@@ -135,6 +135,22 @@ def _options(ctx: Context, path: Path, links: Sequence[LinkModel], job: JobModel
         ctx.refused("bad-value", ctx.place((*path, "options"), MAX_BATCH_SIZE.name), error)
     except ValueError:
         pass  # one of them is no number: see above
+    _parking(ctx, path, job)
+
+
+def _parking(ctx: Context, path: Path, job: JobModel) -> None:
+    from mgw.gateway.aq import bound_functions
+    from mgw.gateway.definitions.job_options import PARK_KEY, park_key
+    from mgw.gateway.definitions.parking_key import check_park_key
+
+    key = park_key({name: str(value) for name, value in job.options.items() if value})
+    place = ctx.place((*path, "options"), PARK_KEY.name)
+    if key is None or place in ctx.source.unresolved:
+        return
+    try:
+        check_park_key(str(path[1]), Propagation(job.type), key, bound_functions(ctx.bindings))
+    except GatewayError as error:
+        ctx.refused("bad-value", place, error)
 
 
 def _rule(ctx: Context, path: Path, job: JobModel, queue: QueueModel | None) -> None:

@@ -131,10 +131,7 @@ class HubSource(SourceEnd):
                 if encode is not None:
                     results = [encode(result) for result in results]
             except Exception as error:
-                failure = unforeseen(error)
-                if self.exception_queue is None:
-                    raise failure from (None if failure is error else error)
-                self.set_aside(flight, message_id, message, failure)
+                self.fail(flight, message_id, message, error)
                 continue
             flight.consumed.append(message_id)
             if len(results) == 1:
@@ -153,6 +150,22 @@ class HubSource(SourceEnd):
         """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.tap`."""
         self._fit = self._conversion.only_fit if see is None else None
         self._convert = seen(self._conversion.apply, see)
+
+    def fail(self, flight: Flight, message_id: int, message: Message, error: Exception) -> None:
+        """A message of a batch cannot be converted.
+
+        Raises:
+            ConversionFailure: there is no exception queue.
+        """
+        failure = unforeseen(error)
+        if self.exception_queue is None:
+            raise failure from (None if failure is error else error)
+        self.set_aside(flight, message_id, message, failure)
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether the job continues without a message that cannot be delivered."""
+        return self.exception_queue is not None
 
     def set_aside(self, flight: Flight, message_id: int, message: Message, failure: ConversionFailure) -> None:
         """A message of a batch goes to the exception queue."""

@@ -7,19 +7,21 @@ from contextlib import suppress
 
 import sqlalchemy as sa
 
-from mgw.gateway.aq import Db, Hub, QueueRef, compile_rule, payload_name
-from mgw.gateway.definitions.job_options import UNROUTED, Unrouted, unrouted
+from mgw.gateway.aq import Db, Hub, QueueRef, compile_rule, payload_name, stored_functions
+from mgw.gateway.definitions.job_options import PARK_KEY, UNROUTED, Unrouted, park_key, unrouted
 from mgw.gateway.definitions.objects import JobDef, key, split_foreign
+from mgw.gateway.definitions.parking_key import check_park_key
 from mgw.gateway.services.admin.base import Administration, Ora
 from mgw.gateway.services.admin.job_ends import ForeignEnd, JobEnds, check_endpoint, hub_queue, job_use, open_end
-from mgw.gateway.state import catalog
+from mgw.gateway.state import catalog, parked
 from mgw.links.contract import Collects, Direction, GuaranteeReport, weakest
-from mgw.transforms.errors import AdminError, AqError, ConfigInvalid, LinkError
+from mgw.transforms.errors import AdminError, AqError, ConfigInvalid, GatewayError, LinkError
 
 __all__ = [
     "check_connections",
     "check_exception_queue",
     "check_guarantee",
+    "check_parking",
     "check_rule",
     "check_sharing",
     "check_transformation",
@@ -74,6 +76,28 @@ def check_rule(conn: sa.Connection, job: JobDef, ends: JobEnds) -> None:
         raise AdminError(
             f"job {job.name}: {error.what}", number=Ora.INVALID_VALUE, cause=error.cause, cure=error.cure
         ) from error
+
+
+def check_parking(conn: sa.Connection, job: JobDef, old: JobDef | None = None) -> None:
+    """Refuse a job that cannot park, a key that is no expression, and another key while messages are parked.
+
+    Raises:
+        AdminError: ORA-32801.
+    """
+    key = park_key(job.options)
+    if key is None:
+        return
+    if old is not None and key != (before := park_key(old.options)) and parked.load(conn, job.id):
+        raise AdminError(
+            f"job {job.name} cannot get another {PARK_KEY.name}",
+            number=Ora.INVALID_VALUE,
+            cause=f"messages are parked by {before!r}, and others may not find the key they have to wait for",
+            cure=f"see mgw exceptions parked {job.name}; or remove the option first, which gives the messages back",
+        )
+    try:
+        check_park_key(job.name, job.propagation_type, key, stored_functions(Db(conn)))
+    except GatewayError as error:
+        raise AdminError(error.what, number=Ora.INVALID_VALUE, cause=error.cause, cure=error.cure) from error
 
 
 def check_transformation(conn: sa.Connection, job: JobDef) -> None:

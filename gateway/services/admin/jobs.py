@@ -23,6 +23,7 @@ from mgw.gateway.services.admin.job_checks import (
     check_connections,
     check_exception_queue,
     check_guarantee,
+    check_parking,
     check_rule,
     check_sharing,
     check_transformation,
@@ -172,6 +173,7 @@ class JobProcedures(JobRemoval):
             ends = resolve_ends(self, conn, new)
             new = replace(new, options=job_options(new, _specs(ends), options, old.options))
             check_rule(conn, new, ends)
+            check_parking(conn, new, old)
             check_transformation(conn, new)
             check_exception_queue(self, conn, new, ends)
             catalog.update_job(conn, new)
@@ -219,6 +221,7 @@ class JobProcedures(JobRemoval):
         check_sharing(conn, job, ends)
         check_connections(job, ends)
         check_rule(conn, job, ends)
+        check_parking(conn, job)
         check_transformation(conn, job)
         check_exception_queue(self, conn, job, ends)
         return job, ends

@@ -17,6 +17,7 @@ from mgw.gateway.services.exceptions.contract import (
     Which,
 )
 from mgw.gateway.services.exceptions.desk import desk_of, jobs_with_desks
+from mgw.gateway.services.exceptions.parked import Waiting, give_up, parked_keys, release
 
 __all__ = [
     "EVERYTHING",
@@ -26,7 +27,11 @@ __all__ = [
     "Entry",
     "Outcome",
     "Pace",
+    "Waiting",
     "Which",
     "desk_of",
+    "give_up",
     "jobs_with_desks",
+    "parked_keys",
+    "release",
 ]

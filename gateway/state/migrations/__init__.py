@@ -102,6 +102,31 @@ def _header_names(changes: Changes) -> None:
         changes.db.run("UPDATE gw_link SET attributes = ? WHERE name_key = ?", (stored, name))
 
 
+def _parked(changes: Changes) -> None:
+    whole = "BIGINT" if changes.postgresql else "INTEGER"
+    moment = "DOUBLE PRECISION" if changes.postgresql else "DOUBLE"
+    changes.db.run(
+        f"""CREATE TABLE gw_parked (
+        job_id {whole} NOT NULL,
+        number {whole} NOT NULL,
+        message_key TEXT NOT NULL,
+        state TEXT NOT NULL,
+        head {whole} NOT NULL,
+        attempts {whole} NOT NULL,
+        give_up INTEGER NOT NULL,
+        reason TEXT NOT NULL,
+        error_number {whole},
+        since {moment} NOT NULL,
+        next_attempt {moment} NOT NULL,
+        PRIMARY KEY (job_id, number),
+        CONSTRAINT gw_parked_key UNIQUE (job_id, message_key),
+        CONSTRAINT gw_parked_state CHECK (state IN ('PARKED', 'TRYING', 'PASSED')),
+        CONSTRAINT gw_parked_give_up CHECK (give_up IN (0, 1)),
+        FOREIGN KEY(job_id) REFERENCES gw_job (id) ON DELETE CASCADE
+    )"""
+    )
+
+
 STEPS = (
     Step(2, "the database refuses states and flags that have no meaning", _checks),
     Step(3, "jobs have two links, or none", _pairs),
@@ -112,4 +137,5 @@ STEPS = (
     Step(8, "MGW_JOBS takes its BACKLOG from the numbers that the hub keeps", _views),
     Step(9, "mgw tap shows the messages of a job while it carries them", _taps),
     Step(10, "links keep the header names they had (header_names: documented)", _header_names),
+    Step(11, "jobs may park the messages of one key; MGW_PARKED shows them", _parked),
 )

@@ -1,0 +1,255 @@
+"""A queue of the hub as source of a job that parks: a message that cannot be delivered holds back those of its key.
+
+The order of the messages of a key is that in which they were claimed. While a key is parked its messages leave their
+plans before anything of them is sent, and stay claimed. The first one alone becomes READY again for the next attempt.
+When it is done with, the others become READY in their places, in front of all that came later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from mgw.gateway.aq import transfer
+from mgw.gateway.definitions.job_options import park_attempts, park_messages
+from mgw.gateway.definitions.parking_key import KeyOf
+from mgw.gateway.observe.events import Event
+from mgw.gateway.observe.parking_events import KeyParked, KeyReleased
+from mgw.gateway.runtime.ends.contract import Encode, Stored
+from mgw.gateway.runtime.ends.hub_source import HubSource, Planned
+from mgw.gateway.runtime.in_flight import Flight, Parked
+from mgw.gateway.runtime.job_steps import Conversion
+from mgw.gateway.runtime.route import RouteContext
+from mgw.gateway.state import parked
+from mgw.gateway.state.parked import PARKED, PASSED, TRYING, ParkedKey
+from mgw.gateway.state.run_state import JobRow, Plan
+from mgw.transforms.errors import ConversionFailure, ParkedTooMany, unforeseen
+from mgw.transforms.message import Message
+
+__all__ = ["ParkingSource"]
+
+LONGEST_DELAY = 300.0  # seconds between two attempts to deliver the first message of a key
+
+
+class _OneByOneError(Exception):
+    """A message of the batch cannot be converted: whether others wait for it is looked at for each of them."""
+
+
+class ParkingSource(HubSource):
+    """See the module."""
+
+    def __init__(
+        self,
+        context: RouteContext,
+        queue_name: str,
+        conversion: Conversion,
+        exception_queue: str | None,
+        key_of: KeyOf,
+    ) -> None:
+        super().__init__(context, queue_name, conversion, exception_queue)
+        self._key_of = key_of
+        self._attempts, self._limit = park_attempts(context.job), park_messages(context.job)
+        self._keys: dict[str, ParkedKey] = {}
+        self._new: set[str] = set()  # keys of messages that could not be converted just now
+        self._heads: dict[int, ParkedKey] = {}  # that are tried
+        self._number = 0  # of parked messages
+        self._together = False  # the batch is converted as long as nothing fails
+        self.look_at = -math.inf  # monotonic time
+
+    @property
+    def sets_aside(self) -> bool:
+        """See :class:`HubSource`."""
+        return True
+
+    @property
+    def parks(self) -> bool:
+        """Whether a key is parked."""
+        return bool(self._keys)
+
+    def load(self) -> tuple[JobRow, Sequence[Planned]]:
+        """See :class:`HubSource`."""
+        found = super().load()
+        self._new.clear()
+        with self._context.hub.read() as conn:
+            self._know(parked.load(conn, self._context.job.id))
+            self._number = sum(
+                len(parked.messages(conn, self._context.job.id, each.number)) for each in self._keys.values()
+            )
+        self.look_at = -math.inf
+        return found
+
+    def _know(self, keys: Sequence[ParkedKey]) -> None:
+        self._keys = {each.key: each for each in keys}
+        self._heads = {each.head: each for each in keys if each.state == TRYING}
+
+    # -- convert ------------------------------------------------------------------------------------------------------
+
+    def _converted(
+        self, taken: Planned, encode: Encode, *, sent_before: bool = False, remark: str = ""
+    ) -> tuple[Flight, list[Any]]:
+        if sent_before:  # what was to be parked left the plan before it was sent
+            return super()._converted(taken, encode, sent_before=True, remark=remark)
+        keys = [self._key_of(message) for _, message in taken.claimed] if self._keys or self._new else ()
+        if not any(key in self._keys or key in self._new for key in keys):
+            self._together = True
+            try:
+                return super()._converted(taken, encode, remark=remark)
+            except _OneByOneError:
+                keys = [self._key_of(message) for _, message in taken.claimed]
+            finally:
+                self._together = False
+        flight, forms = Flight(taken.plan.sequence, taken.plan.ids), list[Any]()
+        for entry, key in zip(taken.claimed, keys, strict=True):
+            head = self._heads.get(entry.id)
+            if head is None and (key in self._keys or key in self._new):
+                flight.parked[entry.id] = Parked(key or "", None)
+            elif head is not None and head.give_up:
+                self.set_aside(flight, entry.id, entry.message, _reason(head))
+            else:
+                single = Planned(Plan(taken.plan.sequence, (entry.id,)), [entry])
+                part, made = super()._converted(single, encode, remark=remark)
+                forms += made
+                _join(flight, part)
+        flight.sent = len(forms)
+        return flight, forms
+
+    def fail(self, flight: Flight, message_id: int, message: Message, error: Exception) -> None:
+        """See :class:`HubSource`."""
+        if flight.sent_before:
+            flight.consumed.append(message_id)
+        elif not self.may_park(message_id, message):
+            super().fail(flight, message_id, message, error)
+        elif self._together:
+            raise _OneByOneError from error
+        else:
+            self.park(flight, message_id, message, unforeseen(error))
+
+    def may_park(self, message_id: int, message: Message) -> bool:
+        """Whether a message that cannot be delivered is parked, or goes the way of all others."""
+        head = self._heads.get(message_id)
+        tried = (head.attempts if head is not None else 0) + 1
+        given_up = 0 < self._attempts <= tried and self.exception_queue is not None
+        return not given_up and self._key_of(message) is not None
+
+    def park(self, flight: Flight, message_id: int, message: Message, failure: ConversionFailure) -> None:
+        """A message of a batch waits for another attempt; those of its key behind it wait, too."""
+        key = self._key_of(message) or ""
+        flight.parked[message_id] = Parked(key, failure)
+        self._new.add(key)
+
+    # -- store --------------------------------------------------------------------------------------------------------
+
+    def check_room(self, number: int) -> None:
+        """Refuse to park more messages than the job may.
+
+        Raises:
+            ParkedTooMany: the job waits.
+        """
+        if self._number + number > self._limit:
+            job = self._context.job.name
+            raise ParkedTooMany(
+                f"job {job}: {self._number:,} messages are parked, and {number:,} more would have to be",
+                cause=f"no more than {self._limit:,} may be parked (park_messages); the first one cannot be delivered: "
+                f"{next(iter(self._keys.values())).reason if self._keys else 'see the log'}",
+                cure=f"see mgw exceptions parked {job}; remove the cause, give messages up, or raise park_messages",
+            )
+
+    def store_parked(self, conn: sa.Connection, batch: Flight) -> list[Event]:
+        """Keep what is parked of a batch, in the transaction in which it leaves its plan; the events of it."""
+        job, now, events = self._context.job, self._context.clock.now(), list[Event]()
+        behind: dict[str, list[int]] = {}
+        for message_id, (key, failure) in batch.parked.items():
+            head = self._heads.get(message_id)
+            if head is not None and failure is not None:
+                head.state, head.attempts = PARKED, head.attempts + 1
+                self._explain(head, failure, now)
+                parked.save(conn, job.id, head, first=(message_id,))
+                del self._heads[message_id]
+            elif failure is None or key in self._keys:
+                behind.setdefault(key, []).append(message_id)
+            else:
+                entry = ParkedKey(0, key, PARKED, message_id, 1, False, "", None, now, now)
+                self._explain(entry, failure, now)
+                parked.insert(conn, job.id, entry, (message_id,), token=self._context.token)
+                self._keys[key] = entry
+                events.append(KeyParked(job.name, key, entry.reason))
+            self._number += 1
+        for key, ids in behind.items():
+            parked.save(conn, job.id, self._keys[key], behind=ids)
+        self._new.clear()
+        self.look_at = -math.inf
+        return events
+
+    def _explain(self, entry: ParkedKey, failure: ConversionFailure, now: float) -> None:
+        entry.reason, entry.error_number = str(failure), failure.number
+        entry.next_attempt = now + min(2.0 ** min(entry.attempts, 10), LONGEST_DELAY)
+
+    def complete(self, conn: sa.Connection, finished: Sequence[Flight], stored: Stored, now: float) -> None:
+        """See :class:`HubSource`."""
+        super().complete(conn, finished, stored, now)
+        if self._heads:
+            done = [number for flight in finished for number in flight.ids]
+            passed = [self._heads[number].number for number in done if number in self._heads]
+            if passed:
+                parked.mark_passed(conn, self._context.job.id, passed)
+                self.look_at = -math.inf
+
+    # -- release ------------------------------------------------------------------------------------------------------
+
+    def due(self) -> tuple[list[ParkedKey], list[ParkedKey]]:
+        """Keys whose messages may follow, and keys whose first message is to be tried; as the hub says now."""
+        context = self._context
+        now = context.clock.now()
+        with context.hub.read() as conn:
+            self._know(parked.load(conn, context.job.id))
+            tried = list(self._heads)
+            there = transfer.unfinished(conn, self.queue, self.consumer, tried) if tried else set()
+        passed = [each for each in self._keys.values() if each.state == PASSED]
+        passed += [each for head, each in self._heads.items() if head not in there]  # somebody else took it
+        due = [each for each in self._keys.values() if each.state == PARKED and each.next_attempt <= now]
+        return passed, due
+
+    def release(self, conn: sa.Connection, passed: Sequence[ParkedKey], due: Sequence[ParkedKey]) -> list[Event]:
+        """Make messages READY again where they were; the events of it."""
+        job, events, ids = self._context.job, list[Event](), list[int]()
+        for each in passed:
+            behind = parked.remove(conn, job.id, each.number)
+            ids += behind
+            self._keys.pop(each.key, None)
+            self._heads.pop(each.head, None)
+            events.append(KeyReleased(job.name, each.key, len(behind)))
+        for each in due:
+            ids.append(each.head)
+            each.state = TRYING
+            parked.save(conn, job.id, each, without=each.head)
+            self._heads[each.head] = each
+        transfer.release(conn, self.queue, self.consumer, ids)
+        self._number = max(0, self._number - len(ids))
+        self._look = True
+        return events
+
+    def wait_for_parked(self, longest: float) -> float:
+        """Seconds until something may have to be done about parked keys."""
+        now = self._context.clock.now()
+        attempts = [each.next_attempt - now for each in self._keys.values() if each.state == PARKED]
+        return max(0.05, min([longest, *attempts]))
+
+
+def _reason(entry: ParkedKey) -> ConversionFailure:
+    what, _, cause = entry.reason.partition("; cause: ")
+    cause, _, cure = cause.partition("; cure: ")
+    return ConversionFailure(what, cause=cause, cure=cure, number=entry.error_number)
+
+
+def _join(flight: Flight, part: Flight) -> None:
+    """What became of one message of a batch."""
+    flight.consumed += part.consumed
+    flight.filtered += part.filtered
+    flight.refused += part.refused
+    flight.reasons |= part.reasons
+    flight.expired |= part.expired
+    flight.parts |= part.parts
+    flight.parked |= part.parked

@@ -1,0 +1,242 @@
+"""Jobs that park: the messages of a key keep their order behind one that cannot be delivered, all others pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mgw.gateway.aq import transfer
+from mgw.gateway.ledger import check
+from mgw.gateway.services.exceptions import DeskRefused, desk_of, give_up, parked_keys, release
+from mgw.gateway.services.exceptions.contract import EVERYTHING
+from mgw.gateway.state.gateway_hub import open_hub
+from mgw.links.memory.broker import MemoryBroker
+from mgw.transforms.errors import AdminError
+from mgw.transforms.message import Message
+from tests.support.brokers import PostgreSQL
+from tests.support.gateways import Gateway, gateway_on
+from tests.support.ready_hubs import ready_hubs
+from tests.support.waiting import eventually
+
+STRICT = {"set": {"header.n": "tab.user_data.n * 1"}}  # fails where n is no number
+LAX = {"set": {"header.n": "tab.user_data.n"}}
+
+
+@pytest.fixture(scope="module")
+def hubs(postgresql: PostgreSQL) -> Iterator[Callable[[], AbstractContextManager[str]]]:
+    with ready_hubs(postgresql, "parking", partial(open_hub, create=True)) as made:
+        yield made
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def hub_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/hub.db"
+        return
+    with request.getfixturevalue("hubs")() as url:
+        yield url
+
+
+@pytest.fixture(params=[False, True], ids=["one-consumer", "subscribers"])
+def subscribers(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def gateway(hub_url: str, broker: MemoryBroker, subscribers: bool) -> Iterator[Gateway]:
+    with gateway_on(hub_url) as gateway:
+        broker.queue("DST")
+        gateway.queue("Q", multiple_consumers=subscribers)
+        gateway.queue("BAD")
+        gateway.admin.create_transformation("strict", "BASIC", "BASIC", STRICT)
+        gateway.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name})
+        gateway.admin.register_foreign_queue("DST", "mem")
+        gateway.admin.create_job(
+            "out", "OUTBOUND", "Q", "DST@mem", transformation="strict", options={"park_key": "correlation"}
+        )
+        yield gateway
+
+
+def send(gateway: Gateway, *given: tuple[str, object]) -> None:
+    """Messages of a key; a text cannot be delivered."""
+    gateway.enqueue("Q", [Message(body=json.dumps({"n": n}), correlation=key or None) for key, n in given])
+
+
+def arrived(broker: MemoryBroker) -> list[tuple[str | None, object]]:
+    return [(each.correlation, json.loads(str(each.body))["n"]) for each in broker.queue("DST").messages]
+
+
+def of_key(broker: MemoryBroker, key: str) -> list[object]:
+    return [n for correlation, n in arrived(broker) if correlation == key]
+
+
+def mend(gateway: Gateway) -> None:
+    """What could not be delivered can be now."""
+    gateway.admin.alter_transformation("strict", definition=LAX)
+
+
+def keys(gateway: Gateway) -> dict[str, int]:
+    return {each.entry.key: each.messages for each in parked_keys(gateway.admin, "out")}
+
+
+def offences(gateway: Gateway) -> list[str]:
+    (job,) = (each for each in gateway.admin.list_jobs() if each.name == "out")
+    with gateway.hub.read() as conn:
+        return list(check.reconcile(conn, job, gateway.hub.hub_id).offences)
+
+
+def all_of(gateway: Gateway, broker: MemoryBroker, count: int) -> Callable[[], bool]:
+    return lambda: len(arrived(broker)) == count
+
+
+def test_the_messages_of_a_key_wait_and_all_others_pass(gateway: Gateway, broker: MemoryBroker) -> None:
+    send(gateway, ("a", 1), ("b", "bad"), ("a", 2), ("b", 3), ("c", 4), ("b", 5), ("a", 6))
+    with gateway.run():
+        eventually(all_of(gateway, broker, 4))
+        send(gateway, ("b", 7), ("a", 8))
+        eventually(all_of(gateway, broker, 5))
+        eventually(lambda: keys(gateway) == {"b": 4})
+        assert of_key(broker, "b") == []
+        assert of_key(broker, "a") == [1, 2, 6, 8]
+        (waiting,) = parked_keys(gateway.admin)
+        assert waiting.entry.error_number == 722
+        assert "strict" in waiting.entry.reason
+        assert gateway.job("out")["BACKLOG"] == 4
+        mend(gateway)
+        release(gateway.admin, "out", by="me")
+        eventually(all_of(gateway, broker, 9))
+    assert of_key(broker, "b") == ["bad", 3, 5, 7]
+    assert keys(gateway) == {}
+    assert offences(gateway) == []
+
+
+def test_a_message_that_fails_again_stays_the_first(gateway: Gateway, broker: MemoryBroker) -> None:
+    send(gateway, ("b", "bad"), ("b", 1), ("b", "worse"), ("b", 2))
+    with gateway.run():
+        eventually(lambda: keys(gateway) == {"b": 4})
+        release(gateway.admin, "out", ["b"], by="me")
+        eventually(lambda: [each.entry.attempts for each in parked_keys(gateway.admin)] >= [2])
+        send(gateway, ("b", 3), ("a", 1))
+        eventually(all_of(gateway, broker, 1))
+        eventually(lambda: keys(gateway) == {"b": 5})
+        mend(gateway)
+        release(gateway.admin, "out", ["b"], by="me")
+        eventually(all_of(gateway, broker, 6))
+    assert of_key(broker, "b") == ["bad", 1, "worse", 2, 3]
+
+
+def test_a_message_that_is_given_up_goes_to_the_exception_queue_and_the_others_follow(
+    gateway: Gateway, broker: MemoryBroker
+) -> None:
+    send(gateway, ("b", "bad"), ("b", 1), ("b", "worse"), ("b", 2))
+    with gateway.run():
+        eventually(lambda: keys(gateway) == {"b": 4})
+        with pytest.raises(DeskRefused, match="no exception queue"):
+            give_up(gateway.admin, "out", ["b"], by="me")
+        gateway.admin.alter_job("out", exception_queue="BAD")
+        eventually(lambda: gateway.job("out")["ACTIVITY"] in {"IDLE", "RUNNING"})
+        give_up(gateway.admin, "out", ["b"], by="me")
+        eventually(lambda: of_key(broker, "b") == [1])
+        eventually(lambda: keys(gateway) == {"b": 2})
+        give_up(gateway.admin, "out", ["b"], by="me")
+        eventually(lambda: of_key(broker, "b") == [1, 2])
+    bodies = [json.loads(str(each.message.body))["n"] for each in desk_of(gateway.admin, "out").entries(EVERYTHING)]
+    assert bodies == ["bad", "worse"]
+    assert [text for text in gateway.events() if "given up by me" in text]
+    assert offences(gateway) == []
+
+
+def test_after_so_many_attempts_the_exception_queue_gets_it(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.admin.alter_job("out", exception_queue="BAD", options={"park_attempts": "2"})
+    send(gateway, ("b", "bad"), ("b", 1))
+    with gateway.run():
+        eventually(lambda: of_key(broker, "b") == [1])
+    assert gateway.job("out")["EXCEPTIONQ_TOTAL"] == 1
+    assert keys(gateway) == {}
+
+
+def test_what_is_parked_survives_a_restart(gateway: Gateway, broker: MemoryBroker) -> None:
+    send(gateway, ("b", "bad"), ("b", 1), ("a", 1))
+    with gateway.run():
+        eventually(lambda: keys(gateway) == {"b": 2})
+    send(gateway, ("b", 2), ("a", 2))
+    with gateway.run():
+        eventually(lambda: of_key(broker, "a") == [1, 2])
+        eventually(lambda: keys(gateway) == {"b": 3})
+    mend(gateway)
+    release(gateway.admin, "out", by="me")
+    with gateway.run():
+        eventually(lambda: of_key(broker, "b") == ["bad", 1, 2])
+    assert offences(gateway) == []
+
+
+def test_a_message_without_a_key_goes_the_way_of_all_others(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.admin.alter_job("out", exception_queue="BAD")
+    send(gateway, ("", "bad"), ("", 1))
+    with gateway.run():
+        eventually(lambda: arrived(broker) == [(None, 1)])
+        eventually(lambda: gateway.job("out")["EXCEPTIONQ_TOTAL"] == 1)
+    assert keys(gateway) == {}
+
+
+def test_a_job_that_parks_no_more_gives_back_what_it_parked(gateway: Gateway, broker: MemoryBroker) -> None:
+    send(gateway, ("b", "bad"), ("b", 1), ("a", 1))
+    with gateway.run():
+        eventually(lambda: keys(gateway) == {"b": 2})
+        with pytest.raises(AdminError, match="another park_key"):
+            gateway.admin.alter_job("out", options={"park_key": "partition_key"})
+        mend(gateway)
+        gateway.admin.alter_job("out", options={"park_key": None})
+        eventually(lambda: of_key(broker, "b") == ["bad", 1])
+    assert keys(gateway) == {}
+
+
+def test_no_more_are_parked_than_may_be(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.admin.alter_job("out", options={"park_messages": "3"})
+    send(gateway, *[("b", "bad")] * 5, ("a", 1))
+    with gateway.run():
+        eventually(lambda: "park_messages" in str(gateway.job("out")["LAST_ERROR_MSG"]))
+        assert gateway.job("out")["STATUS"] == "RETRY"
+        gateway.admin.alter_job("out", options={"park_messages": "10"})
+        eventually(lambda: of_key(broker, "a") == [1])
+        eventually(lambda: keys(gateway) == {"b": 5})
+
+
+def test_a_job_with_parked_messages_that_is_removed_leaves_them_in_the_queue(
+    gateway: Gateway, broker: MemoryBroker, subscribers: bool
+) -> None:
+    send(gateway, ("b", "bad"), ("b", 1))
+    with gateway.run():
+        eventually(lambda: keys(gateway) == {"b": 2})
+    if not subscribers:
+        gateway.admin.remove_job("out", force=True)
+        assert len(gateway.browse("Q")) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends", "key", "said"),
+    [("INBOUND", ("DST@mem", "Q"), "correlation", "INBOUND"), ("OUTBOUND", ("R", "DST@mem"), "no such(", "expression")],
+)
+def test_a_key_that_no_job_can_have_is_refused(
+    gateway: Gateway, kind: str, ends: Sequence[str], key: str, said: str
+) -> None:
+    gateway.queue("R")
+    with pytest.raises(AdminError, match=said):
+        gateway.admin.create_job("other", kind, *ends, options={"park_key": key})
+
+
+def test_a_first_message_that_somebody_else_took_is_not_waited_for(gateway: Gateway, subscribers: bool) -> None:
+    send(gateway, ("a", 1), ("a", 2), ("a", 3))
+    consumer = "MGW_out" if subscribers else None
+    with gateway.hub.write() as conn:
+        queue = transfer.resolve(conn, "Q")
+        first, second, third = (each.id for each in transfer.claim(conn, queue, consumer, 3))
+        transfer.release(conn, queue, consumer, [third])
+        transfer.complete(conn, queue, consumer, [first])
+    with gateway.hub.read() as conn:
+        assert transfer.unfinished(conn, queue, consumer, [first, second, third]) == {second, third}
