@@ -106,7 +106,7 @@ def test_the_messages_of_a_key_wait_and_all_others_pass(gateway: Gateway, broker
         (waiting,) = parked_keys(gateway.admin)
         assert waiting.entry.error_number == 722
         assert "strict" in waiting.entry.reason
-        assert gateway.job("out")["BACKLOG"] == 4
+        eventually(lambda: gateway.job("out")["BACKLOG"] == 4)
         mend(gateway)
         release(gateway.admin, "out", by="me")
         eventually(all_of(gateway, broker, 9))
