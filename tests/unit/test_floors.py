@@ -37,7 +37,7 @@ ROOMS = ordered(
     """
     transforms/__init__.py transforms/errors.py transforms/clock.py transforms/open_files.py transforms/objects.py
     transforms/message.py
-    transforms/payloads/ transforms/header_table.py transforms/trail.py
+    transforms/payloads/ transforms/header_table.py transforms/trail.py transforms/aq_properties.py
     transforms/lcr/
     transforms/language/ transforms/amqp/ transforms/kafka/ transforms/mqtt/
     transforms/codecs/

@@ -39,13 +39,15 @@ from mgw.transforms.amqp.header_split import (
     split_original,
 )
 from mgw.transforms.amqp.table import FIELD_NAMES
+from mgw.transforms.aq_properties import MESSAGE_ID as MESSAGE_ID_HEADER
+from mgw.transforms.aq_properties import property_headers
 from mgw.transforms.errors import ConversionFailure
 from mgw.transforms.message import Header, Message, ValueType
 from mgw.transforms.objects import AnyData, ObjectValue, plain_body
 
 __all__ = ["borrowed_charset", "encode", "text_charset"]
 
-_TEXT, _RAW, _DATE = ValueType.TEXT, ValueType.RAW, ValueType.DATE
+_RAW = ValueType.RAW
 
 _make = tuple.__new__  # a named tuple without the cost of its constructor
 _pack_u32 = struct.Struct(">I").pack
@@ -247,23 +249,8 @@ def _time(value: float) -> bytes:
 
 def _aq_headers(message: Message, now: float, rules: Rules) -> list[Header]:
     """AQ properties as headers (job options AQ_MsgProperties and PreserveMessageID); explicit headers win."""
-    made: list[Header] = []
-    if rules.aq_properties:
-        remaining = message.remaining(now)
-        made = [
-            Header("MGW_AQ_priority", ValueType.INTEGER, message.priority),
-            Header("MGW_AQ_expiration", ValueType.INTEGER, -1 if remaining is None else max(0, math.ceil(remaining))),
-            Header("MGW_AQ_delay", ValueType.INTEGER, 0),
-        ]
-        if message.correlation is not None:
-            made.append(Header("MGW_AQ_correlation", _TEXT, message.correlation))
-        if message.exception_queue is not None:
-            made.append(Header("MGW_AQ_exception_queue", _TEXT, message.exception_queue))
-        if message.enqueue_time is not None:
-            made.append(Header("MGW_AQ_enqueue_time", _DATE, message.enqueue_time))
-        if message.original_msgid is not None:
-            made.append(Header("MGW_AQ_original_msgid", _RAW, message.original_msgid))
+    made = property_headers(message, message.remaining(now)) if rules.aq_properties else []
     if rules.preserve_id and message.msgid is not None:
-        made.append(Header("MGW_AQ_messageID", _RAW, message.msgid))
+        made.append(Header(MESSAGE_ID_HEADER, _RAW, message.msgid))
     present = {header.name for header in message.headers}
     return [header for header in made if header.name not in present]
