@@ -14,11 +14,13 @@ __all__ = [
     "MAX_BATCH_SIZE",
     "MAX_MESSAGE_AGE",
     "MAX_PASSES",
+    "NO_LOCAL",
     "UNROUTED",
     "Unrouted",
     "check_batch_limit",
     "max_message_age",
     "max_passes",
+    "no_local",
     "unrouted",
 ]
 
@@ -62,6 +64,17 @@ MAX_PASSES = Field(
     dynamic=True,
     minimum=0,
     maximum=1000,
+)
+
+NO_LOCAL = Field(
+    "JMS_NoLocal",
+    "TRUE: skip messages that a job of this hub published. They are told by their id in the hub (RabbitMQ: the "
+    "message-id, or MGW_AQ_messageID), or else by the last job of MGW_trail: an outbound job whose messages keep a "
+    "message-id of their own on RabbitMQ needs PreserveMessageID or max_passes, one that makes several messages of one "
+    "needs max_passes. For jobs that read a link; MQTT 3.1.1 needs MQTT_Envelope. Skipped messages count as filtered.",
+    bool,
+    False,
+    alterable=False,
 )
 
 MAX_BATCH_SIZE = Field(
@@ -129,6 +142,7 @@ JOB_OPTIONS = (
     ),
     MAX_MESSAGE_AGE,
     MAX_PASSES,
+    NO_LOCAL,
 )
 
 
@@ -157,6 +171,11 @@ def check_batch_limit(job_name: str, options: Mapping[str, str]) -> None:
 def max_passes(job: JobDef) -> int:
     """How often a message may pass the job; 0: as often as it comes."""
     return int(job.options.get(MAX_PASSES.name, MAX_PASSES.default))
+
+
+def no_local(job: JobDef) -> bool:
+    """Whether the job skips what jobs of its own hub published."""
+    return job.options.get(NO_LOCAL.name.lower()) == "TRUE"
 
 
 def unrouted(job: JobDef) -> Unrouted:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from mgw.gateway.aq import Hub, Rule, compile_rule, moved, transfer
 from mgw.gateway.aq import bound_functions as bound
 from mgw.gateway.aq import payload_forms as payloads
-from mgw.gateway.definitions.job_options import max_passes
+from mgw.gateway.definitions.job_options import max_passes, no_local
 from mgw.gateway.runtime.job_setup import JobSetup
 from mgw.gateway.runtime.job_steps import Conversion, Fit, Transform
 from mgw.transforms.clock import Clock
+from mgw.transforms.no_local import NoLocal
 from mgw.transforms.payloads.convert import fit_into, fit_out_of
 from mgw.transforms.steps.registry import compile_transformation
 from mgw.transforms.trail import Trail
@@ -25,7 +26,8 @@ def conversion_of(hub: Hub, clock: Clock, setup: JobSetup) -> Conversion:
     job, transform, trail = setup.job, _transform(hub, setup), _trail(hub, setup)
     if setup.source is not None:
         into = None if setup.target is not None else into_queue(hub, job.destination)
-        return Conversion(into, rule_of(setup), transform, inbound=setup.target is None, trail=trail)
+        local = NoLocal(hub.hub_id) if no_local(job) else None
+        return Conversion(into, rule_of(setup), transform, inbound=setup.target is None, trail=trail, local=local)
     if setup.target is None:
         fit = into_queue(hub, job.destination)
         return Conversion(lambda message: fit(moved(message, clock.now())), None, transform, inbound=True, trail=trail)

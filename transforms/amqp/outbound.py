@@ -18,6 +18,7 @@ from mgw.transforms.amqp.common import (
     HEADER_TABLE,
     MAX_EXPIRATION,
     MESSAGE_ID,
+    MODES,
     PREFIX,
     PRIORITY,
     REPLY_TO,
@@ -97,7 +98,8 @@ def encode(  # noqa: C901, PLR0912, PLR0915 - one pass over the properties in wi
         pieces += _pack_u32(len(table)) + table
     top = rules.max_priority
     priority = message.priority
-    pieces += b"\x02" + bytes((top if priority < 0 else 0 if priority > top else top - priority,))
+    mode = rules.delivery_mode or _mode_of(headers)
+    pieces += bytes((mode, top if priority < 0 else 0 if priority > top else top - priority))
 
     correlation = fields.get(CORRELATION_ID, message.correlation)
     if correlation is None and fields:
@@ -141,6 +143,12 @@ def encode(  # noqa: C901, PLR0912, PLR0915 - one pass over the properties in wi
         flags |= CLUSTER_ID
         pieces += _short(fields[CLUSTER_ID], CLUSTER_ID)
     return _make(Content, (_pack_flags(flags) + pieces, body, fields.get(ROUTING_KEY)))
+
+
+def _mode_of(headers: tuple[Header, ...]) -> int:
+    """The delivery mode that a message had: 1, or 2."""
+    found = {name: value for name, _, value in reversed(headers) if name in MODES}
+    return next((1 if found[name] == 1 else 2 for name in MODES if name in found), 2)
 
 
 def _body(message: Message, fields: dict[int, Any], flags: int, *, bare: bool) -> tuple[bytes, int, bytes]:

@@ -33,6 +33,7 @@ from mgw.gateway.services.admin.base import check_identifier
 from mgw.links import options as settings
 from mgw.links import registry
 from mgw.links.contract import Direction, Field, Link
+from mgw.links.job_checks import ChecksJobs
 from mgw.transforms.errors import AdminError, ConfigInvalid, GatewayError
 
 __all__ = ["Context"]
@@ -206,6 +207,18 @@ class Context:
             driver.check_endpoint(endpoint(name, queue), direction)
         except (AdminError, ConfigInvalid) as error:
             self.refused(finding, path, error)
+
+    def job_end(self, path: Path, name: str, options: Mapping[str, Any], direction: Direction) -> None:
+        """Ask the link which options of a job it would refuse at that end."""
+        parts = split_foreign(name)
+        queue = self.foreign.get(key(name))
+        driver = self.driver(parts[1]) if parts else None
+        if queue is None or not isinstance(driver, ChecksJobs):
+            return
+        try:
+            driver.check_job(endpoint(name, queue), options, direction)
+        except (AdminError, ConfigInvalid) as error:
+            self.refused("bad-value", path, error)
 
     def transformation(self, path: Path, name: str | None) -> None:
         """A reference to a transformation."""

@@ -23,6 +23,7 @@ from mgw.gateway.services.admin.job_checks import (
     check_connections,
     check_exception_queue,
     check_guarantee,
+    check_options,
     check_rule,
     check_sharing,
     check_transformation,
@@ -171,6 +172,7 @@ class JobProcedures(JobRemoval):
             new = replace(old, **changes)
             ends = resolve_ends(self, conn, new)
             new = replace(new, options=job_options(new, _specs(ends), options, old.options))
+            check_options(new, ends)
             check_rule(conn, new, ends)
             check_transformation(conn, new)
             check_exception_queue(self, conn, new, ends)
@@ -218,6 +220,7 @@ class JobProcedures(JobRemoval):
         job = replace(job, options=job_options(job, _specs(ends), options, {}))
         check_sharing(conn, job, ends)
         check_connections(job, ends)
+        check_options(job, ends)
         check_rule(conn, job, ends)
         check_transformation(conn, job)
         check_exception_queue(self, conn, job, ends)
