@@ -21,6 +21,7 @@ __all__ = [
     "max_message_age",
     "max_passes",
     "no_local",
+    "preserves_id",
     "unrouted",
 ]
 
@@ -102,7 +103,8 @@ JOB_OPTIONS = (
     MAX_BATCH_SIZE,
     Field(
         "PreserveMessageID",
-        "TRUE: the message id of the source travels in a field of the destination.",
+        "TRUE: the message id of the source travels in a field of the destination; with JMS payload types, in both "
+        "directions, in the property OracleMGW_OriginalMessageID.",
         bool,
         False,
         dynamic=True,
@@ -176,6 +178,11 @@ def max_passes(job: JobDef) -> int:
 def no_local(job: JobDef) -> bool:
     """Whether the job skips what jobs of its own hub published."""
     return job.options.get(NO_LOCAL.name.lower()) == "TRUE"
+
+
+def preserves_id(job: JobDef) -> bool:
+    """Whether the id of a message goes with it."""
+    return job.options.get("preservemessageid") == "TRUE"
 
 
 def unrouted(job: JobDef) -> Unrouted:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mgw.gateway.aq import Bindings, qualified
+from mgw.gateway.aq import payload_forms as payloads
 from mgw.gateway.config.findings import Path, nearest
 from mgw.gateway.config.forms import (
     endpoint,
@@ -227,7 +228,7 @@ class Context:
 
     def payload_type(self, path: Path, name: str | None) -> None:
         """A payload type, which may be an object type."""
-        if name is not None and "." in name and hub_name(name) not in self.types:
+        if name is not None and "." in name and hub_name(name) not in self.types and payloads.jms_type(name) is None:
             self.unknown("unknown-object-type", path, "object_types", name)
 
     def shape(self, queue: QueueModel) -> QueueTableModel:
