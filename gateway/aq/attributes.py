@@ -23,7 +23,13 @@ def by_name(*fields: Field) -> Mapping[str, Field]:
 
 
 QUEUE_TABLE_ATTRIBUTES = by_name(
-    Field("payload_type", "What the messages hold.", default="BASIC", alterable=False),
+    Field(
+        "payload_type",
+        "What the messages hold. JMS messages: SYS.AQ$_JMS_TEXT_MESSAGE, and alike BYTES, MAP, STREAM and OBJECT, or "
+        "SYS.AQ$_JMS_MESSAGE for all of them.",
+        default="BASIC",
+        alterable=False,
+    ),
     Field(
         "multiple_consumers",
         "False: each message goes to one consumer. True: to every subscriber.",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from mgw.gateway.aq import OTHER_NAMES, QUEUE_TABLE_ATTRIBUTES, own_kind
+from mgw.gateway.aq import payload_forms as payloads
 from mgw.links.contract import Field as Description
 
 __all__ = [
@@ -65,7 +66,7 @@ def _payload_name(value: object) -> object:
     if not isinstance(value, str):
         return value
     own = own_kind(value)
-    return upper(value) if own is None else own.value
+    return payloads.jms_type(value) or upper(value) if own is None else own.value
 
 
 def _payload_type(value: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from mgw.gateway.config.reference_text import cell, page, table
 from mgw.links import registry
 from mgw.links.contract import LinkSpec
+from mgw.transforms.aq_properties import AQ_PROPERTIES, MESSAGE_ID
 from mgw.transforms.header_table import Row
 
 __all__ = ["anchor", "headers_page", "rows_of"]
@@ -35,7 +36,34 @@ def headers_page() -> str:
             parts += _section(f"## {spec.title}\n", rows, module.NOTES)
             for title, more, notes in getattr(module, "MORE", ()):
                 parts += _section(f"### {title}\n", more, notes)
-    return page(parts)
+    return page(parts + _aq_properties())
+
+
+def _aq_properties() -> list[str]:
+    """The reserved names, which are the same at each broker."""
+    rows = [
+        (
+            f"`{each.name}`",
+            each.field.replace("_", " "),
+            each.kind.name,
+            each.range,
+            "both" if each.read else "sent",
+            each.meaning,
+        )
+        for each in AQ_PROPERTIES
+    ]
+    return [
+        "## Properties of a message\n",
+        "With the job option `AQ_MsgProperties` these travel as headers (RabbitMQ, Kafka) or user properties (MQTT 5), "
+        f"`{MESSAGE_ID}` with `PreserveMessageID`; Kafka and MQTT 5 always have it, MQTT 5 as text `AQMSGID:` and 32 "
+        "hex digits. A header of that name in the message wins. An inbound job with the option sets the property from "
+        "the first header of the name, except that the expiration and the correlation that MQTT 5 has in fields win; "
+        "what is only sent stays a header. A header of another type or out of range fails its message, one that is "
+        "missing leaves the default. Any whole-number type is read, for times also FLOAT and DOUBLE, and over MQTT "
+        "text that is a number. Kafka also has `MGW_AQ_expires_at` (epoch milliseconds) and `MGW_AQ_sender` (JSON, "
+        "`name` and `address`), and leaves out what is at its default.\n",
+        table(("Name", "Property", "Type", "Range", "Direction", "Meaning"), [tuple(map(cell, row)) for row in rows]),
+    ]
 
 
 def _section(heading: str, rows: Iterable[Row], notes: Iterable[str]) -> list[str]:

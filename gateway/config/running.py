@@ -173,6 +173,6 @@ def _shape(table: QueueTableInfo) -> dict[str, Any]:
     same = QueueTableModel.model_fields.keys() - {"payload_type", "comment"}
     return {name: getattr(table, name) for name in same} | {
         "payload_type": table.object_type or table.payload_type.value,
-        "jms_types": table.jms_types or None,
+        "jms_types": (table.jms_types and table.object_type is None) or None,
         "options": dict(table.options),
     }

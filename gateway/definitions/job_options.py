@@ -14,6 +14,7 @@ __all__ = [
     "MAX_BATCH_SIZE",
     "MAX_MESSAGE_AGE",
     "MAX_PASSES",
+    "NO_LOCAL",
     "ON_MISSING",
     "PARK_KEY",
     "UNROUTED",
@@ -22,10 +23,12 @@ __all__ = [
     "check_batch_limit",
     "max_message_age",
     "max_passes",
+    "no_local",
     "on_missing",
     "park_attempts",
     "park_key",
     "park_messages",
+    "preserves_id",
     "unrouted",
 ]
 
@@ -122,6 +125,17 @@ PARK_MESSAGES = Field(
     maximum=1000000,
 )
 
+NO_LOCAL = Field(
+    "JMS_NoLocal",
+    "TRUE: skip messages that a job of this hub published. They are told by their id in the hub (RabbitMQ: the "
+    "message-id, or MGW_AQ_messageID), or else by the last job of MGW_trail: an outbound job whose messages keep a "
+    "message-id of their own on RabbitMQ needs PreserveMessageID or max_passes, one that makes several messages of one "
+    "needs max_passes. For jobs that read a link; MQTT 3.1.1 needs MQTT_Envelope. Skipped messages count as filtered.",
+    bool,
+    False,
+    alterable=False,
+)
+
 MAX_BATCH_SIZE = Field(
     "max_batch_size",
     "Messages to which a batch grows under load, from MsgBatchSize on. Not below MsgBatchSize; equal to it: batches do "
@@ -147,7 +161,8 @@ JOB_OPTIONS = (
     MAX_BATCH_SIZE,
     Field(
         "PreserveMessageID",
-        "TRUE: the message id of the source travels in a field of the destination.",
+        "TRUE: the message id of the source travels in a field of the destination; with JMS payload types, in both "
+        "directions, in the property OracleMGW_OriginalMessageID.",
         bool,
         False,
         dynamic=True,
@@ -191,6 +206,7 @@ JOB_OPTIONS = (
     PARK_KEY,
     PARK_ATTEMPTS,
     PARK_MESSAGES,
+    NO_LOCAL,
 )
 
 
@@ -239,6 +255,16 @@ def park_attempts(job: JobDef) -> int:
 def park_messages(job: JobDef) -> int:
     """Messages that may be parked at the same time."""
     return int(job.options.get(PARK_MESSAGES.name, PARK_MESSAGES.default))
+
+
+def no_local(job: JobDef) -> bool:
+    """Whether the job skips what jobs of its own hub published."""
+    return job.options.get(NO_LOCAL.name.lower()) == "TRUE"
+
+
+def preserves_id(job: JobDef) -> bool:
+    """Whether the id of a message goes with it."""
+    return job.options.get("preservemessageid") == "TRUE"
 
 
 def unrouted(job: JobDef) -> Unrouted:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from mgw.gateway.aq import Hub, Rule, compile_rule, moved, transfer
+from mgw.gateway.aq import Hub, PayloadType, Rule, compile_rule, moved, transfer
 from mgw.gateway.aq import bound_functions as bound
 from mgw.gateway.aq import payload_forms as payloads
-from mgw.gateway.definitions.job_options import max_passes
+from mgw.gateway.definitions.job_options import max_passes, no_local, preserves_id
 from mgw.gateway.runtime.job_setup import JobSetup
 from mgw.gateway.runtime.job_steps import Conversion, Fit, Transform
 from mgw.transforms.clock import Clock
 from mgw.transforms.language.expression import Functions
+from mgw.transforms.message import find_header
+from mgw.transforms.no_local import NoLocal
 from mgw.transforms.payloads.convert import fit_into, fit_out_of
+from mgw.transforms.payloads.jms import JMS_ANY, KIND_HEADER
 from mgw.transforms.steps.registry import compile_transformation
 from mgw.transforms.trail import Trail
 
@@ -25,14 +28,17 @@ def conversion_of(hub: Hub, clock: Clock, setup: JobSetup) -> Conversion:
     """
     job, transform, trail = setup.job, _transform(hub, setup), _trail(hub, setup)
     if setup.source is not None:
-        into = None if setup.target is not None else into_queue(hub, job.destination)
-        return Conversion(into, rule_of(setup), transform, inbound=setup.target is None, trail=trail)
+        into = None if setup.target is not None else into_queue(hub, job.destination, preserve=preserves_id(job))
+        local = NoLocal(hub.hub_id) if no_local(job) else None
+        return Conversion(into, rule_of(setup), transform, inbound=setup.target is None, trail=trail, local=local)
     if setup.target is None:
         fit = into_queue(hub, job.destination)
         return Conversion(lambda message: fit(moved(message, clock.now())), None, transform, inbound=True, trail=trail)
     with hub.read() as conn:
         queue = transfer.resolve(conn, job.source)
-    fit = fit_out_of(queue.payload_type, typed=transform is not None)
+    fit = fit_out_of(
+        payloads.jms_type_of(queue) or queue.payload_type, typed=transform is not None, preserve=preserves_id(job)
+    )
     return Conversion(fit, None, transform, inbound=False, trail=trail)
 
 
@@ -41,12 +47,17 @@ def rule_of(setup: JobSetup) -> Rule | None:
     return compile_rule(setup.job.rule, bindings=_bindings(setup)) if setup.job.rule else None
 
 
-def into_queue(hub: Hub, name: str) -> Fit:
-    """Makes a message fit the payload type of a queue of the hub."""
+def into_queue(hub: Hub, name: str, *, preserve: bool = False) -> Fit:
+    """Makes a message fit the payload type of a queue of the hub; ``preserve``: a JMS message keeps the id it had."""
     with hub.read() as conn:
         queue = transfer.resolve(conn, name)
         declared = payloads.object_type_of(conn, queue)
-    return fit_into(queue.payload_type, max_payload=queue.max_payload, declared=declared)
+    holds = payloads.jms_type_of(queue) or queue.payload_type
+    fit = fit_into(holds, max_payload=queue.max_payload, declared=declared, preserve=preserve)
+    if holds != PayloadType.ANYDATA or not queue.jms_types:
+        return fit
+    jms = fit_into(JMS_ANY, preserve=preserve)
+    return lambda message: (fit if find_header(message.headers, KIND_HEADER) is None else jms)(message)
 
 
 def _transform(hub: Hub, setup: JobSetup) -> Transform | None:

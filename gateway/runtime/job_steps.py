@@ -68,6 +68,7 @@ class Conversion:
         rule: selection of an inbound job; messages for which it is not true are filtered and counted.
         transform: the user's transformation.
         inbound: direction; decides the order of the steps.
+        local: tells messages that are skipped because the hub published them; None: none are.
         trail: adds the job to the trail of the message, and refuses one that passed it too often; None: neither.
     """
 
@@ -76,11 +77,12 @@ class Conversion:
     transform: Transform | None
     inbound: bool
     trail: Trail | None = None
+    local: Callable[[Message], bool] | None = None
 
     @property
     def only_fit(self) -> Fit | None:
         """The one step, where it is the only one but for the trail: one message becomes one."""
-        if self.rule is not None or self.transform is not None:
+        if self.rule is not None or self.transform is not None or self.local is not None:
             return None
         fit, trail = self.fit, self.trail
         return fit if fit is None or trail is None else lambda message: trail(fit(message))
@@ -88,7 +90,7 @@ class Conversion:
     @property
     def nothing(self) -> bool:
         """Whether every message is written as it came, but for the trail."""
-        return self.fit is None and self.rule is None and self.transform is None
+        return self.fit is None and self.rule is None and self.transform is None and self.local is None
 
     def apply(self, message: Message) -> Sequence[Message]:
         """The messages to write; empty when the message is filtered on purpose.
@@ -96,6 +98,8 @@ class Conversion:
         Raises:
             ConversionFailure: the message can never be delivered by this job.
         """
+        if self.local is not None and self.local(message):
+            return ()
         if self.transform is None and self.rule is None:
             message = message if self.fit is None else self.fit(message)
             return (message if self.trail is None else self.trail(message),)

@@ -69,6 +69,8 @@ def enqueue(
     name = lookup.queue(hub, queue, user)
     info = QueueAdmin(hub, user=user).queue(name)
     holds = info.payload_type if info is not None else None
+    if holds == "ANYDATA" and type_name is None and info is not None and info.object_type in SCALARS:
+        type_name = info.object_type
     is_raw = raw or holds == "RAW"
     if type_name is not None and holds not in {None, "ANYDATA"}:
         raise TypeNotAsked(f"--type is for ANYDATA, queue {name} holds {holds}", cure="leave it out")

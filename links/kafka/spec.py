@@ -176,6 +176,13 @@ SPEC = LinkSpec(
             False,
             dynamic=True,
         ),
+        Field(
+            "JMS_DeliveryMode",
+            "A topic keeps each record, so there is no other mode.",
+            default="PERSISTENT",
+            choices=("PERSISTENT",),
+            dynamic=True,
+        ),
     ),
     domains=(None, Domain.TOPIC),
     capabilities=frozenset(

@@ -26,7 +26,7 @@ message without body has a zero-length payload; published with retain it removes
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mgw.links.contract import (
@@ -179,12 +179,30 @@ class MqttLink:
             )
         return template
 
-    def _aq_properties(self, use: JobUse) -> bool:
+    def check_job(self, endpoint: Endpoint, options: Mapping[str, Any], direction: Direction) -> None:
+        """See :class:`mgw.links.job_checks.ChecksJobs`."""
+        if self._settings.version >= 5 or self._options(endpoint)["mqtt_envelope"] == "JSON":
+            return
+        refused = "preservemessageid" if direction is Direction.OUTBOUND else "jms_nolocal"
+        if str(options.get(refused, "")).upper() == "TRUE":
+            raise _refuse(
+                endpoint,
+                "MQTT 3.1.1 carries no message ids, which the job option needs "
+                f"({'PreserveMessageID' if refused[0] == 'p' else 'JMS_NoLocal'})",
+                "set protocol_version of the link to 5, register the queue with MQTT_Envelope = JSON, or leave out the "
+                "option",
+            )
+
+    def _job_options(self, use: JobUse) -> dict[str, Any]:
         try:
-            values = parse(SPEC.job_options, use.options, f"job {use.job}", foreign=True)
+            return parse(SPEC.job_options, use.options, f"job {use.job}", foreign=True)
         except ConfigInvalid as error:
             raise AdminError(error.what, cause=error.cause, cure=error.cure) from error
-        return bool(values["aq_msgproperties"])
+
+    def _qos(self, use: JobUse, options: dict[str, Any]) -> int:
+        """Of what a job publishes; what goes to an exception queue is never at risk."""
+        chosen = self._job_options(use)["jms_deliverymode"] if use.logged else None
+        return int(options["mqtt_qos"]) if chosen is None else int(chosen == "PERSISTENT")
 
     def _client_id(self, use: JobUse, role: str) -> str:
         return client_id_of(self._settings, use.job, use.hub_id, role, use.endpoint.provider_queue)
@@ -199,7 +217,7 @@ class MqttLink:
         rules = Inbound(
             options["mqtt_payloadtype"] == "TEXT",
             options["mqtt_envelope"] == "JSON",
-            self._aq_properties(use),
+            self._job_options(use)["aq_msgproperties"],
             documented=self._documented,
         )
         return MqttSource(
@@ -265,11 +283,11 @@ class MqttLink:
         return Outbound(
             self._template(use.endpoint, options),
             version=self._settings.version,
-            qos=options["mqtt_qos"],
+            qos=self._qos(use, options),
             retain=options["mqtt_retain"],
             envelope=options["mqtt_envelope"] == "JSON",
             topic_from_header=options["mqtt_topicfrom"] == "HEADER",
-            aq_properties=self._aq_properties(use) and use.logged,
+            aq_properties=self._job_options(use)["aq_msgproperties"] and use.logged,
             original=not use.logged,
             documented=self._documented,
         )
@@ -308,7 +326,8 @@ class MqttLink:
         """See :meth:`links.contract.Link.verify`. Topics always exist; what is checked is what the broker allows."""
         settings = self._settings
         options = self._options(use.endpoint)
-        qos: int = options["mqtt_qos"]
+        outbound = direction is Direction.OUTBOUND
+        qos: int = self._qos(use, options) if outbound else options["mqtt_qos"]
         notes: list[str] = []
         level = Guarantee.AT_LEAST_ONCE
         session = self._probe()
@@ -324,7 +343,8 @@ class MqttLink:
         finally:
             session.wire.close()
         if qos == 0:
-            return GuaranteeReport(Guarantee.AT_MOST_ONCE, "QoS 0 was chosen: messages may be lost (MQTT_Qos)")
+            chosen = "JMS_DeliveryMode" if outbound and options["mqtt_qos"] else "MQTT_Qos"
+            return GuaranteeReport(Guarantee.AT_MOST_ONCE, f"QoS 0 was chosen: messages may be lost ({chosen})")
         if direction is Direction.INBOUND:
             level, notes = self._inbound_promise(use, options)
         if settings.version < 5 and options["mqtt_envelope"] != "JSON":

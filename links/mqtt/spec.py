@@ -136,6 +136,22 @@ SPEC = LinkSpec(
     ),
     job_options=(
         Field(
+            "PreserveMessageID",
+            "Carry the message id; MQTT 5 always has it, in user property MGW_AQ_messageID, and so has MQTT_Envelope. "
+            "TRUE is refused where nothing can carry it: MQTT 3.1.1 without MQTT_Envelope.",
+            bool,
+            False,
+            dynamic=True,
+        ),
+        Field(
+            "JMS_DeliveryMode",
+            "Outbound: PERSISTENT publishes at QoS 1, NON_PERSISTENT at QoS 0, which is at most once. If it is not "
+            "set, MQTT_Qos of the foreign queue counts.",
+            default=None,
+            choices=("PERSISTENT", "NON_PERSISTENT"),
+            dynamic=True,
+        ),
+        Field(
             "AQ_MsgProperties",
             "Carry priority, delay, expiration, correlation, exception queue, enqueue time and original id as user "
             "properties MGW_AQ_*, and read them.",

@@ -91,8 +91,8 @@ def report_destination(
             session.channel.queue_declare(plan.queue, passive=True)
         elif plan.exchange:
             session.channel.exchange_declare(plan.exchange, passive=True)
-    if not plan.mandatory:
-        return GuaranteeReport(Guarantee.AT_MOST_ONCE, "AMQP_Mandatory is FALSE: unroutable messages are lost")
+    if chosen := _risk_chosen(plan):
+        return GuaranteeReport(Guarantee.AT_MOST_ONCE, chosen)
     policies = knowledge.policies.read(session.settings)
     lost, weak, unseen = "", "", policies.unseen
     if plan.queue is not None:
@@ -125,6 +125,15 @@ def report_destination(
             unseen,
         ),
     )
+
+
+def _risk_chosen(plan: DestinationPlan) -> str:
+    """Which option has messages lost, "" if none."""
+    mode = plan.rules.delivery_mode
+    if mode != 2:
+        chosen = "NON_PERSISTENT" if mode else "PRESERVE_MSG"
+        return f"JMS_DeliveryMode is {chosen}: a restart of the broker loses messages of delivery-mode 1"
+    return "" if plan.mandatory else "AMQP_Mandatory is FALSE: unroutable messages are lost"
 
 
 def _passed(session: Session, use: JobUse, plan: SourcePlan, facts: QueueFacts, answers: Answers) -> str:

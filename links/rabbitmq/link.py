@@ -55,7 +55,9 @@ __all__ = ["SPEC", "RabbitLink", "open_link", "prefetch"]
 _JOB_OPTIONS = (
     Field("PreserveMessageID", "Send the hub's message id as header MGW_AQ_messageID too.", bool, False),
     Field("AQ_MsgProperties", "AQ properties travel as MGW_AQ_* headers.", bool, False),
+    *SPEC.job_options,
 )
+_DELIVERY_MODES = {"PERSISTENT": 2, "NON_PERSISTENT": 1, "PRESERVE_MSG": 0}
 
 
 def open_link(config: LinkConfig) -> RabbitLink:
@@ -287,6 +289,7 @@ class RabbitLink:
             user=self._settings.username,
             aq_properties=job["aq_msgproperties"],
             preserve_id=job["preservemessageid"],
+            delivery_mode=_DELIVERY_MODES[job["jms_deliverymode"]] if use.logged else 2,
             original=not use.logged,
             documented=self._documented,
         )

@@ -155,6 +155,17 @@ SPEC = LinkSpec(
             minimum=1,
         ),
     ),
+    job_options=(
+        Field(
+            "JMS_DeliveryMode",
+            "Outbound: the delivery-mode of what is sent. PERSISTENT is 2. NON_PERSISTENT is 1: a restart of the "
+            "broker loses messages, which is at most once. PRESERVE_MSG takes that of the message (header "
+            "JMSDeliveryMode or MGW_AMQP_deliveryMode; 2 where it has none), which is at most once, too.",
+            default="PERSISTENT",
+            choices=("PERSISTENT", "NON_PERSISTENT", "PRESERVE_MSG"),
+            dynamic=True,
+        ),
+    ),
     domains=(None, Domain.QUEUE, Domain.TOPIC),
     capabilities=frozenset(Capability),
     extra="rabbitmq",

@@ -111,3 +111,19 @@ def test_wrong_bodies_and_names_are_explained(mgw: Mgw) -> None:
         assert (done.code, expected in done.err) == (code, True), done
     assert mgw.ok("aq", "tables", "enable-jms-types", "any_tab") == "queue table ANY_TAB accepts JMS and XML types\n"
     mgw.ok("aq", "enqueue", "ANY", "<a/>", "--type", "sys.xmltype")
+
+
+def test_queues_of_jms_types_are_declared_listed_and_used(mgw: Mgw) -> None:
+    text = """\
+queues:
+  TEXTS: {payload_type: "AQ$_JMS_text_message"}
+  ALL: {payload_type: "SYS.AQ$_JMS_MESSAGE", multiple_consumers: true}
+"""
+    file = mgw.file(text)
+    mgw.ok("apply", file)
+    assert mgw.ok("plan", file) == "nothing to do: 2 objects match the files\n"
+    assert "payload_type: SYS.AQ$_JMS_TEXT_MESSAGE" in mgw.ok("export")
+    assert "jms_types" not in mgw.ok("export")
+    mgw.ok("aq", "enqueue", "TEXTS", "hello")
+    assert 'SYS.AQ$_JMS_TEXT_MESSAGE "hello"' in mgw.ok("aq", "dequeue", "TEXTS")
+    assert mgw("aq", "tables", "create", "T", "--type", "SYS.AQ$_JMS_SONG_MESSAGE").err.count("ORA-24015")

@@ -128,6 +128,10 @@ JOBS = {
         "j: {type: inbound, source: in@mem, destination: Q, options: {MsgBatchsiz: 3}}",
         "unknown-option",
     ),
+    "option for a job that reads a link": (
+        "j: {type: outbound, source: Q, destination: in@mem, options: {JMS_NoLocal: true}}",
+        "bad-value",
+    ),
     "bad option": ("j: {type: inbound, source: in@mem, destination: Q, options: {MsgBatchSize: 0}}", "bad-value"),
     "limit below the batch size": (
         "j: {type: inbound, source: in@mem, destination: Q, batch_size: 30, options: {max_batch_size: 20}}",
@@ -212,6 +216,22 @@ jobs:
   d: {type: inbound, source: topic@mem, destination: TEXT}
 """
     assert names(BASE + jobs, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "found"),
+    [
+        ("{type: outbound, source: Q, destination: t@m, options: {PreserveMessageID: true}}", ["bad-value"]),
+        ("{type: inbound, source: t@m, destination: Q, options: {jms_nolocal: yes}}", ["bad-value"]),
+        ("{type: outbound, source: Q, destination: e@m, options: {PreserveMessageID: true}}", []),
+        ("{type: outbound, source: Q, destination: e@m, options: {JMS_DeliveryMode: non_persistent}}", []),
+        ("{type: outbound, source: Q, destination: e@m, options: {JMS_DeliveryMode: preserve_msg}}", ["bad-value"]),
+    ],
+)
+def test_options_that_need_an_id_are_judged_without_a_broker(job: str, found: list[str], tmp_path: Path) -> None:
+    text = "links: {m: {type: mqtt, hostname: h, protocol_version: 4}}\nqueues: {Q: {}}\nforeign_queues:\n"
+    text += f"  t@m: {{}}\n  e@m: {{options: {{MQTT_Envelope: json}}}}\njobs: {{j: {job}}}\n"
+    assert [name for name, *_ in names(text, tmp_path)] == found
 
 
 @pytest.mark.parametrize(

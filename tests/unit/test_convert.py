@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -149,12 +150,10 @@ def test_plain_fields_need_no_header_for_their_types() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        (Header("a", ValueType.TEXT, "1"), Header("a", ValueType.TEXT, "2")),
         (Header("a", ValueType.DATE, 1e18),),
         (Header("a", ValueType.DATE, float("nan")),),
         (Header("a", ValueType.TEXT, "\ud800"),),
         (Header("\ud800", ValueType.TEXT, "a"),),
-        tuple(Header(f"a long name of a field {n}", ValueType.SHORT, n) for n in range(200)),
     ],
 )
 def test_fields_that_json_cannot_hold_fail_outbound(fields: tuple[Header, ...]) -> None:
@@ -164,10 +163,46 @@ def test_fields_that_json_cannot_hold_fail_outbound(fields: tuple[Header, ...]) 
     assert caught.value.cause
 
 
+def test_fields_whose_names_repeat_travel_as_an_array_in_their_order() -> None:
+    fields = (
+        Header("line", ValueType.TEXT, "1"),
+        Header("when", ValueType.DATE, 1792490000.25),
+        Header("line", ValueType.RAW, b"\x00\xff"),
+        Header("line", ValueType.BOOLEAN, True),
+    )
+    stale = Header(FIELD_TYPES_HEADER, ValueType.TEXT, '{"line":"DATE"}')
+    sent = from_payload(Message(body=fields, kind=PayloadKind.FIELDS, headers=(stale,)), "FIELDS")
+    assert sent.body == (
+        '[["line","TEXT","1"],["when","DATE","2026-10-20T09:53:20.250000Z"],["line","RAW","AP8="],["line","BOOLEAN",true]]'
+    )
+    assert sent.headers == (Header(FIELD_TYPES_HEADER, ValueType.TEXT, '"array"'),)
+    assert to_payload(sent, "FIELDS").body == fields
+    assert to_payload(replace(sent, headers=()), "FIELDS").body == fields  # a program that passed on the body only
+    assert json.loads(str(to_payload(Message(body=fields), "JSON").body))[2] == ["line", "RAW", "AP8="]
+
+
+def test_types_that_need_more_than_a_header_travel_in_an_array() -> None:
+    fields = tuple(Header(f"a long name of a field {n}", ValueType.SHORT, n) for n in range(200))
+    sent = from_payload(Message(body=fields, kind=PayloadKind.FIELDS), "FIELDS")
+    assert to_payload(sent, "FIELDS").body == fields
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['[["a"]]', '[["a","TEXT",5]]', '[["a","BYTE",128]]', '[["a","VARCHAR2","x"]]', '[[1,"TEXT","x"]]', "[5]", "[]"],
+)
+@pytest.mark.parametrize("types", [None, '{"a":"RAW"}'])
+def test_an_array_of_anything_else_is_not_fields(body: str, types: str | None) -> None:
+    with pytest.raises(ConversionFailure) as caught:
+        json_to_fields(body, types)
+    assert caught.value.number == 724
+
+
 @pytest.mark.parametrize(
     ("body", "types"),
     [
         ('{"a":"x"}', '{"a":"RAW"}'),
+        ('{"a":1}', '"array"'),
         ('{"a":5}', '{"a":"RAW"}'),
         ('{"a":"yesterday"}', '{"a":"DATE"}'),
         ('{"a":300}', '{"a":"BYTE"}'),

@@ -38,15 +38,16 @@ ROOMS = ordered(
     transforms/__init__.py transforms/gap.py
     transforms/errors.py transforms/clock.py transforms/open_files.py transforms/objects.py
     transforms/message.py
-    transforms/payloads/ transforms/header_table.py transforms/trail.py
+    transforms/payloads/ transforms/header_table.py transforms/trail.py transforms/aq_properties.py
+    transforms/no_local.py
     transforms/lcr/
     transforms/language/ transforms/amqp/ transforms/kafka/ transforms/mqtt/
     transforms/codecs/
     transforms/builtin.py transforms/steps/
     links/__init__.py links/patterns.py links/placement.py links/attempt.py links/skeleton.py
     links/contract.py
-    links/client_logging.py links/failed_check.py links/header_names.py links/listening.py links/log_cleaning.py
-    links/log_preparation.py links/options.py links/place.py links/reading_back.py
+    links/client_logging.py links/failed_check.py links/header_names.py links/job_checks.py links/listening.py
+    links/log_cleaning.py links/log_preparation.py links/options.py links/place.py links/reading_back.py
     links/registry.py
     links/pool.py links/rabbitmq/ links/kafka/ links/mqtt/ links/memory/
     gateway/aq/errors/ gateway/aq/grants.py

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from mgw.transforms.header_table import AMQP_APPLICATION
 
 PREFIX = "MGW_AMQP_"
+#: Headers that tell the delivery mode of a message, the first one wins; 2 where none does.
+MODES = ("JMSDeliveryMode", PREFIX + "deliveryMode")
 HEADER_PREFIX = AMQP_APPLICATION
 #: Header of a message that expires: when it does, epoch milliseconds. The broker does not count its expiration down.
 EXPIRES_AT = "MGW_AQ_expires_at"
@@ -29,6 +31,7 @@ class Rules:
         user: user name of the link; a message that claims another user is refused. None: not checked.
         aq_properties: job option AQ_MsgProperties: AQ properties travel as ``MGW_AQ_*`` headers.
         preserve_id: job option PreserveMessageID: the hub's id travels as ``MGW_AQ_messageID`` too.
+        delivery_mode: job option JMS_DeliveryMode: 2 persistent, 1 not, 0 that of the message (:data:`MODES`).
         original: an exception queue: nothing is added to the message or limited, and what would say something about
             this hop, or have the broker do something, travels as a header of its name in the hub.
         documented: link attribute ``header_names``: an application's headers are ``MGW_AMQP_H_x`` in the hub, and what
@@ -39,6 +42,7 @@ class Rules:
     user: str | None = None
     aq_properties: bool = False
     preserve_id: bool = False
+    delivery_mode: int = 2
     original: bool = False
     documented: bool = False
 

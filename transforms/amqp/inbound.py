@@ -35,6 +35,7 @@ from mgw.transforms.amqp.common import (
 )
 from mgw.transforms.amqp.nested import decimal_text, json_text
 from mgw.transforms.amqp.table import ESCAPE, FIELD_NAMES, KEPT
+from mgw.transforms.aq_properties import BY_NAME, property_value
 from mgw.transforms.errors import ConversionFailure, unforeseen
 from mgw.transforms.message import (
     MAX_CORRELATION,
@@ -406,21 +407,6 @@ def _inbound_charset(kind: bytes, coding: bytes) -> str | None:
     return charset
 
 
-_WHOLE = frozenset(
-    (
-        *(ValueType.BYTE, ValueType.SHORT, ValueType.INTEGER, ValueType.LONG),
-        *(ValueType.UBYTE, ValueType.USHORT, ValueType.UINT),
-    )
-)
-_AQ_FIELDS: dict[str, tuple[str, ValueType]] = {
-    "MGW_AQ_priority": ("priority", ValueType.INTEGER),
-    "MGW_AQ_expiration": ("expiration", ValueType.INTEGER),
-    "MGW_AQ_delay": ("delay", ValueType.INTEGER),
-    "MGW_AQ_correlation": ("correlation", ValueType.TEXT),
-    "MGW_AQ_exception_queue": ("exception_queue", ValueType.TEXT),
-}
-
-
 def _with_aq_properties(message: Message, *, expires: bool) -> Message:
     """AQ properties from reserved headers (job option AQ_MsgProperties): the first of a name wins.
 
@@ -428,21 +414,7 @@ def _with_aq_properties(message: Message, *, expires: bool) -> Message:
     """
     changes: dict[str, Any] = {}
     for name, kind, value in message.headers:
-        field = _AQ_FIELDS.get(name)
-        if field is None or field[0] in changes or (expires and name == "MGW_AQ_expiration"):
-            continue
-        if kind is not field[1] and not (field[1] is ValueType.INTEGER and kind in _WHOLE):
-            raise ConversionFailure(
-                f"header {name!r} is {kind.name}",
-                cause=f"with AQ_MsgProperties it must be {field[1].name}",
-                cure="correct the sender or set AQ_MsgProperties to FALSE",
-            )
-        changes[field[0]] = None if name == "MGW_AQ_expiration" and not 0 <= value < MAX_SECONDS else value  # type: ignore[operator]
-    correlation = changes.get("correlation")
-    if correlation is not None and len(correlation) > MAX_CORRELATION:
-        raise ConversionFailure(
-            f"header 'MGW_AQ_correlation' has {len(correlation)} characters",
-            cause=f"a correlation holds at most {MAX_CORRELATION}",
-            cure="correct the sender or set AQ_MsgProperties to FALSE",
-        )
+        known = BY_NAME.get(name)
+        if known is not None and known.field not in changes and not (expires and known.field == "expiration"):
+            changes[known.field] = property_value(name, kind, value)
     return replace(message, **changes) if changes else message

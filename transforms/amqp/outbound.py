@@ -18,6 +18,7 @@ from mgw.transforms.amqp.common import (
     HEADER_TABLE,
     MAX_EXPIRATION,
     MESSAGE_ID,
+    MODES,
     PREFIX,
     PRIORITY,
     REPLY_TO,
@@ -39,13 +40,15 @@ from mgw.transforms.amqp.header_split import (
     split_original,
 )
 from mgw.transforms.amqp.table import FIELD_NAMES
+from mgw.transforms.aq_properties import MESSAGE_ID as MESSAGE_ID_HEADER
+from mgw.transforms.aq_properties import property_headers
 from mgw.transforms.errors import ConversionFailure
 from mgw.transforms.message import Header, Message, ValueType
 from mgw.transforms.objects import AnyData, ObjectValue, plain_body
 
 __all__ = ["borrowed_charset", "encode", "text_charset"]
 
-_TEXT, _RAW, _DATE = ValueType.TEXT, ValueType.RAW, ValueType.DATE
+_RAW = ValueType.RAW
 
 _make = tuple.__new__  # a named tuple without the cost of its constructor
 _pack_u32 = struct.Struct(">I").pack
@@ -95,7 +98,8 @@ def encode(  # noqa: C901, PLR0912, PLR0915 - one pass over the properties in wi
         pieces += _pack_u32(len(table)) + table
     top = rules.max_priority
     priority = message.priority
-    pieces += b"\x02" + bytes((top if priority < 0 else 0 if priority > top else top - priority,))
+    mode = rules.delivery_mode or _mode_of(headers)
+    pieces += bytes((mode, top if priority < 0 else 0 if priority > top else top - priority))
 
     correlation = fields.get(CORRELATION_ID, message.correlation)
     if correlation is None and fields:
@@ -139,6 +143,12 @@ def encode(  # noqa: C901, PLR0912, PLR0915 - one pass over the properties in wi
         flags |= CLUSTER_ID
         pieces += _short(fields[CLUSTER_ID], CLUSTER_ID)
     return _make(Content, (_pack_flags(flags) + pieces, body, fields.get(ROUTING_KEY)))
+
+
+def _mode_of(headers: tuple[Header, ...]) -> int:
+    """The delivery mode that a message had: 1, or 2."""
+    found = {name: value for name, _, value in reversed(headers) if name in MODES}
+    return next((1 if found[name] == 1 else 2 for name in MODES if name in found), 2)
 
 
 def _body(message: Message, fields: dict[int, Any], flags: int, *, bare: bool) -> tuple[bytes, int, bytes]:
@@ -247,23 +257,8 @@ def _time(value: float) -> bytes:
 
 def _aq_headers(message: Message, now: float, rules: Rules) -> list[Header]:
     """AQ properties as headers (job options AQ_MsgProperties and PreserveMessageID); explicit headers win."""
-    made: list[Header] = []
-    if rules.aq_properties:
-        remaining = message.remaining(now)
-        made = [
-            Header("MGW_AQ_priority", ValueType.INTEGER, message.priority),
-            Header("MGW_AQ_expiration", ValueType.INTEGER, -1 if remaining is None else max(0, math.ceil(remaining))),
-            Header("MGW_AQ_delay", ValueType.INTEGER, 0),
-        ]
-        if message.correlation is not None:
-            made.append(Header("MGW_AQ_correlation", _TEXT, message.correlation))
-        if message.exception_queue is not None:
-            made.append(Header("MGW_AQ_exception_queue", _TEXT, message.exception_queue))
-        if message.enqueue_time is not None:
-            made.append(Header("MGW_AQ_enqueue_time", _DATE, message.enqueue_time))
-        if message.original_msgid is not None:
-            made.append(Header("MGW_AQ_original_msgid", _RAW, message.original_msgid))
+    made = property_headers(message, message.remaining(now)) if rules.aq_properties else []
     if rules.preserve_id and message.msgid is not None:
-        made.append(Header("MGW_AQ_messageID", _RAW, message.msgid))
+        made.append(Header(MESSAGE_ID_HEADER, _RAW, message.msgid))
     present = {header.name for header in message.headers}
     return [header for header in made if header.name not in present]

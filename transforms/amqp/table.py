@@ -50,8 +50,8 @@ ROWS: Final = (
         "delivery mode",
         "delivery-mode",
         ValueType.INTEGER,
-        conversion="out: always 2, whatever the header says: a message of mode 1 does not survive a restart of the "
-        "broker, and the job has completed it at its source",
+        conversion="out: 2, whatever the header says, because a message of mode 1 does not survive a restart of the "
+        "broker, and the job has completed it at its source; the job option JMS_DeliveryMode may say otherwise",
         loss="mode 1",
         read=False,
         of_message=True,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from typing import Final
 
 from mgw.transforms.errors import ConversionFailure
@@ -329,20 +327,11 @@ def _value(message: Message) -> bytes | None:
     if isinstance(body, (ObjectValue, AnyData)):
         plain = plain_body(body)
         return plain.encode() if isinstance(plain, str) else plain
-    return _fields(body) if isinstance(body, tuple) else body
+    if isinstance(body, tuple):
+        from mgw.transforms.payloads.fields import fields_to_json  # rare: only messages made of fields
 
-
-def _fields(fields: tuple[Header, ...]) -> bytes:
-    """Named fields as a JSON object; raw values in base64."""
-    table = {name: base64.b64encode(v).decode("ascii") if isinstance(v, bytes) else v for name, _, v in fields}
-    try:
-        return json.dumps(table, allow_nan=False).encode()
-    except ValueError as error:
-        raise ConversionFailure(
-            "a message of named fields cannot be written as JSON",
-            cause="one of its numbers is not finite",
-            cure="replace it in a transformation",
-        ) from error
+        return fields_to_json(body)[0].encode()
+    return body
 
 
 def _key(value: HeaderValue) -> bytes:

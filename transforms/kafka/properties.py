@@ -10,9 +10,10 @@ import json
 import math
 from typing import Any
 
+from mgw.transforms.aq_properties import BY_NAME, property_value
 from mgw.transforms.errors import ConversionFailure
 from mgw.transforms.kafka.types import RESERVED, number
-from mgw.transforms.message import MAX_CORRELATION, MAX_SECONDS, Header, HeaderValue, Message, ValueType
+from mgw.transforms.message import MAX_SECONDS, Header, HeaderValue, Message, ValueType
 
 __all__ = ["checked", "property_headers", "set_properties", "wrong_type"]
 
@@ -41,6 +42,8 @@ def property_headers(
         found.append(("MGW_AQ_expires_at", b"%d" % int((now + remaining) * 1000)))
     if message.exception_queue is not None:
         found.append(("MGW_AQ_exception_queue", message.exception_queue.encode()))
+    if message.enqueue_time is not None:
+        found.append(("MGW_AQ_enqueue_time", number(message.enqueue_time)))
     if message.original_msgid is not None:
         found.append(("MGW_AQ_original_msgid", message.original_msgid))
     sender = {"name": message.sender_name, "address": message.sender_address}
@@ -67,9 +70,11 @@ def checked(header: Header) -> HeaderValue:
     """
     wanted = RESERVED[header.name]
     value = header.value
+    if header.name in BY_NAME:
+        property_value(header.name, header.type, value)
     odd = isinstance(value, float) and not math.isfinite(value)
     beyond = isinstance(value, int) and not -(2**63) <= value < 2**63
-    if header.type is not wanted or odd or beyond:
+    if (header.type is not wanted and header.name not in BY_NAME) or odd or beyond:
         raise wrong_type(header.name, value, "text" if wanted is ValueType.TEXT else "a number")
     return value
 
@@ -82,22 +87,13 @@ def set_properties(properties: dict[str, HeaderValue], fields: dict[str, Any], a
         appended: when the broker wrote the record (milliseconds): time left counts from there. Negative where it is
             unknown: a CreateTime is the application's, and says nothing of it.
     """
-    for name, field in (
-        ("MGW_AQ_priority", "priority"),
-        ("MGW_AQ_delay", "delay"),
-        ("MGW_AQ_exception_queue", "exception_queue"),
-        ("MGW_AQ_original_msgid", "original_msgid"),
-    ):
-        if name in properties:
-            fields[field] = properties[name]
-    if fields.get("delay", 0) < 0:
-        raise wrong_type("MGW_AQ_delay", fields["delay"], "seconds from 0")
+    for name, value in properties.items():
+        known = BY_NAME.get(name)
+        if known is not None and known.field != "expiration":
+            fields[known.field] = value
+    if "MGW_AQ_original_msgid" in properties:
+        fields["original_msgid"] = properties["MGW_AQ_original_msgid"]
     _set_expiration(properties, fields, appended, now)
-    correlation = properties.get("MGW_AQ_correlation")
-    if correlation is not None:
-        if len(str(correlation)) > MAX_CORRELATION:
-            raise wrong_type("MGW_AQ_correlation", correlation, f"at most {MAX_CORRELATION} characters")
-        fields["correlation"] = correlation
     if len(properties.get("MGW_AQ_original_msgid", b"0" * 16)) != 16:  # type: ignore[arg-type]
         raise wrong_type("MGW_AQ_original_msgid", properties["MGW_AQ_original_msgid"], "16 bytes")
     if "MGW_AQ_sender" in properties:
@@ -109,7 +105,8 @@ def _set_expiration(properties: dict[str, HeaderValue], fields: dict[str, Any], 
         left = float(properties["MGW_AQ_expires_at"]) / 1000 - now
     elif "MGW_AQ_expiration" in properties:
         passed = max(0.0, now - appended / 1000) if appended >= 0 else 0.0
-        left = float(properties["MGW_AQ_expiration"]) - passed
+        left = float(properties["MGW_AQ_expiration"])
+        left = math.inf if left < 0 else left - passed  # -1 is never
     else:
         return
     fields["expiration"] = left if left < MAX_SECONDS else None

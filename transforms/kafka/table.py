@@ -60,9 +60,9 @@ ROWS: Final = (
         conversion="the id that an earlier hop gave",
     ),
     Row(
-        "priority, delay, expiration, exception queue, original id, sender",
+        "priority, delay, expiration, exception queue, enqueue time, original id, sender",
         "headers `MGW_AQ_*`",
-        conversion="with the job option AQ_MsgProperties",
+        conversion="with the job option AQ_MsgProperties: [Properties of a message](#properties-of-a-message)",
         loss="without it",
         of_message=True,
     ),

@@ -67,6 +67,7 @@ RESERVED: Final = {
     "MGW_AQ_expires_at": ValueType.LONG,
     "MGW_AQ_correlation": _TEXT,
     "MGW_AQ_exception_queue": _TEXT,
+    "MGW_AQ_enqueue_time": ValueType.DATE,
     "MGW_AQ_original_msgid": _RAW,
     "MGW_AQ_sender": _TEXT,
     "MGW_error": _TEXT,
@@ -74,7 +75,7 @@ RESERVED: Final = {
     TRAIL: _TEXT,
 }
 #: Those that become properties of the message with AQ_MsgProperties.
-PROPERTIES: Final = frozenset(RESERVED) - {MESSAGE_ID, "MGW_error", ORIGINAL_TIMESTAMP, TRAIL}
+PROPERTIES: Final = frozenset(RESERVED) - {MESSAGE_ID, "MGW_AQ_enqueue_time", "MGW_error", ORIGINAL_TIMESTAMP, TRAIL}
 
 
 def kind_of(letter: str) -> ValueType:

@@ -6,13 +6,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from mgw.transforms.aq_properties import BY_NAME, property_value
 from mgw.transforms.errors import ConversionFailure, unforeseen
 from mgw.transforms.message import (
     MAX_CORRELATION,
     MAX_HEADER_RAW,
     MAX_HEADER_TEXT,
     MAX_HEADERS,
-    MAX_SECONDS,
     Body,
     Header,
     Message,
@@ -186,31 +186,18 @@ def _open_envelope(publish: Publish, rules: Inbound, hop: tuple[Header, ...]) ->
 
 
 def _read_aq_properties(message: Message) -> Message:
-    """First header of each name wins; absent leaves the default; a wrong type is a failure."""
-    found = {name[7:]: value for name, _, value in reversed(message.headers) if name.startswith("MGW_AQ_")}
-    if not found:
-        return message
+    """First header of each name wins; absent leaves the default; what MQTT has a field for is not overwritten."""
     changes: dict[str, Any] = {}
-    try:
-        if "priority" in found:
-            changes["priority"] = int(found["priority"])
-        if "delay" in found:
-            changes["delay"] = max(0.0, float(found["delay"]))
-        if "expiration" in found and message.expiration is None:
-            left = float(found["expiration"])
-            changes["expiration"] = left if 0 <= left < MAX_SECONDS else None  # -1 is never
-    except (ValueError, OverflowError) as error:
-        raise ConversionFailure(
-            "an MGW_AQ_ property is not a number", cause=str(error), cure="correct the publisher"
-        ) from error
-    for name in ("correlation", "exception_queue"):
-        if name in found and getattr(message, name) is None:
-            if not isinstance(found[name], str):
-                raise ConversionFailure(
-                    f"MGW_AQ_{name} is not text", cause="the property has another type", cure="correct the publisher"
-                )
-            changes[name] = found[name]
-    return replace(message, **changes)
+    for name, kind, value in message.headers:
+        known = BY_NAME.get(name)
+        if known is None or known.field in changes:
+            continue
+        if known.field not in _OF_FIELDS or getattr(message, known.field) is None:
+            changes[known.field] = property_value(name, kind, value, texts=True)
+    return replace(message, **changes) if changes else message
+
+
+_OF_FIELDS = frozenset(("expiration", "correlation"))
 
 
 def _fields(payload: bytes) -> tuple[Header, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mgw.transforms.aq_properties import MESSAGE_ID, property_headers
 from mgw.transforms.errors import ConversionFailure
 from mgw.transforms.message import Body, Header, HeaderValue, Message, ValueType, check_headers, encode_headers
 from mgw.transforms.mqtt.common import (
@@ -30,7 +31,7 @@ from mgw.transforms.objects import AnyData, ObjectValue, plain_body
 __all__ = ["borrowed_value", "outbound"]
 
 _TEXT, _RAW, _BOOLEAN, _INTEGER = ValueType.TEXT, ValueType.RAW, ValueType.BOOLEAN, ValueType.INTEGER
-_MESSAGE_ID, _ORIGINAL_ID = "MGW_AQ_messageID", "MGW_AQ_original_msgid"
+_ORIGINAL_ID = "MGW_AQ_original_msgid"
 _MAX_INTERVAL = 0xFFFFFFFF  # seconds
 _make = tuple.__new__  # a named tuple without the cost of its constructor
 
@@ -160,24 +161,15 @@ def _with_own_headers(
     """The id, always; with AQ_MsgProperties the AQ properties that no explicit header sets."""
     own: list[Header] = []
     if message.msgid is not None:
-        own.append(Header(_MESSAGE_ID, _TEXT, "AQMSGID:" + message.msgid.hex()))
-        earlier = [header for header in travelling if header.name == _MESSAGE_ID]
+        own.append(Header(MESSAGE_ID, _TEXT, "AQMSGID:" + message.msgid.hex()))
+        earlier = [header for header in travelling if header.name == MESSAGE_ID]
         if earlier:
-            travelling = [header for header in travelling if header.name != _MESSAGE_ID]
+            travelling = [header for header in travelling if header.name != MESSAGE_ID]
             if not any(header.name == _ORIGINAL_ID for header in travelling):
                 own.append(earlier[0]._replace(name=_ORIGINAL_ID))
     if rules.aq_properties:
         present = {header.name for header in (*own, *travelling)}
-        values: list[tuple[str, ValueType, HeaderValue | None]] = [
-            ("MGW_AQ_priority", _INTEGER, message.priority),
-            ("MGW_AQ_delay", ValueType.DOUBLE, message.delay),
-            ("MGW_AQ_expiration", ValueType.DOUBLE, -1.0 if remaining is None else remaining),
-            ("MGW_AQ_correlation", _TEXT, message.correlation),
-            ("MGW_AQ_exception_queue", _TEXT, message.exception_queue),
-            ("MGW_AQ_enqueue_time", ValueType.DATE, message.enqueue_time),
-            (_ORIGINAL_ID, _RAW, message.original_msgid),
-        ]
-        own += [Header(name, kind, v) for name, kind, v in values if v is not None and name not in present]
+        own += [header for header in property_headers(message, remaining) if header.name not in present]
     return own + travelling
 
 

@@ -35,6 +35,7 @@ from mgw.transforms.message import (
 )
 from mgw.transforms.objects import AnyData, ObjectValue, plain_body
 from mgw.transforms.payloads.fields import FIELD_TYPES_HEADER, brief, fields_to_json, json_to_fields, misfit
+from mgw.transforms.payloads.jms import JMS_NAMES, from_jms, is_jms, to_jms
 from mgw.transforms.payloads.json_text import parse_exact, parse_json
 from mgw.transforms.payloads.sql_types import Misfit, ObjectType
 from mgw.transforms.payloads.xml_text import check_xml
@@ -45,7 +46,12 @@ Fit = Callable[[Message], Message]
 
 
 def to_payload(
-    message: Message, payload_type: str, max_payload: int | None = None, *, declared: ObjectType | None = None
+    message: Message,
+    payload_type: str,
+    max_payload: int | None = None,
+    *,
+    declared: ObjectType | None = None,
+    preserve: bool = False,
 ) -> Message:
     """A canonical message as a hub queue of ``payload_type`` stores it; headers and properties stay as they are.
 
@@ -58,14 +64,17 @@ def to_payload(
     XMLTYPE      text that is well-formed XML
     OBJECT       an object of the type ``declared``; a JSON object becomes one
     ANYDATA      ANYDATA; text becomes SYS.VARCHAR2, bytes SYS.RAW
+    SYS.AQ$_JMS  a JMS message (:mod:`mgw.transforms.payloads.jms`)
     ===========  =====================================================================================
 
     A message without body (None) fits every type but FIELDS. ``max_payload``: largest body in bytes, None = no limit.
-    Objects are measured when they are stored.
+    Objects are measured when they are stored. ``preserve``: the id that a JMS message came with is kept.
 
     Raises:
         ConversionFailure: [724] to [729], as listed at the top of this module.
     """
+    if payload_type in JMS_NAMES:
+        return to_jms(message, payload_type, preserve=preserve)
     convert = _INBOUND.get(payload_type)
     if payload_type == "OBJECT" and declared is not None:
         convert = partial(_to_object, declared)
@@ -79,9 +88,13 @@ def to_payload(
     return replace(message, body=body, kind=kind)
 
 
-def fit_into(payload_type: str, *, max_payload: int | None = None, declared: ObjectType | None = None) -> Fit:
+def fit_into(
+    payload_type: str, *, max_payload: int | None = None, declared: ObjectType | None = None, preserve: bool = False
+) -> Fit:
     """:func:`to_payload` for one queue: a function of a message. What fits as it is costs next to nothing."""
-    general = partial(to_payload, payload_type=payload_type, max_payload=max_payload, declared=declared)
+    general = partial(
+        to_payload, payload_type=payload_type, max_payload=max_payload, declared=declared, preserve=preserve
+    )
     if payload_type != "BASIC":
         return general
     limit = math.inf if max_payload is None else max_payload
@@ -96,9 +109,9 @@ def fit_into(payload_type: str, *, max_payload: int | None = None, declared: Obj
     return fit
 
 
-def fit_out_of(payload_type: str, *, typed: bool = False) -> Fit:
+def fit_out_of(payload_type: str, *, typed: bool = False, preserve: bool = False) -> Fit:
     """:func:`from_payload` for one queue: a function of a message."""
-    general = partial(from_payload, payload_type=payload_type, typed=typed)
+    general = partial(from_payload, payload_type=payload_type, typed=typed, preserve=preserve)
     if payload_type not in _OUTBOUND:
         return general
 
@@ -242,7 +255,7 @@ _INBOUND: Mapping[str, Callable[[Message], tuple[PayloadKind, Body]]] = {
     "XMLTYPE": _to_xml,
     "ANYDATA": _to_any,
 }
-_OUTBOUND = frozenset((*_INBOUND, "OBJECT"))
+_OUTBOUND = frozenset((*_INBOUND, "OBJECT", *JMS_NAMES))
 
 
 def _check_size(body: Body, max_payload: int) -> None:
@@ -274,14 +287,17 @@ def sendable(message: Message) -> Message:
     """
     body = message.body
     if isinstance(body, (ObjectValue, AnyData)):
+        if is_jms(body):
+            return from_jms(message)
         return replace(message, body=_untyped(body), kind=PayloadKind.BASIC)
     return message
 
 
-def from_payload(message: Message, payload_type: str, *, typed: bool = False) -> Message:
-    """A stored message of a hub queue as links send it: bytes, text or nothing; fields travel as a JSON object.
+def from_payload(message: Message, payload_type: str, *, typed: bool = False, preserve: bool = False) -> Message:
+    """A stored message of a hub queue as links send it: bytes, text or nothing; fields travel as JSON.
 
-    ``typed``: objects and ANYDATA stay what they are, for the transformation of the job.
+    ``typed``: objects and ANYDATA stay what they are, for the transformation of the job; JMS messages do not.
+    ``preserve``: the id of a JMS message in the hub goes with it.
 
     Raises:
         ConversionFailure: [720] the payload type has no canonical form, or the fields have none in JSON.
@@ -293,6 +309,8 @@ def from_payload(message: Message, payload_type: str, *, typed: bool = False) ->
             cure="give the job a transformation, or use a queue of another payload type",
             number=720,
         )
+    if payload_type in JMS_NAMES or is_jms(message.body):
+        return from_jms(message, payload_type, preserve=preserve)
     if not isinstance(message.body, tuple):
         return message if typed else sendable(message)
     body, types = fields_to_json(message.body)

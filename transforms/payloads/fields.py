@@ -1,4 +1,9 @@
-"""Typed fields and headers from Python values, and fields as a JSON object and back (AQ guide 12.2 §20.1)."""
+"""Typed fields and headers from Python values, and fields as JSON and back (AQ guide 12.2 §20.1).
+
+Fields are a JSON object, ``{"id": 7}``, with the types that JSON does not show in a header. Where that cannot hold
+them, because a name occurs twice or the types need more than a header holds, they are a JSON array of name, type and
+value, in order: ``[["line", "TEXT", "a"], ["line", "DATE", "2026-11-20T10:57:34Z"]]``.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +20,10 @@ from mgw.transforms.payloads.json_text import dump_json, parse_json
 
 __all__ = ["FIELD_TYPES_HEADER", "RANGES", "brief", "fields_to_json", "header_of", "json_to_fields", "misfit"]
 
-#: Header that carries the types of fields that JSON does not show: ``{"when": "DATE", "picture": "RAW"}``.
+#: Header that carries the types of fields that JSON does not show: ``{"when": "DATE", "picture": "RAW"}``; ``"array"``
+#: where the body is an array of name, type and value.
 FIELD_TYPES_HEADER = "MGW_FIELD_types"
+_ARRAY = Header(FIELD_TYPES_HEADER, ValueType.TEXT, '"array"')
 
 #: Least and greatest value of each whole-number type.
 RANGES = {
@@ -57,58 +64,48 @@ def header_of(name: str, value: Any) -> Header:
     raise ValueError(f"the value is {what}")
 
 
-def fields_to_json(fields: tuple[Header, ...]) -> tuple[str, Header | None]:
-    """Fields as a JSON object, and the header that keeps the types JSON does not show (None when it shows all).
+def fields_to_json(fields: tuple[Header, ...], *, array: bool = False) -> tuple[str, Header | None]:
+    """Fields as JSON text, and the header that keeps the types JSON does not show (None when it shows all).
 
     DATE becomes ISO 8601 text in UTC (microseconds), RAW base64, a number that JSON lacks its name (``"nan"``).
 
+    Args:
+        array: as an array also where an object could hold them.
+
     Raises:
-        ConversionFailure: [720] a name occurs twice, a date is out of the range of years 1 to 9999, or the types need
-            more than one header holds, or a text is not valid Unicode.
+        ConversionFailure: [720] a date is out of the range of years 1 to 9999, or a text is not valid Unicode.
     """
-    object_: dict[str, Any] = {}
-    types: dict[str, str] = {}
-    for name, kind, value in fields:
-        if name in object_:
-            raise ConversionFailure(
-                f"the message has more than one field {name!r}",
-                cause="fields travel as a JSON object, in which each name occurs once",
-                cure="rename the field at the sender",
-                number=720,
-            )
-        try:
-            name.encode()
-            object_[name] = _json_value(kind, value)
-            shown = header_of(name, object_[name]).type
-        except (ValueError, OverflowError, OSError) as error:
-            raise ConversionFailure(
-                f"field {name!r} of type {kind.name} has no form in JSON",
-                cause=str(error),
-                cure="correct the field at the sender",
-                number=720,
-            ) from None
-        if shown is not kind:
-            types[name] = kind.name
-    if not types:
-        return dump_json(object_), None
-    listing = dump_json(types)
-    if len(listing) > MAX_HEADER_TEXT:
+    values = [_json_value(*field) for field in fields]
+    if not array and len({field.name for field in fields}) == len(fields):
+        types = {
+            name: kind.name
+            for (name, kind, _), value in zip(fields, values, strict=True)
+            if header_of(name, value).type is not kind
+        }
+        listing = dump_json(types) if types else ""
+        if len(listing) <= MAX_HEADER_TEXT:
+            object_ = {field.name: value for field, value in zip(fields, values, strict=True)}
+            return dump_json(object_), Header(FIELD_TYPES_HEADER, ValueType.TEXT, listing) if types else None
+    return dump_json([(name, kind.name, value) for (name, kind, _), value in zip(fields, values, strict=True)]), _ARRAY
+
+
+def _json_value(name: str, kind: ValueType, value: HeaderValue) -> Any:
+    try:
+        name.encode()
+        if isinstance(value, bytes):
+            return base64.b64encode(value).decode("ascii")
+        if kind is ValueType.DATE:
+            return datetime.fromtimestamp(float(value), UTC).isoformat().replace("+00:00", "Z")
+        if isinstance(value, float) and not math.isfinite(value):
+            return repr(value)
+        header_of(name, value)
+    except (ValueError, OverflowError, OSError) as error:
         raise ConversionFailure(
-            "too many fields have types that JSON does not have",
-            cause=f"their list needs {len(listing)} characters, header {FIELD_TYPES_HEADER} holds {MAX_HEADER_TEXT}",
-            cure="use TEXT, BOOLEAN, INTEGER and DOUBLE fields, or a transformation that drops fields",
+            f"field {name!r} of type {kind.name} has no form in JSON",
+            cause=str(error),
+            cure="correct the field at the sender",
             number=720,
-        )
-    return dump_json(object_), Header(FIELD_TYPES_HEADER, ValueType.TEXT, listing)
-
-
-def _json_value(kind: ValueType, value: HeaderValue) -> Any:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    if kind is ValueType.DATE:
-        return datetime.fromtimestamp(float(value), UTC).isoformat().replace("+00:00", "Z")
-    if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)
+        ) from None
     return value
 
 
@@ -135,6 +132,12 @@ def _read_text(value: Any) -> HeaderValue:
     return value
 
 
+def _read_boolean(value: Any) -> HeaderValue:
+    if not isinstance(value, bool):
+        raise ValueError("it is not true or false")
+    return value
+
+
 def _read_date(value: Any) -> HeaderValue:
     moment = datetime.fromisoformat(value)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -145,23 +148,29 @@ _READERS: Mapping[str, tuple[ValueType, Callable[[Any], HeaderValue]]] = {
     ValueType.DATE.name: (ValueType.DATE, _read_date),
     ValueType.FLOAT.name: (ValueType.FLOAT, _read_float),
     ValueType.DOUBLE.name: (ValueType.DOUBLE, _read_float),
-    **{kind.name: (kind, _read_text) for kind in (ValueType.JSON, ValueType.DECIMAL)},
+    **{kind.name: (kind, _read_text) for kind in (ValueType.TEXT, ValueType.JSON, ValueType.DECIMAL)},
+    ValueType.BOOLEAN.name: (ValueType.BOOLEAN, _read_boolean),
     **{kind.name: (kind, _read_whole(kind)) for kind in RANGES},
 }
 
 
 def json_to_fields(body: bytes | str, types: str | None = None) -> tuple[Header, ...]:
-    """The members of a JSON object as typed fields; ``types`` is the value of :data:`FIELD_TYPES_HEADER`, if any.
+    """A JSON object as typed fields, or an array of name, type and value.
+
+    Args:
+        types: the value of :data:`FIELD_TYPES_HEADER`, if any.
 
     Raises:
-        ConversionFailure: [724] it is not a JSON object, or a member is null, an object, an array, an integer beyond 64
-            bits, or not of the type that ``types`` says.
+        ConversionFailure: [724] it is neither, or a member is null, an object, an array, an integer beyond 64
+            bits, or not of the type that ``types`` or the array says.
     """
     try:
         object_ = parse_json(body)
         declared = parse_json(types) if types else {}
     except ValueError as error:
         raise misfit("FIELDS", f"it is not JSON text ({brief(error)})") from None
+    if isinstance(object_, list) and (declared == "array" or (object_ and not types)):
+        return tuple(map(_read_entry, object_))
     if not isinstance(object_, dict) or not isinstance(declared, dict):
         raise misfit("FIELDS", "it is JSON, but not an object")
     fields = []
@@ -172,6 +181,19 @@ def json_to_fields(body: bytes | str, types: str | None = None) -> tuple[Header,
         except (ValueError, TypeError, OverflowError, binascii.Error) as error:
             raise misfit("FIELDS", f"member {name[:100]!r} cannot be a field: {brief(error)}") from None
     return tuple(fields)
+
+
+def _read_entry(entry: Any) -> Header:
+    if not isinstance(entry, list) or len(entry) != 3 or not isinstance(entry[0], str):
+        raise misfit("FIELDS", "it is JSON, but not an object, and no array of [name, type, value]")
+    name, kind, value = entry
+    reader = _READERS.get(kind) if isinstance(kind, str) else None
+    if reader is None:
+        raise misfit("FIELDS", f"field {name[:100]!r} has the type {str(kind)[:40]!r}, which does not exist")
+    try:
+        return Header(name, reader[0], reader[1](value))
+    except (ValueError, TypeError, OverflowError, binascii.Error) as error:
+        raise misfit("FIELDS", f"field {name[:100]!r} cannot be {reader[0].name}: {brief(error)}") from None
 
 
 def brief(error: Exception) -> str:

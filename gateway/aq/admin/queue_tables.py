@@ -72,7 +72,8 @@ class QueueTableProcedures(QueueProcedures):
 
         Args:
             queue_table: at most 122 bytes.
-            queue_payload_type: RAW, BASIC, FIELDS, TEXT, JSON, XMLTYPE, ANYDATA, or the name of an object type.
+            queue_payload_type: RAW, BASIC, FIELDS, TEXT, JSON, XMLTYPE, ANYDATA, the name of an object type, or a JMS
+                type: SYS.AQ$_JMS_TEXT_MESSAGE, BYTES, MAP, STREAM, OBJECT, or SYS.AQ$_JMS_MESSAGE for all of them.
             storage_clause: free text; it is stored and shown, the hub's database decides where messages are stored.
             sort_list: ENQ_TIME (default), ``ENQ_TIME,PRIORITY``, PRIORITY, ``PRIORITY,ENQ_TIME``, COMMIT_TIME or
                 ``PRIORITY,COMMIT_TIME``; it cannot be changed. The last two need multiple consumers and TRANSACTIONAL.
@@ -116,8 +117,9 @@ class QueueTableProcedures(QueueProcedures):
                 self.rights.require_type(db, payload.object_type, f"queue table {name.shown}")
             values |= {
                 "payload_type": payload.kind.value,
-                "object_type": payload.object_type and payload.name,
-                "type_id": payload.object_type and payload.object_type.id,
+                "object_type": payload.declared,
+                "type_id": payload.type_id,
+                "jms_types": int(payload.jms is not None),
                 "max_payload": _max_payload(name, payload.kind, values["compatible"], max_payload),
             }
             if catalog.find_queue_table(db, name.key) is not None:

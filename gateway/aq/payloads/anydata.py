@@ -22,8 +22,9 @@ from typing import Any, ClassVar, NamedTuple
 from mgw.gateway.aq.errors import AnyDataMismatch
 from mgw.gateway.aq.names import qualified
 from mgw.transforms.lcr import DDL, DDL_LCR, ROW, ROW_LCR
-from mgw.transforms.message import Header, check_headers, decode_headers, encode_headers
+from mgw.transforms.message import Header, check_fields, decode_headers, encode_headers
 from mgw.transforms.objects import AnyData, ObjectValue
+from mgw.transforms.payloads.jms import JMS_KINDS
 from mgw.transforms.payloads.scalar_types import Boolean, Double, Interval, Json, Moment, Number, Raw, Text, Xml
 from mgw.transforms.payloads.sql_types import Misfit, SqlType
 
@@ -44,7 +45,7 @@ class _Fields(SqlType):
         if not isinstance(value, tuple) or not all(type(each) is Header for each in value):
             raise Misfit("a tuple of Header is needed")
         try:
-            check_headers(value)
+            check_fields(value)
             encode_headers(value)
         except Exception as error:
             raise Misfit(str(error)[:300]) from None
@@ -64,8 +65,6 @@ class Scalar(NamedTuple):
     type: SqlType
     jms: bool = False  # needs enable_jms_types
 
-
-_JMS = "SYS.AQ$_JMS_{}_MESSAGE"
 
 #: Type name to type. Codes are stored with messages and never change.
 SCALARS = MappingProxyType(
@@ -88,11 +87,11 @@ SCALARS = MappingProxyType(
         "SYS.BOOLEAN": Scalar(-16, Boolean()),
         "SYS.JSON": Scalar(-17, Json()),
         "SYS.XMLTYPE": Scalar(-18, Xml(), True),
-        _JMS.format("TEXT"): Scalar(-19, Text("CLOB"), True),
-        _JMS.format("BYTES"): Scalar(-20, Raw("BLOB"), True),
-        _JMS.format("OBJECT"): Scalar(-21, Raw("BLOB"), True),
-        _JMS.format("MAP"): Scalar(-22, _Fields(), True),
-        _JMS.format("STREAM"): Scalar(-23, _Fields(), True),
+        JMS_KINDS["TEXT"]: Scalar(-19, Text("CLOB"), True),
+        JMS_KINDS["BYTES"]: Scalar(-20, Raw("BLOB"), True),
+        JMS_KINDS["OBJECT"]: Scalar(-21, Raw("BLOB"), True),
+        JMS_KINDS["MAP"]: Scalar(-22, _Fields(), True),
+        JMS_KINDS["STREAM"]: Scalar(-23, _Fields(), True),
         ROW: Scalar(-24, ROW_LCR),
         DDL: Scalar(-25, DDL_LCR),
     }

@@ -25,6 +25,7 @@ from mgw.gateway.aq.store.statements import Db, Row
 from mgw.transforms.errors import AqError, HubError
 from mgw.transforms.message import Message, PayloadKind
 from mgw.transforms.objects import AnyData
+from mgw.transforms.payloads.jms import JMS_ANY, JMS_NAMES
 from mgw.transforms.payloads.json_text import parse_json
 from mgw.transforms.payloads.sql_types import Misfit, NamedType, ObjectType, SqlType, dump_text, load_text
 from mgw.transforms.payloads.xml_text import check_xml
@@ -38,6 +39,8 @@ __all__ = [
     "check_text",
     "definition",
     "encoded",
+    "jms_type",
+    "jms_type_of",
     "learn",
     "object_type_of",
     "own_kind",
@@ -71,15 +74,46 @@ _NAMES = {scalar.code: name for name, scalar in SCALARS.items()}
 
 
 class Payload(NamedTuple):
-    """A payload type as a queue table or a transformation names it; ``object_type`` for OBJECT only."""
+    """A payload type as a queue table or a transformation names it; ``object_type`` for OBJECT only.
+
+    ``jms``: the JMS payload type; messages of such queues are ANYDATA of that type, or of any JMS type.
+    """
 
     kind: PayloadType
     object_type: TypeRecord | None = None
+    jms: str | None = None
 
     @property
     def name(self) -> str:
-        """``RAW``, ``ANYDATA``..., or ``SCHEMA.NAME`` of the object type."""
-        return self.kind.value if self.object_type is None else self.object_type.type.text
+        """``RAW``, ``ANYDATA``..., ``SCHEMA.NAME`` of the object type, or the JMS type."""
+        return self.declared or self.kind.value
+
+    @property
+    def declared(self) -> str | None:
+        """Name of the type that the payload type is narrowed to; None where it is one of the hub's own."""
+        return self.jms if self.object_type is None else self.object_type.type.text
+
+    @property
+    def type_id(self) -> int | None:
+        """Of the declared type."""
+        if self.jms is not None:
+            return SCALARS[self.jms].code if self.jms in SCALARS else JMS_ANY_CODE
+        return self.object_type and self.object_type.id
+
+
+#: Stands for the payload type that takes every JMS message; no message has it.
+JMS_ANY_CODE = -26
+
+
+def jms_type(text: str) -> str | None:
+    """The JMS payload type called ``text``; None for all else."""
+    plain = " ".join(text.split()).upper()
+    return next((name for name in (plain, f"SYS.{plain}") if name in JMS_NAMES), None)
+
+
+def jms_type_of(queue: QueueRef) -> str | None:
+    """The JMS payload type of a queue; None where it has another."""
+    return queue.object_type if queue.payload_type is PayloadType.ANYDATA else None
 
 
 def own_kind(text: str) -> PayloadType | None:
@@ -103,6 +137,8 @@ def payload_of(db: Db, text: str, schema: str, what: str) -> Payload:
     kind = own_kind(str(text))
     if kind is not None:
         return Payload(kind)
+    if (jms := jms_type(str(text))) is not None:
+        return Payload(PayloadType.ANYDATA, None, jms)
     own = ", ".join(member.value for member in PayloadType if member is not PayloadType.OBJECT)
     try:
         found = types_sql.find_type(db, qualified(str(text), schema, what="type").key)
@@ -111,7 +147,7 @@ def payload_of(db: Db, text: str, schema: str, what: str) -> Payload:
     if found is None:
         raise PayloadTypeUnknown(
             f"payload type of {what} is {text!r}",
-            cause=f"allowed are {own} and object types, and there is no object type of that name",
+            cause=f"allowed are {own}, JMS types and object types, and there is no object type of that name",
             cure="create the type first: create_type",
         )
     if not isinstance(found.type, ObjectType):
@@ -134,7 +170,7 @@ def definition(db: Db, type_id: int) -> SqlType:
 
 def object_type_of(conn: sa.Connection, queue: QueueRef) -> ObjectType | None:
     """The object type of a queue's messages; None where they are not objects."""
-    if queue.type_id is None:
+    if queue.type_id is None or queue.type_id < 0:
         return None
     declared = definition(Db(conn), queue.type_id)
     return declared if isinstance(declared, ObjectType) else None
@@ -231,6 +267,11 @@ def _any(queue: QueueRef, index: int, message: Message, found: Mapping[str, Type
         raise refused(queue, index, f"its body is {what}, the queue holds ANYDATA", "wrap it: anydata.wrap(value)")
     name = body.type_name.upper()
     scalar = SCALARS.get(name)
+    wanted = jms_type_of(queue)
+    if wanted is not None and name != wanted and (wanted != JMS_ANY or name not in JMS_NAMES):
+        raise refused(
+            queue, index, f"its type is {name}, the queue holds {wanted}", f"wrap it: wrap(value, {wanted!r})"
+        )
     if scalar is not None:
         if scalar.jms and not queue.jms_types:
             raise refused(

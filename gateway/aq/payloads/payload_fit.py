@@ -13,6 +13,7 @@ from mgw.transforms.language.values import to_text
 from mgw.transforms.message import Body, Message, PayloadKind
 from mgw.transforms.objects import AnyData, ObjectValue, object_json
 from mgw.transforms.payloads.fields import json_to_fields
+from mgw.transforms.payloads.jms import JMS_ANY
 from mgw.transforms.payloads.json_text import dump_json, parse_exact, parse_json
 
 __all__ = ["as_payload", "as_source"]
@@ -119,8 +120,10 @@ def _to_object(target: Payload, value: Any) -> tuple[PayloadKind, Body]:
     return PayloadKind.OBJECT, target.object_type.type.fit(value)
 
 
-def _to_any(_: Payload, value: Any) -> tuple[PayloadKind, Body]:
-    return PayloadKind.ANYDATA, value if isinstance(value, AnyData) else wrap(value)
+def _to_any(target: Payload, value: Any) -> tuple[PayloadKind, Body]:
+    if isinstance(value, AnyData):
+        return PayloadKind.ANYDATA, value
+    return PayloadKind.ANYDATA, wrap(value, None if target.jms == JMS_ANY else target.jms)
 
 
 _TARGETS: Mapping[PayloadType, Callable[[Payload, Any], tuple[PayloadKind, Body]]] = {

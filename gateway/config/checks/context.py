@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mgw.gateway.aq import Bindings, qualified
+from mgw.gateway.aq import payload_forms as payloads
 from mgw.gateway.config.findings import Path, nearest
 from mgw.gateway.config.forms import (
     endpoint,
@@ -33,6 +34,7 @@ from mgw.gateway.services.admin.base import check_identifier
 from mgw.links import options as settings
 from mgw.links import registry
 from mgw.links.contract import Direction, Field, Link
+from mgw.links.job_checks import ChecksJobs
 from mgw.transforms.errors import AdminError, ConfigInvalid, GatewayError
 
 __all__ = ["Context"]
@@ -207,6 +209,18 @@ class Context:
         except (AdminError, ConfigInvalid) as error:
             self.refused(finding, path, error)
 
+    def job_end(self, path: Path, name: str, options: Mapping[str, Any], direction: Direction) -> None:
+        """Ask the link which options of a job it would refuse at that end."""
+        parts = split_foreign(name)
+        queue = self.foreign.get(key(name))
+        driver = self.driver(parts[1]) if parts else None
+        if queue is None or not isinstance(driver, ChecksJobs):
+            return
+        try:
+            driver.check_job(endpoint(name, queue), options, direction)
+        except (AdminError, ConfigInvalid) as error:
+            self.refused("bad-value", path, error)
+
     def transformation(self, path: Path, name: str | None) -> None:
         """A reference to a transformation."""
         if name is not None and hub_name(name) not in self.transformations:
@@ -214,7 +228,7 @@ class Context:
 
     def payload_type(self, path: Path, name: str | None) -> None:
         """A payload type, which may be an object type."""
-        if name is not None and "." in name and hub_name(name) not in self.types:
+        if name is not None and "." in name and hub_name(name) not in self.types and payloads.jms_type(name) is None:
             self.unknown("unknown-object-type", path, "object_types", name)
 
     def shape(self, queue: QueueModel) -> QueueTableModel:

@@ -10,6 +10,7 @@ from mgw.gateway.config.forms import folded, hub_name, spec_of
 from mgw.gateway.config.models import JobModel, LinkModel, QueueModel
 from mgw.gateway.definitions.objects import Propagation, key, split_foreign
 from mgw.links.contract import Direction, Domain
+from mgw.links.options import stored, typed
 from mgw.transforms.errors import ConfigInvalid, GatewayError
 
 __all__ = ["check_job", "check_sources"]
@@ -112,7 +113,7 @@ def _article(job: JobModel) -> str:
 
 
 def _options(ctx: Context, path: Path, links: Sequence[LinkModel], job: JobModel) -> None:
-    from mgw.gateway.definitions.job_options import JOB_OPTIONS, MAX_BATCH_SIZE, check_batch_limit
+    from mgw.gateway.definitions.job_options import JOB_OPTIONS, MAX_BATCH_SIZE, NO_LOCAL, check_batch_limit
 
     specs = [spec_of(link.type) for link in links]
     if None in specs:
@@ -128,6 +129,22 @@ def _options(ctx: Context, path: Path, links: Sequence[LinkModel], job: JobModel
     own = {each.name.lower(): each for spec in specs if spec is not None for each in spec.job_options}
     common = tuple(each for each in JOB_OPTIONS if each.name.lower() not in own)
     ctx.values((*path, "options"), common + tuple(own.values()), job.options, f"job {path[1]}")
+    written = {name: value for name, value in job.options.items() if value is not None}
+    given = {name.lower(): stored(value) for name, value in typed(written, common + tuple(own.values())).items()}
+    kind = Propagation(job.type)
+    for end, foreign, direction in (
+        (job.source, kind.from_link, Direction.INBOUND),
+        (job.destination, kind.to_link, Direction.OUTBOUND),
+    ):
+        if foreign:
+            ctx.job_end((*path, "options"), end, given, direction)
+    if not kind.from_link and given.get(NO_LOCAL.name.lower()) == "TRUE":
+        ctx.source.error(
+            "bad-value",
+            ctx.place((*path, "options"), NO_LOCAL.name),
+            f"{NO_LOCAL.name} is for a job that reads a link, and {job.source!r} is a queue of the hub",
+            "remove it",
+        )
     sizes = {} if job.batch_size is None else {"MsgBatchSize": str(job.batch_size)}
     try:
         check_batch_limit(str(path[1]), {name: value for name, value in job.options.items() if value} | sizes)

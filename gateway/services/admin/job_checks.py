@@ -8,19 +8,21 @@ from contextlib import suppress
 import sqlalchemy as sa
 
 from mgw.gateway.aq import Db, Hub, QueueRef, compile_rule, payload_name, stored_functions
-from mgw.gateway.definitions.job_options import PARK_KEY, UNROUTED, Unrouted, park_key, unrouted
+from mgw.gateway.definitions.job_options import NO_LOCAL, PARK_KEY, UNROUTED, Unrouted, no_local, park_key, unrouted
 from mgw.gateway.definitions.objects import JobDef, key, split_foreign
 from mgw.gateway.definitions.parking_key import check_park_key
 from mgw.gateway.services.admin.base import Administration, Ora
 from mgw.gateway.services.admin.job_ends import ForeignEnd, JobEnds, check_endpoint, hub_queue, job_use, open_end
 from mgw.gateway.state import catalog, parked
 from mgw.links.contract import Collects, Direction, GuaranteeReport, weakest
+from mgw.links.job_checks import ChecksJobs
 from mgw.transforms.errors import AdminError, AqError, ConfigInvalid, GatewayError, LinkError
 
 __all__ = [
     "check_connections",
     "check_exception_queue",
     "check_guarantee",
+    "check_options",
     "check_parking",
     "check_rule",
     "check_sharing",
@@ -98,6 +100,30 @@ def check_parking(conn: sa.Connection, job: JobDef, old: JobDef | None = None) -
         check_park_key(job.name, job.propagation_type, key, stored_functions(Db(conn)))
     except GatewayError as error:
         raise AdminError(error.what, number=Ora.INVALID_VALUE, cause=error.cause, cure=error.cure) from error
+
+
+def check_options(job: JobDef, ends: JobEnds) -> None:
+    """Refuse options that an end of the job cannot follow.
+
+    Raises:
+        AdminError: ORA-32841.
+    """
+    if ends.hub_source is not None and no_local(job):
+        raise AdminError(
+            f"job {job.name} cannot have {NO_LOCAL.name}",
+            number=Ora.OPTION_INVALID,
+            cause=f"it reads {job.source}, a queue of the hub, where nothing is published over a link",
+            cure="leave the option out, or use a rule on a queue with subscribers",
+        )
+    for end, direction in ((ends.source, Direction.INBOUND), (ends.destination, Direction.OUTBOUND)):
+        link = open_end(end) if isinstance(end, ForeignEnd) else None
+        if isinstance(end, ForeignEnd) and isinstance(link, ChecksJobs):
+            try:
+                link.check_job(end.queue.endpoint(), job.options, direction)
+            except AdminError as error:
+                raise AdminError(
+                    f"job {job.name}: {error.what}", number=Ora.OPTION_INVALID, cause=error.cause, cure=error.cure
+                ) from error
 
 
 def check_transformation(conn: sa.Connection, job: JobDef) -> None:

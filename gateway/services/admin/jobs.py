@@ -23,6 +23,7 @@ from mgw.gateway.services.admin.job_checks import (
     check_connections,
     check_exception_queue,
     check_guarantee,
+    check_options,
     check_parking,
     check_rule,
     check_sharing,
@@ -172,6 +173,7 @@ class JobProcedures(JobRemoval):
             new = replace(old, **changes)
             ends = resolve_ends(self, conn, new)
             new = replace(new, options=job_options(new, _specs(ends), options, old.options))
+            check_options(new, ends)
             check_rule(conn, new, ends)
             check_parking(conn, new, old)
             check_transformation(conn, new)
@@ -220,6 +222,7 @@ class JobProcedures(JobRemoval):
         job = replace(job, options=job_options(job, _specs(ends), options, {}))
         check_sharing(conn, job, ends)
         check_connections(job, ends)
+        check_options(job, ends)
         check_rule(conn, job, ends)
         check_parking(conn, job)
         check_transformation(conn, job)
