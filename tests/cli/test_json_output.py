@@ -39,6 +39,7 @@ LINES = {
     "queues show": "queues show bad@mem",
     "transformations list": "transformations list",
     "exceptions list": "exceptions list",
+    "exceptions parked": "exceptions parked",
     "exceptions show": "exceptions show news_out {exception}",
     "exceptions replay": "exceptions replay news_out --all --dry-run",
     "exceptions discard": "exceptions discard news_out {exception}",
