@@ -182,8 +182,10 @@ def _typed() -> str:
         f"WHEN h.type IN ({whole}) THEN h.text RLIKE '^[+-]?[0-9]+$' "
         "ELSE try_cast(h.text AS DOUBLE) IS NOT NULL END"
     )
+    whole_number = "h.type IN ('FLOAT', 'DOUBLE', 'DATE') AND h.text RLIKE '^[+-]?[0-9]+$'"
+    shown = f"IF({whole_number}, concat(h.text, '.0'), h.text)"  # as in the view of a hub
     return (
-        f"transform(_named, h -> IF({fits}, named_struct('name', h.name, 'type', h.type, 'value', h.text), "
+        f"transform(_named, h -> IF({fits}, named_struct('name', h.name, 'type', h.type, 'value', {shown}), "
         f"named_struct('name', h.name, 'type', 'RAW', 'value', {_base64('h.value')})))"
     )
 
