@@ -34,6 +34,7 @@ from mgw.transforms.amqp.common import (
     text_codec,
 )
 from mgw.transforms.amqp.nested import decimal_text, json_text
+from mgw.transforms.amqp.properties import with_aq_properties
 from mgw.transforms.amqp.table import ESCAPE, FIELD_NAMES, KEPT
 from mgw.transforms.errors import ConversionFailure, unforeseen
 from mgw.transforms.message import (
@@ -290,7 +291,7 @@ def _decode(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one pass over the fourte
         None,
         0,
     )
-    return _with_aq_properties(message, expires=expires_at is not None) if rules.aq_properties else message
+    return with_aq_properties(message, expires=expires_at is not None) if rules.aq_properties else message
 
 
 def _field(name: str, raw: bytes) -> Header:
@@ -404,45 +405,3 @@ def _inbound_charset(kind: bytes, coding: bytes) -> str | None:
         _charsets.clear()
     _charsets[(kind, coding)] = charset
     return charset
-
-
-_WHOLE = frozenset(
-    (
-        *(ValueType.BYTE, ValueType.SHORT, ValueType.INTEGER, ValueType.LONG),
-        *(ValueType.UBYTE, ValueType.USHORT, ValueType.UINT),
-    )
-)
-_AQ_FIELDS: dict[str, tuple[str, ValueType]] = {
-    "MGW_AQ_priority": ("priority", ValueType.INTEGER),
-    "MGW_AQ_expiration": ("expiration", ValueType.INTEGER),
-    "MGW_AQ_delay": ("delay", ValueType.INTEGER),
-    "MGW_AQ_correlation": ("correlation", ValueType.TEXT),
-    "MGW_AQ_exception_queue": ("exception_queue", ValueType.TEXT),
-}
-
-
-def _with_aq_properties(message: Message, *, expires: bool) -> Message:
-    """AQ properties from reserved headers (job option AQ_MsgProperties): the first of a name wins.
-
-    ``expires``: the moment of expiry is known, and says more than the time that was left when the message was sent.
-    """
-    changes: dict[str, Any] = {}
-    for name, kind, value in message.headers:
-        field = _AQ_FIELDS.get(name)
-        if field is None or field[0] in changes or (expires and name == "MGW_AQ_expiration"):
-            continue
-        if kind is not field[1] and not (field[1] is ValueType.INTEGER and kind in _WHOLE):
-            raise ConversionFailure(
-                f"header {name!r} is {kind.name}",
-                cause=f"with AQ_MsgProperties it must be {field[1].name}",
-                cure="correct the sender or set AQ_MsgProperties to FALSE",
-            )
-        changes[field[0]] = None if name == "MGW_AQ_expiration" and not 0 <= value < MAX_SECONDS else value  # type: ignore[operator]
-    correlation = changes.get("correlation")
-    if correlation is not None and len(correlation) > MAX_CORRELATION:
-        raise ConversionFailure(
-            f"header 'MGW_AQ_correlation' has {len(correlation)} characters",
-            cause=f"a correlation holds at most {MAX_CORRELATION}",
-            cure="correct the sender or set AQ_MsgProperties to FALSE",
-        )
-    return replace(message, **changes) if changes else message

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, Final
 
 from mgw.transforms.errors import ConversionFailure
 from mgw.transforms.kafka.types import RESERVED, number
@@ -59,6 +59,20 @@ def wrong_type(name: str, value: object, wanted: str) -> ConversionFailure:
     )
 
 
+#: Types of a number that a message may have from another broker, beside the one that the name says.
+_WHOLE: Final = frozenset(
+    (
+        *(ValueType.BYTE, ValueType.SHORT, ValueType.INTEGER, ValueType.LONG),
+        *(ValueType.UBYTE, ValueType.USHORT, ValueType.UINT),
+    )
+)
+_ALSO: Final = {
+    ValueType.INTEGER: _WHOLE,
+    ValueType.LONG: _WHOLE,
+    ValueType.DOUBLE: _WHOLE | {ValueType.FLOAT},
+}
+
+
 def checked(header: Header) -> HeaderValue:
     """Value of a reserved header.
 
@@ -69,7 +83,7 @@ def checked(header: Header) -> HeaderValue:
     value = header.value
     odd = isinstance(value, float) and not math.isfinite(value)
     beyond = isinstance(value, int) and not -(2**63) <= value < 2**63
-    if header.type is not wanted or odd or beyond:
+    if (header.type is not wanted and header.type not in _ALSO.get(wanted, ())) or odd or beyond:
         raise wrong_type(header.name, value, "text" if wanted is ValueType.TEXT else "a number")
     return value
 
@@ -108,6 +122,9 @@ def _set_expiration(properties: dict[str, HeaderValue], fields: dict[str, Any], 
     if "MGW_AQ_expires_at" in properties:
         left = float(properties["MGW_AQ_expires_at"]) / 1000 - now
     elif "MGW_AQ_expiration" in properties:
+        if float(properties["MGW_AQ_expiration"]) < 0:  # never, as RabbitMQ and MQTT have it
+            fields["expiration"] = None
+            return
         passed = max(0.0, now - appended / 1000) if appended >= 0 else 0.0
         left = float(properties["MGW_AQ_expiration"]) - passed
     else:
