@@ -82,7 +82,12 @@ $(STAMPS)/archive: $(STAMPS)/kafka $(STAMPS)/venv
 	$(BIN)/python -c "from tests.support.kafka_jars import make_archive; make_archive()"
 	touch $@
 
-$(STAMPS)/spark: tests/support/spark/pom.xml | $(STAMPS)/kafka
+$(STAMPS)/amqp: tests/support/amqp_client/pom.xml tests/support/amqp_client/AmqpClient.java | $(STAMPS)/kafka
+	@echo "setup: fetch RabbitMQ's client for Java through Maven"
+	$(BIN)/python -c "from tests.support.amqp_client import main; main()"
+	touch $@
+
+$(STAMPS)/spark: tests/support/spark/pom.xml | $(STAMPS)/amqp
 	@echo "setup: fetch Spark's connectors through Maven"
 	$(BIN)/python -c "from tests.support.spark_jars import main; main()"
 	touch $@

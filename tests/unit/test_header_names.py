@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -237,3 +238,40 @@ def test_documented_names_are_those_of_the_manual() -> None:
 def test_a_field_is_filled_from_headers_that_exist(row: Row) -> None:
     known = {each.name for rows in (AMQP_ROWS, KAFKA_ROWS, MQTT_ROWS) for each in rows}
     assert set(row.also) <= known
+
+
+@pytest.mark.parametrize("over", ["kafka", "mqtt"])
+def test_properties_of_the_hub_come_over_every_pair_of_brokers(over: str) -> None:
+    """Each broker tells seconds as a number of its own type; none of them takes that of another for a mistake."""
+    sent = Message(b"x", priority=3, exception_queue="E", enqueue_time=NOW, msgid=bytes(16))
+    for expiration in (None, 60.0):
+        properties = amqp.encode(replace(sent, expiration=expiration), NOW, amqp.Rules(aq_properties=True)).properties
+        message, failure = amqp.decode(properties, b"x", b"", b"q", False, NOW, amqp.Rules(aq_properties=True))
+        assert failure is None
+        if over == "kafka":
+            record = kafka.to_record(message, kafka.Rules(properties=True), NOW)
+            received = Received(record.value, record.key, tuple(record.headers), timestamp=record.timestamp or -1)
+            found, failure = kafka.from_record(
+                received, kafka.origin_headers("t", 0), kafka.Rules(properties=True), NOW
+            )
+        else:
+            publish = mqtt.outbound(message, mqtt.Outbound(TopicTemplate("t"), aq_properties=True), NOW)
+            found, failure = mqtt.inbound(publish, mqtt.Inbound(aq_properties=True))
+        assert failure is None
+        properties = amqp.encode(found, NOW, amqp.Rules(aq_properties=True)).properties
+        back, failure = amqp.decode(properties, b"x", b"", b"q", False, NOW, amqp.Rules(aq_properties=True))
+        assert failure is None
+        for each in (found, back):
+            assert (each.priority, each.exception_queue, each.expiration) == (3, "E", expiration)
+
+
+def test_message_of_mqtt_that_never_expires_never_expires_over_kafka() -> None:
+    publish = mqtt.outbound(Message(b"x"), mqtt.Outbound(TopicTemplate("t"), aq_properties=True), NOW)
+    message, _ = mqtt.inbound(publish, mqtt.Inbound(aq_properties=True))
+    record = kafka.to_record(message, kafka.Rules(properties=True), NOW)
+    received = Received(record.value, record.key, tuple(record.headers))
+    found, failure = kafka.from_record(received, kafka.origin_headers("t", 0), kafka.Rules(properties=True), NOW)
+    assert (failure, found.expiration, found.delay) == (None, None, 0.0)
+    content = amqp.encode(message, NOW, amqp.Rules(aq_properties=True))
+    found, failure = amqp.decode(content.properties, b"x", b"", b"q", False, NOW, amqp.Rules(aq_properties=True))
+    assert (failure, found.expiration) == (None, None)

@@ -169,7 +169,7 @@ def _body(message: Message, fields: dict[int, Any], flags: int, *, bare: bool) -
     if isinstance(body, str):
         borrowed = BORROWED_TEXT in fields
         data = _charset_bytes(body, (borrowed_charset if borrowed else text_charset)(kind, coding))
-        coding = coding or (None if bare else "utf-8")
+        coding = "utf-8" if coding is None and not bare else coding
     else:
         data = body or b""
     if kind is not None:

@@ -150,6 +150,13 @@ ROWS: Final = (
     ),
     Row("MGW_AMQP_redelivered", "redelivered", ValueType.BOOLEAN, sent=False, conversion="where it is true"),
     Row("MGW_AMQP_expiration", "expiration", _TEXT, _SHORT, sent=False, conversion="one that is not a number"),
+    Row(
+        "exception queue, enqueue time, original id",
+        "headers `MGW_AQ_*`",
+        conversion="with the job option AQ_MsgProperties, which tells priority and expiration there, too",
+        loss="without it",
+        of_message=True,
+    ),
     standard.trail_row("header `MGW_trail`"),
     Row(
         "any other header x",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, Final
 
 from mgw.transforms.aq_properties import BY_NAME, property_value
 from mgw.transforms.errors import ConversionFailure
@@ -62,6 +62,20 @@ def wrong_type(name: str, value: object, wanted: str) -> ConversionFailure:
     )
 
 
+#: Types of a number that a message may have from another broker, beside the one that the name says.
+_WHOLE: Final = frozenset(
+    (
+        *(ValueType.BYTE, ValueType.SHORT, ValueType.INTEGER, ValueType.LONG),
+        *(ValueType.UBYTE, ValueType.USHORT, ValueType.UINT),
+    )
+)
+_ALSO: Final = {
+    ValueType.INTEGER: _WHOLE,
+    ValueType.LONG: _WHOLE,
+    ValueType.DOUBLE: _WHOLE | {ValueType.FLOAT},
+}
+
+
 def checked(header: Header) -> HeaderValue:
     """Value of a reserved header.
 
@@ -74,7 +88,8 @@ def checked(header: Header) -> HeaderValue:
         property_value(header.name, header.type, value)
     odd = isinstance(value, float) and not math.isfinite(value)
     beyond = isinstance(value, int) and not -(2**63) <= value < 2**63
-    if (header.type is not wanted and header.name not in BY_NAME) or odd or beyond:
+    also = header.name in BY_NAME or header.type in _ALSO.get(wanted, ())
+    if (header.type is not wanted and not also) or odd or beyond:
         raise wrong_type(header.name, value, "text" if wanted is ValueType.TEXT else "a number")
     return value
 

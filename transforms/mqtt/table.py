@@ -82,8 +82,14 @@ ROWS: Final = (
         "user property `MGW_AQ_messageID`",
         _TEXT,
         read=False,
-        conversion="`AQMSGID:` and 32 hex digits; the id of an earlier hop is `MGW_AQ_original_msgid`",
+        conversion="`AQMSGID:` and 32 hex digits",
         of_message=True,
+    ),
+    Row(
+        "MGW_AQ_messageID",
+        "user property `MGW_AQ_original_msgid`",
+        read=False,
+        conversion="the id that an earlier hop gave",
     ),
     Row(
         "priority, delay, exception queue, enqueue time, original id",
@@ -137,8 +143,14 @@ ENVELOPE_ROWS: Final = (
         "header `MGW_AQ_messageID`",
         _TEXT,
         read=False,
-        conversion="`AQMSGID:` and 32 hex digits; the id of an earlier hop is `MGW_AQ_original_msgid`",
+        conversion="`AQMSGID:` and 32 hex digits",
         of_message=True,
+    ),
+    Row(
+        "MGW_AQ_messageID",
+        "header `MGW_AQ_original_msgid`",
+        read=False,
+        conversion="the id that an earlier hop gave",
     ),
     Row(
         "priority, delay, exception queue, enqueue time, original id",
