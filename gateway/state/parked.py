@@ -7,7 +7,7 @@ in a plan of the job with a negative sequence: the first one is among them while
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import pack, unpack
 from typing import Any
@@ -22,13 +22,16 @@ __all__ = [
     "PASSED",
     "TRYING",
     "ParkedKey",
+    "append",
+    "begin_attempt",
+    "counts",
+    "end_attempt",
     "hasten",
     "insert",
     "load",
     "mark_passed",
     "messages",
     "remove",
-    "save",
 ]
 
 PARKED, TRYING, PASSED = "PARKED", "TRYING", "PASSED"
@@ -37,8 +40,10 @@ _COLUMNS = "number, message_key, state, head, attempts, give_up, reason, error_n
 _ALL = f"SELECT {_COLUMNS} FROM gw_parked WHERE job_id = ? ORDER BY number"
 _LAST = "SELECT coalesce(max(number), 0) FROM gw_parked WHERE job_id = ?"
 _INSERT = f"INSERT INTO gw_parked (job_id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_SAVE = """UPDATE gw_parked SET state = ?, head = ?, attempts = ?, give_up = ?, reason = ?, error_number = ?,
-            next_attempt = ? WHERE job_id = ? AND number = ?"""
+_STATE = "UPDATE gw_parked SET state = ? WHERE job_id = ? AND number = ?"
+_FAILED = """UPDATE gw_parked SET state = ?, attempts = ?, reason = ?, error_number = ?, next_attempt = ?
+              WHERE job_id = ? AND number = ?"""
+_COUNTS = "SELECT sequence, length(message_ids) / 8 FROM gw_plan WHERE job_id = ? AND sequence < 0"
 _PASSED = f"UPDATE gw_parked SET state = '{PASSED}' WHERE job_id = ? AND number {{ids}}"
 _REMOVE = "DELETE FROM gw_parked WHERE job_id = ? AND number = ?"
 _REMOVE_PLAN = "DELETE FROM gw_plan WHERE job_id = ? AND sequence = ?"
@@ -88,6 +93,11 @@ def messages(conn: sa.Connection, job_id: int, number: int) -> list[int]:
     return _messages(Db(conn), job_id, number)
 
 
+def counts(conn: sa.Connection, job_id: int) -> dict[int, int]:
+    """How many messages of each key are parked, by its number."""
+    return {-sequence: messages for sequence, messages in Db(conn).rows(_COUNTS, (job_id,))}
+
+
 def _messages(db: Db, job_id: int, number: int) -> list[int]:
     for (ids,) in db.rows(_IDS, (job_id, -number)):
         return list(unpack(f">{len(ids) // 8}q", ids))
@@ -104,23 +114,29 @@ def insert(conn: sa.Connection, job_id: int, entry: ParkedKey, ids: Sequence[int
     db.run(_ADD_IDS, (job_id, -entry.number, token, pack(f">{len(ids)}q", *ids), entry.since))
 
 
-def save(
-    conn: sa.Connection,
-    job_id: int,
-    entry: ParkedKey,
-    *,
-    first: Sequence[int] = (),
-    behind: Sequence[int] = (),
-    without: int | None = None,
-) -> None:
-    """Keep what became of a key; ``first`` and ``behind`` are messages that join it, ``without`` is one that leaves."""
+def append(conn: sa.Connection, job_id: int, number: int, ids: Sequence[int]) -> None:
+    """Messages join a key behind those that wait."""
+    _set_messages(Db(conn), job_id, number, lambda waiting: [*waiting, *ids])
+
+
+def begin_attempt(conn: sa.Connection, job_id: int, entry: ParkedKey) -> None:
+    """The first message of a key leaves it, to be tried."""
     db = Db(conn)
-    values = (entry.state, entry.head, entry.attempts, int(entry.give_up), entry.reason, entry.error_number)
-    db.run(_SAVE, (*values, entry.next_attempt, job_id, entry.number))
-    if first or behind or without is not None:
-        kept = (number for number in _messages(db, job_id, entry.number) if number != without)
-        ids = [*first, *kept, *behind]
-        db.run(_SET_IDS, (pack(f">{len(ids)}q", *ids), job_id, -entry.number))
+    db.run(_STATE, (TRYING, job_id, entry.number))
+    _set_messages(db, job_id, entry.number, lambda waiting: [number for number in waiting if number != entry.head])
+
+
+def end_attempt(conn: sa.Connection, job_id: int, entry: ParkedKey) -> None:
+    """The first message of a key failed again: it is back, with what ``entry`` says of it."""
+    db = Db(conn)
+    values = (entry.attempts, entry.reason, entry.error_number, entry.next_attempt)
+    db.run(_FAILED, (PARKED, *values, job_id, entry.number))
+    _set_messages(db, job_id, entry.number, lambda waiting: [entry.head, *waiting])
+
+
+def _set_messages(db: Db, job_id: int, number: int, change: Callable[[list[int]], list[int]]) -> None:
+    ids = change(_messages(db, job_id, number))
+    db.run(_SET_IDS, (pack(f">{len(ids)}q", *ids), job_id, -number))
 
 
 def mark_passed(conn: sa.Connection, job_id: int, numbers: Sequence[int]) -> None:

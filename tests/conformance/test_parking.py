@@ -14,7 +14,9 @@ from mgw.gateway.aq import transfer
 from mgw.gateway.ledger import check
 from mgw.gateway.services.exceptions import DeskRefused, desk_of, give_up, parked_keys, release
 from mgw.gateway.services.exceptions.contract import EVERYTHING
+from mgw.gateway.state import parked
 from mgw.gateway.state.gateway_hub import open_hub
+from mgw.gateway.state.parked import PARKED, ParkedKey
 from mgw.links.memory.broker import MemoryBroker
 from mgw.transforms.errors import AdminError
 from mgw.transforms.message import Message
@@ -240,3 +242,21 @@ def test_a_first_message_that_somebody_else_took_is_not_waited_for(gateway: Gate
         transfer.complete(conn, queue, consumer, [first])
     with gateway.hub.read() as conn:
         assert transfer.unfinished(conn, queue, consumer, [first, second, third]) == {second, third}
+
+
+def test_what_somebody_decided_is_not_forgotten_when_more_messages_are_parked(gateway: Gateway) -> None:
+    send(gateway, ("a", 1), ("a", 2))
+    (job,) = (each for each in gateway.admin.list_jobs() if each.name == "out")
+    entry = ParkedKey(0, "a", PARKED, 1, 1, False, "why", None, 10.0, 1e12)
+    with gateway.hub.write() as conn:
+        parked.insert(conn, job.id, entry, (1,), token=1)
+    gateway.admin.alter_job("out", exception_queue="BAD")
+    assert give_up(gateway.admin, "out", ["a"], by="me") == ["a"]
+    with gateway.hub.write() as conn:
+        parked.append(conn, job.id, entry.number, (2,))  # the route has not looked yet
+        (found,) = parked.load(conn, job.id)
+        assert (found.give_up, found.next_attempt < 1e12) == (True, True)
+        parked.begin_attempt(conn, job.id, found)
+        parked.end_attempt(conn, job.id, found)
+        assert [(each.give_up, each.state) for each in parked.load(conn, job.id)] == [(True, PARKED)]
+        assert parked.messages(conn, job.id, entry.number) == [1, 2]

@@ -75,9 +75,7 @@ class ParkingSource(HubSource):
         self._new.clear()
         with self._context.hub.read() as conn:
             self._know(parked.load(conn, self._context.job.id))
-            self._number = sum(
-                len(parked.messages(conn, self._context.job.id, each.number)) for each in self._keys.values()
-            )
+            self._number = sum(parked.counts(conn, self._context.job.id).values())
         self.look_at = -math.inf
         return found
 
@@ -106,7 +104,7 @@ class ParkingSource(HubSource):
             head = self._heads.get(entry.id)
             if head is None and (key in self._keys or key in self._new):
                 flight.parked[entry.id] = Parked(key or "", None)
-            elif head is not None and head.give_up:
+            elif head is not None and head.give_up and self.exception_queue is not None:
                 self.set_aside(flight, entry.id, entry.message, _reason(head))
             else:
                 single = Planned(Plan(taken.plan.sequence, (entry.id,)), [entry])
@@ -166,7 +164,7 @@ class ParkingSource(HubSource):
             if head is not None and failure is not None:
                 head.state, head.attempts = PARKED, head.attempts + 1
                 self._explain(head, failure, now)
-                parked.save(conn, job.id, head, first=(message_id,))
+                parked.end_attempt(conn, job.id, head)
                 del self._heads[message_id]
             elif failure is None or key in self._keys:
                 behind.setdefault(key, []).append(message_id)
@@ -178,7 +176,7 @@ class ParkingSource(HubSource):
                 events.append(KeyParked(job.name, key, entry.reason))
             self._number += 1
         for key, ids in behind.items():
-            parked.save(conn, job.id, self._keys[key], behind=ids)
+            parked.append(conn, job.id, self._keys[key].number, ids)
         self._new.clear()
         self.look_at = -math.inf
         return events
@@ -224,7 +222,7 @@ class ParkingSource(HubSource):
         for each in due:
             ids.append(each.head)
             each.state = TRYING
-            parked.save(conn, job.id, each, without=each.head)
+            parked.begin_attempt(conn, job.id, each)
             self._heads[each.head] = each
         transfer.release(conn, self.queue, self.consumer, ids)
         self._number = max(0, self._number - len(ids))

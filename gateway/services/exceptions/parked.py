@@ -48,8 +48,9 @@ def parked_keys(admin: GatewayAdmin, name: str | None = None) -> list[Waiting]:
     found = list[Waiting]()
     with admin.hub.read() as conn:
         for job in jobs:
+            counts = parked.counts(conn, job.id)
             for entry in parked.load(conn, job.id):
-                waiting = len(parked.messages(conn, job.id, entry.number)) + (entry.state == TRYING)
+                waiting = counts.get(entry.number, 0) + (entry.state == TRYING)
                 found.append(Waiting(job.name, waiting, admin.hub.hub_id.hex() + f"{entry.head:016x}", entry))
     return found
 
