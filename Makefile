@@ -38,7 +38,7 @@ print(*(f"--extra {name}" for name, needs in extras.items() if not any(need.star
 endef
 export LOCK_EXTRAS
 
-.PHONY: help setup packages container-packages demo demo-spark test test-all test-rest lint format test-faults soak bench lock clean
+.PHONY: help setup packages container-packages demo demo-spark test test-all test-rest lint format test-faults fuzz soak bench lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -126,6 +126,10 @@ format: $(STAMPS)/venv ## format the code
 
 test-faults: setup ## cut connections, kill processes and brokers for hours (make test does it a few times)
 	@$(BIN)/pytest -q -m long tests/faults tests/conformance/test_hub_sqlite.py tests/conformance/test_hub_postgresql.py tests/pipelines
+
+fuzz: SECONDS_EACH ?= 60
+fuzz: setup ## damaged input for every parser, a minute each (SECONDS_EACH=60, MGW_FUZZ_SEED repeats a run)
+	@MGW_FUZZ_SECONDS=$(SECONDS_EACH) $(BIN)/python -m tests.support.fuzz
 
 soak: MINUTES ?= 60
 soak: setup container-packages ## run the service under systemd for an hour (MINUTES=60) while brokers, disk and process fail

@@ -50,8 +50,15 @@ def as_event(message: Message, form: Form, source: str | None, type_: str | None
 
     Raises:
         ConversionFailure: the message is no event, and no source and type are given; a required attribute is missing;
-            the body is fields, an object or ANYDATA.
+            the body is fields, an object or ANYDATA; JSON has no form for a number in it.
     """
+    try:
+        return _as_event(message, form, source, type_, subject)
+    except (ValueError, OverflowError, OSError) as error:  # a number that is not finite, a time beyond the year 9999
+        raise _refused(f"it holds what JSON does not have: {error}") from None
+
+
+def _as_event(message: Message, form: Form, source: str | None, type_: str | None, subject: str | None) -> Message:
     found = _read(message)
     if found is None:
         if source is None or type_ is None:
