@@ -108,7 +108,7 @@ def _avro(data: bytes) -> object:
 def _protobuf(data: bytes) -> object:
     found = builtin.protobuf_decode(Message(data), schema=_protobuf_schema())
     builtin.protobuf_encode(found, schema=_protobuf_schema())
-    named = builtin.protobuf_decode(Message(b"\0\0\0\0\7" + data), schemas={7: _protobuf_schema()})
+    named = builtin.protobuf_decode(Message(b"\0\0\0\0\7\0" + data), schemas={7: _protobuf_schema()})
     return len(str(found.body)).bit_length(), len(str(named.body)).bit_length()
 
 

@@ -270,3 +270,24 @@ def test_what_is_no_event_is_refused_with_its_cause(message: Message, cause: str
     with pytest.raises(TransformFailed) as caught:
         defined("cloudevent", form="structured")(message)
     assert cause in str(caught.value.cause)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(
+            b'{"specversion":"1.0","id":"1","source":"/s","type":"t","data":1e999}',
+            headers(content_type="application/cloudevents+json"),
+        ),
+        Message(
+            b"x",
+            (
+                *(Header(f"ce_{name}", TEXT, "1.0") for name in ("specversion", "id", "source", "type")),
+                Header("ce_time", ValueType.DATE, 1e18),
+            ),
+        ),
+    ],
+)
+def test_an_event_that_holds_what_json_does_not_have_is_refused(message: Message) -> None:
+    with pytest.raises(ConversionFailure, match="what JSON does not have"):
+        builtin.cloudevent(message, form="structured")
