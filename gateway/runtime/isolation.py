@@ -292,37 +292,34 @@ class IsolatingRoute(PlanningRoute):
         self._left.append(Planned(plan, claimed))
 
     def _set_aside(self, message_id: int, error: DeliveryRejected, counts: Counts) -> None:
-        """Move a message that is planned to the exception queue.
+        """A message that is planned leaves its plan, as one that cannot be converted does.
 
         Raises:
-            MessageRejected: there is none.
+            MessageRejected: there is no exception queue.
             GatewayError: it takes nothing.
         """
-        failure = self._rejected(error)
-        if self._source.exception_queue is None:
-            raise failure from error
-        place = self._place(message_id)
-        planned = self._left[place]
-        flight, _ = self._source.select(planned, self._destination.encode)
-        if message_id in flight.consumed:  # it may have expired by now
-            flight.consumed.remove(message_id)
-            message = next(entry.message for entry in planned.claimed if entry.id == message_id)
-            self._source.set_aside(flight, message_id, message, failure)
-        flight.sent, flight.parts = 0, {}
-        del self._left[place]
-        self._settle([flight], 0, counts)
-
-    def _rejected(self, error: DeliveryRejected) -> MessageRejected:
-        return MessageRejected(
+        failure = MessageRejected(
             f"{self._context.job.destination} refuses the message",
             cause=error.cause or error.what,
             cure=error.cure,
             number=error.number or 805,
         )
+        if not self._source.sets_aside:
+            raise failure from error
+        place = next(at for at, (plan, _) in enumerate(self._left) if message_id in plan.ids)
+        planned = self._left[place]
+        flight, _ = self._source.select(planned, self._destination.encode)
+        if message_id in flight.consumed:  # it may have expired by now
+            flight.consumed.remove(message_id)
+            message = next(entry.message for entry in planned.claimed if entry.id == message_id)
+            self._source.fail(flight, message_id, message, failure)
+        flight.sent, flight.parts = 0, {}
+        del self._left[place]
+        self._end_unsent(flight, counts)
 
-    def _place(self, message_id: int) -> int:
-        """Which of the plans that are left has the message."""
-        return next(at for at, (plan, _) in enumerate(self._left) if message_id in plan.ids)
+    def _end_unsent(self, flight: Flight, counts: Counts) -> None:
+        """A plan of which nothing is sent."""
+        self._settle([flight], 0, counts)
 
     def _restore(self, failure: GatewayError) -> None:
         """The order as it was, where the job fails while a message goes before the suspects.

@@ -15,7 +15,6 @@ from mgw.gateway.runtime.isolation import IsolatingRoute
 from mgw.gateway.runtime.route import RouteContext
 from mgw.gateway.state import lease, parked, run_state
 from mgw.gateway.state.run_state import Counts, Plan
-from mgw.transforms.errors import DeliveryRejected
 
 __all__ = ["ParkingRoute", "release_all"]
 
@@ -106,20 +105,6 @@ class ParkingRoute(IsolatingRoute):
             context.journalist.tell(event)
         return bool(rest)
 
-    def _set_aside(self, message_id: int, error: DeliveryRejected, counts: Counts) -> None:
-        """See :class:`IsolatingRoute`: a message that the destination refuses is parked, as long as it may be."""
-        place, source = self._place(message_id), self._source
-        planned = self._left[place]
-        message = next((entry.message for entry in planned.claimed if entry.id == message_id), None)
-        if message is None or not source.may_park(message_id, message):
-            super()._set_aside(message_id, error, counts)
-            return
-        flight, _ = source.select(planned, self._destination.encode)
-        if message_id in flight.consumed:  # it may have expired by now
-            flight.consumed.remove(message_id)
-            flight.parts.pop(message_id, None)
-            source.park(flight, message_id, message, self._rejected(error))
-        flight.sent, flight.parts = 0, {}
-        del self._left[place]
+    def _end_unsent(self, flight: Flight, counts: Counts) -> None:
         if not flight.parked or self._part_from_parked(flight):
-            self._settle([flight], 0, counts)
+            super()._end_unsent(flight, counts)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from mgw.gateway.aq import transfer
 from mgw.gateway.ledger import check
@@ -109,6 +110,10 @@ def test_the_messages_of_a_key_wait_and_all_others_pass(gateway: Gateway, broker
         assert waiting.entry.error_number == 722
         assert "strict" in waiting.entry.reason
         eventually(lambda: gateway.job("out")["BACKLOG"] == 4)
+        with gateway.hub.read() as conn:
+            (shown,) = conn.execute(sa.text("SELECT * FROM MGW_PARKED")).mappings()
+        told = {name.upper(): value for name, value in shown.items()}
+        assert (told["JOB_NAME"], told["MESSAGE_KEY"], told["MESSAGES"], told["ERROR_NUMBER"]) == ("OUT", "b", 4, 722)
         mend(gateway)
         release(gateway.admin, "out", by="me")
         eventually(all_of(gateway, broker, 9))

@@ -115,28 +115,23 @@ class ParkingSource(HubSource):
         return flight, forms
 
     def fail(self, flight: Flight, message_id: int, message: Message, error: Exception) -> None:
-        """See :class:`HubSource`."""
+        """See :class:`HubSource`: it is parked, as long as it may be."""
+        key = self._key_of(message)
         if flight.sent_before:
             flight.consumed.append(message_id)
-        elif not self.may_park(message_id, message):
+        elif key is None or self._given_up(message_id):
             super().fail(flight, message_id, message, error)
         elif self._together:
             raise _OneByOneError from error
         else:
-            self.park(flight, message_id, message, unforeseen(error))
+            flight.parked[message_id] = Parked(key, unforeseen(error))
+            self._new.add(key)
 
-    def may_park(self, message_id: int, message: Message) -> bool:
-        """Whether a message that cannot be delivered is parked, or goes the way of all others."""
+    def _given_up(self, message_id: int) -> bool:
+        """Whether a message that fails now was tried as often as it may be."""
         head = self._heads.get(message_id)
         tried = (head.attempts if head is not None else 0) + 1
-        given_up = 0 < self._attempts <= tried and self.exception_queue is not None
-        return not given_up and self._key_of(message) is not None
-
-    def park(self, flight: Flight, message_id: int, message: Message, failure: ConversionFailure) -> None:
-        """A message of a batch waits for another attempt; those of its key behind it wait, too."""
-        key = self._key_of(message) or ""
-        flight.parked[message_id] = Parked(key, failure)
-        self._new.add(key)
+        return 0 < self._attempts <= tried and self.exception_queue is not None
 
     # -- store --------------------------------------------------------------------------------------------------------
 
