@@ -32,6 +32,7 @@ from mgw.gateway.cli import (
     top,
     transformations,
     upgrade,
+    users,
     watch,
 )
 from mgw.gateway.cli.common import DEFAULT_HUB, EXIT_FAILED, explain
@@ -58,6 +59,7 @@ for name, group in (
     ("transformations", transformations),
     ("jobs", jobs),
     ("exceptions", exceptions),
+    ("users", users),
     ("hub", hub),
 ):
     app.add_typer(group.app, name=name)

@@ -22,6 +22,7 @@ VIEW_TEXTS = {
     "MGW_LEDGER": "Batches of jobs, kept for 7 days unless the agent option `ledger_retention` says otherwise; "
     "`mgw prove` shows the messages in them. Each batch has its own row at first. Rows of small batches are merged "
     "later, up to a thousand into one; numbers of messages are then sums.",
+    "MGW_USERS": "Users of the web face; never what they log in with.",
     "MGW_PARKED": "Keys whose messages wait behind one that cannot be delivered (job option `park_key`), one row each.",
 }
 
@@ -61,6 +62,7 @@ COLUMN_TEXTS = {
     "BATCH": "Number of the record, increasing by one per job; of merged records, the last.",
     "COMMENTS": "Free text.",
     "CONNTYPE": "As it was given; has no effect.",
+    "CREATED": "When the user was created.",
     "DEFINED": "When the function was first defined.",
     "DEFINITION": "What it does, JSON.",
     "DESTINATION": "Where the job writes.",
@@ -124,6 +126,7 @@ COLUMN_TEXTS = {
     "OUTBOUND_LOG_QUEUE": "Log destination of jobs that write to the link.",
     "PARKED_STATE": "PARKED (waits for the next attempt), TRYING (the first message is on its way again), PASSED (it "
     "is done with, the others follow at once).",
+    "PASSWORD": "YES: the user may log in with a password; NO: with tokens alone.",
     "POLL_INTERVAL": "Seconds; of the job, else of the agent option `oracle.mgw.polling_interval`, else 5.",
     "PROPAGATED": "Messages of the batch that were stored or sent.",
     "PROPAGATED_MSGS": "Messages moved since agent start.",
@@ -134,10 +137,12 @@ COLUMN_TEXTS = {
     "QUEUE_COMMENT": "Free text.",
     "REASON": "Why the last attempt failed.",
     "REQUIRE_GUARANTEE": "Guarantee without which the job does not run.",
+    "ROLE": "VIEWER, OPERATOR, ADMINISTRATOR.",
     "RULE": "Only messages for which it is true.",
     "SEQUENCE": "Sequence of the outbound batch, as in the sending log; null for inbound ones; of merged batches, the "
     "last.",
     "SERVICE": "As it was given; has no effect.",
+    "SESSIONS": "Browsers that were logged in and have not logged out.",
     "SINCE": "When the key was parked.",
     "SOURCE": "Where the job reads.",
     "STARTED": "When the batch was read (inbound) or planned (outbound); of merged batches, the first.",
@@ -145,8 +150,10 @@ COLUMN_TEXTS = {
     "SUPPRESSED": "Messages of the batch that were delivered again and recognised.",
     "SUPPRESSED_MSGS": "Messages that were delivered again, recognised and not stored twice, since agent start.",
     "SUPPRESSED_TOTAL": "The same since the job was created.",
+    "TOKENS": "How many tokens the user has.",
     "TO_TYPE": "Payload type it gives.",
     "TRANSFORMATION": "Transformation applied to every message.",
     "TYPE": "JAVA_SYSTEM_PROP, as documented.",
+    "USER_NAME": "User of the web face.",
     "VALUE": "Value, or <<ENCRYPTED>>.",
 }

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from mgw.gateway.aq import FLAG_CHECK as FLAG
 from mgw.gateway.aq import add_checks
 from mgw.gateway.aq import one_of_check as one_of
+from mgw.gateway.definitions.roles import ROLES
 
 __all__ = [
     "CHANGE_CHANNEL",
@@ -31,6 +32,9 @@ __all__ = [
     "received",
     "tap",
     "tapped",
+    "token",
+    "user",
+    "web_session",
     "worker",
 ]
 
@@ -312,11 +316,50 @@ tapped = sa.Table(
     sqlite_autoincrement=True,
 )
 
+#: Who may use the web face; nobody here: everybody of this machine.
+user = sa.Table(
+    "gw_user",
+    metadata,
+    sa.Column("name_key", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("password", sa.Text),  # Argon2id with its parameters; NULL: tokens alone
+    sa.Column("created", _time, nullable=False),
+)
+
+#: What programs show instead of a password.
+token = sa.Table(
+    "gw_token",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("user_key", sa.Text, sa.ForeignKey("gw_user.name_key", ondelete="CASCADE"), nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),  # SHA-256 of its random part
+    sa.Column("role", sa.Text, nullable=False),  # at most; the role of the user is the limit
+    sa.Column("comments", sa.Text),
+    sa.Column("created", _time, nullable=False),
+    sa.Column("expires", _time),  # NULL: never
+    sa.Column("used", _time),  # to about an hour
+    sa.Index("gw_token_user", "user_key"),
+)
+
+#: Browsers that are logged in.
+web_session = sa.Table(
+    "gw_session",
+    metadata,
+    sa.Column("digest", sa.Text, primary_key=True),  # SHA-256 of what the cookie holds
+    sa.Column("user_key", sa.Text, sa.ForeignKey("gw_user.name_key", ondelete="CASCADE"), nullable=False),
+    sa.Column("created", _time, nullable=False),
+    sa.Column("seen", _time, nullable=False),  # to about a minute
+    sa.Index("gw_session_user", "user_key"),
+)
+
 add_checks(metadata, {"gw_agent_option": {"encrypted": FLAG}, "gw_job": {"enabled": FLAG}}, dialect="sqlite")
 add_checks(
     metadata,
     {
         "gw_parked": {"state": one_of(("PARKED", "TRYING", "PASSED")), "give_up": FLAG},
+        "gw_user": {"role": one_of(ROLES)},
+        "gw_token": {"role": one_of(ROLES)},
         "gw_ledger": {"kind": one_of(("RECEIVED", "CARRIED", "COMPLETED", "RETURNED", "BREAK"))},
         "gw_event": {"level": one_of(("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"))},
     },

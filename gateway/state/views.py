@@ -292,6 +292,17 @@ def _parked(d: _Dialect) -> tuple[dict[str, str], str]:
     )
 
 
+def _users(d: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "USER_NAME": "u.name_key",
+        "ROLE": "u.role",
+        "PASSWORD": "CASE WHEN u.password IS NULL THEN 'NO' ELSE 'YES' END",
+        "TOKENS": "(SELECT count(*) FROM gw_token t WHERE t.user_key = u.name_key)",
+        "SESSIONS": "(SELECT count(*) FROM gw_session s WHERE s.user_key = u.name_key)",
+        "CREATED": d.moment.format("u.created"),
+    }, "gw_user u"
+
+
 def _transformations(_: _Dialect) -> tuple[dict[str, str], str]:
     return (
         {
@@ -332,6 +343,7 @@ _VIEWS = {
     "MGW_AUDIT": _audit,
     "MGW_LEDGER": _ledger,
     "MGW_PARKED": _parked,
+    "MGW_USERS": _users,
 }
 
 #: Columns of every view, in order.

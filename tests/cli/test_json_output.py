@@ -56,6 +56,8 @@ LINES = {
     "aq agents list": "aq agents list",
     "modules list": "modules list",
     "functions list": "functions list",
+    "users list": "users list",
+    "users tokens": "users tokens",
     "upgrade": "upgrade --check",
     "pipeline list": "pipeline list",
     "pipeline streams": "pipeline streams",

@@ -127,6 +127,49 @@ def _parked(changes: Changes) -> None:
     )
 
 
+def _users(changes: Changes) -> None:
+    moment = "DOUBLE PRECISION" if changes.postgresql else "DOUBLE"
+    roles = "role IN ('VIEWER', 'OPERATOR', 'ADMINISTRATOR')"
+    changes.db.run(
+        f"""CREATE TABLE gw_user (
+        name_key TEXT NOT NULL,
+        name TEXT NOT NULL,
+        role TEXT NOT NULL,
+        password TEXT,
+        created {moment} NOT NULL,
+        PRIMARY KEY (name_key),
+        CONSTRAINT gw_user_role CHECK ({roles})
+    )"""
+    )
+    changes.db.run(
+        f"""CREATE TABLE gw_token (
+        id TEXT NOT NULL,
+        user_key TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        role TEXT NOT NULL,
+        comments TEXT,
+        created {moment} NOT NULL,
+        expires {moment},
+        used {moment},
+        PRIMARY KEY (id),
+        CONSTRAINT gw_token_role CHECK ({roles}),
+        FOREIGN KEY(user_key) REFERENCES gw_user (name_key) ON DELETE CASCADE
+    )"""
+    )
+    changes.db.run("CREATE INDEX gw_token_user ON gw_token (user_key)")
+    changes.db.run(
+        f"""CREATE TABLE gw_session (
+        digest TEXT NOT NULL,
+        user_key TEXT NOT NULL,
+        created {moment} NOT NULL,
+        seen {moment} NOT NULL,
+        PRIMARY KEY (digest),
+        FOREIGN KEY(user_key) REFERENCES gw_user (name_key) ON DELETE CASCADE
+    )"""
+    )
+    changes.db.run("CREATE INDEX gw_session_user ON gw_session (user_key)")
+
+
 STEPS = (
     Step(2, "the database refuses states and flags that have no meaning", _checks),
     Step(3, "jobs have two links, or none", _pairs),
@@ -138,4 +181,5 @@ STEPS = (
     Step(9, "mgw tap shows the messages of a job while it carries them", _taps),
     Step(10, "links keep the header names they had (header_names: documented)", _header_names),
     Step(11, "jobs may park the messages of one key; MGW_PARKED shows them", _parked),
+    Step(12, "the web face has users, tokens and sessions; MGW_USERS shows them", _users),
 )
