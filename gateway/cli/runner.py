@@ -1,4 +1,4 @@
-"""``mgw run``: the daemon."""
+"""``mgw run``: the daemon. ``mgw serve``: the web face of a hub, without an agent."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mgw.gateway.cli.common import completer, explain, hub_url
+from mgw.gateway.cli.common import EXIT_USAGE, completer, explain, fail, hub_url, open_hub
 from mgw.gateway.cli.configure import ConfigDir, EnvFiles, Overrides, gathered
 
 if TYPE_CHECKING:
     from mgw.gateway.services.configuration import Document
     from mgw.gateway.services.daemon import RunOptions
+    from mgw.gateway.services.hubs import Hub
     from mgw.gateway.services.probes import Probes
 
 __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
+    """Add the commands to the program."""
     app.command()(run)
+    app.command()(serve)
 
 
 def run(
@@ -81,6 +83,30 @@ def run(
     raise typer.Exit(code)
 
 
+def serve(
+    ctx: typer.Context,
+    *,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Address, or auto (the next free port); also MGW_HTTP. [default: 127.0.0.1:8787]",
+        ),
+    ] = None,
+    log_format: Annotated[Literal["text", "json"], typer.Option(help="Format of standard output.")] = "text",
+) -> None:
+    """Answer over HTTP about a hub until SIGTERM, without running an agent: health, metrics, REST."""
+    from mgw.gateway.http.face import serve as answer
+    from mgw.gateway.services.http_address import http_address
+
+    address = http_address(http, os.environ, None)
+    if address is None:
+        fail("nothing would be answered at the address off; give --http HOST:PORT", EXIT_USAGE)
+    with open_hub(hub_url(ctx)) as hub:
+        answer(address, hub, log_format)
+
+
 def _document(ctx: typer.Context, files: list[Path], agent: str) -> Document | None:
     """The files, which are applied first as far as they are not refused; None where there are none."""
     if not files:
@@ -90,7 +116,9 @@ def _document(ctx: typer.Context, files: list[Path], agent: str) -> Document | N
     return follow(ctx, files, agent)
 
 
-def _face(http: str | None, document: Document | None) -> Callable[[Probes], AbstractContextManager[object]] | None:
+def _face(
+    http: str | None, document: Document | None
+) -> Callable[[Hub, Probes], AbstractContextManager[object]] | None:
     """What has the agent answer over HTTP; None: nothing does."""
     from mgw.gateway.services.http_address import http_address
 

@@ -70,7 +70,7 @@ class LogModel(Strict):
 
 
 class HttpModel(Strict):
-    """Where a running agent answers about its health, and with metrics."""
+    """Where a running agent answers over HTTP: health, metrics and, with the extra `http`, the REST interface."""
 
     listen: str = Field(
         default=DEFAULT_HTTP,
@@ -80,8 +80,16 @@ class HttpModel(Strict):
     behind_proxy: bool = Field(
         default=False,
         description="true: other machines may be able to reach the address, because a proxy or a container network "
-        "protects it. There is no authentication; the pages show names and errors, no messages and no secrets. "
-        "`MGW_HTTP_BEHIND_PROXY` takes precedence.",
+        "protects it. Without users (`mgw users`) they get health and metrics alone, which show names and errors, no "
+        "messages and no secrets. `MGW_HTTP_BEHIND_PROXY` takes precedence.",
+    )
+    certificate_file: str | None = Field(
+        default=None,
+        description="PEM file of a certificate with its chain, for TLS; read again when it changes. Needs the extra "
+        "`http`. `MGW_HTTP_CERTIFICATE_FILE` takes precedence.",
+    )
+    key_file: str | None = Field(
+        default=None, description="PEM file of its key, without a passphrase. `MGW_HTTP_KEY_FILE` takes precedence."
     )
 
 
@@ -115,7 +123,8 @@ class SettingsModel(Strict):
     )
     log: LogModel = Field(default=LogModel(), description="Logging; for `mgw run FILE`, the hub does not keep it.")
     http: HttpModel = Field(
-        default=HttpModel(), description="Health and metrics over HTTP; for `mgw run FILE`, the hub does not keep it."
+        default=HttpModel(),
+        description="Health, metrics and REST over HTTP; for `mgw run FILE`, the hub does not keep it.",
     )
 
 

@@ -1,10 +1,11 @@
-"""Where a running agent answers over HTTP: ``HOST:PORT``, ``auto`` or ``off``."""
+"""Where a process answers over HTTP: ``HOST:PORT``, ``auto`` or ``off``; and who can reach it there."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from mgw.transforms.errors import ConfigInvalid
 
@@ -12,6 +13,7 @@ __all__ = ["DEFAULT_HTTP", "HttpAddress", "behind_a_proxy", "chosen"]
 
 ADDRESS_VARIABLE = "MGW_HTTP"
 PROXY_VARIABLE = "MGW_HTTP_BEHIND_PROXY"
+CERTIFICATE_VARIABLE, KEY_VARIABLE = "MGW_HTTP_CERTIFICATE_FILE", "MGW_HTTP_KEY_FILE"
 
 DEFAULT_PORT = 8787
 DEFAULT_HTTP = f"127.0.0.1:{DEFAULT_PORT}"
@@ -25,11 +27,18 @@ class HttpAddress:
     Attributes:
         ports: those that may be taken, the first that is free.
         proxied: whether callers come through a proxy, or from outside of a container.
+        certificate: files of a certificate and of its key; None: no TLS.
     """
 
     host: str
     ports: range
     proxied: bool = False
+    certificate: tuple[Path, Path] | None = None
+
+    @property
+    def local(self) -> bool:
+        """Whether only programs of this machine can reach it."""
+        return not self.proxied and _is_loopback(self.host)
 
     @property
     def shown(self) -> str:
@@ -38,17 +47,20 @@ class HttpAddress:
         return f"{host}:{self.ports[0]}"
 
     @classmethod
-    def parse(cls, text: str, *, behind_proxy: bool = False) -> HttpAddress | None:
+    def parse(
+        cls, text: str, *, behind_proxy: bool = False, certificate: tuple[Path, Path] | None = None
+    ) -> HttpAddress | None:
         """The address behind ``HOST:PORT``, ``PORT`` or ``auto``; None for ``off``.
 
         Raises:
-            ConfigInvalid: the text is not an address, or not one of this machine alone and ``behind_proxy`` is not set.
+            ConfigInvalid: the text is not an address; or not one of this machine alone, and there is neither a
+                certificate nor ``behind_proxy``.
         """
         word = text.strip()
         if word.lower() == "off":
             return None
         if word.lower() == "auto":
-            return cls("127.0.0.1", range(DEFAULT_PORT, DEFAULT_PORT + AUTO_PORTS), behind_proxy)
+            return cls("127.0.0.1", range(DEFAULT_PORT, DEFAULT_PORT + AUTO_PORTS), behind_proxy, certificate)
         host, _, digits = word.rpartition(":")
         host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
         port = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= 5 else 0
@@ -58,26 +70,42 @@ class HttpAddress:
                 cause="it is not HOST:PORT with a port from 1 to 65535",
                 cure=f"write {DEFAULT_HTTP}, auto (the next free port) or off",
             )
-        if not behind_proxy and not _is_loopback(host):
+        if not behind_proxy and certificate is None and not _is_loopback(host):
             raise ConfigInvalid(
                 f"HTTP address {text!r} is refused",
-                cause="other machines could reach it, and there is no authentication",
-                cure=f"use {DEFAULT_HTTP}; or, behind a proxy or in a container of its own, set behind_proxy: true "
-                f"under settings.http, or {PROXY_VARIABLE}=true",
+                cause="other machines could reach it, and there is no TLS",
+                cure=f"use {DEFAULT_HTTP}; or set certificate_file and key_file under settings.http; or, behind a "
+                f"proxy or in a container of its own, set behind_proxy: true, or {PROXY_VARIABLE}=true",
             )
-        return cls(host, range(port, port + 1), behind_proxy)
+        return cls(host, range(port, port + 1), behind_proxy, certificate)
 
 
 def chosen(
-    option: str | None, environ: Mapping[str, str], listen: str = DEFAULT_HTTP, *, behind_proxy: bool = False
+    option: str | None,
+    environ: Mapping[str, str],
+    listen: str = DEFAULT_HTTP,
+    *,
+    behind_proxy: bool = False,
+    certificate_file: str | None = None,
+    key_file: str | None = None,
 ) -> HttpAddress | None:
     """The address of the command line, else of the environment, else of the configuration file; None: off.
 
     Raises:
-        ConfigInvalid: as :meth:`HttpAddress.parse`, or the variable is neither true nor false.
+        ConfigInvalid: as :meth:`HttpAddress.parse`; the variable is neither true nor false; of certificate and key
+            one is missing.
     """
     proxied = behind_a_proxy(environ, behind_proxy)
-    return HttpAddress.parse(option or environ.get(ADDRESS_VARIABLE) or listen, behind_proxy=proxied)
+    files = (environ.get(CERTIFICATE_VARIABLE) or certificate_file, environ.get(KEY_VARIABLE) or key_file)
+    if (files[0] is None) != (files[1] is None):
+        raise ConfigInvalid(
+            "the web face cannot use TLS",
+            cause="of certificate_file and key_file one is missing",
+            cure="set both under settings.http, or neither",
+        )
+    pair = None if files[0] is None or files[1] is None else (Path(files[0]), Path(files[1]))
+    text = option or environ.get(ADDRESS_VARIABLE) or listen
+    return HttpAddress.parse(text, behind_proxy=proxied, certificate=pair)
 
 
 def behind_a_proxy(environ: Mapping[str, str], configured: bool) -> bool:

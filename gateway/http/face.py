@@ -1,50 +1,128 @@
-"""Has a running agent answer over HTTP. A port that is taken never keeps it from carrying messages."""
+"""Has a process answer over HTTP. A port that is taken never keeps an agent from carrying messages."""
 
 from __future__ import annotations
 
 import errno
+import importlib.util
 import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from mgw.gateway.http.pages import Pages
-from mgw.gateway.http.server import Request, Response, Server
+from mgw.gateway.http.server import Server
+from mgw.gateway.services.daemon import until_ended
 from mgw.gateway.services.http_address import HttpAddress
-from mgw.gateway.services.probes import Probes
+from mgw.gateway.services.hubs import Hub
+from mgw.gateway.services.probes import HubProbes, Probing
+from mgw.gateway.services.users import Users
+from mgw.transforms.errors import ConfigInvalid, GatewayError
 
-__all__ = ["Face", "serving"]
+__all__ = ["Face", "Opens", "has_extra", "opener", "serve", "serving"]
 
 _LOGGER = logging.getLogger("mgw.http")
 
-RETRY_SECONDS = 10.0  # until a port that was taken is tried again
+RETRY_SECONDS = 10.0  # until a port that could not be opened is tried again
 _BACKLOG = 128
+_EXTRA = ("fastapi", "uvicorn", "argon2")
+
+
+class Closes(Protocol):
+    """A server."""
+
+    def close(self) -> None:
+        """Take no more requests."""
+        ...
+
+
+#: Makes a server of a socket that listens.
+Opens = Callable[[socket.socket], Closes]
+
+
+def has_extra() -> bool:
+    """Whether what the extra ``http`` names is installed; it is not imported."""
+    return all(importlib.util.find_spec(name) is not None for name in _EXTRA)
+
+
+def opener(address: HttpAddress, hub: Hub, probes: Probing) -> tuple[Opens, str]:
+    """What answers, and words for what that is more than health and metrics: nothing, where the extra ``http`` is not
+    installed.
+
+    Raises:
+        ConfigInvalid: the address needs the extra, or users; the files of a certificate cannot be used.
+    """
+    if not has_extra():
+        if address.certificate is not None:
+            raise ConfigInvalid(
+                f"HTTP address {address.shown} cannot use TLS",
+                cause="the extra http is not installed",
+                cure="pip install 'messaging-gateway[http]'",
+            )
+        pages = Pages(probes)
+        return lambda listener: Server(listener, pages, any_host=address.proxied), ""
+    from mgw.gateway.http.application import Reach, application, guarded
+    from mgw.gateway.http.web_server import Certificate, WebServer
+
+    secure = address.certificate is not None
+    reach = Reach(address.local, secure, address.proxied or secure)
+    if not address.local and not address.proxied and not Users(hub).exist():
+        raise ConfigInvalid(
+            f"HTTP address {address.shown} is refused",
+            cause="other machines could reach it, and there are no users",
+            cure="create an administrator: mgw users add NAME --role administrator",
+        )
+    certificate = None if address.certificate is None else Certificate(*address.certificate)
+    app = guarded(application(hub, probes, reach), reach)
+    return lambda listener: WebServer(listener, app, certificate), ", REST in /api/v1"
 
 
 @contextmanager
-def serving(address: HttpAddress, probes: Probes) -> Iterator[Face]:
+def serving(address: HttpAddress, hub: Hub, probes: Probing) -> Iterator[Face]:
     """Answer about the process until the end of the block."""
-    face = Face(address, Pages(probes))
+    face = Face(address, lambda: opener(address, hub, probes))
     try:
         yield face
     finally:
         face.close()
 
 
-class Face:
-    """A server, or the attempt to have one."""
+def serve(address: HttpAddress, hub: Hub, log_format: str) -> None:
+    """Answer about a hub until SIGTERM or SIGINT, in the main thread of a process that does nothing else.
 
-    def __init__(self, address: HttpAddress, answer: Callable[[Request], Response]) -> None:
+    Raises:
+        GatewayError: the address cannot be used.
+    """
+    probes = HubProbes(hub)
+    with until_ended(log_format):
+        face = Face(address, lambda: opener(address, hub, probes), patient=False)
+    face.close()
+
+
+class Face:
+    """A server, or the attempt to have one.
+
+    Args:
+        made: as :func:`opener`.
+        patient: a failure is told and tried again; otherwise it is raised.
+    """
+
+    def __init__(self, address: HttpAddress, made: Callable[[], tuple[Opens, str]], *, patient: bool = True) -> None:
         self._address = address
-        self._answer = answer
+        self._made = made
         self._closing = threading.Event()
-        self._server: Server | None = None
+        self._server: Closes | None = None
         self._mutex = threading.Lock()
-        error = self._open()
-        if error is not None:
-            _LOGGER.warning("%s", _refusal(address, error))
-            threading.Thread(target=self._try_again, name="http-open", daemon=True).start()
+        failure = self._open()
+        if failure is None:
+            return
+        if not patient:
+            raise failure
+        _LOGGER.warning(
+            "%s; messages are still carried, and the address is tried again every %.0f s", failure, RETRY_SECONDS
+        )
+        threading.Thread(target=self._try_again, name="http-open", daemon=True).start()
 
     def close(self) -> None:
         """Take no more requests."""
@@ -53,8 +131,12 @@ class Face:
             if self._server is not None:
                 self._server.close()
 
-    def _open(self) -> OSError | None:
+    def _open(self) -> GatewayError | None:
         """Listen; gives the reason why that is not possible."""
+        try:
+            opens, word = self._made()
+        except GatewayError as error:
+            return error
         failure: OSError | None = None
         for port in self._address.ports:
             try:
@@ -66,11 +148,14 @@ class Face:
                 if self._closing.is_set():
                     listener.close()
                     return None
-                self._server = Server(listener, self._answer, any_host=self._address.proxied)
+                self._server = opens(listener)
             host = f"[{self._address.host}]" if ":" in self._address.host else self._address.host
-            _LOGGER.info("health and metrics on http://%s:%d/ (livez, readyz, healthz, metrics)", host, port)
+            scheme = "http" if self._address.certificate is None else "https"
+            _LOGGER.info(
+                "health and metrics on %s://%s:%d/ (livez, readyz, healthz, metrics)%s", scheme, host, port, word
+            )
             return None
-        return failure
+        return None if failure is None else _refusal(self._address, failure)
 
     def _try_again(self) -> None:
         while not self._closing.wait(RETRY_SECONDS):
@@ -91,13 +176,12 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _refusal(address: HttpAddress, error: OSError) -> str:
+def _refusal(address: HttpAddress, error: OSError) -> GatewayError:
     taken = error.errno == errno.EADDRINUSE
-    cause = "another process listens there" if taken else error.strerror or str(error)
     last = address.ports[-1]
     many = f" to {last}" if last != address.ports[0] else ""
-    return (
-        f"no health and metrics over HTTP: {address.shown}{many} cannot be used; cause: {cause}; "
-        "cure: end that process, or give another address with --http HOST:PORT, auto (the next free port) or off; "
-        f"messages are still carried, and the address is tried again every {RETRY_SECONDS:.0f} s"
+    return GatewayError(
+        f"no health and metrics over HTTP: {address.shown}{many} cannot be used",
+        cause="another process listens there" if taken else error.strerror or str(error),
+        cure="end that process, or give another address with --http HOST:PORT, auto (the next free port) or off",
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mgw.gateway.services.probes import Inside, Probes
+from mgw.gateway.services.probes import Inside, Probing
 from mgw.gateway.services.verdict import GUARANTEES, JOB_STATES, JobSigns, Look, word_of
 from mgw.transforms.errors import HubError
 
@@ -125,7 +125,7 @@ _OUTCOMES = {
 }
 
 
-def exposition(probes: Probes) -> str:
+def exposition(probes: Probing) -> str:
     """The text for one scrape."""
     inside = probes.inside()
     try:
@@ -167,7 +167,7 @@ def _of_inside(inside: Inside, look: Look | None) -> Iterator[Sample]:
         yield "mgw_worker_restarts_total", {"worker": str(number)}, count
 
 
-def _of_hub(probes: Probes, look: Look) -> Iterator[Sample]:
+def _of_hub(probes: Probing, look: Look) -> Iterator[Sample]:
     """The agent of this process, its links and jobs; other agents tell of theirs."""
     health = probes.judged(look)
     yield "mgw_healthy", {"agent": probes.agent}, health.healthy

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 
 from mgw.gateway.http.metrics import CONTENT_TYPE, exposition
-from mgw.gateway.http.server import Problem, Request, Response
-from mgw.gateway.services.probes import Probes
+from mgw.gateway.http.problems import Problem
+from mgw.gateway.http.server import Request, Response
+from mgw.gateway.services.probes import Probing
 from mgw.gateway.services.redaction import redact
 from mgw.gateway.services.verdict import MAX_AGE
 from mgw.transforms.errors import GatewayError
@@ -27,7 +28,7 @@ PAGES: Mapping[str, str] = {
 class Pages:
     """Answers requests about one process."""
 
-    def __init__(self, probes: Probes) -> None:
+    def __init__(self, probes: Probing) -> None:
         self._probes = probes
         self._pages: dict[str, Callable[[Request], Response]] = {
             "/livez": self._live,

@@ -26,7 +26,7 @@ def _address(text: str) -> tuple[str, int]:
 def _ask(host: str, port: int) -> tuple[int, str]:
     """Status and body of ``/healthz``."""
     with socket.create_connection((host, port), timeout=_SECONDS) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         received = b""
         while piece := connection.recv(65536):
             received += piece

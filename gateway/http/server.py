@@ -1,4 +1,6 @@
-"""A small HTTP server: GET and HEAD, one request per connection, every limit enforced."""
+"""A small HTTP server for the probes of an installation without the extra ``http``: GET and HEAD, one request per
+connection, every limit enforced.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,16 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["HEADER_BYTES", "REQUESTS", "REQUEST_SECONDS", "Problem", "Request", "Response", "Server"]
+from mgw.gateway.http.hosts import is_this_machine
+from mgw.gateway.http.limits import HEADER_BYTES, REQUEST_SECONDS, REQUESTS
+from mgw.gateway.http.problems import PROBLEM_JSON, Problem
+
+__all__ = ["Request", "Response", "Server"]
 
 _LOGGER = logging.getLogger("mgw.http")
 
-HEADER_BYTES = 16 * 1024
-REQUEST_SECONDS = 10.0  # for a request to arrive, and for the answer to be taken
-REQUESTS = 200  # at the same time
 _LINGER_SECONDS = 1.0  # for the caller to close its end
 _PAUSE = 0.1  # seconds after a connection that could not be taken: there is no file for it
-_NAMES = frozenset(("localhost", "localhost.localdomain"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +53,14 @@ class Response:
         return cls(status, f"{text}\n".encode(), content_type)
 
     @classmethod
+    def of(cls, problem: Problem) -> Response:
+        """A refusal."""
+        return cls(problem.status, problem.body(), PROBLEM_JSON, problem.headers)
+
+    @classmethod
     def text(cls, status: int, text: str) -> Response:
         """A line of text."""
         return cls(status, f"{text}\n".encode(), "text/plain; charset=utf-8")
-
-
-class Problem(Exception):
-    """A request that is refused, as RFC 9457 has it."""
-
-    def __init__(self, status: int, detail: str, cure: str = "", headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.detail = detail
-        self.cure = cure
-        self.headers = dict(headers or {})
-
-    def response(self) -> Response:
-        """The answer."""
-        found = {"type": "about:blank", "title": HTTPStatus(self.status).phrase, "status": self.status}
-        found |= {"detail": self.detail, **({"cure": self.cure} if self.cure else {})}
-        made = Response.json(self.status, found, "application/problem+json")
-        return Response(made.status, made.body, made.content_type, self.headers)
 
 
 class Server:
@@ -131,12 +120,12 @@ class Server:
             method = request.method
             response = self._answer(request)
         except Problem as problem:
-            response = problem.response()
+            response = Response.of(problem)
         except OSError:
             raise
         except Exception:
             _LOGGER.exception("request could not be answered")
-            response = Problem(500, "this is a bug in mgw", "see the log of the agent").response()
+            response = Response.of(Problem(500, "this is a bug in mgw", "see the log of the agent"))
         connection.settimeout(REQUEST_SECONDS)
         connection.sendall(_wire(response, body=method != "HEAD"))
         _linger(connection)
@@ -150,7 +139,7 @@ class Server:
         if method not in ("GET", "HEAD"):
             raise Problem(405, f"method {method[:20]!r} is not supported", headers={"Allow": "GET, HEAD"})
         hosts = [line.partition(":")[2].strip() for line in lines[1:] if line.lower().startswith("host:")]
-        if len(hosts) > 1 or (hosts and not self._any_host and not _is_this_machine(hosts[0])):
+        if len(hosts) > 1 or (hosts and not self._any_host and not is_this_machine(hosts[0])):
             raise Problem(
                 421, "the host of the request is not this machine", "use 127.0.0.1, or set behind_proxy: true"
             )
@@ -188,19 +177,6 @@ def _head(connection: socket.socket) -> bytes:
     return received[:end]
 
 
-def _is_this_machine(host: str) -> bool:
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-    if name.lower() in _NAMES:
-        return True
-    for family, text in ((socket.AF_INET, name), (socket.AF_INET6, name.removeprefix("[").removesuffix("]"))):
-        try:
-            socket.inet_pton(family, text)
-        except (OSError, ValueError):
-            continue
-        return True
-    return False
-
-
 def _wire(response: Response, *, body: bool = True) -> bytes:
     headers = {
         "Content-Type": response.content_type,
@@ -234,7 +210,7 @@ def _refuse(connection: socket.socket) -> None:
     try:
         with connection:
             connection.setblocking(False)  # a new connection takes as little as this at once
-            connection.send(_wire(problem.response()))
+            connection.send(_wire(Response.of(problem)))
             connection.shutdown(socket.SHUT_WR)
     except OSError as error:
         _LOGGER.debug("answer not delivered: %s", error)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -19,7 +21,7 @@ from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.probes import Probes
 from mgw.gateway.state.secrets import Secrets
 
-__all__ = ["PROCEDURES", "RunOptions", "Signals", "log_format_of", "logged", "run"]
+__all__ = ["PROCEDURES", "RunOptions", "Signals", "log_format_of", "logged", "run", "until_ended"]
 
 _LOGGER = logging.getLogger("mgw.engine")
 
@@ -47,19 +49,19 @@ PROCEDURES = Procedures(finish_remove_job=_finish_remove_job, apply_files=_apply
 def run(
     options: RunOptions,
     signals: Signals | None = None,
-    face: Callable[[Probes], AbstractContextManager[object]] | None = None,
+    face: Callable[[Hub, Probes], AbstractContextManager[object]] | None = None,
 ) -> int:
     """Run an agent until a signal ends it; returns the exit code. See :func:`mgw.gateway.runtime.supervisor.run`.
 
     Args:
-        face: answers with what the probes say, as long as the agent runs.
+        face: answers over HTTP about the hub and with what the probes say, as long as the agent runs.
 
     Raises:
         GatewayError: the hub cannot be opened, the agent is running elsewhere, or a configuration is invalid.
     """
     if face is None:
         return supervise(options, PROCEDURES, signals)
-    return supervise(options, PROCEDURES, signals, lambda hub, supervisor: face(Probes(hub, supervisor)))
+    return supervise(options, PROCEDURES, signals, lambda hub, supervisor: face(hub, Probes(hub, supervisor)))
 
 
 def log_format_of(files: Sequence[Path]) -> str:
@@ -72,6 +74,18 @@ def log_format_of(files: Sequence[Path]) -> str:
     for key in ("settings", "log", "format"):
         place = place.get(key) if isinstance(place, dict) else None
     return "json" if str(place).lower() == "json" else "text"
+
+
+@contextmanager
+def until_ended(form: str) -> Iterator[None]:
+    """A process without an agent: what it says goes to standard output, in the form ``text`` or ``json``; at its end
+    the block waits for SIGTERM or SIGINT."""
+    configure("", directory=None, log_format=form)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    yield
+    ended.wait()
 
 
 @contextmanager

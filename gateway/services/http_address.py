@@ -14,7 +14,14 @@ def http_address(option: str | None, environ: Mapping[str, str], settings: Setti
     """The address of the command line, else of the environment, else of the configuration file; None: off.
 
     Raises:
-        ConfigInvalid: it cannot be used, or not without ``behind_proxy``.
+        ConfigInvalid: it cannot be used, or not without TLS or ``behind_proxy``.
     """
     http = (settings or SettingsModel()).http
-    return chosen(option, environ, http.listen, behind_proxy=http.behind_proxy)
+    return chosen(
+        option,
+        environ,
+        http.listen,
+        behind_proxy=http.behind_proxy,
+        certificate_file=http.certificate_file,
+        key_file=http.key_file,
+    )

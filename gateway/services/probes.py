@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from mgw import __version__
 from mgw.gateway.aq import Hub
@@ -14,7 +15,7 @@ from mgw.gateway.services.verdict import MAX_AGE, Health, Look, Observation, jud
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
 from mgw.transforms.errors import HubError, HubUnavailable
 
-__all__ = ["ANSWER_SECONDS", "Inside", "Probes", "Readiness"]
+__all__ = ["ANSWER_SECONDS", "HubProbes", "Inside", "Probes", "Probing", "Readiness"]
 
 ANSWER_SECONDS = 1.5  # for a look at the hub; then it counts as away
 FRESH_SECONDS = 0.5  # a look serves everybody who asks within so long
@@ -52,8 +53,91 @@ class Inside:
     worker_restarts: Mapping[int, int]
 
 
+class Probing(Protocol):
+    """What a process says about itself and its hub. Any thread may ask."""
+
+    @property
+    def agent(self) -> str:
+        """Name of the agent of the process, in upper case; empty where it has none."""
+        ...
+
+    def life(self) -> tuple[bool, str]:
+        """Whether the process works, and a word about it; otherwise it must be started again."""
+        ...
+
+    def look(self) -> Look:
+        """What the hub says.
+
+        Raises:
+            HubError: it cannot be read, or does not answer in time.
+        """
+        ...
+
+    def readiness(self) -> Readiness:
+        """Whether the process can do its work."""
+        ...
+
+    def health(self, *, agent: str | None = None, max_age: float = MAX_AGE) -> Health:
+        """The health of the agent of this process, of another one, or of all (``*``).
+
+        Raises:
+            GatewayError: there is no such agent.
+        """
+        ...
+
+    def judged(self, found: Look, *, agent: str | None = None, max_age: float = MAX_AGE) -> Health:
+        """The same by what was read already."""
+        ...
+
+    def inside(self) -> Inside:
+        """What the process knows without asking the hub."""
+        ...
+
+
+class HubProbes:
+    """Answers of a process without an agent, about the hub that it serves."""
+
+    agent = ""
+
+    def __init__(self, hub: Hub, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._hub = hub
+        self._looks = _Looks(hub, clock)
+
+    def life(self) -> tuple[bool, str]:
+        """See :class:`Probing`: it answers."""
+        return True, "live"
+
+    def look(self) -> Look:
+        """See :class:`Probing`."""
+        return self._looks.latest()
+
+    def readiness(self) -> Readiness:
+        """See :class:`Probing`: whether the hub can be read."""
+        try:
+            self.look()
+        except HubError as error:
+            return Readiness((str(error),))
+        return Readiness()
+
+    def health(self, *, agent: str | None = None, max_age: float = MAX_AGE) -> Health:
+        """See :class:`Probing`; of all agents, unless one is named."""
+        try:
+            found = self.look()
+        except HubError as error:
+            return unreachable(self._hub.name, error, max_age=max_age)
+        return self.judged(found, agent=agent, max_age=max_age)
+
+    def judged(self, found: Look, *, agent: str | None = None, max_age: float = MAX_AGE) -> Health:
+        """See :class:`Probing`."""
+        return judge(found, agent=None if agent in (None, "*") else agent, max_age=max_age, seen={})
+
+    def inside(self) -> Inside:
+        """See :class:`Probing`."""
+        return Inside(__version__, self.agent, True, None, None, {}, {})
+
+
 class Probes:
-    """Answers about one process. Any thread may ask; the hub is looked at by one thread, however many ask."""
+    """Answers of the process of an agent. Any thread may ask; the hub is looked at by one thread, however many ask."""
 
     def __init__(self, hub: Hub, supervisor: Supervisor, clock: Clock = SYSTEM_CLOCK) -> None:
         self._hub = hub
@@ -182,6 +266,7 @@ class _Looks:
         self._changed = threading.Condition()
         self._looking = False
         self._taken = float("-inf")  # when the last look was begun, monotonic
+        self._begun = float("-inf")  # the same of the last one, which may be under way
         self._found: Look | HubError | None = None
 
     def latest(self) -> Look:
@@ -193,9 +278,10 @@ class _Looks:
         begin = self._clock.monotonic()
         with self._changed:
             if not self._looking and begin - self._taken > FRESH_SECONDS:
-                self._looking = True
+                self._looking, self._begun = True, begin
                 threading.Thread(target=self._look, name="health", daemon=True).start()
-            self._changed.wait_for(lambda: not self._looking, ANSWER_SECONDS)
+            left = self._begun + ANSWER_SECONDS - begin  # of the look that is under way, whoever began it
+            self._changed.wait_for(lambda: not self._looking, max(0.0, left))
             if self._looking or self._found is None:
                 raise HubUnavailable(
                     f"hub {self._hub.name} does not answer",

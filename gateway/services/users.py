@@ -169,14 +169,16 @@ class Users:
         self._tell(found.name, f"has token {number} ({limit.lower()})", by)
         return row, f"mgw_{number}_{secret}"
 
-    def remove_token(self, token_id: str, *, by: str) -> None:
-        """Remove a token.
+    def remove_token(self, token_id: str, *, by: str, of: str | None = None) -> None:
+        """Remove a token; ``of``: if it is this user's.
 
         Raises:
             AdminError: there is no such token.
         """
         with self._hub.write() as conn:
             found = next((each for each in stored.list_tokens(conn) if each.id == token_id), None)
+            if of is not None and found is not None and found.user.upper() != of.upper():
+                found = None
             if found is None:
                 raise AdminError(f"token {token_id!r:.40} does not exist", cure="mgw users tokens lists them")
             stored.delete_token(conn, token_id)

@@ -25,7 +25,8 @@ import pytest
 
 from mgw.gateway.http.metrics import METRICS
 from mgw.gateway.http.pages import PAGES
-from mgw.gateway.http.server import HEADER_BYTES, REQUESTS, Request, Response, Server
+from mgw.gateway.http.limits import HEADER_BYTES, REQUESTS
+from mgw.gateway.http.server import Request, Response, Server
 from tests.cli.conftest import SECRETS, Mgw, applied, template
 from tests.conformance.link_suite import unique
 from tests.conformance.test_bad_input import Agent, amqp, declare, depth, rabbit_link, running, send, small_disk

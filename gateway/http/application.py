@@ -1,0 +1,141 @@
+"""The web face as one application: probes, metrics, REST."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from mgw import __version__
+from mgw.gateway.http.access import Access, identity
+from mgw.gateway.http.guard import Guard
+from mgw.gateway.http.openapi import described
+from mgw.gateway.http.pages import PAGES, Pages
+from mgw.gateway.http.problems import PROBLEM_JSON, Problem
+from mgw.gateway.http.rest import router
+from mgw.gateway.http.rest.answers import problem_of
+from mgw.gateway.http.server import Request as PageRequest
+from mgw.gateway.services.hubs import Hub
+from mgw.gateway.services.probes import Probing
+from mgw.gateway.services.users import Users
+from mgw.transforms.errors import GatewayError
+
+__all__ = ["Reach", "application", "guarded"]
+
+#: Probes of machines, which have no token: they say whether, not why.
+_OPEN = frozenset(("/livez", "/readyz", "/version"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Who can reach the port.
+
+    Attributes:
+        local: this machine alone.
+        secure: callers come over TLS.
+        any_host: under whatever name.
+    """
+
+    local: bool = True
+    secure: bool = False
+    any_host: bool = False
+
+
+def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
+    """The application that answers about a hub, and about the process of ``probes``."""
+    app = FastAPI(
+        title="Messaging gateway",
+        version=__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.hub, app.state.probes = hub, probes
+    app.state.access = Access(Users(hub), reach.local, reach.secure)
+    app.add_exception_handler(Problem, _refused)  # type: ignore[arg-type]
+    app.add_exception_handler(GatewayError, _failed)  # type: ignore[arg-type]
+    app.add_exception_handler(RequestValidationError, _invalid)  # type: ignore[arg-type]
+    app.add_exception_handler(HTTPException, _unknown)  # type: ignore[arg-type]
+    pages = Pages(probes)
+    for path in PAGES:
+        app.add_api_route(path, _page(path, pages), methods=["GET", "HEAD"], include_in_schema=False)
+    app.include_router(router)
+    app.get("/openapi.json", include_in_schema=False)(lambda: described(app))
+    return app
+
+
+def guarded(app: FastAPI, reach: Reach) -> Guard:
+    """The application behind its limits."""
+    return Guard(app, any_host=reach.any_host, secure=reach.secure)
+
+
+def _page(path: str, pages: Pages) -> Callable[[Request], Response]:
+    """A page that the small server has, too."""
+
+    def answer(request: Request) -> Response:
+        if path not in _OPEN:
+            problem = _unnamed(request)
+            if problem is not None and path == "/healthz":
+                return _short(pages, request)
+            if problem is not None:
+                raise problem
+        found = pages(PageRequest(request.method, path, dict(request.query_params)))
+        return Response(found.body, found.status, dict(found.headers), found.content_type)
+
+    return answer
+
+
+def _unnamed(request: Request) -> Problem | None:
+    """Why the caller may not look; None: it may. Without users anybody may, whatever the address is."""
+    access: Access = request.app.state.access
+    try:
+        request.app.state.probes.look()
+        if access.users.exist():
+            identity(request)
+    except Problem as problem:
+        return problem
+    except GatewayError:  # the hub is away: that may be told to anybody
+        return None
+    return None
+
+
+def _short(pages: Pages, request: Request) -> Response:
+    """Whether all is well, for a probe that has no token."""
+    found = pages(PageRequest(request.method, "/healthz", dict(request.query_params)))
+    word = b'{"healthy": true}\n' if found.status == 200 else b'{"healthy": false}\n'
+    return Response(word, found.status, media_type=found.content_type)
+
+
+async def _refused(_: Request, problem: Problem) -> Response:
+    return Response(problem.body(), problem.status, problem.headers, PROBLEM_JSON)
+
+
+async def _failed(request: Request, error: GatewayError) -> Response:
+    return await _refused(request, problem_of(error))
+
+
+async def _invalid(request: Request, error: RequestValidationError) -> Response:
+    places = [{"where": ".".join(map(str, each["loc"])), "what": each["msg"]} for each in error.errors()]
+    unreadable = any(each["type"] == "json_invalid" for each in error.errors())
+    status, detail = (400, "the body is no JSON") if unreadable else (422, "the request cannot be used")
+    return await _refused(request, Problem(status, detail, "see /openapi.json", more={"errors": places}))
+
+
+async def _unknown(request: Request, error: HTTPException) -> Response:
+    headers: dict[str, Any] = dict(error.headers or {})
+    if error.status_code == 404:
+        pages = ", ".join(PAGES)
+        problem = Problem(
+            404, "there is no such page", f"use one of {pages}, or /api/v1 as /openapi.json says", headers
+        )
+    elif error.status_code == 405:
+        problem = Problem(405, f"method {request.method[:20]!r} is not supported", headers=headers)
+    else:
+        problem = Problem(error.status_code, str(error.detail), headers=headers)
+    return await _refused(request, problem)

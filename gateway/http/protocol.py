@@ -1,0 +1,106 @@
+"""HTTP/1.1 as uvicorn speaks it, with the limits that it does not have: how long a request may take to arrive, how
+many connections there are, and refusals in the form of all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from http import HTTPStatus
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from mgw.gateway.http import limits
+from mgw.gateway.http.problems import PROBLEM_JSON, Problem
+
+__all__ = ["Protocol"]
+
+CONNECTIONS = limits.REQUESTS + limits.STREAMS  # open at the same time, whether they ask for something or not
+
+
+class Protocol(H11Protocol):
+    """One connection."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A caller is there."""
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS:
+            self._refuse(Problem(503, f"{CONNECTIONS} connections are open", headers={"Retry-After": "1"}))
+        else:
+            self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The caller has gone."""
+        self._unwatch()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes of a request."""
+        super().data_received(data)
+        if self.transport.is_closing() or self.conn.their_state is not h11.IDLE:
+            self._unwatch()
+        elif self._deadline is None:
+            self._watch()
+
+    def on_response_complete(self) -> None:
+        """A request is done with."""
+        super().on_response_complete()
+        if not self.transport.is_closing() and self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
+            self._watch()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  the error says more
+        """Refuse what is no request."""
+        error = sys.exc_info()[1]
+        status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
+        if status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+            self._refuse(Problem(status, f"the headers are longer than {limits.HEADER_BYTES} bytes"))
+        else:
+            self._refuse(Problem(400, "this is not an HTTP/1.1 request"))
+
+    def _watch(self) -> None:
+        self._unwatch()
+        self._deadline = self.loop.call_later(limits.REQUEST_SECONDS, self._late)
+
+    def _unwatch(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _late(self) -> None:
+        self._deadline = None
+        if not self.transport.is_closing():
+            self._refuse(Problem(408, f"the request did not arrive within {limits.REQUEST_SECONDS:g} s"))
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer without the application, and end the connection."""
+        self._unwatch()
+        body = problem.body()
+        head = {
+            "Content-Type": PROBLEM_JSON,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "Connection": "close",
+            **problem.headers,
+        }
+        lines = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in head.items()]
+        self.transport.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        self.transport.close()
+
+    def shutdown(self) -> None:
+        """The server ends."""
+        self._unwatch()
+        super().shutdown()
+
+
+def _check(base: Any = H11Protocol) -> None:
+    """What is overridden is there, whatever release is installed."""
+    for name in ("send_400_response", "on_response_complete", "data_received"):
+        assert hasattr(base, name), name  # noqa: S101
+
+
+_check()

@@ -1,0 +1,71 @@
+"""What kind of refusal an error is, for faces that answer with codes."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from mgw.gateway.aq import HoldsMessages
+from mgw.gateway.services.admin import Ora
+from mgw.gateway.services.exceptions import DeskRefused
+from mgw.gateway.services.lookup import NotFound
+from mgw.transforms.errors import AdminError, AqError, GatewayError, HubError, LinkError
+
+__all__ = ["Kind", "kind_of"]
+
+
+class Kind(Enum):
+    """What a caller can make of a refusal."""
+
+    MISSING = auto()  # there is no such object
+    CONFLICT = auto()  # another state of the object would allow it
+    INVALID = auto()  # what was given cannot be used
+    ELSEWHERE = auto()  # a messaging system is away, or refuses
+    HUB = auto()  # the hub is away; the same again later may work
+
+
+_MISSING = frozenset((Ora.LINK_MISSING, Ora.QUEUE_MISSING, Ora.AQ_QUEUE_MISSING, Ora.AGENT_MISSING, Ora.JOB_MISSING))
+_CONFLICT = frozenset(
+    (
+        Ora.LINK_EXISTS,
+        Ora.QUEUE_EXISTS,
+        Ora.LINK_IN_USE,
+        Ora.QUEUE_IN_USE,
+        Ora.MARKED_FOR_REMOVAL,
+        Ora.SOURCE_IN_USE,
+        Ora.NOT_STARTED,
+        Ora.MUST_BE_SHUT_DOWN,
+        Ora.NOT_RUNNING,
+        Ora.STILL_STARTING,
+        Ora.ALREADY_RUNNING,
+        Ora.CANNOT_START,
+        Ora.AGENT_EXISTS,
+        Ora.AGENT_IN_USE,
+        Ora.JOB_EXISTS,
+    )
+)
+#: Of AqError (AQ guide 12.2 §18): the object does not exist; its state does not allow it.
+_AQ_MISSING = frozenset((4043, 24002, 24010, 24035, 24088, 25205, 25263))
+_AQ_CONFLICT = frozenset((54, 955, 2303, 24001, 24006, 24011, 24012, 24018, 24034, 24067, 24089, 25207, 25226, 25228))
+
+
+#: Errors, of any number or of those, and what they are; the first that fits.
+_KINDS: tuple[tuple[tuple[type[GatewayError], ...], frozenset[int] | None, Kind], ...] = (
+    ((HubError,), None, Kind.HUB),
+    ((LinkError,), None, Kind.ELSEWHERE),
+    ((NotFound,), None, Kind.MISSING),
+    ((DeskRefused, HoldsMessages), None, Kind.CONFLICT),
+    ((AdminError,), _MISSING, Kind.MISSING),
+    ((AdminError,), _CONFLICT, Kind.CONFLICT),
+    ((AqError,), _AQ_MISSING, Kind.MISSING),
+    ((AqError,), _AQ_CONFLICT, Kind.CONFLICT),
+)
+
+
+def kind_of(error: GatewayError) -> Kind:
+    """What kind of refusal it is."""
+    number = error.number
+    for types, numbers, kind in _KINDS:
+        if isinstance(error, types) and (numbers is None or number in numbers):
+            return kind
+    missing = isinstance(error, AdminError) and error.what.endswith("does not exist")
+    return Kind.MISSING if missing else Kind.INVALID
