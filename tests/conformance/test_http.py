@@ -23,9 +23,9 @@ from typing import Any
 
 import pytest
 
+from mgw.gateway.http.limits import HEADER_BYTES, REQUESTS
 from mgw.gateway.http.metrics import METRICS
 from mgw.gateway.http.pages import PAGES
-from mgw.gateway.http.limits import HEADER_BYTES, REQUESTS
 from mgw.gateway.http.server import Request, Response, Server
 from tests.cli.conftest import SECRETS, Mgw, applied, template
 from tests.conformance.link_suite import unique
