@@ -87,12 +87,9 @@ class Guard:
             return
         self._working += 1
         try:
-            await self._app(scope, _Body(receive, _length(scope)), answer)
+            await self._app(scope, _Body(receive, _length(scope), answer), answer)
         except Problem as problem:
             await self._late(problem, answer)
-        except TimeoutError:
-            _LOGGER.debug("answer not taken within %g s: %s", limits.REQUEST_SECONDS, scope["path"])
-            raise
         except Exception:
             _LOGGER.exception("request could not be answered")
             await self._late(Problem(500, "this is a bug in mgw", "see the log of the agent"), answer)
@@ -103,6 +100,7 @@ class Guard:
     async def _late(problem: Problem, answer: _Answer) -> None:
         if answer.begun:
             raise problem
+        answer.instead = None
         await answer.refuse(problem)
 
     def _check(self, scope: MutableMapping[str, Any]) -> None:
@@ -125,6 +123,8 @@ class Guard:
             raise Problem(
                 421, "the host of the request is not this machine", "use 127.0.0.1, or set behind_proxy: true"
             )
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > limits.HEADER_BYTES:
+            raise Problem(431, f"the headers are longer than {limits.HEADER_BYTES} bytes")
         if scope["query_string"].count(b"&") >= 20:
             raise Problem(400, "the request has more than 20 parameters")
         if scope["method"] not in _SAFE:
@@ -159,8 +159,9 @@ def _too_large() -> Problem:
 class _Body:
     """The body of a request, of a size that is bounded, within a time that is bounded."""
 
-    def __init__(self, receive: Receive, length: int | None) -> None:
+    def __init__(self, receive: Receive, length: int | None, answer: _Answer) -> None:
         self._receive = receive
+        self._answer = answer
         self._left = limits.BODY_BYTES
         self._whole = length == 0
         self._end = time.monotonic() + limits.REQUEST_SECONDS
@@ -169,8 +170,16 @@ class _Body:
         """The next piece.
 
         Raises:
-            Problem: there is too much, or it comes too slowly.
+            Problem: there is too much, or it comes too slowly. Whatever the application makes of that, the caller hears
+                just this.
         """
+        try:
+            return await self._next()
+        except Problem as problem:
+            self._answer.instead = problem
+            raise
+
+    async def _next(self) -> Message:
         if self._whole:  # what follows is the end of the connection, for which streams wait
             return await self._receive()
         try:
@@ -189,26 +198,28 @@ class _Body:
 
 
 class _Answer:
-    """Sends an answer with the headers that all have, to a caller who takes it."""
+    """Sends an answer with the headers that all have."""
 
     def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
         self._send = send
         self._headers = headers
         self.begun = False
+        self.instead: Problem | None = None  # of what the application answers
 
     async def __call__(self, message: Message) -> None:
-        """Send a piece of an answer.
-
-        Raises:
-            TimeoutError: the caller does not take it.
-        """
+        """Send a piece of an answer."""
+        if self.instead is not None:
+            if not self.begun:
+                problem, self.instead = self.instead, None
+                await self.refuse(problem)
+                self.instead = problem
+            return
         if message["type"] == "http.response.start":
             self.begun = True
             given = {name.lower() for name, _ in message.get("headers", ())}
             more = [pair for pair in self._headers if pair[0] not in given]
             message = {**message, "headers": [*message.get("headers", ()), *more]}
-        async with asyncio.timeout(limits.REQUEST_SECONDS):
-            await self._send(message)
+        await self._send(message)
 
     async def refuse(self, problem: Problem) -> None:
         """Send a refusal; the connection ends where the request was not read."""

@@ -6,9 +6,8 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 
-from mgw.gateway.http.access import needed_role
+from mgw.gateway.http.rest import routes
 from mgw.gateway.http.rest.answers import ProblemModel
 
 __all__ = ["described"]
@@ -37,18 +36,8 @@ def described(app: FastAPI) -> dict[str, Any]:
             "session": {"type": "apiKey", "in": "cookie", "name": "mgw_session"},
         }
         made["security"] = [{"token": []}, {"session": []}, {}]
-        for route in app.routes:
-            if isinstance(route, APIRoute) and route.include_in_schema:
-                _say_role(made, route)
+        for method, path, role in routes():
+            if role is not None:
+                made["paths"][path][method.lower()]["x-role"] = role.lower()
         app.openapi_schema = made
     return app.openapi_schema
-
-
-def _say_role(made: dict[str, Any], route: APIRoute) -> None:
-    """Have the description of a route say who may use it."""
-    roles = [role for each in route.dependant.dependencies if each.call and (role := needed_role(each.call))]
-    if not roles:
-        return
-    for method in route.methods or ():
-        operation = made["paths"][route.path_format][method.lower()]
-        operation["x-role"] = roles[0].lower()

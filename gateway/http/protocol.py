@@ -17,6 +17,7 @@ from mgw.gateway.http.problems import PROBLEM_JSON, Problem
 
 __all__ = ["Protocol"]
 
+_LINGER_SECONDS = 1.0  # for a caller that was refused to close its end
 CONNECTIONS = limits.REQUESTS + limits.STREAMS  # open at the same time, whether they ask for something or not
 
 
@@ -24,6 +25,8 @@ class Protocol(H11Protocol):
     """One connection."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _untaken: asyncio.TimerHandle | None = None
+    _refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A caller is there."""
@@ -36,10 +39,13 @@ class Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The caller has gone."""
         self._unwatch()
+        self._taken()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Some bytes of a request."""
+        if self._refused:
+            return
         super().data_received(data)
         if self.transport.is_closing() or self.conn.their_state is not h11.IDLE:
             self._unwatch()
@@ -51,6 +57,38 @@ class Protocol(H11Protocol):
         super().on_response_complete()
         if not self.transport.is_closing() and self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
             self._watch()
+
+    def pause_writing(self) -> None:
+        """The caller takes the answer more slowly than it is made."""
+        super().pause_writing()
+        self._expect_progress(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """The caller has taken the most of it."""
+        self._taken()
+        super().resume_writing()
+
+    def _expect_progress(self, left: int) -> None:
+        self._taken()
+        self._untaken = self.loop.call_later(limits.REQUEST_SECONDS, self._look_at_progress, left)
+
+    def _look_at_progress(self, before: int) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left < before:
+            self._expect_progress(left)
+        else:
+            self.transport.abort()  # nothing was taken for so long; what is left of the answer is let go
+
+    def _taken(self) -> None:
+        if self._untaken is not None:
+            self._untaken.cancel()
+            self._untaken = None
+
+    def eof_received(self) -> None:
+        """The caller sends no more."""
+        super().eof_received()
+        if self._refused:
+            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  the error says more
         """Refuse what is no request."""
@@ -89,7 +127,11 @@ class Protocol(H11Protocol):
         lines = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}"]
         lines += [f"{name}: {value}" for name, value in head.items()]
         self.transport.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
-        self.transport.close()
+        self._refused = True
+        # Let the caller read the answer: closing while something of it is unread would take the answer away.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(_LINGER_SECONDS, self.transport.close)
 
     def shutdown(self) -> None:
         """The server ends."""

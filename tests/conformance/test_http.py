@@ -217,7 +217,7 @@ def test_a_hub_that_does_not_answer_is_told_within_two_seconds_and_kills_nobody(
         until(port, "/healthz", 200)
         proxy.stall()
         try:
-            for path in ("/readyz", "/healthz"):
+            for path in ("/readyz", "/healthz", "/api/v1/session", "/api/v1/users"):
                 found = eventually(partial(soon, port, path), deadline=PATIENCE, what=f"{path} within two seconds")
                 assert "does not answer" in found.text
                 assert "cure: " in found.text or '"cure"' in found.text

@@ -65,13 +65,13 @@ class Caller:
 
     def ok(self, method: str, path: str, value: Any = None, **headers: str) -> Any:
         """The JSON of an answer that is no refusal; None where it is empty."""
-        found = self(method, path, value, **headers)
+        found = self(method, path, value, body=None, **headers)
         assert 200 <= found.status < 300, (found.status, found.body)
         return found.json if found.body else None
 
     def refused(self, status: int, method: str, path: str, value: Any = None, **headers: str) -> dict[str, Any]:
         """The problem detail of an answer that is a refusal."""
-        found = self(method, path, value, **headers)
+        found = self(method, path, value, body=None, **headers)
         assert found.status == status, (found.status, found.body)
         assert found.headers["content-type"] == "application/problem+json"
         told: dict[str, Any] = found.json

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from collections.abc import Iterator
 
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+
+from mgw.gateway.http.access import needed_role
 from mgw.gateway.http.rest import session, users
 from mgw.gateway.http.rest.answers import REFUSALS
+from mgw.gateway.services.users import Role
 
-__all__ = ["router"]
+__all__ = ["router", "routes"]
 
-router = APIRouter(prefix="/api/v1", responses=REFUSALS)
-for part in (session, users):
+_PREFIX = "/api/v1"
+_PARTS = (session, users)
+
+router = APIRouter(prefix=_PREFIX, responses=REFUSALS)
+for part in _PARTS:
     router.include_router(part.router)
+
+
+def routes() -> Iterator[tuple[str, str, Role | None]]:
+    """Method and path of every route, and the role that it asks for; None: whoever comes."""
+    for part in _PARTS:
+        for route in part.router.routes:
+            if isinstance(route, APIRoute):
+                roles = (needed_role(each.call) for each in route.dependant.dependencies if each.call)
+                role = next((role for role in roles if role is not None), None)
+                for method in sorted(route.methods or ()):
+                    yield method, f"{_PREFIX}{route.path_format}", role

@@ -46,6 +46,7 @@ _STATUSES = {
     413: "The body is too large.",
     421: "The request is for another host.",
     422: "A value cannot be used.",
+    431: "The headers are too large.",
     429: "Too many requests; Retry-After says when.",
     502: "A messaging system cannot be reached, or refused.",
     503: "The hub does not answer, or too much is in work.",
