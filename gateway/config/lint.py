@@ -24,7 +24,7 @@ from mgw.gateway.config.forms import with_logs
 from mgw.gateway.config.kept import complete, missing_variables
 from mgw.gateway.config.load import Source, load, read_secret
 from mgw.gateway.config.models import SECTIONS, AgentModel, Document, LinkModel, SettingsModel, TransformationModel
-from mgw.gateway.definitions.http_address import HttpAddress, behind_a_proxy
+from mgw.gateway.definitions.http_address import HttpAddress, behind_a_proxy, certificate_of
 from mgw.links.contract import LinkSpec
 from mgw.transforms.errors import ConfigInvalid, GatewayError, HubError
 
@@ -164,7 +164,8 @@ def _settings(source: Source, value: Any) -> SettingsModel:
     if place in source.marks and place not in source.unresolved:
         try:
             proxied = behind_a_proxy(source.environ, found.http.behind_proxy)
-            HttpAddress.parse(found.http.listen, behind_proxy=proxied)
+            files = certificate_of(source.environ, found.http.certificate_file, found.http.key_file)
+            HttpAddress.parse(found.http.listen, behind_proxy=proxied, certificate=files)
         except ConfigInvalid as error:
             source.error("bad-value", place, f"{error.what}: {error.cause}", error.cure)
     place = ("settings", "secret_key_file")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mgw.transforms.errors import ConfigInvalid
 
-__all__ = ["DEFAULT_HTTP", "HttpAddress", "behind_a_proxy", "chosen"]
+__all__ = ["DEFAULT_HTTP", "HttpAddress", "behind_a_proxy", "certificate_of", "chosen"]
 
 ADDRESS_VARIABLE = "MGW_HTTP"
 PROXY_VARIABLE = "MGW_HTTP_BEHIND_PROXY"
@@ -96,6 +96,19 @@ def chosen(
             one is missing.
     """
     proxied = behind_a_proxy(environ, behind_proxy)
+    pair = certificate_of(environ, certificate_file, key_file)
+    text = option or environ.get(ADDRESS_VARIABLE) or listen
+    return HttpAddress.parse(text, behind_proxy=proxied, certificate=pair)
+
+
+def certificate_of(
+    environ: Mapping[str, str], certificate_file: str | None, key_file: str | None
+) -> tuple[Path, Path] | None:
+    """The files of a certificate and of its key: as the environment says, or else the configuration file; None: no TLS.
+
+    Raises:
+        ConfigInvalid: one of them is missing.
+    """
     files = (environ.get(CERTIFICATE_VARIABLE) or certificate_file, environ.get(KEY_VARIABLE) or key_file)
     if (files[0] is None) != (files[1] is None):
         raise ConfigInvalid(
@@ -103,9 +116,7 @@ def chosen(
             cause="of certificate_file and key_file one is missing",
             cure="set both under settings.http, or neither",
         )
-    pair = None if files[0] is None or files[1] is None else (Path(files[0]), Path(files[1]))
-    text = option or environ.get(ADDRESS_VARIABLE) or listen
-    return HttpAddress.parse(text, behind_proxy=proxied, certificate=pair)
+    return None if files[0] is None or files[1] is None else (Path(files[0]), Path(files[1]))
 
 
 def behind_a_proxy(environ: Mapping[str, str], configured: bool) -> bool:
