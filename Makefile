@@ -92,8 +92,8 @@ $(STAMPS)/spark: tests/support/spark/pom.xml | $(STAMPS)/amqp
 	$(BIN)/python -c "from tests.support.spark_jars import main; main()"
 	touch $@
 
-demo: setup ## carry real messages between RabbitMQ, Kafka and MQTT, and check the result
-	@$(BIN)/python -m tests.demo
+demo: setup ## carry real messages between RabbitMQ, Kafka and MQTT, and check the result (KEEP=1: and go on, with a page)
+	@KEEP=$(KEEP) $(BIN)/python -m tests.demo
 
 demo-spark: setup ## bridge 200,000 messages, then measure, archive and audit them with Spark
 	@$(BIN)/python -m tests.demo_spark

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tests.demo import feed
+from tests.demo import feed, keep
 from tests.demo.data import ALARM_TEMPERATURE, DataSet, make_data
 from tests.demo.plant import CONFIGURATION, GatewayProcess, Plant, plant
 
@@ -305,11 +305,15 @@ def main() -> int:
         for row in rows:
             moved_by = f"{row['PROPAGATED_MSGS']:>5} moved {row['EXCEPTIONQ_MSGS']:>3} bad"
             CONSOLE.print(f"    {row['JOB_NAME']:<20} {moved_by}   {row['GUARANTEE']}", markup=False)
-    good = code == 0 and not any(entry.problem for entry in verdicts)
-    fed = sum(entry.fed for entry in verdicts)
-    words = "everything arrived, unaltered, once" if good else "something is wrong, see above"
-    seconds = time.monotonic() - began
-    say(f"[bold {'green' if good else 'red'}]{words}[/] ({fed} messages checked, {seconds:.0f} s)")
+        good = code == 0 and not any(entry.problem for entry in verdicts)
+        fed = sum(entry.fed for entry in verdicts)
+        words = "everything arrived, unaltered, once" if good else "something is wrong, see above"
+        seconds = time.monotonic() - began
+        say(f"[bold {'green' if good else 'red'}]{words}[/] ({fed} messages checked, {seconds:.0f} s)")
+        if not keep.wanted():
+            say(keep.HINT)
+        elif good:
+            keep.keep(place, data, say)
     return 0 if good else 1
 
 

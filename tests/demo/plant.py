@@ -98,11 +98,13 @@ class Plant:
 class GatewayProcess:
     """``mgw run`` as a child process."""
 
-    def __init__(self, plant: Plant) -> None:
+    def __init__(self, plant: Plant, *words: str) -> None:
         self.log = plant.folder / "gateway.log"
         with self.log.open("ab") as sink:
-            command = [sys.executable, "-m", "gateway", "run"]
-            self._process = subprocess.Popen(command, env=plant.environment, stdout=sink, stderr=subprocess.STDOUT)
+            command = [sys.executable, "-m", "gateway", "run", *words]
+            self._process = subprocess.Popen(  # a group of its own: Ctrl-C is for the demonstration, which ends it
+                command, env=plant.environment, stdout=sink, stderr=subprocess.STDOUT, process_group=0
+            )
 
     def check(self) -> None:
         """Raise when the process has ended by itself."""
