@@ -145,7 +145,7 @@ lock: .venv/bin/python ## resolve pyproject.toml into requirements.lock, with ha
 	  $$($(BIN)/python -c "$$LOCK_EXTRAS") --output-file requirements.lock pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras \
 	  --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-emit-options \
-	  --constraint requirements.lock $(addprefix --extra=,rabbitmq kafka confluent mqtt postgres http) \
+	  --constraint requirements.lock $(addprefix --extra=,rabbitmq kafka confluent mqtt postgres http otel) \
 	  --output-file requirements-image.lock pyproject.toml
 	echo "lock: $$(grep -c == requirements.lock) packages in requirements.lock, $$(grep -c == requirements-image.lock) of them in the image"
 

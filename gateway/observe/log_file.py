@@ -21,6 +21,7 @@ from pathlib import Path
 
 from mgw.gateway.definitions.objects import DEFAULT_AGENT
 from mgw.gateway.observe.levels import TRACE_DEBUG_HIGH, TRACE_HIGH, TRACE_LITE
+from mgw.gateway.observe.spans import log_context
 from mgw.gateway.state.secrets import redact
 from mgw.transforms.errors import GatewayError
 
@@ -115,7 +116,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One record."""
-        entry = {
+        entry: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "component": _component(record.name),
@@ -126,6 +127,7 @@ class JsonFormatter(logging.Formatter):
             value = getattr(record, attribute, None)
             if value is not None:
                 entry[name] = value
+        entry |= log_context()
         if record.exc_info and record.exc_info[1] is not None:
             entry["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
             if not isinstance(record.exc_info[1], GatewayError):

@@ -39,6 +39,8 @@ def build_route(
     """
     job = setup.job
     conversion = conversion_of(context.hub, context.clock, setup)
+    if context.spans is not None:
+        conversion = replace(conversion, fit=context.spans.carry(conversion.fit))
     if source is None:
         if target is not None and (key := park_key(job.options)) is not None:
             given_by = key_of(key, functions_of(setup))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.observe.events import Journalist
+from mgw.gateway.observe.spans import spans_of
 from mgw.gateway.runtime.building import build_route
 from mgw.gateway.runtime.connection_quota import Connections
 from mgw.gateway.runtime.fair_semaphore import Turns
@@ -66,5 +67,6 @@ class Engine:
             losses=losses,
             requests=self.requests,
             resting=self.resting,
+            spans=spans_of(setup.job),
         )
         return build_route(context, setup, self.links, source, target)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from mgw.gateway.definitions.objects import JobDef
 from mgw.gateway.ledger.store import record_break
 from mgw.gateway.observe.batch_trace import trace_left
 from mgw.gateway.observe.events import Journalist, ResendSpared
+from mgw.gateway.observe.spans import BatchSpans
 from mgw.gateway.runtime.ends.contract import DestinationEnd, RefusedByHub, SourceEnd, Stored
 from mgw.gateway.runtime.fair_semaphore import Turns
 from mgw.gateway.runtime.job_steps import See
@@ -67,6 +68,7 @@ class RouteContext:
     losses: dict[int, int] = field(default_factory=dict)
     requests: PlanRequests = field(default_factory=PlanRequests)  # of the routes that wait for messages of the hub
     resting: RestingQueues | None = None  # None: every route looks by itself
+    spans: BatchSpans | None = None  # traces of its batches; None: nobody asks for any
 
     def open_ledger(self, sequence: int | None = None) -> None:
         """A job that runs without the ledger leaves a mark there, so that the gap explains itself."""
@@ -234,10 +236,20 @@ class Route:
         self._destination.weigh(self._caution.sizing)
         try:
             with self._context.turns.take():
-                return self._source.select(taken, self._destination.encode)
+                return self._select(taken)
         except ConversionFailure:
             self.drain(LAST_SECONDS)
             raise
+
+    def _select(self, planned: Any, remark: str = "") -> tuple[Any, Sequence[Any]]:
+        """Select of a batch, and convert it: the batch, and what is to be written."""
+        spans = self._context.spans
+        if spans is None:
+            return self._source.select(planned, self._destination.encode, remark)
+        spans.selecting()
+        batch, forms = self._source.select(planned, self._destination.encode, remark)
+        spans.selected(batch, len(forms))
+        return batch, forms
 
     def _write_read(self, batch: Any, forms: Sequence[Any]) -> None:
         """What is put into the hub needs no plan."""
@@ -248,7 +260,7 @@ class Route:
         for index, plan in enumerate(planned):
             try:
                 with self._context.turns.take():
-                    batch, forms = self._source.select(plan, self._destination.encode)
+                    batch, forms = self._select(plan)
             except ConversionFailure:
                 self._take_back(planned[index:])
                 self.drain(LAST_SECONDS)
@@ -264,7 +276,7 @@ class Route:
         """Write again what was planned and is not known to be there."""
         while self._left and self._may_resend():
             try:
-                batch, forms = self._source.select(self._left[0], self._destination.encode, MAYBE_SENT)
+                batch, forms = self._select(self._left[0], MAYBE_SENT)
             except ConversionFailure:
                 self.drain(LAST_SECONDS)  # what went before it is not sent once more at every attempt
                 raise
@@ -282,8 +294,10 @@ class Route:
         Where something of it is refused, what a link has is completed all the same: else it is sent once more at every
         attempt.
         """
+        spans = self._context.spans
         try:
-            planned = self._transact(finished, room, counts)
+            with nullcontext() if spans is None or not finished else spans.during(finished[0]):
+                planned = self._transact(finished, room, counts)
         except Exception as error:
             if self._destination.planned and not isinstance(error, (HubUnavailable, LeaseLost)):
                 with suppress(GatewayError):  # the first reason is the one to tell
@@ -291,6 +305,8 @@ class Route:
                     self._await_confirmations(LAST_SECONDS, self._rescue)
             raise
         self._source.settle(finished)
+        if spans is not None:
+            spans.settled(finished)
         return planned
 
     def _transact(self, finished: Sequence[Any], room: int, counts: Counts) -> Sequence[Any]:
@@ -448,5 +464,7 @@ class Route:
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
+        if self._context.spans is not None:
+            self._context.spans.close()
         self._destination.close()
         self._source.close()
