@@ -12,6 +12,7 @@ import re
 import secrets
 import threading
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -278,7 +279,7 @@ class Users:
         hasher = _hasher()
         with _AT_ONCE:
             try:
-                return hasher.verify(hashed or _nobody(hasher), password[:_LONGEST]) and hashed is not None
+                return hasher.verify(hashed or _nobody(), password[:_LONGEST]) and hashed is not None
             except (Argon2Error, InvalidHashError):
                 return False
 
@@ -295,14 +296,10 @@ def _hasher() -> PasswordHasher:
     return PasswordHasher()
 
 
-_nobodys: list[str] = []
-
-
-def _nobody(hasher: PasswordHasher) -> str:
+@cache
+def _nobody() -> str:
     """A hash that no password has."""
-    if not _nobodys:
-        _nobodys.append(hasher.hash(secrets.token_urlsafe(32)))
-    return _nobodys[0]
+    return _hasher().hash(secrets.token_urlsafe(32))
 
 
 def _digest(secret: str) -> str:

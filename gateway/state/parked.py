@@ -31,16 +31,18 @@ __all__ = [
     "load",
     "mark_passed",
     "messages",
+    "precede",
     "remove",
 ]
 
 PARKED, TRYING, PASSED = "PARKED", "TRYING", "PASSED"
 
-_COLUMNS = "number, message_key, state, head, attempts, give_up, reason, error_number, since, next_attempt"
+_COLUMNS = "number, message_key, state, head, sequence, attempts, give_up, reason, error_number, since, next_attempt"
 _ALL = f"SELECT {_COLUMNS} FROM gw_parked WHERE job_id = ? ORDER BY number"
 _LAST = "SELECT coalesce(max(number), 0) FROM gw_parked WHERE job_id = ?"
-_INSERT = f"INSERT INTO gw_parked (job_id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = f"INSERT INTO gw_parked (job_id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _STATE = "UPDATE gw_parked SET state = ? WHERE job_id = ? AND number = ?"
+_HEAD = "UPDATE gw_parked SET head = ?, sequence = ? WHERE job_id = ? AND number = ?"
 _FAILED = """UPDATE gw_parked SET state = ?, attempts = ?, reason = ?, error_number = ?, next_attempt = ?
               WHERE job_id = ? AND number = ?"""
 _COUNTS = "SELECT sequence, length(message_ids) / 8 FROM gw_plan WHERE job_id = ? AND sequence < 0"
@@ -59,6 +61,7 @@ class ParkedKey:
     Attributes:
         number: counts the keys of the job; its messages are in the plan with that sequence, negative.
         head: number of the message that cannot be delivered.
+        sequence: of the plan that it was in; messages of the key in that plan, and in earlier ones, go before it.
         attempts: how often that was tried.
         give_up: the next attempt moves it to the exception queue.
         reason: why the last attempt failed; with ``error_number``, if it has one.
@@ -70,6 +73,7 @@ class ParkedKey:
     key: str
     state: str
     head: int
+    sequence: int
     attempts: int
     give_up: bool
     reason: str
@@ -84,8 +88,10 @@ def load(conn: sa.Connection, job_id: int) -> list[ParkedKey]:
     return [_key(*row) for row in rows]
 
 
-def _key(number: int, key: str, state: str, head: int, attempts: int, give_up: int, *rest: Any) -> ParkedKey:  # noqa: PLR0917
-    return ParkedKey(number, key, state, head, attempts, bool(give_up), *rest)
+def _key(*row: Any) -> ParkedKey:
+    found = ParkedKey(*row)
+    found.give_up = bool(found.give_up)
+    return found
 
 
 def messages(conn: sa.Connection, job_id: int, number: int) -> list[int]:
@@ -109,14 +115,22 @@ def insert(conn: sa.Connection, job_id: int, entry: ParkedKey, ids: Sequence[int
     db = Db(conn)
     ((last,),) = db.rows(_LAST, (job_id,))
     entry.number = last + 1
-    values = (entry.state, entry.head, entry.attempts, int(entry.give_up), entry.reason, entry.error_number)
-    db.run(_INSERT, (job_id, entry.number, entry.key, *values, entry.since, entry.next_attempt))
+    first = (entry.state, entry.head, entry.sequence, entry.attempts, int(entry.give_up))
+    why = (entry.reason, entry.error_number)
+    db.run(_INSERT, (job_id, entry.number, entry.key, *first, *why, entry.since, entry.next_attempt))
     db.run(_ADD_IDS, (job_id, -entry.number, token, pack(f">{len(ids)}q", *ids), entry.since))
 
 
 def append(conn: sa.Connection, job_id: int, number: int, ids: Sequence[int]) -> None:
     """Messages join a key behind those that wait."""
     _set_messages(Db(conn), job_id, number, lambda waiting: [*waiting, *ids])
+
+
+def precede(conn: sa.Connection, job_id: int, entry: ParkedKey) -> None:
+    """A message fails that goes before the first one of a key: it is the first one now, with what ``entry`` says."""
+    db = Db(conn)
+    db.run(_HEAD, (entry.head, entry.sequence, job_id, entry.number))
+    end_attempt(conn, job_id, entry)
 
 
 def begin_attempt(conn: sa.Connection, job_id: int, entry: ParkedKey) -> None:

@@ -235,6 +235,9 @@ parked = sa.Table(
     sa.Column("message_key", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("head", _id, nullable=False),  # the message that cannot be delivered
+    sa.Column(
+        "sequence", _id, nullable=False
+    ),  # of the plan that it left: what is left of it, and earlier ones, precede
     sa.Column("attempts", _id, nullable=False),
     sa.Column("give_up", sa.Integer, nullable=False),  # 1: the next attempt moves it to the exception queue
     sa.Column("reason", sa.Text, nullable=False),

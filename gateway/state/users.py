@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -98,9 +99,9 @@ def get_user(conn: sa.Connection, name: str) -> UserRow | None:
     return None if row is None else _user(row)
 
 
-def _user(row: Sequence[object]) -> UserRow:
-    name, role, password, created = row
-    return UserRow(str(name), Role(str(role)), None if password is None else str(password), float(str(created)))
+def _user(found: Sequence[Any]) -> UserRow:
+    name, role, password, created = found
+    return UserRow(name, Role(role), password, created)
 
 
 def insert_user(conn: sa.Connection, name: str, role: Role, password: str | None, now: float) -> None:
@@ -128,17 +129,16 @@ def list_tokens(conn: sa.Connection) -> list[TokenRow]:
     return [_token(row) for row in Db(conn).rows(_TOKENS)]
 
 
-def _token(row: Sequence[object]) -> TokenRow:
-    number, user, role, comment, created, expires, used = row
-    moments = [None if each is None else float(str(each)) for each in (expires, used)]
-    text = None if comment is None else str(comment)
-    return TokenRow(str(number), str(user), Role(str(role)), text, float(str(created)), moments[0], moments[1])
+def _token(found: Sequence[Any]) -> TokenRow:
+    number, user, role, comment, created, expires, used = found
+    return TokenRow(number, user, Role(role), comment, created, expires, used)
 
 
 def find_token(conn: sa.Connection, token_id: str) -> tuple[TokenRow, str, Role] | None:
     """A token, the digest of its secret, and the role that its user has."""
-    row = Db(conn).row(_FOUND_TOKEN, (token_id,))
-    return None if row is None else (_token(row[:7]), row[7], Role(row[8]))
+    for *token, digest, role in Db(conn).rows(_FOUND_TOKEN, (token_id,)):
+        return _token(token), digest, Role(role)
+    return None
 
 
 def insert_token(conn: sa.Connection, token: TokenRow, digest: str) -> None:
@@ -159,8 +159,9 @@ def delete_token(conn: sa.Connection, token_id: str) -> bool:
 
 def find_session(conn: sa.Connection, digest: str) -> tuple[str, Role, float, float] | None:
     """Name and role of the user of a session, when it began and when it was last seen."""
-    row = Db(conn).row(_SESSION, (digest,))
-    return None if row is None else (row[0], Role(row[1]), row[2], row[3])
+    for name, role, created, seen in Db(conn).rows(_SESSION, (digest,)):
+        return name, Role(role), created, seen
+    return None
 
 
 def insert_session(conn: sa.Connection, digest: str, user: str, now: float) -> None:

@@ -15,9 +15,10 @@ from mgw.gateway.aq import transfer
 from mgw.gateway.ledger import check
 from mgw.gateway.services.exceptions import DeskRefused, desk_of, give_up, parked_keys, release
 from mgw.gateway.services.exceptions.contract import EVERYTHING
-from mgw.gateway.state import parked
+from mgw.gateway.state import parked, run_state
 from mgw.gateway.state.gateway_hub import open_hub
 from mgw.gateway.state.parked import PARKED, ParkedKey
+from mgw.gateway.state.run_state import Plan
 from mgw.links.memory.broker import MemoryBroker
 from mgw.transforms.errors import AdminError
 from mgw.transforms.message import Message
@@ -252,7 +253,7 @@ def test_a_first_message_that_somebody_else_took_is_not_waited_for(gateway: Gate
 def test_what_somebody_decided_is_not_forgotten_when_more_messages_are_parked(gateway: Gateway) -> None:
     send(gateway, ("a", 1), ("a", 2))
     (job,) = (each for each in gateway.admin.list_jobs() if each.name == "out")
-    entry = ParkedKey(0, "a", PARKED, 1, 1, False, "why", None, 10.0, 1e12)
+    entry = ParkedKey(0, "a", PARKED, 1, 1, 1, False, "why", None, 10.0, 1e12)
     with gateway.hub.write() as conn:
         parked.insert(conn, job.id, entry, (1,), token=1)
     gateway.admin.alter_job("out", exception_queue="BAD")
@@ -265,3 +266,50 @@ def test_what_somebody_decided_is_not_forgotten_when_more_messages_are_parked(ga
         parked.end_attempt(conn, job.id, found)
         assert [(each.give_up, each.state) for each in parked.load(conn, job.id)] == [(True, PARKED)]
         assert parked.messages(conn, job.id, entry.number) == [1, 2]
+
+
+def _crashed(gateway: Gateway, consumer: str | None, head: int) -> None:
+    """An agent planned four messages of a key, two by two; it parked the one at ``head`` of the second plan, and died
+    before it knew that the first plan is at the destination."""
+    (job,) = (each for each in gateway.admin.list_jobs() if each.name == "out")
+    with gateway.hub.write() as conn:
+        queue = transfer.resolve(conn, "Q")
+        ids = [each.id for each in transfer.claim(conn, queue, consumer, 4)]
+        gone, left = ids[2 + head :], ids[2 : 2 + head]
+        plans = [Plan(1, tuple(ids[:2])), *([Plan(2, tuple(left))] if left else [])]
+        run_state.add_plans(conn, job.id, plans, token=1, now=10.0)
+        entry = ParkedKey(0, "a", PARKED, gone[0], 2, 1, False, "why", None, 10.0, 1e12)
+        parked.insert(conn, job.id, entry, gone[:1], token=1)
+        if gone[1:]:
+            parked.append(conn, job.id, entry.number, gone[1:])
+
+
+@pytest.mark.parametrize("head", [0, 1])
+def test_what_was_planned_before_a_message_that_is_parked_goes_before_it(
+    gateway: Gateway, broker: MemoryBroker, subscribers: bool, head: int
+) -> None:
+    send(gateway, *(("a", n if n != 2 + head else "bad") for n in range(4)), ("a", 4), ("b", 5))
+    _crashed(gateway, "MGW_out" if subscribers else None, head)
+    with gateway.run():
+        eventually(lambda: of_key(broker, "a") == list(range(2 + head)), what="what goes before")
+        eventually(lambda: of_key(broker, "b") == [5])
+        eventually(lambda: keys(gateway) == {"a": 3 - head})
+        mend(gateway)
+        release(gateway.admin, "out", by="me")
+        eventually(all_of(gateway, broker, 6))
+    assert of_key(broker, "a") == [n if n != 2 + head else "bad" for n in range(4)] + [4]
+
+
+def test_what_goes_before_a_parked_message_and_fails_is_the_first_one_then(
+    gateway: Gateway, broker: MemoryBroker, subscribers: bool
+) -> None:
+    send(gateway, ("a", 0), ("a", "worse"), ("a", "bad"), ("a", 3), ("a", 4), ("b", 5))
+    _crashed(gateway, "MGW_out" if subscribers else None, 0)
+    with gateway.run():
+        eventually(lambda: of_key(broker, "b") == [5])
+        eventually(lambda: keys(gateway) == {"a": 4})
+        assert of_key(broker, "a") == [0]
+        mend(gateway)
+        release(gateway.admin, "out", by="me")
+        eventually(all_of(gateway, broker, 6))
+    assert of_key(broker, "a") == [0, "worse", "bad", 3, 4]

@@ -8,15 +8,16 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kafka import TopicPartition
 
 from mgw.gateway.services.exceptions import parked_keys, release
 from mgw.transforms.message import Message
 from tests.conformance.test_kafka_kills import Stage
 from tests.support.brokers import Kafka
+from tests.support.kafka_clients import KafkaConsumer
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.kafka
@@ -43,14 +44,15 @@ def _message(number: int, given: random.Random) -> Message:
 
 def _written(stage: Stage) -> list[tuple[str, int]]:
     """Key and number of all messages in the topic that are committed."""
-    place = TopicPartition(stage.topic, 0)
-    stage.consumer.assign([place])
-    stage.consumer.seek_to_beginning(place)
-    end = stage.consumer.end_offsets([place])[place]
     found = list[tuple[str, int]]()
-    while stage.consumer.position(place) < end:
-        for records in stage.consumer.poll(500).values():
-            found += [(each.key.decode(), json.loads(each.value)["number"]) for each in records]
+    options = {"bootstrap_servers": stage.broker.bootstrap, "group_id": None, "isolation_level": "read_committed"}
+    with closing(KafkaConsumer(**options)) as consumer:
+        consumer.assign([stage.place])
+        consumer.seek_to_beginning(stage.place)
+        end = consumer.end_offsets([stage.place])[stage.place]
+        while consumer.position(stage.place) < end:
+            for records in consumer.poll(500).values():
+                found += [(each.key.decode(), json.loads(each.value)["number"]) for each in records]
     return found
 
 

@@ -2,7 +2,8 @@
 
 The order of the messages of a key is that in which they were claimed. While a key is parked its messages leave their
 plans before anything of them is sent, and stay claimed. The first one alone becomes READY again for the next attempt.
-When it is done with, the others become READY in their places, in front of all that came later.
+When it is done with, the others become READY in their places, in front of all that came later. After a crash plans may
+be left that are older than the one in which the first message was: those messages go before it, and are sent.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class ParkingSource(HubSource):
         self._keys: dict[str, ParkedKey] = {}
         self._new: set[str] = set()  # keys of messages that could not be converted just now
         self._heads: dict[int, ParkedKey] = {}  # that are tried
+        self._before: set[int] = set()  # messages that go before the first one of their key; see the module
         self._number = 0  # of parked messages
         self._together = False  # the batch is converted as long as nothing fails
         self.look_at = -math.inf  # monotonic time
@@ -77,6 +79,11 @@ class ParkingSource(HubSource):
             self._know(parked.load(conn, self._context.job.id))
             self._number = sum(parked.counts(conn, self._context.job.id).values())
         self.look_at = -math.inf
+        for planned in found[1] if self._keys else ():
+            for message_id, message in planned.claimed:
+                entry = self._keys.get(self._key_of(message) or "")
+                if entry is not None and planned.plan.sequence <= entry.sequence:
+                    self._before.add(message_id)
         return found
 
     def _know(self, keys: Sequence[ParkedKey]) -> None:
@@ -91,7 +98,7 @@ class ParkingSource(HubSource):
         if sent_before:  # what was to be parked left the plan before it was sent
             return super()._converted(taken, encode, sent_before=True, remark=remark)
         keys = [self._key_of(message) for _, message in taken.claimed] if self._keys or self._new else ()
-        if not any(key in self._keys or key in self._new for key in keys):
+        if not any(self._waits(key, entry.id) for key, entry in zip(keys, taken.claimed, strict=False)):
             self._together = True
             try:
                 return super()._converted(taken, encode, remark=remark)
@@ -102,7 +109,7 @@ class ParkingSource(HubSource):
         flight, forms = Flight(taken.plan.sequence, taken.plan.ids), list[Any]()
         for entry, key in zip(taken.claimed, keys, strict=True):
             head = self._heads.get(entry.id)
-            if head is None and (key in self._keys or key in self._new):
+            if head is None and self._waits(key, entry.id):
                 flight.parked[entry.id] = Parked(key or "", None)
             elif head is not None and head.give_up and self.exception_queue is not None:
                 self.set_aside(flight, entry.id, entry.message, _reason(head))
@@ -113,6 +120,10 @@ class ParkingSource(HubSource):
                 _join(flight, part)
         flight.sent = len(forms)
         return flight, forms
+
+    def _waits(self, key: str | None, message_id: int) -> bool:
+        """Whether a message waits for one of its key that could not be converted just now, or is parked."""
+        return key in self._new or (key in self._keys and message_id not in self._before)
 
     def fail(self, flight: Flight, message_id: int, message: Message, error: Exception) -> None:
         """See :class:`HubSource`: it is parked, as long as it may be."""
@@ -161,10 +172,15 @@ class ParkingSource(HubSource):
                 self._explain(head, failure, now)
                 parked.end_attempt(conn, job.id, head)
                 del self._heads[message_id]
+            elif failure is not None and self._precedes(key, message_id):
+                first = self._keys[key]
+                first.head, first.sequence, first.attempts = message_id, batch.sequence, 1
+                self._explain(first, failure, now)
+                parked.precede(conn, job.id, first)
             elif failure is None or key in self._keys:
                 behind.setdefault(key, []).append(message_id)
             else:
-                entry = ParkedKey(0, key, PARKED, message_id, 1, False, "", None, now, now)
+                entry = ParkedKey(0, key, PARKED, message_id, batch.sequence, 1, False, "", None, now, now)
                 self._explain(entry, failure, now)
                 parked.insert(conn, job.id, entry, (message_id,), token=self._context.token)
                 self._keys[key] = entry
@@ -176,6 +192,11 @@ class ParkingSource(HubSource):
         self.look_at = -math.inf
         return events
 
+    def _precedes(self, key: str, message_id: int) -> bool:
+        """Whether a message goes before the first one of its key, which is parked."""
+        found = self._keys.get(key)
+        return found is not None and found.state == PARKED and message_id in self._before
+
     def _explain(self, entry: ParkedKey, failure: ConversionFailure, now: float) -> None:
         entry.reason, entry.error_number = str(failure), failure.number
         entry.next_attempt = now + min(2.0 ** min(entry.attempts, 10), LONGEST_DELAY)
@@ -183,6 +204,8 @@ class ParkingSource(HubSource):
     def complete(self, conn: sa.Connection, finished: Sequence[Flight], stored: Stored, now: float) -> None:
         """See :class:`HubSource`."""
         super().complete(conn, finished, stored, now)
+        if self._before:
+            self._before.difference_update(*(flight.ids for flight in finished))
         if self._heads:
             done = [number for flight in finished for number in flight.ids]
             passed = [self._heads[number].number for number in done if number in self._heads]

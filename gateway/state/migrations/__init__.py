@@ -112,6 +112,7 @@ def _parked(changes: Changes) -> None:
         message_key TEXT NOT NULL,
         state TEXT NOT NULL,
         head {whole} NOT NULL,
+        sequence {whole} NOT NULL,
         attempts {whole} NOT NULL,
         give_up INTEGER NOT NULL,
         reason TEXT NOT NULL,
