@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from mgw.gateway.http.metrics import CONTENT_TYPE, exposition
+from mgw.gateway.http.metrics import exposition
 from mgw.gateway.http.server import Problem, Request, Response
 from mgw.gateway.services.probes import Probes
 from mgw.gateway.services.redaction import redact
@@ -66,7 +66,8 @@ class Pages:
         return _json(200 if health.healthy else 503, health.as_json())
 
     def _metrics(self, _: Request) -> Response:
-        return Response(200, exposition(self._probes).encode(), CONTENT_TYPE)
+        text, content_type = exposition(self._probes)
+        return Response(200, text.encode(), content_type)
 
     def _version(self, _: Request) -> Response:
         inside = self._probes.inside()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.observe.events import Journalist
+from mgw.gateway.observe.measures import Measures
 from mgw.gateway.runtime.building import build_route
 from mgw.gateway.runtime.connection_quota import Connections
 from mgw.gateway.runtime.fair_semaphore import Turns
@@ -43,6 +44,7 @@ class Engine:
     connections: Connections = field(default_factory=Connections)
     link_states: LinkStates = field(default_factory=LinkStates)
     requests: PlanRequests = field(default_factory=PlanRequests)
+    measures: Measures = field(default_factory=Measures)
     resting: RestingQueues = field(init=False)
     verify_turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(VERIFIED_AT_ONCE))
 
@@ -66,5 +68,6 @@ class Engine:
             losses=losses,
             requests=self.requests,
             resting=self.resting,
+            measures=self.measures,
         )
         return build_route(context, setup, self.links, source, target)

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from mgw import __version__
-from mgw.gateway.aq import Hub
+from mgw.gateway.aq import DEFAULT_SCHEMA, Hub
+from mgw.gateway.observe.measures import BATCH_BOUNDS, SECONDS_BOUNDS, Histogram, Measured
 from mgw.gateway.runtime.supervisor import Supervisor
 from mgw.gateway.services.health import look, unreachable
 from mgw.gateway.services.verdict import MAX_AGE, Health, Look, Observation, judge
+from mgw.gateway.state import status
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
 from mgw.transforms.errors import HubError, HubUnavailable
 
-__all__ = ["ANSWER_SECONDS", "Inside", "Probes", "Readiness"]
+__all__ = [
+    "ANSWER_SECONDS",
+    "BATCH_BOUNDS",
+    "HELD_SECONDS",
+    "SECONDS_BOUNDS",
+    "Held",
+    "Histogram",
+    "Inside",
+    "Measured",
+    "Probes",
+    "Readiness",
+]
 
 ANSWER_SECONDS = 1.5  # for a look at the hub; then it counts as away
 FRESH_SECONDS = 0.5  # a look serves everybody who asks within so long
+HELD_SECONDS = 15.0  # the same for the numbers of messages in queues of the hub
+KEPT_SECONDS = 60.0  # for which these serve where a look at them takes longer than ANSWER_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +68,20 @@ class Inside:
     worker_restarts: Mapping[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What lies in queues of the hub.
+
+    Attributes:
+        queues: messages by queue and state.
+        jobs: by job that reads from such a queue, how many messages wait and for how many seconds the oldest (None:
+            none waits).
+    """
+
+    queues: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    jobs: Mapping[str, tuple[int, float | None]] = field(default_factory=dict)
+
+
 class Probes:
     """Answers about one process. Any thread may ask; the hub is looked at by one thread, however many ask."""
 
@@ -59,7 +89,8 @@ class Probes:
         self._hub = hub
         self._supervisor = supervisor
         self._clock = clock
-        self._looks = _Looks(hub, clock)
+        self._looks = _Looks(hub, clock, look, FRESH_SECONDS)
+        self._held = _Looks(hub, clock, self._look_at_queues, HELD_SECONDS, KEPT_SECONDS)
 
     @property
     def agent(self) -> str:
@@ -89,6 +120,25 @@ class Probes:
             HubError: it cannot be read, or does not answer in time.
         """
         return self._looks.latest()
+
+    def held(self) -> Held:
+        """What lies in the queues, at most :data:`HELD_SECONDS` old, or :data:`KEPT_SECONDS` where the hub is slow.
+
+        Raises:
+            HubError: it cannot be read, or does not answer in time.
+        """
+        return self._held.latest()
+
+    def _look_at_queues(self, hub: Hub) -> Held:
+        with hub.read() as conn:
+            numbers, jobs = status.queue_numbers(conn), status.held_for_jobs(conn, self.agent)
+        schema = f"{DEFAULT_SCHEMA}."
+        return Held({(queue.removeprefix(schema), state): number for (queue, state), number in numbers.items()}, jobs)
+
+    def measured(self) -> Measured:
+        """What the jobs measured since the agent was started."""
+        running = self._supervisor.agent
+        return Measured() if running is None else running.measured()
 
     def readiness(self) -> Readiness:
         """Whether the hub can be read, the lease is held and the definitions are loaded."""
@@ -173,18 +223,30 @@ def _without_lease(health: Health, error: HubError | None) -> Health:
     return replace(health, agents=agents)
 
 
-class _Looks:
-    """Looks at the hub, one at a time, none of which anybody waits for longer than :data:`ANSWER_SECONDS`."""
+_Seen = TypeVar("_Seen")
 
-    def __init__(self, hub: Hub, clock: Clock) -> None:
+
+class _Looks(Generic[_Seen]):
+    """Looks at the hub, one at a time, none of which anybody waits for longer than :data:`ANSWER_SECONDS`.
+
+    Args:
+        fresh: seconds for which a look that found something serves everybody; an error serves for
+            :data:`FRESH_SECONDS`.
+        kept: seconds for which it serves where the next one takes too long.
+    """
+
+    def __init__(self, hub: Hub, clock: Clock, take: Callable[[Hub], _Seen], fresh: float, kept: float = 0.0) -> None:
         self._hub = hub
         self._clock = clock
+        self._take = take
+        self._fresh = fresh
+        self._kept = kept
         self._changed = threading.Condition()
         self._looking = False
         self._taken = float("-inf")  # when the last look was begun, monotonic
-        self._found: Look | HubError | None = None
+        self._found: _Seen | HubError | None = None
 
-    def latest(self) -> Look:
+    def latest(self) -> _Seen:
         """A look that is begun now, or was begun a moment ago.
 
         Raises:
@@ -192,10 +254,13 @@ class _Looks:
         """
         begin = self._clock.monotonic()
         with self._changed:
-            if not self._looking and begin - self._taken > FRESH_SECONDS:
+            fresh = FRESH_SECONDS if isinstance(self._found, HubError) else self._fresh
+            if not self._looking and begin - self._taken > fresh:
                 self._looking = True
                 threading.Thread(target=self._look, name="health", daemon=True).start()
             self._changed.wait_for(lambda: not self._looking, ANSWER_SECONDS)
+            if self._looking and not isinstance(self._found, HubError | None) and begin - self._taken <= self._kept:
+                return self._found
             if self._looking or self._found is None:
                 raise HubUnavailable(
                     f"hub {self._hub.name} does not answer",
@@ -208,9 +273,9 @@ class _Looks:
 
     def _look(self) -> None:
         begun = self._clock.monotonic()
-        found: Look | HubError
+        found: _Seen | HubError
         try:
-            found = look(self._hub)
+            found = self._take(self._hub)
         except HubError as error:
             found = error
         except Exception as error:
