@@ -92,9 +92,12 @@ class BenchGateway:
         return row[0]
 
     @contextmanager
-    def running(self, *prefix: str) -> Iterator[subprocess.Popen[bytes]]:
-        """``mgw run`` for the length of the block; ``prefix`` is put before the command (a profiler)."""
-        environment = os.environ | {"MGW_HUB": self.url}
+    def running(self, *prefix: str, http: str = "") -> Iterator[subprocess.Popen[bytes]]:
+        """``mgw run`` for the length of the block; ``prefix`` is put before the command (a profiler).
+
+        ``http``: where it answers, if not where it does by default.
+        """
+        environment = os.environ | {"MGW_HUB": self.url} | ({"MGW_HTTP": http} if http else {})
         with self._log.open("ab") as log:
             command = [*(prefix or (sys.executable,)), "-m", "mgw.gateway", "run"]
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)

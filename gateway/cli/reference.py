@@ -124,7 +124,7 @@ def _argument(param: Any) -> str:
 
 def http_page() -> str:
     """http.md: the pages of a running agent, and its metrics."""
-    from mgw.gateway.http.metrics import METRICS, MISSING
+    from mgw.gateway.http.metrics import METRICS
     from mgw.gateway.http.pages import PAGES as HTTP_PAGES
 
     parts = [
@@ -142,7 +142,8 @@ def http_page() -> str:
         "## Metrics\n",
         "The metrics are those of the agent that is scraped; agents that share a hub report their own jobs and links. "
         "Names of "
-        "objects are in upper case. A scrape reads memory and one row per job, and counts no messages.\n",
+        "objects are in upper case. A scrape reads memory, one row per job and the kept numbers of messages, and "
+        "counts no message. With `Accept: application/openmetrics-text` the answer is in the format OpenMetrics.\n",
         table(
             ("Name", "Kind", "Labels", "Meaning"),
             [
@@ -150,7 +151,15 @@ def http_page() -> str:
                 for each in METRICS
             ],
         ),
-        "Not available yet: " + "; ".join(MISSING) + ".\n",
+        "Upper bounds of the buckets of histograms:\n",
+        table(
+            ("Histogram", "Buckets"),
+            [(f"`{each.name}`", ", ".join(f"{bound:g}" for bound in each.bounds)) for each in METRICS if each.bounds],
+        ),
+        "What is counted since the agent started begins at 0 with it; Prometheus sees that as a reset of the counter. "
+        "With the option `workers` the numbers of all worker processes are added up, also of those that were replaced; "
+        "a process that dies takes at most its last half second along. `process_*` are of the process that answers, "
+        "without its workers.\n",
     ]
     return page(parts)
 

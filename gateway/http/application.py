@@ -21,7 +21,7 @@ from mgw.gateway.http.rest import router
 from mgw.gateway.http.rest.answers import problem_of
 from mgw.gateway.http.server import Request as PageRequest
 from mgw.gateway.services.hubs import Hub
-from mgw.gateway.services.probes import Probing
+from mgw.gateway.services.probing import Probing
 from mgw.gateway.services.users import Users
 from mgw.transforms.errors import GatewayError
 
@@ -85,7 +85,7 @@ def _page(path: str, pages: Pages) -> Callable[[Request], Response]:
                 return _short(pages, request)
             if problem is not None:
                 raise problem
-        found = pages(PageRequest(request.method, path, dict(request.query_params)))
+        found = pages(PageRequest(request.method, path, dict(request.query_params), request.headers.get("accept", "")))
         return Response(found.body, found.status, dict(found.headers), found.content_type)
 
     return answer

@@ -16,7 +16,8 @@ from mgw.gateway.http.server import Server
 from mgw.gateway.services.daemon import until_ended
 from mgw.gateway.services.http_address import HttpAddress
 from mgw.gateway.services.hubs import Hub
-from mgw.gateway.services.probes import HubProbes, Probing
+from mgw.gateway.services.probes import HubProbes
+from mgw.gateway.services.probing import Probing
 from mgw.gateway.services.users import Users
 from mgw.transforms.errors import ConfigInvalid, GatewayError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 __all__ = [
-    "ANSWER_SECONDS",
     "BODY_BYTES",
     "HEADER_BYTES",
     "LOG_INS",
@@ -18,7 +17,6 @@ __all__ = [
 HEADER_BYTES = 16 * 1024
 BODY_BYTES = 16 << 20
 REQUEST_SECONDS = 10.0  # for a request to arrive, and for a piece of the answer to be taken
-ANSWER_SECONDS = 60.0  # for the work of a request; streams have no end
 REQUESTS = 200  # in work at the same time
 STREAMS = 50  # of events, at the same time
 RATE, RATE_BURST = 100.0, 400.0  # requests a second of one caller, and how many may come at once

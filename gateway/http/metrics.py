@@ -1,33 +1,56 @@
-"""Metrics in the text format of Prometheus, from memory and from one look at the hub that counts no message."""
+"""Metrics for Prometheus, from memory and from looks at the hub that count no message.
+
+:data:`METRICS` describes each of them once: the samples, the documentation and the tests follow it.
+"""
 
 from __future__ import annotations
 
-import os
-import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import accumulate
 
-from mgw.gateway.services.probes import Inside, Probing
+from prometheus_client import ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from mgw.gateway.services.probes import HELD_SECONDS
+from mgw.gateway.services.probing import (
+    BATCH_BOUNDS,
+    SECONDS_BOUNDS,
+    Held,
+    Histogram,
+    Inside,
+    Measured,
+    Probing,
+)
 from mgw.gateway.services.verdict import GUARANTEES, JOB_STATES, JobSigns, Look, word_of
 from mgw.transforms.errors import HubError
 
-__all__ = ["CONTENT_TYPE", "METRICS", "MISSING", "Metric", "exposition"]
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+__all__ = ["METRICS", "Metric", "exposition"]
 
 Labels = Mapping[str, str]
-Sample = tuple[str, Labels, float]
+Sample = tuple[str, Labels, float | Histogram]
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: its name, its kind, what it means, its labels."""
+    """One metric: its name, its kind, what it means, its labels.
+
+    Attributes:
+        bounds: of a histogram, the upper bounds of its buckets.
+    """
 
     name: str
-    kind: str  # counter, gauge
+    kind: str  # counter, gauge, histogram
     meaning: str
     labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
 
 
 #: Every metric, in the order in which they are shown.
@@ -51,6 +74,34 @@ METRICS = (
         ("worker",),
     ),
     Metric("mgw_link_up", "gauge", "1: a job of the link works; missing for a link without enabled jobs.", ("link",)),
+    Metric(
+        "mgw_link_connects_total",
+        "counter",
+        "How often a job connected to the link since the agent started.",
+        ("link",),
+    ),
+    Metric(
+        "mgw_link_failures_total",
+        "counter",
+        "How often a job failed at the link since the agent started.",
+        ("link",),
+    ),
+    Metric(
+        "mgw_queue_messages",
+        "gauge",
+        "Messages in a queue of the hub, those in hand included: ready, waiting (delayed), expired (in an exception "
+        f"queue, whatever the reason). At most {HELD_SECONDS:.0f} s old; every agent of the hub reports all queues.",
+        ("queue", "state"),
+    ),
+    Metric(
+        "mgw_hub_transaction_seconds",
+        "histogram",
+        "Seconds that transactions of the hub took since the agent started, waiting for their turn included. store: "
+        "messages are put into a queue. complete: a link has confirmed messages; the next are planned. plan: messages "
+        "are planned only. lease: the lease of the agent is renewed.",
+        ("kind",),
+        SECONDS_BOUNDS,
+    ),
     Metric("mgw_job_state", "gauge", "1 for the state that the job is in, 0 for the others.", ("job", "state")),
     Metric("mgw_job_healthy", "gauge", "1: the job is healthy, as /healthz says with max_age=60.", ("job",)),
     Metric(
@@ -71,7 +122,8 @@ METRICS = (
         "counter",
         "Messages since the job was created: moved, filtered (a rule or transformation left them out), discarded "
         "(expired, or no subscriber wanted them), exceptioned (moved to the exception queue), suppressed (received "
-        "again and not stored twice).",
+        "again and not stored twice); and since the agent started: resent (written again, because an earlier attempt "
+        "failed and may have written it).",
         ("job", "direction", "outcome"),
     ),
     Metric(
@@ -83,17 +135,44 @@ METRICS = (
         ("job",),
     ),
     Metric(
+        "mgw_bytes_total",
+        "counter",
+        "Bytes of the bodies of messages that the job read since the agent started; characters of texts count as "
+        "bytes. What is read again after a failure counts again.",
+        ("job", "direction"),
+    ),
+    Metric(
+        "mgw_batch_messages",
+        "histogram",
+        "Messages of the batches that the job read since the agent started.",
+        ("job",),
+        BATCH_BOUNDS,
+    ),
+    Metric(
+        "mgw_stage_seconds",
+        "histogram",
+        "Seconds that batches took since the agent started. read_to_stored: from the read at a link until the hub has "
+        "the messages (a job from link to link: its plan of them) on disk. stored_to_confirmed: from there, or from "
+        "the plan of messages of the hub, until the destination has confirmed them; of a job that writes into the hub "
+        "from a link, until they are acknowledged at the source. origin_to_confirmed: from the time at which the first "
+        "message of the batch was published (its timestamp of Kafka or AMQP, else when it came into the hub) until the "
+        "destination has the batch; missing where no message has such a time.",
+        ("job", "stage"),
+        SECONDS_BOUNDS,
+    ),
+    Metric(
         "mgw_backlog_messages",
         "gauge",
         "Messages that wait at the source; for jobs that read from a link whose broker reports it, every 5 s; missing "
-        "while the job cannot reach it.",
+        "while the job cannot reach it. For enabled jobs that read from a queue of the hub, at most "
+        f"{HELD_SECONDS:.0f} s old.",
         ("job",),
     ),
     Metric(
         "mgw_oldest_message_seconds",
         "gauge",
         "Seconds for which the oldest message has waited; for jobs that read from a link whose broker reports it, and "
-        "for jobs with a limit (max_message_age, age_warning).",
+        "for enabled jobs that read from a queue of the hub; missing while none waits.",
         ("job",),
     ),
     Metric("mgw_guarantee", "gauge", "1 for the guarantee that the job has, 0 for the others.", ("job", "level")),
@@ -105,17 +184,6 @@ METRICS = (
     Metric("process_max_fds", "gauge", "Limit of open files and connections of the process."),
 )
 
-#: What is not measured, for the documentation.
-MISSING = (
-    "the backlog of jobs that read from a queue of the hub, which would have to be counted (`mgw status` does)",
-    "bytes",
-    "sizes of batches",
-    "durations of stages and of transactions of the hub",
-    "connections made by a link",
-    "messages sent again",
-    "messages of queues",
-)
-
 _OUTCOMES = {
     "moved": "propagated_total",
     "filtered": "filtered_total",
@@ -125,32 +193,89 @@ _OUTCOMES = {
 }
 
 
-def exposition(probes: Probing) -> str:
-    """The text for one scrape."""
-    inside = probes.inside()
+def exposition(probes: Probing, accept: str = "") -> tuple[str, str]:
+    """The text for one scrape, and its content type: OpenMetrics where ``accept`` (the header of the request) asks for
+    it, else the text format."""
+    encode, content_type = choose_encoder(accept)
+    return encode(_Found(list(_samples(probes)))).decode(), content_type
+
+
+class _Found(Collector):
+    """Samples in the order of the table."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._samples: dict[str, list[tuple[Labels, float | Histogram]]] = {}
+        for name, labels, value in samples:
+            self._samples.setdefault(name, []).append((labels, value))
+
+    def collect(self) -> Iterator[Family]:
+        for metric in METRICS:
+            if samples := self._samples.get(metric.name):
+                yield _family(metric, samples)
+
+
+def _family(metric: Metric, samples: Sequence[tuple[Labels, float | Histogram]]) -> Family:
+    made: Family
+    if metric.kind == "histogram":
+        made = HistogramMetricFamily(metric.name, metric.meaning)
+        for labels, value in samples:
+            assert isinstance(value, Histogram)  # noqa: S101  the table says so
+            _add_histogram(made, labels, value)
+        return made
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    made = kind(metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name, metric.meaning)
+    for labels, value in samples:
+        assert not isinstance(value, Histogram)  # noqa: S101  the table says so
+        made.add_sample(metric.name, dict(labels), float(value))
+    return made
+
+
+def _add_histogram(family: Family, labels: Labels, histogram: Histogram) -> None:
+    counts = list(accumulate(histogram.counts))
+    bounds = (*(repr(float(bound)) for bound in histogram.bounds), "+Inf")
+    for bound, count in zip(bounds, counts, strict=True):
+        family.add_sample(f"{family.name}_bucket", {**labels, "le": bound}, count)
+    family.add_sample(f"{family.name}_count", dict(labels), counts[-1])
+    family.add_sample(f"{family.name}_sum", dict(labels), histogram.sum)
+
+
+def _samples(probes: Probing) -> Iterator[Sample]:
+    inside, measured = probes.inside(), probes.measured()
     try:
         look = probes.look()
     except HubError:
         look = None
-    samples = [*_of_inside(inside, look), *(_of_hub(probes, look) if look is not None else ()), *_of_process()]
-    by_name: dict[str, list[str]] = {}
-    for name, labels, value in samples:
-        by_name.setdefault(name, []).append(_line(name, labels, value))
-    lines = []
-    for metric in METRICS:
-        if metric.name in by_name:
-            lines += [f"# HELP {metric.name} {metric.meaning}", f"# TYPE {metric.name} {metric.kind}"]
-            lines += by_name[metric.name]
-    return "\n".join([*lines, ""])
+    yield from _of_inside(inside, look)
+    if look is not None:
+        yield from _of_hub(probes, look, _held(probes))
+    yield from _of_measured(measured)
+    for family in _PROCESS.collect():
+        for sample in family.samples:
+            yield sample.name, {}, sample.value
 
 
-def _line(name: str, labels: Labels, value: float) -> str:
-    shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-    return f"{name}{{{shown}}} {value:.15g}" if shown else f"{name} {value:.15g}"
+def _held(probes: Probing) -> Held:
+    try:
+        return probes.held()
+    except HubError:
+        return Held()
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _of_measured(measured: Measured) -> Iterator[Sample]:
+    for (job, direction), found in measured.jobs.items():
+        name = {"job": job}
+        way = name | {"direction": direction}
+        yield "mgw_messages_total", way | {"outcome": "resent"}, found.resent
+        yield "mgw_bytes_total", way, found.bytes
+        yield "mgw_batch_messages", name, found.batches
+        for stage, histogram in found.stages.items():
+            if histogram.count:
+                yield "mgw_stage_seconds", name | {"stage": stage}, histogram
+    for link, count in measured.links.items():
+        yield "mgw_link_connects_total", {"link": link}, count.connects
+        yield "mgw_link_failures_total", {"link": link}, count.failures
+    for kind, histogram in measured.transactions.items():
+        yield "mgw_hub_transaction_seconds", {"kind": kind}, histogram
 
 
 def _of_inside(inside: Inside, look: Look | None) -> Iterator[Sample]:
@@ -167,7 +292,7 @@ def _of_inside(inside: Inside, look: Look | None) -> Iterator[Sample]:
         yield "mgw_worker_restarts_total", {"worker": str(number)}, count
 
 
-def _of_hub(probes: Probing, look: Look) -> Iterator[Sample]:
+def _of_hub(probes: Probing, look: Look, held: Held) -> Iterator[Sample]:
     """The agent of this process, its links and jobs; other agents tell of theirs."""
     health = probes.judged(look)
     yield "mgw_healthy", {"agent": probes.agent}, health.healthy
@@ -176,12 +301,14 @@ def _of_hub(probes: Probing, look: Look) -> Iterator[Sample]:
             yield "mgw_link_up", {"link": link.name}, link.state == "UP"
     healthy = {entry.name: entry.healthy for entry in health.jobs}
     for job in look.signs.jobs:
-        if job.agent_key == probes.agent:
+        if probes.agent in ("", job.agent_key):
             yield "mgw_job_healthy", {"job": job.name_key}, healthy[job.name_key]
-            yield from _of_job(job, look)
+            yield from _of_job(job, look, held)
+    for (queue, state), number in held.queues.items():
+        yield "mgw_queue_messages", {"queue": queue, "state": state}, number
 
 
-def _of_job(job: JobSigns, look: Look) -> Iterator[Sample]:
+def _of_job(job: JobSigns, look: Look, held: Held) -> Iterator[Sample]:
     name = {"job": job.name_key}
     now = word_of(job.status, job.activity, job.enabled)
     for state in JOB_STATES:
@@ -195,9 +322,10 @@ def _of_job(job: JobSigns, look: Look) -> Iterator[Sample]:
         labels = name | {"direction": job.propagation_type.lower(), "outcome": outcome}
         yield "mgw_messages_total", labels, getattr(job, column)
     yield "mgw_left_out_total", name, job.left_out_total
-    if job.backlog is not None:
-        yield "mgw_backlog_messages", name, job.backlog
-    age = look.ages.get(job.name_key)
+    backlog, age = held.jobs.get(job.name_key, (job.backlog, None))
+    if backlog is not None:
+        yield "mgw_backlog_messages", name, backlog
+    age = look.ages.get(job.name_key, age)
     if job.oldest is not None:
         age = max(0.0, look.now - job.oldest)
     if age is not None:
@@ -207,22 +335,5 @@ def _of_job(job: JobSigns, look: Look) -> Iterator[Sample]:
             yield "mgw_guarantee", name | {"level": level}, level == job.guarantee
 
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_TICK = os.sysconf("SC_CLK_TCK")
-
-
-def _of_process() -> Iterator[Sample]:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    yield "process_cpu_seconds_total", {}, used.ru_utime + used.ru_stime
-    try:
-        virtual, resident = (int(word) * _PAGE for word in Path("/proc/self/statm").read_text().split()[:2])
-        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
-        files = len(os.listdir("/proc/self/fd"))
-    except OSError:  # no /proc
-        return
-    yield "process_resident_memory_bytes", {}, resident
-    yield "process_virtual_memory_bytes", {}, virtual
-    yield "process_start_time_seconds", {}, int(boot.split()[1]) + ticks / _TICK
-    yield "process_open_fds", {}, files
-    yield "process_max_fds", {}, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+#: Of this process; the package's own texts are left out.
+_PROCESS = ProcessCollector(registry=None)

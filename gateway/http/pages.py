@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from mgw.gateway.http.metrics import CONTENT_TYPE, exposition
+from mgw.gateway.http.metrics import exposition
 from mgw.gateway.http.problems import Problem
 from mgw.gateway.http.server import Request, Response
-from mgw.gateway.services.probes import Probing
+from mgw.gateway.services.probing import Probing
 from mgw.gateway.services.redaction import redact
 from mgw.gateway.services.verdict import MAX_AGE
 from mgw.transforms.errors import GatewayError
@@ -66,8 +66,9 @@ class Pages:
             raise Problem(404, error.what, error.cure) from None
         return _json(200 if health.healthy else 503, health.as_json())
 
-    def _metrics(self, _: Request) -> Response:
-        return Response(200, exposition(self._probes).encode(), CONTENT_TYPE)
+    def _metrics(self, request: Request) -> Response:
+        text, content_type = exposition(self._probes, request.accept)
+        return Response(200, text.encode(), content_type)
 
     def _version(self, _: Request) -> Response:
         inside = self._probes.inside()

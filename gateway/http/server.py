@@ -35,6 +35,7 @@ class Request:
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
+    accept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,8 @@ class Server:
             query = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=20))
         except ValueError:
             raise Problem(400, "the address of the request cannot be read") from None
-        return Request(method, unquote(parts.path), query)
+        accepts = [line.partition(":")[2].strip() for line in lines[1:] if line.lower().startswith("accept:")]
+        return Request(method, unquote(parts.path), query, ", ".join(accepts))
 
 
 def _head(connection: socket.socket) -> bytes:

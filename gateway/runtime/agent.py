@@ -25,6 +25,7 @@ from mgw.gateway.observe.events import (
     Journalist,
 )
 from mgw.gateway.observe.log_file import set_level
+from mgw.gateway.observe.measures import Measured, Measures, merged
 from mgw.gateway.observe.start_events import (
     AgentIdentity,
     PollingInterval,
@@ -106,6 +107,7 @@ class Agent:
         self._idle_jobs = IdleJobs(hub, secrets, clock, procedures, self._links, self._journalist)
         self._stuck = StuckWatch(self._journalist)
         self._taps = Taps(hub, secrets, clock)
+        self._measures = Measures()
         self._leaving: set[int] = set()  # jobs whose thread did not end in time; no second one begins next to it
 
     # ----------------------------------------------------------------------------------------------------- life cycle
@@ -144,6 +146,7 @@ class Agent:
             self._links,
             ledger=self.settings.ledger_retention > 0,
             verify_seconds=self.verify_seconds,
+            measures=self._measures,
         )
         set_level(snapshot.log_level)
         threading.Thread(target=self._clean_logs, name="clean-logs", daemon=True).start()
@@ -172,8 +175,10 @@ class Agent:
         Raises:
             LeaseLost: another process owns the agent.
         """
+        begun = self._clock.monotonic()
         with self._using_hub("writing"):
             self._lease.renew()
+        self._measures.transaction("lease", self._clock.monotonic() - begun)
         if self._pool is not None and self._pool.lost is not None:
             raise self._pool.lost
         self._stuck.look(self._threads)
@@ -274,6 +279,9 @@ class Agent:
             elif not job.enabled:
                 self._idle_jobs.subscribe(snapshot, job)
         self._links.keep(link.config() for link in snapshot.links.values())
+        self._measures.keep(snapshot.jobs)
+        if self._pool is not None:
+            self._pool.keep(snapshot.jobs)
         self._refusals = refusals
         self._snapshot = snapshot  # last: what a failing hub interrupted is taken over in the next round
 
@@ -357,6 +365,17 @@ class Agent:
     def worker_restarts(self) -> Mapping[int, int]:
         """How often each worker process had to be replaced, by number; empty where there are none."""
         return {} if self._pool is None else self._pool.restarts
+
+    def measured(self) -> Measured:
+        """What its jobs measured since it was started, in this process and in its workers."""
+        snapshot = self._snapshot
+        if snapshot is None:
+            return Measured()
+        told = self._measures.told()
+        if self._pool is not None:
+            told = merged([told, self._pool.told()])
+        jobs = {job.id: (key(job.name), job.propagation_type.lower()) for job in snapshot.jobs.values()}
+        return Measured.of(told, jobs, [key(link.name) for link in snapshot.links.values()])
 
     def troubles(self) -> dict[str, tuple[float, str]]:
         """(since when, last error) of each job that fails, by its name in upper case."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.observe.events import Journalist
+from mgw.gateway.observe.measures import Measures
 from mgw.gateway.observe.spans import spans_of
 from mgw.gateway.runtime.building import build_route
 from mgw.gateway.runtime.connection_quota import Connections
@@ -44,6 +45,7 @@ class Engine:
     connections: Connections = field(default_factory=Connections)
     link_states: LinkStates = field(default_factory=LinkStates)
     requests: PlanRequests = field(default_factory=PlanRequests)
+    measures: Measures = field(default_factory=Measures)
     resting: RestingQueues = field(init=False)
     verify_turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(VERIFIED_AT_ONCE))
 
@@ -68,5 +70,6 @@ class Engine:
             requests=self.requests,
             resting=self.resting,
             spans=spans_of(setup.job),
+            measures=self.measures,
         )
         return build_route(context, setup, self.links, source, target)

@@ -39,6 +39,8 @@ class Flight:
     parts: dict[int, int] = field(default_factory=dict)  # how many messages one became, where not one
     sent_at: float = 0.0  # epoch seconds
     confirmed_at: float = 0.0
+    planned_at: float = 0.0
+    origin: float = 0.0  # when the first of its messages began its way
     placement: Placement | None = None
     messages: list[Message] = field(default_factory=list)  # to be put into a queue of the hub
     claimed: Sequence[Claimed] = ()  # what they were made of

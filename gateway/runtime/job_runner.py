@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 import sqlalchemy as sa
 
-from mgw.gateway.definitions.objects import Activity, JobStatus, Propagation
+from mgw.gateway.definitions.objects import Activity, JobStatus, Propagation, key
 from mgw.gateway.observe.events import (
     GuaranteeChanged,
     JobActivated,
@@ -253,6 +253,8 @@ class JobRunner:
     def _note_links(self, *, connected: bool) -> None:
         states = self._engine.link_states
         for end in self.setup.ends:
+            if connected:
+                self._engine.measures.connected(key(end.link.name))
             (states.connected if connected else states.left)(end.link.name, self.name, self._engine.clock.now())
 
     def _keep(self, report: GuaranteeReport) -> None:
@@ -359,6 +361,7 @@ class JobRunner:
         failed = setup.failed_link(error)
         if failed is not None and isinstance(error, LinkError):
             engine.link_states.failed(failed.name, text, now)
+            engine.measures.failed(key(failed.name))
         missing = None
         try:
             with self._writing() as conn:

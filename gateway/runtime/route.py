@@ -28,6 +28,7 @@ from mgw.gateway.definitions.objects import JobDef
 from mgw.gateway.ledger.store import record_break
 from mgw.gateway.observe.batch_trace import trace_left
 from mgw.gateway.observe.events import Journalist, ResendSpared
+from mgw.gateway.observe.measures import Measures
 from mgw.gateway.observe.spans import BatchSpans
 from mgw.gateway.runtime.ends.contract import DestinationEnd, RefusedByHub, SourceEnd, Stored
 from mgw.gateway.runtime.fair_semaphore import Turns
@@ -69,6 +70,7 @@ class RouteContext:
     requests: PlanRequests = field(default_factory=PlanRequests)  # of the routes that wait for messages of the hub
     resting: RestingQueues | None = None  # None: every route looks by itself
     spans: BatchSpans | None = None  # traces of its batches; None: nobody asks for any
+    measures: Measures = field(default_factory=Measures)
 
     def open_ledger(self, sequence: int | None = None) -> None:
         """A job that runs without the ledger leaves a mark there, so that the gap explains itself."""
@@ -85,6 +87,7 @@ class Route:
         self._source = source
         self._destination = destination
         job = context.job
+        self._measured = context.measures.job(job.id)
         self._caution = Caution(Sizing.between(job.batch_size, job.batch_limit), cautious=context.cautious)
         self._sequence = 0  # of the plan made last
         self._left: deque[Any] = deque()  # plans of a predecessor, to be sent again
@@ -232,7 +235,9 @@ class Route:
         taken = self._source.read(limit, wait)
         if taken is None:
             return None
-        self._caution.came(limit, taken.size, taken.weight)
+        weight = taken.weight
+        self._caution.came(limit, taken.size, weight)
+        self._measured.came(taken.size, weight)
         self._destination.weigh(self._caution.sizing)
         try:
             with self._context.turns.take():
@@ -282,6 +287,7 @@ class Route:
                 raise
             self._left.popleft()
             self._publish(batch, forms)
+            self._measured.resent += batch.sent
 
     def _may_resend(self) -> bool:
         return self._destination.room > 0
@@ -330,6 +336,7 @@ class Route:
     ) -> Sequence[Any]:
         context, source, size = self._context, self._source, self._caution.limit()
         stored, planned, plans = Stored(), list[Any](), source.planned and room > 0 and not self._left
+        begun = context.clock.monotonic()
         if plans:
             self._news.clear()
         with requests.answering() as answers, context.hub.write() as conn:
@@ -340,6 +347,7 @@ class Route:
                 completes = bool(finished) or self._destination.busy
                 planned += source.plan(conn, self._sequence, size, room, completes=completes)
             answers.plan(conn, stored.queues)
+        self._measure(finished, context.clock.monotonic() - begun)
         if plans:
             self._note(planned, min(size, room))
             self._due = source.awaited is None or self._caution.sizing.full or size == 1
@@ -347,13 +355,24 @@ class Route:
         self._tell(stored)
         return planned
 
+    def _measure(self, finished: Sequence[Any], seconds: float) -> None:
+        """A transaction took so long, and is committed."""
+        context = self._context
+        kind = "plan" if not finished else "complete" if self._destination.planned else "store"
+        context.measures.transaction(kind, seconds)
+        if finished:
+            self._source.committed(finished, context.clock.now())
+
     def _note(self, planned: Sequence[Any], asked: int) -> None:
         """So much is planned, and durable."""
         source = self._source
         if planned:
             self._sequence = source.sequence_of(planned[-1])
         if not source.reads:  # else it was noted when it was read
-            self._caution.came(asked, sum(plan.size for plan in planned), sum(plan.weight for plan in planned))
+            weights = [plan.weight for plan in planned]
+            self._caution.came(asked, sum(plan.size for plan in planned), sum(weights))
+            for plan, weight in zip(planned, weights, strict=True):
+                self._measured.came(plan.size, weight)
             self._destination.weigh(self._caution.sizing)
 
     def _complete(self, conn: sa.Connection, finished: Sequence[Any], stored: Stored) -> None:

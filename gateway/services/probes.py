@@ -1,97 +1,25 @@
-"""What a running agent's process says about itself: whether it is live, ready and healthy."""
+"""What a process says about itself: whether it is live, ready and healthy, and what its jobs measured."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 
 from mgw import __version__
-from mgw.gateway.aq import Hub
+from mgw.gateway.aq import DEFAULT_SCHEMA, Hub
+from mgw.gateway.observe.measures import Measured
 from mgw.gateway.runtime.supervisor import Supervisor
 from mgw.gateway.services.health import look, unreachable
+from mgw.gateway.services.looks import FRESH_SECONDS, Looks
+from mgw.gateway.services.probing import Held, Inside, Probing, Readiness
 from mgw.gateway.services.verdict import MAX_AGE, Health, Look, Observation, judge
+from mgw.gateway.state import status
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
-from mgw.transforms.errors import HubError, HubUnavailable
+from mgw.transforms.errors import HubError
 
-__all__ = ["ANSWER_SECONDS", "HubProbes", "Inside", "Probes", "Probing", "Readiness"]
+__all__ = ["HELD_SECONDS", "HubProbes", "Probes", "Probing"]
 
-ANSWER_SECONDS = 1.5  # for a look at the hub; then it counts as away
-FRESH_SECONDS = 0.5  # a look serves everybody who asks within so long
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """Whether the process can do its work, and what is missing, a line each."""
-
-    reasons: tuple[str, ...] = ()
-
-    @property
-    def ready(self) -> bool:
-        """Whether nothing is missing."""
-        return not self.reasons
-
-
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """What the process knows without asking the hub.
-
-    Attributes:
-        generation: version of the definitions in force; None: none is loaded.
-        lease_left: seconds until the lease ends; None: the agent is stopped.
-        applied: how often configuration files were read again, by result.
-        worker_restarts: how often each worker process was replaced since the agent started, by number.
-    """
-
-    version: str
-    agent: str
-    live: bool
-    generation: int | None
-    lease_left: float | None
-    applied: Mapping[str, int]
-    worker_restarts: Mapping[int, int]
-
-
-class Probing(Protocol):
-    """What a process says about itself and its hub. Any thread may ask."""
-
-    @property
-    def agent(self) -> str:
-        """Name of the agent of the process, in upper case; empty where it has none."""
-        ...
-
-    def life(self) -> tuple[bool, str]:
-        """Whether the process works, and a word about it; otherwise it must be started again."""
-        ...
-
-    def look(self) -> Look:
-        """What the hub says.
-
-        Raises:
-            HubError: it cannot be read, or does not answer in time.
-        """
-        ...
-
-    def readiness(self) -> Readiness:
-        """Whether the process can do its work."""
-        ...
-
-    def health(self, *, agent: str | None = None, max_age: float = MAX_AGE) -> Health:
-        """The health of the agent of this process, of another one, or of all (``*``).
-
-        Raises:
-            GatewayError: there is no such agent.
-        """
-        ...
-
-    def judged(self, found: Look, *, agent: str | None = None, max_age: float = MAX_AGE) -> Health:
-        """The same by what was read already."""
-        ...
-
-    def inside(self) -> Inside:
-        """What the process knows without asking the hub."""
-        ...
+HELD_SECONDS = 15.0  # the numbers of messages in queues of the hub serve everybody who asks within so long
+KEPT_SECONDS = 60.0  # for which they serve where a look at them takes too long
 
 
 class HubProbes:
@@ -101,7 +29,8 @@ class HubProbes:
 
     def __init__(self, hub: Hub, clock: Clock = SYSTEM_CLOCK) -> None:
         self._hub = hub
-        self._looks = _Looks(hub, clock)
+        self._looks = Looks(hub, clock, look, FRESH_SECONDS)
+        self._held = Looks(hub, clock, self._look_at_queues, HELD_SECONDS, KEPT_SECONDS)
 
     def life(self) -> tuple[bool, str]:
         """See :class:`Probing`: it answers."""
@@ -135,6 +64,18 @@ class HubProbes:
         """See :class:`Probing`."""
         return Inside(__version__, self.agent, True, None, None, {}, {})
 
+    def held(self) -> Held:
+        """See :class:`Probing`."""
+        return self._held.latest()
+
+    @staticmethod
+    def _look_at_queues(hub: Hub) -> Held:
+        return Held(_queues(hub))
+
+    def measured(self) -> Measured:
+        """See :class:`Probing`: there are no jobs here."""
+        return Measured()
+
 
 class Probes:
     """Answers of the process of an agent. Any thread may ask; the hub is looked at by one thread, however many ask."""
@@ -143,7 +84,8 @@ class Probes:
         self._hub = hub
         self._supervisor = supervisor
         self._clock = clock
-        self._looks = _Looks(hub, clock)
+        self._looks = Looks(hub, clock, look, FRESH_SECONDS)
+        self._held = Looks(hub, clock, self._look_at_queues, HELD_SECONDS, KEPT_SECONDS)
 
     @property
     def agent(self) -> str:
@@ -173,6 +115,24 @@ class Probes:
             HubError: it cannot be read, or does not answer in time.
         """
         return self._looks.latest()
+
+    def held(self) -> Held:
+        """What lies in the queues, at most :data:`HELD_SECONDS` old, or :data:`KEPT_SECONDS` where the hub is slow.
+
+        Raises:
+            HubError: it cannot be read, or does not answer in time.
+        """
+        return self._held.latest()
+
+    def _look_at_queues(self, hub: Hub) -> Held:
+        with hub.read() as conn:
+            jobs = status.held_for_jobs(conn, self.agent)
+        return Held(_queues(hub), jobs)
+
+    def measured(self) -> Measured:
+        """What the jobs measured since the agent was started."""
+        running = self._supervisor.agent
+        return Measured() if running is None else running.measured()
 
     def readiness(self) -> Readiness:
         """Whether the hub can be read, the lease is held and the definitions are loaded."""
@@ -233,6 +193,14 @@ class Probes:
         )
 
 
+def _queues(hub: Hub) -> dict[tuple[str, str], int]:
+    """Messages by queue and state."""
+    with hub.read() as conn:
+        numbers = status.queue_numbers(conn)
+    schema = f"{DEFAULT_SCHEMA}."
+    return {(queue.removeprefix(schema), state): number for (queue, state), number in numbers.items()}
+
+
 def _unrenewed(error: HubError | None) -> tuple[str, str]:
     """Why the lease of an agent was not renewed, and what to do about it."""
     if error is None:
@@ -255,52 +223,3 @@ def _without_lease(health: Health, error: HubError | None) -> Health:
         for entry in health.agents
     ]
     return replace(health, agents=agents)
-
-
-class _Looks:
-    """Looks at the hub, one at a time, none of which anybody waits for longer than :data:`ANSWER_SECONDS`."""
-
-    def __init__(self, hub: Hub, clock: Clock) -> None:
-        self._hub = hub
-        self._clock = clock
-        self._changed = threading.Condition()
-        self._looking = False
-        self._taken = float("-inf")  # when the last look was begun, monotonic
-        self._begun = float("-inf")  # the same of the last one, which may be under way
-        self._found: Look | HubError | None = None
-
-    def latest(self) -> Look:
-        """A look that is begun now, or was begun a moment ago.
-
-        Raises:
-            HubError: it failed, or takes too long.
-        """
-        begin = self._clock.monotonic()
-        with self._changed:
-            if not self._looking and begin - self._taken > FRESH_SECONDS:
-                self._looking, self._begun = True, begin
-                threading.Thread(target=self._look, name="health", daemon=True).start()
-            left = self._begun + ANSWER_SECONDS - begin  # of the look that is under way, whoever began it
-            self._changed.wait_for(lambda: not self._looking, max(0.0, left))
-            if self._looking or self._found is None:
-                raise HubUnavailable(
-                    f"hub {self._hub.name} does not answer",
-                    cause=f"it did not answer within {ANSWER_SECONDS:g} s",
-                    cure="make sure that its database runs and is not overloaded",
-                )
-            if isinstance(self._found, HubError):
-                raise self._found
-            return self._found
-
-    def _look(self) -> None:
-        begun = self._clock.monotonic()
-        found: Look | HubError
-        try:
-            found = look(self._hub)
-        except HubError as error:
-            found = error
-        except Exception as error:
-            found = HubError(f"hub {self._hub.name} could not be asked", cause=f"{type(error).__name__}: {error}")
-        with self._changed:
-            self._looking, self._taken, self._found = False, begun, found
-            self._changed.notify_all()

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from mgw.gateway.aq import State
 from mgw.gateway.state.views import refused_by_rule
 
 __all__ = [
@@ -25,11 +26,13 @@ __all__ = [
     "events",
     "foreign_queues",
     "gateway",
+    "held_for_jobs",
     "job",
     "jobs",
     "link",
     "links",
     "oldest_ages",
+    "queue_numbers",
     "signs",
 ]
 
@@ -280,6 +283,41 @@ def oldest_ages(conn: sa.Connection, jobs: Sequence[str]) -> dict[str, float]:
     """Seconds for which the oldest message of each of these jobs waits, by job; none for a job without messages."""
     rows = conn.execute(_AGES, {"names": list(jobs)}).all() if jobs else []
     return {name: float(age) for name, age in rows if age is not None}
+
+
+_QUEUES = """SELECT q.name_key, q.queue_type, n.state, CAST(coalesce(n.messages, 0) AS bigint) FROM aq_queue q
+      LEFT JOIN (SELECT a.queue_id, a.state, sum(a.messages) AS messages FROM aq_total a WHERE a.consumer_id = 0
+                  GROUP BY a.queue_id, a.state) n ON n.queue_id = q.id
+     ORDER BY q.name_key, n.state"""
+
+
+_WORDS = {int(State.WAITING): "waiting", int(State.EXPIRED): "expired"}  # a message for several consumers is ready
+
+
+def queue_numbers(conn: sa.Connection) -> dict[tuple[str, str], int]:
+    """Messages by queue of the hub and state (ready, waiting; expired in exception queues), from the kept numbers."""
+    found: dict[tuple[str, str], int] = {}
+    for queue, kind, state, number in conn.execute(sa.text(_QUEUES)):
+        exceptions = kind == "EXCEPTION_QUEUE"
+        for word in ("expired",) if exceptions else ("ready", "waiting"):
+            found.setdefault((queue, word), 0)
+        if number:
+            word = "expired" if exceptions else _WORDS.get(state, "ready")
+            found[queue, word] = found.get((queue, word), 0) + number
+    return found
+
+
+_HELD = sa.text(
+    "SELECT JOB_NAME, BACKLOG, OLDEST_MESSAGE_AGE FROM MGW_JOBS "
+    "WHERE AGENT_NAME = :agent AND ENABLED = 'TRUE' AND PROPAGATION_TYPE IN ('OUTBOUND', 'LOCAL') ORDER BY JOB_NAME"
+)
+
+
+def held_for_jobs(conn: sa.Connection, agent: str) -> dict[str, tuple[int, float | None]]:
+    """Messages that wait for the enabled jobs of an agent that read from a queue of the hub, and for how many seconds
+    the oldest has waited (None: none waits), by job. From the kept numbers; the oldest is found by an index."""
+    rows = conn.execute(_HELD, {"agent": agent})
+    return {job: (int(number), None if age is None else max(0.0, float(age))) for job, number, age in rows}
 
 
 def _rows(conn: sa.Connection, kind: type[_Row], view: str, order: str) -> list[_Row]:

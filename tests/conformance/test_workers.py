@@ -7,8 +7,9 @@ import re
 import signal
 import sqlite3
 import threading
+import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,9 @@ from mgw.transforms.message import Message
 from tests.faults.agents import AgentProcess
 from tests.support.brokers import Mosquitto, PostgreSQL
 from tests.support.gateways import gateway_on
+from tests.support.ports import LOOPBACK, free_port
 from tests.support.processes import children_of, sockets_of
+from tests.support.prometheus import Family, parse
 from tests.support.waiting import eventually
 
 PATIENCE = 90
@@ -138,6 +141,51 @@ def test_workers_on_postgresql(spread: Callable[..., Spread], postgresql: Postgr
     running.put(20)
     running.arrives(40)
     assert running.agent.terminate() == 0
+
+
+def test_what_workers_measure_is_added_up_and_does_not_go_back_when_one_is_replaced(
+    spread: Callable[..., Spread],
+) -> None:
+    address = f"{LOOPBACK}:{free_port()}"
+    running = spread(routes=2, words=["--http", address])
+    jobs = [f"{name}_{way}".upper() for name in running.routes for way in ("out", "in")]
+
+    def scraped() -> Mapping[str, Family]:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+            return parse(answer.read().decode())
+
+    def until(count: int) -> Mapping[str, Family]:
+        """The metrics when every job has measured so many messages."""
+        found: dict[str, Family] = {}
+
+        def complete() -> bool:
+            found.update(scraped())
+            sums = found["mgw_batch_messages"].sums
+            return [sums[("job", job),] for job in jobs] == [count] * len(jobs)
+
+        eventually(complete, deadline=PATIENCE, what=f"{count} messages", tolerate=(AssertionError, KeyError, OSError))
+        return found
+
+    running.put(40)
+    running.arrives(40)
+    before = until(40)
+    assert before["mgw_link_connects_total"].value(link="PLANT") == 4
+    assert {dict(key)["stage"] for key in before["mgw_stage_seconds"].samples} == {
+        "read_to_stored",
+        "stored_to_confirmed",
+        "origin_to_confirmed",
+    }
+    os.kill(running.workers[0], signal.SIGKILL)
+    eventually(lambda: sum(scraped()["mgw_worker_restarts_total"].samples.values()) == 1, deadline=PATIENCE)
+    for name in ("mgw_bytes_total", "mgw_hub_transaction_seconds", "mgw_link_connects_total"):
+        now = scraped()[name].samples
+        assert all(now[key] >= value for key, value in before[name].samples.items()), name
+    running.runs()
+    running.put(10)
+    running.arrives(50)
+    after = until(50)
+    assert after["mgw_link_connects_total"].value(link="PLANT") >= 6
+    assert sum(after["mgw_bytes_total"].samples.values()) == 4 * 130
 
 
 def test_workers_end_when_their_supervisor_is_killed_and_another_one_goes_on(spread: Callable[..., Spread]) -> None:

@@ -19,6 +19,12 @@ BLOCKS: list[Any] = [
 ]
 PROBES, SCRAPE, RULES = BLOCKS
 LABELS = {metric.name: set(metric.labels) for metric in METRICS}
+LABELS |= {
+    f"{metric.name}_{end}": {*metric.labels, "le"}
+    for metric in METRICS
+    if metric.kind == "histogram"
+    for end in ("bucket", "count", "sum")
+}
 
 
 def test_every_metric_and_label_that_is_used_exists() -> None:

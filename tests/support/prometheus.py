@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["Family", "parse"]
 
@@ -16,12 +17,17 @@ _SAMPLE = re.compile(rf"({_NAME})(?:\{{(.*)\}})? (\S+)")
 
 @dataclass
 class Family:
-    """One metric: its kind, its help, its samples by their labels."""
+    """One metric: its kind, its help, its samples by their labels.
+
+    ``samples`` of a histogram are the numbers of values; ``buckets`` has those up to each bound, ``sums`` their sums.
+    """
 
     name: str
     help: str
     kind: str = ""
     samples: dict[tuple[tuple[str, str], ...], float] = field(default_factory=dict)
+    buckets: dict[tuple[tuple[str, str], ...], dict[float, float]] = field(default_factory=dict)
+    sums: dict[tuple[tuple[str, str], ...], float] = field(default_factory=dict)
 
     def value(self, **labels: str) -> float:
         """The sample with these labels."""
@@ -43,7 +49,7 @@ def parse(text: str) -> Mapping[str, Family]:
             if found[1] in families:
                 raise ValueError(f"{found[1]} comes twice")
             current = families[found[1]] = Family(found[1], found[2])
-        elif found := re.fullmatch(rf"# TYPE ({_NAME}) (counter|gauge)", line):
+        elif found := re.fullmatch(rf"# TYPE ({_NAME}) (counter|gauge|histogram)", line):
             if current is None or found[1] != current.name or current.kind or current.samples:
                 raise ValueError(f"{line!r} does not follow its HELP")
             current.kind = found[2]
@@ -56,7 +62,7 @@ def parse(text: str) -> Mapping[str, Family]:
 
 def _add(family: Family | None, line: str) -> None:
     found = _SAMPLE.fullmatch(line)
-    if found is None or family is None or not family.kind or found[1] != family.name:
+    if found is None or family is None or not family.kind or found[1] not in _names(family):
         raise ValueError(f"{line!r} is no sample of the metric before it")
     labels, rest = {}, found[2] or ""
     while rest:
@@ -65,12 +71,25 @@ def _add(family: Family | None, line: str) -> None:
             raise ValueError(f"{line!r} has labels that cannot be read")
         labels[label[1]] = re.sub(r"\\(.)", lambda escaped: "\n" if escaped[1] == "n" else escaped[1], label[2])
         rest = rest[label.end() :]
-    key, value = tuple(sorted(labels.items())), float(found[3])
-    if key in family.samples:
-        raise ValueError(f"{line!r} comes twice")
-    if family.kind == "counter" and not (value >= 0 and math.isfinite(value)):
+    key: Any = tuple(sorted(labels.items()))
+    value = float(found[3])
+    if family.kind != "gauge" and not (value >= 0 and math.isfinite(value)):
         raise ValueError(f"{line!r} is no count")
-    family.samples[key] = value
+    into: dict[Any, float] = family.samples
+    if found[1].endswith("_bucket"):
+        bound = float(labels.pop("le"))
+        into, key = family.buckets.setdefault(tuple(sorted(labels.items())), {}), bound
+    elif found[1].endswith("_sum"):
+        into = family.sums
+    if key in into:
+        raise ValueError(f"{line!r} comes twice")
+    into[key] = value
+
+
+def _names(family: Family) -> Sequence[str]:
+    if family.kind != "histogram":
+        return (family.name,)
+    return [family.name + end for end in ("_bucket", "_count", "_sum")]
 
 
 def _judge(family: Family) -> None:
@@ -80,3 +99,10 @@ def _judge(family: Family) -> None:
         raise ValueError(f"{family.name} is a {family.kind}, and its name says otherwise")
     if len({tuple(name for name, _ in key) for key in family.samples}) != 1:
         raise ValueError(f"samples of {family.name} have different labels")
+    if family.kind == "histogram":
+        if not family.samples.keys() == family.buckets.keys() == family.sums.keys():
+            raise ValueError(f"{family.name} has not all samples of a histogram")
+        for key, buckets in family.buckets.items():
+            bounds, counts = list(buckets), list(buckets.values())
+            if bounds != sorted(bounds) or counts != sorted(counts) or buckets.get(math.inf) != family.samples[key]:
+                raise ValueError(f"the buckets of {family.name} do not add up")

@@ -14,7 +14,8 @@ from typing import Any
 from mgw.gateway.http.application import Reach, application, guarded
 from mgw.gateway.http.web_server import Certificate, WebServer
 from mgw.gateway.services.hubs import Hub
-from mgw.gateway.services.probes import HubProbes, Probing
+from mgw.gateway.services.probes import HubProbes
+from mgw.gateway.services.probing import Probing
 from tests.support.ports import LOOPBACK
 
 __all__ = ["Answer", "Caller", "serving"]

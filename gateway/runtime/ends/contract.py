@@ -139,6 +139,9 @@ class SourceEnd:
     def record(self, conn: sa.Connection, finished: Sequence[Any], now: float) -> None:
         """Tell the ledger, before the plans are deleted."""
 
+    def committed(self, finished: Sequence[Any], now: float) -> None:
+        """The transaction is committed (epoch seconds): count how long the batches took."""
+
     def settle(self, finished: Sequence[Any]) -> None:
         """The transaction is committed: acknowledge."""
 

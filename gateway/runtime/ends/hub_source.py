@@ -17,6 +17,7 @@ from mgw.gateway.runtime.ends.link_destination import WINDOW_BYTES
 from mgw.gateway.runtime.ends.unrouted import set_aside
 from mgw.gateway.runtime.in_flight import Flight
 from mgw.gateway.runtime.job_steps import Conversion, See, seen
+from mgw.gateway.runtime.origin import origin_of
 from mgw.gateway.runtime.recovery import check_plan
 from mgw.gateway.runtime.route import RouteContext
 from mgw.gateway.runtime.sizing import weight_of, weights_of
@@ -69,6 +70,7 @@ class HubSource(SourceEnd):
         self.consumer: str | None = None
         self.exception_queue: transfer.QueueRef | None = None
         self._context = context
+        self._measured = context.measures.job(context.job.id)
         self._conversion = conversion
         self._convert: Callable[[Message], Sequence[Message]] = conversion.apply
         self._fit = conversion.only_fit
@@ -108,7 +110,10 @@ class HubSource(SourceEnd):
         Raises:
             ConversionFailure: of one of them, and there is no exception queue.
         """
-        return self._converted(taken, encode, remark=remark)
+        planned_at = self._context.clock.now()
+        flight, forms = self._converted(taken, encode, remark=remark)
+        flight.planned_at, flight.origin = planned_at, origin_of(taken.claimed[0].message) if taken.claimed else 0.0
+        return flight, forms
 
     def _converted(
         self, taken: Planned, encode: Encode, *, sent_before: bool = False, remark: str = ""
@@ -275,6 +280,14 @@ class HubSource(SourceEnd):
             if flight.refused:
                 reason = flight.reasons[flight.refused[-1].id]
                 stored.events.append(MessagesExceptioned(name, len(flight.refused), self._exception_name or "", reason))
+
+    def committed(self, finished: Sequence[Flight], now: float) -> None:
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.committed`; a queue of the hub has them now."""
+        for flight in finished:
+            if flight.sent:
+                confirmed_at = now if flight.messages else flight.confirmed_at
+                self._measured.took("stored_to_confirmed", flight.planned_at, confirmed_at)
+                self._measured.took("origin_to_confirmed", flight.origin, confirmed_at)
 
     def record(self, conn: sa.Connection, finished: Sequence[Flight], now: float) -> None:
         """Batches in the ledger, as they were planned."""

@@ -117,11 +117,11 @@ class LinkDestination(DestinationEnd):
             self._last_confirmed = self._context.clock.monotonic()
             for flight in finished:
                 trace_flight(self._context.job.name, flight, "confirmed")
-            if self._context.ledger:
-                now, located = self._context.clock.now(), self.link.located
-                for flight in finished:
-                    if flight.sent:
-                        flight.confirmed_at, flight.placement = now, located(flight.sequence)
+            now, located = self._context.clock.now(), self.link.located if self._context.ledger else None
+            for flight in finished:
+                if flight.sent:
+                    flight.confirmed_at = now
+                    flight.placement = None if located is None else located(flight.sequence)
         return finished
 
     def wait(self, seconds: float) -> None:

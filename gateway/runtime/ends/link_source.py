@@ -19,6 +19,7 @@ from mgw.gateway.runtime.ends.unrouted import set_aside
 from mgw.gateway.runtime.exception_queue import ForeignExceptionQueue, Refused
 from mgw.gateway.runtime.job_steps import Conversion, See, seen
 from mgw.gateway.runtime.moves import arrive_at_source
+from mgw.gateway.runtime.origin import origin_of
 from mgw.gateway.runtime.route import RouteContext
 from mgw.gateway.runtime.sizing import weight_of
 from mgw.gateway.state import lease, run_state
@@ -65,6 +66,7 @@ class Received:
     sent_at: float = 0.0
     confirmed_at: float = 0.0
     placement: Placement | None = None
+    stored_at: float = 0.0  # in the hub: its messages, or its plan
 
     @property
     def size(self) -> int:
@@ -75,6 +77,11 @@ class Received:
     def weight(self) -> int:
         """Bytes of their bodies."""
         return weight_of([delivery.message.body for delivery in self.batch.deliveries])
+
+    @property
+    def origin(self) -> float:
+        """When the first of them began its way."""
+        return origin_of(self.batch.deliveries[0].message) if self.batch.deliveries else 0.0
 
     @property
     def ids(self) -> Sequence[str]:
@@ -118,6 +125,7 @@ class LinkSource(SourceEnd):
         self.link = link
         self._place = place
         self._context = context
+        self._measured = context.measures.job(context.job.id)
         self._conversion = conversion
         self._convert: Callable[[Message], Sequence[Message]] = conversion.apply
         self._fit = self._only_fit = conversion.only_fit
@@ -305,10 +313,20 @@ class LinkSource(SourceEnd):
                 now=now,
             )
 
+    def committed(self, finished: Sequence[Received], now: float) -> None:
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.committed`."""
+        measured = self._measured
+        for received in finished:
+            if received.size:
+                received.stored_at = now
+                measured.took("read_to_stored", received.read, now)
+                measured.took("origin_to_confirmed", received.origin, now)
+
     def settle(self, finished: Sequence[Received]) -> None:
         """Acknowledge, in the order in which they were read."""
         for received in finished:
             self.link.settle(received.batch)
+            self._measured.took("stored_to_confirmed", received.stored_at, self._context.clock.now())
             self._note(received.batch)
             trace_settled(self._context.job.name)
             self._last_read = self._context.clock.monotonic()

@@ -128,6 +128,8 @@ class PlannedLinkSource(LinkSource):
             ConversionFailure: of one message, and there is no exception queue.
         """
         if isinstance(taken, Carried):  # it is planned: this was done
+            taken.stored_at = self._context.clock.now()
+            self._measured.took("read_to_stored", taken.read, taken.stored_at)
             return taken, taken.forms
         carried = Carried(taken.batch, taken.read, messages=taken.size)
         self._encode = encode
@@ -274,6 +276,13 @@ class PlannedLinkSource(LinkSource):
         """Batches in the ledger."""
         for carried in finished:
             ledger.record_carried(conn, self._context.job.id, carried, now=now)
+
+    def committed(self, finished: Sequence[Any], now: float) -> None:  # noqa: ARG002  confirmed before
+        """See :meth:`mgw.gateway.runtime.ends.contract.SourceEnd.committed`."""
+        for carried in finished:
+            self._measured.took("stored_to_confirmed", carried.stored_at, carried.confirmed_at)
+            self._measured.took("origin_to_confirmed", carried.origin, carried.confirmed_at)
+            carried.stored_at = 0.0  # counted: settling it is no stage
 
     def settle(self, finished: Sequence[Any]) -> None:
         """Acknowledge, in the order in which they were read; what was proven comes again and is known then."""

@@ -14,6 +14,7 @@ from mgw.gateway.definitions.agent_options import AgentSettings
 from mgw.gateway.definitions.objects import Snapshot
 from mgw.gateway.observe.events import Journalist
 from mgw.gateway.observe.log_file import set_level
+from mgw.gateway.observe.measures import Measures, Told
 from mgw.gateway.runtime.engine import Engine
 from mgw.gateway.runtime.fair_semaphore import Turns
 from mgw.gateway.runtime.job_runner import JobRunner
@@ -63,6 +64,8 @@ class Host:
         self._lock = threading.Lock()  # guards the runners, and what was reported of them
         self._runners: dict[int, JobRunner] = {}
         self._reported: dict[int, Any] = {}
+        self._measures = Measures()
+        self._told: Told = {}  # what was reported of them
         self._calls: dict[int, queue.SimpleQueue[Mapping[str, Any]]] = {}
         self._next_call = 0
 
@@ -117,6 +120,7 @@ class Host:
             self._engine = self._new_engine(snapshot, settings)
         self._snapshot = snapshot
         self._links.keep(link.config() for link in snapshot.links.values())
+        self._measures.keep(snapshot.jobs)
         for job_id, (version, resets) in wanted.items():
             job = snapshot.jobs.get(job_id)
             if version != snapshot.version or job is None:
@@ -158,6 +162,7 @@ class Host:
             ledger=settings.ledger_retention > 0,
             verify_seconds=self._begin["verify_seconds"],
             connections=AskedConnections(self._ask, self._channel.say),
+            measures=self._measures,
         )
 
     def _ended(self, job_id: int, *, refused: bool = False) -> None:
@@ -184,6 +189,10 @@ class Host:
                 self._channel.say("job", job=job_id, connected=seen[0], trouble=seen[1])
             if not runner.alive:
                 self._let_go(job_id, runner)
+        told = self._measures.told()
+        if news := {what: numbers for what, numbers in told.items() if self._told.get(what) != numbers}:
+            self._told = told
+            self._channel.say("measured", told=news)
 
     def _await(self, job_id: int, runner: JobRunner) -> None:
         while not runner.join(LOOK_SECONDS):

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.definitions.objects import Activity
 from mgw.gateway.observe.events import Journalist, WorkerDied
+from mgw.gateway.observe.measures import Told, kept, merged
 from mgw.gateway.observe.relayed import say_again
 from mgw.gateway.runtime.connection_quota import Connections
 from mgw.gateway.runtime.job_setup import JobSetup
@@ -74,6 +75,8 @@ class _Slot:
         self.busy = False  # what it said last is being done: a line of its log may wait for standard output
         self.lives = 0  # short ones, in a row
         self.restarts = 0
+        self.told: Told = {}  # what the process measured
+        self.told_before: Told = {}  # and those in whose place it is
         self.born = float("-inf")
         self.due = float("-inf")
 
@@ -166,6 +169,17 @@ class Pool:
     def restarts(self) -> dict[int, int]:
         """How often each worker has died since the agent started, by number: another process takes its place."""
         return {slot.number: slot.restarts for slot in self._slots.values()}
+
+    def told(self) -> Told:
+        """What the jobs measured, in all processes that the workers were and are."""
+        with self._lock:
+            return merged(told for slot in self._slots.values() for told in (slot.told_before, slot.told))
+
+    def keep(self, jobs: Collection[int]) -> None:
+        """Forget what was measured of jobs that do not exist any more."""
+        with self._lock:
+            for slot in self._slots.values():
+                slot.told, slot.told_before = kept(slot.told, jobs), kept(slot.told_before, jobs)
 
     def state(self) -> list[str]:
         """What the workers do, in lines for the log."""
@@ -341,6 +355,7 @@ class Pool:
         with self._lock:
             slot.process = None
             slot.restarts += 1
+            slot.told_before, slot.told = merged([slot.told_before, slot.told]), {}
         self._look_now.set()
         self._journalist.tell(WorkerDied(self._order.agent, slot.number, process.pid, how, len(slot.jobs), delay))
 
@@ -354,6 +369,9 @@ class Pool:
             job = slot.jobs.get(said["job"])
             if job is not None:
                 job.connected, job.trouble = said["connected"], said["trouble"] and tuple(said["trouble"])
+        elif what == "measured":
+            with self._lock:
+                slot.told |= said["told"]
         elif what == "ended":
             self._ended(slot, said["job"], refused=said["refused"])
         elif what == "hold":
