@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
-__all__ = ["Gap", "causes_of", "from_text", "named", "ranges_of", "to_text"]
+__all__ = ["Gap", "begins_again", "causes_of", "from_text", "named", "ranges_of", "to_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,11 @@ class Gap:
     def count(self) -> int | None:
         """How many offsets are missing: at most so many messages; None: nobody can tell."""
         return None if self.first is None or self.last is None else self.last - self.first + 1
+
+
+def begins_again(gap: Gap) -> bool:
+    """Whether a job that gives the range up goes on at offsets that it may have read before."""
+    return gap.next is None or gap.first is None or gap.next <= gap.first
 
 
 def to_text(gap: Gap) -> str:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from mgw.gateway.definitions.objects import JobDef, Propagation
 from mgw.gateway.ledger import store as ledger
 from mgw.gateway.ledger.history import EVERYTHING, FINAL, Range, hex_id, lasting
-from mgw.gateway.ledger.record import Entry, Kind, Outcome, Record, place_left, unpacked
+from mgw.gateway.ledger.record import Entry, Kind, Outcome, Record, place_left, reread, unpacked
 from mgw.gateway.state import run_state
 from mgw.links.contract import Guarantee
 
@@ -144,6 +144,7 @@ class _Inbound:
                 self._reached.clear()
                 self._extent.clear()
                 self._move(record.note)
+                self._read_again(reread(record.note))
                 continue
             for part, before, after in record.positions:
                 _joined(self._proof, record.number, part, before, self._reached.get(part, before))
@@ -165,6 +166,11 @@ class _Inbound:
             self._elsewhere[before] = self._read
             self._read = self._elsewhere.pop(place, {})
 
+    def _read_again(self, partitions: Sequence[str]) -> None:
+        """Behind a gap that was given up, a log made again begins with offsets that came before."""
+        if partitions:
+            self._read = {origin: at for origin, at in self._read.items() if not _within(origin, partitions)}
+
     def _take(self, entry: Entry, record: int) -> None:
         proof = self._proof
         for number in entry.ids:
@@ -181,6 +187,12 @@ class _Inbound:
             proof.offend(f"{entry.origin} came twice: in record {before}, and {entry.outcome} in record {record}")
         else:
             self._read[entry.origin] = record
+
+
+def _within(origin: str, partitions: Sequence[str]) -> bool:
+    """Whether coordinates (``topic/partition@offset`` or ``stream@offset``) are in one of these partitions."""
+    number = origin.rpartition("@")[0].rpartition("/")[2]
+    return number in partitions or not number.isdecimal()
 
 
 def _vacant(extent: dict[str, int], origin: str) -> int:

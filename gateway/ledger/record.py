@@ -38,7 +38,9 @@ __all__ = [
     "packed",
     "place_left",
     "plain_detail",
+    "read_again",
     "received_detail",
+    "reread",
     "source_moved",
     "target_moved",
     "text_of",
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 MERGED = b"M"  # begins the detail of a row that holds several batches (mgw.gateway.ledger.merged)
+_AGAIN = "; read from the oldest message, where offsets mean other messages or come again: partitions "
 _SHORT = 256  # bytes of a detail that are not worth compressing
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -139,6 +142,21 @@ def place_left(note: str) -> tuple[str, str] | None:
         return None
     place, _, before = note.removeprefix(_SOURCE_MOVED).partition(_FROM)
     return before, place
+
+
+def read_again(note: str, partitions: Sequence[str]) -> str:
+    """The note of a break behind which these partitions are read from their oldest message, where offsets that came
+    before come again."""
+    return f"{note}{_AGAIN}{json.dumps(list(partitions))}" if partitions else note
+
+
+def reread(note: str) -> Sequence[str]:
+    """The partitions that :func:`read_again` named in the note of a break."""
+    _, found, names = note.rpartition(_AGAIN)
+    try:
+        return [str(name) for name in json.loads(names)] if found else ()
+    except (ValueError, TypeError):
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

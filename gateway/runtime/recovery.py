@@ -15,14 +15,14 @@ from mgw.gateway.aq import transfer
 from mgw.gateway.definitions.job_options import OnMissing, on_missing
 from mgw.gateway.definitions.objects import JobDef, JobStatus, Propagation
 from mgw.gateway.ledger import store as ledger
-from mgw.gateway.ledger.record import unpacked
+from mgw.gateway.ledger.record import read_again, unpacked
 from mgw.gateway.observe.gap_events import MessagesMissing, stopped, went_on
 from mgw.gateway.state import run_state
 from mgw.gateway.state.gaps import keep_gaps, kept_gaps, pass_gaps
 from mgw.gateway.state.run_state import Plan
 from mgw.links.contract import RESUME, Mark, Recovered
 from mgw.transforms.errors import GatewayError, PositionLost
-from mgw.transforms.gap import Gap, ranges_of
+from mgw.transforms.gap import Gap, begins_again, ranges_of
 
 __all__ = [
     "check_plan",
@@ -172,7 +172,8 @@ def give_up(conn: sa.Connection, job: JobDef, gaps: Sequence[Gap], why: str, *, 
     """
     drop_received(conn, job.id, run_state.load_plans(conn, job.id), now=now, note=why)
     event = MessagesMissing(job.name, job.source, tuple(gaps), went_on(gaps, why))
-    ledger.record_break(conn, job.id, f"{why}: {ranges_of(gaps)}", now=now)
+    again = [gap.partition for gap in gaps if begins_again(gap)]
+    ledger.record_break(conn, job.id, read_again(f"{why}: {ranges_of(gaps)}", again), now=now)
     pass_gaps(conn, job.id, gaps, now=now)
     run_state.add_event(
         conn,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from mgw.links.rabbitmq.management import LastPolicies
+from mgw.links.rabbitmq.stream_end import ShortStreams
 
 __all__ = ["Knowledge"]
 
@@ -14,10 +15,12 @@ class Knowledge:
 
     Attributes:
         policies: of the broker, as they were told last.
+        short_streams: streams that were found to end before what a job has stored.
     """
 
     def __init__(self) -> None:
         self.policies = LastPolicies()
+        self.short_streams = ShortStreams()
         self._lock = threading.Lock()
         self._looks: dict[tuple[str, str], threading.Lock] = {}
 

@@ -164,7 +164,7 @@ class RabbitLink:
         """See :meth:`mgw.links.contract.Link.source`."""
         plan, template = self._source_plan(use), self.config.inbound_log_queue
         if template is None or not plan.needs_log:
-            return RabbitSource(self._settings, use, plan)
+            return RabbitSource(self._settings, use, plan, self._knowledge)
         return LoggedSource(self._settings, use, replace(plan, exclusive=True), template, self._knowledge)
 
     def destination(self, use: JobUse) -> Destination:

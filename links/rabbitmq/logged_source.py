@@ -33,7 +33,7 @@ class LoggedSource(RabbitSource):
     """A source that suppresses what the hub has already. Reads alone, and holds a lock at the broker."""
 
     def __init__(self, settings: Settings, use: JobUse, plan: SourcePlan, template: str, knowledge: Knowledge) -> None:
-        super().__init__(settings, use, plan)
+        super().__init__(settings, use, plan, knowledge)
         self._log_queue = LogQueue(template, use, knowledge)
         self._policies = knowledge.policies
         self._log: ReceivingLog

@@ -14,7 +14,9 @@ from mgw.links.rabbitmq.connection import End, Session
 from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.fence import Fence
 from mgw.links.rabbitmq.frames import Incoming, ack_frame
+from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.settings import Settings
+from mgw.links.rabbitmq.stream_end import EMPTY, ShortStream, end_of
 from mgw.transforms.amqp import HEADER_PREFIX, Rules, decode
 from mgw.transforms.amqp.identity import content_digest, message_key
 from mgw.transforms.errors import LinkRefused, LinkTimeout, LinkUnavailable, PositionLost, QueueMissing
@@ -89,9 +91,11 @@ def is_stream(session: Session, queue: str) -> bool:
 class RabbitSource(End):
     """See :class:`mgw.links.contract.Source`."""
 
-    def __init__(self, settings: Settings, use: JobUse, plan: SourcePlan) -> None:
+    def __init__(self, settings: Settings, use: JobUse, plan: SourcePlan, knowledge: Knowledge) -> None:
         super().__init__(settings, use)
         self._plan = plan
+        self._short = knowledge.short_streams
+        self._slot = settings.virtual_host, plan.queue, use.job
         self.fence = Fence(use, Direction.INBOUND, settings.heartbeat)
         self._stream = False
         self._stored: int | None = None  # offset of the last message handed out, or the hub's position
@@ -167,14 +171,44 @@ class RabbitSource(End):
             cure="create the queue again; the job reconnects by itself",
         )
 
-    def _not_resumed(self) -> LinkTimeout:
+    def _look_for_the_end(self, session: Session) -> None:
+        """The stored message did not come: find out whether the stream ends before it.
+
+        Raises:
+            PositionLost: it does, and no member of the stream that was away explains it.
+            LinkTimeout: nobody can tell yet.
+        """
+        stored, now = self._stored, self._use.clock.monotonic()
+        assert stored is not None  # noqa: S101  # it is resumed there
+        end = end_of(session, self._plan.queue, stored)
+        if session.scanner.deliveries:
+            return
+        if end is None or end >= stored:
+            raise self._not_resumed("the broker is slow", "the job tries again by itself")
+        short, patience = self._short.seen(self._slot, stored, end, now), self._settings.answer_timeout
+        if short.certain(now, patience):
+            self._short.forget(self._slot)
+            raise self._ends_early(short)
+        raise self._not_resumed(
+            f"{_end(end)}: it was re-created, or this node lacks its last messages for the moment",
+            f"the job reports what is missing if this is still so after {short.wait(patience):g} s",
+        )
+
+    def _not_resumed(self, cause: str, cure: str) -> LinkTimeout:
         return LinkTimeout(
             f"foreign queue {self._use.endpoint.full_name}: the stream does not reach offset {self._stored}",
             link=self._settings.link,
             operation="read",
-            cause="it was re-created, or the broker is slow",
-            cure="if the stream is a new one, remove the job and create it again: it starts at AMQP_StreamOffset",
+            cause=cause,
+            cure=cure,
         )
+
+    def _ends_early(self, short: ShortStream) -> PositionLost:
+        queue = self._plan.queue
+        cause = f"the stream {queue!r} ends before the stored offset {short.stored}: it was re-created, or lost its end"
+        cause += " in a crash"
+        gap = Gap(_PARTITION, short.stored + 1, None, f"{cause}; some messages may come twice")
+        return self._lost(f"{cause} ({_end(short.end)})", gap)
 
     def read(self, max_messages: int, wait: float) -> Batch:
         """See :meth:`mgw.links.contract.Source.read`."""
@@ -183,8 +217,9 @@ class RabbitSource(End):
         session.pump(0.0 if waiting else wait, lambda: waiting, "read")
         if not waiting:
             if self._resuming and self._use.clock.monotonic() > self._resume_until:
-                raise self._not_resumed()
-            return EMPTY_BATCH
+                self._look_for_the_end(session)
+            if not waiting:
+                return EMPTY_BATCH
         take = waiting.popleft
         items = [take() for _ in range(min(max_messages, len(waiting)))]
         if sum([len(item[5]) for item in items]) > BATCH_BYTES:
@@ -224,6 +259,7 @@ class RabbitSource(End):
         if self._resuming:
             self._check_resumed(_offset(deliveries[0].message), items[0])
             self._resuming = False
+            self._short.forget(self._slot)
             deliveries = [found for found in deliveries if _offset(found.message) > (self._stored or 0)]
         if not deliveries:
             return Batch((), (), last)
@@ -250,7 +286,6 @@ class RabbitSource(End):
         stored, queue = self._stored, self._plan.queue
         assert stored is not None  # noqa: S101  # set together
         digest = (self._position or "").partition(":")[2]
-        what = f"foreign queue {self._use.endpoint.full_name}: messages after offset {stored} are gone"
         if offset > stored + 1:
             cause = f"the stream {queue!r} now begins at offset {offset} (retention, or it was re-created)"
             gap = Gap(_PARTITION, stored + 1, offset - 1, cause, offset, str(offset - 1))
@@ -260,8 +295,11 @@ class RabbitSource(End):
             gap = Gap(_PARTITION, stored + 1, None, f"{cause}; some messages may come twice")
         else:
             return
-        raise PositionLost(
-            what,
+        raise self._lost(cause, gap)
+
+    def _lost(self, cause: str, gap: Gap) -> PositionLost:
+        return PositionLost(
+            f"foreign queue {self._use.endpoint.full_name}: messages after offset {self._stored} are gone",
             link=self._settings.link,
             operation="read",
             cause=cause,
@@ -328,6 +366,10 @@ def light(items: Sequence[Incoming]) -> int:
         if room < 0:
             return max(1, number)
     return len(items)
+
+
+def _end(offset: int) -> str:
+    return "it is empty" if offset == EMPTY else f"it ends at offset {offset}"
 
 
 def _never(*_arguments: object) -> None:

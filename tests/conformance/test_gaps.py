@@ -6,11 +6,12 @@ import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pika
+import pika.exceptions
 import pytest
 import sqlalchemy as sa
 from kafka import KafkaAdminClient, TopicPartition
@@ -433,6 +434,165 @@ def test_a_stream_that_forgot_its_beginning_is_read_on_behind_the_gap(
     assert f"goes on at partition 0: offset {last + 1}" in told[-1]
     proven = proof(gateway, "J")
     assert (proven.offences, proven.messages) == ([], len(came))
+
+
+class Stream:
+    """A stream of RabbitMQ, read by job J into queue H; it is said to lack its end after four seconds."""
+
+    def __init__(self, server: RabbitMQ, gateway: Gateway, choice: str) -> None:
+        self.gateway, self.name = gateway, unique("again")
+        credentials = pika.PlainCredentials(server.username, server.password)
+        self.where = pika.ConnectionParameters(server.host, server.port, credentials=credentials)
+        self.connect()
+        self.create()
+        place = {"hostname": server.host, "port": server.port}
+        place |= {"username": server.username, "password": server.password}
+        gateway.admin.create_msgsystem_link("rmq", "RABBITMQ", place, options={"AMQP_AnswerTimeout": "1"})
+        gateway.admin.register_foreign_queue("S", "rmq", self.name, options={"AMQP_StreamOffset": "first"})
+        gateway.admin.create_job("J", "INBOUND", "S@rmq", "H", poll_interval=0.2, options={"on_missing": choice})
+
+    def connect(self) -> None:
+        self.connection = pika.BlockingConnection(self.where)
+        self.channel = self.connection.channel()
+        self.channel.confirm_delivery()
+
+    def create(self) -> None:
+        self.channel.queue_declare(self.name, durable=True, arguments={"x-queue-type": "stream"})
+
+    def recreate(self, *numbers: int) -> None:
+        self.channel.queue_delete(self.name)
+        self.create()
+        self.send(*numbers)
+
+    def send(self, *numbers: int) -> None:
+        for number in numbers:
+            self.channel.basic_publish("", self.name, b"%d" % number, pika.BasicProperties(delivery_mode=2))
+
+    def came(self, *numbers: int) -> None:
+        """All of these are in the queue, in order, and none twice."""
+        wanted = list(numbers)
+        eventually(lambda: len(numbers_of(self.gateway)) >= len(wanted), deadline=PATIENCE, what=f"{wanted}")
+        assert numbers_of(self.gateway) == wanted
+
+
+def error_of(gateway: Gateway) -> str:
+    return str(gateway.job("J")["LAST_ERROR_MSG"] or "")
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize("choice", ["continue", pytest.param("stop", marks=pytest.mark.matrix)])
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param((100, 101), id="shorter"),
+        pytest.param((), id="empty", marks=pytest.mark.matrix),
+        pytest.param((100, 101, 102, 103, 104), id="same length", marks=pytest.mark.matrix),
+        pytest.param((100, 101, 102, 103, 104, 105, 106), id="longer", marks=pytest.mark.matrix),
+    ],
+)
+def test_a_stream_deleted_and_made_again_is_read_from_its_beginning(
+    rabbitmq: RabbitMQ, gateway: Gateway, choice: str, again: tuple[int, ...]
+) -> None:
+    stream = Stream(rabbitmq, gateway, choice)
+    with closing(stream.connection):
+        stream.send(*range(5))
+        with gateway.run():
+            stream.came(*range(5))
+        stream.recreate(*again)
+        if choice == "stop":
+            for _ in range(2):  # the agent is started again between the failure and what the operator decides
+                with gateway.run():
+                    eventually(lambda: failed(gateway), deadline=PATIENCE, what="a job that stopped")
+            assert len(missing(gateway)) == 1
+        with gateway.run():
+            if choice == "stop":
+                eventually(lambda: failed(gateway), deadline=PATIENCE, what="a job that stopped")
+                gateway.admin.cleanup_gateway(ACCEPT, "J")
+            eventually(
+                lambda: any("goes on" in told for told in missing(gateway)),
+                deadline=PATIENCE,
+                what="a job that goes on",
+            )
+            stream.came(*range(5), *again)
+        stream.send(200, 201)
+        with gateway.run():
+            stream.came(*range(5), *again, 200, 201)
+        with gateway.run():
+            stream.send(202)
+            stream.came(*range(5), *again, 200, 201, 202)
+    told = missing(gateway)
+    assert len(told) == (2 if choice == "stop" else 1)
+    for part in ("job J", "S@rmq", "partition 0: offset 5 and what followed it", "re-created", "the oldest message"):
+        assert part in told[-1]
+    proven = proof(gateway, "J")
+    assert (proven.offences, proven.messages) == ([], 8 + len(again))
+
+
+@pytest.mark.rabbitmq
+def test_a_stream_that_grows_below_the_stored_offset_is_not_taken_for_a_new_one_at_once(
+    rabbitmq: RabbitMQ, gateway: Gateway
+) -> None:
+    """As on a node that was away and catches up. What the job knows of it meanwhile, its error says."""
+    stream = Stream(rabbitmq, gateway, "stop")
+    with closing(stream.connection):
+        stream.send(*range(50))
+        with gateway.run():
+            stream.came(*range(50))
+        stream.recreate(100)
+        seen: list[str] = []
+        with gateway.run():
+            for number in range(101, 105):
+                eventually(lambda: error_of(gateway) not in ["", *seen], deadline=PATIENCE, what="another look")
+                seen.append(error_of(gateway))
+                stream.send(number)
+            assert missing(gateway) == []
+            for text in seen:
+                for part in ("S@rmq", "does not reach offset 49", "it ends at offset", "re-created", "reports"):
+                    assert part in text
+            eventually(lambda: failed(gateway), deadline=PATIENCE, what="a job that stopped")
+        (told,) = missing(gateway)
+        assert "offset 50 and what followed it" in told
+
+
+@pytest.mark.rabbitmq
+def test_a_stream_that_is_idle_or_whose_broker_was_away_lacks_nothing(gateway: Gateway) -> None:
+    def at_rest() -> None:
+        def seen() -> bool:
+            job = gateway.job("J")
+            assert (job["STATUS"], job["ACTIVITY"]) == ("READY", "IDLE"), job["LAST_ERROR_MSG"]
+            return True
+
+        eventually(seen, deadline=PATIENCE, what="a job at rest")
+
+    with RabbitMQ() as server:
+        stream = Stream(server, gateway, "stop")
+        stream.send(*range(5))
+        with gateway.run():
+            stream.came(*range(5))
+        with gateway.run():
+            at_rest()
+            assert gateway.job("J")["FAILURES"] == 0, "the stream ends at what is stored"
+            stream.connection.close()
+            server.stop()
+            eventually(lambda: gateway.job("J")["STATUS"] == "RETRY", deadline=PATIENCE, what="a job without broker")
+            server.start()
+            at_rest()
+            stream.connect()
+            eventually(lambda: sent(stream, 5), deadline=PATIENCE, what="a stream that has a leader again")
+            eventually(lambda: numbers_of(gateway)[-1] == 5, deadline=PATIENCE, what="what comes later")
+        stream.connection.close()
+    assert missing(gateway) == []
+
+
+def sent(stream: Stream, number: int) -> bool:
+    try:
+        stream.send(number)
+    except pika.exceptions.AMQPError:
+        with suppress(pika.exceptions.AMQPError):
+            stream.connection.close()
+        stream.connect()
+        return False
+    return True
 
 
 def first_offset(connection: pika.BlockingConnection, stream: str) -> int:
