@@ -19,6 +19,8 @@ __all__ = [
     "agent",
     "agent_option",
     "change",
+    "desk_done",
+    "desk_queue",
     "event",
     "foreign_queue",
     "job",
@@ -245,6 +247,30 @@ parked = sa.Table(
     sa.Column("since", _time, nullable=False),
     sa.Column("next_attempt", _time, nullable=False),
     sa.UniqueConstraint("job_id", "message_key", name="gw_parked_key"),
+)
+
+#: Exception queues outside the hub of which the desk keeps something: ``place`` and ``queue`` name one, ``identity`` is
+#: what its system calls it, another one for a queue that was made again; "" where it says nothing.
+desk_queue = sa.Table(
+    "gw_desk_queue",
+    metadata,
+    sa.Column("id", _id, primary_key=True),
+    sa.Column("place", sa.Text, nullable=False),
+    sa.Column("queue", sa.Text, nullable=False),
+    sa.Column("identity", sa.Text, nullable=False),
+    sa.Column("deliveries", _id, nullable=False, server_default="0"),  # of any message in it, at most; counted by looks
+    sa.UniqueConstraint("place", "queue", name="gw_desk_queue_name"),
+    sqlite_autoincrement=True,
+)
+
+#: Messages of a log that the desk replayed, edited or discarded; the log itself gives none up.
+desk_done = sa.Table(
+    "gw_desk_done",
+    metadata,
+    sa.Column("desk_queue_id", _id, sa.ForeignKey("gw_desk_queue.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("part", _id, primary_key=True),
+    sa.Column("position", _id, primary_key=True),
+    sa.Column("digest", sa.Text, nullable=False),  # of the message that was there
 )
 
 #: What happened to every message, one row per batch or for several small ones; no foreign key, so that it outlives the

@@ -26,8 +26,10 @@ from mgw.links.header_names import is_documented
 from mgw.links.kafka import guarantee, probe
 from mgw.links.kafka.connection import client_of, describe
 from mgw.links.kafka.destination import KafkaDestination
+from mgw.links.kafka.kept_topic import KeptTopic, without_origin
 from mgw.links.kafka.logged_destination import KafkaExactDestination
 from mgw.links.kafka.preparation import prepare
+from mgw.links.kafka.replayed_topic import ReplayedTopic
 from mgw.links.kafka.sending_log import SendingLog, describe_log
 from mgw.links.kafka.settings import Settings, settings_of
 from mgw.links.kafka.source import KafkaSource
@@ -39,6 +41,7 @@ from mgw.links.options import parse
 from mgw.links.place import Place
 from mgw.transforms.errors import AdminError, ConfigInvalid, QueueMissing
 from mgw.transforms.kafka import KeyFrom, Rules
+from mgw.transforms.message import Message
 
 __all__ = ["SPEC", "KafkaLink", "check_client", "open_link"]
 
@@ -163,7 +166,7 @@ class KafkaLink:
     def destination(self, use: JobUse) -> Destination:
         """See :meth:`mgw.links.contract.Link.destination`; exactly once where the link has an outbound_log_queue."""
         kind = KafkaDestination if self._settings.log_topic is None else KafkaExactDestination
-        return kind(self._fresh(), use, _rules(use, documented=is_documented(self._attributes))[1])
+        return kind(self._fresh(), use, self._rules(use))
 
     def forget(self, use: JobUse, direction: Direction) -> None:
         """Remove the job's record from the sending log; the positions of a job that reads are the hub's."""
@@ -203,6 +206,30 @@ class KafkaLink:
             why = "which cannot be read" if unreadable else "which no longer exists"
             removed.append(f"removed the record of job {job}, {why}, from log topic {self._settings.log_topic}")
         return removed
+
+    # -- the exception desk -------------------------------------------------------------------------------------------
+
+    def exceptions_reader(self, use: JobUse) -> KeptTopic:
+        """See :class:`mgw.links.reading_back.ReadsBack`."""
+        found = KeptTopic(self._fresh(), use, self._rules(use))
+        use.attempt.of(self, _Answers).cluster = found.topic.cluster_id
+        return found
+
+    def exceptions_writer(self, use: JobUse, to: JobUse | None = None) -> Destination:
+        """See :class:`mgw.links.reading_back.ReadsBack`."""
+        target = use if to is None else to
+        return ReplayedTopic(self._fresh(), target, self._rules(target), same_partition=to is None)
+
+    def came_from(self, use: JobUse, origin: str) -> bool:
+        """See :class:`mgw.links.reading_back.ReadsBack`."""
+        return origin.rpartition("@")[0].rpartition("/")[0] == use.endpoint.provider_queue
+
+    def sent_again(self, message: Message) -> Message:
+        """See :class:`mgw.links.reading_back.ReadsBack`."""
+        return without_origin(message)
+
+    def _rules(self, use: JobUse) -> Rules:
+        return _rules(use, documented=is_documented(self._attributes))[1]
 
 
 class _Answers:

@@ -73,6 +73,13 @@ class QueueFacts:
         return ""
 
     @property
+    def delivery_limit(self) -> int | None:
+        """How often a quorum queue hands a message out before it drops the one that comes back; None: for ever."""
+        default = "20" if self.version >= _QUORUM_LIMIT_SINCE else "-1"
+        value = self.settings.get("delivery-limit", (default, ""))[0]
+        return int(value) if value.isdecimal() else None
+
+    @property
     def drops(self) -> str:
         """Why the queue may drop what it confirmed; "" if it does not."""
         limit = self._limit

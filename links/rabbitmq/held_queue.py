@@ -1,7 +1,7 @@
 """Looking through a classic queue: its messages are held, and go back to their places when the connection ends.
 
-Nothing else of AMQP shows a message of a queue. A classic queue only marks it as redelivered. A quorum queue counts
-each look as a delivery and drops a message after so many, so it is refused. So is a queue that its last reader deletes.
+Nothing else of AMQP shows a message of a queue. A classic queue only marks it as redelivered; of quorum queues see
+:mod:`mgw.links.rabbitmq.held_quorum_queue`.
 """
 
 from __future__ import annotations
@@ -11,92 +11,36 @@ from dataclasses import replace
 from functools import partial
 
 from mgw.links.contract import Encoded, JobUse
-from mgw.links.rabbitmq.conditions import Answers, look_at_queue
 from mgw.links.rabbitmq.connection import End, Session
-from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.frames import ack_frame
-from mgw.links.rabbitmq.management import Policies
 from mgw.links.rabbitmq.settings import Settings
 from mgw.links.reading_back import Held
-from mgw.transforms.amqp import Rules, decode
+from mgw.transforms.amqp import HEADER_PREFIX, Rules, decode
 from mgw.transforms.amqp.table import HOP_FIELDS
-from mgw.transforms.errors import LinkRefused, LinkTimeout, QueueMissing
+from mgw.transforms.errors import LinkTimeout, QueueMissing
 from mgw.transforms.message import Message
 
-__all__ = ["HeldClassicQueue", "without_hops"]
+__all__ = ["OFFSET", "HeldAmqpQueue", "ReadBack", "more_than", "without_hop", "without_hops"]
 
-_CURE = "use a durable classic queue; or read it with a job from it into a queue of the hub"
+OFFSET = HEADER_PREFIX + "x-stream-offset"
+
 _SLICE = 0.1  # seconds between two questions to a broker that delivers nothing
 _EXCHANGE, _ROUTING_KEY, _REDELIVERED = "MGW_AMQP_exchange", "MGW_AMQP_routingKey", "MGW_AMQP_redelivered"
 _DELIVERY_MODE = "MGW_AMQP_deliveryMode"
+#: How often a quorum queue handed the message out; newer brokers count what was not processed apart.
+_DELIVERIES = (HEADER_PREFIX + "x-delivery-count", HEADER_PREFIX + "x-acquired-count")
+_COUNTS = frozenset((*_DELIVERIES, OFFSET))  # the broker writes them anew for every hop
 
 
-class HeldClassicQueue(End):
-    """See :class:`mgw.links.reading_back.HeldQueue`."""
+class ReadBack(End):
+    """What all queues that are read back share. The session is open, and the end of the subscription is told by it."""
 
-    def __init__(self, settings: Settings, use: JobUse, queue: str, rules: Rules) -> None:
+    def __init__(self, settings: Settings, use: JobUse, queue: str, rules: Rules, session: Session) -> None:
         super().__init__(settings, use)
+        self._session = session
         self._queue = queue
         self._rules = rules
-        self._left = 0  # messages that were there at connect and were not read
-        self._exclusive = True
-
-    def connect(self) -> None:
-        """See :meth:`mgw.links.reading_back.HeldQueue.connect`."""
-        session = self._session = Session(self._settings, f"{self._use.agent} {self._use.job} exceptions")
-        try:
-            with session.calling("connect"):
-                answer = session.channel.queue_declare(self._queue, passive=True)
-            self._check_kind(session)
-            if answer.method.consumer_count:
-                raise self._refused(
-                    "its messages cannot be held",
-                    f"{answer.method.consumer_count} consumer(s) read it, and would get newer messages first",
-                    "stop them first",
-                )
-            self._left = int(answer.method.message_count)
-            session.channel._impl.add_on_cancel_callback(lambda _frame: session.fail(self._cancelled()))
-        except BaseException as error:
-            self.close()
-            if isinstance(error, QueueMissing):
-                raise missing(self._use, error) from error
-            raise
-
-    def _check_kind(self, session: Session) -> None:
-        """Refuse a queue in which looking can cost a message."""
-        answers = Answers()
-        facts = look_at_queue(session, self._queue, Policies(), answers)
-        what = "looking through it could cost messages"
-        if not facts.known:
-            raise self._refused(
-                what,
-                "the broker does not say what kind of queue it is: the user lacks the configure permission on it",
-                "grant it",
-            )
-        if facts.type == "quorum":
-            raise self._refused(
-                what,
-                "it is a quorum queue, which counts each look as a delivery and drops a message at its delivery limit",
-                _CURE,
-            )
-        if facts.type != "classic":
-            raise self._refused(
-                "its messages cannot be removed", f"it is a {facts.type}, which gives no message up", _CURE
-            )
-        if answers.queues[self._queue][1]:
-            raise self._refused(
-                what, "it is an auto-delete queue, which RabbitMQ deletes when its last reader goes", _CURE
-            )
-        self._exclusive = not facts.single_active_consumer  # such a queue takes no exclusive reader
-
-    def _refused(self, what: str, cause: str, cure: str) -> LinkRefused:
-        return LinkRefused(
-            f"foreign queue {self._use.endpoint.full_name}: {what}",
-            link=self._settings.link,
-            operation="read",
-            cause=cause,
-            cure=cure,
-        )
+        session.channel._impl.add_on_cancel_callback(lambda _frame: session.fail(self._cancelled()))
 
     def _cancelled(self) -> QueueMissing:
         return QueueMissing(
@@ -107,27 +51,80 @@ class HeldClassicQueue(End):
             cure="see which messages are left: mgw exceptions list",
         )
 
+    def _silent(self, what: str, cause: str, cure: str) -> LinkTimeout:
+        return LinkTimeout(
+            f"foreign queue {self._use.endpoint.full_name}: RabbitMQ delivered nothing for "
+            f"{self._settings.answer_timeout:g} s, though {what}",
+            link=self._settings.link,
+            operation="read",
+            cause=cause,
+            cure=f"{cure}; AMQP_AnswerTimeout sets the limit",
+        )
+
+    def _decoded(self, properties: bytes, body: bytes, exchange: bytes, key: bytes, redelivered: bool) -> Message:
+        message, _ = decode(properties, body, exchange, key, redelivered, self._use.clock.now(), self._rules)
+        return message
+
+    def keep(self, seconds: float) -> None:
+        """See :meth:`mgw.links.reading_back.ReadQueue.keep`."""
+        self._connected("read").pump(seconds, lambda: False, "read")
+
+    def stored_form(self, encoded: Encoded) -> Message:
+        """See :meth:`mgw.links.reading_back.ReadQueue.stored_form`."""
+        _, properties, body = encoded
+        message = self._decoded(properties, body, b"", self._queue.encode(), False)
+        return without_hop(message, exchange=False, redelivered=False)
+
+
+class HeldAmqpQueue(ReadBack):
+    """See :class:`mgw.links.reading_back.HeldQueue`: a classic queue.
+
+    ``waiting``: messages that are there. ``exclusive``: the queue takes a reader that shuts others out.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        use: JobUse,
+        queue: str,
+        rules: Rules,
+        session: Session,
+        *,
+        waiting: int,
+        exclusive: bool,
+        delivery_limit: int | None = None,
+    ) -> None:
+        super().__init__(settings, use, queue, rules, session)
+        self.waiting = waiting
+        self.delivery_limit = delivery_limit
+        self._exclusive = exclusive
+
     def read(self, most: int) -> Sequence[Held]:
-        """See :meth:`mgw.links.reading_back.HeldQueue.read`."""
+        """See :meth:`mgw.links.reading_back.ReadQueue.read`."""
         session = self._connected("read")
-        room = min(most, self._left, 65535)
+        room = min(most, self.waiting, 65535)
         if room <= 0:
             return ()
+        room = self._gather(session, room)
         waiting = session.scanner.deliveries
+        items = [waiting.popleft() for _ in range(min(room, len(waiting)))]
+        self.waiting = self.waiting - len(items) if len(items) >= room else 0
+        held = []
+        for tag, redelivered, exchange, key, properties, body in items:
+            message = self._decoded(properties, body, exchange, key, redelivered)
+            shown = without_hop(message, exchange=bool(exchange), redelivered=redelivered)
+            held.append(Held(tag, shown, len(body), None, _deliveries(message)))
+        return held
+
+    def _gather(self, session: Session, room: int) -> int:
+        """Let so many messages come, or all that are there; how many were asked for."""
         with session.calling("read"):
             session.channel.basic_qos(prefetch_count=room)
             consumer = session.channel.basic_consume(self._queue, _never, exclusive=self._exclusive)
         self._await(session, room)
         with session.calling("read"):
             session.channel.basic_cancel(consumer)
-        items = list(waiting)
-        waiting.clear()
-        self._left = self._left - len(items) if len(items) >= room else 0
-        now, rules, held = self._use.clock.now(), self._rules, []
-        for tag, redelivered, exchange, key, properties, body in items:
-            message, _ = decode(properties, body, exchange, key, redelivered, now, rules)
-            held.append(Held(tag, without_hop(message, exchange=bool(exchange), redelivered=redelivered), len(body)))
-        return held
+        return room
 
     def _await(self, session: Session, room: int) -> None:
         """Until so many messages are here, or the broker has no more.
@@ -145,16 +142,13 @@ class HeldClassicQueue(End):
             elif not ready:
                 quiet += 1
             elif clock.monotonic() > deadline:
-                raise LinkTimeout(
-                    f"foreign queue {self._use.endpoint.full_name}: RabbitMQ delivered nothing for "
-                    f"{self._settings.answer_timeout:g} s, though {ready} message(s) wait",
-                    link=self._settings.link,
-                    operation="read",
-                    cause="another reader has the queue, or the broker is stuck",
-                    cure="stop other readers; AMQP_AnswerTimeout sets the limit",
+                raise self._silent(
+                    f"{ready} message(s) wait",
+                    "another reader has the queue, or the broker is stuck",
+                    "stop other readers",
                 )
             else:
-                session.pump(_SLICE, partial(_more_than, waiting, had), "read")
+                session.pump(_SLICE, partial(more_than, waiting, had), "read")
 
     def remove(self, held: Sequence[Held]) -> None:
         """See :meth:`mgw.links.reading_back.HeldQueue.remove`."""
@@ -163,16 +157,6 @@ class HeldClassicQueue(End):
         session.write(b"".join([ack_frame(session.number, each.token, multiple=False) for each in held]))
         with session.calling("settle"):  # an acknowledgement has no answer; a question behind it has
             session.channel.queue_declare(self._queue, passive=True)
-
-    def keep(self, seconds: float) -> None:
-        """See :meth:`mgw.links.reading_back.HeldQueue.keep`."""
-        self._connected("read").pump(seconds, lambda: False, "read")
-
-    def stored_form(self, encoded: Encoded) -> Message:
-        """See :meth:`mgw.links.reading_back.HeldQueue.stored_form`."""
-        _, properties, body = encoded
-        message, _ = decode(properties, body, b"", self._queue.encode(), False, self._use.clock.now(), self._rules)
-        return without_hop(message, exchange=False, redelivered=False)
 
 
 def without_hop(message: Message, *, exchange: bool, redelivered: bool) -> Message:
@@ -186,18 +170,25 @@ def without_hop(message: Message, *, exchange: bool, redelivered: bool) -> Messa
     for header in message.headers:
         if header.name in dropped:
             dropped.remove(header.name)
-        else:
+        elif header.name not in _COUNTS:
             kept.append(header)
     return replace(message, headers=tuple(kept))
 
 
 def without_hops(message: Message) -> Message:
     """The message without the headers of any hop."""
-    hop = {*HOP_FIELDS, _ROUTING_KEY}
+    hop = {*HOP_FIELDS, _ROUTING_KEY, *_COUNTS}
     return replace(message, headers=tuple(header for header in message.headers if header.name not in hop))
 
 
-def _more_than(waiting: Sized, had: int) -> bool:
+def _deliveries(message: Message) -> int:
+    """How often the message had been handed out before."""
+    counts = [header.value for header in message.headers if header.name in _DELIVERIES]
+    return max((count for count in counts if isinstance(count, int)), default=0)
+
+
+def more_than(waiting: Sized, had: int) -> bool:
+    """Whether more than so many wait."""
     return len(waiting) > had
 
 

@@ -32,8 +32,9 @@ from mgw.links.rabbitmq.conditions import Answers
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.destination import DestinationPlan, RabbitDestination
 from mgw.links.rabbitmq.errors import missing
+from mgw.links.rabbitmq.exceptions_queue import open_queue
 from mgw.links.rabbitmq.guarantee import report_destination, report_source
-from mgw.links.rabbitmq.held_queue import HeldClassicQueue, without_hops
+from mgw.links.rabbitmq.held_queue import without_hops
 from mgw.links.rabbitmq.knowledge import Knowledge
 from mgw.links.rabbitmq.log_queue import LogQueue
 from mgw.links.rabbitmq.logged_destination import LoggedDestination
@@ -43,7 +44,7 @@ from mgw.links.rabbitmq.probe import run_checks
 from mgw.links.rabbitmq.settings import Settings
 from mgw.links.rabbitmq.source import RabbitSource, SourcePlan, job_queue
 from mgw.links.rabbitmq.spec import SPEC
-from mgw.links.reading_back import HeldQueue
+from mgw.links.reading_back import HeldQueue, KeptLog
 from mgw.transforms.amqp import Rules
 from mgw.transforms.errors import AdminError, ConfigInvalid, LinkError, LinkRefused, QueueMissing
 from mgw.transforms.message import Message
@@ -246,7 +247,7 @@ class RabbitLink:
 
     # -- the exception desk -------------------------------------------------------------------------------------------
 
-    def exceptions_reader(self, use: JobUse) -> HeldQueue:
+    def exceptions_reader(self, use: JobUse) -> HeldQueue | KeptLog:
         """See :class:`mgw.links.reading_back.ReadsBack`."""
         if use.endpoint.domain is Domain.TOPIC:
             raise LinkRefused(
@@ -257,10 +258,12 @@ class RabbitLink:
                 cure="make the job's exception queue a queue that is bound to it",
             )
         _, rules = self._options(use)
-        return HeldClassicQueue(self._settings, use, use.endpoint.provider_queue, rules)
+        return open_queue(self._settings, use, rules, self._knowledge, use.attempt.of(self, Answers))
 
-    def exceptions_writer(self, use: JobUse) -> Destination:
+    def exceptions_writer(self, use: JobUse, to: JobUse | None = None) -> Destination:
         """See :class:`mgw.links.reading_back.ReadsBack`."""
+        if to is not None:
+            return self.destination(to)
         options, rules = self._options(use)
         queue = self._source_plan(use).queue
         plan = DestinationPlan("", queue, queue, True, options["amqp_maxmessagesize"], rules)

@@ -225,10 +225,9 @@ def test_a_replay_that_is_killed_loses_nothing_and_repeats_at_most_a_batch(queue
     ("arguments", "cause"),
     [
         ({"x-queue-type": "quorum", "x-delivery-limit": 1}, "quorum queue, which counts each look as a delivery"),
-        ({"x-queue-type": "stream"}, "stream, which gives no message up"),
         (None, "auto-delete queue"),
     ],
-    ids=["quorum", "stream", "auto-delete"],
+    ids=["quorum", "auto-delete"],
 )
 def test_a_queue_in_which_looking_harms_is_refused(
     queues: Queues, arguments: dict[str, Any] | None, cause: str
@@ -241,10 +240,9 @@ def test_a_queue_in_which_looking_harms_is_refused(
     for _ in range(3):
         with pytest.raises(LinkRefused, match=cause):
             listed(queues.desk())
-    if arguments is None or "x-delivery-limit" in arguments:
-        eventually(lambda: queues.channel.queue_declare(name, passive=True).method.message_count == 1)
-        method, _, body = queues.channel.basic_get(name)
-        assert (body, method.redelivered) == (b"kept", False)
+    eventually(lambda: queues.channel.queue_declare(name, passive=True).method.message_count == 1)
+    method, _, body = queues.channel.basic_get(name)
+    assert (body, method.redelivered) == (b"kept", False)
 
 
 def test_another_reader_and_wrong_names_are_refused(queues: Queues) -> None:

@@ -92,6 +92,7 @@ class Rules:
     take_partition: bool = True  # KAFKA_Partition = HEADER
     properties: bool = False  # AQ_MsgProperties
     original: bool = False  # an exception queue: nothing is limited, and what is about the hop travels as a header
+    again: bool = False  # with original: it goes back to where it came from, into its partition and with its timestamp
     documented: bool = False  # link attribute header_names: MGW_KAFKA_H_x and MGW_KAFKA_N_x, bytes unless told else
     guess_headers: bool = True  # KAFKA_HeaderType = AUTO: text if it is UTF-8 without control characters, else bytes
 

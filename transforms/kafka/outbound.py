@@ -42,6 +42,7 @@ __all__ = ["to_record"]
 
 _OWN: Final = "MGW_KAFKA_"
 _HOP: Final = frozenset((TOPIC, PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE))
+_NO_HOP: Final[frozenset[str]] = frozenset()
 _ORIGIN: Final = frozenset((TOPIC, OFFSET, TIMESTAMP_TYPE))  # where a record came from; nothing to send
 _TEXT, _RAW, _LONG = ValueType.TEXT, ValueType.RAW, ValueType.LONG
 
@@ -65,8 +66,9 @@ class _Draft:
         """The header array."""
         add = self.add if rules.documented else self.add_application
         times: list[HeaderValue] = []  # of another broker
+        hop = _HOP if rules.original and not rules.again else _NO_HOP
         for name, kind, value in headers:
-            if rules.original and name in _HOP:
+            if name in hop:
                 add(name, kind, value)
             elif name.startswith(_OWN):
                 self.add_own(name, kind, value, rules)

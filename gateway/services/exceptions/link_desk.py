@@ -1,16 +1,15 @@
 """The exception queue of a job that reads from a link: a foreign queue of that link.
 
 A replay puts a batch where it came from, waits for the confirmation, writes the event into the hub and only then
-removes the batch. So a message may be doubled when the command is killed in between, and is never lost.
+removes the batch. Of a log, which gives no message up, the hub keeps with the event that the batch is done. So a
+message may be doubled when the command is killed in between, and is never lost.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple, cast
 
@@ -23,9 +22,12 @@ from mgw.gateway.services.admin.job_ends import foreign_end, job_use
 from mgw.gateway.services.exceptions.contract import Change, DeskRefused, Entry, Outcome, Pace, Which, body_digest
 from mgw.gateway.services.exceptions.edits import marked_message
 from mgw.gateway.services.exceptions.journal import record
+from mgw.gateway.services.exceptions.shelves import HeldShelf, LogShelf, Shelf, WatchedShelf, Where
+from mgw.gateway.services.exceptions.writer import Writer
 from mgw.links import registry
-from mgw.links.contract import BATCH_BYTES, Destination, Direction, Encoded, JobUse
-from mgw.links.reading_back import Held, HeldQueue, ReadsBack
+from mgw.links.contract import BATCH_BYTES, Direction, JobUse
+from mgw.links.place import place_of
+from mgw.links.reading_back import Held, KeptLog, ReadsBack
 from mgw.transforms.errors import ConversionFailure, GatewayError
 from mgw.transforms.message import Message
 from mgw.transforms.payloads.exception_message import Reason, original_of, reason_of
@@ -33,7 +35,7 @@ from mgw.transforms.payloads.exception_message import Reason, original_of, reaso
 __all__ = ["LinkDesk"]
 
 _PAGE = 100  # messages that are read together
-_MOST = 10_000  # messages that are held: those that are not meant, or only looked at
+_MOST = 10_000  # messages that are held: those that are not meant, or only looked at; of a log, those that are shown
 _MOST_BYTES = 128 << 20  # of bodies that are in memory
 _KEEP_EVERY = 1.0  # seconds
 
@@ -43,45 +45,6 @@ class _Found(NamedTuple):
 
     held: Held
     entry: Entry
-
-
-class _Writer:
-    """A destination that is connected when the first message is written."""
-
-    def __init__(self, destination: Destination) -> None:
-        self._destination = destination
-        self._connected = False
-        self._sequence = 0
-
-    def connect(self) -> None:
-        """Connect, unless it is."""
-        if not self._connected:
-            self._destination.connect()
-            self._connected = True
-
-    def encode(self, message: Message) -> Encoded:
-        """See :meth:`mgw.links.contract.Destination.encode`."""
-        return self._destination.encode(message)
-
-    def write(self, encoded: Sequence[Encoded]) -> None:
-        """Returns when all of them are confirmed."""
-        self._sequence += 1
-        self._destination.publish(self._sequence, encoded)
-        while (self._destination.confirmed(1.0) or 0) < self._sequence:
-            pass  # it gives up by itself: see Destination.confirmed
-
-    def stored(self, count: int) -> Collection[int]:
-        """After an error: which of the last batch are confirmed."""
-        return self._destination.stored(self._sequence, count)
-
-    def keep(self) -> None:
-        """Keep the connection alive."""
-        if self._connected:
-            self._destination.confirmed(0)
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._destination.close()
 
 
 class LinkDesk:
@@ -106,8 +69,7 @@ class LinkDesk:
         if not isinstance(link, ReadsBack):
             raise DeskRefused(
                 f"exception queue {self.queue} of job {job.name} is on link {exceptions.link.name}",
-                cause="the desk reads exception queues of the hub, and of systems that let single messages be looked "
-                "at and removed",
+                cause="the desk reads exception queues of the hub, and of systems whose queues can be looked through",
                 cure="read it with a client of that system, or with a job from it into a queue of the hub",
             )
         self._plain, self._link = link, cast(ReadsBack, link)
@@ -151,35 +113,50 @@ class LinkDesk:
         """
         found: list[Entry] = []
         size = 0
-        with self._holding() as held:
-            for each, entry in islice(self._meant(held, which, Outcome()), limit):
+        with self._looking() as shelf:
+            for each, entry in islice(self._meant(shelf, which), limit):
                 found.append(entry if whole else replace(entry, message=replace(entry.message, body=None, headers=())))
                 size += each.size if whole else 0
-                if size > _MOST_BYTES and len(found) > 1:
+                if len(found) > _MOST or (size > _MOST_BYTES and len(found) > 1):
                     raise self._too_many()
         return iter(found)
 
     @contextmanager
-    def _holding(self) -> Iterator[HeldQueue]:
-        with closing(self._link.exceptions_reader(self._exceptions_use)) as held:
-            held.connect()
-            yield held
+    def _looking(self) -> Iterator[Shelf]:
+        use = self._exceptions_use
+        queue = self._link.exceptions_reader(use)
+        with closing(queue):
+            if not isinstance(queue, KeptLog) and queue.delivery_limit is None:
+                shelf: Shelf = HeldShelf(queue)
+            else:
+                place = place_of(self._plain, use, Direction.OUTBOUND)
+                where = Where(place.name if place else use.endpoint.link, use.endpoint.provider_queue, self.queue)
+                if isinstance(queue, KeptLog):
+                    shelf = LogShelf(queue, self._hub, where)
+                else:
+                    shelf = WatchedShelf(queue, self._hub, where, self._append)
+            with closing(shelf):
+                yield shelf
 
-    def _meant(self, held: HeldQueue, which: Which, outcome: Outcome) -> Iterator[_Found]:
+    def _append(self, messages: Sequence[Message]) -> None:
+        """Write messages to the exception queue as they are; returns when they are confirmed."""
+        with closing(Writer(self._plain.destination(self._exceptions_use))) as writer:
+            writer.connect()
+            writer.write([writer.encode(message) for message in messages])
+
+    def _meant(self, shelf: Shelf, which: Which) -> Iterator[_Found]:
         """The messages that are meant, of this job and of no job.
 
         Raises:
-            DeskRefused: more would have to be held than can be; what is done, unless it is a dry run, is not held.
+            DeskRefused: more would have to be held than can be.
         """
         missing = len({each.lower() for each in which.ids})
-        same: Counter[str] = Counter()
-        count, size = 0, 1
-        while page := held.read(min(size, max(1, _MOST - self._held(count, outcome)))):
-            if self._held(count, outcome) >= _MOST:
+        size = 1
+        while page := shelf.read(min(size, max(1, _MOST - shelf.held))):
+            if shelf.held > _MOST:
                 raise self._too_many()
-            count += len(page)
             for each in page:
-                entry = self._entry(each.message, same)
+                entry = self._entry(shelf, each)
                 if entry is None or not which.has(entry):
                     continue
                 yield _Found(each, entry)
@@ -189,11 +166,6 @@ class LinkDesk:
             light = sum(each.size for each in page) < BATCH_BYTES
             size = min(_PAGE, 2 * size) if light else max(1, size // 2)
 
-    @staticmethod
-    def _held(count: int, outcome: Outcome) -> int:
-        """Of so many messages that were read, those that are held still."""
-        return count if outcome.dry else count - len(outcome.done)
-
     def _too_many(self) -> DeskRefused:
         return DeskRefused(
             f"exception queue {self.queue} has more messages than can be looked through",
@@ -202,15 +174,12 @@ class LinkDesk:
             cure="give a --limit that is reached earlier, or replay or discard the first messages",
         )
 
-    def _entry(self, message: Message, same: Counter[str]) -> Entry | None:
-        """The message, if it is this job's or nobody's. Messages with the same content get numbers."""
-        reason = reason_of(message) or Reason("", "")
+    def _entry(self, shelf: Shelf, held: Held) -> Entry | None:
+        """The message, if it is this job's or nobody's."""
+        reason = reason_of(held.message) or Reason("", "")
         if reason.job and key(reason.job) != key(self._job.name):
             return None
-        name = _digest(message)
-        same[name] += 1
-        number = same[name]
-        return Entry(name if number == 1 else f"{name}-{number}", reason.job, self.queue, reason, message)
+        return Entry(shelf.name(held), reason.job, self.queue, reason, held.message)
 
     # ------------------------------------------------------------------------------------------------------- do
 
@@ -220,12 +189,10 @@ class LinkDesk:
         Raises:
             LinkError: nothing was replayed, because a queue cannot be reached or refuses.
         """
-        source = self._source_use
-        to = self._link.exceptions_writer(source) if self._to is None else self._plain.destination(self._to)
-        with closing(_Writer(to)) as writer:
+        with closing(Writer(self._link.exceptions_writer(self._source_use, self._to))) as writer:
 
-            def send(held: HeldQueue, batch: Sequence[_Found], outcome: Outcome) -> None:
-                self._send(held, batch, outcome, writer, by)
+            def send(shelf: Shelf, batch: Sequence[_Found], outcome: Outcome) -> None:
+                self._send(shelf, batch, outcome, writer, by)
 
             return self._each(which, send, limit=limit, pace=pace, dry=dry, keep=writer.keep, refusal=self._elsewhere)
 
@@ -238,7 +205,7 @@ class LinkDesk:
             return "it does not say where it came from; give --to QUEUE@LINK"
         return f"it came from {origin}, the job reads {self.target} now; give --to QUEUE@LINK"
 
-    def _send(self, held: HeldQueue, batch: Sequence[_Found], outcome: Outcome, writer: _Writer, by: str) -> None:
+    def _send(self, shelf: Shelf, batch: Sequence[_Found], outcome: Outcome, writer: Writer, by: str) -> None:
         """Write a batch, and remove what is confirmed of it."""
         writer.connect()
         meant: list[_Found] = []
@@ -259,9 +226,9 @@ class LinkDesk:
             writer.write(encoded)
         except GatewayError:
             stored = writer.stored(len(encoded))
-            self._finish(held, [each for at, each in enumerate(meant) if at in stored], outcome, told)
+            self._finish(shelf, [each for at, each in enumerate(meant) if at in stored], outcome, told)
             raise
-        self._finish(held, meant, outcome, told)
+        self._finish(shelf, meant, outcome, told)
 
     def discard(self, which: Which, *, by: str, limit: int | None, pace: Pace, dry: bool) -> Outcome:
         """See :meth:`mgw.gateway.services.exceptions.contract.Desk.discard`."""
@@ -269,15 +236,15 @@ class LinkDesk:
         def told(done: Sequence[_Found]) -> Event:
             return ExceptionsDiscarded(self._job.name, self.queue, by, _ids(done))
 
-        def drop(held: HeldQueue, batch: Sequence[_Found], outcome: Outcome) -> None:
-            self._finish(held, batch, outcome, told)
+        def drop(shelf: Shelf, batch: Sequence[_Found], outcome: Outcome) -> None:
+            self._finish(shelf, batch, outcome, told)
 
         return self._each(which, drop, limit=limit, pace=pace, dry=dry)
 
     def _each(
         self,
         which: Which,
-        act: Callable[[HeldQueue, Sequence[_Found], Outcome], None],
+        act: Callable[[Shelf, Sequence[_Found], Outcome], None],
         *,
         limit: int | None,
         pace: Pace,
@@ -286,15 +253,15 @@ class LinkDesk:
         refusal: Callable[[Entry], str] = lambda _: "",
     ) -> Outcome:
         outcome = Outcome(self.target, dry)
-        with self._holding() as held:
+        with self._looking() as shelf:
 
             def wait(seconds: float) -> None:
                 end = self._clock.monotonic() + seconds
                 while (left := end - self._clock.monotonic()) > 0:
-                    held.keep(min(left, _KEEP_EVERY))
+                    shelf.keep(min(left, _KEEP_EVERY))
                     keep()
 
-            meant = self._not_refused(self._meant(held, which, outcome), refusal, outcome)
+            meant = self._not_refused(self._meant(shelf, which), refusal, outcome)
             if dry:
                 for each in islice(meant, limit):
                     outcome.has_done(each.entry)
@@ -302,7 +269,9 @@ class LinkDesk:
             try:
                 while batch := _next_batch(meant, pace.room(limit, outcome)):
                     pace.before(len(batch), wait)
-                    act(held, batch, outcome)
+                    left = {id(held) for held in shelf.remaining([each.held for each in batch])}
+                    outcome.gone += [each.entry.id for each in batch if id(each.held) not in left]
+                    act(shelf, [each for each in batch if id(each.held) in left], outcome)
             except GatewayError as error:
                 if not outcome.done:
                     raise
@@ -320,7 +289,7 @@ class LinkDesk:
 
     def _finish(
         self,
-        held: HeldQueue,
+        shelf: Shelf,
         done: Sequence[_Found],
         outcome: Outcome,
         told: Callable[[Sequence[_Found]], Event],
@@ -328,15 +297,17 @@ class LinkDesk:
         """Keep the event, then remove the messages: there is no removal that no event tells of."""
         if not done:
             return
-        self._record(held, done, told(done))
+        self._record(shelf, done, told(done))
         for each in done:
             outcome.has_done(each.entry)
 
-    def _record(self, held: HeldQueue, done: Sequence[_Found], event: Event) -> None:
+    def _record(self, shelf: Shelf, done: Sequence[_Found], event: Event) -> None:
         now = self._clock.now()
+        messages = [each.held for each in done]
         with self._hub.write() as conn:
             record(conn, event, self._job, now)
-        held.remove([each.held for each in done])
+            shelf.store(conn, messages)
+        shelf.remove(messages)
         record(None, event, self._job, now)
 
     def edit(self, entry_id: str, change: Change, *, by: str) -> Entry:
@@ -345,8 +316,8 @@ class LinkDesk:
         Raises:
             LinkError: the queue cannot be reached or refuses; the message is as it was.
         """
-        with self._holding() as held, closing(_Writer(self._plain.destination(self._exceptions_use))) as writer:
-            found = next(self._meant(held, Which(ids=(entry_id,)), Outcome()), None)
+        with self._looking() as shelf, closing(Writer(self._plain.destination(self._exceptions_use))) as writer:
+            found = next(self._meant(shelf, Which(ids=(entry_id,))), None)
             if found is None:
                 raise DeskRefused(
                     f"message {entry_id} is not in exception queue {self.queue}",
@@ -364,11 +335,10 @@ class LinkDesk:
                 raise DeskRefused("the edited message cannot be stored", cause=str(error)) from error
             writer.connect()
             writer.write([encoded])
-            edited = held.stored_form(encoded)
-            became = _digest(edited)
+            became, edited = shelf.appended(encoded)
             digest = body_digest(before.message)
             event = ExceptionEdited(self._job.name, self.queue, by, before.id, became, change.told(), digest)
-            self._record(held, [found], event)
+            self._record(shelf, [found], event)
         return replace(before, id=became, message=edited)
 
 
@@ -384,9 +354,3 @@ def _next_batch(meant: Iterator[_Found], room: int) -> list[_Found]:
 
 def _ids(found: Sequence[_Found]) -> tuple[str, ...]:
     return tuple(each.entry.id for each in found)
-
-
-def _digest(message: Message) -> str:
-    """Names a message by its content: a broker gives it no name that lasts."""
-    content = (message.headers, message.body, message.correlation, message.priority)
-    return blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -171,6 +171,32 @@ def _users(changes: Changes) -> None:
     changes.db.run("CREATE INDEX gw_session_user ON gw_session (user_key)")
 
 
+def _desk(changes: Changes) -> None:
+    whole = "BIGINT" if changes.postgresql else "INTEGER"
+    number = "BIGSERIAL NOT NULL" if changes.postgresql else "INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT"
+    key = ", PRIMARY KEY (id)" if changes.postgresql else ""
+    changes.db.run(
+        f"""CREATE TABLE gw_desk_queue (
+        id {number},
+        place TEXT NOT NULL,
+        queue TEXT NOT NULL,
+        identity TEXT NOT NULL,
+        deliveries {whole} DEFAULT '0' NOT NULL{key},
+        CONSTRAINT gw_desk_queue_name UNIQUE (place, queue)
+    )"""
+    )
+    changes.db.run(
+        f"""CREATE TABLE gw_desk_done (
+        desk_queue_id {whole} NOT NULL,
+        part {whole} NOT NULL,
+        position {whole} NOT NULL,
+        digest TEXT NOT NULL,
+        PRIMARY KEY (desk_queue_id, part, position),
+        FOREIGN KEY(desk_queue_id) REFERENCES gw_desk_queue (id) ON DELETE CASCADE
+    )"""
+    )
+
+
 STEPS = (
     Step(2, "the database refuses states and flags that have no meaning", _checks),
     Step(3, "jobs have two links, or none", _pairs),
@@ -183,4 +209,5 @@ STEPS = (
     Step(10, "links keep the header names they had (header_names: documented)", _header_names),
     Step(11, "jobs may park the messages of one key; MGW_PARKED shows them", _parked),
     Step(12, "the web face has users, tokens and sessions; MGW_USERS shows them", _users),
+    Step(13, "the exception desk keeps which messages of streams and Kafka topics are done", _desk),
 )

@@ -1,0 +1,167 @@
+"""The exception desk on logs: streams of RabbitMQ, topics of Kafka. What is done is left out, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+
+from mgw.gateway.services.exceptions import Change, DeskRefused, Pace, Which
+from mgw.gateway.services.exceptions import link_desk as module
+from mgw.transforms.errors import LinkUnavailable
+from mgw.transforms.message import Header, ValueType
+from tests.conformance.exception_logs import Logs, StreamLogs, TopicLogs, listed, replayed
+from tests.support.brokers import RabbitMQ
+from tests.support.gateways import gateway_on
+
+
+@pytest.fixture
+def logs(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Logs]:
+    kind = request.param
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        if kind != "stream":
+            yield TopicLogs(gateway, request.getfixturevalue("kafka"), kind)
+            return
+        server: RabbitMQ = request.getfixturevalue("rabbitmq")
+        connection = pika.BlockingConnection(pika.URLParameters(server.url))
+        yield StreamLogs(gateway, server, connection.channel())
+        connection.close()
+
+
+every_log = pytest.mark.parametrize("logs", ["kafka-python", "confluent", "stream"], indirect=True)
+
+
+@every_log
+def test_a_replay_brings_the_originals_back_once(logs: Logs) -> None:
+    given = logs.fail(6)
+    logs.put("BAD", ["stranger"])
+    desk = logs.desk()
+    ids = listed(desk)
+    assert len(set(ids)) == 7
+    assert listed(desk) == ids
+    assert listed(desk, Which(number=722), 2) == [each for each in ids if each in listed(desk, Which(number=722))][:2]
+    (shown,) = desk.entries(Which(ids=(ids[1],)))
+    assert (shown.job, shown.queue, shown.reason.number) == ("in", "BAD@l", 722)
+    assert shown.reason.origin.startswith(logs.names["SRC"])
+    assert replayed(desk, dry=True).numbers == {"done": 6, "gone": 0, "failed": 1}
+    outcome = replayed(desk)
+    ((stranger, why),) = outcome.failed.items()
+    assert "--to" in why
+    assert (len(outcome.done), outcome.target, outcome.stopped) == (6, "SRC@l", "")
+    again = logs.taken("SRC")
+    if isinstance(logs, StreamLogs):
+        assert again == given
+    else:
+        for part in range(3):
+            sent = [each for each in given if each.part == part]
+            assert [each for each in again if each.part == part] == [*sent, *sent]
+    told = [text for text in logs.gateway.events() if "replayed from BAD@l to SRC@l by me" in text]
+    assert len(told) == 1
+    assert ids[0] in told[0]
+
+    assert listed(desk) == [stranger]
+    assert replayed(desk).numbers == {"done": 0, "gone": 0, "failed": 1}
+    assert replayed(logs.desk(to="OTHER@l")).done == [stranger]
+    assert logs.bodies("OTHER") == ["stranger"]
+    assert listed(desk) == []
+    logs.put("BAD", ["later"])
+    assert len(listed(desk)) == 1
+
+
+@every_log
+def test_an_edited_message_is_the_last_one_and_the_old_one_is_done(logs: Logs) -> None:
+    logs.fail(3)
+    desk = logs.desk()
+    ids = listed(desk)
+    change = Change(body=b'{"f": 212}', put=[Header("by", ValueType.TEXT, "me")])
+    edited = desk.edit(ids[1], change, by="me")
+    assert edited.id not in ids
+    assert sorted(listed(desk)) == sorted([ids[0], ids[2], edited.id])
+    (shown,) = desk.entries(Which(ids=(edited.id,)))
+    assert shown.message.body == b'{"f": 212}'
+    assert (shown.message, shown.reason.origin) == (edited.message, edited.reason.origin)
+    assert any("edited by me" in text for text in logs.gateway.events())
+    assert len(replayed(desk).done) == 3
+    assert b'{"f": 212}' in [sent.body for sent in logs.taken("SRC")]
+    with pytest.raises(DeskRefused, match="is not in exception queue BAD@l"):
+        desk.edit(ids[1], change, by="me")
+
+
+@every_log
+def test_a_discard_takes_what_is_meant(logs: Logs) -> None:
+    logs.put("BAD", ["a", "b", "c", "d", "e"])
+    desk = logs.desk()
+    ids = listed(desk)
+    outcome = desk.discard(Which(ids=(ids[0], ids[3])), by="me", limit=None, pace=Pace(1.9), dry=False)
+    assert outcome.done == [ids[0], ids[3]]
+    assert listed(desk) == [each for each in ids if each not in outcome.done]
+    assert any("discarded by me" in text for text in logs.gateway.events())
+    assert len(desk.discard(Which(), by="me", limit=2, pace=Pace(None), dry=False).done) == 2
+    assert listed(desk) == ids[4:]
+
+
+@every_log
+def test_pages_are_read_in_order_and_only_what_was_there(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs.put("BAD", [str(number) for number in range(250)])
+    monkeypatch.setattr(module, "_MOST", 100)
+    with pytest.raises(DeskRefused, match=r"more messages than can be looked through; .*limit"):
+        listed(logs.desk())
+    assert len(listed(logs.desk(), limit=100)) == 100
+    outcome = replayed(logs.desk(to="OTHER@l"))
+    assert (len(outcome.done), outcome.stopped) == (250, "")
+    assert sorted(logs.bodies("OTHER")) == sorted(str(number) for number in range(250))
+    assert listed(logs.desk()) == []
+
+
+@every_log
+def test_a_hub_that_fails_after_the_replay_doubles_and_does_not_lose(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.put("BAD", ["0", "1"])
+
+    def fail(*_: object) -> None:
+        raise LinkUnavailable("killed here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "record", fail)
+        with pytest.raises(LinkUnavailable):
+            replayed(logs.desk(to="OTHER@l"))
+    assert len(replayed(logs.desk(to="OTHER@l")).done) == 2
+    assert sorted(logs.bodies("OTHER")) == ["0", "0", "1", "1"]
+    assert listed(logs.desk()) == []
+
+
+@every_log
+def test_a_log_that_was_made_again_hides_nothing(logs: Logs) -> None:
+    logs.put("BAD", ["a", "b", "c"])
+    desk = logs.desk()
+    assert len(desk.discard(Which(), by="me", limit=None, pace=Pace(None), dry=False).done) == 3
+    logs.make_again("BAD")
+    assert listed(desk) == []
+    logs.put("BAD", ["x", "y", "z", "v"])
+    assert len(listed(desk)) == 4
+    assert len(desk.discard(Which(), by="me", limit=2, pace=Pace(None), dry=False).done) == 2
+    assert len(listed(desk)) == 2
+
+
+@every_log
+def test_two_desks_at_once_see_what_the_other_one_has_done(logs: Logs) -> None:
+    logs.put("BAD", ["a", "b", "c"])
+    first, second = logs.desk(to="OTHER@l"), logs.desk(to="OTHER@l")
+    taken: list[Any] = []
+    pace = Pace(1, lambda _: taken.append(1))
+    pace.before(1)  # it waits before its first message
+    monkey = pace.before
+
+    def before(count: int, sleep: Any = None) -> None:
+        if not taken:
+            taken.extend(replayed(second, limit=1).done)
+        monkey(count, lambda _: None)
+
+    pace.before = before  # type: ignore[method-assign]
+    outcome = first.replay(Which(), by="me", limit=None, pace=pace, dry=False)
+    assert (len(outcome.done), outcome.gone) == (2, taken[:1])
+    assert sorted(logs.bodies("OTHER")) == ["a", "b", "c"]
