@@ -39,11 +39,13 @@ class Reach:
         local: this machine alone.
         secure: callers come over TLS.
         any_host: under whatever name.
+        proxied: through a proxy, which says who they are.
     """
 
     local: bool = True
     secure: bool = False
     any_host: bool = False
+    proxied: bool = False
 
 
 def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
@@ -72,7 +74,7 @@ def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
 
 def guarded(app: FastAPI, reach: Reach) -> Guard:
     """The application behind its limits."""
-    return Guard(app, any_host=reach.any_host, secure=reach.secure)
+    return Guard(app, any_host=reach.any_host, secure=reach.secure, proxied=reach.proxied)
 
 
 def _page(path: str, pages: Pages) -> Callable[[Request], Response]:

@@ -67,7 +67,7 @@ def opener(address: HttpAddress, hub: Hub, probes: Probing) -> tuple[Opens, str]
     from mgw.gateway.http.web_server import Certificate, WebServer
 
     secure = address.certificate is not None
-    reach = Reach(address.local, secure, address.proxied or secure)
+    reach = Reach(address.local, secure, address.proxied or secure, address.proxied)
     if not address.local and not address.proxied and not Users(hub).exist():
         raise ConfigInvalid(
             f"HTTP address {address.shown} is refused",

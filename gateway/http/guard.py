@@ -64,11 +64,13 @@ class Guard:
     Args:
         any_host: take requests for any host name, because a proxy, or a certificate, says which one is meant.
         secure: callers come over TLS.
+        proxied: a proxy says in ``X-Forwarded-For`` who calls.
     """
 
-    def __init__(self, app: App, *, any_host: bool = False, secure: bool = False) -> None:
+    def __init__(self, app: App, *, any_host: bool = False, secure: bool = False, proxied: bool = False) -> None:
         self._app = app
         self._any_host = any_host
+        self._proxied = proxied
         self._rates = Rates(limits.RATE, limits.RATE_BURST)
         self._working = 0
         self._headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
@@ -80,6 +82,8 @@ class Guard:
         if scope["type"] != "http":
             return
         answer = _Answer(send, self._headers)
+        if self._proxied and (caller := _forwarded(scope)):
+            scope["client"] = (caller, 0)
         try:
             self._check(scope)
         except Problem as problem:
@@ -145,6 +149,12 @@ def _refuse_other_pages(scope: MutableMapping[str, Any], hosts: list[str]) -> No
     foreign = origin is not None and (not hosts or urlsplit(origin).netloc.lower() != hosts[0].lower())
     if foreign or site not in ("same-origin", "none"):
         raise Problem(403, "a page of another origin asks for a change", "use a page of this address, or a token")
+
+
+def _forwarded(scope: MutableMapping[str, Any]) -> str:
+    """Who called the proxy: the last entry, which the proxy itself has added."""
+    found = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    return found[-1].rpartition(",")[2].strip()[:100] if found else ""
 
 
 def _length(scope: MutableMapping[str, Any]) -> int | None:

@@ -375,6 +375,18 @@ def test_one_caller_cannot_have_all_of_the_time() -> None:
     assert (rates.wait("a"), rates.wait("a") > 0) == (0, True)
 
 
+def test_behind_a_proxy_each_of_its_callers_has_a_rate(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mgw.gateway.http.limits.RATE", 0.001)
+    monkeypatch.setattr("mgw.gateway.http.limits.RATE_BURST", 2.0)
+    with serving(hub, reach=Reach(local=False, any_host=True, proxied=True)) as web:
+        for address in ("10.0.0.1", "10.0.0.2"):
+            forwarded = {"X-Forwarded-For": f"1.2.3.4, {address}"}
+            assert [web("GET", "/livez", **forwarded).status for _ in range(3)] == [200, 200, 429]
+    with serving(hub) as web:  # nobody else may say who calls
+        found = [web("GET", "/livez", **{"X-Forwarded-For": str(number)}).status for number in range(3)]
+        assert found == [200, 200, 429]
+
+
 def test_a_caller_that_takes_no_answer_is_left(web: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """It asks for much and reads nothing; others are answered, and its connection ends."""
     monkeypatch.setattr("mgw.gateway.http.limits.REQUEST_SECONDS", 0.5)
