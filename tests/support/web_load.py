@@ -42,8 +42,8 @@ class Load:
     lost: int = 0
 
     def quantile(self, part: float) -> float:
-        """So many seconds at most for that part of the answers."""
-        ordered = sorted(self.seconds)
+        """So many seconds at most for that part of the answers; 0 where there is none."""
+        ordered = sorted(self.seconds) or [0.0]
         return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
