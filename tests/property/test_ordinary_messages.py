@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mgw.gateway.aq.model import PayloadType
 from mgw.gateway.aq.queues.codec import encode
 from mgw.gateway.aq.store.columns import NEW_MESSAGE
+from mgw.gateway.observe.measures import Measures
 from mgw.gateway.runtime.ends.link_source import LinkSource, Received
 from mgw.gateway.runtime.job_steps import Conversion
 from mgw.links.contract import Batch, Delivery
@@ -77,7 +78,7 @@ class _LongWay(LinkSource):
 )
 def test_selection(deliveries: list[Delivery], keys: bool, aside: bool) -> None:
     clock = SimpleNamespace(now=lambda: 1.0, monotonic=lambda: 1.0)
-    context: Any = SimpleNamespace(clock=clock, job=SimpleNamespace(name="job"))
+    context: Any = SimpleNamespace(clock=clock, job=SimpleNamespace(name="job", id=1), measures=Measures())
     exceptions: Any = SimpleNamespace() if aside else None
     conversion = Conversion(fit_into("BASIC", max_payload=20), None, None, inbound=True)
     batch = Batch(deliveries, ids=[str(number) for number in range(len(deliveries))] if keys else ())
