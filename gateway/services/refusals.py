@@ -8,6 +8,7 @@ from mgw.gateway.aq import HoldsMessages
 from mgw.gateway.services.admin import Ora
 from mgw.gateway.services.exceptions import DeskRefused
 from mgw.gateway.services.lookup import NotFound
+from mgw.gateway.services.takings import TokenEnded
 from mgw.transforms.errors import AdminError, AqError, GatewayError, HubError, LinkError
 
 __all__ = ["Kind", "kind_of"]
@@ -53,7 +54,7 @@ _KINDS: tuple[tuple[tuple[type[GatewayError], ...], frozenset[int] | None, Kind]
     ((HubError,), None, Kind.HUB),
     ((LinkError,), None, Kind.ELSEWHERE),
     ((NotFound,), None, Kind.MISSING),
-    ((DeskRefused, HoldsMessages), None, Kind.CONFLICT),
+    ((DeskRefused, HoldsMessages, TokenEnded), None, Kind.CONFLICT),
     ((AdminError,), _MISSING, Kind.MISSING),
     ((AdminError,), _CONFLICT, Kind.CONFLICT),
     ((AqError,), _AQ_MISSING, Kind.MISSING),
