@@ -29,6 +29,7 @@ __all__ = [
     "Given",
     "Malformed",
     "body_form",
+    "checked_text",
     "headers_form",
     "headers_of",
     "json_text",
@@ -129,7 +130,7 @@ def message_of(given: Given, holds: str | None, object_type: str | None) -> Mess
         "user_property": given.user_property,
     }
     for name, text in texts.items():
-        _checked(name, text or "")
+        checked_text(name, text or "")
     return Message(
         body=body,
         headers=headers,
@@ -168,7 +169,7 @@ def _plain_body(given: Given) -> Any:
         return tuple(headers_of("field", given.fields))
     if given.base64 is not None:
         return _bytes("base64", given.base64)
-    return None if given.text is None else _checked("text", given.text)
+    return None if given.text is None else checked_text("text", given.text)
 
 
 def _declared(value: Any, is_json: bool, holds: str | None, wraps: str | None) -> Any:
@@ -211,7 +212,7 @@ def _header(what: str, name: Any, value: Any) -> Header:
     where = f"{what} {name!r:.80}"
     if not isinstance(name, str):
         raise Malformed(f"{where} cannot be used", cause="its name is not text", cure="correct the message")
-    _checked(where, name)
+    checked_text(where, name)
     word: Any = None
     if isinstance(value, Mapping):
         if not {"value"} <= value.keys() <= {"value", "type"}:
@@ -261,7 +262,7 @@ def _text_value(where: str, kind: ValueType, value: Any, wrong: Malformed) -> st
     if not isinstance(value, str):
         wrong.cure = "send text"
         raise wrong
-    _checked(where, value)
+    checked_text(where, value)
     try:
         if kind is ValueType.JSON:
             parse_json(value)
@@ -327,8 +328,12 @@ def _bytes(where: str, text: Any) -> bytes:
         raise Malformed(f"{where} is not base64", cause=str(error)[:200], cure="send bytes as base64") from None
 
 
-def _checked(what: str, text: str) -> str:
-    """Text that can be stored."""
+def checked_text(what: str, text: str) -> str:
+    """Text that can be stored.
+
+    Raises:
+        Malformed: it holds half of a surrogate pair.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -398,7 +403,7 @@ def json_text(value: Any) -> str:
         Malformed: a number is not finite, a text no Unicode, or the value is nested too deeply.
     """
     try:
-        return _checked("the JSON value", _text(value))
+        return checked_text("the JSON value", _text(value))
     except (RecursionError, ValueError) as error:
         cause = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise Malformed("the JSON value cannot be used", cause=cause, cure="correct it") from None

@@ -17,6 +17,7 @@ __all__ = [
     "Condition",
     "Correlation",
     "Cursor",
+    "EntryPath",
     "JobPath",
     "Limit",
     "MessagePath",
@@ -61,6 +62,11 @@ MessagePath = Annotated[
         pattern="^(AQMSGID:)?[0-9A-Fa-f]{32}$",
         description="Message id: 32 hexadecimal digits, with or without `AQMSGID:`.",
     ),
+]
+EntryPath = Annotated[
+    str,
+    Path(alias="entry", max_length=200, description="Id of a message, as the list shows it."),
+    AfterValidator(storable),
 ]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of entries.")]
 Cursor = Annotated[
