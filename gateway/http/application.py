@@ -23,6 +23,7 @@ from mgw.gateway.http.server import Request as PageRequest
 from mgw.gateway.services.hubs import Hub
 from mgw.gateway.services.probes import Probing
 from mgw.gateway.services.takings import Takings
+from mgw.gateway.services.tasks import Tasks
 from mgw.gateway.services.users import Users
 from mgw.transforms.errors import GatewayError
 
@@ -60,6 +61,7 @@ def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
     app.state.hub, app.state.probes = hub, probes
     app.state.access = Access(Users(hub), reach.local, reach.secure)
     app.state.takings = Takings(hub)
+    app.state.tasks = Tasks(hub.clock)
     app.add_exception_handler(Problem, _refused)  # type: ignore[arg-type]
     app.add_exception_handler(GatewayError, _failed)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, _invalid)  # type: ignore[arg-type]

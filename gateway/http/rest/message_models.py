@@ -16,12 +16,16 @@ from mgw.transforms.message import Message
 
 __all__ = [
     "BODY_LIMIT",
+    "AnyJson",
+    "GivenHeaders",
     "MessageModel",
     "NewMessage",
     "ReaderModel",
+    "ShownHeaders",
     "StateWord",
     "looked_model",
     "message_model",
+    "moment_or_none",
     "reader_models",
 ]
 
@@ -173,8 +177,8 @@ def message_model(msgid: bytes, message: Message, state: str, limit: int) -> Mes
         headers=headers_form(message.headers),
         priority=message.priority,
         correlation=message.correlation,
-        enqueued=_moment(message.enqueue_time),
-        expires=_moment(message.expires_at),
+        enqueued=moment_or_none(message.enqueue_time),
+        expires=moment_or_none(message.expires_at),
         attempts=message.attempts,
         sender=message.sender_name,
         sender_address=message.sender_address,
@@ -184,7 +188,7 @@ def message_model(msgid: bytes, message: Message, state: str, limit: int) -> Mes
     )
 
 
-def _moment(seconds: float | None) -> datetime | None:
+def moment_or_none(seconds: float | None) -> datetime | None:
     """None for a moment beyond the year 9999, too."""
     try:
         return moment(seconds)

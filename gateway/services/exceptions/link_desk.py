@@ -290,7 +290,7 @@ class LinkDesk:
 
             def wait(seconds: float) -> None:
                 end = self._clock.monotonic() + seconds
-                while (left := end - self._clock.monotonic()) > 0:
+                while (left := end - self._clock.monotonic()) > 0 and not pace.stopped():
                     held.keep(min(left, _KEEP_EVERY))
                     keep()
 
@@ -301,7 +301,8 @@ class LinkDesk:
                 return outcome
             try:
                 while batch := _next_batch(meant, pace.room(limit, outcome)):
-                    pace.before(len(batch), wait)
+                    if not pace.before(len(batch), outcome, wait):
+                        break
                     act(held, batch, outcome)
             except GatewayError as error:
                 if not outcome.done:
