@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from mgw.gateway.aq.python_code.stored_functions import stored as stored_functions
     from mgw.gateway.aq.queues import catalog_sql as queue_catalog
     from mgw.gateway.aq.queues import consumers_sql as queue_consumers
-    from mgw.gateway.aq.queues import transfer
+    from mgw.gateway.aq.queues import looking, transfer
     from mgw.gateway.aq.queues.catalog_sql import queue_settings
     from mgw.gateway.aq.queues.codec import decode as decode_messages
     from mgw.gateway.aq.queues.codec import message_number
@@ -193,6 +193,7 @@ __all__ = [
     "libpq_uri",
     "list_functions",
     "list_modules",
+    "looking",
     "message_number",
     "moved",
     "number_of",
@@ -398,6 +399,7 @@ _HOMES = {
 }
 #: Modules that are handed out whole.
 _MODULES = {
+    "looking": "queues.looking",
     "payload_forms": "payloads.forms",
     "postgresql_upgrade": "schema.postgresql",
     "queue_catalog": "queues.catalog_sql",

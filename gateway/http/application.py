@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from mgw import __version__
+from mgw.gateway.http import limits
 from mgw.gateway.http.access import Access, identity
 from mgw.gateway.http.guard import Guard
 from mgw.gateway.http.openapi import described
@@ -20,8 +21,11 @@ from mgw.gateway.http.problems import PROBLEM_JSON, Problem
 from mgw.gateway.http.rest import router
 from mgw.gateway.http.rest.answers import problem_of
 from mgw.gateway.http.server import Request as PageRequest
+from mgw.gateway.services.feed import Feed
 from mgw.gateway.services.hubs import Hub
 from mgw.gateway.services.probing import Probing
+from mgw.gateway.services.takings import Takings
+from mgw.gateway.services.tasks import Tasks
 from mgw.gateway.services.users import Users
 from mgw.transforms.errors import GatewayError
 
@@ -60,6 +64,9 @@ def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
     )
     app.state.hub, app.state.probes = hub, probes
     app.state.access = Access(Users(hub), reach.local, reach.secure)
+    app.state.takings = Takings(hub)
+    app.state.tasks = Tasks(hub.clock)
+    app.state.feed = Feed(hub, probes, limits.STREAMS)
     app.add_exception_handler(Problem, _refused)  # type: ignore[arg-type]
     app.add_exception_handler(GatewayError, _failed)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, _invalid)  # type: ignore[arg-type]

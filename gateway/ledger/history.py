@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -14,7 +14,19 @@ from mgw.gateway.ledger.record import Entry, Kind, Outcome, Record
 from mgw.gateway.state import catalog
 from mgw.transforms.errors import GatewayError
 
-__all__ = ["EVERYTHING", "FINAL", "Range", "Sight", "Trace", "hex_id", "lasting", "sights", "trace"]
+__all__ = [
+    "EVERYTHING",
+    "FINAL",
+    "NotInLedger",
+    "Range",
+    "Sight",
+    "Trace",
+    "hex_id",
+    "lasting",
+    "life",
+    "sights",
+    "trace",
+]
 
 #: Of messages that leave a queue of the hub.
 FINAL = frozenset((Outcome.SENT, Outcome.PROVEN, Outcome.FILTERED, Outcome.EXCEPTION, Outcome.UNROUTED))
@@ -62,14 +74,18 @@ class Trace:
 EVERYTHING = Range()
 
 
+class NotInLedger(GatewayError):
+    """The ledger says nothing of a message."""
+
+
 def lasting(origin: str) -> bool:
     """Whether source coordinates name a message forever (``log@4711``), not in one connection only (``queue#7``)."""
     place, _, number = origin.rpartition("@")  # a topic may hold an "@", too
     return bool(place) and number.isdecimal()
 
 
-def sights(conn: sa.Connection, job: JobDef, hub_id: bytes, span: Range) -> Iterator[Sight]:
-    """Every message of the job in the range, in order."""
+def sights(conn: sa.Connection, job: JobDef, hub_id: bytes, span: Range) -> Generator[Sight, None, None]:
+    """Every message of the job in the range, in order; to be closed by who does not take all."""
     for record in ledger.read(conn, job.id, since=span.since, until=span.until, last=span.last):
         for entry in record.entries:
             yield _sight(job.name, record, entry, hub_id)
@@ -94,7 +110,47 @@ def trace(conn: sa.Connection, job: JobDef, hub_id: bytes, message: str) -> Trac
             entries = [entry for entry in record.entries if entry.origin == message or message in entry.places]
             found += [_sight(job.name, record, entry, hub_id) for entry in entries]
         numbers = list(dict.fromkeys(int(identity[16:], 16) for sight in found for identity in sight.messages))
-    known = {(sight.job, sight.batch) for sight in found}
+    found += _touching(conn, numbers, names, hub_id, {(sight.job, sight.batch) for sight in found})
+    if not any(sight.job == job.name for sight in found) and not _missed(conn, job, number):
+        raise NotInLedger(
+            f"the ledger of job {job.name} has no record of message {message}",
+            cause="the job never saw it, or its record was older than ledger_retention and is gone",
+            cure="check the id or coordinates; mgw prove with the job alone and --list shows what there is",
+        )
+    return _traced(conn, message, found, numbers, hub_id)
+
+
+def life(conn: sa.Connection, hub_id: bytes, message: str) -> Trace:
+    """Everything known of a message of this hub, whichever jobs touched it, and of those that were made with it.
+
+    ``message``: its id, 32 hex digits.
+
+    Raises:
+        NotInLedger: the id is of another hub, or it is not in the hub and no job has a record of it.
+    """
+    names = {each.id: each.name for each in catalog.list_jobs(conn)}
+    number = _number(message, hub_id)
+    found = [] if number is None else _touching(conn, [number], names, hub_id, set())
+    if number is None or (not found and ledger.message_state(conn, number) is None):
+        raise NotInLedger(
+            f"message {message:.40} is not known",
+            cause="it is not in the hub, and no job has a record of it, or its record was older than ledger_retention",
+            cure="check the id; mgw prove with a job and coordinates finds messages of other systems",
+        )
+    made = (identity for sight in found for identity in sight.messages if sight.kind is Kind.RECEIVED)
+    numbers = list(dict.fromkeys([number, *(int(identity[16:], 16) for identity in made)]))
+    return _traced(conn, hex_id(hub_id, number), found, numbers, hub_id)
+
+
+def _touching(
+    conn: sa.Connection,
+    numbers: Sequence[int],
+    names: Mapping[int, str],
+    hub_id: bytes,
+    known: Collection[tuple[str, int]],
+) -> list[Sight]:
+    """What the jobs know of messages by their numbers; not the records that are known."""
+    found: list[Sight] = []
     for each in numbers:
         for record in ledger.holding(conn, each):
             name = names.get(record.job_id, f"(removed job {record.job_id})")
@@ -102,12 +158,10 @@ def trace(conn: sa.Connection, job: JobDef, hub_id: bytes, message: str) -> Trac
             if (name, record.number) not in known:
                 found += [_sight(name, record, entry, hub_id) for entry in entries]
         found += _still_planned(conn, each, names, hub_id)
-    if not any(sight.job == job.name for sight in found) and not _missed(conn, job, number):
-        raise GatewayError(
-            f"the ledger of job {job.name} has no record of message {message}",
-            cause="the job never saw it, or its record was older than ledger_retention and is gone",
-            cure="check the id or coordinates; mgw prove with the job alone and --list shows what there is",
-        )
+    return found
+
+
+def _traced(conn: sa.Connection, message: str, found: list[Sight], numbers: Sequence[int], hub_id: bytes) -> Trace:
     found.sort(key=lambda sight: sight.started or sight.finished or 0.0)
     states = {hex_id(hub_id, each): ledger.message_state(conn, each) for each in numbers}
     return Trace(message, found, states, _contradictions(found))
@@ -180,9 +234,10 @@ def _number(message: str, hub_id: bytes) -> int | None:
     if not identity:
         return None
     if identity[:8] != hub_id:
-        raise GatewayError(
+        raise NotInLedger(
             f"message {message} is not from this hub",
             cause=f"ids of this hub begin with {hub_id.hex()}",
             cure="ask the hub that the message was stored in: --hub",
         )
-    return int.from_bytes(identity[8:])
+    number = int.from_bytes(identity[8:])
+    return number if number < 2**63 else None  # more messages than that no hub can have had

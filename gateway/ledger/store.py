@@ -192,10 +192,11 @@ def read(
     if last is not None:
         first = _first_of_last(conn, job_id, last, until)
         chosen = chosen.where(ledger.c.number >= first)
-    for stored in conn.execution_options(yield_per=500).execute(chosen):
-        for row in expanded(stored):
-            if row.number >= first and (since is None or row.finished >= since) and _before(row, until):
-                yield decode(row)
+    with conn.execution_options(yield_per=500).execute(chosen) as result:
+        for stored in result:
+            for row in expanded(stored):
+                if row.number >= first and (since is None or row.finished >= since) and _before(row, until):
+                    yield decode(row)
 
 
 def _begun(until: float) -> sa.ColumnElement[bool]:

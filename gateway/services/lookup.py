@@ -15,6 +15,7 @@ from mgw.transforms.errors import GatewayError
 
 __all__ = [
     "ForeignQueueDef",
+    "MessageNotFound",
     "NotFound",
     "agent",
     "foreign_queue",
@@ -42,6 +43,18 @@ class NotFound(GatewayError):
 
     def __str__(self) -> str:
         return f"{self.what}; {self.cure}"
+
+
+class MessageNotFound(NotFound):
+    """There is no such message where it was looked for."""
+
+    def __init__(self, message: str, where: str) -> None:
+        GatewayError.__init__(
+            self,
+            f"message {message:.200} is not in {where}",
+            cause="it was taken, moved or removed, or was never there",
+            cure="see which messages there are",
+        )
 
 
 def _found(kind: str, name: str, found: _Found | None, known: Callable[[], Sequence[str]]) -> _Found:

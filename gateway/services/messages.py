@@ -6,8 +6,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from mgw.gateway.aq import SCALARS, Dequeued, DequeueMode, DequeueOptions, Hub, QueueAdmin, canonical_type, wrap
+from mgw.gateway.aq import (
+    SCALARS,
+    Dequeued,
+    DequeueMode,
+    DequeueOptions,
+    Hub,
+    QueueAdmin,
+    State,
+    canonical_type,
+    looking,
+    resolve_queue,
+    wrap,
+)
 from mgw.gateway.services import lookup
+from mgw.gateway.services.message_json import Given, message_of
 from mgw.transforms.errors import ConversionFailure, GatewayError
 from mgw.transforms.message import Header, Message, PayloadKind
 from mgw.transforms.objects import object_json, plain_body
@@ -17,13 +30,23 @@ from mgw.transforms.payloads.json_text import parse_exact
 __all__ = [
     "BodyRefused",
     "Dequeued",
+    "Looked",
+    "Reader",
+    "State",
     "TypeNotAsked",
     "body_bytes",
     "browse",
     "enqueue",
+    "find",
+    "look",
     "object_json",
+    "put",
     "taken",
 ]
+
+Looked = looking.Looked
+Reader = looking.Reader
+_PAGE = 50  # messages whose bodies are read together
 
 
 class BodyRefused(GatewayError):
@@ -91,6 +114,79 @@ def enqueue(
         ids = session.enqueue_array(name, messages, recipients=recipients)
         session.commit()
     return ids
+
+
+def put(hub: Hub, queue: str, given: Sequence[Given]) -> list[bytes]:
+    """Put messages into a queue as they were given, all or none, in one transaction; their ids.
+
+    Raises:
+        NotFound: there is no queue of that name.
+        Malformed: one of them cannot be a message of that queue; nothing is stored.
+        AqError: the queue refuses a message; nothing is stored.
+    """
+    name = lookup.queue(hub, queue)
+    info = QueueAdmin(hub).queue(name)
+    holds, object_type = (None, None) if info is None else (str(info.payload_type), info.object_type)
+    messages = [message_of(each, holds, object_type) for each in given]
+    recipients = [each.recipients for each in given]
+    with hub.session() as session:
+        ids = session.enqueue_array(name, messages, recipient_lists=recipients if any(recipients) else None)
+        session.commit()
+    return ids
+
+
+def look(
+    hub: Hub,
+    queue: str,
+    *,
+    consumer: str | None = None,
+    state: State | None = None,
+    correlation: str | None = None,
+    condition: str | None = None,
+    after: Sequence[float] = (),
+    limit: int,
+) -> Iterator[Looked]:
+    """Messages of a queue in a state, in the order of dequeue, after those of a place; nothing is taken.
+
+    Args:
+        consumer, state, correlation, condition: as :func:`mgw.gateway.aq.queues.looking.page`.
+
+    Raises:
+        NotFound: there is no queue of that name.
+        AqError: as that.
+    """
+    name = lookup.queue(hub, queue)
+    while limit > 0:
+        size = min(limit, _PAGE)
+        with hub.read() as conn:
+            found = looking.page(
+                conn,
+                resolve_queue(conn, name),
+                consumer=consumer,
+                state=state,
+                correlation=correlation,
+                condition=condition,
+                after=after,
+                limit=size,
+            )
+        yield from found
+        if len(found) < size:
+            return
+        limit, after = limit - size, found[-1].place
+
+
+def find(hub: Hub, queue: str, msgid: bytes) -> tuple[Looked, Sequence[Reader]]:
+    """A message of a queue in whatever state, and the consumers it is for.
+
+    Raises:
+        NotFound: there is no queue of that name, or no such message in it.
+    """
+    name = lookup.queue(hub, queue)
+    with hub.read() as conn:
+        found = looking.one(conn, resolve_queue(conn, name), msgid)
+    if found is None:
+        raise lookup.MessageNotFound(msgid.hex().upper(), f"queue {name}")
+    return found
 
 
 @contextmanager

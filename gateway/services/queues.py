@@ -5,25 +5,48 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from mgw.gateway.aq import INFINITE, Counts, Db, Held, Hub, QueueAdmin, QueueInfo, TimeManagerReport, role_statements
+from mgw.gateway.aq import (
+    INFINITE,
+    Counts,
+    Db,
+    Held,
+    Hub,
+    QueueAdmin,
+    QueueInfo,
+    SubscriberInfo,
+    TimeManagerReport,
+    role_statements,
+)
 from mgw.gateway.aq import queue_backlog as backlog
 from mgw.gateway.aq import resolve_queue as resolve
 from mgw.gateway.observe.events import Journalist
 from mgw.gateway.runtime.timekeeping import Timekeeper, events_of
+from mgw.gateway.services import lookup
+from mgw.transforms.errors import GatewayError
 
 __all__ = [
     "INFINITE",
     "Counts",
     "Held",
+    "OfAJob",
+    "Purge",
     "QueueInfo",
     "QueueState",
+    "Reading",
+    "add_subscriber",
     "administration",
     "create_queue",
     "database_role",
     "overview",
+    "purge_queue",
+    "readers",
+    "remove_subscriber",
     "run_time_manager",
     "start_queue",
+    "switch_queue",
 ]
+
+_OF_JOBS = "MGW_"  # so begin the names of their subscribers
 
 
 def administration(hub: Hub, user: str | None = None) -> QueueAdmin:
@@ -98,6 +121,127 @@ def start_queue(hub: Hub, full_name: str, *, enqueue: bool, dequeue: bool) -> No
     info = admin.queue(full_name)
     exception = info is not None and info.queue_type == "EXCEPTION_QUEUE"
     admin.start_queue(full_name, enqueue=enqueue and not exception, dequeue=dequeue)
+
+
+def switch_queue(hub: Hub, name: str, *, on: bool, enqueue: bool, dequeue: bool, wait: float = 0) -> QueueInfo:
+    """Start a queue or stop it, in one direction or both; what it is then.
+
+    Args:
+        wait: seconds for the transactions on it to end before it is stopped.
+
+    Raises:
+        NotFound: there is no queue of that name.
+        AqError: 24018 transactions work on it still; nothing is changed.
+    """
+    full = lookup.queue(hub, name)
+    if on:
+        start_queue(hub, full, enqueue=enqueue, dequeue=dequeue)
+    else:
+        QueueAdmin(hub).stop_queue(full, enqueue=enqueue, dequeue=dequeue, wait=wait)
+    found = QueueAdmin(hub).queue(full)
+    if found is None:
+        raise lookup.NotFound("queue", name, [])
+    return found
+
+
+class Purge(NamedTuple):
+    """What a purge removed, or would remove.
+
+    Attributes:
+        messages: that are gone, or of which anything would go.
+        entries: of multi-consumer messages: one for each consumer that has lost its own.
+    """
+
+    messages: int
+    entries: int
+
+
+def purge_queue(hub: Hub, name: str, condition: str | None, *, dry: bool, wait: float = 0, by: str) -> Purge:
+    """Remove the messages of a queue for which a condition is true, and keep that in the audit.
+
+    Args:
+        condition: over the columns of the view ``AQ$<queue table>``, each with the prefix ``qtview.``; None: all.
+        dry: only say what would be removed.
+        wait: seconds for those who hold some of them.
+        by: who does it.
+
+    Raises:
+        NotFound: there is no queue of that name.
+        AqError: 25448, 25449 the condition; 54 others hold some of the messages.
+    """
+    full = lookup.queue(hub, name)
+    admin = QueueAdmin(hub)
+    admin.by = by
+    done = admin.would_purge(full, condition) if dry else admin.purge_queue(full, condition, block=wait or False)
+    return Purge(done.messages, done.entries)
+
+
+class Reading(NamedTuple):
+    """A subscriber of a queue with what waits for it; None where it is not a consumer of this queue itself."""
+
+    subscriber: SubscriberInfo
+    held: Counts | None
+
+
+class OfAJob(GatewayError):
+    """A subscriber belongs to a job, and goes with it."""
+
+
+def readers(hub: Hub, name: str) -> list[Reading]:
+    """The subscribers of a queue with what waits for each, in one transaction.
+
+    Raises:
+        NotFound: there is no queue of that name.
+    """
+    full = lookup.queue(hub, name)
+    with hub.read() as conn:
+        ref = resolve(conn, full)
+        return [
+            Reading(each, None if each.address or not each.name else backlog(conn, ref, each.name))
+            for each in QueueAdmin(hub, conn).queue_subscribers(full)
+        ]
+
+
+def add_subscriber(
+    hub: Hub,
+    name: str,
+    subscriber: str,
+    *,
+    rule: str | None = None,
+    transformation: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Reading:
+    """Subscribe; the subscriber gets what is enqueued from now on.
+
+    Raises:
+        NotFound: there is no queue of that name.
+        AqError: as :meth:`mgw.gateway.aq.QueueAdmin.add_subscriber`.
+    """
+    full = lookup.queue(hub, name)
+    QueueAdmin(hub).add_subscriber(full, subscriber, rule=rule, transformation=transformation, options=options)
+    known = subscriber.strip('"').upper()
+    return next(each for each in readers(hub, full) if (each.subscriber.name or "").upper() == known)
+
+
+def remove_subscriber(hub: Hub, name: str, subscriber: str, *, force: bool, by: str) -> Held:
+    """End a subscription; what waited for it.
+
+    Raises:
+        NotFound: there is no queue of that name.
+        OfAJob: it is the subscriber of a job.
+        HoldsMessages: messages wait for it, and ``force`` is not given.
+        AqError: 24035 there is no such subscriber.
+    """
+    full = lookup.queue(hub, name)
+    if subscriber.upper().startswith(_OF_JOBS):
+        raise OfAJob(
+            f"subscriber {subscriber:.200} belongs to a job",
+            cause="it goes with the job",
+            cure=f"remove the job instead: mgw jobs remove {subscriber[len(_OF_JOBS) :]:.200}",
+        )
+    admin = QueueAdmin(hub)
+    admin.by = by
+    return admin.remove_subscriber(full, subscriber, force=force)
 
 
 def database_role(hub: Hub, role: str, *, apply: bool) -> Sequence[str]:

@@ -8,6 +8,9 @@ from mgw.gateway.aq import HoldsMessages
 from mgw.gateway.services.admin import Ora
 from mgw.gateway.services.exceptions import DeskRefused
 from mgw.gateway.services.lookup import NotFound
+from mgw.gateway.services.proof import NotInLedger
+from mgw.gateway.services.queues import OfAJob
+from mgw.gateway.services.takings import TokenEnded
 from mgw.transforms.errors import AdminError, AqError, GatewayError, HubError, LinkError
 
 __all__ = ["Kind", "kind_of"]
@@ -52,8 +55,8 @@ _AQ_CONFLICT = frozenset((54, 955, 2303, 24001, 24006, 24011, 24012, 24018, 2403
 _KINDS: tuple[tuple[tuple[type[GatewayError], ...], frozenset[int] | None, Kind], ...] = (
     ((HubError,), None, Kind.HUB),
     ((LinkError,), None, Kind.ELSEWHERE),
-    ((NotFound,), None, Kind.MISSING),
-    ((DeskRefused, HoldsMessages), None, Kind.CONFLICT),
+    ((NotFound, NotInLedger), None, Kind.MISSING),
+    ((DeskRefused, HoldsMessages, OfAJob, TokenEnded), None, Kind.CONFLICT),
     ((AdminError,), _MISSING, Kind.MISSING),
     ((AdminError,), _CONFLICT, Kind.CONFLICT),
     ((AqError,), _AQ_MISSING, Kind.MISSING),

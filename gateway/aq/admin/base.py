@@ -41,6 +41,9 @@ class Administration:
         AqError: 25200 not the name of a user.
     """
 
+    #: Who administers, for the audit, where that is neither a user of the hub nor the account of the program.
+    by: str | None = None
+
     def __init__(
         self,
         hub: Hub,

@@ -131,6 +131,44 @@ class PurgeProcedures(Administration):
         )
         return done
 
+    def purge_queue(
+        self, queue_name: str, purge_condition: str | None = None, *, block: bool | float = False
+    ) -> Purged:
+        """Remove the messages of one queue for which a condition is true; arguments as :meth:`purge_queue_table`.
+
+        Raises:
+            AqError: as :meth:`purge_queue_table`, 24010 unknown.
+        """
+        return self.purge_queue_table(*self._of_queue(queue_name, purge_condition), block=block)
+
+    def would_purge(self, queue_name: str, purge_condition: str | None = None) -> Purged:
+        """What :meth:`purge_queue` would remove now, if nobody holds any of it; nothing is removed.
+
+        ``messages`` counts those of which anything would go.
+
+        Raises:
+            AqError: 24010 unknown, 25448, 25449 the condition.
+        """
+        table, text = self._of_queue(queue_name, purge_condition)
+        with self.look() as db:
+            name = qualified(table, self.schema, what="queue table")
+            plan = _plan(db, self.need_queue_table(db, name), purge_condition_of(text))
+        messages, entries = set[int](), 0
+        with closing(self._pages(plan)) as pages:
+            for page in pages:
+                messages.update(map(_number, page))
+                entries += sum(row["PROTOCOL"] is not None for row in page)
+        return Purged(len(messages), entries)
+
+    def _of_queue(self, queue_name: str, condition: str | None) -> tuple[str, str]:
+        """The queue table of a queue, and the condition for its messages alone."""
+        with self.look() as db:
+            queue = self.need_queue(db, queue_name)
+        whole = purge_condition_of(condition).text  # by itself: what is wrong is told where it stands in this text
+        name = queue.name.upper().replace("'", "''")
+        mine = f"qtview.queue = '{name}'"
+        return queue.queue_table, f"{mine} AND ({whole}\n)" if whole else mine
+
     def _purge(self, plan: _Plan, block: bool | float) -> Purged:
         patience = Patience(self.hub, block)
         waits = patience.waits and (self.connection is None or self.hub.postgresql)

@@ -195,7 +195,9 @@ def record(admin: Administration, conn: sa.Connection, removal: Removal) -> None
 
 
 def actor(admin: Administration) -> str:
-    """Who administers: the user of the hub, or the account of the program and its host."""
+    """Who administers: who was named, the user of the hub, or the account of the program and its host."""
+    if admin.by is not None:
+        return admin.by
     if admin.rights is not None:
         return admin.rights.user
     try:

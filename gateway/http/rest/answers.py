@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mgw.gateway.http.problems import PROBLEM_JSON, Problem
 from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.busy import Busy
 from mgw.gateway.services.hubs import Hub
 from mgw.gateway.services.refusals import Kind, kind_of
 from mgw.transforms.errors import GatewayError
@@ -72,6 +73,8 @@ _STATUS_OF = {
 
 def problem_of(error: GatewayError) -> Problem:
     """The refusal that tells an error."""
+    if isinstance(error, Busy):
+        return Problem(429 if error.of_one else 503, error.what, error.cure, {"Retry-After": "1"})
     kind = kind_of(error)
     headers = {"Retry-After": "1"} if kind is Kind.HUB else {}
     return Problem(

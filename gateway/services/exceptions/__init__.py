@@ -17,21 +17,30 @@ from mgw.gateway.services.exceptions.contract import (
     Which,
 )
 from mgw.gateway.services.exceptions.desk import desk_of, jobs_with_desks
+from mgw.gateway.services.exceptions.editing import Edit, edit, entry_of, require_choice
+from mgw.gateway.services.exceptions.groups import MOST, Groups, grouped
 from mgw.gateway.services.exceptions.parked import Waiting, give_up, parked_keys, release
 
 __all__ = [
     "EVERYTHING",
+    "MOST",
     "Change",
     "Desk",
     "DeskRefused",
+    "Edit",
     "Entry",
+    "Groups",
     "Outcome",
     "Pace",
     "Waiting",
     "Which",
     "desk_of",
+    "edit",
+    "entry_of",
     "give_up",
+    "grouped",
     "jobs_with_desks",
     "parked_keys",
     "release",
+    "require_choice",
 ]

@@ -211,9 +211,22 @@ class Outcome:
 
 
 class Pace:
-    """At most ``rate`` messages a second, from 0.001 on; None: as fast as it goes."""
+    """At most ``rate`` messages a second, from 0.001 on; None: as fast as it goes.
 
-    def __init__(self, rate: float | None, sleep: Callable[[float], None] = time.sleep) -> None:
+    Args:
+        sleep: waits; it may return early where ``stopped`` says why.
+        stopped: whether somebody wants no more of it; the batch that is under way is completed.
+        watch: is told before each batch what was done so far.
+    """
+
+    def __init__(
+        self,
+        rate: float | None,
+        sleep: Callable[[float], object] = time.sleep,
+        *,
+        stopped: Callable[[], bool] = lambda: False,
+        watch: Callable[[Outcome], None] = lambda _: None,
+    ) -> None:
         if rate is not None and not _SLOWEST <= rate < math.inf:
             raise DeskRefused(
                 f"rate {rate:g} cannot be used",
@@ -223,6 +236,8 @@ class Pace:
         self._rate = rate
         self._sleep = sleep
         self._owed = 0
+        self.stopped = stopped
+        self._watch = watch
 
     @property
     def batch(self) -> int:
@@ -231,13 +246,21 @@ class Pace:
 
     def room(self, limit: int | None, outcome: Outcome) -> int:
         """Messages that the next batch may have: the limit is one for messages that are done."""
+        self._watch(outcome)
         return self.batch if limit is None else min(self.batch, limit - len(outcome.done))
 
-    def before(self, count: int, sleep: Callable[[float], None] | None = None) -> None:
-        """Wait until ``count`` more may go; the first go at once. ``sleep``: waits instead of the pace's own."""
-        if self._rate is not None and self._owed:
+    def before(self, count: int, outcome: Outcome, sleep: Callable[[float], object] | None = None) -> bool:
+        """Wait until ``count`` more may go; the first go at once. False: they may not, because somebody stopped it.
+
+        ``sleep``: waits instead of the pace's own.
+        """
+        if self._rate is not None and self._owed and not self.stopped():
             (sleep or self._sleep)(self._owed / self._rate)
         self._owed = count
+        if self.stopped():
+            outcome.stopped = "somebody stopped it"
+            return False
+        return True
 
 
 class Desk(Protocol):

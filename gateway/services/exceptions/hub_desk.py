@@ -236,7 +236,8 @@ class HubDesk:
                 outcome.has_done(each.entry)
             return outcome
         while batch := list(islice(meant, pace.room(limit, outcome))):
-            pace.before(len(batch))
+            if not pace.before(len(batch), outcome):
+                break
             try:
                 self._batch(batch, act, outcome)
             except GatewayError as error:

@@ -257,7 +257,7 @@ class LinkDesk:
 
             def wait(seconds: float) -> None:
                 end = self._clock.monotonic() + seconds
-                while (left := end - self._clock.monotonic()) > 0:
+                while (left := end - self._clock.monotonic()) > 0 and not pace.stopped():
                     shelf.keep(min(left, _KEEP_EVERY))
                     keep()
 
@@ -268,7 +268,8 @@ class LinkDesk:
                 return outcome
             try:
                 while batch := _next_batch(meant, pace.room(limit, outcome)):
-                    pace.before(len(batch), wait)
+                    if not pace.before(len(batch), outcome, wait):
+                        break
                     left = {id(held) for held in shelf.remaining([each.held for each in batch])}
                     outcome.gone += [each.entry.id for each in batch if id(each.held) not in left]
                     act(shelf, [each for each in batch if id(each.held) in left], outcome)
