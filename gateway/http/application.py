@@ -20,6 +20,7 @@ from mgw.gateway.http.problems import PROBLEM_JSON, Problem
 from mgw.gateway.http.rest import router
 from mgw.gateway.http.rest.answers import problem_of
 from mgw.gateway.http.server import Request as PageRequest
+from mgw.gateway.http.slashes import NamesWithSlashes
 from mgw.gateway.services.hubs import Hub
 from mgw.gateway.services.probes import Probing
 from mgw.gateway.services.users import Users
@@ -58,6 +59,7 @@ def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
     )
     app.state.hub, app.state.probes = hub, probes
     app.state.access = Access(Users(hub), reach.local, reach.secure)
+    app.add_middleware(NamesWithSlashes)
     app.add_exception_handler(Problem, _refused)  # type: ignore[arg-type]
     app.add_exception_handler(GatewayError, _failed)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, _invalid)  # type: ignore[arg-type]

@@ -56,4 +56,6 @@ class Problem(Exception):
         """The document."""
         from mgw.gateway.services.redaction import redact
 
-        return f"{redact(json.dumps(self.members, ensure_ascii=False, indent=2, default=str))}\n".encode()
+        return f"{redact(json.dumps(self.members, ensure_ascii=False, indent=2, default=str))}\n".encode(
+            "utf-8", "backslashreplace"
+        )
