@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ import pytest
 
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.hubs import Hub, open_hub
+from mgw.links.memory.broker import MemoryBroker
+from mgw.transforms.message import Message
+from tests.support.gateways import Gateway, gateway_on
+from tests.support.waiting import eventually
 from tests.support.web import Caller, serving
 
 API = "/api/v1"
@@ -162,6 +167,78 @@ def test_the_configuration_is_exported_as_the_file_that_it_is(web: Caller, hub: 
     assert found.headers["content-type"] == "text/yaml; charset=utf-8"
     assert found.body.decode() == export_text(hub)
     assert "${RABBIT1_PASSWORD:-}" in found.body.decode()
+
+
+# --------------------------------------------------------------------------------------------------------------- verbs
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, broker: MemoryBroker) -> Iterator[Gateway]:
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as made:
+        made.admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name})
+        made.queue("H")
+        broker.queue("DST")
+        made.admin.register_foreign_queue("DST", "mem")
+        made.admin.create_job("outj", "OUTBOUND", "H", "DST@mem")
+        yield made
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+def test_jobs_are_paused_resumed_reset_and_restarted_as_in_kafka_connect(gateway: Gateway, method: str) -> None:
+    with gateway.run(), serving(gateway.hub) as web:
+        eventually(lambda: web.ok("GET", at("jobs", "outj", "status"))["state"] == "IDLE", what="the job")
+        for verb, enabled in (("pause", False), ("resume", True), ("reset", True)):
+            found = web(method, at("jobs", "outj", verb))
+            assert (found.status, found.json["name"], found.json["enabled"]) == (202, "OUTJ", enabled)
+        found = web(method, at("jobs", "outj", "restart"))
+        assert (found.status, found.body) == (204, b"")
+        assert "did you mean 'outj'?" in web.refused(404, method, at("jobs", "out", "pause"))["cure"]
+
+
+def test_a_drain_answers_when_the_job_is_empty_or_soon_and_goes_on(gateway: Gateway, broker: MemoryBroker) -> None:
+    gateway.enqueue("H", [Message(body=str(number)) for number in range(50)])
+    with gateway.run(), serving(gateway.hub) as web:
+        eventually(lambda: not web.ok("POST", at("jobs", "outj", "drain"))["enabled"], what="the drained job")
+        assert len(broker.queue("DST").messages) == 50
+        broker.hold_confirms = True
+        gateway.enqueue("H", [Message(body="stays")])
+        web.ok("POST", at("jobs", "outj", "resume"))
+        eventually(lambda: len(broker.queue("DST").messages) == 51, what="the message at the broker")
+        begun = time.monotonic()
+        told = web("PUT", at("jobs", "outj", "drain?timeout=600").replace("%3F", "?").replace("%3D", "="))
+        assert (told.status, told.json["enabled"]) == (202, True)
+        assert time.monotonic() - begun < 30
+        web.ok("POST", at("jobs", "outj", "resume"))  # ends the drain
+        broker.hold_confirms = False
+        eventually(lambda: web.ok("GET", at("jobs", "outj", "status"))["backlog"] == 0, what="the message")
+        assert web.ok("GET", at("jobs", "outj", "status"))["enabled"]
+
+
+def test_links_are_tested_reconnected_and_prepared(gateway: Gateway) -> None:
+    with serving(gateway.hub) as web:
+        told = web.ok("POST", at("links", "MEM", "test"))
+        assert told["ok"] is all(each["ok"] for each in told["checks"])
+        found = web("POST", at("links", "MEM", "reconnect"))
+        assert (found.status, found.json) == (202, {"link": "mem", "jobs": ["outj"]})
+        refusal = web.refused(422, "POST", at("links", "mem", "prepare"))
+        assert refusal["cure"]
+        for verb in ("test", "reconnect", "prepare"):
+            assert web.refused(404, "POST", at("links", "men", verb))["cure"] == "did you mean 'mem'?"
+
+
+def test_agents_are_started_shut_down_and_log_more(gateway: Gateway) -> None:
+    with serving(gateway.hub) as web:
+        assert web.refused(409, "POST", at("agents", "default_agent", "shutdown"))["number"] == 32825
+        found = web("POST", at("agents", "default_agent", "start"))
+        assert (found.status, found.json) == (202, {"name": "DEFAULT_AGENT", "status": "START_SCHEDULED"})
+        assert web.ok("POST", at("agents", "default_agent", "shutdown"))["status"] == "NOT_STARTED"
+        web.refused(409, "PUT", at("agents", "default_agent", "log-level"), {"level": 2})
+        web.refused(422, "PUT", at("agents", "default_agent", "log-level"), {"level": 5})
+        with gateway.run():
+            web.ok("PUT", at("agents", "default_agent", "log-level"), {"level": 2})
+
+
+# --------------------------------------------------------------------------------------------------------- description
 
 
 def schema_of(document: dict[str, Any], method: str, path: str) -> dict[str, Any]:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
-from mgw.gateway.http.access import Viewer
-from mgw.gateway.http.rest.answers import HubOf
+from mgw.gateway.http.access import Operator, Viewer
+from mgw.gateway.http.rest.answers import AdminOf, HubOf
 from mgw.gateway.http.rest.definitions import Living, living
 from mgw.gateway.http.slashes import NAME
-from mgw.gateway.services import lookup
+from mgw.gateway.services import job_verbs, lookup
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.exception_desk import retry
 from mgw.gateway.services.health import COLUMN_TEXTS, JobRow, look
 from mgw.gateway.services.hubs import Hub
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
+
+DRAIN_SECONDS = 3.0  # for which a caller waits for a job that drains
 
 
 def _of(column: str) -> Any:
@@ -86,6 +91,69 @@ def status_of(request: Request, hub: Hub, name: str) -> JobStatus:
         raise lookup.NotFound("job", name, [])
     return JobStatus(**_members(row), **living(entry))
 
+
+Verb = Callable[[Request, GatewayAdmin, str], str]
+
+
+def _pause(request: Request, admin: GatewayAdmin, name: str) -> str:
+    request.app.state.drains.give_up(name)
+    return job_verbs.pause(admin, name)
+
+
+def _resume(request: Request, admin: GatewayAdmin, name: str) -> str:
+    request.app.state.drains.give_up(name)
+    return job_verbs.resume(admin, name)
+
+
+def _reset(_: Request, admin: GatewayAdmin, name: str) -> str:
+    return retry(admin, name)
+
+
+def _verb(word: str, does: Verb, text: str) -> None:
+    """A verb with POST and with PUT, that answers how the job is then."""
+
+    def act(name: str, request: Request, admin: AdminOf, _: Operator) -> JobStatus:
+        return status_of(request, admin.hub, does(request, admin, name))
+
+    _add(word, act, text, 202)
+
+
+def _add(word: str, act: Callable[..., Any], text: str, status: int) -> None:
+    for method in ("POST", "PUT"):
+        router.add_api_route(
+            f"/{NAME}/{word}",
+            act,
+            methods=[method],
+            status_code=status,
+            name=f"{word}_job",
+            summary=f"{word.capitalize()} one job",
+            description=text,
+        )
+
+
+def restart(name: str, admin: AdminOf, _: Operator) -> None:
+    """Have a job finish its batches, disconnect, and connect again at once."""
+    job_verbs.restart(admin, name)
+
+
+def drain(
+    name: str,
+    request: Request,
+    admin: AdminOf,
+    _: Operator,
+    timeout: Annotated[float, Query(ge=0, le=86_400, description="Seconds until it is paused in any case.")] = 60.0,
+) -> JobStatus:
+    """Wait until nothing waits for a job, then pause it. The answer comes after 3 seconds at most; the state tells
+    whether it is paused already. Pausing or resuming the job ends the wait, and so does the end of this process."""
+    job = request.app.state.drains.begin(name, timeout, wait=DRAIN_SECONDS)
+    return status_of(request, admin.hub, job)
+
+
+_verb("pause", _pause, "Stop a job after its current batch; what comes meanwhile waits.")
+_verb("resume", _resume, "Let a job that was paused continue.")
+_verb("reset", _reset, "Forget the failures of a job, and have it tried at once.")
+_add("restart", restart, " ".join((restart.__doc__ or "").split()), 204)
+_add("drain", drain, " ".join((drain.__doc__ or "").split()), 202)
 
 #: Member to what the columns of MGW_JOBS for it begin with.
 _COUNTS = {"moved": "propagated", "exceptioned": "exceptionq", "filtered": "filtered", "discarded": "discarded"}
