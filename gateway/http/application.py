@@ -21,6 +21,7 @@ from mgw.gateway.http.rest import router
 from mgw.gateway.http.rest.answers import problem_of
 from mgw.gateway.http.server import Request as PageRequest
 from mgw.gateway.http.slashes import NamesWithSlashes
+from mgw.gateway.services.definition_changes import Changes
 from mgw.gateway.services.drains import Drains
 from mgw.gateway.services.hubs import Hub
 from mgw.gateway.services.probes import Probing
@@ -59,7 +60,7 @@ def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.hub, app.state.probes = hub, probes
-    app.state.drains = Drains(hub)
+    app.state.drains, app.state.changes = Drains(hub), Changes(hub)
     app.state.access = Access(Users(hub), reach.local, reach.secure)
     app.add_middleware(NamesWithSlashes)
     app.add_exception_handler(Problem, _refused)  # type: ignore[arg-type]

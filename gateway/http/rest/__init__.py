@@ -8,14 +8,14 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from mgw.gateway.http.access import needed_role
-from mgw.gateway.http.rest import agents, configuration, definitions, jobs, links, session, users
+from mgw.gateway.http.rest import agents, changes, configuration, definitions, jobs, links, session, users
 from mgw.gateway.http.rest.answers import REFUSALS
 from mgw.gateway.services.users import Role
 
 __all__ = ["router", "routes"]
 
 _PREFIX = "/api/v1"
-_PARTS = (session, users, definitions, agents, links, jobs, configuration)
+_PARTS = (session, users, definitions, changes, agents, links, jobs, configuration)
 
 router = APIRouter(prefix=_PREFIX, responses=REFUSALS)
 for part in _PARTS:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header
 
-from mgw.gateway.services.definition_changes import Expected
+from mgw.gateway.services.expected import Expected
 
 __all__ = ["Conditions", "header_of", "is_known"]
 

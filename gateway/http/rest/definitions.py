@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -14,13 +13,13 @@ from pydantic import BaseModel, Field, WithJsonSchema, create_model
 from mgw.gateway.http.access import Viewer
 from mgw.gateway.http.rest.answers import HubOf
 from mgw.gateway.http.rest.conditions import Conditions, header_of, is_known
-from mgw.gateway.http.rest.moments import moment
+from mgw.gateway.http.rest.living import Living, living
 from mgw.gateway.http.rest.paging import Cursor, Limit, cursor_of, place_of
 from mgw.gateway.http.slashes import NAME
 from mgw.gateway.services.definitions import NOUNS, SECTIONS, Definition, Filter, find, page_of
 from mgw.gateway.services.verdict import Entry
 
-__all__ = ["SCHEMA", "Living", "as_schema", "living", "path_of", "router"]
+__all__ = ["SCHEMA", "as_schema", "path_of", "router", "show_one_of"]
 
 router = APIRouter()
 
@@ -29,27 +28,6 @@ SCHEMA = "x-section"
 
 _Pattern = Annotated[str | None, Query(max_length=200, description="Name; `*` and `?` stand for other letters.")]
 _Text = Annotated[str | None, Query(max_length=300)]
-
-
-class Living(BaseModel):
-    """How something is that runs, or is meant to."""
-
-    state: str
-    since: datetime | None = Field(description="Since when it is in this state; null: nobody knows.")
-    healthy: bool
-    reason: str | None = Field(description="What is wrong.")
-    cure: str | None = Field(description="What to do about it.")
-
-
-def living(entry: Entry) -> dict[str, Any]:
-    """The members of :class:`Living`."""
-    return {
-        "state": entry.state,
-        "since": moment(entry.since),
-        "healthy": entry.healthy,
-        "reason": entry.reason or None,
-        "cure": entry.cure or None,
-    }
 
 
 def as_schema(section: str) -> dict[str, Any]:
@@ -166,12 +144,6 @@ def register(section: str) -> None:
         items = [_item(section, each, entries) for each in page.items]
         return {"items": items, "cursor": cursor_of(page.after)}
 
-    def show_one(name: str, hub: HubOf, _: Viewer, expected: Conditions) -> Any:
-        found = find(hub, section, name)
-        if is_known(found.tag, expected):
-            return Response(status_code=304, headers=header_of(found.tag))
-        return JSONResponse(dict(found.config), headers=header_of(found.tag))
-
     router.add_api_route(
         path,
         show_list,
@@ -182,13 +154,26 @@ def register(section: str) -> None:
         summary=f"List {noun}s",
         description=f"The {noun}s in the order of their names.",
     )
+    show_one_of(section)
+
+
+def show_one_of(section: str, below: str = "") -> None:
+    """Add the route of one object of a section; ``below``: the rest of its address."""
+    noun, path = NOUNS[section], path_of(section)
+
+    def show_one(name: str, hub: HubOf, _: Viewer, expected: Conditions) -> Any:
+        found = find(hub, section, name)
+        if is_known(found.tag, expected):
+            return Response(status_code=304, headers=header_of(found.tag))
+        return JSONResponse(dict(found.config), headers=header_of(found.tag))
+
     router.add_api_route(
-        f"{path}/{NAME}",
+        f"{path}/{NAME}{below}",
         show_one,
         methods=["GET"],
         response_model=None,
-        tags=tags,
-        name=f"show_{section}",
+        tags=[path.strip("/")],
+        name=f"show_{section}{below.replace('/', '_')}",
         summary=f"Show one {noun}",
         description=f"One {noun} as a file would say it, without what is at its default, and without secrets.",
         responses={

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from mgw.gateway.http.access import Operator, Viewer
 from mgw.gateway.http.rest.answers import AdminOf, HubOf
-from mgw.gateway.http.rest.definitions import Living, living
+from mgw.gateway.http.rest.living import Living, living
 from mgw.gateway.http.slashes import NAME
 from mgw.gateway.services import job_verbs, lookup
 from mgw.gateway.services.admin import GatewayAdmin
