@@ -14,7 +14,7 @@ from typing import Any
 
 from mgw.gateway.aq import Hub, QueueAdmin
 from mgw.gateway.config import hub_queues, object_types, security
-from mgw.gateway.config.holding import refuse_losses, with_held
+from mgw.gateway.config.holding import FILE_CURE, refuse_losses, with_held
 from mgw.gateway.config.models import (
     AgentModel,
     Document,
@@ -54,13 +54,19 @@ def plan_for(hub: Hub | None, document: Document, *, prune: bool = False, refuse
 
 
 def apply_actions(
-    admin: GatewayAdmin, document: Document, actions: Sequence[Action], *, force: bool = False
+    admin: GatewayAdmin,
+    document: Document,
+    actions: Sequence[Action],
+    *,
+    force: bool = False,
+    cure: str = FILE_CURE,
 ) -> Iterator[Action]:
     """Do the steps in order, each in a transaction of its own; gives each when it is over, also those that do nothing.
 
     Args:
         force: delete the messages that what is removed holds; ``prune: force`` in the settings of the file says the
             same.
+        cure: how to have them deleted, for the refusal.
 
     Raises:
         GatewayError: messages would be deleted, and nothing was done; or a step was refused, and the steps before it
@@ -68,7 +74,7 @@ def apply_actions(
     """
     force = force or document.settings.prune == "force"
     if not force:
-        refuse_losses(actions)
+        refuse_losses(actions, cure)
     waited = False
     for at, action in enumerate(actions):
         if action.verb is Verb.REMOVE and action.section != "jobs" and not waited:
@@ -159,7 +165,8 @@ def _options(change: Action) -> dict[str, Any]:
 
 
 def _agent(admin: GatewayAdmin, _: Document, name: str, agent: AgentModel, change: Action | None) -> None:
-    admin = GatewayAdmin(admin.hub, admin.secrets, clock=admin.clock)
+    expected, admin = admin.expected, GatewayAdmin(admin.hub, admin.secrets, clock=admin.clock)
+    admin.expected = expected
     admin.tell_no_effect = False  # the check of the file has told it, with the place
     options = {option: value for option, value in agent.options.items() if value is not None}
     if change is None:

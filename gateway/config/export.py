@@ -31,7 +31,7 @@ from mgw.links.options import parse
 from mgw.transforms.errors import GatewayError
 from mgw.transforms.steps.registry import BUILTIN_MODULE
 
-__all__ = ["document_text", "export_text"]
+__all__ = ["document_text", "export_text", "object_values"]
 
 #: What a hub gives a queue when the file does not say it (``mgw.gateway.aq.admin``); not worth a line.
 _UNSAID = {
@@ -64,17 +64,22 @@ settings: {{transform_modules: [{}]}}
 """
 
 
-def export_text(hub: Hub) -> str:
-    """Everything the hub holds as YAML; defaults are left out, each secret is a variable that may be empty."""
-    return document_text(read_running(hub))
+def export_text(hub: Hub, *, abroad: bool = False) -> str:
+    """Everything the hub holds as YAML; defaults are left out, each secret is a variable that may be empty.
+
+    Args:
+        abroad: it goes to another machine: of links whose client is not installed here, nobody knows what is secret, so
+            their attributes are left out.
+    """
+    return document_text(read_running(hub), _Guarded() if abroad else None)
 
 
-def document_text(document: Document) -> str:
+def document_text(document: Document, variables: _Variables | None = None) -> str:
     """A document as YAML; never with a secret in it."""
+    variables = variables or _Variables()
     root = CommentedMap({"version": 1})
     if settings := document.settings.model_dump(include=_KEPT_SETTINGS, exclude_defaults=True):
-        root["settings"] = CommentedMap({name: _plain(value) for name, value in settings.items()})
-    variables = _Variables()
+        root["settings"] = CommentedMap({name: _plain(value, variables) for name, value in settings.items()})
     for section in SECTIONS:
         objects: dict[str, Strict] = getattr(document, section)
         if section == "agents":
@@ -96,13 +101,33 @@ def document_text(document: Document) -> str:
     return text.getvalue()
 
 
+def object_values(name: str, model: Strict) -> tuple[dict[str, Any], list[str]]:
+    """One object as plain data, without what is left at its default, and without secrets; and the keys of the secrets
+    that it has: ``password``, ``options.token``.
+    """
+    without = _LeftOut()
+    return dict(_object(name, model, without)), without.keys
+
+
 class _Variables:
-    """Names of variables for secrets, each given once."""
+    """Texts as a file holds them: names of variables for secrets, each given once.
+
+    Attributes:
+        tells_all: whether settings are told of which nobody knows here whether they are secret.
+    """
+
+    tells_all = True
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
 
-    def placeholder(self, name: str, secret: str) -> str:
+    @staticmethod
+    def text(value: str) -> str:
+        """As it must be in the file to be read back unchanged: what looks like a variable, and what breaks lines."""
+        text = value.replace("${", "$${")
+        return text if text.replace(" ", "").isprintable() else DoubleQuotedScalarString(text)
+
+    def placeholder(self, name: str, secret: str) -> str | None:
         """What is written in the file for a secret of the object ``name``."""
         variable = first = "".join(each if each in _IN_VARIABLES else "_" for each in f"{name}_{secret}".upper())
         number = 2
@@ -110,6 +135,32 @@ class _Variables:
             variable, number = f"{first}_{number}", number + 1
         self.taken.add(variable)
         return f"${{{variable}:-}}"
+
+
+class _Guarded(_Variables):
+    """The same, where nobody may see more than is known to be harmless."""
+
+    tells_all = False
+
+
+class _LeftOut(_Variables):
+    """Texts as they are, and no secrets."""
+
+    tells_all = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: list[str] = []
+
+    @staticmethod
+    def text(value: str) -> str:
+        """The value itself."""
+        return value
+
+    def placeholder(self, name: str, secret: str) -> str | None:  # noqa: ARG002  the same for every object
+        """Nothing."""
+        self.keys.append(secret)
+        return None
 
 
 def _modules(transformation: TransformationModel) -> list[str]:
@@ -122,7 +173,7 @@ def _modules(transformation: TransformationModel) -> list[str]:
 def _object(name: str, model: Strict, variables: _Variables) -> CommentedMap:
     values = model.model_dump(exclude_defaults=True, exclude={"definition", "password", "password_file"})
     result = CommentedMap()
-    secrets: dict[str, str] = {}
+    secrets: dict[str, str | None] = {}
     if isinstance(model, AgentModel | LinkModel) and model.password is not None:
         secrets["password"] = variables.placeholder(name, "password")
     if isinstance(model, LinkModel):
@@ -133,12 +184,12 @@ def _object(name: str, model: Strict, variables: _Variables) -> CommentedMap:
     for key, value in values.items():
         if value is None or value == {} or (key in _UNSAID and _UNSAID[key] == value):
             continue
-        result[key] = value.lower() if key in ("type", "domain") else _plain(value)
+        result[key] = value.lower() if key in ("type", "domain") else _plain(value, variables)
         if isinstance(model, AgentModel) and key in NO_EFFECT:
             result.yaml_add_eol_comment("stored, has no effect", key)
-        if key == "username" and "password" in secrets:
+        if key == "username" and secrets.get("password") is not None:
             result["password"] = secrets.pop("password")
-    result.update(secrets)
+    result.update({key: value for key, value in secrets.items() if value is not None})
     if isinstance(model, LinkModel):
         _secret_options(name, model, result, variables)
     return result
@@ -155,7 +206,7 @@ def _as_people_write(name: str, model: Strict, values: dict[str, Any]) -> None:
 
 def _attributes(
     name: str, link: LinkModel, result: CommentedMap, values: dict[str, Any], variables: _Variables
-) -> dict[str, str]:
+) -> dict[str, str | None]:
     """Add attributes that differ from their default; placeholders for those that are secret and set."""
     try:
         spec = registry.spec(link.type)
@@ -164,14 +215,17 @@ def _attributes(
         hidden = {field.name.lower() for field in spec.options if field.secret}
     except GatewayError:  # its client is not installed here: everything as stored
         held, fields, hidden = dict(link.attributes), (), set()
-        result.update({key: value for key, value in held.items() if value is not None})
-    secrets = {}
+        if variables.tells_all:
+            result.update({key: value for key, value in held.items() if value is not None})
+        else:
+            values.pop("options", None)
+    secrets: dict[str, str | None] = {}
     for field in fields:
         value = held[field.name.lower()]
         if value is not None and field.secret:
             secrets[field.name] = variables.placeholder(name, field.name)
         elif value != field.default:
-            result[field.name] = _plain(value)
+            result[field.name] = _plain(value, variables)
     if hidden:
         values["options"] = {key: value for key, value in link.options.items() if key.lower() not in hidden}
     return secrets
@@ -181,20 +235,15 @@ def _secret_options(name: str, link: LinkModel, result: CommentedMap, variables:
     spec = spec_of(link.type)
     hidden = {field.name.lower() for field in spec.options if field.secret} if spec else set()
     for option in sorted(option for option in link.options if option.lower() in hidden):
-        result.setdefault("options", CommentedMap())[option] = variables.placeholder(name, option)
+        if (variable := variables.placeholder(name, option)) is not None:
+            result.setdefault("options", CommentedMap())[option] = variable
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, variables: _Variables) -> Any:
     if isinstance(value, dict):
-        return CommentedMap({key: _plain(entry) for key, entry in value.items() if entry is not None})
+        return CommentedMap({key: _plain(entry, variables) for key, entry in value.items() if entry is not None})
     if isinstance(value, list):
-        return [_plain(entry) for entry in value]
+        return [_plain(entry, variables) for entry in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    return _text(value) if isinstance(value, str) else value
-
-
-def _text(value: str) -> str:
-    """As it must be in the file to be read back unchanged: what looks like a variable, and what breaks lines."""
-    text = value.replace("${", "$${")
-    return text if text.replace(" ", "").isprintable() else DoubleQuotedScalarString(text)
+    return variables.text(value) if isinstance(value, str) else value

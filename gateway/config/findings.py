@@ -44,6 +44,11 @@ class Finding:
         text = f"{place}: {self.severity} {self.name}: {self.message}"
         return f"{text}; {self.cure}" if self.cure else text
 
+    @property
+    def where(self) -> str:
+        """The place without the file: line and column, or the keys that lead there; empty for the object itself."""
+        return f"line {self.mark.line}, column {self.mark.column}" if self.mark.line else self.mark.file
+
     def as_json(self) -> dict[str, Any]:
         """A flat mapping: severity, name, file, line, column, object, message, cure."""
         values = asdict(self)

@@ -12,7 +12,10 @@ from mgw.gateway.config.plan import Action, Verb
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.transforms.errors import GatewayError
 
-__all__ = ["made_for", "refuse_losses", "with_held"]
+__all__ = ["FILE_CURE", "WouldDelete", "made_for", "refuse_losses", "with_held"]
+
+#: How a file, or the command line, has messages deleted.
+FILE_CURE = "to delete them: --force, or settings.prune: force in the file"
 
 
 def with_held(hub: Hub, document: Document, actions: Sequence[Action]) -> list[Action]:
@@ -25,18 +28,25 @@ def with_held(hub: Hub, document: Document, actions: Sequence[Action]) -> list[A
     return counted
 
 
-def refuse_losses(actions: Sequence[Action]) -> None:
+class WouldDelete(GatewayError):
+    """Messages would be deleted with what is removed, and nobody has asked for it."""
+
+
+def refuse_losses(actions: Sequence[Action], cure: str = FILE_CURE) -> None:
     """Refuse a plan that deletes messages.
 
+    Args:
+        cure: how to have them deleted.
+
     Raises:
-        GatewayError: it does; nothing was changed.
+        WouldDelete: it does; nothing was changed.
     """
     if lost := [action for action in actions if action.deletes]:
-        raise GatewayError(
+        raise WouldDelete(
             "nothing was applied: messages would be deleted",
             cause="; ".join(f"{action.verb} {action.object}: {action.held_text}" for action in lost),
             cure="consume them, or move them first (--move-to of mgw jobs remove, mgw aq drop, mgw aq "
-            "subscribers remove); to delete them: --force, or settings.prune: force in the file",
+            f"subscribers remove); {cure}",
         )
 
 

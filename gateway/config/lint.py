@@ -22,13 +22,13 @@ from mgw.gateway.config.fields import Strict
 from mgw.gateway.config.findings import Finding, Path, errors, nearest
 from mgw.gateway.config.forms import with_logs
 from mgw.gateway.config.kept import complete, missing_variables
-from mgw.gateway.config.load import Source, load, read_secret
+from mgw.gateway.config.load import Source, load, no_file, read_secret
 from mgw.gateway.config.models import SECTIONS, AgentModel, Document, LinkModel, SettingsModel, TransformationModel
 from mgw.gateway.definitions.http_address import HttpAddress, behind_a_proxy, certificate_of
 from mgw.links.contract import LinkSpec
 from mgw.transforms.errors import ConfigInvalid, GatewayError, HubError
 
-__all__ = ["Checked", "check", "lint", "settings_of"]
+__all__ = ["Checked", "check", "check_source", "lint", "settings_of"]
 
 #: Keys people bring along from other products, and where they belong here.
 _HABITS = {
@@ -94,15 +94,20 @@ def check(
         lenient: variables that are not set and secrets that are not there are no errors, as for
             :func:`mgw.gateway.config.load.load`; the document has something in their place. Nothing is rehearsed.
     """
-    from mgw.gateway.config.checks import check_meaning
-
     source = load(paths, os.environ if environ is None else environ, lenient=lenient)
     _leave_out(source, without)
+    return check_source(source, existing=existing, held=held)
+
+
+def check_source(source: Source, *, existing: Document | None = None, held: Document | None = None) -> Checked:
+    """Check what was read; the other arguments are those of :func:`check`."""
+    from mgw.gateway.config.checks import check_meaning
+
     document = _structure(source)
     held = existing if held is None else held
     whole = complete(source, document, held)
     check_meaning(source, whole, existing or Document(), held or Document())
-    if lenient:
+    if source.lenient:
         document = whole
     elif existing is None and not errors(source.findings):
         _rehearse(source, whole)
@@ -169,7 +174,7 @@ def _settings(source: Source, value: Any) -> SettingsModel:
         except ConfigInvalid as error:
             source.error("bad-value", place, f"{error.what}: {error.cause}", error.cure)
     place = ("settings", "secret_key_file")
-    if found.secret_key_file is None or place in source.unresolved:
+    if found.secret_key_file is None or place in source.unresolved or source.remote:
         return found
     file = FilePath(source.mark(place).file).parent / found.secret_key_file
     if not file.is_file() and not source.lenient:
@@ -193,6 +198,7 @@ def _section(source: Source, section: str, value: Any) -> dict[str, Any]:
         if isinstance(values, dict):
             values = dict(values)
             if model in (LinkModel, AgentModel):
+                _refuse_files(source, path, values)
                 _keep_secrets(source, path, values, ("password",))
             if model is LinkModel:
                 _gather_attributes(source, path, values)
@@ -285,6 +291,13 @@ def _gather_attributes(source: Source, path: Path, values: dict[str, Any]) -> No
         _keep_secrets(source, below, values["options"], [name for name in options if name.lower() in secrets])
 
 
+def _refuse_files(source: Source, path: Path, values: dict[str, Any]) -> None:
+    """What came from another machine names no file of this one for its password."""
+    if source.remote and "password_file" in values:
+        del values["password_file"]
+        no_file(source, (*path, "password_file"))
+
+
 def _keep_secrets(source: Source, path: Path, values: dict[str, Any], names: Sequence[str]) -> None:
     """A secret whose variable is empty is left out: a hub that holds it keeps it."""
     for name in names:
@@ -295,6 +308,8 @@ def _keep_secrets(source: Source, path: Path, values: dict[str, Any], names: Seq
 
 def secret_from_file(source: Source, path: Path, file: str) -> str:
     """Contents of a file named by a ``..._file`` key; a finding and an empty text if it cannot be read."""
+    if source.remote:
+        return no_file(source, path)
     try:
         return read_secret(FilePath(source.mark(path).file).parent / file)
     except (OSError, UnicodeDecodeError) as error:

@@ -20,7 +20,7 @@ from mgw.gateway.config.findings import Finding, Mark, Path
 from mgw.gateway.config.nodes import Nodes, Unreadable, compose
 from mgw.gateway.config.overrides import place_of
 
-__all__ = ["OVERRIDES", "Source", "configured_hub", "load", "read_secret"]
+__all__ = ["OVERRIDES", "Source", "configured_hub", "load", "load_text", "no_file", "read_secret"]
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{[^}]*\}?")
 #: YAML forbids ``{ } , :`` and ``#`` in many places where people write variables; while the file is parsed they are
@@ -50,6 +50,7 @@ class Source:
     files: list[str] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     lenient: bool = False  # variables that are not set and files that are not there are no errors
+    remote: bool = False  # it came from another machine: no file and no variable of this one is read for it
 
     def mark(self, path: Path) -> Mark:
         """Place of a value, or of the nearest mapping around it."""
@@ -88,6 +89,15 @@ def load(paths: Sequence[str | FilePath], environ: Mapping[str, str], *, lenient
         _Reader(source, path, environ).read()
     for line in environ.get(OVERRIDES, "").splitlines():
         _override(source, line, environ)
+    return source
+
+
+def load_text(text: str, origin: str) -> Source:
+    """Read YAML that came from another machine, as :func:`load` reads a file; there are no variables, so that one
+    without a default is an error, and files are not read.
+    """
+    source = Source(files=[origin], remote=True)
+    _Reader(source, FilePath(origin), {}).read(text)
     return source
 
 
@@ -151,6 +161,13 @@ def read_secret(path: FilePath) -> str:
     return path.read_text("utf-8").rstrip("\r\n")
 
 
+def no_file(source: Source, path: Path) -> str:
+    """Refuse a key that names a file of this machine; gives what stands for the secret."""
+    name = str(path[-1])
+    cure = f"write {name[: -len('_file')]} with the secret itself"
+    return source.missing("no-files", path, f"{name} cannot be used here: files of this machine are not read", cure)
+
+
 def _hide(text: str) -> str:
     if "${" not in text or any(hidden in text for hidden in map(chr, _SHOWN)):
         return text
@@ -189,11 +206,11 @@ class _Reader:
         self._nodes = Nodes(str(path))
         self._hidden = False
 
-    def read(self) -> None:
-        """Add the file to the source, or the reason why it cannot be read."""
+    def read(self, given: str | None = None) -> None:
+        """Add the file, or the text that is given in its place, to the source, or the reason why it cannot be read."""
         before = {name: dict(part) if isinstance(part, dict) else part for name, part in self._source.tree.items()}
         try:
-            text = self._text()
+            text = self._text() if given is None else given
             hidden = _hide(text)
             self._hidden = hidden is not text
             root = compose(hidden, str(self._path))
@@ -315,6 +332,8 @@ class _Reader:
             value = str(default)
         elif name not in self._environ:
             cure = f"set {name} or {name}_FILE, or write ${{{name}:-default}}"
+            if self._source.remote:
+                cure = "variables of this machine are not read: write the value; for a plain ${ write $${"
             value = self._source.missing("missing-variable", path, f"variable {name} is not set", cure)
         if not value:
             self._source.blank[path] = name
@@ -340,6 +359,8 @@ class _Reader:
         return values
 
     def _from_file(self, path: Path, file: FilePath, origin: str) -> str:
+        if self._source.remote:
+            return no_file(self._source, path)
         try:
             return read_secret(self._path.parent / file)
         except (OSError, UnicodeDecodeError) as error:

@@ -15,7 +15,7 @@ from mgw.gateway.config.object_types import in_order
 from mgw.gateway.definitions.objects import DEFAULT_AGENT
 from mgw.transforms.errors import ConfigInvalid, GatewayError
 
-__all__ = ["Action", "Change", "Refuse", "Verb", "compare"]
+__all__ = ["Action", "Change", "FixedSetting", "Refuse", "Verb", "compare"]
 
 #: Told of an object that is refused, as ``link rabbit``, and why.
 Refuse = Callable[[str, GatewayError], object]
@@ -23,6 +23,10 @@ Refuse = Callable[[str, GatewayError], object]
 _KEPT = frozenset(("compatible", "max_payload", "jms_types"))
 _HIDDEN = {(True, True): "*** -> ***", (False, True): "set", (True, False): "removed", (False, False): "none"}
 _NAMES = frozenset(("agent", "source", "destination", "exception_queue", "transformation", "queue_table"))
+
+
+class FixedSetting(ConfigInvalid):
+    """A setting differs that cannot be changed after creation."""
 
 
 class Verb(StrEnum):
@@ -218,7 +222,7 @@ def _refuse_fixed(section: str, name: str, changes: list[Change]) -> None:
         "queues": "drop it (mgw aq drop), with what is in it, and create it again",
         "queue_tables": "drop its queues and the table, with what is in them, and create it again",
     }.get(section, "remove it and create it again")
-    raise ConfigInvalid(
+    raise FixedSetting(
         f"{NOUNS[section]} {name} cannot be altered: {'; '.join(str(change) for change in changes)}",
         cause="this is fixed when the object is created",
         cure=f"{first}; or define another one under a new name",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from mgw.gateway.aq import Hub, QueueAdmin, QueueInfo, QueueTableInfo, QueueType
@@ -24,7 +25,7 @@ from mgw.gateway.definitions.objects import AgentDef, JobDef, JobStatus, LinkDef
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.transforms.errors import ConfigInvalid
 
-__all__ = ["read_running"]
+__all__ = ["read_running", "read_section"]
 
 
 def read_running(hub: Hub) -> Document:
@@ -37,42 +38,31 @@ def read_running(hub: Hub) -> Document:
         HubError: the database refused.
     """
     admin = GatewayAdmin(hub)
-    queue_admin = QueueAdmin(hub)
-    tables, queues = _queues(queue_admin)
+    tables, queues = _queues(admin.aq)
+    sections: dict[str, Any] = {section: read(admin) for section, read in _READERS.items()}
     return Document(
         settings=SettingsModel(
-            transform_modules=queue_admin.modules(),
-            rule_functions={each.name: each.function for each in queue_admin.rule_functions()},
+            transform_modules=admin.aq.modules(),
+            rule_functions={each.name: each.function for each in admin.aq.rule_functions()},
         ),
-        agents={agent.name: _agent(admin, agent) for agent in admin.list_agents()},
-        links={link.name: _link(link) for link in admin.list_links()},
-        foreign_queues={
-            f"{queue.name}@{queue.link}": ForeignQueueModel(
-                provider_queue=queue.provider_queue,
-                domain=queue.domain.value if queue.domain else None,
-                options=dict(queue.options),
-                comment=queue.comments,
-            )
-            for queue in admin.list_foreign_queues()
-        },
-        object_types=read_types(queue_admin),
         queue_tables=tables,
         queues=queues,
-        transformations={
-            each.name: TransformationModel.model_validate(
-                {
-                    "from_type": each.from_type,
-                    "to_type": each.to_type,
-                    "comment": each.comments,
-                    "definition": dict(each.definition),
-                }
-            )
-            for each in admin.list_transformations()
-        },
-        jobs={job.name: _job(job) for job in admin.list_jobs() if job.status is not JobStatus.DELETE_PENDING},
-        aq_agents=read_agents(queue_admin),
-        grants=read_grants(queue_admin),
+        **sections,
     )
+
+
+def read_section(hub: Hub, section: str) -> dict[str, Any]:
+    """The objects of one section by name, as :func:`read_running` has them.
+
+    Raises:
+        ConfigInvalid: a stored secret cannot be decrypted.
+        HubError: the database refused.
+    """
+    admin = GatewayAdmin(hub)
+    if section in ("queue_tables", "queues"):
+        tables, queues = _queues(admin.aq)
+        return dict[str, Any](tables if section == "queue_tables" else queues)
+    return _READERS[section](admin)
 
 
 def _agent(admin: GatewayAdmin, agent: AgentDef) -> AgentModel:
@@ -176,3 +166,46 @@ def _shape(table: QueueTableInfo) -> dict[str, Any]:
         "jms_types": (table.jms_types and table.object_type is None) or None,
         "options": dict(table.options),
     }
+
+
+def _foreign_queues(admin: GatewayAdmin) -> dict[str, Any]:
+    return {
+        f"{queue.name}@{queue.link}": ForeignQueueModel(
+            provider_queue=queue.provider_queue,
+            domain=queue.domain.value if queue.domain else None,
+            options=dict(queue.options),
+            comment=queue.comments,
+        )
+        for queue in admin.list_foreign_queues()
+    }
+
+
+def _transformations(admin: GatewayAdmin) -> dict[str, Any]:
+    return {
+        each.name: TransformationModel.model_validate(
+            {
+                "from_type": each.from_type,
+                "to_type": each.to_type,
+                "comment": each.comments,
+                "definition": dict(each.definition),
+            }
+        )
+        for each in admin.list_transformations()
+    }
+
+
+def _jobs(admin: GatewayAdmin) -> dict[str, Any]:
+    return {job.name: _job(job) for job in admin.list_jobs() if job.status is not JobStatus.DELETE_PENDING}
+
+
+#: How each section is read; queue tables and queues are read together.
+_READERS: dict[str, Callable[[GatewayAdmin], dict[str, Any]]] = {
+    "agents": lambda admin: {agent.name: _agent(admin, agent) for agent in admin.list_agents()},
+    "links": lambda admin: {link.name: _link(link) for link in admin.list_links()},
+    "foreign_queues": _foreign_queues,
+    "object_types": lambda admin: dict(read_types(admin.aq)),
+    "transformations": _transformations,
+    "jobs": _jobs,
+    "aq_agents": lambda admin: dict(read_agents(admin.aq)),
+    "grants": lambda admin: dict(read_grants(admin.aq)),
+}

@@ -21,6 +21,9 @@ from mgw.gateway.http.problems import PROBLEM_JSON, Problem
 from mgw.gateway.http.rest import router
 from mgw.gateway.http.rest.answers import problem_of
 from mgw.gateway.http.server import Request as PageRequest
+from mgw.gateway.http.slashes import NamesWithSlashes
+from mgw.gateway.services.definition_changes import Changes
+from mgw.gateway.services.drains import Drains
 from mgw.gateway.services.feed import Feed
 from mgw.gateway.services.hubs import Hub
 from mgw.gateway.services.probing import Probing
@@ -63,10 +66,12 @@ def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.hub, app.state.probes = hub, probes
+    app.state.drains, app.state.changes = Drains(hub), Changes(hub)
     app.state.access = Access(Users(hub), reach.local, reach.secure)
     app.state.takings = Takings(hub)
     app.state.tasks = Tasks(hub.clock)
     app.state.feed = Feed(hub, probes, limits.STREAMS)
+    app.add_middleware(NamesWithSlashes)
     app.add_exception_handler(Problem, _refused)  # type: ignore[arg-type]
     app.add_exception_handler(GatewayError, _failed)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, _invalid)  # type: ignore[arg-type]

@@ -9,9 +9,12 @@ from fastapi.openapi.utils import get_openapi
 
 from mgw.gateway.http.rest import routes
 from mgw.gateway.http.rest.answers import ProblemModel
+from mgw.gateway.http.rest.definitions import SCHEMA
+from mgw.gateway.services.configuration import SCHEMA_NAMES, object_schemas
 
 __all__ = ["described"]
 
+_SCHEMAS = "#/components/schemas/"
 _ABOUT = """\
 Links, queues and jobs of the gateway, messages of the hub's queues, and the exception desk. Refusals are problem
 details (RFC 9457) with `detail`, `cause` and `cure`. Programs send `Authorization: Bearer TOKEN` (`mgw users token`);
@@ -31,6 +34,9 @@ def described(app: FastAPI) -> dict[str, Any]:
         schemas[ProblemModel.__name__] = ProblemModel.model_json_schema(
             ref_template="#/components/schemas/{model}", mode="serialization"
         )
+        schemas |= object_schemas(_SCHEMAS)
+        made["paths"], schemas = _resolved(made["paths"]), _resolved(schemas)
+        parts["schemas"] = dict(sorted(schemas.items()))
         parts["securitySchemes"] = {
             "token": {"type": "http", "scheme": "bearer"},
             "session": {"type": "apiKey", "in": "cookie", "name": "mgw_session"},
@@ -41,3 +47,15 @@ def described(app: FastAPI) -> dict[str, Any]:
                 made["paths"][path][method.lower()]["x-role"] = role.lower()
         app.openapi_schema = made
     return app.openapi_schema
+
+
+def _resolved(node: Any) -> Any:
+    """Schemas of sections, which stand under their names in the document."""
+    if isinstance(node, list):
+        return [_resolved(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    if (section := node.get(SCHEMA)) is not None:
+        kept = {key: value for key, value in node.items() if key == "description"}
+        return {**kept, "$ref": _SCHEMAS + SCHEMA_NAMES[section]}
+    return {key: _resolved(value) for key, value in node.items()}

@@ -15,6 +15,7 @@ from mgw.gateway.config.findings import Finding, errors
 from mgw.gateway.config.lint import check, lint, settings_of
 from mgw.gateway.config.load import OVERRIDES
 from mgw.gateway.config.models import OF_THE_PROCESS, Document
+from mgw.gateway.config.object_schemas import SCHEMA_NAMES, object_schemas
 from mgw.gateway.config.plan import Action, Verb
 from mgw.gateway.config.running import read_running
 from mgw.gateway.config.schema import json_schema
@@ -29,6 +30,7 @@ from mgw.transforms.errors import ConfigInvalid, GatewayError
 
 __all__ = [
     "OVERRIDES",
+    "SCHEMA_NAMES",
     "Action",
     "Checked",
     "Document",
@@ -47,6 +49,7 @@ __all__ = [
     "lint",
     "log",
     "not_kept",
+    "object_schemas",
     "plan",
     "prepare",
     "prepare_left",

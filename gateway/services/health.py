@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from mgw.gateway.aq import Hub, QueueAdmin, shown_key
+from mgw.gateway.config.view_columns import COLUMN_TEXTS
 from mgw.gateway.definitions.job_options import max_message_age
 from mgw.gateway.definitions.objects import key
 from mgw.gateway.runtime.timekeeping import watched
@@ -29,6 +30,7 @@ from mgw.gateway.state.status import EventRow, GatewayRow, JobRow, JobSigns, Lin
 from mgw.transforms.errors import HubError
 
 __all__ = [
+    "COLUMN_TEXTS",
     "IN_TROUBLE",
     "MAX_AGE",
     "Entry",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass
 
@@ -92,8 +93,9 @@ def resume(admin: GatewayAdmin, name: str) -> str:
     return job
 
 
-def drain(admin: GatewayAdmin, name: str, timeout: float) -> Drained:
-    """Wait until nothing waits for a job, for at most ``timeout`` seconds, and pause it then in any case.
+def drain(admin: GatewayAdmin, name: str, timeout: float, given_up: threading.Event | None = None) -> Drained:
+    """Wait until nothing waits for a job, for at most ``timeout`` seconds, and pause it then in any case; but not where
+    ``given_up`` was set meanwhile.
 
     Raises:
         NotFound: there is not a job of that name.
@@ -101,11 +103,12 @@ def drain(admin: GatewayAdmin, name: str, timeout: float) -> Drained:
     """
     job = lookup.job(admin, name).name
     end = time.monotonic() + timeout
+    given_up = given_up or threading.Event()
     row = _row(admin, job)
-    while not _is_empty(row) and time.monotonic() < end:
-        time.sleep(_LOOK)
+    while not _is_empty(row) and time.monotonic() < end and not given_up.wait(_LOOK):
         row = _row(admin, job)
-    admin.disable_job(job)
+    if not given_up.is_set():
+        admin.disable_job(job)
     return Drained(job, _is_empty(row), row.backlog, row.activity, row.last_error_msg)
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "queue_table_view",
     "record",
     "subscriber_view",
+    "typed_options",
 ]
 
 
@@ -70,6 +71,35 @@ def queue_table_view(table: QueueTableInfo) -> dict[str, Any]:
 def subscriber_view(subscriber: SubscriberInfo) -> dict[str, Any]:
     """A subscriber with its options as values of their types."""
     return record(subscriber) | {"options": typed(subscriber.options, SUBSCRIBER_OPTIONS)}
+
+
+def typed_options(section: str, name: str, config: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, Any]:
+    """What a file would say of an object, its options under their documented names with the types they have.
+
+    Args:
+        types: type of each link by its name in upper case.
+    """
+    found = dict(config)
+    if given := found.get("options"):
+        found["options"] = given if section == "transformations" else typed(given, _own(section, name, config, types))
+    for subscriber, values in found.get("subscribers", {}).items():
+        if given := values.get("options"):
+            found["subscribers"][subscriber] = values | {"options": typed(given, SUBSCRIBER_OPTIONS)}
+    return found
+
+
+def _own(section: str, name: str, config: Mapping[str, Any], types: Mapping[str, str]) -> tuple[Field, ...]:
+    """The options that an object may have."""
+    if section == "agents":
+        return AGENT_OPTIONS
+    if section == "links":
+        return _fields(config["type"], "options")
+    if section == "foreign_queues":
+        return _fields(types.get(name.rpartition("@")[2].upper()), "queue_options")
+    if section == "jobs":
+        links = [config[end].rpartition("@")[2].upper() for end in ("source", "destination") if "@" in config[end]]
+        return (*JOB_OPTIONS, *(each for link in links for each in _fields(types.get(link), "job_options")))
+    return QUEUE_TABLE_OPTIONS
 
 
 def _fields(link_type: str | None, kind: str) -> tuple[Field, ...]:

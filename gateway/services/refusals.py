@@ -5,8 +5,11 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from mgw.gateway.aq import HoldsMessages
-from mgw.gateway.services.admin import Ora
+from mgw.gateway.config.holding import WouldDelete
+from mgw.gateway.config.plan import FixedSetting
+from mgw.gateway.services.admin import Ora, Overtaken
 from mgw.gateway.services.exceptions import DeskRefused
+from mgw.gateway.services.expected import Unexpected
 from mgw.gateway.services.lookup import NotFound
 from mgw.gateway.services.proof import NotInLedger
 from mgw.gateway.services.queues import OfAJob
@@ -21,6 +24,7 @@ class Kind(Enum):
 
     MISSING = auto()  # there is no such object
     CONFLICT = auto()  # another state of the object would allow it
+    OVERTAKEN = auto()  # it is not as the caller saw it
     INVALID = auto()  # what was given cannot be used
     ELSEWHERE = auto()  # a messaging system is away, or refuses
     HUB = auto()  # the hub is away; the same again later may work
@@ -56,7 +60,8 @@ _KINDS: tuple[tuple[tuple[type[GatewayError], ...], frozenset[int] | None, Kind]
     ((HubError,), None, Kind.HUB),
     ((LinkError,), None, Kind.ELSEWHERE),
     ((NotFound, NotInLedger), None, Kind.MISSING),
-    ((DeskRefused, HoldsMessages, OfAJob, TokenEnded), None, Kind.CONFLICT),
+    ((Unexpected,), None, Kind.OVERTAKEN),
+    ((DeskRefused, HoldsMessages, OfAJob, TokenEnded, WouldDelete, FixedSetting, Overtaken), None, Kind.CONFLICT),
     ((AdminError,), _MISSING, Kind.MISSING),
     ((AdminError,), _CONFLICT, Kind.CONFLICT),
     ((AqError,), _AQ_MISSING, Kind.MISSING),

@@ -115,7 +115,7 @@ class Context:
 
     def plain_password(self, path: Path, password: str | None) -> None:
         """Warn of a secret that is written in the file."""
-        if password and path not in self.source.variables:
+        if password and not self.source.remote and path not in self.source.variables:
             self.source.warning(
                 "plain-text-password",
                 path,

@@ -8,14 +8,46 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from mgw.gateway.http.access import needed_role
-from mgw.gateway.http.rest import dequeue, events, exceptions, messages, proof, queue_work, session, tasks, users
+from mgw.gateway.http.rest import (
+    agents,
+    changes,
+    configuration,
+    definitions,
+    dequeue,
+    events,
+    exceptions,
+    jobs,
+    links,
+    messages,
+    proof,
+    queue_work,
+    session,
+    tasks,
+    users,
+)
 from mgw.gateway.http.rest.answers import REFUSALS
 from mgw.gateway.services.users import Role
 
 __all__ = ["router", "routes"]
 
 _PREFIX = "/api/v1"
-_PARTS = (session, users, messages, dequeue, queue_work, proof, exceptions, tasks, events)
+_PARTS = (
+    session,
+    users,
+    definitions,
+    changes,
+    agents,
+    links,
+    jobs,
+    configuration,
+    messages,
+    dequeue,
+    queue_work,
+    proof,
+    exceptions,
+    tasks,
+    events,
+)
 
 router = APIRouter(prefix=_PREFIX, responses=REFUSALS)
 for part in _PARTS:

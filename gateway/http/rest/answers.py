@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from mgw.gateway.http.problems import PROBLEM_JSON, Problem
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.busy import Busy
+from mgw.gateway.services.configuration import Finding
+from mgw.gateway.services.definition_changes import Invalid
 from mgw.gateway.services.hubs import Hub
 from mgw.gateway.services.refusals import Kind, kind_of
 from mgw.transforms.errors import GatewayError
@@ -44,7 +46,9 @@ _STATUSES = {
     405: "The address does not know this method; Allow says which it knows.",
     408: "The request did not arrive in time.",
     409: "The state of the object does not allow it.",
+    412: "The object is not as If-Match or If-None-Match says.",
     413: "The body is too large.",
+    415: "The body is of a type that this address does not take.",
     421: "The request is for another host.",
     422: "A value cannot be used.",
     431: "The headers are too large.",
@@ -65,6 +69,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 _STATUS_OF = {
     Kind.MISSING: 404,
     Kind.CONFLICT: 409,
+    Kind.OVERTAKEN: 412,
     Kind.INVALID: 422,
     Kind.ELSEWHERE: 502,
     Kind.HUB: 503,
@@ -78,8 +83,25 @@ def problem_of(error: GatewayError) -> Problem:
     kind = kind_of(error)
     headers = {"Retry-After": "1"} if kind is Kind.HUB else {}
     return Problem(
-        _STATUS_OF[kind], error.what, error.cure, headers, cause=error.cause, number=getattr(error, "number", None)
+        _STATUS_OF[kind],
+        error.what,
+        error.cure,
+        headers,
+        cause=error.cause,
+        number=getattr(error, "number", None),
+        more={"errors": [_place(each) for each in error.findings]} if isinstance(error, Invalid) else None,
     )
+
+
+def _place(found: Finding) -> dict[str, Any]:
+    """A finding as a member of ``errors``."""
+    return {
+        "where": found.where,
+        "what": found.message,
+        "cure": found.cure,
+        "name": found.name,
+        "severity": found.severity,
+    }
 
 
 def _hub(request: Request) -> Hub:

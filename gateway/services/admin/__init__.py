@@ -15,7 +15,7 @@ from mgw.gateway.definitions.job_options import JOB_OPTIONS
 from mgw.gateway.definitions.objects import DEFAULT_AGENT
 from mgw.gateway.runtime.recovery import reset_log_records, reset_missing_messages
 from mgw.gateway.services.admin.agents import AgentProcedures
-from mgw.gateway.services.admin.base import NO_CHANGE, Administration, NoChange, Ora
+from mgw.gateway.services.admin.base import NO_CHANGE, Administration, NoChange, Ora, Overtaken
 from mgw.gateway.services.admin.job_removal import FORCE, NO_FORCE
 from mgw.gateway.services.admin.jobs import JobProcedures
 from mgw.gateway.services.admin.log_preparation import Preparation, PreparationProcedures
@@ -41,6 +41,7 @@ __all__ = [
     "GatewayAdmin",
     "NoChange",
     "Ora",
+    "Overtaken",
     "Preparation",
 ]
 

@@ -19,7 +19,7 @@ from mgw.gateway.state.secrets import Secrets
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
 from mgw.transforms.errors import AdminError, GatewayError
 
-__all__ = ["NO_CHANGE", "Administration", "NoChange", "Ora", "check_identifier", "check_text"]
+__all__ = ["NO_CHANGE", "Administration", "NoChange", "Ora", "Overtaken", "check_identifier", "check_text"]
 
 
 class NoChange(Enum):
@@ -81,6 +81,10 @@ class Ora(IntEnum):
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$#.-]*")
 _QUEUE_NAME = re.compile(r"[!-?A-~]+")  # printable ASCII without blanks and "@"
 MAX_IDENTIFIER = 128  # bytes
+
+
+class Overtaken(GatewayError):
+    """Something was changed between reading the definitions and writing them; nothing was written."""
 
 
 def check_identifier(kind: str, name: object, *, queue: bool = False) -> str:
@@ -156,15 +160,28 @@ class Administration:
         self.hub = hub
         self.secrets = secrets if secrets is not None else secrets_of(hub)
         self.clock = clock
+        self.expected: int | None = None  # version of the definitions that the changes rest on
         self.tell_no_effect = True  # warn in the log of what is stored and means nothing
 
     @contextmanager
     def change(self) -> Iterator[sa.Connection]:
-        """A serialized transaction that raises the change counter when it succeeds."""
+        """A serialized transaction that raises the change counter when it succeeds.
+
+        Raises:
+            Overtaken: the changes rest on an older version than the hub has.
+        """
         with self.hub.write() as conn:
             catalog.lock_administration(conn)
+            if self.expected is not None and catalog.change_version(conn) != self.expected:
+                raise Overtaken(
+                    "the definitions were changed meanwhile",
+                    cause="another process was faster",
+                    cure="look at them, and try again",
+                )
             yield conn
-            catalog.bump_change(conn)
+            version = catalog.bump_change(conn)
+        if self.expected is not None:
+            self.expected = version
 
     def need_agent(self, conn: sa.Connection, name: str) -> AgentDef:
         """The agent, or ORA-32850."""

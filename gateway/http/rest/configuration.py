@@ -1,0 +1,83 @@
+"""The configuration as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from mgw.gateway.http.access import Administrator, Viewer
+from mgw.gateway.http.rest.bodies import JSON_TYPES, YAML_TYPES, Body, Sent, object_of, text_of, unsupported
+from mgw.gateway.http.rest.changes import ChangesOf, FindingModel, Force, Step, finding, step, told
+from mgw.gateway.services.definition_changes import Planned
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/config", tags=["config"])
+
+
+@router.get(
+    "",
+    response_class=Response,
+    responses={
+        200: {"description": "A configuration file.", "content": {"text/yaml": {"schema": {"type": "string"}}}},
+    },
+)
+def export(changes: ChangesOf, _: Viewer) -> Response:
+    """What the hub holds as a configuration file, as `mgw export` prints it. Each secret is a variable."""
+    return Response(changes.export(), media_type="text/yaml")
+
+
+Prune = Annotated[bool, Query(description="Remove what the configuration does not name.")]
+
+
+class PlanModel(BaseModel):
+    """What a configuration does, or would do, in order."""
+
+    steps: list[Step]
+    findings: list[FindingModel] = Field(description="Warnings.")
+    prepared: list[str] = Field(description="What was created at messaging systems, and what could not be.")
+
+
+#: YAML as a file has it, or the same as JSON.
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"type": "object"}},
+            "text/yaml": {"schema": {"type": "string"}},
+            "application/yaml": {"schema": {"type": "string"}},
+        },
+    }
+}
+
+
+def _given(sent: Sent) -> str | Mapping[str, Any]:
+    if sent.kind in YAML_TYPES:
+        return text_of(sent)
+    if sent.kind not in JSON_TYPES:
+        raise unsupported(sent, (YAML_TYPES[0], JSON_TYPES[0]))
+    return object_of(sent)
+
+
+def _plan(found: Planned) -> PlanModel:
+    return PlanModel(
+        steps=[step(each) for each in found.actions],
+        findings=[finding(each) for each in found.findings],
+        prepared=[told(each) for each in found.prepared],
+    )
+
+
+@router.post("/plan", openapi_extra=_BODY)
+def plan(changes: ChangesOf, _: Administrator, sent: Body, prune: Prune = False) -> PlanModel:
+    """What `apply` would do. Variables are not replaced; `${NAME:-}` keeps the secret that the hub has."""
+    return _plan(changes.plan(_given(sent), prune=prune))
+
+
+@router.post("/apply", openapi_extra=_BODY)
+def apply(changes: ChangesOf, _: Administrator, sent: Body, prune: Prune = False, force: Force = False) -> PlanModel:
+    """Bring the hub to what a configuration says, as `mgw apply` does; every object is one transaction."""
+    return _plan(changes.apply(_given(sent), prune=prune, force=force))
