@@ -108,7 +108,8 @@ class Feed:
         self.hub = hub
         self._probes = probes
         self._most = most
-        self._mutex = threading.Lock()
+        self._mutex = threading.Lock()  # of what is looked at and told; may be held while the hub is read
+        self._joining = threading.Lock()  # of the list alone: nobody who leaves waits for the hub
         self._wanted = threading.Event()
         self._listeners: list[Listener] = []
         self._thread: threading.Thread | None = None
@@ -145,7 +146,8 @@ class Feed:
             start = self._position if after is None or after > latest else after  # one that is not yet is another hub's
             listener = Listener(self, frozenset(kinds or KINDS), wake, start, self._position)
             listener.offer([Item(kind, data) for (kind, _), data in self._shown.items()])
-            self._listeners.append(listener)
+            with self._joining:
+                self._listeners.append(listener)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="events", daemon=True)
                 self._thread.start()
@@ -153,8 +155,9 @@ class Feed:
 
     def leave(self, listener: Listener) -> None:
         """Listen no more. Idempotent."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+        with self._joining:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
             if not self._listeners:
                 self._wanted.set()
 
@@ -184,7 +187,9 @@ class Feed:
             if found is not None:
                 items += self._states(found)
                 items.append(Item("metrics", json.dumps(_metrics(found))))
-            for listener in list(self._listeners):
+            with self._joining:
+                listeners = list(self._listeners)
+            for listener in listeners:
                 listener.offer(items)
 
     def _events(self) -> list[Item]:

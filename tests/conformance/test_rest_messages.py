@@ -235,7 +235,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"priority": 2**63}, "priority"),
     ({"delay": -1}, "delay"),
     ({"body": "x"}, "body"),
-    ({"\ud800": "x"}, "\\ud800"),
+    ({"\ud800": "x"}, "unicode"),
     ({"recipients": ["A"]}, "recipient"),
     ([], "at least 1"),
     ("text", "body"),

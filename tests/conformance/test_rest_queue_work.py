@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -233,3 +235,20 @@ def test_messages_made_of_the_same_one_are_copies(gateway: Gateway, web: Caller,
     assert [(each["kind"], each["origin"] != "") for each in life["records"]] == [("RECEIVED", True)]
     assert life["queue"] == "Q"
     assert QueueAdmin(gateway.hub).queue(life["queue"]) is not None
+
+
+def test_every_route_parameter_and_field_of_messages_is_described(gateway: Gateway, web: Caller) -> None:
+    assert gateway.hub.is_open
+    found = web.ok("GET", "/openapi.json")
+    words = ("/messages", "/dequeue", "/acknowledge", "/release", "/subscribers", "/purge", "/start", "/stop", "/prove")
+    words += ("/exceptions", "/tasks", "/events", "/audit")
+    routes = {path: verbs for path, verbs in found["paths"].items() if any(word in path for word in words)}
+    assert len(routes) > 20
+    names = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(routes))) - {"ProblemModel"}
+    for path, verbs in routes.items():
+        for verb, route in verbs.items():
+            assert route.get("description"), (verb, path)
+            assert all(each.get("description") for each in route.get("parameters", ())), (verb, path)
+    for name in names:
+        for field, schema in found["components"]["schemas"][name].get("properties", {}).items():
+            assert schema.get("description"), (name, field)

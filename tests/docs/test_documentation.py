@@ -23,6 +23,7 @@ from mgw.gateway.config.lint import lint
 from mgw.gateway.state.views import COLUMNS
 from tests.cli.conftest import Mgw
 from tests.support.brokers import Mosquitto, PostgreSQL, RabbitMQ
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
@@ -268,6 +269,10 @@ def test_quickstart_does_what_it_says(tmp_path: Path, rabbitmq: RabbitMQ) -> Non
     environ = {"RABBIT_PORT": str(rabbitmq.port), "RABBIT_PASSWORD": rabbitmq.password, "PYTHONWARNINGS": "default"}
     with Mosquitto() as mosquitto:
         _walk_through(ROOT / "docs/quickstart.md", tmp_path, environ | {"MQTT_PORT": str(mosquitto.port)})
+
+
+def test_messages_go_over_http_as_the_page_says(tmp_path: Path) -> None:
+    _walk_through(ROOT / "docs/how-to/messages-over-http.md", tmp_path, {"PORT": str(free_port())})
 
 
 def test_hub_is_used_from_sql_as_the_page_says(tmp_path: Path, postgresql: PostgreSQL) -> None:

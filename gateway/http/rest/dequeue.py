@@ -67,13 +67,13 @@ class TakenMessages(BaseModel):
 class TokenGiven(StrictModel):
     """The token of messages that were dequeued."""
 
-    token: str = Field(min_length=1, max_length=200, pattern="^[A-Za-z0-9_-]+$")
+    token: str = Field(min_length=1, max_length=200, pattern="^[A-Za-z0-9_-]+$", description="As `/dequeue` gave it.")
 
 
 class Ended(BaseModel):
     """How many messages a token stood for."""
 
-    messages: int
+    messages: int = Field(description="How many they were.")
 
 
 @router.post("/dequeue", response_model=TakenMessages)

@@ -35,30 +35,30 @@ LevelWord = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 class EventModel(BaseModel):
     """Something that happened."""
 
-    id: int
-    time: datetime
-    level: LevelWord
+    id: int = Field(description="Grows with every event.")
+    time: datetime = Field(description="When it happened.")
+    level: LevelWord = Field(description="Its importance.")
     name: str = Field(description="The kind of event.")
-    agent: str | None
+    agent: str | None = Field(description="The agent that it happened in; null: in none.")
     object: str | None = Field(description="What it happened to.")
-    text: str
+    text: str = Field(description="What happened, in words.")
 
 
 class EventPage(BaseModel):
     """Events, the latest first."""
 
-    events: list[EventModel]
+    events: list[EventModel] = Field(description="The events.")
     next: str | None = Field(description="`cursor` of the next page, which is of earlier ones; null: there is none.")
 
 
 class AuditModel(BaseModel):
     """Something that may have held messages was removed, or purged."""
 
-    id: int
-    time: datetime
+    id: int = Field(description="Grows with every removal.")
+    time: datetime = Field(description="When it was removed.")
     actor: str = Field(description="Who did it.")
-    action: str
-    object: str
+    action: str = Field(description="`purge`, `drop queue`, `remove subscriber` and others.")
+    object: str = Field(description="What was removed.")
     held: int = Field(description="Messages that were in it.")
     oldest: datetime | None = Field(description="When the oldest of them was enqueued.")
     moved_to: str | None = Field(description="The queue that got them; null: they were deleted.")
@@ -67,7 +67,7 @@ class AuditModel(BaseModel):
 class AuditPage(BaseModel):
     """Removals, the latest first."""
 
-    removals: list[AuditModel]
+    removals: list[AuditModel] = Field(description="The removals.")
     next: str | None = Field(description="`cursor` of the next page, which is of earlier ones; null: there is none.")
 
 

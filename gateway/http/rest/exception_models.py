@@ -34,10 +34,10 @@ class EntryModel(BaseModel):
 
     id: str = Field(description="As `mgw exceptions list` shows it.")
     job: str = Field(description="Empty: another program put it there.")
-    queue: str
+    queue: str = Field(description="The exception queue.")
     time: datetime | None = Field(description="Of the failure.")
     number: int | None = Field(description="Of the error.")
-    reason: str
+    reason: str = Field(description="What went wrong, why, and what to do.")
     origin: str = Field(description="Where it came from.")
     original_id: str | None = Field(description="Which message it was there.")
     consumer: str | None = Field(description="The subscriber for which it failed.")
@@ -49,14 +49,14 @@ class ExceptionModel(EntryModel):
     """A message of an exception queue. Of `text`, `json`, `base64` and `fields` it has the one that its body is."""
 
     size: int = Field(description="Bytes of the body.")
-    text: str | None
-    json_body: AnyJson = Field(serialization_alias="json")
-    base64: str | None
-    fields: ShownHeaders
-    type: str | None
+    text: str | None = Field(description="The body, if it is text.")
+    json_body: AnyJson = Field(serialization_alias="json", description="The body, if it has a declared type.")
+    base64: str | None = Field(description="The body, if it is bytes.")
+    fields: ShownHeaders = Field(description="The body, if it is fields.")
+    type: str | None = Field(description="The declared type of the body.")
     headers: ShownHeaders = Field(description="Without those that say why it is here.")
-    correlation: str | None
-    priority: int
+    correlation: str | None = Field(description="Its correlation.")
+    priority: int = Field(description="Smaller is more important.")
     expiration: float | None = Field(description="Seconds that it had to live at its source.")
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class EditWanted(StrictModel):
 class Selection(StrictModel):
     """Which messages of an exception queue are meant: those that fulfil every condition given."""
 
-    ids: list[Word] = Field(default_factory=list, max_length=10_000)
+    ids: list[Word] = Field(default_factory=list, max_length=10_000, description="As the list shows them.")
     number: int | None = Field(default=None, ge=-(2**31), lt=2**31, description="Of the error.")
     reason: Word | None = Field(default=None, description="Part of the text of the error; `*` and `?` are wildcards.")
     since: Moment | None = Field(default=None, description="Failures from this moment on.")
@@ -110,7 +110,7 @@ class OutcomeModel(BaseModel):
     """What happened to the messages that were meant."""
 
     target: str = Field(description="Where messages are put.")
-    dry_run: bool
+    dry_run: bool = Field(description="Nothing was done.")
     done: list[str] = Field(description="Ids, in order; with a dry run those that would be.")
     gone: list[str] = Field(description="Messages that somebody else took, or holds.")
     failed: dict[str, str] = Field(description="Why messages stay where they are, by id.")

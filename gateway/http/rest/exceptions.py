@@ -42,28 +42,28 @@ Consumer = Annotated[
 class GroupModel(BaseModel):
     """Messages of a job that failed for the same reason."""
 
-    job: str
-    queue: str
+    job: str = Field(description="The job that could not deliver them.")
+    queue: str = Field(description="The exception queue.")
     number: int | None = Field(description="Of the error.")
     reason: str = Field(description="Without the cause, which may differ.")
-    messages: int
-    first: datetime | None
-    last: datetime | None
+    messages: int = Field(description="How many there are.")
+    first: datetime | None = Field(description="When the first of them failed.")
+    last: datetime | None = Field(description="When the last of them failed.")
     sample: str = Field(description="Id of the first.")
 
 
 class LeftOut(BaseModel):
     """A job whose exception queue could not be read."""
 
-    job: str
-    reason: str
+    job: str = Field(description="The job.")
+    reason: str = Field(description="Why.")
 
 
 class GroupsModel(BaseModel):
     """The messages of all exception queues."""
 
-    groups: list[GroupModel]
-    left_out: list[LeftOut]
+    groups: list[GroupModel] = Field(description="By job, the largest first.")
+    left_out: list[LeftOut] = Field(description="Jobs whose exception queue could not be read.")
     unfinished: list[str] = Field(
         description=f"Jobs with more than {exceptions.MOST} messages, of which only so many are counted."
     )
@@ -72,42 +72,42 @@ class GroupsModel(BaseModel):
 class EntryPage(BaseModel):
     """Messages of an exception queue, in the order in which they are replayed."""
 
-    messages: list[EntryModel]
+    messages: list[EntryModel] = Field(description="The messages.")
     more: bool = Field(description="There are more than `limit`.")
 
 
 class ParkedModel(BaseModel):
     """A parked key: messages that wait behind one that cannot be delivered."""
 
-    job: str
-    key: str
-    state: str
+    job: str = Field(description="The job.")
+    key: str = Field(description="The value of its `park_key`.")
+    state: str = Field(description="PARKED: it waits for the next attempt. TRYING: it is tried now.")
     messages: int = Field(description="How many wait, the first one included.")
     first: str = Field(description="Id of the message that cannot be delivered.")
-    attempts: int
-    number: int | None
-    reason: str
-    since: datetime | None
-    next_attempt: datetime | None
+    attempts: int = Field(description="How often it was tried.")
+    number: int | None = Field(description="Of the last error.")
+    reason: str = Field(description="The last error.")
+    since: datetime | None = Field(description="When the key was parked.")
+    next_attempt: datetime | None = Field(description="When it is tried again.")
 
 
 class Keys(StrictModel):
     """Parked keys."""
 
-    keys: list[Word] = Field(default_factory=list, max_length=1000)
+    keys: list[Word] = Field(default_factory=list, max_length=1000, description="As `/parked` shows them.")
     all: bool = Field(default=False, description="All of the job; needed where no key is given.")
 
 
 class SomeKeys(StrictModel):
     """Parked keys."""
 
-    keys: list[Word] = Field(min_length=1, max_length=1000)
+    keys: list[Word] = Field(min_length=1, max_length=1000, description="As `/parked` shows them.")
 
 
 class Changed(BaseModel):
     """The keys for which something was done."""
 
-    keys: list[str]
+    keys: list[str] = Field(description="The keys.")
 
 
 @router.get("")

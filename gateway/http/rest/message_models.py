@@ -86,7 +86,9 @@ class NewMessage(StrictModel):
         "does not fit), another number (double).",
     )
     priority: int = Field(default=1, ge=-(2**63), lt=2**63, description="Smaller is more important.")
-    correlation: Word | None = Field(default=None, max_length=128)
+    correlation: Word | None = Field(
+        default=None, max_length=128, description="Text by which consumers choose messages."
+    )
     delay: float = Field(default=0, ge=0, le=1e9, description="Seconds until it can be dequeued.")
     expiration: float | None = Field(default=None, ge=0, le=1e9, description="Seconds for which it can be dequeued.")
     sender: Word | None = Field(default=None, max_length=128, description="Name of the sender.")
@@ -124,7 +126,7 @@ class ReaderModel(BaseModel):
 
     name: str = Field(description="Name of the consumer; empty: whoever reads at the address.")
     address: str = Field(description="A queue elsewhere that it is propagated to; empty: a consumer of this queue.")
-    state: StateWord
+    state: StateWord = Field(description="Of the message for this consumer.")
     attempts: int = Field(description="Failed attempts of this consumer.")
 
 
@@ -145,16 +147,18 @@ class MessageModel(BaseModel):
     fields: ShownHeaders = Field(description=f"The body, if it is fields. {_HEADER_TEXT}")
     type: str | None = Field(description="The declared type of the body.")
     headers: ShownHeaders = Field(description=_HEADER_TEXT)
-    priority: int
-    correlation: str | None
-    enqueued: datetime | None
-    expires: datetime | None
+    priority: int = Field(description="Smaller is more important.")
+    correlation: str | None = Field(description="Its correlation.")
+    enqueued: datetime | None = Field(description="When it was enqueued.")
+    expires: datetime | None = Field(description="When it expires; null: never.")
     attempts: int = Field(description="Failed attempts to dequeue it.")
-    sender: str | None
+    sender: str | None = Field(description="Name of the sender.")
     sender_address: str | None = Field(description="Queue that it was propagated from.")
     original_id: str | None = Field(description="Its id in that queue.")
-    exception_queue: str | None
-    user_property: str | None
+    exception_queue: str | None = Field(
+        description="Takes it when it expires, or fails too often; null: the one of its queue table."
+    )
+    user_property: str | None = Field(description="Text that says more about the body.")
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
         """With the names of the interface."""

@@ -49,7 +49,7 @@ BodyBytes = Annotated[int, Query(ge=0, le=limits.BODY_BYTES, description="Longer
 class MessagePage(BaseModel):
     """Messages of a queue, in the order of dequeue."""
 
-    messages: list[MessageModel]
+    messages: list[MessageModel] = Field(description="The messages.")
     next: str | None = Field(description="`cursor` of the next page; null: there is none.")
 
     def model_dump(self, **_: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ router = APIRouter(tags=["proof"])
 class SightModel(BaseModel):
     """What one record of the ledger says of one message."""
 
-    job: str
+    job: str = Field(description="The job.")
     kind: Literal["RECEIVED", "CARRIED", "COMPLETED", "RETURNED", "BREAK"] = Field(
         description="RECEIVED: read from a link and stored. COMPLETED: sent to a link. CARRIED: from link to link."
     )
@@ -33,8 +33,8 @@ class SightModel(BaseModel):
     sent: datetime | None = Field(description="When it was handed to the destination.")
     confirmed: datetime | None = Field(description="When the destination said that it has it.")
     finished: datetime | None = Field(description="When it was stored, or the plan completed; null: not yet.")
-    outcome: str
-    reason: str
+    outcome: str = Field(description="What happened to it.")
+    reason: str = Field(description="Why, where there is a reason.")
     origin: str = Field(description="Its coordinates at the source, such as `log@4711`.")
     places: list[str] = Field(description="Its coordinates at the destination.")
     messages: list[str] = Field(description="Its ids in the hub.")
@@ -44,7 +44,7 @@ class SightModel(BaseModel):
 class Whereabouts(BaseModel):
     """Where a message of the hub is now."""
 
-    id: str
+    id: str = Field(description="Its id in the hub.")
     state: str | None = Field(description="In words; null: it has left the hub.")
 
 
@@ -53,7 +53,7 @@ class MessageLife(BaseModel):
 
     message: str = Field(description="Its id, or the coordinates that were asked for.")
     holds: bool = Field(description="Nothing contradicts exactly once.")
-    records: list[SightModel]
+    records: list[SightModel] = Field(description="What the ledger has of it.")
     now: list[Whereabouts] = Field(description="The message, and others that were made of the same one.")
     offences: list[str] = Field(description="What contradicts exactly once.")
     queue: str | None = Field(
@@ -64,20 +64,20 @@ class MessageLife(BaseModel):
 class JobProof(BaseModel):
     """A reconciliation: whether every message of a job in a range has exactly one outcome."""
 
-    job: str
+    job: str = Field(description="The job.")
     holds: bool = Field(description="Every message has exactly one outcome.")
-    batches: int
-    messages: int
+    batches: int = Field(description="Batches in the range.")
+    messages: int = Field(description="Messages in the range.")
     outcomes: dict[str, int] = Field(description="Messages by what happened to them.")
     first: datetime | None = Field(description="When the first batch of the range was finished.")
-    last: datetime | None
+    last: datetime | None = Field(description="When the last batch of the range was finished.")
     planned: int = Field(description="Messages that are planned, and not completed yet.")
     waiting: int | None = Field(description="Messages in the source queue that no plan took yet; null inbound.")
     vacant: int = Field(description="Source positions in the range that brought no message.")
     uncertain: int = Field(description="Messages that may be stored twice, with nothing to tell copies apart.")
-    offences: list[str]
+    offences: list[str] = Field(description="What contradicts that every message has exactly one outcome.")
     unlisted: int = Field(description="Offences beyond those listed.")
-    notes: list[str]
+    notes: list[str] = Field(description="What to know about it.")
     records: list[SightModel] = Field(description="A line per message, where `list` asks for them.")
 
 

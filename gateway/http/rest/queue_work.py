@@ -39,21 +39,25 @@ class Lag(BaseModel):
 class SubscriberModel(BaseModel):
     """A subscriber of a queue."""
 
-    name: str | None
+    name: str | None = Field(description="Its name.")
     address: str | None = Field(description="A queue elsewhere that gets the messages; null: a consumer of this queue.")
     rule: str | None = Field(description="It gets the messages for which this is true; null: all.")
-    transformation: str | None
-    options: dict[str, Any]
+    transformation: str | None = Field(description="Its messages go through this one when they are dequeued.")
+    options: dict[str, Any] = Field(description="Options of subscribers.")
     lag: Lag | None = Field(description="What waits for it; null where it has an address.")
 
 
 class NewSubscriber(StrictModel):
     """A subscriber that is to be made."""
 
-    name: Word = Field(min_length=1, max_length=128)
+    name: Word = Field(min_length=1, max_length=128, description="Its name.")
     rule: Word | None = Field(default=None, description="A condition on the message; default: all messages.")
-    transformation: Word | None = Field(default=None, max_length=300)
-    options: dict[Word, Word] = Field(default_factory=dict, max_length=100)
+    transformation: Word | None = Field(
+        default=None, max_length=300, description="Its messages go through this one when they are dequeued."
+    )
+    options: dict[Word, Word] = Field(
+        default_factory=dict, max_length=100, description="Options of subscribers: `age_warning`."
+    )
 
 
 class PurgeWanted(StrictModel):
@@ -74,14 +78,14 @@ class Purged(BaseModel):
 
     messages: int = Field(description="Messages that are gone altogether; with a dry run, of which anything would go.")
     entries: int = Field(description="Of multi-consumer messages: one for each consumer that has lost its own.")
-    dry_run: bool
+    dry_run: bool = Field(description="Nothing was removed.")
 
 
 class Directions(StrictModel):
     """Which directions of the queue are meant."""
 
-    enqueue: bool = True
-    dequeue: bool = True
+    enqueue: bool = Field(default=True, description="Putting messages into it.")
+    dequeue: bool = Field(default=True, description="Taking messages out of it.")
 
 
 class Stopping(Directions):
@@ -93,9 +97,9 @@ class Stopping(Directions):
 class Switched(BaseModel):
     """Whether messages can be put into the queue, and taken out of it."""
 
-    queue: str
-    enqueue: bool
-    dequeue: bool
+    queue: str = Field(description="The queue.")
+    enqueue: bool = Field(description="Messages can be put into it.")
+    dequeue: bool = Field(description="Messages can be taken out of it.")
 
 
 class Unsubscribed(BaseModel):

@@ -25,15 +25,15 @@ TaskPath = Annotated[str, Path(alias="task", max_length=40, description="As the 
 class TaskModel(BaseModel):
     """Some work on messages of an exception queue. It ends with the process; what it has not reached stays."""
 
-    id: str
-    kind: Literal["replay", "discard"]
+    id: str = Field(description="Names it in `/tasks/{task}`.")
+    kind: Literal["replay", "discard"] = Field(description="What it does.")
     object: str = Field(description="The job.")
     by: str = Field(description="Who began it.")
     state: Literal["RUNNING", "DONE", "STOPPED", "FAILED"] = Field(
         description="STOPPED: by somebody, or by an error after some of it was done. FAILED: nothing was done."
     )
-    started: datetime
-    ended: datetime | None
+    started: datetime = Field(description="When it began.")
+    ended: datetime | None = Field(description="When it ended; null: it runs.")
     target: str = Field(description="Where messages are put.")
     done: int = Field(description="Messages that are done.")
     gone: int = Field(description="Messages that somebody else took, or holds.")
