@@ -14,7 +14,7 @@ from mgw.gateway.ledger.record import Entry, Kind, Outcome, Record
 from mgw.gateway.state import catalog
 from mgw.transforms.errors import GatewayError
 
-__all__ = ["EVERYTHING", "FINAL", "Range", "Sight", "Trace", "hex_id", "lasting", "sights", "trace"]
+__all__ = ["EVERYTHING", "FINAL", "Range", "Sight", "Trace", "hex_id", "lasting", "life", "sights", "trace"]
 
 #: Of messages that leave a queue of the hub.
 FINAL = frozenset((Outcome.SENT, Outcome.PROVEN, Outcome.FILTERED, Outcome.EXCEPTION, Outcome.UNROUTED))
@@ -111,6 +111,30 @@ def trace(conn: sa.Connection, job: JobDef, hub_id: bytes, message: str) -> Trac
     found.sort(key=lambda sight: sight.started or sight.finished or 0.0)
     states = {hex_id(hub_id, each): ledger.message_state(conn, each) for each in numbers}
     return Trace(message, found, states, _contradictions(found))
+
+
+def life(conn: sa.Connection, hub_id: bytes, message: str) -> Trace:
+    """Everything known of a message in all jobs; nothing, where no ledger names it.
+
+    Args:
+        message: its id in the hub: 32 hexadecimal digits, with or without ``AQMSGID:``.
+
+    Raises:
+        GatewayError: it is no such id, or that of a message of another hub.
+    """
+    number = _number(message, hub_id)
+    if number is None:
+        raise GatewayError(
+            f"{message!r:.80} is not a message id", cause="that has 32 hexadecimal digits", cure="copy it whole"
+        )
+    names = {each.id: each.name for each in catalog.list_jobs(conn)}
+    found = list(_still_planned(conn, number, names, hub_id))
+    for record in ledger.holding(conn, number):
+        name = names.get(record.job_id, f"(removed job {record.job_id})")
+        found += [_sight(name, record, entry, hub_id) for entry in record.entries if number in entry.ids]
+    found.sort(key=lambda sight: sight.started or sight.finished or 0.0)
+    identity = hex_id(hub_id, number)
+    return Trace(identity, found, {identity: ledger.message_state(conn, number)}, _contradictions(found))
 
 
 def _missed(conn: sa.Connection, job: JobDef, number: int | None) -> bool:

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.ledger.check import Proof, reconcile
-from mgw.gateway.ledger.history import Range, Sight, Trace, sights, trace
+from mgw.gateway.ledger.history import Range, Sight, Trace, life, sights, trace
 from mgw.gateway.ledger.record import Kind
 from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
 
-__all__ = ["Kind", "Proof", "Proven", "Range", "Sight", "Trace", "prove_job", "trace_message"]
+__all__ = ["Kind", "Proof", "Proven", "Range", "Sight", "Trace", "life_of", "prove_job", "trace_message"]
 
 
 class Proven(NamedTuple):
@@ -47,3 +47,16 @@ def prove_job(hub: Hub, job_name: str, span: Range, *, listed: bool = False) -> 
     with hub.read() as conn:
         proof = reconcile(conn, job, hub.hub_id, span)
         return Proven(proof, list(sights(conn, job, hub.hub_id, span)) if listed else [])
+
+
+def life_of(hub: Hub, message: str) -> Trace:
+    """Everything that is known of one message in all jobs, and where it is now; nothing, where no ledger names it.
+
+    Args:
+        message: its id in the hub.
+
+    Raises:
+        GatewayError: it is no such id, or that of a message of another hub.
+    """
+    with hub.read() as conn:
+        return life(conn, hub.hub_id, message)

@@ -29,13 +29,13 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """A batch of a job, from ``MGW_LEDGER``. Moments are UTC texts."""
+    """A row of the ledger of a job. Times are epoch seconds."""
 
-    batch: int
+    number: int
     kind: str
     sequence: int | None
-    started: str | None
-    finished: str
+    started: float | None  # read, planned
+    finished: float  # stored, completed
     messages: int
     propagated: int
     exceptioned: int
@@ -104,8 +104,8 @@ def audit(conn: sa.Connection, *, before: int | None = None, limit: int = 100) -
 
 def batches(conn: sa.Connection, job: str, *, limit: int = 20) -> list[BatchRow]:
     """The last ``limit`` rows of the ledger of a job, newest first; an old row may stand for several batches."""
-    tail = "WHERE JOB_NAME = :job ORDER BY BATCH DESC LIMIT :limit"
-    found = conn.execute(_select(BatchRow, "MGW_LEDGER", tail), {"job": job.upper(), "limit": limit})
+    tail = "WHERE job_id = (SELECT j.id FROM gw_job j WHERE j.name_key = :job) ORDER BY number DESC LIMIT :limit"
+    found = conn.execute(_select(BatchRow, "gw_ledger", tail), {"job": job.upper(), "limit": limit})
     return [BatchRow(*row) for row in found]
 
 

@@ -60,7 +60,7 @@ class Browser:
     @property
     def text(self) -> str:
         """What is to be read in the page."""
-        return self.find("body").text
+        return str(self.run("return document.body ? document.body.innerText : ''"))
 
     def find(self, selector: str) -> WebElement:
         """The first element that a selector of CSS finds."""

@@ -10,14 +10,14 @@ from fastapi.routing import APIRoute
 
 from mgw.gateway.http.access import needed_role
 from mgw.gateway.http.problems import Problem
-from mgw.gateway.http.web import entrance, map_page
+from mgw.gateway.http.web import entrance, exceptions, history, jobs, links, map_page, queues
 from mgw.gateway.http.web.rendering import Renderer, wants_page
 from mgw.gateway.services.board import Board
 from mgw.gateway.services.users import Role
 
 __all__ = ["install", "refusal_page", "routes"]
 
-_PARTS = (entrance, map_page)
+_PARTS = (entrance, map_page, jobs, queues, exceptions, links, history)
 
 
 def install(app: FastAPI) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from mgw.gateway.services.messages import body_bytes
+
 __all__ = ["FILTERS", "SHAPES", "visible"]
 
 _NOTHING = "\u2013"
@@ -38,6 +40,10 @@ SHAPES = {
     "NOT_STARTED": "square",
     "SHUTTING_DOWN": "square",
     "DELETE_PENDING": "square",
+    "INFO": "ring",
+    "WARNING": "triangle",
+    "ERROR": "cross",
+    "CRITICAL": "cross",
 }
 
 
@@ -112,6 +118,12 @@ def ago(value: float | str | None, now: float) -> Markup:
     return _time(moment, "just now" if abs(past) < 1 else text)
 
 
+def took(start: float | str | None, end: float | str | None) -> str:
+    """The time between two moments."""
+    begun, ended = _moment(start), _moment(end)
+    return _NOTHING if begun is None or ended is None else span((ended - begun).total_seconds())
+
+
 def stamp(value: float | str | None) -> Markup:
     """A moment, in UTC, to the millisecond where that is known."""
     moment = _moment(value)
@@ -132,6 +144,15 @@ def cut(text: str, most: int) -> str:
     return line if len(text) <= most else f"{line[:most]} …"
 
 
+def begin(body: Any, most: int) -> str:
+    """The beginning of a body of a message, in one line."""
+    data = body_bytes(body)
+    try:
+        return cut(data[: 4 * most].decode("utf-8", "ignore" if len(data) > 4 * most else "strict"), most)
+    except UnicodeDecodeError:
+        return f"{data[: most // 3].hex(' ')}{' …' if len(data) > most // 3 else ''}"
+
+
 def counted(value: int, one: str, many: str = "") -> str:
     """A number with its noun."""
     return f"{number(value)} {one if value == 1 else many or one + 's'}"
@@ -139,6 +160,7 @@ def counted(value: int, one: str, many: str = "") -> str:
 
 FILTERS: dict[str, Any] = {
     "ago": ago,
+    "begin": begin,
     "counted": counted,
     "cut": cut,
     "number": number,
@@ -146,4 +168,5 @@ FILTERS: dict[str, Any] = {
     "size": size,
     "span": span,
     "stamp": stamp,
+    "took": took,
 }

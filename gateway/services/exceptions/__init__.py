@@ -17,6 +17,7 @@ from mgw.gateway.services.exceptions.contract import (
     Which,
 )
 from mgw.gateway.services.exceptions.desk import desk_of, jobs_with_desks
+from mgw.gateway.services.exceptions.groups import DeskState, Group, desk_states, grouped
 from mgw.gateway.services.exceptions.parked import Waiting, give_up, parked_keys, release
 
 __all__ = [
@@ -24,13 +25,17 @@ __all__ = [
     "Change",
     "Desk",
     "DeskRefused",
+    "DeskState",
     "Entry",
+    "Group",
     "Outcome",
     "Pace",
     "Waiting",
     "Which",
     "desk_of",
+    "desk_states",
     "give_up",
+    "grouped",
     "jobs_with_desks",
     "parked_keys",
     "release",

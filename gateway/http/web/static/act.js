@@ -61,6 +61,16 @@
     bar.querySelector("[data-after]").hidden = false;
   };
 
+  // What comes is a page of its own, such as a preview: it takes the place of this one.
+  const show = async (form, body) => {
+    const answer = await send(form, form.action, {method: "POST", body, headers: {"X-Part": "main"}});
+    if (!answer) return;
+    const main = document.getElementById("main"), text = await answer.text();
+    main.replaceChildren(...new DOMParser().parseFromString(text, "text/html").body.childNodes);
+    main.removeAttribute("data-live");
+    main.focus();
+  };
+
   const act = async (form, button) => {
     const body = new URLSearchParams(new FormData(form, button));
     const bar = form.querySelector("[data-progress]");
@@ -73,6 +83,7 @@
     const form = event.target;
     if (form.matches("[data-log-in]")) { event.preventDefault(); logIn(form); }
     else if (form.matches("[data-act]")) { event.preventDefault(); act(form, event.submitter); }
+    else if (form.matches("[data-page]")) { event.preventDefault(); show(form, new URLSearchParams(new FormData(form))); }
   });
 
   document.addEventListener("click", async (event) => {
