@@ -1,4 +1,4 @@
-"""The web face as one application: probes, metrics, REST."""
+"""The web face as one application: probes, metrics, REST, the page."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
@@ -22,6 +23,7 @@ from mgw.gateway.http.rest import router
 from mgw.gateway.http.rest.answers import problem_of
 from mgw.gateway.http.server import Request as PageRequest
 from mgw.gateway.http.slashes import NamesWithSlashes
+from mgw.gateway.http.web import install, refusal_page
 from mgw.gateway.services.definition_changes import Changes
 from mgw.gateway.services.drains import Drains
 from mgw.gateway.services.feed import Feed
@@ -80,6 +82,7 @@ def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
     for path in PAGES:
         app.add_api_route(path, _page(path, pages), methods=["GET", "HEAD"], include_in_schema=False)
     app.include_router(router)
+    install(app)
     app.get("/openapi.json", include_in_schema=False)(lambda: described(app))
     return app
 
@@ -126,7 +129,10 @@ def _short(pages: Pages, request: Request) -> Response:
     return Response(word, found.status, media_type=found.content_type)
 
 
-async def _refused(_: Request, problem: Problem) -> Response:
+async def _refused(request: Request, problem: Problem) -> Response:
+    seen = await run_in_threadpool(refusal_page, request, problem)  # it may ask the hub who is logged in
+    if seen is not None:
+        return seen
     return Response(problem.body(), problem.status, problem.headers, PROBLEM_JSON)
 
 

@@ -27,7 +27,7 @@ _LOGGER = logging.getLogger("mgw.http")
 
 RETRY_SECONDS = 10.0  # until a port that could not be opened is tried again
 _BACKLOG = 128
-_EXTRA = ("fastapi", "uvicorn", "argon2")
+_EXTRA = ("fastapi", "uvicorn", "argon2", "jinja2")
 
 
 class Closes(Protocol):
@@ -76,7 +76,7 @@ def opener(address: HttpAddress, hub: Hub, probes: Probing) -> tuple[Opens, str]
         )
     certificate = None if address.certificate is None else Certificate(*address.certificate)
     app = guarded(application(hub, probes, reach), reach)
-    return lambda listener: WebServer(listener, app, certificate), ", REST in /api/v1"
+    return lambda listener: WebServer(listener, app, certificate), "; the page on /, REST in /api/v1"
 
 
 @contextmanager

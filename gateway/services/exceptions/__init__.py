@@ -20,6 +20,7 @@ from mgw.gateway.services.exceptions.desk import desk_of, jobs_with_desks
 from mgw.gateway.services.exceptions.editing import Edit, edit, entry_of, require_choice
 from mgw.gateway.services.exceptions.groups import MOST, Groups, grouped
 from mgw.gateway.services.exceptions.parked import Waiting, give_up, parked_keys, release
+from mgw.gateway.services.exceptions.patterns import DeskState, Pattern, desk_states, patterns
 
 __all__ = [
     "EVERYTHING",
@@ -27,20 +28,24 @@ __all__ = [
     "Change",
     "Desk",
     "DeskRefused",
+    "DeskState",
     "Edit",
     "Entry",
     "Groups",
     "Outcome",
     "Pace",
+    "Pattern",
     "Waiting",
     "Which",
     "desk_of",
+    "desk_states",
     "edit",
     "entry_of",
     "give_up",
     "grouped",
     "jobs_with_desks",
     "parked_keys",
+    "patterns",
     "release",
     "require_choice",
 ]

@@ -1,0 +1,46 @@
+"""The page for people: rendered here, with scripts that keep it fresh. What it shows comes from the services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+
+from mgw.gateway.http.access import needed_role
+from mgw.gateway.http.problems import Problem
+from mgw.gateway.http.web import entrance, exceptions, history, jobs, links, map_page, queues
+from mgw.gateway.http.web.rendering import Renderer, wants_page
+from mgw.gateway.services.board import Board
+from mgw.gateway.services.users import Role
+
+__all__ = ["install", "refusal_page", "routes"]
+
+_PARTS = (entrance, map_page, jobs, queues, exceptions, links, history)
+
+
+def install(app: FastAPI) -> None:
+    """Add the pages to the application."""
+    app.state.board = Board(app.state.hub, app.state.probes)
+    app.state.renderer = Renderer()
+    router = APIRouter(include_in_schema=False)
+    for part in _PARTS:
+        router.include_router(part.router)
+    app.include_router(router)
+
+
+def routes() -> Iterator[tuple[str, str, Role | None]]:
+    """Method and path of every page, and the role that it asks for; None: whoever comes."""
+    for part in _PARTS:
+        for route in part.router.routes:
+            if isinstance(route, APIRoute):
+                roles = (needed_role(each.call) for each in route.dependant.dependencies if each.call)
+                role = next((role for role in roles if role is not None), None)
+                for method in sorted(route.methods or ()):
+                    yield method, route.path_format, role
+
+
+def refusal_page(request: Request, problem: Problem) -> Response | None:
+    """A refusal for somebody who looks at it with a browser; None: a program asks."""
+    return entrance.refusal(request, problem) if wants_page(request) else None
