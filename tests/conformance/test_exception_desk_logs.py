@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,14 @@ import pytest
 
 from mgw.gateway.services.exceptions import Change, DeskRefused, Pace, Which
 from mgw.gateway.services.exceptions import link_desk as module
-from mgw.transforms.errors import LinkUnavailable
+from mgw.transforms.errors import LinkError, LinkUnavailable, QueueMissing
 from mgw.transforms.message import Header, ValueType
 from tests.conformance.exception_logs import Logs, StreamLogs, TopicLogs, listed, replayed
-from tests.support.brokers import RabbitMQ
+from tests.support.brokers import Kafka, RabbitMQ
 from tests.support.gateways import gateway_on
+from tests.support.kafka_clients import KafkaProducer
+from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -165,3 +171,79 @@ def test_two_desks_at_once_see_what_the_other_one_has_done(logs: Logs) -> None:
     outcome = first.replay(Which(), by="me", limit=None, pace=pace, dry=False)
     assert (len(outcome.done), outcome.gone) == (2, taken[:1])
     assert sorted(logs.bodies("OTHER")) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_a_topic_with_gaps_is_read_to_its_end(tmp_path: Path, kafka: Kafka, client: str) -> None:
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        topics = TopicLogs(gateway, kafka, client, partitions=2)
+        topics.put("BAD", ["cut", "kept"], part=0)
+        topics.put("BAD", ["done", "first"], part=1)
+        desk = topics.desk(to="OTHER@l")
+        assert len(listed(desk)) == 4
+        assert replayed(desk, Which(ids=("1@0",))).done == ["1@0"]
+        topics.cut("BAD", {0: 1})
+        with closing(KafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=f"t-{client}")) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(topics.names["BAD"], b"aborted", partition=1).get(30)
+            producer.abort_transaction()
+            assert sorted(listed(desk)) == ["0@1", "1@1"]
+            producer.begin_transaction()
+            producer.send(topics.names["BAD"], b"committed", partition=1).get(30)
+            assert sorted(listed(desk)) == ["0@1", "1@1"]  # an open transaction ends the log for now
+            producer.commit_transaction()
+        assert sorted(replayed(desk).done) == ["0@1", "1@1", "1@4"]
+        topics.cut("BAD", {0: 2, 1: 2})
+        assert listed(desk) == []
+        topics.put("BAD", ["later"], part=0)
+        assert replayed(desk).done == ["0@2"]
+        with gateway.hub.read() as conn:  # what the log no longer holds is forgotten
+            kept = conn.exec_driver_sql("SELECT part, position FROM gw_desk_done ORDER BY part, position").all()
+        assert [tuple(row) for row in kept] == [(0, 2), (1, 4)]
+        assert sorted(topics.bodies("OTHER")) == ["committed", "done", "first", "kept", "later"]
+
+
+def test_a_replay_that_is_killed_loses_nothing_and_repeats_at_most_a_batch(tmp_path: Path, kafka: Kafka) -> None:
+    count, batch = 100, 20
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        topics = TopicLogs(gateway, kafka, "kafka-python", partitions=1)
+        topics.put("BAD", [str(number) for number in range(count)])
+        words = ["--hub", gateway.url, "exceptions", "replay", "in", "--all", "--to", "OTHER@l", "--rate", str(batch)]
+        with subprocess.Popen([sys.executable, "-m", "mgw.gateway", *words], stdout=subprocess.PIPE) as command:
+            eventually(lambda: len(topics.taken("OTHER")) >= batch, deadline=60, what="the first batch")
+            command.kill()
+        left, sent = len(listed(topics.desk())), topics.bodies("OTHER")
+        assert sent == [str(number) for number in range(len(sent))]
+        assert len(sent) < count
+        assert count <= left + len(sent) <= count + batch
+        assert len(replayed(topics.desk(to="OTHER@l")).done) == left
+        assert set(topics.bodies("OTHER")) == {str(number) for number in range(count)}
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_a_partition_that_the_source_does_not_have_is_left_to_the_key(
+    tmp_path: Path, kafka: Kafka, client: str
+) -> None:
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        topics = TopicLogs(gateway, kafka, client)
+        topics.fail(3)
+        topics.partitions = 1
+        topics.make_again("SRC")
+        assert len(replayed(topics.desk()).done) == 3
+        assert [(sent.key, sent.timestamp) for sent in topics.taken("SRC")] == [
+            (b"k%d" % number, 1_700_000_000_000 + number) for number in range(3)
+        ]
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_what_is_wrong_is_told_with_a_cure(tmp_path: Path, kafka: Kafka, client: str) -> None:
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        topics = TopicLogs(gateway, kafka, client)
+        gateway.admin.register_foreign_queue("GONE", "l", "nobody.made.it")
+        gateway.admin.alter_job("in", exception_queue="GONE@l")
+        with pytest.raises(QueueMissing, match=r"topic nobody.made.it does not exist; cause: .*; cure: create"):
+            listed(topics.desk())
+        gateway.admin.alter_msgsystem_link("l", {"bootstrap_servers": f"127.0.0.1:{free_port()}"})
+        with pytest.raises(LinkError, match=r"cause: .*; cure: "):
+            listed(topics.desk())

@@ -323,8 +323,6 @@ def test_an_exception_queue_on_a_link_is_refused_with_cause_and_cure(gateway: Ga
         broker.queue(name)
         gateway.admin.register_foreign_queue(name, "mem")
     gateway.admin.create_job("inj", "INBOUND", "SRC@mem", "H", exception_queue="SRCBAD@mem")
-    cause = (
-        "the desk reads exception queues of the hub, and of systems that let single messages be looked at and removed"
-    )
+    cause = "the desk reads exception queues of the hub, and of systems whose queues can be looked through"
     with pytest.raises(DeskRefused, match=f"is on link mem; {cause}; read it with"):
         desk_of(gateway.admin, "inj")
