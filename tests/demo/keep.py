@@ -34,7 +34,7 @@ def keep(place: Plant, data: DataSet, say: Callable[[str], None]) -> None:
         gateway = GatewayProcess(place, "--http", os.environ.get("MGW_HTTP") or "auto")
         try:
             url = eventually(lambda: _address(gateway), deadline=60, what="the address of the page")
-            say(f"the gateway works on, and answers at [bold]{url}[/] (health, metrics, /openapi.json)")
+            say(f"the gateway works on; open [bold]{url}[/] in a browser (for programs: /openapi.json, /metrics)")
             say(f"more tools: export MGW_HUB=sqlite:///{place.hub}; mgw top; mgw exceptions list")
             say("Ctrl-C ends it and removes everything")
             rounds = cycle(range(len(next(iter(data.telemetry.values()))) // _ROUND))
