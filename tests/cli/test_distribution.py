@@ -104,6 +104,11 @@ def test_the_wheel_holds_what_a_user_needs(built: Built) -> None:
         for path in (ROOT / "conf" / folder).iterdir()
     }
     needed |= {"conf/quickstart.yaml", "pipelines/conf/archive.yaml", "gateway/aq/functions/common.sql"}
+    needed |= {
+        f"gateway/http/web/{folder}/{path.name}"
+        for folder in ("static", "templates")
+        for path in (ROOT / "gateway/http/web" / folder).iterdir()
+    }
     assert {f"mgw/{name}" for name in needed} <= names
     with zipfile.ZipFile(built.wheel) as archive:
         assert any(name.endswith(".dist-info/licenses/LICENSE") for name in archive.namelist())

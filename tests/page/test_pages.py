@@ -8,10 +8,13 @@ import json
 import re
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
+from mgw.gateway.http import web as web_face
 from mgw.gateway.services.hubs import Hub
+from tests.docs.test_documentation import commands
 from tests.page.conftest import EVIL, Moving, page_of
 from tests.support.browser import Browser, Keys
 from tests.support.ports import LOOPBACK
@@ -21,7 +24,7 @@ from tests.support.web import Caller
 EMPTY = ("/", "/queues", "/exceptions", "/links", "/events", "/audit", "/nothing")
 NEXT_STEPS = {
     "/": "mgw apply gateway.yaml",
-    "/queues": "mgw aq create-queue --help",
+    "/queues": "mgw aq create --help",
     "/exceptions": "mgw jobs alter JOB --exception-queue QUEUE",
     "/links": "mgw links create --help",
     "/events": "mgw run",
@@ -222,3 +225,16 @@ def test_at_twice_the_size_and_on_paper_everything_is_there(moving: Moving, brow
     assert not browser.find("nav").is_displayed()
     assert browser.find("#jobs").is_displayed()
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_every_command_that_a_page_names_exists() -> None:
+    named = set()
+    for template in Path(web_face.__file__).parent.joinpath("templates").iterdir():
+        for text in re.findall(r"<code>(mgw [^<]+)</code>", template.read_text("utf-8")):
+            words = re.sub(r"\{\{ verb\.word \}\}", "drain", text).split()[1:]
+            named.add(tuple(word for word in words[:3] if re.fullmatch(r"[a-z][a-z-]*", word)))
+    assert len(named) > 8
+    for words in named:
+        assert any(words[:size] in commands() for size in (1, 2, 3)), words
+        groups = {each[:1] for each in commands() if len(each) > 1}
+        assert words[:1] not in groups or any(words[:size] in commands() for size in (2, 3)), words

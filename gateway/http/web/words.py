@@ -81,6 +81,8 @@ def span(seconds: float | None) -> str:
     if seconds is None:
         return _NOTHING
     seconds = max(0.0, seconds)
+    if 0 < seconds < 1:
+        return f"{max(1, round(seconds * 1000))}\u00a0ms"
     for limit, unit, size in _STEPS:
         if seconds < limit:
             shown = f"{seconds:.1f}" if seconds < 10 and unit == "s" and seconds != int(seconds) else None
