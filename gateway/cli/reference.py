@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mgw.gateway.cli.python_reference import python_page
+from mgw.gateway.cli.rest_reference import rest_page
 from mgw.gateway.config.reference import PAGES as CONFIGURATION_PAGES
 from mgw.gateway.config.reference_text import cell, page, table
 from mgw.gateway.config.schema import FILE, json_schema
@@ -169,6 +170,7 @@ PAGES: dict[str, Callable[[], str]] = CONFIGURATION_PAGES | {
     "cli.md": cli_page,
     "http.md": http_page,
     "python.md": python_page,
+    "rest.md": rest_page,
 }
 
 

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/config", tags=["config"])
     "",
     response_class=Response,
     responses={
-        200: {"description": "A configuration file.", "content": {"text/yaml": {"schema": {"type": "string"}}}},
+        200: {"description": "A configuration file.", "content": {"text/yaml": {"schema": {"type": "object"}}}},
     },
 )
 def export(changes: ChangesOf, _: Viewer) -> Response:
@@ -48,8 +48,8 @@ _BODY: dict[str, Any] = {
         "required": True,
         "content": {
             "application/json": {"schema": {"type": "object"}},
-            "text/yaml": {"schema": {"type": "string"}},
-            "application/yaml": {"schema": {"type": "string"}},
+            "text/yaml": {"schema": {"type": "object"}},
+            "application/yaml": {"schema": {"type": "object"}},
         },
     }
 }

@@ -27,7 +27,10 @@ router = APIRouter()
 SCHEMA = "x-section"
 
 _Pattern = Annotated[str | None, Query(max_length=200, description="Name; `*` and `?` stand for other letters.")]
-_Text = Annotated[str | None, Query(max_length=300)]
+_Link = Annotated[str | None, Query(max_length=300, description="A link that they use.")]
+_Agent = Annotated[str | None, Query(max_length=300, description="The agent that runs them.")]
+_Kind = Annotated[str | None, Query(max_length=300, description="Their type.")]
+_State = Annotated[str | None, Query(max_length=300, description="Their state, a word of /healthz.")]
 
 
 def as_schema(section: str) -> dict[str, Any]:
@@ -58,24 +61,24 @@ def _by_name(name: _Pattern = None) -> _Wanted:
     return _Wanted(Filter(name))
 
 
-def _by_link(name: _Pattern = None, link: _Text = None) -> _Wanted:
+def _by_link(name: _Pattern = None, link: _Link = None) -> _Wanted:
     return _Wanted(Filter(name, link))
 
 
-def _by_state(name: _Pattern = None, state: _Text = None) -> _Wanted:
+def _by_state(name: _Pattern = None, state: _State = None) -> _Wanted:
     return _Wanted(Filter(name), None, state)
 
 
-def _of_links(name: _Pattern = None, type: _Text = None, agent: _Text = None, state: _Text = None) -> _Wanted:  # noqa: A002
+def _of_links(name: _Pattern = None, type: _Kind = None, agent: _Agent = None, state: _State = None) -> _Wanted:  # noqa: A002
     return _Wanted(Filter(name, None, type), agent, state)
 
 
 def _of_jobs(
     name: _Pattern = None,
-    type: _Text = None,  # noqa: A002  its name in the address
-    link: _Text = None,
-    agent: _Text = None,
-    state: _Text = None,
+    type: _Kind = None,  # noqa: A002  its name in the address
+    link: _Link = None,
+    agent: _Agent = None,
+    state: _State = None,
 ) -> _Wanted:
     return _Wanted(Filter(name, link, type), agent, state)
 
