@@ -38,6 +38,8 @@ def ask(folder: Path, *words: str, seconds: float) -> None:
                     f"--checks={CHECKS}",
                     f"--header=Authorization: Bearer {token}",
                     "--exclude-path=/api/v1/session",  # whoever logs out has no token to lose, and log-ins are limited
+                    "--exclude-path=/api/v1/events/stream",  # which has no end
+                    "--request-timeout=30",
                     "--suppress-health-check=all",
                     "--continue-on-failure",
                     "--warnings=off",
@@ -66,13 +68,13 @@ def test_every_route_answers_as_described(tmp_path: Path) -> None:
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(500)
 def test_every_route_answers_as_described_whatever_is_sent(tmp_path: Path) -> None:
     ask(
         tmp_path,
         "--phases=fuzzing,stateful",
         "--max-examples=100",
-        "--max-time=600",
+        "--max-time=120",
         "--generation-database=none",
-        seconds=1400,
+        seconds=400,
     )
