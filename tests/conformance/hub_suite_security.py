@@ -577,6 +577,8 @@ ADMINISTRATION: dict[str, Callable[[QueueAdmin], Any] | None] = {
     "alter_queue_table": lambda a: a.alter_queue_table("events_t", comment="mine"),
     "migrate_queue_table": lambda a: a.migrate_queue_table("events_t", "8.1"),
     "purge_queue_table": lambda a: a.purge_queue_table("events_t"),
+    "purge_queue": lambda a: a.purge_queue("events"),
+    "would_purge": lambda a: a.would_purge("events"),
     "queue_tables": None,
     "queue_table": lambda a: a.queue_table("events_t") or _as_hidden(),
     "create_queue": lambda a: a.create_queue("new", "events_t"),

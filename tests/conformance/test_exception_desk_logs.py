@@ -12,7 +12,7 @@ from typing import Any
 import pika
 import pytest
 
-from mgw.gateway.services.exceptions import Change, DeskRefused, Pace, Which
+from mgw.gateway.services.exceptions import Change, DeskRefused, Outcome, Pace, Which
 from mgw.gateway.services.exceptions import link_desk as module
 from mgw.transforms.errors import LinkError, LinkUnavailable, QueueMissing
 from mgw.transforms.message import Header, ValueType
@@ -159,13 +159,13 @@ def test_two_desks_at_once_see_what_the_other_one_has_done(logs: Logs) -> None:
     first, second = logs.desk(to="OTHER@l"), logs.desk(to="OTHER@l")
     taken: list[Any] = []
     pace = Pace(1, lambda _: taken.append(1))
-    pace.before(1)  # it waits before its first message
+    pace.before(1, Outcome())  # it waits before its first message
     monkey = pace.before
 
-    def before(count: int, sleep: Any = None) -> None:
+    def before(count: int, outcome: Outcome, sleep: Any = None) -> bool:
         if not taken:
             taken.extend(replayed(second, limit=1).done)
-        monkey(count, lambda _: None)
+        return monkey(count, outcome, lambda _: None)
 
     pace.before = before  # type: ignore[method-assign]
     outcome = first.replay(Which(), by="me", limit=None, pace=pace, dry=False)

@@ -1,4 +1,4 @@
-"""Many callers of the web face at the same time, good and bad ones: ``python -m tests.support.web_load PORT SECONDS``.
+"""Many callers of the web face at the same time, good and bad ones: ``python -m tests.support.web_load PORT SECONDS [CALLERS]``.
 
 Good callers ask one question after the other on a connection that stays open. Bad ones read nothing of what they asked
 for, leave in the middle of a request or an answer, send bodies that are too large or are no HTTP, or open connections
@@ -140,7 +140,8 @@ def load(port: int, seconds: float, *, good: int = 200, bad: int = 20, seed: int
 
 def main() -> None:
     """Print what came of it."""
-    found = load(int(sys.argv[1]), float(sys.argv[2]), seed=int(time.time()))
+    good = int(sys.argv[3]) if len(sys.argv) > 3 else 200
+    found = load(int(sys.argv[1]), float(sys.argv[2]), good=good, bad=good // 10, seed=int(time.time()))
     told = {
         "answers": len(found.seconds),
         "statuses": dict(found.statuses),
