@@ -1,4 +1,4 @@
-"""Many callers of the web face at the same time, good and bad ones: ``python -m tests.support.web_load PORT SECONDS [CALLERS]``.
+"""Many callers of the web face at once, good and bad ones: ``python -m tests.support.web_load PORT SECONDS [CALLERS]``.
 
 Good callers ask one question after the other on a connection that stays open. Bad ones read nothing of what they asked
 for, leave in the middle of a request or an answer, send bodies that are too large or are no HTTP, or open connections
