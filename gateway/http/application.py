@@ -16,7 +16,7 @@ from mgw import __version__
 from mgw.gateway.http import limits
 from mgw.gateway.http.access import Access, identity
 from mgw.gateway.http.guard import Guard
-from mgw.gateway.http.openapi import described
+from mgw.gateway.http.openapi import written
 from mgw.gateway.http.pages import PAGES, Pages
 from mgw.gateway.http.problems import PROBLEM_JSON, Problem
 from mgw.gateway.http.rest import router
@@ -83,7 +83,7 @@ def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
         app.add_api_route(path, _page(path, pages), methods=["GET", "HEAD"], include_in_schema=False)
     app.include_router(router)
     install(app)
-    app.get("/openapi.json", include_in_schema=False)(lambda: described(app))
+    app.get("/openapi.json", include_in_schema=False)(written(app))
     return app
 
 

@@ -12,12 +12,14 @@ __all__ = [
     "REQUESTS",
     "REQUEST_SECONDS",
     "STREAMS",
+    "WORKERS",
 ]
 
 HEADER_BYTES = 16 * 1024
 BODY_BYTES = 16 << 20
 REQUEST_SECONDS = 10.0  # for a request to arrive, and for a piece of the answer to be taken
 REQUESTS = 200  # in work at the same time
+WORKERS = 16  # threads that answer, each with at most one connection to the hub; the other requests wait for one
 STREAMS = 50  # of events, at the same time
 RATE, RATE_BURST = 200.0, 1000.0  # requests a second of one caller, and how many may come at once
 LOG_INS, LOG_IN_SECONDS = 10, 60.0  # failed log-ins of one caller, or under one name, in so many seconds

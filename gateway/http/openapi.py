@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 
 from mgw.gateway.http.rest import routes
@@ -12,7 +15,7 @@ from mgw.gateway.http.rest.answers import ProblemModel
 from mgw.gateway.http.rest.definitions import SCHEMA
 from mgw.gateway.services.configuration import SCHEMA_NAMES, object_schemas
 
-__all__ = ["described"]
+__all__ = ["described", "written"]
 
 _SCHEMAS = "#/components/schemas/"
 _ABOUT = """\
@@ -47,6 +50,16 @@ def described(app: FastAPI) -> dict[str, Any]:
                 made["paths"][path][method.lower()]["x-role"] = role.lower()
         app.openapi_schema = made
     return app.openapi_schema
+
+
+def written(app: FastAPI) -> Callable[[], Response]:
+    """Answers with the document, which is large: it is made and written with the first request, and then kept."""
+
+    @cache
+    def text() -> bytes:
+        return json.dumps(described(app), ensure_ascii=False, separators=(",", ":")).encode()
+
+    return lambda: Response(text(), media_type="application/json")
 
 
 def _resolved(node: Any) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from anyio.to_thread import current_default_thread_limiter
 
 from mgw.gateway.http import limits
 from mgw.gateway.http.protocol import Protocol
@@ -106,9 +107,13 @@ class WebServer:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._server.serve(sockets=[self._listener]))
+            asyncio.run(self._serve())
         except BaseException:
             _LOGGER.exception("the web server has ended")
+
+    async def _serve(self) -> None:
+        current_default_thread_limiter().total_tokens = limits.WORKERS
+        await self._server.serve(sockets=[self._listener])
 
     def _look(self) -> None:
         while not self._closing.wait(_LOOK_SECONDS):
