@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from mgw.gateway.services.exceptions import EVERYTHING, Change, DeskRefused, Outcome, Pace, Which, desk_of
 from mgw.gateway.services.lookup import NotFound
-from mgw.gateway.state.gateway_hub import open_hub
 from mgw.links.memory.broker import MemoryBroker
 from mgw.transforms.errors import AqError
 from mgw.transforms.message import Header, Message, ValueType
-from tests.support.brokers import PostgreSQL
+from tests.support.gateway_hubs import hub_url, hubs
 from tests.support.gateways import Gateway, gateway_on
-from tests.support.ready_hubs import ready_hubs
 from tests.support.waiting import eventually
+
+__all__ = ["hub_url", "hubs"]  # fixtures
 
 TRANSFORMATION = {"set": {"header.celsius": "(tab.user_data.f - 32) / 1.8"}}
 GIVEN = [f'{{"f":"hot {number}"}}' for number in range(3)]
 TENANT = Header("tenant", ValueType.TEXT, "a")
-
-
-@pytest.fixture(scope="module")
-def hubs(postgresql: PostgreSQL) -> Iterator[Callable[[], AbstractContextManager[str]]]:
-    with ready_hubs(postgresql, "desk", partial(open_hub, create=True)) as made:
-        yield made
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def hub_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/hub.db"
-        return
-    with request.getfixturevalue("hubs")() as url:
-        yield url
 
 
 @pytest.fixture(params=[False, True], ids=["one-consumer", "subscribers"])

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -16,34 +13,19 @@ from mgw.gateway.ledger import check
 from mgw.gateway.services.exceptions import DeskRefused, desk_of, give_up, parked_keys, release
 from mgw.gateway.services.exceptions.contract import EVERYTHING
 from mgw.gateway.state import parked, run_state
-from mgw.gateway.state.gateway_hub import open_hub
 from mgw.gateway.state.parked import PARKED, ParkedKey
 from mgw.gateway.state.run_state import Plan
 from mgw.links.memory.broker import MemoryBroker
 from mgw.transforms.errors import AdminError
 from mgw.transforms.message import Message
-from tests.support.brokers import PostgreSQL
+from tests.support.gateway_hubs import hub_url, hubs
 from tests.support.gateways import Gateway, gateway_on
-from tests.support.ready_hubs import ready_hubs
 from tests.support.waiting import eventually
+
+__all__ = ["hub_url", "hubs"]  # fixtures
 
 STRICT = {"set": {"header.n": "tab.user_data.n * 1"}}  # fails where n is no number
 LAX = {"set": {"header.n": "tab.user_data.n"}}
-
-
-@pytest.fixture(scope="module")
-def hubs(postgresql: PostgreSQL) -> Iterator[Callable[[], AbstractContextManager[str]]]:
-    with ready_hubs(postgresql, "parking", partial(open_hub, create=True)) as made:
-        yield made
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def hub_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/hub.db"
-        return
-    with request.getfixturevalue("hubs")() as url:
-        yield url
 
 
 @pytest.fixture(params=[False, True], ids=["one-consumer", "subscribers"])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing
-from functools import partial
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,13 @@ from mgw.gateway.services.users import Role, Users
 from mgw.gateway.state import gateway_hub
 from mgw.transforms.clock import SystemClock
 from tests.cli.conftest import Mgw
-from tests.support.brokers import PostgreSQL
+from tests.support.gateway_hubs import hub_url, hubs
 from tests.support.ports import free_port
-from tests.support.ready_hubs import ready_hubs
 from tests.support.ready_made import start_module
 from tests.support.waiting import eventually
 from tests.support.web import Caller, serving
+
+__all__ = ["hub_url", "hubs"]  # fixtures
 
 QUEUE = "/api/v1/queues/Q"
 
@@ -45,24 +45,9 @@ def clock() -> JumpingClock:
     return JumpingClock()
 
 
-@pytest.fixture(scope="module")
-def hubs(postgresql: PostgreSQL) -> Iterator[Callable[[], AbstractContextManager[str]]]:
-    with ready_hubs(postgresql, "restdequeue", partial(gateway_hub.open_hub, create=True)) as made:
-        yield made
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/hub.db"
-        return
-    with request.getfixturevalue("hubs")() as made:
-        yield made
-
-
 @pytest.fixture
-def hub(url: str, clock: JumpingClock) -> Iterator[Hub]:
-    with closing(gateway_hub.open_hub(url, create=True, clock=clock)) as made:
+def hub(hub_url: str, clock: JumpingClock) -> Iterator[Hub]:
+    with closing(gateway_hub.open_hub(hub_url, create=True, clock=clock)) as made:
         queue(made)
         yield made
 
@@ -165,10 +150,10 @@ def test_a_token_is_of_its_user_and_its_queue(hub: Hub, web: Caller) -> None:
     eva.refused(404, "POST", f"{QUEUE}/acknowledge", {"token": token})
 
 
-def test_messages_come_back_when_the_process_is_killed(url: str, hub: Hub, tmp_path: Path) -> None:
+def test_messages_come_back_when_the_process_is_killed(hub_url: str, hub: Hub, tmp_path: Path) -> None:
     port = free_port()
     other = Caller(port)
-    mgw = Mgw(tmp_path, {"MGW_HUB": url})
+    mgw = Mgw(tmp_path, {"MGW_HUB": hub_url})
     process = start_module(
         "mgw.gateway",
         *("serve", "--http", f"127.0.0.1:{port}"),
@@ -193,9 +178,9 @@ def test_messages_come_back_when_the_process_is_killed(url: str, hub: Hub, tmp_p
         eventually(back, deadline=90)
 
 
-def test_messages_come_back_when_the_hub_is_closed(url: str, web: Caller, hub: Hub) -> None:
+def test_messages_come_back_when_the_hub_is_closed(hub_url: str, web: Caller, hub: Hub) -> None:
     put(web, "a")
-    with open_hub(url) as second, serving(second) as other:
+    with open_hub(hub_url) as second, serving(second) as other:
         assert taken(other)[0] == ["a"]
         assert taken(web)[0] == []
     eventually(lambda: there(web) == ["a"])

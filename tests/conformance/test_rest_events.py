@@ -7,9 +7,8 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import partial
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -24,32 +23,23 @@ from mgw.gateway.services.feed import Feed
 from mgw.gateway.services.hubs import Hub, open_hub
 from mgw.gateway.services.probes import HubProbes
 from mgw.gateway.services.users import Role, Users
-from mgw.gateway.state import gateway_hub, run_state
+from mgw.gateway.state import run_state
 from mgw.links.memory.broker import MemoryBroker
-from tests.support.brokers import PostgreSQL
+from tests.support.gateway_hubs import hub_url, hubs
 from tests.support.gateways import Gateway
 from tests.support.ports import LOOPBACK
-from tests.support.ready_hubs import ready_hubs
 from tests.support.waiting import eventually
 from tests.support.web import Caller, serving
+
+__all__ = ["hub_url", "hubs"]  # fixtures
 
 EVENTS = "/api/v1/events"
 PATIENCE = 60.0
 
 
-@pytest.fixture(scope="module")
-def hubs(postgresql: PostgreSQL) -> Iterator[Callable[[], AbstractContextManager[str]]]:
-    with ready_hubs(postgresql, "restevents", partial(gateway_hub.open_hub, create=True)) as made:
-        yield made
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def hub(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hub]:
-    if request.param == "sqlite":
-        with open_hub(f"sqlite:///{tmp_path}/hub.db", create=True) as made:
-            yield made
-        return
-    with request.getfixturevalue("hubs")() as url, open_hub(url) as made:
+@pytest.fixture
+def hub(hub_url: str) -> Iterator[Hub]:
+    with open_hub(hub_url, create=True) as made:
         yield made
 
 
@@ -234,7 +224,7 @@ def test_thousands_that_were_missed_are_read_page_by_page(hub: Hub, web: Caller)
         assert found.texts(1201) == [str(number) for number in range(1201)]
 
 
-@pytest.mark.parametrize("hub", [pytest.param("postgresql", marks=pytest.mark.postgresql)], indirect=True)
+@pytest.mark.parametrize("hub_url", [pytest.param("postgresql", marks=pytest.mark.postgresql)], indirect=True)
 def test_an_event_that_is_committed_late_is_told_in_its_place(hub: Hub, web: Caller) -> None:
     with stream(web, last_event_id="0") as found:
         told = found.told()
@@ -250,7 +240,7 @@ def test_an_event_that_is_committed_late_is_told_in_its_place(hub: Hub, web: Cal
         assert [next(told)[2]["text"] for _ in range(2)] == ["late", "early"]
 
 
-@pytest.mark.parametrize("hub", [pytest.param("postgresql", marks=pytest.mark.postgresql)], indirect=True)
+@pytest.mark.parametrize("hub_url", [pytest.param("postgresql", marks=pytest.mark.postgresql)], indirect=True)
 def test_a_gap_that_stays_holds_the_events_behind_it_for_a_moment_only(
     hub: Hub, web: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,34 +16,19 @@ import pytest
 from mgw.gateway.services.exceptions import Which, desk_of
 from mgw.gateway.services.tasks import AT_ONCE
 from mgw.gateway.services.users import Role, Users
-from mgw.gateway.state.gateway_hub import open_hub
 from mgw.links.memory.broker import MemoryBroker
 from mgw.transforms.message import Header, Message, ValueType
 from tests.cli.conftest import Mgw
-from tests.support.brokers import PostgreSQL
+from tests.support.gateway_hubs import hub_url, hubs
 from tests.support.gateways import Gateway, gateway_on
-from tests.support.ready_hubs import ready_hubs
 from tests.support.waiting import eventually
 from tests.support.web import Caller, serving
+
+__all__ = ["hub_url", "hubs"]  # fixtures
 
 TRANSFORMATION = {"set": {"header.celsius": "(tab.user_data.f - 32) / 1.8"}}
 GIVEN = [f'{{"f":"hot {number}"}}' for number in range(3)]
 DESK = "/api/v1/exceptions/out"
-
-
-@pytest.fixture(scope="module")
-def hubs(postgresql: PostgreSQL) -> Iterator[Callable[[], AbstractContextManager[str]]]:
-    with ready_hubs(postgresql, "restdesk", partial(open_hub, create=True)) as made:
-        yield made
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def hub_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/hub.db"
-        return
-    with request.getfixturevalue("hubs")() as url:
-        yield url
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -16,28 +14,18 @@ import pytest
 from mgw.gateway.aq import NoMessage, QueueAdmin
 from mgw.gateway.services.hubs import Hub, open_hub
 from mgw.gateway.services.messages import browse
-from mgw.gateway.state import gateway_hub
 from mgw.transforms.message import Header, Message, PayloadKind, ValueType
-from tests.support.brokers import PostgreSQL
-from tests.support.ready_hubs import ready_hubs
+from tests.support.gateway_hubs import hub_url, hubs
 from tests.support.web import Caller, serving
+
+__all__ = ["hub_url", "hubs"]  # fixtures
 
 MESSAGES = "/api/v1/queues/Q/messages"
 
 
-@pytest.fixture(scope="module")
-def hubs(postgresql: PostgreSQL) -> Iterator[Callable[[], AbstractContextManager[str]]]:
-    with ready_hubs(postgresql, "restmessages", partial(gateway_hub.open_hub, create=True)) as made:
-        yield made
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def hub(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hub]:
-    if request.param == "sqlite":
-        with open_hub(f"sqlite:///{tmp_path}/hub.db", create=True) as made:
-            yield made
-        return
-    with request.getfixturevalue("hubs")() as url, open_hub(url) as made:
+@pytest.fixture
+def hub(hub_url: str) -> Iterator[Hub]:
+    with open_hub(hub_url, create=True) as made:
         yield made
 
 
