@@ -62,12 +62,10 @@ class Access:
 
     Attributes:
         local: only this machine can reach the port. Then nobody has to log in as long as there are no users.
-        secure: cookies are sent over TLS alone.
     """
 
     users: Users
     local: bool
-    secure: bool = False
     failures: _Failures = field(default_factory=_Failures)
 
     def identify(self, request: Request) -> Identity:

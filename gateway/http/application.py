@@ -69,7 +69,7 @@ def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
     )
     app.state.hub, app.state.probes = hub, probes
     app.state.drains, app.state.changes = Drains(hub), Changes(hub)
-    app.state.access = Access(Users(hub), reach.local, reach.secure)
+    app.state.access = Access(Users(hub), reach.local)
     app.state.takings = Takings(hub)
     app.state.tasks = Tasks(hub.clock)
     app.state.feed = Feed(hub, probes, limits.STREAMS)

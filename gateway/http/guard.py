@@ -64,7 +64,7 @@ class Guard:
     Args:
         any_host: take requests for any host name, because a proxy, or a certificate, says which one is meant.
         secure: callers come over TLS.
-        proxied: a proxy says in ``X-Forwarded-For`` who calls.
+        proxied: a proxy says in ``X-Forwarded-For``, ``-Host`` and ``-Proto`` who calls, and what was asked.
     """
 
     def __init__(self, app: App, *, any_host: bool = False, secure: bool = False, proxied: bool = False) -> None:
@@ -82,8 +82,11 @@ class Guard:
         if scope["type"] != "http":
             return
         answer = _Answer(send, self._headers)
-        if self._proxied and (caller := _forwarded(scope)):
-            scope["client"] = (caller, 0)
+        if self._proxied:
+            for caller in _of_proxy(scope, b"x-forwarded-for"):
+                scope["client"] = (caller, 0)
+            for scheme in _of_proxy(scope, b"x-forwarded-proto"):
+                scope["scheme"] = "https" if scheme.lower() == "https" else "http"
         try:
             self._check(scope)
         except Problem as problem:
@@ -132,29 +135,33 @@ class Guard:
         if scope["query_string"].count(b"&") >= 20:
             raise Problem(400, "the request has more than 20 parameters")
         if scope["method"] not in _SAFE:
-            _refuse_other_pages(scope, hosts)
+            _refuse_other_pages(scope, [*hosts, *(_of_proxy(scope, b"x-forwarded-host") if self._proxied else ())])
         if (_length(scope) or 0) > limits.BODY_BYTES:
             raise _too_large()
 
 
 def _refuse_other_pages(scope: MutableMapping[str, Any], hosts: list[str]) -> None:
-    """A browser says which page a change comes from; only ours may ask for one.
+    """A browser says which page a change comes from; only ours may ask for one. Newer ones say it in a word, which
+    holds whatever host a proxy puts into the request.
 
     Raises:
         Problem: it comes from somewhere else.
     """
     headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-    origin = headers.get(b"origin")
-    site = headers.get(b"sec-fetch-site", "none")
-    foreign = origin is not None and (not hosts or urlsplit(origin).netloc.lower() != hosts[0].lower())
-    if foreign or site not in ("same-origin", "none"):
+    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+    if site is not None:
+        foreign = site not in ("same-origin", "none")
+    else:
+        foreign = origin is not None and urlsplit(origin).netloc.lower() not in {host.lower() for host in hosts}
+    if foreign:
         raise Problem(403, "a page of another origin asks for a change", "use a page of this address, or a token")
 
 
-def _forwarded(scope: MutableMapping[str, Any]) -> str:
-    """Who called the proxy: the last entry, which the proxy itself has added."""
-    found = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
-    return found[-1].rpartition(",")[2].strip()[:100] if found else ""
+def _of_proxy(scope: MutableMapping[str, Any], header: bytes) -> list[str]:
+    """What the proxy itself has added to a header: the last entry; nothing where it has not."""
+    found = [value.decode("latin-1") for name, value in scope["headers"] if name == header]
+    entry = found[-1].rpartition(",")[2].strip()[:200] if found else ""
+    return [entry] if entry else []
 
 
 def _length(scope: MutableMapping[str, Any]) -> int | None:

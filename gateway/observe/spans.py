@@ -31,6 +31,7 @@ TRACEPARENT = "traceparent"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _CONTEXT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _LINKS = 128  # of one span, as the specification has it
+_OPEN = 1000  # batches: more are not under way, and those that were divided or parked are never settled as they were
 
 Fit = Callable[[Message], Message]
 
@@ -114,6 +115,7 @@ class BatchSpans:
             try:
                 return _with(message if fit is None else fit(message), _written(span))
             except GatewayError as error:
+                self._messages.remove(span)
                 _fail(span, error)
                 raise
 
@@ -152,7 +154,13 @@ class BatchSpans:
             links=[trace.Link(each.get_span_context()) for each in messages[:_LINKS]],
             start_time=self._begun,
         )
+        if not size:  # nothing of it is sent, and it may leave its plan without being settled
+            _end(span, messages)
+            return
         self._open[id(batch)] = (batch, span, messages)
+        if len(self._open) > _OPEN:
+            _, oldest, carried = self._open.pop(next(iter(self._open)))
+            _end(oldest, carried)
 
     def during(self, batch: Any) -> AbstractContextManager[Any]:
         """While a batch is worked on, lines of the log are of its span."""
@@ -168,8 +176,7 @@ class BatchSpans:
         for batch in batches:
             found = self._open.pop(id(batch), None)
             if found is not None:
-                for span in (*found[2], found[1]):
-                    span.end()
+                _end(found[1], found[2])
 
     def close(self) -> None:
         """What is not settled comes again, with other spans."""
@@ -177,6 +184,11 @@ class BatchSpans:
             for each in (*messages, span):
                 _fail(each, GatewayError("not settled", cause="the job stopped or lost its connection"))
         self._open.clear()
+
+
+def _end(batch: Span, messages: Sequence[Span]) -> None:
+    for span in (*messages, batch):
+        span.end()
 
 
 def _written(span: Span) -> str:

@@ -122,6 +122,27 @@ def test_the_trace_of_a_message_goes_on_from_broker_to_queue(tmp_path: Path, rab
     assert all(span.status.code == Status.STATUS_CODE_UNSET for span in collector.spans)
 
 
+def test_a_message_that_cannot_be_converted_ends_its_span_with_the_error(tmp_path: Path) -> None:
+    with collecting() as collector:
+        environ = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{LOOPBACK}:{collector.port}",
+            "OTEL_BSP_SCHEDULE_DELAY": "100",
+        }
+        mgw = Mgw(tmp_path, environ)
+        file = mgw.file(
+            "queues: {H: {}, H2: {payload_type: RAW}, BAD: {}}\n"
+            "jobs:\n  on: {type: local, source: H, destination: H2, exception_queue: BAD}\n"
+        )
+        mgw.ok("apply", file)
+        mgw.ok("aq", "enqueue", "H", "x", "--header", f"traceparent={CONTEXT}")
+        with running(mgw, "--http", "off") as agent:
+            agent.counts("on", "exceptionq_total", 1)
+            eventually(lambda: collector.named("on carry"), deadline=PATIENCE, what="the span of the message")
+        assert agent.process.wait(60) == 0
+        assert "ended span" not in agent.said
+    assert {span.status.code for span in collector.named("on carry")} == {Status.STATUS_CODE_ERROR}
+
+
 def test_nothing_is_imported_and_nothing_changed_where_nobody_asks(tmp_path: Path) -> None:
     for environ in ({}, {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{LOOPBACK}:9", "OTEL_SDK_DISABLED": "true"}):
         folder = tmp_path / str(len(environ))

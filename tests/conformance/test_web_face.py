@@ -213,6 +213,22 @@ def test_no_other_page_asks_for_a_change(hub: Hub, web: Caller) -> None:
     web.ok("PUT", "/api/v1/users/ada", {"role": "administrator"}, **own)
 
 
+def test_behind_a_proxy_the_page_is_the_one_that_the_browser_sees(hub: Hub) -> None:
+    people(hub)
+    public = {"X-Forwarded-Host": "gateway.example.org", "X-Forwarded-Proto": "https"}
+    own, given = {"Origin": "https://gateway.example.org"}, {"name": "viewer", "password": PASSWORD}
+    with serving(hub, reach=Reach(local=False, any_host=True, proxied=True)) as web:
+        found = web("POST", "/api/v1/session", given, **own, **public)
+        assert (found.status, "Secure" in found.headers["set-cookie"]) == (200, True)
+        found = web("POST", "/api/v1/session", given, **own, **{"Sec-Fetch-Site": "same-origin"})
+        assert (found.status, "Secure" in found.headers["set-cookie"]) == (200, False)
+        evil = {"Origin": "https://evil.example.org"}
+        web.refused(403, "POST", "/api/v1/session", given, **evil, **public)
+        web.refused(403, "POST", "/api/v1/session", given, **own, **public, **{"Sec-Fetch-Site": "cross-site"})
+    with serving(hub) as web:  # nobody else may say what was asked
+        web.refused(403, "POST", "/api/v1/session", given, **own, **public)
+
+
 def test_answers_say_what_browsers_must_not_do(web: Caller) -> None:
     for path in ("/livez", "/openapi.json", "/nowhere", "/api/v1/users"):
         found = web("GET", path).headers

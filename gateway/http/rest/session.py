@@ -33,6 +33,11 @@ class Session(BaseModel):
     csrf: str = Field(description="To be sent as `X-CSRF-Token` with every change; empty without a session.")
 
 
+def _secure(request: Request) -> bool:
+    """Whether the browser came over TLS, to this port or to the proxy before it."""
+    return request.url.scheme == "https"
+
+
 def _told(found: Identity) -> Session:
     return Session(name=found.name, role=found.role.lower(), how=found.how, csrf=found.csrf)  # type: ignore[arg-type]
 
@@ -59,7 +64,7 @@ def log_in(given: LogIn, request: Request, response: Response, _: HubOf) -> Sess
     who, secret = found
     if old := request.cookies.get(SESSION_COOKIE):
         access.users.log_out(old)
-    response.set_cookie(SESSION_COOKIE, secret, httponly=True, samesite="strict", secure=access.secure, path="/")
+    response.set_cookie(SESSION_COOKIE, secret, httponly=True, samesite="strict", secure=_secure(request), path="/")
     return _told(who)
 
 
@@ -69,4 +74,4 @@ def log_out(request: Request, response: Response, _: Viewer) -> None:
     access: Access = request.app.state.access
     if cookie := request.cookies.get(SESSION_COOKIE):
         access.users.log_out(cookie)
-    response.delete_cookie(SESSION_COOKIE, path="/", httponly=True, samesite="strict", secure=access.secure)
+    response.delete_cookie(SESSION_COOKIE, path="/", httponly=True, samesite="strict", secure=_secure(request))
