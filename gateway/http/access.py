@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Request
+from fastapi.routing import APIRoute
 
 from mgw.gateway.http import limits
 from mgw.gateway.http.problems import Problem
 from mgw.gateway.services.users import Identity, Role, Users
 
-__all__ = ["CSRF_HEADER", "SESSION_COOKIE", "Access", "Administrator", "Operator", "Viewer", "identity", "needed_role"]
+__all__ = ["CSRF_HEADER", "SESSION_COOKIE", "Access", "Administrator", "Operator", "Viewer", "identity", "roles_of"]
 
 SESSION_COOKIE = "mgw_session"
 CSRF_HEADER = "X-CSRF-Token"
@@ -134,7 +135,18 @@ def _needs(role: Role) -> Callable[[Identity], Identity]:
     return check
 
 
-def needed_role(check: Callable[..., object]) -> Role | None:
+def roles_of(parts: Iterable[APIRouter], prefix: str = "") -> Iterator[tuple[str, str, Role | None]]:
+    """Method and path of every route of some routers, and the role that it asks for; None: whoever comes."""
+    for part in parts:
+        for route in part.routes:
+            if isinstance(route, APIRoute):
+                roles = (_needed(each.call) for each in route.dependant.dependencies if each.call)
+                role = next((role for role in roles if role is not None), None)
+                for method in sorted(route.methods or ()):
+                    yield method, f"{prefix}{route.path_format}", role
+
+
+def _needed(check: Callable[..., object]) -> Role | None:
     """The role that a dependency of a route asks for."""
     return getattr(check, "role", None)
 

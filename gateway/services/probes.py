@@ -25,12 +25,15 @@ KEPT_SECONDS = 60.0  # for which they serve where a look at them takes too long
 class HubProbes:
     """Answers of a process without an agent, about the hub that it serves."""
 
-    agent = ""
-
     def __init__(self, hub: Hub, clock: Clock = SYSTEM_CLOCK) -> None:
         self._hub = hub
         self._looks = Looks(hub, clock, look, FRESH_SECONDS)
         self._held = Looks(hub, clock, self._look_at_queues, HELD_SECONDS, KEPT_SECONDS)
+
+    @property
+    def agent(self) -> str:
+        """See :class:`Probing`: it has none."""
+        return ""
 
     def life(self) -> tuple[bool, str]:
         """See :class:`Probing`: it answers."""
@@ -68,8 +71,7 @@ class HubProbes:
         """See :class:`Probing`."""
         return self._held.latest()
 
-    @staticmethod
-    def _look_at_queues(hub: Hub) -> Held:
+    def _look_at_queues(self, hub: Hub) -> Held:
         return Held(_queues(hub))
 
     def measured(self) -> Measured:
@@ -77,15 +79,12 @@ class HubProbes:
         return Measured()
 
 
-class Probes:
+class Probes(HubProbes):
     """Answers of the process of an agent. Any thread may ask; the hub is looked at by one thread, however many ask."""
 
     def __init__(self, hub: Hub, supervisor: Supervisor, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._hub = hub
+        super().__init__(hub, clock)
         self._supervisor = supervisor
-        self._clock = clock
-        self._looks = Looks(hub, clock, look, FRESH_SECONDS)
-        self._held = Looks(hub, clock, self._look_at_queues, HELD_SECONDS, KEPT_SECONDS)
 
     @property
     def agent(self) -> str:
@@ -107,22 +106,6 @@ class Probes:
         if pulse.regular:
             return True, "live"
         return False, f"the main loop has not completed a pass for {pulse.silence:.0f} s, and the hub answers"
-
-    def look(self) -> Look:
-        """What the hub says.
-
-        Raises:
-            HubError: it cannot be read, or does not answer in time.
-        """
-        return self._looks.latest()
-
-    def held(self) -> Held:
-        """What lies in the queues, at most :data:`HELD_SECONDS` old, or :data:`KEPT_SECONDS` where the hub is slow.
-
-        Raises:
-            HubError: it cannot be read, or does not answer in time.
-        """
-        return self._held.latest()
 
     def _look_at_queues(self, hub: Hub) -> Held:
         with hub.read() as conn:
@@ -153,18 +136,6 @@ class Probes:
         if self._supervisor.refused:
             reasons.append(f"changed definitions are not in force: {self._supervisor.refused}")
         return Readiness(tuple(reasons))
-
-    def health(self, *, agent: str | None = None, max_age: float = MAX_AGE) -> Health:
-        """The health of the agent of this process, of another one, or of all (``*``).
-
-        Raises:
-            GatewayError: there is no such agent.
-        """
-        try:
-            found = self.look()
-        except HubError as error:
-            return unreachable(self._hub.name, error, max_age=max_age)
-        return self.judged(found, agent=agent, max_age=max_age)
 
     def judged(self, found: Look, *, agent: str | None = None, max_age: float = MAX_AGE) -> Health:
         """The same by what was read already."""

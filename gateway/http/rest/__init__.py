@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fastapi import APIRouter
-from fastapi.routing import APIRoute
 
-from mgw.gateway.http.access import needed_role
+from mgw.gateway.http.access import roles_of
 from mgw.gateway.http.rest import (
     agents,
     changes,
@@ -56,10 +55,4 @@ for part in _PARTS:
 
 def routes() -> Iterator[tuple[str, str, Role | None]]:
     """Method and path of every route, and the role that it asks for; None: whoever comes."""
-    for part in _PARTS:
-        for route in part.router.routes:
-            if isinstance(route, APIRoute):
-                roles = (needed_role(each.call) for each in route.dependant.dependencies if each.call)
-                role = next((role for role in roles if role is not None), None)
-                for method in sorted(route.methods or ()):
-                    yield method, f"{_PREFIX}{route.path_format}", role
+    return roles_of((part.router for part in _PARTS), _PREFIX)

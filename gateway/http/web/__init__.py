@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
-from fastapi.routing import APIRoute
 
-from mgw.gateway.http.access import needed_role
+from mgw.gateway.http.access import roles_of
 from mgw.gateway.http.problems import Problem
 from mgw.gateway.http.web import entrance, exceptions, history, jobs, links, map_page, queues
 from mgw.gateway.http.web.rendering import Renderer, wants_page
@@ -32,13 +31,7 @@ def install(app: FastAPI) -> None:
 
 def routes() -> Iterator[tuple[str, str, Role | None]]:
     """Method and path of every page, and the role that it asks for; None: whoever comes."""
-    for part in _PARTS:
-        for route in part.router.routes:
-            if isinstance(route, APIRoute):
-                roles = (needed_role(each.call) for each in route.dependant.dependencies if each.call)
-                role = next((role for role in roles if role is not None), None)
-                for method in sorted(route.methods or ()):
-                    yield method, route.path_format, role
+    return roles_of(part.router for part in _PARTS)
 
 
 def refusal_page(request: Request, problem: Problem) -> Response | None:
