@@ -9,6 +9,9 @@ messages: what a scrape, and an open page, add to its CPU time, which other work
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -20,6 +23,8 @@ from datetime import UTC, datetime
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+
+import pika
 
 from benchmarks.gateways import BenchGateway
 from benchmarks.measuring import body_of, machine, sync_seconds
@@ -105,7 +110,8 @@ def _route(folder: Path, amqp: Amqp, total: int) -> Iterator[BenchGateway]:
     """A gateway with the two jobs, and a source that is full."""
     for name in ("src", "dst"):
         amqp.declare(name, "classic")
-    amqp.fill("src", [body_of(BODY, number) for number in range(total)])
+    if total:
+        amqp.fill("src", [body_of(BODY, number) for number in range(total)])
     gateway = BenchGateway(Path(tempfile.mkdtemp(dir=folder)) / "gateway")
     try:
         _rabbit_link(gateway, amqp.broker)
@@ -130,13 +136,83 @@ def _watching(address: str, scrapers: int, pages: int) -> Iterator[Counter[str]]
     answers["pages"] = sum(each.answers for each in looking)
 
 
-def measured(folder: Path, amqp: Amqp, total: int, *, scrapers: int, pages: int) -> Measured:
+def measured(folder: Path, amqp: Amqp, total: int, *, scrapers: int = 0, pages: int = 0) -> Measured:
     """One run."""
     address = f"{LOOPBACK}:{free_port()}"
     with _route(folder, amqp, total) as gateway, gateway.running(http=address) as process:
         with _watching(address, scrapers, pages) as answers:
             rate, cpu = Watched(lambda: amqp.count("dst"), total, process).run()
         return Measured(rate, cpu, f"{answers['scrapes']} scrapes, {answers['pages']} of pages")
+
+
+class Feed:
+    """Publishes so many messages a second, on a thread of its own."""
+
+    _EVERY = 0.1
+
+    def __init__(self, broker: RabbitMQ, total: int, pace: int) -> None:
+        self._broker, self._total, self._step = broker, total, max(1, int(pace * self._EVERY))
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Feed:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+
+    def _run(self) -> None:
+        begun = time.monotonic()
+        with closing(pika.BlockingConnection(pika.URLParameters(self._broker.url))) as connection:
+            channel = connection.channel()
+            for sent in range(self._total):
+                channel.basic_publish("", "src", body_of(BODY, sent), pika.BasicProperties(delivery_mode=2))
+                if sent % self._step == 0:
+                    connection.sleep(max(0.0, begun + sent / self._step * self._EVERY - time.monotonic()))
+
+
+def crowded(folder: Path, amqp: Amqp, total: int, callers: int, *, pace: int, beside: bool = False) -> Measured:
+    """One run with callers of the agent's process, or (``beside``) of another one that serves the same hub.
+
+    Args:
+        pace: messages that arrive in a second; 0: all are there at the beginning.
+    """
+    agent, other = (f"{LOOPBACK}:{free_port()}" for _ in range(2))
+    with ExitStack() as stack:
+        gateway = stack.enter_context(_route(folder, amqp, 0 if pace else total))
+        process = stack.enter_context(gateway.running(http=agent))
+        asked = other if beside else agent
+        if beside:
+            stack.enter_context(_process("mgw.gateway", "serve", "--http", other, hub=gateway.url))
+        eventually(lambda: _answers(asked), deadline=60, what="an answer")
+        if callers:
+            stack.enter_context(_process("tests.support.web_load", asked.rpartition(":")[2], "600", str(callers)))
+        if pace:
+            stack.enter_context(Feed(amqp.broker, total, pace))
+        rate, cpu = Watched(lambda: amqp.count("dst"), total, process).run()
+        return Measured(rate, cpu, "")
+
+
+def _answers(address: str) -> bool:
+    with suppress(OSError), urllib.request.urlopen(f"http://{address}/livez", timeout=10):
+        return True
+    return False
+
+
+@contextmanager
+def _process(module: str, *words: str, hub: str = "") -> Iterator[None]:
+    environment = os.environ | ({"MGW_HUB": hub} if hub else {})
+    started = subprocess.Popen(
+        [sys.executable, "-m", module, *words],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        started.kill()
+        started.wait()
 
 
 def of_those_who_look(folder: Path, amqp: Amqp, seconds: float, pages: int) -> Iterator[str]:
@@ -169,6 +245,8 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=60_000)
     parser.add_argument("--idle", type=float, default=60.0)
     parser.add_argument("--pages", type=int, default=10)
+    parser.add_argument("--callers", type=int, default=0, help="instead: so many callers, who ask all the time")
+    parser.add_argument("--pace", type=int, default=0, help="with callers: messages a second (0: all at once)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mgw-bench-") as name, RabbitMQ() as broker:
         folder = Path(name)
@@ -176,14 +254,21 @@ def main() -> None:
         amqp = Amqp(broker)
         run = partial(measured, folder, amqp, arguments.messages)
         variants = {
-            "nobody looks": partial(run, scrapers=0, pages=0),
-            "a scrape a second": partial(run, scrapers=1, pages=0),
+            "nobody looks": run,
+            "a scrape a second": partial(run, scrapers=1),
             f"a scrape a second, {arguments.pages} open pages": partial(run, scrapers=1, pages=arguments.pages),
         }
+        if arguments.callers:
+            crowd = partial(crowded, folder, amqp, arguments.messages, arguments.callers, pace=arguments.pace)
+            variants = {
+                "nobody asks": partial(crowded, folder, amqp, arguments.messages, 0, pace=arguments.pace),
+                f"{arguments.callers} callers of the agent": partial(crowd, beside=False),
+                f"{arguments.callers} callers of `mgw serve`": partial(crowd, beside=True),
+            }
         if arguments.rounds:
             told(f"RabbitMQ, hub, RabbitMQ, {arguments.messages:,} messages", compared(variants, arguments.rounds))
         print()
-        for line in of_those_who_look(folder, amqp, arguments.idle, arguments.pages):
+        for line in () if arguments.callers else of_those_who_look(folder, amqp, arguments.idle, arguments.pages):
             print(line, flush=True)
 
 
