@@ -12,7 +12,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from mgw.gateway.observe.repeated_warning import Complaint
 from mgw.gateway.runtime.agent import Agent
 from mgw.gateway.runtime.agent_lease import LEASE_SECONDS
 from mgw.gateway.runtime.chores import Chores
+from mgw.gateway.runtime.job_history import LOOK_SECONDS, JobHistory
 from mgw.gateway.runtime.procedures import Procedures
 from mgw.gateway.runtime.pruning import Pruning
 from mgw.gateway.runtime.pulse import START_SECONDS, Pulse
@@ -88,6 +89,7 @@ class Supervisor:
         self._away = Complaint(clock, _LOGGER)  # of the hub
         self._timekeeper = Timekeeper(hub, Journalist(events_of(hub, options.agent, clock)), clock)
         self._pruning = Pruning(hub, key(options.agent), clock, self._stop)
+        self._history = JobHistory(hub, key(options.agent), clock)
         self._manager = ServiceManager(os.environ, clock)
         self.pulse = Pulse(clock, self._manager)
         self._prepared: set[str] | None = set() if options.config_files else None  # links; None: all that ask for it
@@ -146,6 +148,8 @@ class Supervisor:
         chores = self._start_chores()
         try:
             agent.start()
+            with suppress(HubError):  # the first look counts from here
+                self._record()
             self._manager.ready(f"running agent {agent.name}")
             while not self._stop.is_set():
                 self.pulse.beat()
@@ -158,6 +162,8 @@ class Supervisor:
         finally:
             self._manager.stopping()
             chores.end()
+            with suppress(HubError):
+                self._record()
             self._timekeeper.close()
             self._stop_agent(AgentStatus.NOT_STARTED)
         return self.exit_code
@@ -253,6 +259,7 @@ class Supervisor:
         chores.add("lease", self._renew, LEASE_SECONDS / 5)
         chores.add("prune", self._prune, PRUNE_SECONDS)
         chores.add("merge", self._pruning.merge, MERGE_SECONDS)
+        chores.add("history", self._record, LOOK_SECONDS)
         chores.add("prepare", self._prepare, PREPARE_SECONDS)
         chores.start()
         return chores
@@ -299,7 +306,16 @@ class Supervisor:
 
     def _prune(self) -> None:
         agent = self._agent
-        self._pruning.prune(None if agent is None else agent.settings)
+        settings = None if agent is None else agent.settings
+        self._pruning.prune(settings)
+        if settings is not None:
+            self._history.tidy(settings.history_retention)
+
+    def _record(self) -> None:
+        """The history of jobs, while the agent is started."""
+        agent = self._agent
+        if agent is not None and agent.settings is not None and agent.settings.history_retention:
+            self._history.record(agent.measured())
 
 
 def default_log_directory(hub_url: str) -> Path | None:

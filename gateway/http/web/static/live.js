@@ -88,13 +88,13 @@
     busy = true;
     asked = Date.now();
     due = Infinity;
-    const wanted = location.href;
+    const wanted = location.href, live = main.hasAttribute("data-live");
     try {
       const answer = await fetch(wanted, {headers: {"X-Part": "main", "Accept": "text/html"}, redirect: "manual"});
       if (answer.type === "opaqueredirect") { location.reload(); return; }
       const text = await answer.text();
       if (!answer.ok) throw new Error(String(answer.status));
-      if (wanted === location.href) {
+      if (wanted === location.href && live === main.hasAttribute("data-live")) { // a result may have taken its place
         children(main, new DOMParser().parseFromString(`<main>${text}</main>`, "text/html").querySelector("main"));
         document.dispatchEvent(new Event("mgw:fresh"));
       }
@@ -121,7 +121,7 @@
   // Numbers change every second and are fetched every other; a state or an event is shown at once.
   const within = (least) => {
     const at = Math.max(Date.now(), asked + least);
-    if (at >= due) return;
+    if (at >= due || !main.hasAttribute("data-live")) return;
     due = at;
     clearTimeout(timer);
     timer = setTimeout(refresh, at - Date.now());
