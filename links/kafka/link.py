@@ -107,7 +107,8 @@ class KafkaLink:
         if "ssl_context" not in common:
             return self._settings
         return replace(
-            self._settings, common={**common, "ssl_context": tls_context(self.config.name, self._attributes)}
+            self._settings,
+            common={**common, "ssl_context": tls_context(self._settings.tls, ",".join(self._settings.servers))},
         )
 
     def test(self) -> Sequence[Check]:

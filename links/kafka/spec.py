@@ -5,6 +5,7 @@ from __future__ import annotations
 from mgw.links.contract import Capability, Domain, Field, Guarantee, LinkSpec
 from mgw.links.header_names import HEADER_NAMES
 from mgw.links.skeleton import Skeleton
+from mgw.links.tls import tls_fields
 from mgw.transforms.kafka import KeyFrom
 
 __all__ = ["CLIENTS", "DEFAULT_CLIENT", "SPEC"]
@@ -38,9 +39,15 @@ SPEC = LinkSpec(
             choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
             shown=True,
         ),
-        Field("tls_ca_file", "PEM file of the certificate authorities to trust; default: the system's."),
-        Field("tls_cert_file", "PEM file of the client certificate, if the cluster requires one."),
-        Field("tls_key_file", "PEM file of the client certificate's key."),
+        *tls_fields(
+            Field(
+                "tls",
+                "Encrypt the connection: TRUE makes PLAINTEXT of security_protocol SSL, and SASL_PLAINTEXT SASL_SSL. "
+                "Default: as security_protocol says.",
+                bool,
+            ),
+            "the server of the cluster",
+        ),
         Field(
             "client",
             "Client library: kafka-python, or confluent, which is librdkafka (extra confluent).",

@@ -58,6 +58,7 @@ from mgw.links.mqtt.source import MqttSource, forget
 from mgw.links.mqtt.spec import SPEC
 from mgw.links.options import parse
 from mgw.links.place import Place
+from mgw.links.tls import Tls
 from mgw.transforms.errors import AdminError, ConfigInvalid, LinkRefused
 from mgw.transforms.mqtt import Inbound, Outbound
 from mgw.transforms.mqtt.topic import TopicTemplate, check_filter, split_shared
@@ -104,10 +105,7 @@ class MqttLink:
             session_expiry=values["session_expiry"],
             max_packet_size=values["max_packet_size"],
             connect_timeout=values["connect_timeout"],
-            tls=values["tls"],
-            tls_ca=files[0] or "",
-            tls_cert=files[1] or "",
-            tls_key=files[2] or "",
+            tls=Tls.of(config.name, values, on=values["tls"]),
             username=config.username,
             password=config.password,
         )

@@ -85,10 +85,14 @@ def configuration(settings: Settings, watch: Watch, client_id: str = "", **more:
     }
     tls = settings.tls
     if common["security_protocol"].endswith("SSL"):
-        config["ssl.ca.location"] = tls.get("tls_ca_file") or "probe"
-        if tls.get("tls_cert_file"):
-            config["ssl.certificate.location"] = tls["tls_cert_file"]
-            config["ssl.key.location"] = tls.get("tls_key_file") or tls["tls_cert_file"]
+        config["ssl.ca.location"] = tls.ca_file or "probe"
+        if not tls.verify:
+            config["enable.ssl.certificate.verification"] = False
+            config["ssl.endpoint.identification.algorithm"] = "none"
+        if tls.cert_file:
+            config["ssl.certificate.location"] = tls.cert_file
+            config["ssl.key.location"] = tls.key_file or tls.cert_file
+            config["ssl.key.password"] = tls.key_password or ""
     if common["security_protocol"].startswith("SASL"):
         config["sasl.mechanisms"] = common["sasl_mechanism"]
         config["sasl.username"] = common["sasl_plain_username"]
