@@ -129,9 +129,17 @@ class Tls:
             self._load("tls_ca_file", self.ca_file, lambda: context.load_verify_locations(self.ca_file))
         elif self.verify:
             context.load_default_certs()
+        self.show_own(context)
+        return context
+
+    def show_own(self, context: ssl.SSLContext) -> None:
+        """Load the client certificate, where the link has one.
+
+        Raises:
+            LinkRefused: a file cannot be read or used.
+        """
         if self.cert_file:
             self._load_own(context, self.cert_file)
-        return context
 
     def _load_own(self, context: ssl.SSLContext, file: str) -> None:
         self._read("tls_cert_file", file)

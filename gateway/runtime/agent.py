@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from mgw import __version__
 from mgw.gateway.aq import Hub
 from mgw.gateway.definitions.agent_options import AgentSettings
-from mgw.gateway.definitions.objects import AgentStatus, JobDef, JobStatus, Snapshot, key
+from mgw.gateway.definitions.objects import AgentStatus, JobDef, JobStatus, LinkDef, Snapshot, key
 from mgw.gateway.observe.events import (
     AgentRunning,
     AgentStarting,
@@ -208,6 +208,12 @@ class Agent:
         with self._using_hub("reading"), self._hub.read() as conn:
             row = lease.agent_row(conn, self.name)
         return row.status if row is not None else None
+
+    @property
+    def links(self) -> Mapping[str, LinkDef]:
+        """Its links as they are in force, by their names in capitals."""
+        snapshot = self._snapshot
+        return {} if snapshot is None else snapshot.links
 
     def refresh(self) -> None:
         """Take over changed definitions; called twice a second by the supervisor."""

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -20,13 +20,14 @@ from sqlalchemy import make_url
 
 from mgw import __version__
 from mgw.gateway.aq import Durability, Hub
-from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentStatus, key
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentStatus, LinkDef, key
 from mgw.gateway.observe.events import Journalist
 from mgw.gateway.observe.levels import TRACE_LITE
 from mgw.gateway.observe.log_file import configure
 from mgw.gateway.observe.repeated_warning import Complaint
 from mgw.gateway.runtime.agent import Agent
 from mgw.gateway.runtime.agent_lease import LEASE_SECONDS
+from mgw.gateway.runtime.certificates import CertificateWatch
 from mgw.gateway.runtime.chores import Chores
 from mgw.gateway.runtime.procedures import Procedures
 from mgw.gateway.runtime.pruning import Pruning
@@ -51,6 +52,7 @@ TIME_MANAGER_SECONDS = 1.0
 NO_LOG_FILE = Path("off")
 PREPARE_SECONDS = 5.0  # between two attempts to prepare links whose brokers were not there
 PRUNE_SECONDS = 3600.0
+CERTIFICATE_SECONDS = 5.0  # between two looks whether there are links whose certificates were not looked at for an hour
 MERGE_SECONDS = 10.0  # how often records of small batches are merged
 
 
@@ -90,6 +92,7 @@ class Supervisor:
         self._pruning = Pruning(hub, key(options.agent), clock, self._stop)
         self._manager = ServiceManager(os.environ, clock)
         self.pulse = Pulse(clock, self._manager)
+        self._certificates = CertificateWatch(hub, self._links, Journalist(events_of(hub, options.agent, clock)), clock)
         self._prepared: set[str] | None = set() if options.config_files else None  # links; None: all that ask for it
         self._unprepared = Complaint(clock, _LOGGER)
         self.applied: Counter[str] = Counter()  # configuration files read again: ok, refused
@@ -254,8 +257,13 @@ class Supervisor:
         chores.add("prune", self._prune, PRUNE_SECONDS)
         chores.add("merge", self._pruning.merge, MERGE_SECONDS)
         chores.add("prepare", self._prepare, PREPARE_SECONDS)
+        chores.add("certificates", self._certificates.look, CERTIFICATE_SECONDS)
         chores.start()
         return chores
+
+    def _links(self) -> Mapping[str, LinkDef]:
+        agent = self._agent
+        return {} if agent is None else agent.links
 
     def _renew(self) -> None:
         agent = self._agent

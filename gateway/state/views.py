@@ -312,6 +312,19 @@ def _users(d: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_user u"
 
 
+def _certificates(d: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "LINK_NAME": "c.link_key",
+        "AGENT_NAME": "l.agent_key",
+        "OWNER": "c.owner",
+        "PLACE": "c.place",
+        "SUBJECT": "c.subject",
+        "EXPIRES": d.moment.format("c.expires"),
+        "VALID_FOR": f"c.expires - {d.now}",
+        "SEEN": d.moment.format("c.seen"),
+    }, "gw_certificate c JOIN gw_link l ON l.name_key = c.link_key"
+
+
 def _transformations(_: _Dialect) -> tuple[dict[str, str], str]:
     return (
         {
@@ -353,6 +366,7 @@ _VIEWS = {
     "MGW_LEDGER": _ledger,
     "MGW_PARKED": _parked,
     "MGW_USERS": _users,
+    "MGW_CERTIFICATES": _certificates,
 }
 
 #: Columns of every view, in order.

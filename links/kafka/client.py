@@ -14,6 +14,7 @@ from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol
 
 from mgw.links.contract import JobUse
+from mgw.links.kafka.oauth import Tokens
 from mgw.links.placement import Placement
 from mgw.links.tls import Tls
 from mgw.transforms.kafka import Received, Record
@@ -133,6 +134,7 @@ class Settings:
     max_request_size: int | None  # bytes; None: what the topic takes
     delivery_timeout: float  # seconds without any progress after which a destination gives up
     tls: Tls = field(default_factory=lambda: Tls("", on=False))
+    tokens: Tokens | None = None  # where the login OAUTHBEARER gets its token
     log_topic: str | None = None  # the link's outbound_log_queue
 
     def client_id(self, job: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from mgw.links.contract import LinkConfig
 from mgw.links.kafka.client import Client, Settings
+from mgw.links.kafka.oauth import Tokens
 from mgw.links.kafka.tls import tls_context
 from mgw.links.tls import Tls
 from mgw.transforms.errors import (
@@ -16,6 +17,7 @@ from mgw.transforms.errors import (
 __all__ = ["Settings", "settings_of"]
 
 _LONG_POLL_MS = 10_000  # that a server may wait for records of a topic where none come
+OAUTHBEARER = "OAUTHBEARER"
 
 
 class _Secret(str):
@@ -52,7 +54,11 @@ def settings_of(
     }
     if tls.on:
         common["ssl_context"] = tls_context(tls, attributes["bootstrap_servers"])
-    if protocol.startswith("SASL"):
+    tokens = None
+    if protocol.startswith("SASL") and attributes["sasl_mechanism"] == OAUTHBEARER:
+        tokens = Tokens(config, attributes)
+        common["sasl_mechanism"] = OAUTHBEARER
+    elif protocol.startswith("SASL"):
         if not config.username or config.password is None:
             raise ConfigInvalid(
                 f"link {config.name}: username or password is missing",
@@ -82,6 +88,7 @@ def settings_of(
         max_request_size=options["kafka_max_request_size"],
         delivery_timeout=options["kafka_delivery_timeout_ms"] / 1000,
         tls=tls,
+        tokens=tokens,
         log_topic=config.outbound_log_queue,
     )
 

@@ -34,10 +34,30 @@ SPEC = LinkSpec(
         ),
         Field(
             "sasl_mechanism",
-            "How the link authenticates with its user name and password (with SASL).",
+            "How the link authenticates with its user name and password (with SASL). OAUTHBEARER: with a token, for "
+            "which oauth_token_url or oauth_token_file is set.",
             default="SCRAM-SHA-512",
-            choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+            choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
             shown=True,
+        ),
+        Field(
+            "oauth_token_url",
+            "OAUTHBEARER: token endpoint, https://host/path. Username and password of the link are client id and "
+            "secret there (client credentials, RFC 6749 §4.4). A token is fetched again before it ends.",
+        ),
+        Field("oauth_scope", "OAUTHBEARER: scope to ask for; default: none."),
+        Field(
+            "oauth_ca_file",
+            "OAUTHBEARER: PEM file of the certificate authorities to trust at the token endpoint; default: the "
+            "system's.",
+        ),
+        Field(
+            "oauth_token_file",
+            "OAUTHBEARER: file that holds a token, in place of oauth_token_url. It is read again before that ends.",
+        ),
+        Field(
+            "oauth_extensions",
+            "OAUTHBEARER: SASL extensions that the cluster wants, name=value, separated by commas.",
         ),
         *tls_fields(
             Field(

@@ -29,6 +29,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mgw.links.certificates import Certificate, certificates_of
 from mgw.links.contract import (
     Check,
     Destination,
@@ -319,6 +320,10 @@ class MqttLink:
     def listening(self) -> frozenset[str]:
         """See :meth:`mgw.links.contract.Link.listening`."""
         return listening([(self._settings.host, self._settings.port)])
+
+    def certificates(self) -> Sequence[Certificate]:
+        """See :class:`mgw.links.certificates.ShowsCertificates`."""
+        return certificates_of(self._settings.tls, [(self._settings.host, self._settings.port)])
 
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`links.contract.Link.verify`. Topics always exist; what is checked is what the broker allows."""
