@@ -164,7 +164,7 @@ class LinkSigns:
 
     name_key: str
     agent_key: str
-    attributes: str  # JSON, secrets left out
+    attributes: str = "{}"  # JSON, secrets left out
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,8 @@ class Kafka(Server):
     ``tls_bootstrap`` with the certificates in ``certificates``; ``username`` and ``password`` add ``sasl_bootstrap``
     (SASL/PLAIN without TLS); both add ``secure_bootstrap`` (SCRAM-SHA-512 with TLS). ``oauth=True`` adds
     ``oauth_bootstrap`` (OAUTHBEARER, with TLS if there is any), which takes unsigned tokens with the scope ``kafka``
-    and ends a connection when its token does. ``config`` adds or replaces server properties, ``java_options`` adds to Java's.
+    and ends a connection when its token does. ``config`` adds or replaces server
+    properties, ``java_options`` adds to Java's.
     """
 
     name = "kafka"
