@@ -32,6 +32,7 @@ from mgw.gateway.runtime.chores import Chores
 from mgw.gateway.runtime.procedures import Procedures
 from mgw.gateway.runtime.pruning import Pruning
 from mgw.gateway.runtime.pulse import START_SECONDS, Pulse
+from mgw.gateway.runtime.secret_files import SecretFiles
 from mgw.gateway.runtime.service_manager import ServiceManager
 from mgw.gateway.runtime.signals import Signals
 from mgw.gateway.runtime.start_heap import StartHeap
@@ -52,6 +53,7 @@ TIME_MANAGER_SECONDS = 1.0
 NO_LOG_FILE = Path("off")
 PREPARE_SECONDS = 5.0  # between two attempts to prepare links whose brokers were not there
 PRUNE_SECONDS = 3600.0
+SECRET_FILE_SECONDS = 1.0  # how soon a renewed password file is seen
 CERTIFICATE_SECONDS = 5.0  # between two looks whether there are links whose certificates were not looked at for an hour
 MERGE_SECONDS = 10.0  # how often records of small batches are merged
 
@@ -93,6 +95,7 @@ class Supervisor:
         self._manager = ServiceManager(os.environ, clock)
         self.pulse = Pulse(clock, self._manager)
         self._certificates = CertificateWatch(hub, self._links, Journalist(events_of(hub, options.agent, clock)), clock)
+        self._secret_files = SecretFiles(lambda: procedures.read_files(options.config_files), self.request_reload)
         self._prepared: set[str] | None = set() if options.config_files else None  # links; None: all that ask for it
         self._unprepared = Complaint(clock, _LOGGER)
         self.applied: Counter[str] = Counter()  # configuration files read again: ok, refused
@@ -247,6 +250,7 @@ class Supervisor:
         except GatewayError as error:
             self.applied["refused"] += 1
             _LOGGER.error("configuration not applied: %s", error)
+        self._secret_files.remember()
 
     # --------------------------------------------------------------------------------------------------------- chores
 
@@ -257,6 +261,9 @@ class Supervisor:
         chores.add("prune", self._prune, PRUNE_SECONDS)
         chores.add("merge", self._pruning.merge, MERGE_SECONDS)
         chores.add("prepare", self._prepare, PREPARE_SECONDS)
+        if self._options.config_files:
+            self._secret_files.remember()
+            chores.add("secret-files", self._secret_files.look, SECRET_FILE_SECONDS)
         chores.add("certificates", self._certificates.look, CERTIFICATE_SECONDS)
         chores.start()
         return chores
