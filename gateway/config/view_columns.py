@@ -25,6 +25,7 @@ VIEW_TEXTS = {
     "MGW_JOB_HISTORY": "What each job did in each interval: 15 seconds for 3 hours, 5 minutes for a day, an hour for "
     "14 days (agent option `history_retention`). A job with nothing new gets one row for up to 5 minutes. Time that no "
     "row covers: no agent ran.",
+    "MGW_CERTIFICATES": "Certificates of links and of their brokers, as their agents last saw them, every hour.",
     "MGW_USERS": "Users of the web face; never what they log in with.",
     "MGW_PARKED": "Keys whose messages wait behind one that cannot be delivered (job option `park_key`), one row each.",
 }
@@ -34,6 +35,12 @@ _LAST_ERROR = "of the last error; stays until the next one or the next start."
 #: By column, or by ``VIEW.COLUMN`` where a column means something else there.
 COLUMN_TEXTS = {
     **column_texts(),
+    "MGW_CERTIFICATES.OWNER": "LINK: the client certificate of the link; BROKER.",
+    "MGW_CERTIFICATES.PLACE": "File of the certificate, or host and port of the broker.",
+    "MGW_CERTIFICATES.SUBJECT": "Whose certificate it is (RFC 4514).",
+    "MGW_CERTIFICATES.EXPIRES": "When it ends.",
+    "MGW_CERTIFICATES.VALID_FOR": "Seconds until then; less than 0: it has ended.",
+    "MGW_CERTIFICATES.SEEN": "When the agent last saw it.",
     "ACTION": "drop queue, drop queue table, remove subscriber, remove job, purge.",
     "ACTOR": "User of the hub, or account and host of the program.",
     "ATTEMPTS": "How often the first message of the key was tried.",

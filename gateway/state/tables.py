@@ -75,6 +75,7 @@ agent = sa.Table(
     sa.Column("pid", sa.Integer),
     sa.Column("process_key", sa.Text),  # boot id and start time: tells a living process from a reused pid
     sa.Column("stopped", _time),  # when it last gave up the lease; NULL while it runs
+    sa.Column("secret_keys", sa.Text),  # ids of the keys that its process can read secrets with; NULL: not known
     sa.CheckConstraint(
         "status IN ('NOT_STARTED','START_SCHEDULED','STARTING','INITIALIZING','RUNNING','SHUTTING_DOWN','BROKEN')",
         name="gw_agent_status",
@@ -407,12 +408,25 @@ job_history = sa.Table(
     sa.Column("activity", sa.Text, nullable=False),
 )
 
+#: Certificates of links and of their brokers, as the agents last saw them.
+certificate = sa.Table(
+    "gw_certificate",
+    metadata,
+    sa.Column("link_key", sa.Text, sa.ForeignKey("gw_link.name_key", ondelete="CASCADE"), primary_key=True),
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("place", sa.Text, primary_key=True),  # the file, or host and port
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("expires", _time, nullable=False),
+    sa.Column("seen", _time, nullable=False),
+)
+
 add_checks(metadata, {"gw_agent_option": {"encrypted": FLAG}, "gw_job": {"enabled": FLAG}}, dialect="sqlite")
 add_checks(
     metadata,
     {
         "gw_job_history": {"enabled": FLAG},
         "gw_parked": {"state": one_of(("PARKED", "TRYING", "PASSED")), "give_up": FLAG},
+        "gw_certificate": {"owner": one_of(("LINK", "BROKER"))},
         "gw_user": {"role": one_of(ROLES)},
         "gw_token": {"role": one_of(ROLES)},
         "gw_ledger": {"kind": one_of(("RECEIVED", "CARRIED", "COMPLETED", "RETURNED", "BREAK"))},
