@@ -47,6 +47,10 @@ def run(
     durability: Annotated[
         Literal["full", "fast"], typer.Option(help="fast: a power failure may lose the latest commits.")
     ] = "full",
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="Wait while another process runs the agent; take over when that is gone."),
+    ] = False,
     drain: Annotated[float, typer.Option(help="Seconds that work in flight may take at shutdown.")] = 10.0,
     http: Annotated[
         str | None,
@@ -74,7 +78,7 @@ def run(
             document = _document(ctx, files, agent)
             face = _face(http, document)
             code = daemon.run(
-                _options(ctx, document, agent, files, log_dir, log_format, durability, drain), signals, face
+                _options(ctx, document, agent, files, log_dir, log_format, durability, drain, standby), signals, face
             )
         except Exception as error:
             if form != "json" or isinstance(error, typer.Exit | BrokenPipeError):
@@ -139,18 +143,25 @@ def _options(  # noqa: PLR0917  as given
     log_format: str | None,
     durability: Literal["full", "fast"],
     drain: float,
+    standby: bool,
 ) -> RunOptions:
     """How the supervisor is to run."""
     settings = document.settings if document else None
     log = settings.log if settings else None
-    from mgw.gateway.services.daemon import RunOptions
+    from mgw.gateway.services.daemon import RunOptions, log_level_of
 
     return RunOptions(
         hub_url(ctx, settings.hub if settings else None),
         agent,
         files,
-        log_dir or (Path(log.directory) if log and log.directory else None),
+        log_dir or _folder(os.environ.get("MGW_LOG_DIR") or (log.directory if log else None)),
         log_format or (log.format if log else "text"),
         drain_seconds=drain,
         durability=durability,
+        log_level=log_level_of(os.environ, log.level if log else None),
+        standby=standby,
     )
+
+
+def _folder(name: str | None) -> Path | None:
+    return Path(name) if name else None

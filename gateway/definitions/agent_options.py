@@ -101,12 +101,16 @@ class AgentSettings:
         return self.workers or min(MAX_WORKERS, len(os.sched_getaffinity(0)))
 
     @classmethod
-    def read(cls, options: Mapping[str, str]) -> AgentSettings:
+    def read(cls, stored: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> AgentSettings:
         """The settings behind stored options; those that are unknown have no meaning.
+
+        Args:
+            defaults: options that count where they are not stored.
 
         Raises:
             GatewayError: a value is none for its option.
         """
+        options = {**(defaults or {}), **{name.lower(): value for name, value in stored.items()}}
         held = {name.lower(): value for name, value in options.items()}
         given = {
             name: parse_value(_FIELDS[name], held[name], "agent")

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -20,8 +20,9 @@ from mgw.gateway.runtime.supervisor import run as supervise
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.probes import Probes
 from mgw.gateway.state.secrets import Secrets
+from mgw.transforms.errors import ConfigInvalid
 
-__all__ = ["PROCEDURES", "RunOptions", "Signals", "log_format_of", "logged", "run", "until_ended"]
+__all__ = ["PROCEDURES", "RunOptions", "Signals", "log_format_of", "log_level_of", "logged", "run", "until_ended"]
 
 _LOGGER = logging.getLogger("mgw.engine")
 
@@ -74,6 +75,24 @@ def log_format_of(files: Sequence[Path]) -> str:
     for key in ("settings", "log", "format"):
         place = place.get(key) if isinstance(place, dict) else None
     return "json" if str(place).lower() == "json" else "text"
+
+
+def log_level_of(environ: Mapping[str, str], configured: int | None) -> int | None:
+    """The log level that MGW_LOG_LEVEL gives, or the files do; None: the initialization file decides.
+
+    Raises:
+        ConfigInvalid: MGW_LOG_LEVEL is not 0 to 4.
+    """
+    text = environ.get("MGW_LOG_LEVEL")
+    if not text:
+        return configured
+    if text not in {"0", "1", "2", "3", "4"}:
+        raise ConfigInvalid(
+            f"variable MGW_LOG_LEVEL cannot be {text!r}",
+            cause="it is a whole number from 0 (basic) to 4 (everything)",
+            cure="correct it, or unset it",
+        )
+    return int(text)
 
 
 @contextmanager
