@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mgw.gateway.cli.common import admin, completer, describe, hub_url, open_hub, print_json, say
+from mgw.gateway.cli.common import EXIT_FAILED, admin, completer, describe, hub_url, open_hub, print_json, say
 from mgw.gateway.cli.jsonform import record
 from mgw.gateway.cli.watch import print_agents
 from mgw.gateway.cli.words import REMOVES, AgentName, Json, Options, described, pairs
@@ -91,6 +91,23 @@ def shutdown(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT") -> None:
         name = agent(procedures, name).name
         procedures.shutdown(name)
     say(f"agent {name} shuts down")
+
+
+@app.command("ping")
+def ping(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT", as_json: Json = False) -> None:
+    """Ask the process of an agent whether it answers, for at most 5 seconds; exit 1 unless it does."""
+    from mgw.gateway.services.lookup import agent
+
+    with admin(ctx) as procedures:
+        name = agent(procedures, name).name
+        answer = procedures.ping_agent(name)
+        status = str(procedures.agent_state(name).status)
+    if as_json:
+        print_json({"agent": name, "status": status, "ping": answer})
+    else:
+        say(f"agent {name} is {status}: {answer or 'not pinged, no process is expected'}")
+    if answer != "REACHABLE":
+        raise typer.Exit(EXIT_FAILED)
 
 
 @app.command("log-level")

@@ -17,6 +17,7 @@ from mgw.gateway.cli.configure import ConfigDir, EnvFiles, Overrides, gathered
 if TYPE_CHECKING:
     from mgw.gateway.services.configuration import Document
     from mgw.gateway.services.daemon import RunOptions
+    from mgw.gateway.services.http_address import HttpAddress
     from mgw.gateway.services.hubs import Hub
     from mgw.gateway.services.probes import Probes
 
@@ -37,8 +38,15 @@ def run(
     ] = None,
     *,
     agent: Annotated[
-        str, typer.Option("--agent", "-a", help="Agent to run.", autocompletion=completer("agents"))
-    ] = "DEFAULT_AGENT",
+        list[str] | None,
+        typer.Option(
+            "--agent",
+            "-a",
+            help="Agent to run; may be repeated: each runs in a process of its own. all: every agent of the hub. "
+            "[default: DEFAULT_AGENT]",
+            autocompletion=completer("agents"),
+        ),
+    ] = None,
     log_dir: Annotated[
         Path | None,
         typer.Option(help="Folder for one log file per run, or off. [default: log next to an SQLite hub]"),
@@ -65,21 +73,27 @@ def run(
     settings: Overrides = None,
     env_file: EnvFiles = None,
 ) -> None:
-    """Run an agent until SIGTERM: it carries messages, and accepts changes while it runs.
+    """Run agents until SIGTERM: they carry messages, and accept changes while they run.
 
     An object of a file that is refused is named and stays as it is in the hub; all others are applied.
     """
     from mgw.gateway.services import daemon
 
+    if not daemon.end_with_parent(os.environ):
+        raise typer.Exit(0)
     files = gathered(files, config_dir, settings, env_file)
     form = log_format or daemon.log_format_of(files)
-    with daemon.logged(agent, form) as signals:
+    names = list(dict.fromkeys(agent or ["DEFAULT_AGENT"]))
+    first = "DEFAULT_AGENT" if names[0] == "all" else names[0]
+    with daemon.logged(first, form) as signals:
         try:
-            document = _document(ctx, files, agent)
-            face = _face(http, document)
-            code = daemon.run(
-                _options(ctx, document, agent, files, log_dir, log_format, durability, drain, standby), signals, face
-            )
+            document = _document(ctx, files, first)
+            options = _options(ctx, document, first, files, log_dir, log_format, durability, drain, standby)
+            if names == ["all"] or len(names) > 1:
+                address = _address(http, document)
+                code = daemon.run_agents(options, None if "all" in names else names, address, signals)
+            else:
+                code = daemon.run(options, signals, _face(http, document))
         except Exception as error:
             if form != "json" or isinstance(error, typer.Exit | BrokenPipeError):
                 raise
@@ -120,13 +134,17 @@ def _document(ctx: typer.Context, files: list[Path], agent: str) -> Document | N
     return follow(ctx, files, agent)
 
 
+def _address(http: str | None, document: Document | None) -> HttpAddress | None:
+    from mgw.gateway.services.http_address import http_address
+
+    return http_address(http, os.environ, document.settings if document else None)
+
+
 def _face(
     http: str | None, document: Document | None
 ) -> Callable[[Hub, Probes], AbstractContextManager[object]] | None:
     """What has the agent answer over HTTP; None: nothing does."""
-    from mgw.gateway.services.http_address import http_address
-
-    address = http_address(http, os.environ, document.settings if document else None)
+    address = _address(http, document)
     if address is None:
         return None
     from mgw.gateway.http.face import serving

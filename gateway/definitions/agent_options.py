@@ -82,7 +82,7 @@ _FOREIGN = (
 )
 
 #: Attributes of an agent that are stored and shown, and that nothing reads. The agent runs as the process that runs it.
-NO_EFFECT = ("username", "password", "database", "conntype", "service", "initfile", "max_memory")
+NO_EFFECT = ("username", "password", "database", "conntype", "service")
 
 
 @dataclass(frozen=True, slots=True)

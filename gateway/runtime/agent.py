@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from mgw import __version__
 from mgw.gateway.aq import Hub
 from mgw.gateway.definitions.agent_options import AgentSettings
-from mgw.gateway.definitions.objects import AgentStatus, JobDef, JobStatus, Snapshot, key
+from mgw.gateway.definitions.objects import AgentDef, AgentStatus, JobDef, JobStatus, Snapshot, key
 from mgw.gateway.observe.events import (
     AgentRunning,
     AgentStarting,
@@ -359,6 +359,11 @@ class Agent:
         runner.start()
 
     # ----------------------------------------------------------------------------------------------------------- rest
+
+    @property
+    def definition(self) -> AgentDef | None:
+        """How it is defined; None until that is loaded."""
+        return None if self._snapshot is None else self._snapshot.agent
 
     @property
     def lease_left(self) -> float:

@@ -1,10 +1,10 @@
-"""How the process of an agent begins: its log, its hub, its initialization file; and how it begins again."""
+"""How a run of an agent begins: its log, its hub, its initialization file."""
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +16,18 @@ from mgw.gateway.definitions import init_file
 from mgw.gateway.definitions.init_file import InitFile
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentStatus
 from mgw.gateway.observe.log_file import configure
+from mgw.gateway.observe.repeated_warning import Complaint
 from mgw.gateway.runtime.endings import ending_of
 from mgw.gateway.state import catalog
 from mgw.gateway.state.gateway_hub import open_hub
-from mgw.transforms.errors import GatewayError
+from mgw.transforms.clock import SYSTEM_CLOCK
+from mgw.transforms.errors import GatewayError, HubUnavailable
 
-__all__ = ["NO_LOG_FILE", "RunOptions", "begin_again", "default_log_directory", "prepared"]
+__all__ = ["NO_LOG_FILE", "RunOptions", "default_log_directory", "prepared"]
 
 _LOGGER = logging.getLogger("mgw.engine")
 
+REOPEN_SECONDS = 1.0
 NO_LOG_FILE = Path("off")
 
 
@@ -53,7 +56,7 @@ def prepared(options: RunOptions) -> tuple[Hub, InitFile]:
     where = options.log_directory or default_log_directory(options.hub_url)
     try:
         configure(options.agent, directory=None, log_format=options.log_format, early=True)
-        hub = open_hub(options.hub_url, durability=options.durability)
+        hub = _opened(options)
     except BaseException:
         _log_to(options, where)
         raise
@@ -66,6 +69,22 @@ def prepared(options: RunOptions) -> tuple[Hub, InitFile]:
     except BaseException:
         hub.close()
         raise
+
+
+def _opened(options: RunOptions) -> Hub:
+    """The hub; a process on standby waits until it can be reached."""
+    trouble = Complaint(SYSTEM_CLOCK, _LOGGER)
+    while True:
+        try:
+            hub = open_hub(options.hub_url, durability=options.durability)
+        except HubUnavailable as error:
+            if not options.standby:
+                raise
+            trouble.say(str(error))
+            time.sleep(REOPEN_SECONDS)
+        else:
+            trouble.over()
+            return hub
 
 
 def _begun(hub: Hub, options: RunOptions, where: Path | None) -> InitFile:
@@ -105,13 +124,3 @@ def default_log_directory(hub_url: str) -> Path | None:
     """Where the agent's log file goes unless the operator says otherwise: ``log`` next to a SQLite hub, or nowhere."""
     url = make_url(hub_url)
     return Path(url.database).parent / "log" if url.get_backend_name() == "sqlite" and url.database else None
-
-
-def begin_again() -> None:
-    """Put a new program, called as this one was, into this process: it keeps its id and takes nothing else along, so
-    that no thread of a run that is over can hold anything up."""
-    _LOGGER.info("this process begins again, on standby")
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execv(sys.executable, sys.orig_argv)  # noqa: S606  ourselves

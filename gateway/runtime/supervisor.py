@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import astuple
 
 from mgw import __version__
@@ -24,14 +23,15 @@ from mgw.gateway.observe.levels import TRACE_LITE
 from mgw.gateway.observe.repeated_warning import Complaint
 from mgw.gateway.runtime.agent import Agent
 from mgw.gateway.runtime.agent_lease import LEASE_SECONDS
-from mgw.gateway.runtime.beginning import RunOptions, begin_again, prepared
+from mgw.gateway.runtime.beginning import RunOptions
 from mgw.gateway.runtime.chores import Chores
 from mgw.gateway.runtime.endings import Ending, ending_of
+from mgw.gateway.runtime.lease_guard import LeaseGuard
+from mgw.gateway.runtime.memory_watch import WATCH_SECONDS, MemoryWatch
 from mgw.gateway.runtime.procedures import Procedures
 from mgw.gateway.runtime.pruning import Pruning
 from mgw.gateway.runtime.pulse import START_SECONDS, Pulse
 from mgw.gateway.runtime.service_manager import ServiceManager
-from mgw.gateway.runtime.signals import Signals
 from mgw.gateway.runtime.standby import Standby, Turn
 from mgw.gateway.runtime.start_heap import StartHeap
 from mgw.gateway.runtime.start_job import StartJob
@@ -40,9 +40,9 @@ from mgw.gateway.state import lease
 from mgw.gateway.state.secrets import Secrets
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
 from mgw.transforms.errors import GatewayError, HubError, HubMoved, HubUnavailable, LeaseLost
-from mgw.transforms.open_files import in_use, limit, raise_limit
+from mgw.transforms.open_files import in_use, limit
 
-__all__ = ["RunOptions", "Supervisor", "run"]
+__all__ = ["RunOptions", "Supervisor"]
 
 _LOGGER = logging.getLogger("mgw.engine")
 
@@ -91,6 +91,8 @@ class Supervisor:
         self.exit_code = 0
         self.fenced = False  # another process took the agent over
         self._standby = Standby(hub, options.agent, clock)
+        self._memory = MemoryWatch()
+        self._guard = LeaseGuard(lambda: self._agent)
         self._start_job = StartJob(options.agent, self._nudge.set)
         self._ending = Ending(AgentStatus.START_SCHEDULED if options.standby else AgentStatus.NOT_STARTED)
 
@@ -149,6 +151,8 @@ class Supervisor:
         self.pulse.beat(START_SECONDS)
         self._agent = agent
         chores = self._start_chores()
+        if self._options.standby:
+            self._guard.start()
         try:
             agent.start()
             self._manager.ready(f"running agent {agent.name}")
@@ -164,6 +168,7 @@ class Supervisor:
             self._ending = ending_of(error)
             raise
         finally:
+            self._guard.end()
             self._manager.stopping()
             chores.end()
             self._timekeeper.close()
@@ -310,6 +315,7 @@ class Supervisor:
         chores.add("prune", self._prune, PRUNE_SECONDS)
         chores.add("merge", self._pruning.merge, MERGE_SECONDS)
         chores.add("prepare", self._prepare, PREPARE_SECONDS)
+        chores.add("memory", self._watch_memory, WATCH_SECONDS)
         self._start_job.begin(chores)
         chores.start()
         return chores
@@ -325,6 +331,10 @@ class Supervisor:
             if agent is self._agent:
                 self._lost = lost
                 self._nudge.set()
+
+    def _watch_memory(self) -> None:
+        agent = self._agent
+        self._memory.look(None if agent is None else agent.definition)
 
     def _prepare(self) -> None:
         """Links whose brokers were not there at the start."""
@@ -357,49 +367,3 @@ class Supervisor:
     def _prune(self) -> None:
         agent = self._agent
         self._pruning.prune(None if agent is None else agent.settings)
-
-
-def run(
-    options: RunOptions,
-    procedures: Procedures,
-    signals: Signals | None = None,
-    face: Callable[[Hub, Supervisor], AbstractContextManager[object]] | None = None,
-) -> int:
-    """``mgw run``: open the hub, run the agent until SIGTERM, SIGINT or SIGQUIT; a second one ends the process at once.
-
-    SIGHUP reads the configuration files again. SIGUSR1 opens the log file again, SIGUSR2 writes what the process
-    does into the log.
-
-    Args:
-        procedures: what the agent has done by the services.
-        signals: made before, where they may come before this begins; None: made here.
-        face: answers questions about the process while it runs.
-
-    Raises:
-        GatewayError: the hub cannot be opened, the agent is running elsewhere, or a configuration is invalid.
-        EndedInStart: one of the three came before the agent was started.
-    """
-    signals = signals or Signals()
-    raise_limit()
-    hub, init_file = prepared(options)
-    try:
-        supervisor = Supervisor(hub, Secrets.for_hub(options.hub_url), options, procedures, init_file=init_file)
-
-        def stop(number: signal.Signals) -> None:
-            supervisor.request_stop()
-            _LOGGER.info("signal %s: draining, at most %.0f s", number.name, options.drain_seconds)
-
-        signals.state = supervisor.state
-        signals.on(signal.SIGHUP, lambda _: supervisor.request_reload())
-        signals.end_on(stop)
-        supervisor.heap.freeze_later()
-        try:
-            with nullcontext() if face is None else face(hub, supervisor):
-                code = supervisor.run()
-        finally:
-            supervisor.heap.end()
-    finally:
-        hub.close()
-    if supervisor.fenced and options.standby:
-        begin_again()
-    return code
