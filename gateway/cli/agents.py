@@ -48,6 +48,7 @@ def alter(
     *,
     max_threads: Annotated[int | None, described(AGENT_ATTRIBUTES["max_threads"])] = None,
     max_memory: Annotated[int | None, described(AGENT_ATTRIBUTES["max_memory"])] = None,
+    initfile: Annotated[str | None, described(AGENT_ATTRIBUTES["initfile"], more=REMOVES)] = None,
     comment: Annotated[str | None, described(AGENT_ATTRIBUTES["comment"], more=REMOVES)] = None,
     option: Options = None,
 ) -> None:
@@ -61,6 +62,7 @@ def alter(
             name,
             max_threads=max_threads,
             max_memory=max_memory,
+            initfile=NO_CHANGE if initfile is None else initfile or None,
             comment=NO_CHANGE if comment is None else comment or None,
         )
         for key, value in pairs(option, "--option").items():

@@ -364,12 +364,14 @@ def test_agent_options_that_mean_nothing_are_refused(
 
 def test_what_has_no_effect_is_said_when_it_is_stored(admin: GatewayAdmin, caplog: pytest.LogCaptureFixture) -> None:
     admin.create_agent("Night", "mgw", PASSWORD, max_threads=4, comment="second shift")
-    admin.alter_agent("night", max_memory=128, initfile="/etc/mgw.ora")
+    admin.alter_agent("night", max_memory=128, initfile="/etc/mgw.ora", service="batch", conntype="JDBC_THIN")
     admin.alter_agent("night", password=PASSWORD)
     admin.alter_agent("night", max_threads=5, comment="late")
     assert [record.getMessage() for record in caplog.records] == [
         "agent Night: username, password stored, has no effect",
-        "agent Night: initfile, max_memory stored, has no effect",
+        "agent Night: conntype, service stored, has no effect",
+        "agent Night: initialization file /etc/mgw.ora does not exist on this host; "
+        "the agent does not start without it",
         "agent Night: password stored, has no effect",
     ]
 

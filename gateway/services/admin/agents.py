@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -130,6 +131,7 @@ class AgentProcedures(Administration):
                 )
             catalog.insert_agent(conn, agent, self.secrets.encrypt(password) if password is not None else None)
         self._tell_no_effect(agent, without_effect(agent) + (["password"] if password is not None else []))
+        self._tell_missing(agent)
 
     def alter_agent(  # noqa: PLR0917  the documented parameters in their documented order
         self,
@@ -176,6 +178,8 @@ class AgentProcedures(Administration):
             if changes:
                 catalog.update_agent(conn, agent_name, **changes)
         self._tell_no_effect(agent, [name for name in (*without_effect(agent), "password") if name in changes])
+        if "initfile" in changes:
+            self._tell_missing(agent)
 
     def remove_agent_login(self, agent_name: str) -> None:
         """Remove user name and password of an agent, which have no effect, and the database that needs them.
@@ -374,6 +378,14 @@ class AgentProcedures(Administration):
     def _tell_no_effect(self, agent: AgentDef, names: list[str]) -> None:
         if names and self.tell_no_effect:
             _LOGGER.warning("agent %s: %s stored, has no effect", agent.name, ", ".join(names))
+
+    def _tell_missing(self, agent: AgentDef) -> None:
+        if agent.initfile is not None and not Path(agent.initfile).is_file():
+            _LOGGER.warning(
+                "agent %s: initialization file %s does not exist on this host; the agent does not start without it",
+                agent.name,
+                agent.initfile,
+            )
 
     def _need_running(self, conn: sa.Connection, agent_name: str) -> None:
         name = self.need_agent(conn, agent_name).name
