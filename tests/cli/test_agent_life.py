@@ -119,3 +119,33 @@ def test_a_start_that_cannot_succeed_leaves_the_agent_stopped_with_the_reason(
     mgw.ok("agents", "startup", "night")
     row = agents(mgw)["NIGHT"]
     assert (row["agent_status"], row["last_error_msg"]) == ("START_SCHEDULED", None)
+
+
+def test_a_standby_waits_and_respects_what_the_operator_wants(mgw: Mgw) -> None:
+    """On one machine nobody waits for a lease; :mod:`tests.faults.test_standby` is about two machines."""
+    mgw.ok("apply", "--create-hub", mgw.file("links:\n  mem: {type: memory}\n"))
+    with running(mgw, "--standby") as first:
+        eventually(is_running(mgw, "DEFAULT_AGENT"), deadline=60, what="the agent")
+        with running(mgw, "--standby") as second:
+            waits = f"on standby: process {first.pid} on"
+            eventually(lambda: waits in said(mgw), deadline=60, what="the standby")
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(60) == 0
+            eventually(is_running(mgw, "DEFAULT_AGENT"), deadline=60, what="the standby running it")
+            row = agents(mgw)["DEFAULT_AGENT"]
+            assert (row["agent_pid"], row["last_error_msg"]) == (second.pid, None)
+            mgw.ok("agents", "shutdown")
+            eventually(
+                lambda: agents(mgw)["DEFAULT_AGENT"]["agent_status"] == "NOT_STARTED", deadline=60, what="the shutdown"
+            )
+            mgw.ok("agents", "startup")
+            eventually(is_running(mgw, "DEFAULT_AGENT"), deadline=60, what="the agent, started again")
+            second.kill()
+            second.wait(60)
+        with running(mgw, "--standby") as third:
+            eventually(lambda: agents(mgw)["DEFAULT_AGENT"]["agent_pid"] == third.pid, deadline=60, what="the next one")
+            eventually(is_running(mgw, "DEFAULT_AGENT"), deadline=60, what="it running")
+            assert agents(mgw)["DEFAULT_AGENT"]["last_error_msg"].startswith(f"ORA-28576: process {second.pid} on ")
+            third.terminate()
+            assert third.wait(60) == 0
+    assert agents(mgw)["DEFAULT_AGENT"]["agent_status"] == "START_SCHEDULED", "another host may go on"

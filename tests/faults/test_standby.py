@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 import sqlalchemy as sa
 
+from mgw.gateway.definitions.objects import DEFAULT_AGENT
 from mgw.transforms.errors import HubError
 from tests.faults.agents import AgentProcess
 from tests.faults.conftest import Trial
@@ -144,22 +145,24 @@ FAULTS = (killed, paused, cut_off, terminated)
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "rounds"),
+    ("source", "target", "rounds", "workers"),
     [
-        pytest.param("logged", "kafkalog", 1, id="standby-logged-to-kafkalog"),
-        pytest.param("kafka", "logged", 3, id="standby-kafka-to-logged", marks=pytest.mark.matrix),
-        pytest.param("stream", "kafkalog", 3, id="standby-stream-to-kafkalog", marks=pytest.mark.matrix),
+        pytest.param("logged", "kafkalog", 1, 1, id="standby-logged-to-kafkalog"),
+        pytest.param("kafka", "logged", 3, 1, id="standby-kafka-to-logged", marks=pytest.mark.matrix),
+        pytest.param("stream", "kafkalog", 3, 1, id="standby-stream-to-kafkalog", marks=pytest.mark.matrix),
+        pytest.param("logged", "logged", 1, 2, id="standby-workers-logged-to-logged", marks=pytest.mark.matrix),
     ],
 )
 @pytest.mark.timeout(600)
 def test_the_standby_takes_over_and_nothing_is_lost_or_doubled(
-    trial: Trial, postgresql_of_our_own: PostgreSQL, source: str, target: str, rounds: int
+    trial: Trial, postgresql_of_our_own: PostgreSQL, source: str, target: str, rounds: int, workers: int
 ) -> None:
     server = postgresql_of_our_own
 
     def fail_over(injuries: Injuries) -> None:
         stage = injuries.stage
         stage.agent.terminate(60)
+        stage.gateway.admin.set_agent_option(DEFAULT_AGENT, "workers", workers)
         with paired(stage, server) as pair:
             for _ in range(rounds):
                 for fault in FAULTS:
