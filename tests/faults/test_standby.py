@@ -154,7 +154,7 @@ FAULTS = (killed, paused, cut_off, terminated)
     ],
 )
 @pytest.mark.timeout(600)
-def test_the_standby_takes_over_and_nothing_is_lost_or_doubled(
+def test_the_standby_takes_over_and_nothing_is_lost_or_doubled(  # noqa: PLR0917  of a table
     trial: Trial, postgresql_of_our_own: PostgreSQL, source: str, target: str, rounds: int, workers: int
 ) -> None:
     server = postgresql_of_our_own
