@@ -68,7 +68,7 @@ def run(
     signals: Signals | None = None,
     face: Callable[[Hub, Probes], AbstractContextManager[object]] | None = None,
 ) -> int:
-    """Run an agent until a signal ends it; returns the exit code. See :func:`mgw.gateway.runtime.supervisor.run`.
+    """Run an agent until a signal ends it; returns the exit code. See :func:`mgw.gateway.runtime.run.run`.
 
     Args:
         face: answers over HTTP about the hub and with what the probes say, as long as the agent runs.
