@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mgw.gateway.cli.common import admin, completer, describe, hub_url, open_hub, print_json, say
+from mgw.gateway.cli.common import EXIT_FAILED, admin, completer, describe, hub_url, open_hub, print_json, say
 from mgw.gateway.cli.jsonform import record
 from mgw.gateway.cli.watch import print_agents
 from mgw.gateway.cli.words import REMOVES, AgentName, Json, Options, described, pairs
@@ -48,6 +48,7 @@ def alter(
     *,
     max_threads: Annotated[int | None, described(AGENT_ATTRIBUTES["max_threads"])] = None,
     max_memory: Annotated[int | None, described(AGENT_ATTRIBUTES["max_memory"])] = None,
+    initfile: Annotated[str | None, described(AGENT_ATTRIBUTES["initfile"], more=REMOVES)] = None,
     comment: Annotated[str | None, described(AGENT_ATTRIBUTES["comment"], more=REMOVES)] = None,
     option: Options = None,
 ) -> None:
@@ -61,6 +62,7 @@ def alter(
             name,
             max_threads=max_threads,
             max_memory=max_memory,
+            initfile=NO_CHANGE if initfile is None else initfile or None,
             comment=NO_CHANGE if comment is None else comment or None,
         )
         for key, value in pairs(option, "--option").items():
@@ -91,6 +93,23 @@ def shutdown(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT") -> None:
         name = agent(procedures, name).name
         procedures.shutdown(name)
     say(f"agent {name} shuts down")
+
+
+@app.command("ping")
+def ping(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT", as_json: Json = False) -> None:
+    """Ask the process of an agent whether it answers, for at most 5 seconds; exit 1 unless it does."""
+    from mgw.gateway.services.lookup import agent
+
+    with admin(ctx) as procedures:
+        name = agent(procedures, name).name
+        answer = procedures.ping_agent(name)
+        status = str(procedures.agent_state(name).status)
+    if as_json:
+        print_json({"agent": name, "status": status, "ping": answer})
+    else:
+        say(f"agent {name} is {status}: {answer or 'not pinged, no process is expected'}")
+    if answer != "REACHABLE":
+        raise typer.Exit(EXIT_FAILED)
 
 
 @app.command("log-level")

@@ -91,7 +91,7 @@ _FOREIGN = (
 )
 
 #: Attributes of an agent that are stored and shown, and that nothing reads. The agent runs as the process that runs it.
-NO_EFFECT = ("username", "password", "database", "conntype", "service", "initfile", "max_memory")
+NO_EFFECT = ("username", "password", "database", "conntype", "service")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +111,16 @@ class AgentSettings:
         return self.workers or min(MAX_WORKERS, len(os.sched_getaffinity(0)))
 
     @classmethod
-    def read(cls, options: Mapping[str, str]) -> AgentSettings:
+    def read(cls, stored: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> AgentSettings:
         """The settings behind stored options; those that are unknown have no meaning.
+
+        Args:
+            defaults: options that count where they are not stored.
 
         Raises:
             GatewayError: a value is none for its option.
         """
+        options = {**(defaults or {}), **{name.lower(): value for name, value in stored.items()}}
         held = {name.lower(): value for name, value in options.items()}
         given = {
             name: parse_value(_FIELDS[name], held[name], "agent")

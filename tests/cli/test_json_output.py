@@ -31,6 +31,7 @@ LINES = {
     "prove": "prove orders_in --list",
     "agents list": "agents list",
     "agents show": "agents show second",
+    "agents ping": "agents ping second",
     "links list": "links list",
     "links show": "links show mem",
     "links test": "links test mem",
