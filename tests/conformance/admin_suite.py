@@ -265,6 +265,23 @@ def test_startup_state_is_cleaned_only_after_a_run_that_is_gone(admin: GatewayAd
         lease.check_owner(conn, "DEFAULT_AGENT", token)
 
 
+def test_db_connect_info_alters_the_default_agent(admin: GatewayAdmin) -> None:
+    admin.create_agent("night", username="n", password=PASSWORD)
+    admin.db_connect_info("scott", PASSWORD, "plant")
+    agent = admin.get_agent("DEFAULT_AGENT")
+    assert agent is not None
+    assert (agent.username, agent.database, admin.agent_password("DEFAULT_AGENT")) == ("scott", "plant", PASSWORD)
+    for username, password in ((None, "other"), ("other", None)):
+        with refused(32801):
+            admin.db_connect_info(username, password)  # type: ignore[arg-type]
+    assert admin.get_agent("DEFAULT_AGENT") == agent
+    admin.db_connect_info("mary", "new")
+    agent = admin.get_agent("DEFAULT_AGENT")
+    assert agent is not None
+    assert (agent.username, agent.database, admin.agent_password("DEFAULT_AGENT")) == ("mary", None, "new")
+    assert admin.agent_password("night") == PASSWORD
+
+
 def test_broken_agents_start_again_after_cleanup(admin: GatewayAdmin) -> None:
     with admin.hub.write() as conn:
         catalog.set_agent_state(conn, "DEFAULT_AGENT", AgentStatus.BROKEN)
