@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mgw.gateway.cli.common import hub_url, say
+from mgw.gateway.cli.common import admin, hub_url, say
 
 __all__ = ["app"]
 
@@ -32,3 +32,33 @@ def drop(
     done = drop_hub(hub_url(ctx), force=force)
     lost = f", {done.messages} message(s) with it" if done.messages else ""
     say(f"hub {done.hub} dropped: {done.objects} tables and views{lost}")
+
+
+@app.command("rotate-key")
+def rotate_key(
+    ctx: typer.Context,
+    *,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds in which running agents must learn the new key.")] = 30.0,
+    force: Annotated[bool, typer.Option("--force", help="Do not wait for running agents.")] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget-former", help="Only remove keys from the file that no secret uses any more.")
+    ] = False,
+) -> None:
+    """Encrypt every stored secret with a new key, while agents run. The former key stays in the key file.
+
+    Run it again after it was interrupted: it goes on.
+    """
+    from mgw.gateway.services import key_rotation
+
+    with admin(ctx) as procedures:
+        if forget:
+            done = key_rotation.forget_former_keys(procedures)
+            say(f"{len(done.former)} former key(s) removed from {done.place}; key {done.key} stays")
+            return
+        done = key_rotation.rotate_key(procedures, wait=wait, force=force)
+    say(f"{done.secrets} secret(s) encrypted with key {done.key} of {done.place}")
+    if done.former:
+        say(
+            f"former key(s) {', '.join(done.former)} stay there, for backups; remove them with: "
+            "mgw hub rotate-key --forget-former"
+        )

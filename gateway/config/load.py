@@ -48,6 +48,7 @@ class Source:
     kept: dict[Path, str] = field(default_factory=dict)  # secrets among these: as if their key were missing
     findings: list[Finding] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    secret_files: set[FilePath] = field(default_factory=set)  # that values were read from
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     lenient: bool = False  # variables that are not set and files that are not there are no errors
     remote: bool = False  # it came from another machine: no file and no variable of this one is read for it
@@ -361,6 +362,7 @@ class _Reader:
     def _from_file(self, path: Path, file: FilePath, origin: str) -> str:
         if self._source.remote:
             return no_file(self._source, path)
+        self._source.secret_files.add((self._path.parent / file).absolute())
         try:
             return read_secret(self._path.parent / file)
         except (OSError, UnicodeDecodeError) as error:

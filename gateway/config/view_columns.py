@@ -22,6 +22,10 @@ VIEW_TEXTS = {
     "MGW_LEDGER": "Batches of jobs, kept for 7 days unless the agent option `ledger_retention` says otherwise; "
     "`mgw prove` shows the messages in them. Each batch has its own row at first. Rows of small batches are merged "
     "later, up to a thousand into one; numbers of messages are then sums.",
+    "MGW_JOB_HISTORY": "What each job did in each interval: 15 seconds for 3 hours, 5 minutes for a day, an hour for "
+    "14 days (agent option `history_retention`). A job with nothing new gets one row for up to 5 minutes. Time that no "
+    "row covers: no agent ran.",
+    "MGW_CERTIFICATES": "Certificates of links and of their brokers, as their agents last saw them, every hour.",
     "MGW_USERS": "Users of the web face; never what they log in with.",
     "MGW_PARKED": "Keys whose messages wait behind one that cannot be delivered (job option `park_key`), one row each.",
 }
@@ -31,12 +35,36 @@ _LAST_ERROR = "of the last error; stays until the next one or the next start."
 #: By column, or by ``VIEW.COLUMN`` where a column means something else there.
 COLUMN_TEXTS = {
     **column_texts(),
+    "MGW_CERTIFICATES.OWNER": "LINK: the client certificate of the link; BROKER.",
+    "MGW_CERTIFICATES.PLACE": "File of the certificate, or host and port of the broker.",
+    "MGW_CERTIFICATES.SUBJECT": "Whose certificate it is (RFC 4514).",
+    "MGW_CERTIFICATES.EXPIRES": "When it ends.",
+    "MGW_CERTIFICATES.VALID_FOR": "Seconds until then; less than 0: it has ended.",
+    "MGW_CERTIFICATES.SEEN": "When the agent last saw it.",
     "ACTION": "drop queue, drop queue table, remove subscriber, remove job, purge.",
     "ACTOR": "User of the hub, or account and host of the program.",
     "ATTEMPTS": "How often the first message of the key was tried.",
     "AUDIT_ID": "Increasing number.",
     "AUDIT_TIME": "When.",
     "ERROR_NUMBER": "Number of the error, null where it has none.",
+    "BATCHES": "Batches that were read or planned.",
+    "BYTES": "Of the bodies of their messages.",
+    "CONFIRMED_SECONDS": "How long a batch took on average from then until the destination, or the acknowledgement at "
+    "the source, confirmed it; null: none did.",
+    "INTERVAL_BEGIN": "When the interval begins.",
+    "INTERVAL_END": "When it ends.",
+    "ORIGIN_SECONDS": "How long it took on average from the birth of the first message of a batch until the batch was "
+    "confirmed; null: none was, or it has no time.",
+    "STORED_SECONDS": "How long a batch took on average from its read until the hub had it on disk; null: none did.",
+    "MGW_JOB_HISTORY.ACTIVITY": "At the end of the interval, as in MGW_JOBS.",
+    "MGW_JOB_HISTORY.BACKLOG": "Messages that waited at the end; null: not known.",
+    "MGW_JOB_HISTORY.DISCARDED": "Messages that had expired, or that no subscriber wanted.",
+    "MGW_JOB_HISTORY.EXCEPTIONED": "Messages that went to the exception queue.",
+    "MGW_JOB_HISTORY.FAILURES": "Attempts that failed.",
+    "MGW_JOB_HISTORY.FILTERED": "Messages that a rule or transformation left out.",
+    "MGW_JOB_HISTORY.OLDEST_MESSAGE_AGE": "Seconds for which the oldest of them had waited.",
+    "MGW_JOB_HISTORY.PROPAGATED": "Messages that the job moved.",
+    "MGW_JOB_HISTORY.STATUS": "At the end of the interval, as in MGW_JOBS.",
     "HELD": "Messages in it that nobody had consumed.",
     "MGW_PARKED.MESSAGES": "Messages of the key that wait, the first one included.",
     "MESSAGE_KEY": "The value of `park_key`; of a long one, a digest.",

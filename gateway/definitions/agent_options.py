@@ -28,6 +28,8 @@ BATCH_SIZE = "oracle.mgw.batch_size"
 POLLING_INTERVAL = "oracle.mgw.polling_interval"
 EVENT_RETENTION = "event_retention"
 DEFAULT_EVENT_RETENTION = 14 * 86400.0  # seconds
+HISTORY_RETENTION = "history_retention"
+DEFAULT_HISTORY_RETENTION = 14 * 86400.0  # seconds
 WORKERS = "workers"
 MAX_WORKERS = 64
 
@@ -46,6 +48,13 @@ AGENT_OPTIONS = (
         float,
         DEFAULT_EVENT_RETENTION,
         minimum=60,
+    ),
+    Field(
+        HISTORY_RETENTION,
+        "Seconds for which the history of jobs (`MGW_JOB_HISTORY`, charts of the page) is kept; 0: no history.",
+        float,
+        DEFAULT_HISTORY_RETENTION,
+        minimum=0,
     ),
     Field(
         BATCH_SIZE,
@@ -94,6 +103,7 @@ class AgentSettings:
     poll_seconds: float = DEFAULT_POLL_INTERVAL
     event_retention: float = DEFAULT_EVENT_RETENTION  # seconds
     workers: int = 1  # processes; 0: one per core
+    history_retention: float = DEFAULT_HISTORY_RETENTION  # seconds; 0: no history
 
     @property
     def processes(self) -> int:
@@ -110,7 +120,7 @@ class AgentSettings:
         held = {name.lower(): value for name, value in options.items()}
         given = {
             name: parse_value(_FIELDS[name], held[name], "agent")
-            for name in (BATCH_SIZE, POLLING_INTERVAL, EVENT_RETENTION, WORKERS)
+            for name in (BATCH_SIZE, POLLING_INTERVAL, EVENT_RETENTION, WORKERS, HISTORY_RETENTION)
             if name in held
         }
         return cls(
@@ -119,6 +129,7 @@ class AgentSettings:
             given[POLLING_INTERVAL] / 1000 if POLLING_INTERVAL in given else DEFAULT_POLL_INTERVAL,
             given.get(EVENT_RETENTION, DEFAULT_EVENT_RETENTION),
             given.get(WORKERS, 1),
+            given.get(HISTORY_RETENTION, DEFAULT_HISTORY_RETENTION),
         )
 
     def applied(self, job: JobDef) -> JobDef:

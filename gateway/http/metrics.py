@@ -87,6 +87,13 @@ METRICS = (
         ("link",),
     ),
     Metric(
+        "mgw_certificate_expires_timestamp_seconds",
+        "gauge",
+        "When a certificate ends, as the agent last saw it: owner link, the client certificate of the link in the file "
+        "place; owner broker, that of the broker at host and port.",
+        ("link", "owner", "place"),
+    ),
+    Metric(
         "mgw_queue_messages",
         "gauge",
         "Messages in a queue of the hub, those in hand included: ready, waiting (delayed), expired (in an exception "
@@ -299,6 +306,10 @@ def _of_hub(probes: Probing, look: Look, held: Held) -> Iterator[Sample]:
     for link in health.links:
         if link.state != "UNUSED":
             yield "mgw_link_up", {"link": link.name}, link.state == "UP"
+    for each in look.signs.certificates:
+        labels = {"link": each.link_key, "owner": each.owner.lower(), "place": each.place}
+        if each.link_key in {link.name for link in health.links}:
+            yield "mgw_certificate_expires_timestamp_seconds", labels, each.expires
     healthy = {entry.name: entry.healthy for entry in health.jobs}
     for job in look.signs.jobs:
         if probes.agent in ("", job.agent_key):

@@ -18,6 +18,7 @@ __all__ = [
     "AgentStarting",
     "AgentStopped",
     "AgentStopping",
+    "CertificateEnds",
     "ConfigurationChanged",
     "DestinationMoved",
     "Event",
@@ -354,6 +355,26 @@ class MessagesExpired(Event):
         return (
             f"queue {self.object}: {self.count} message(s) expired because nobody consumed them in time; they are in "
             f"exception queue {self.exception_queue}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateEnds(Event):
+    """A certificate of a link, or of its broker, ends soon or has ended."""
+
+    level: ClassVar[int] = logging.WARNING
+    owner: str  # LINK, BROKER
+    place: str
+    subject: str
+    left: float  # seconds; less than 0: it has ended
+
+    def text(self) -> str:
+        """The words for it."""
+        when = f"ends in {self.left / 86_400:.1f} days" if self.left >= 0 else "has ended"
+        renewed = "renew the file" if self.owner == "LINK" else "have it renewed at the broker"
+        return (
+            f"link {self.object}: the certificate {self.subject} of {self.place} {when}; cure: {renewed}; the next "
+            f"connect uses it, and mgw links reconnect {self.object} asks for that at once"
         )
 
 

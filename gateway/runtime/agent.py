@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from mgw import __version__
 from mgw.gateway.aq import Hub
 from mgw.gateway.definitions.agent_options import AgentSettings
-from mgw.gateway.definitions.objects import AgentStatus, JobDef, JobStatus, Snapshot, key
+from mgw.gateway.definitions.objects import AgentStatus, JobDef, JobStatus, LinkDef, Snapshot, key
 from mgw.gateway.observe.events import (
     AgentRunning,
     AgentStarting,
@@ -54,7 +54,7 @@ from mgw.gateway.state.lease import Owner
 from mgw.gateway.state.secrets import Secrets
 from mgw.links.pool import LinkPool
 from mgw.transforms.clock import Clock
-from mgw.transforms.errors import GatewayError, HubError
+from mgw.transforms.errors import ConfigInvalid, GatewayError, HubError
 
 __all__ = ["Agent"]
 
@@ -98,6 +98,7 @@ class Agent:
         self._refusals = 0  # of jobs by workers, that were seen to
         self._runners: dict[int, JobRunner | RemoteJob] = {}
         self._snapshot: Snapshot | None = None
+        self._told_keys: tuple[str, ...] | None = None
         self._engine: Engine | None = None
         self._links = LinkPool()
         self._reaches = Reaches(clock, self._links)
@@ -169,6 +170,17 @@ class Agent:
         for problem in problems:
             _LOGGER.warning("log queues not cleaned: %s", problem)
 
+    def _tell_keys(self) -> None:
+        """Whoever changes the key of secrets waits until every agent knows the new one."""
+        try:
+            keys = self._secrets.key_ids()
+        except ConfigInvalid:  # whoever needs a secret says so
+            keys = ()
+        if keys != self._told_keys:
+            with self._hub.write() as conn:
+                lease.tell_keys(conn, self.name, self._lease.token, keys)
+            self._told_keys = keys
+
     def renew(self) -> None:
         """Renew the lease and look after the threads; called every few seconds by the supervisor.
 
@@ -178,6 +190,7 @@ class Agent:
         begun = self._clock.monotonic()
         with self._using_hub("writing"):
             self._lease.renew()
+            self._tell_keys()
         self._measures.transaction("lease", self._clock.monotonic() - begun)
         if self._pool is not None and self._pool.lost is not None:
             raise self._pool.lost
@@ -208,6 +221,12 @@ class Agent:
         with self._using_hub("reading"), self._hub.read() as conn:
             row = lease.agent_row(conn, self.name)
         return row.status if row is not None else None
+
+    @property
+    def links(self) -> Mapping[str, LinkDef]:
+        """Its links as they are in force, by their names in capitals."""
+        snapshot = self._snapshot
+        return {} if snapshot is None else snapshot.links
 
     def refresh(self) -> None:
         """Take over changed definitions; called twice a second by the supervisor."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mgw.gateway.aq import Hub
+from mgw.gateway.runtime.secret_files import ReadFiles
 from mgw.gateway.state.secrets import Secrets
 
 __all__ = ["Procedures"]
@@ -19,6 +20,7 @@ class Procedures:
     Attributes:
         finish_remove_job: removes a job that is marked for removal and no longer works, by its name.
         apply_files: makes the hub what configuration files say; gives the lines to be logged.
+        read_files: what configuration files are read from.
         prepare_links: prepares the links of configuration files that ask for it, but for those whose names are in the
             set, to which it adds what is prepared; gives the lines to be logged, and raises where one cannot be now.
     """
@@ -26,3 +28,4 @@ class Procedures:
     finish_remove_job: Callable[[Hub, Secrets, str], None]
     apply_files: Callable[[Hub, Secrets, Sequence[Path]], Iterable[str]]
     prepare_links: Callable[[Hub, Secrets, Sequence[Path], set[str]], Iterable[str]]
+    read_files: Callable[[Sequence[Path]], ReadFiles]

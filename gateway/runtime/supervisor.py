@@ -11,8 +11,8 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -20,17 +20,20 @@ from sqlalchemy import make_url
 
 from mgw import __version__
 from mgw.gateway.aq import Durability, Hub
-from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentStatus, key
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentStatus, LinkDef, key
 from mgw.gateway.observe.events import Journalist
 from mgw.gateway.observe.levels import TRACE_LITE
 from mgw.gateway.observe.log_file import configure
 from mgw.gateway.observe.repeated_warning import Complaint
 from mgw.gateway.runtime.agent import Agent
 from mgw.gateway.runtime.agent_lease import LEASE_SECONDS
+from mgw.gateway.runtime.certificates import CertificateWatch
 from mgw.gateway.runtime.chores import Chores
+from mgw.gateway.runtime.job_history import LOOK_SECONDS, JobHistory
 from mgw.gateway.runtime.procedures import Procedures
 from mgw.gateway.runtime.pruning import Pruning
 from mgw.gateway.runtime.pulse import START_SECONDS, Pulse
+from mgw.gateway.runtime.secret_files import SecretFiles
 from mgw.gateway.runtime.service_manager import ServiceManager
 from mgw.gateway.runtime.signals import Signals
 from mgw.gateway.runtime.start_heap import StartHeap
@@ -51,6 +54,8 @@ TIME_MANAGER_SECONDS = 1.0
 NO_LOG_FILE = Path("off")
 PREPARE_SECONDS = 5.0  # between two attempts to prepare links whose brokers were not there
 PRUNE_SECONDS = 3600.0
+SECRET_FILE_SECONDS = 1.0  # how soon a renewed password file is seen
+CERTIFICATE_SECONDS = 5.0  # between two looks whether there are links whose certificates were not looked at for an hour
 MERGE_SECONDS = 10.0  # how often records of small batches are merged
 
 
@@ -88,8 +93,11 @@ class Supervisor:
         self._away = Complaint(clock, _LOGGER)  # of the hub
         self._timekeeper = Timekeeper(hub, Journalist(events_of(hub, options.agent, clock)), clock)
         self._pruning = Pruning(hub, key(options.agent), clock, self._stop)
+        self._history = JobHistory(hub, key(options.agent), clock)
         self._manager = ServiceManager(os.environ, clock)
         self.pulse = Pulse(clock, self._manager)
+        self._certificates = CertificateWatch(hub, self._links, Journalist(events_of(hub, options.agent, clock)), clock)
+        self._secret_files = SecretFiles(lambda: procedures.read_files(options.config_files), self.request_reload)
         self._prepared: set[str] | None = set() if options.config_files else None  # links; None: all that ask for it
         self._unprepared = Complaint(clock, _LOGGER)
         self.applied: Counter[str] = Counter()  # configuration files read again: ok, refused
@@ -146,6 +154,8 @@ class Supervisor:
         chores = self._start_chores()
         try:
             agent.start()
+            with suppress(HubError):  # the first look counts from here
+                self._record()
             self._manager.ready(f"running agent {agent.name}")
             while not self._stop.is_set():
                 self.pulse.beat()
@@ -158,6 +168,8 @@ class Supervisor:
         finally:
             self._manager.stopping()
             chores.end()
+            with suppress(HubError):
+                self._record()
             self._timekeeper.close()
             self._stop_agent(AgentStatus.NOT_STARTED)
         return self.exit_code
@@ -244,6 +256,7 @@ class Supervisor:
         except GatewayError as error:
             self.applied["refused"] += 1
             _LOGGER.error("configuration not applied: %s", error)
+        self._secret_files.remember()
 
     # --------------------------------------------------------------------------------------------------------- chores
 
@@ -253,9 +266,18 @@ class Supervisor:
         chores.add("lease", self._renew, LEASE_SECONDS / 5)
         chores.add("prune", self._prune, PRUNE_SECONDS)
         chores.add("merge", self._pruning.merge, MERGE_SECONDS)
+        chores.add("history", self._record, LOOK_SECONDS)
         chores.add("prepare", self._prepare, PREPARE_SECONDS)
+        if self._options.config_files:
+            self._secret_files.remember()
+            chores.add("secret-files", self._secret_files.look, SECRET_FILE_SECONDS)
+        chores.add("certificates", self._certificates.look, CERTIFICATE_SECONDS)
         chores.start()
         return chores
+
+    def _links(self) -> Mapping[str, LinkDef]:
+        agent = self._agent
+        return {} if agent is None else agent.links
 
     def _renew(self) -> None:
         agent = self._agent
@@ -299,7 +321,16 @@ class Supervisor:
 
     def _prune(self) -> None:
         agent = self._agent
-        self._pruning.prune(None if agent is None else agent.settings)
+        settings = None if agent is None else agent.settings
+        self._pruning.prune(settings)
+        if settings is not None:
+            self._history.tidy(settings.history_retention)
+
+    def _record(self) -> None:
+        """The history of jobs, while the agent is started."""
+        agent = self._agent
+        if agent is not None and agent.settings is not None and agent.settings.history_retention:
+            self._history.record(agent.measured())
 
 
 def default_log_directory(hub_url: str) -> Path | None:

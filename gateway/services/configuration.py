@@ -13,7 +13,7 @@ from mgw.gateway.config.apply import apply_actions, apply_rest, hub_is_missing, 
 from mgw.gateway.config.export import export_text
 from mgw.gateway.config.findings import Finding, errors
 from mgw.gateway.config.lint import check, lint, settings_of
-from mgw.gateway.config.load import OVERRIDES
+from mgw.gateway.config.load import OVERRIDES, load
 from mgw.gateway.config.models import OF_THE_PROCESS, Document
 from mgw.gateway.config.object_schemas import SCHEMA_NAMES, object_schemas
 from mgw.gateway.config.plan import Action, Verb
@@ -22,6 +22,7 @@ from mgw.gateway.config.schema import json_schema
 from mgw.gateway.config.usable import Usable, usable
 from mgw.gateway.definitions.objects import JobStatus
 from mgw.gateway.observe.events import Journalist, ObjectRefused
+from mgw.gateway.runtime.secret_files import ReadFiles
 from mgw.gateway.runtime.timekeeping import events_of
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.hubs import open_hub
@@ -225,6 +226,12 @@ def apply_files(
             yield str(action)
     for line in prepare(hub, found.document, secrets):
         yield str(line)
+
+
+def read_files(files: Sequence[str | Path], environ: Mapping[str, str] | None = None) -> ReadFiles:
+    """What a configuration is read from now."""
+    source = load(files, os.environ if environ is None else environ)
+    return ReadFiles(frozenset(map(Path, source.files)), frozenset(source.secret_files))
 
 
 def write_export(text: str, output: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.verdict import WARNING_SECONDS, moment
 from mgw.links import registry
+from mgw.links.certificates import Certificate, ShowsCertificates
 
 __all__ = ["Check", "test_link"]
 
@@ -30,4 +33,14 @@ def test_link(admin: GatewayAdmin, name: str) -> list[Check]:
     """
     link = registry.open_link(lookup.link(admin, name).config())
     hidden = admin.secrets.redact
-    return [Check(hidden(each.name), each.ok, hidden(each.detail), hidden(each.cure)) for each in link.test()]
+    checks = [Check(hidden(each.name), each.ok, hidden(each.detail), hidden(each.cure)) for each in link.test()]
+    if isinstance(link, ShowsCertificates) and checks and checks[-1].ok:
+        checks += [_certificate(each, time.time()) for each in link.certificates()]
+    return checks
+
+
+def _certificate(found: Certificate, now: float) -> Check:
+    left = found.expires - now
+    soon = "; renew it" if left < WARNING_SECONDS else ""
+    when = f"{moment(found.expires)}, in {left / 86_400:.1f} days"
+    return Check("certificate", left > 0, f"{found.place} ({found.subject}) ends {when}{soon}", "renew the certificate")

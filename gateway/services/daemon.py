@@ -14,6 +14,7 @@ from mgw.gateway.aq import Hub
 from mgw.gateway.observe.log_capture import captured
 from mgw.gateway.observe.log_file import configure
 from mgw.gateway.runtime.procedures import Procedures
+from mgw.gateway.runtime.secret_files import ReadFiles
 from mgw.gateway.runtime.signals import EndedInStart, Signals
 from mgw.gateway.runtime.supervisor import RunOptions
 from mgw.gateway.runtime.supervisor import run as supervise
@@ -42,8 +43,19 @@ def _prepare_links(hub: Hub, secrets: Secrets, files: Sequence[Path], done: set[
     return prepare_left(hub, secrets, files, done)
 
 
+def _read_files(files: Sequence[Path]) -> ReadFiles:
+    from mgw.gateway.services.configuration import read_files
+
+    return read_files(files)
+
+
 #: What an agent has done by the services.
-PROCEDURES = Procedures(finish_remove_job=_finish_remove_job, apply_files=_apply_files, prepare_links=_prepare_links)
+PROCEDURES = Procedures(
+    finish_remove_job=_finish_remove_job,
+    apply_files=_apply_files,
+    prepare_links=_prepare_links,
+    read_files=_read_files,
+)
 
 
 def run(

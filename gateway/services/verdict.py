@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from mgw.gateway.config.findings import nearest
 from mgw.gateway.definitions.objects import key
-from mgw.gateway.state.status import AgentSigns, JobSigns, Signs
+from mgw.gateway.state.status import AgentSigns, CertificateSigns, JobSigns, LinkSigns, Signs
 from mgw.links.contract import Guarantee
 from mgw.transforms.errors import GatewayError
 
@@ -18,6 +19,7 @@ __all__ = [
     "IN_TROUBLE",
     "JOB_STATES",
     "MAX_AGE",
+    "WARNING_SECONDS",
     "Entry",
     "Health",
     "JobSigns",
@@ -28,6 +30,8 @@ __all__ = [
     "moment",
     "word_of",
 ]
+
+WARNING_SECONDS = 14 * 86_400.0  # before the end of a certificate
 
 MAX_AGE = 60.0  # seconds for which a job may be RETRY, FAILED or STUCK before that counts
 
@@ -40,6 +44,7 @@ class Entry:
         since: epoch seconds since when it is in this state; None where nobody knows.
         reason: what is wrong, without an end; empty where nothing is.
         cure: what to do about it.
+        note: what somebody should look at although it works, of a link; empty where nothing is.
     """
 
     kind: str
@@ -50,6 +55,7 @@ class Entry:
     healthy: bool = True
     reason: str = ""
     cure: str = ""
+    note: str = ""
 
     @property
     def text(self) -> str:
@@ -66,6 +72,7 @@ class Entry:
             "healthy": self.healthy,
             "reason": self.reason or None,
             "cure": self.cure or None,
+            **({"note": self.note or None} if self.kind == "link" else {}),
         }
 
 
@@ -174,7 +181,8 @@ def judge(
     links = []
     for link in signs.links:
         used = [jobs[row.name_key] for row in signs.jobs if row.enabled and link.name_key in row.links]
-        links.append(_link(link.name_key, agents[link.agent_key], used, now, max_age))
+        found = _link(link.name_key, agents[link.agent_key], used, now, max_age)
+        links.append(replace(found, note="; ".join(_notes(link, signs.certificates, now))))
     return Health(
         max_age,
         Entry("hub", look.hub, "", "REACHABLE"),
@@ -333,6 +341,19 @@ def _link(name: str, agent: Entry, jobs: Sequence[Entry], now: float, max_age: f
         reason=last.reason,
         cure=last.cure,
     )
+
+
+def _notes(link: LinkSigns, certificates: Sequence[CertificateSigns], now: float) -> Iterator[str]:
+    """What is not as it should be of the TLS of a link."""
+    attributes = json.loads(link.attributes)
+    if attributes.get("tls_verify") is False and (
+        attributes.get("tls") or str(attributes.get("security_protocol")).endswith("SSL")
+    ):
+        yield "the broker's certificate is not verified (tls_verify is FALSE)"
+    for each in certificates:
+        if each.link_key == link.name_key and each.expires - now < WARNING_SECONDS:
+            word = "ended" if each.expires <= now else "ends"
+            yield f"the certificate of {each.place} ({each.subject}) {word} {moment(each.expires)}"
 
 
 def _for(since: float | None, now: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -38,6 +39,7 @@ __all__ = [
     "renew_lease",
     "set_agent_status",
     "sign_connections",
+    "tell_keys",
     "worker_key",
 ]
 
@@ -237,6 +239,7 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
             stopped=None,
             last_error_msg=None,
             last_error_time=None,
+            secret_keys=None,
             log_level=0,  # SET_LOG_LEVEL does not outlive a run (AQ guide 12.2 §19.2)
         )
     )
@@ -291,6 +294,12 @@ def renew_lease(conn: sa.Connection, name: str, token: int, *, ttl: float, now: 
     _limit_stalls(conn)
     if conn.execute(_RENEW, {"k": key(name), "t": token, "now": now, "expires": now + ttl}).rowcount != 1:
         raise _lost(name, token)
+
+
+def tell_keys(conn: sa.Connection, name: str, token: int, keys: Sequence[str]) -> None:
+    """Say with which keys the process of the agent can read secrets; a lease already lost is left alone."""
+    told = sa.update(agent).where(agent.c.name_key == key(name), agent.c.token == token)
+    conn.execute(told.values(secret_keys=" ".join(keys)))
 
 
 def _lost(name: str, token: int) -> LeaseLost:

@@ -9,32 +9,28 @@ The key comes from, in this order:
 3. a key file, made with mode 0600 when the first secret is stored: ``<hub>.key`` next to a SQLite hub,
    ``$XDG_CONFIG_HOME/mgw/secret.key`` (``~/.config/mgw/secret.key``) for another database.
 
-A key is 32 random bytes in base64, as ``openssl rand -base64 32`` prints them.
+A key is 32 random bytes in base64, as ``openssl rand -base64 32`` prints them. A token has the id of its key.
+A file of keys is read again when a key is missing, and before a secret is stored: a running process learns of a new key
+without a restart. :mod:`mgw.gateway.services.key_rotation` changes keys.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
 import os
 import re
-import stat
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sqlalchemy import make_url
 
+from mgw.gateway.state.keys import KeySource, NoKey
 from mgw.transforms.errors import ConfigInvalid
-
-if TYPE_CHECKING:
-    from cryptography.fernet import MultiFernet
 
 __all__ = ["HIDDEN", "Secrets", "redact"]
 
 HIDDEN = "***"
+_BETWEEN = ":"  # a key id and what is encrypted
 
 _URL_USER = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<user>[^\s:/@]*):(?P<password>[^\s/]*)@", re.IGNORECASE)
 _SETTING = re.compile(
@@ -65,15 +61,14 @@ class Secrets:
     """
 
     def __init__(self, key_file: Path | None = None, environ: Mapping[str, str] | None = None) -> None:
-        self._key_file = key_file
         self._environ = os.environ if environ is None else environ
-        self._cipher: MultiFernet | None = None
-        self._origin = ""
+        self.keys = KeySource(key_file, self._environ)
+        self._ring: Mapping[str, bytes] = {}
         self._seen: set[str] = set()
         self._shown: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"Secrets(key_file={str(self._key_file)!r})"
+        return f"Secrets({self.keys!r})"
 
     @classmethod
     def for_hub(cls, url: str, environ: Mapping[str, str] | None = None) -> Secrets:
@@ -82,13 +77,17 @@ class Secrets:
         return cls(_default_key_file(url, environ), environ)
 
     def encrypt(self, clear: str) -> str:
-        """``clear`` as a token to store.
+        """``clear`` as a token to store, encrypted with the key that is the first one now.
 
         Raises:
             ConfigInvalid: the key cannot be read or made.
         """
+        from cryptography.fernet import Fernet
+
         self._seen.add(clear)
-        return self._keys(create=True, owner="").encrypt(clear.encode()).decode("ascii")
+        self._ring = self.keys.read(create=True)
+        first = next(iter(self._ring))
+        return f"{first}{_BETWEEN}{Fernet(self._ring[first]).encrypt(clear.encode()).decode('ascii')}"
 
     def decrypt(self, token: str, owner: str) -> str:
         """The clear text of a stored token; ``owner`` names the object for the error ("link PLANT").
@@ -96,19 +95,59 @@ class Secrets:
         Raises:
             ConfigInvalid: no key, or not the key it was encrypted with.
         """
-        from cryptography.fernet import InvalidToken
-
-        cipher = self._keys(create=False, owner=owner)
-        try:
-            clear = cipher.decrypt(token.encode("ascii", "replace")).decode()
-        except InvalidToken:
+        clear = self._decrypted(token)
+        if clear is None:  # another process may have changed the key
+            self._ring = self._read(owner)
+            clear = self._decrypted(token)
+        if clear is None:
+            wanted, known = _parts(token)[0], ", ".join(self._ring)
+            told = f"it was encrypted with key {wanted}, and the keys in {self.keys.name} are {known}" if wanted else ""
             raise ConfigInvalid(
                 f"the stored secret of {owner} cannot be decrypted",
-                cause=f"the key in {self._origin} is not the one it was encrypted with",
+                cause=told or f"the key in {self.keys.name} is not the one it was encrypted with",
                 cure=f"set MGW_SECRET_KEY to the former key (several: new,old){_anew(owner)}",
-            ) from None
+            )
         self._seen.add(clear)
         return clear
+
+    def key_of(self, token: str) -> str | None:
+        """Id of the key with which this can be read; None: none of those that are there now.
+
+        Raises:
+            ConfigInvalid: the keys cannot be read.
+        """
+        self._ring = self._read("the hub")
+        return next((known for known in self._ring if self._decrypted(token, known) is not None), None)
+
+    def key_ids(self) -> tuple[str, ...]:
+        """Ids of the keys that secrets can be read with now, the one that encrypts first; empty where there is none.
+
+        Raises:
+            ConfigInvalid: the keys cannot be read.
+        """
+        return tuple(self.keys.read_if_there())
+
+    def _read(self, owner: str) -> Mapping[str, bytes]:
+        try:
+            return self.keys.read(create=False)
+        except NoKey as error:
+            raise ConfigInvalid(
+                f"the stored secret of {owner} cannot be decrypted",
+                cause=error.cause,
+                cure=f"{error.cure}{_anew(owner)}",
+            ) from None
+
+    def _decrypted(self, token: str, only: str | None = None) -> str | None:
+        """With the keys that were last read, or one of them."""
+        from cryptography.fernet import Fernet, InvalidToken
+
+        wanted, secret = _parts(token)
+        for known, key in self._ring.items():
+            if (wanted and known != wanted) or (only and known != only):
+                continue
+            with contextlib.suppress(InvalidToken, UnicodeDecodeError):
+                return Fernet(key).decrypt(secret.encode("ascii", "replace")).decode()
+        return None
 
     def remember(self, *clear: str | None) -> None:
         """Let :meth:`redact` hide these as well."""
@@ -131,30 +170,11 @@ class Secrets:
         """
         return self.encrypt(self.decrypt(token, owner))
 
-    def _keys(self, *, create: bool, owner: str) -> MultiFernet:
-        if self._cipher is None:
-            from cryptography.fernet import Fernet, MultiFernet
 
-            keys, self._origin = self._read_keys(create=create, owner=owner)
-            self._cipher = MultiFernet([Fernet(key) for key in keys])
-        return self._cipher
-
-    def _read_keys(self, *, create: bool, owner: str) -> tuple[list[bytes], str]:
-        if given := self._environ.get("MGW_SECRET_KEY", "").strip():
-            return _parse_keys(given.split(","), "MGW_SECRET_KEY"), "MGW_SECRET_KEY"
-        if named := self._environ.get("MGW_SECRET_KEY_FILE", "").strip():
-            return _parse_keys(_read_text(Path(named), "MGW_SECRET_KEY_FILE").splitlines(), named), named
-        path = self._key_file
-        if path is not None and (path.exists() or create):
-            if not path.exists():
-                _make_key_file(path)
-            _check_mode(path)
-            return _parse_keys(_read_text(path, "secret key file").splitlines(), str(path)), str(path)
-        raise ConfigInvalid(
-            f"the stored secret of {owner} cannot be decrypted" if owner else "a secret cannot be stored",
-            cause="there is no secret key" + (f": {path} does not exist" if path is not None else ""),
-            cure=f"set MGW_SECRET_KEY or MGW_SECRET_KEY_FILE, or put the key file back from the backup{_anew(owner)}",
-        )
+def _parts(token: str) -> tuple[str, str]:
+    """Id of the key, empty for a token of an older release, and what is encrypted."""
+    found, between, secret = token.partition(_BETWEEN)
+    return (found, secret) if between else ("", token)
 
 
 def _anew(owner: str) -> str:
@@ -173,77 +193,3 @@ def _default_key_file(url: str, environ: Mapping[str, str]) -> Path | None:
         return Path(base) / "mgw" / "secret.key"
     home = environ.get("HOME", "").strip()
     return Path(home) / ".config" / "mgw" / "secret.key" if home else None
-
-
-def _parse_keys(texts: Iterable[str], origin: str) -> list[bytes]:
-    keys = []
-    for text in texts:
-        entry = text.strip()
-        if not entry or entry.startswith("#"):
-            continue
-        try:
-            raw = base64.b64decode(entry.translate(str.maketrans("-_", "+/")) + "=" * (-len(entry) % 4), validate=True)
-        except binascii.Error:
-            raw = b""
-        if len(raw) != 32:
-            raise ConfigInvalid(
-                f"the secret key in {origin} cannot be used",
-                cause="a key is 32 bytes in base64",
-                cure="create one with: openssl rand -base64 32",
-            )
-        keys.append(base64.urlsafe_b64encode(raw))
-    if not keys:
-        raise ConfigInvalid(
-            f"the secret key in {origin} cannot be used",
-            cause="no key is there",
-            cure="create one with: openssl rand -base64 32",
-        )
-    return keys
-
-
-def _read_text(path: Path, what: str) -> str:
-    try:
-        return path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigInvalid(
-            f"{what} {path} cannot be read",
-            cause=error.strerror or type(error).__name__ if isinstance(error, OSError) else "it is not plain text",
-            cure="check the path and its permissions",
-        ) from error
-
-
-def _check_mode(path: Path) -> None:
-    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfigInvalid(
-            f"secret key file {path} is not used",
-            cause="others may read it",
-            cure=f"chmod 600 {path}",
-        )
-
-
-def _make_key_file(path: Path) -> None:
-    """Make the key file complete or not at all; of two processes the first wins and both use its key."""
-    key = base64.urlsafe_b64encode(os.urandom(32)) + b"\n"
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".key-", dir=path.parent)  # mode 0600
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(key)
-                file.flush()
-                os.fsync(file.fileno())
-            with contextlib.suppress(FileExistsError):
-                os.link(name, path)
-        finally:
-            os.unlink(name)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise ConfigInvalid(
-            f"secret key file {path} cannot be created",
-            cause=error.strerror or type(error).__name__,
-            cure="make the folder writable, or set MGW_SECRET_KEY",
-        ) from error

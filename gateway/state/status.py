@@ -14,6 +14,7 @@ from mgw.gateway.state.views import refused_by_rule
 __all__ = [
     "AgentOptionRow",
     "AgentSigns",
+    "CertificateSigns",
     "EventRow",
     "ForeignQueueRow",
     "GatewayRow",
@@ -163,6 +164,18 @@ class LinkSigns:
 
     name_key: str
     agent_key: str
+    attributes: str = "{}"  # JSON, secrets left out
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateSigns:
+    """A certificate of a link or of its broker, as the agent last saw it. Times are epoch seconds."""
+
+    link_key: str
+    owner: str
+    place: str
+    subject: str
+    expires: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +221,7 @@ class Signs:
     agents: Sequence[AgentSigns]
     links: Sequence[LinkSigns]
     jobs: Sequence[JobSigns]
+    certificates: Sequence[CertificateSigns] = ()
 
 
 _Row = TypeVar("_Row")
@@ -271,6 +285,7 @@ def signs(conn: sa.Connection) -> Signs:
         _rows(conn, AgentSigns, "gw_agent", "name_key"),
         _rows(conn, LinkSigns, "gw_link", "name_key"),
         _rows(conn, JobSigns, _JOBS_AND_STATES, "name_key"),
+        _rows(conn, CertificateSigns, "gw_certificate", "link_key, owner, place"),
     )
 
 

@@ -75,6 +75,7 @@ agent = sa.Table(
     sa.Column("pid", sa.Integer),
     sa.Column("process_key", sa.Text),  # boot id and start time: tells a living process from a reused pid
     sa.Column("stopped", _time),  # when it last gave up the lease; NULL while it runs
+    sa.Column("secret_keys", sa.Text),  # ids of the keys that its process can read secrets with; NULL: not known
     sa.CheckConstraint(
         "status IN ('NOT_STARTED','START_SCHEDULED','STARTING','INITIALIZING','RUNNING','SHUTTING_DOWN','BROKEN')",
         name="gw_agent_status",
@@ -382,11 +383,50 @@ web_session = sa.Table(
     sa.Index("gw_session_user", "user_key"),
 )
 
+#: What each job did in each interval (:mod:`mgw.gateway.state.history`).
+job_history = sa.Table(
+    "gw_job_history",
+    metadata,
+    sa.Column("job_id", _id, sa.ForeignKey("gw_job.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("begun", _time, primary_key=True),
+    sa.Column("ended", _time, nullable=False),
+    sa.Column("grain", sa.Integer, nullable=False),
+    sa.Column("moved", _id, nullable=False),
+    sa.Column("exceptioned", _id, nullable=False),
+    sa.Column("filtered", _id, nullable=False),
+    sa.Column("discarded", _id, nullable=False),
+    sa.Column("failures", _id, nullable=False),
+    sa.Column("batches", _id, nullable=False),
+    sa.Column("bytes", _id, nullable=False),
+    sa.Column("stored", _time),
+    sa.Column("confirmed", _time),
+    sa.Column("origin", _time),
+    sa.Column("backlog", _id),
+    sa.Column("oldest", _time),
+    sa.Column("enabled", sa.Integer, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("activity", sa.Text, nullable=False),
+)
+
+#: Certificates of links and of their brokers, as the agents last saw them.
+certificate = sa.Table(
+    "gw_certificate",
+    metadata,
+    sa.Column("link_key", sa.Text, sa.ForeignKey("gw_link.name_key", ondelete="CASCADE"), primary_key=True),
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("place", sa.Text, primary_key=True),  # the file, or host and port
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("expires", _time, nullable=False),
+    sa.Column("seen", _time, nullable=False),
+)
+
 add_checks(metadata, {"gw_agent_option": {"encrypted": FLAG}, "gw_job": {"enabled": FLAG}}, dialect="sqlite")
 add_checks(
     metadata,
     {
+        "gw_job_history": {"enabled": FLAG},
         "gw_parked": {"state": one_of(("PARKED", "TRYING", "PASSED")), "give_up": FLAG},
+        "gw_certificate": {"owner": one_of(("LINK", "BROKER"))},
         "gw_user": {"role": one_of(ROLES)},
         "gw_token": {"role": one_of(ROLES)},
         "gw_ledger": {"kind": one_of(("RECEIVED", "CARRIED", "COMPLETED", "RETURNED", "BREAK"))},

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from mgw.gateway.aq import DEFAULT_SCHEMA, State
 from mgw.gateway.definitions.link_views import link_views, shown_attributes
 from mgw.gateway.definitions.objects import DEFAULT_POLL_INTERVAL
-from mgw.links.contract import LinkSpec
+from mgw.links.contract import Field, LinkSpec
 
 __all__ = ["COLUMNS", "create_views", "drop_views", "refused_by_rule"]
 
@@ -31,8 +31,17 @@ class _Dialect:
     text: str  # attribute {0} of the JSON text l.attributes
     integer: str
 
-    def attribute(self, name: str, *, number: bool = False) -> str:
-        return (self.integer if number else self.text).format(name)
+    def shown(self, field: Field) -> str:
+        """An attribute of a link as the value of its column."""
+        value = (self.integer if field.type is int else self.text).format(field.name.lower())
+        if field.type is not bool:
+            return value
+        # SQLite has 0 and 1 for them; a link that an older release made has no value of a newer attribute.
+        other = "FALSE" if field.default else "TRUE"
+        signs = "('false', '0')" if field.default else "('true', '1')"
+        return (
+            f"CASE WHEN CAST({value} AS TEXT) IN {signs} THEN '{other}' ELSE '{str(bool(field.default)).upper()}' END"
+        )
 
 
 _SQLITE = _Dialect(
@@ -115,7 +124,7 @@ def _links_of(spec: LinkSpec) -> Callable[[_Dialect], tuple[dict[str, str], str]
             "OUTBOUND_LOG_QUEUE": "l.outbound_log_queue",
         }
         for field in shown_attributes(spec):
-            columns[field.name.upper()] = d.attribute(field.name.lower(), number=field.type is int)
+            columns[field.name.upper()] = d.shown(field)
         return dict(sorted(columns.items())), f"gw_link l WHERE l.type = '{spec.type}'"
 
     return view
@@ -292,6 +301,28 @@ def _parked(d: _Dialect) -> tuple[dict[str, str], str]:
     )
 
 
+def _history(d: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "JOB_NAME": "j.name_key",
+        "INTERVAL_BEGIN": d.moment.format("h.begun"),
+        "INTERVAL_END": d.moment.format("h.ended"),
+        "PROPAGATED": "h.moved",
+        "EXCEPTIONED": "h.exceptioned",
+        "FILTERED": "h.filtered",
+        "DISCARDED": "h.discarded",
+        "FAILURES": "h.failures",
+        "BATCHES": "h.batches",
+        "BYTES": "h.bytes",
+        "STORED_SECONDS": "h.stored",
+        "CONFIRMED_SECONDS": "h.confirmed",
+        "ORIGIN_SECONDS": "h.origin",
+        "BACKLOG": "h.backlog",
+        "OLDEST_MESSAGE_AGE": "h.oldest",
+        "STATUS": "h.status",
+        "ACTIVITY": "h.activity",
+    }, "gw_job_history h JOIN gw_job j ON j.id = h.job_id"
+
+
 def _users(d: _Dialect) -> tuple[dict[str, str], str]:
     return {
         "USER_NAME": "u.name_key",
@@ -301,6 +332,19 @@ def _users(d: _Dialect) -> tuple[dict[str, str], str]:
         "SESSIONS": "(SELECT count(*) FROM gw_session s WHERE s.user_key = u.name_key)",
         "CREATED": d.moment.format("u.created"),
     }, "gw_user u"
+
+
+def _certificates(d: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "LINK_NAME": "c.link_key",
+        "AGENT_NAME": "l.agent_key",
+        "OWNER": "c.owner",
+        "PLACE": "c.place",
+        "SUBJECT": "c.subject",
+        "EXPIRES": d.moment.format("c.expires"),
+        "VALID_FOR": f"c.expires - {d.now}",
+        "SEEN": d.moment.format("c.seen"),
+    }, "gw_certificate c JOIN gw_link l ON l.name_key = c.link_key"
 
 
 def _transformations(_: _Dialect) -> tuple[dict[str, str], str]:
@@ -343,7 +387,9 @@ _VIEWS = {
     "MGW_AUDIT": _audit,
     "MGW_LEDGER": _ledger,
     "MGW_PARKED": _parked,
+    "MGW_JOB_HISTORY": _history,
     "MGW_USERS": _users,
+    "MGW_CERTIFICATES": _certificates,
 }
 
 #: Columns of every view, in order.

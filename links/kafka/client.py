@@ -14,7 +14,9 @@ from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol
 
 from mgw.links.contract import JobUse
+from mgw.links.kafka.oauth import Tokens
 from mgw.links.placement import Placement
+from mgw.links.tls import Tls
 from mgw.transforms.kafka import Received, Record
 
 __all__ = [
@@ -131,7 +133,8 @@ class Settings:
     producer: Mapping[str, Any]
     max_request_size: int | None  # bytes; None: what the topic takes
     delivery_timeout: float  # seconds without any progress after which a destination gives up
-    tls: Mapping[str, str | None] = field(default_factory=dict)  # attributes tls_*_file
+    tls: Tls = field(default_factory=lambda: Tls("", on=False))
+    tokens: Tokens | None = None  # where the login OAUTHBEARER gets its token
     log_topic: str | None = None  # the link's outbound_log_queue
 
     def client_id(self, job: str) -> str:
@@ -368,6 +371,7 @@ class Client(Protocol):
 
     name: str
     asks_for_transactions: bool  # whether it can ask a server what it knows of a transaction
+    takes_server_name: bool  # whether another name than the host can be looked for in the certificate of a server
 
     def failure(self, error: BaseException) -> Failure:
         """What an error of the library means."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mgw.links.certificates import Certificate, certificates_of
 from mgw.links.contract import (
     Check,
     Destination,
@@ -107,7 +108,8 @@ class KafkaLink:
         if "ssl_context" not in common:
             return self._settings
         return replace(
-            self._settings, common={**common, "ssl_context": tls_context(self.config.name, self._attributes)}
+            self._settings,
+            common={**common, "ssl_context": tls_context(self._settings.tls, ",".join(self._settings.servers))},
         )
 
     def test(self) -> Sequence[Check]:
@@ -117,6 +119,11 @@ class KafkaLink:
     def listening(self) -> frozenset[str]:
         """See :meth:`mgw.links.contract.Link.listening`. Servers that bootstrap_servers does not name are not asked."""
         return listening([address(server, 9092) for server in self._settings.servers])
+
+    def certificates(self) -> Sequence[Certificate]:
+        """See :class:`mgw.links.certificates.ShowsCertificates`. Servers that bootstrap_servers does not name are not
+        asked."""
+        return certificates_of(self._settings.tls, [address(server, 9092) for server in self._settings.servers])
 
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`mgw.links.contract.Link.verify`."""

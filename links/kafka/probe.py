@@ -81,7 +81,9 @@ def _check_tls(settings: Settings) -> list[Check]:
                 socket.create_connection((host, port), timeout=_CONNECT) as plain,
                 context.wrap_socket(plain, server_hostname=host) as secure,
             ):
-                return [Check("tls", True, f"{secure.version()}, the certificate is valid for {host}")]
+                name = settings.tls.server_name or host
+                told = f"the certificate is valid for {name}" if settings.tls.verify else settings.tls.state
+                return [Check("tls", True, f"{secure.version()}, {told}")]
         except ssl.SSLCertVerificationError as error:
             problem, reason = f"{server}: the certificate is not accepted: {error.verify_message}", error.verify_message
             failure = error

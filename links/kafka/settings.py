@@ -7,7 +7,9 @@ from typing import Any
 
 from mgw.links.contract import LinkConfig
 from mgw.links.kafka.client import Client, Settings
+from mgw.links.kafka.oauth import Tokens
 from mgw.links.kafka.tls import tls_context
+from mgw.links.tls import Tls
 from mgw.transforms.errors import (
     ConfigInvalid,
 )
@@ -15,6 +17,7 @@ from mgw.transforms.errors import (
 __all__ = ["Settings", "settings_of"]
 
 _LONG_POLL_MS = 10_000  # that a server may wait for records of a topic where none come
+OAUTHBEARER = "OAUTHBEARER"
 
 
 class _Secret(str):
@@ -34,7 +37,9 @@ def settings_of(
     Raises:
         ConfigInvalid: a file of the TLS set-up cannot be read, a password is missing, a package for the compression is.
     """
-    protocol = attributes["security_protocol"]
+    protocol = _protocol(config.name, attributes)
+    tls = Tls.of(config.name, attributes, on=protocol.endswith("SSL"))
+    _check_client(client, tls)
     common: dict[str, Any] = {
         "bootstrap_servers": [
             server.strip() for server in attributes["bootstrap_servers"].split(",") if server.strip()
@@ -47,9 +52,13 @@ def settings_of(
         "reconnect_backoff_max_ms": 1000,
         "connections_max_idle_ms": max(540_000, 2 * options["kafka_request_timeout_ms"]),
     }
-    if protocol.endswith("SSL"):
-        common["ssl_context"] = tls_context(config.name, attributes)
-    if protocol.startswith("SASL"):
+    if tls.on:
+        common["ssl_context"] = tls_context(tls, attributes["bootstrap_servers"])
+    tokens = None
+    if protocol.startswith("SASL") and attributes["sasl_mechanism"] == OAUTHBEARER:
+        tokens = Tokens(config, attributes)
+        common["sasl_mechanism"] = OAUTHBEARER
+    elif protocol.startswith("SASL"):
         if not config.username or config.password is None:
             raise ConfigInvalid(
                 f"link {config.name}: username or password is missing",
@@ -78,6 +87,30 @@ def settings_of(
         },
         max_request_size=options["kafka_max_request_size"],
         delivery_timeout=options["kafka_delivery_timeout_ms"] / 1000,
-        tls={name: attributes[name] for name in ("tls_ca_file", "tls_cert_file", "tls_key_file")},
+        tls=tls,
+        tokens=tokens,
         log_topic=config.outbound_log_queue,
     )
+
+
+def _protocol(link: str, attributes: Mapping[str, Any]) -> str:
+    """The protocol of the listener, where the attribute ``tls`` has a say as well."""
+    protocol: str = attributes["security_protocol"]
+    if attributes["tls"] is None or attributes["tls"] == protocol.endswith("SSL"):
+        return protocol
+    if attributes["tls"]:
+        return "SASL_SSL" if protocol.startswith("SASL") else "SSL"
+    raise ConfigInvalid(
+        f"link {link}: tls is FALSE, and security_protocol is {protocol}",
+        cause="that protocol is encrypted",
+        cure="leave tls out, or set security_protocol to PLAINTEXT or SASL_PLAINTEXT",
+    )
+
+
+def _check_client(client: Client, tls: Tls) -> None:
+    if tls.on and tls.server_name and tls.verify and not client.takes_server_name:
+        raise ConfigInvalid(
+            f"link {tls.link}: tls_server_name is refused",
+            cause="librdkafka compares the certificate with the host that it connects to, and with no other name",
+            cure="use client kafka-python, or a certificate with the host names that the servers advertise",
+        )

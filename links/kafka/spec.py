@@ -5,6 +5,7 @@ from __future__ import annotations
 from mgw.links.contract import Capability, Domain, Field, Guarantee, LinkSpec
 from mgw.links.header_names import HEADER_NAMES
 from mgw.links.skeleton import Skeleton
+from mgw.links.tls import tls_fields
 from mgw.transforms.kafka import KeyFrom
 
 __all__ = ["CLIENTS", "DEFAULT_CLIENT", "SPEC"]
@@ -33,14 +34,40 @@ SPEC = LinkSpec(
         ),
         Field(
             "sasl_mechanism",
-            "How the link authenticates with its user name and password (with SASL).",
+            "How the link authenticates with its user name and password (with SASL). OAUTHBEARER: with a token, for "
+            "which oauth_token_url or oauth_token_file is set.",
             default="SCRAM-SHA-512",
-            choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+            choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
             shown=True,
         ),
-        Field("tls_ca_file", "PEM file of the certificate authorities to trust; default: the system's."),
-        Field("tls_cert_file", "PEM file of the client certificate, if the cluster requires one."),
-        Field("tls_key_file", "PEM file of the client certificate's key."),
+        Field(
+            "oauth_token_url",
+            "OAUTHBEARER: token endpoint, https://host/path. Username and password of the link are client id and "
+            "secret there (client credentials, RFC 6749 §4.4). A token is fetched again before it ends.",
+        ),
+        Field("oauth_scope", "OAUTHBEARER: scope to ask for; default: none."),
+        Field(
+            "oauth_ca_file",
+            "OAUTHBEARER: PEM file of the certificate authorities to trust at the token endpoint; default: the "
+            "system's.",
+        ),
+        Field(
+            "oauth_token_file",
+            "OAUTHBEARER: file that holds a token, in place of oauth_token_url. It is read again before that ends.",
+        ),
+        Field(
+            "oauth_extensions",
+            "OAUTHBEARER: SASL extensions that the cluster wants, name=value, separated by commas.",
+        ),
+        *tls_fields(
+            Field(
+                "tls",
+                "Encrypt the connection: TRUE makes PLAINTEXT of security_protocol SSL, and SASL_PLAINTEXT SASL_SSL. "
+                "Default: as security_protocol says.",
+                bool,
+            ),
+            "the server of the cluster",
+        ),
         Field(
             "client",
             "Client library: kafka-python, or confluent, which is librdkafka (extra confluent).",

@@ -22,8 +22,7 @@ from mgw.links.client_logging import NotedOnly
 from mgw.links.mqtt.errors import closed_early, refused, translate, unavailable
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.wire import Wire
-from mgw.transforms.errors import LinkError, LinkRefused, LinkTimeout
-from mgw.transforms.open_files import shortage
+from mgw.transforms.errors import LinkError, LinkTimeout
 
 __all__ = ["Session", "client_id_of", "open_session"]
 
@@ -64,7 +63,20 @@ def client_id_of(settings: Settings, job: str, hub_id: str, role: str, place: st
 
 
 class _Socket(ssl.SSLSocket):
-    """Closes itself when the handshake fails; the client library leaves that to the garbage collector."""
+    """Closes itself when the handshake fails, which the client library leaves to the garbage collector; remembers what
+    the broker said when it ended the connection after the handshake, which the client library does not tell."""
+
+    failure: ssl.SSLError | None = None
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """See :meth:`ssl.SSLSocket.recv`."""
+        try:
+            return super().recv(buflen, flags)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            self.failure = error
+            raise
 
     def do_handshake(self, block: bool = False) -> None:
         """See :meth:`ssl.SSLSocket.do_handshake`."""
@@ -172,25 +184,14 @@ def _client(settings: Settings, client_id: str, clean: bool) -> Client:
     client.enable_logger(_CLIENT_LOGGER)
     if settings.username is not None:
         client.username_pw_set(settings.username, settings.password)
-    if settings.tls:
+    if settings.tls.on:
         try:
-            context = ssl.create_default_context(cafile=settings.tls_ca or None)
-            context.sslsocket_class = _Socket
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            if settings.tls_cert:
-                context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
-        except (OSError, ssl.SSLError) as error:
-            if found := shortage(error, guess=False):
-                raise unavailable(settings, *found) from error
-            files = ", ".join(name for name in (settings.tls_ca, settings.tls_cert, settings.tls_key) if name)
-            raise LinkRefused(
-                f"link {settings.link}: the TLS files cannot be used",
-                link=settings.link,
-                operation="connect",
-                cause=f"{files}: {error}",
-                cure="set tls_ca_file, tls_cert_file and tls_key_file to readable PEM files",
-            ) from error
+            context = settings.tls.context(settings.place)
+        except OSError as error:
+            raise translate(error, settings) from error
+        context.sslsocket_class = _Socket
         client.tls_set_context(context)
+        client.tls_insecure_set(not settings.tls.verify)  # the client would compare the name itself
     return client
 
 
@@ -216,6 +217,8 @@ def _wait_for_connack(client: Client, answer: _Answer, settings: Settings) -> No
             code = client.loop_read()
             if answer.reason is None and code == MQTTErrorCode.MQTT_ERR_PROTOCOL and settings.version < 5:
                 raise refused(settings, 0x84)
+            if isinstance(sock, _Socket) and sock.failure is not None:
+                raise translate(sock.failure, settings)
             if answer.reason is None and code not in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_AGAIN):
                 raise closed_early(settings)
     if answer.reason.value >= 0x80:

@@ -7,10 +7,13 @@ import ssl
 
 from mgw.links.mqtt.codec import reason_text
 from mgw.links.mqtt.settings import Settings
+from mgw.links.tls import cause_of, cure_for
 from mgw.transforms.errors import LinkError, LinkRefused, LinkUnavailable
 from mgw.transforms.open_files import shortage
 
 __all__ = ["closed_early", "refused", "translate", "unavailable"]
+
+_NO_TLS = "check whether the port is a TLS listener"
 
 
 def refused(settings: Settings, code: int) -> LinkError:
@@ -36,11 +39,12 @@ def refused(settings: Settings, code: int) -> LinkError:
 
 def closed_early(settings: Settings) -> LinkUnavailable:
     """The broker closed the connection before it answered the login."""
-    other = "without" if settings.tls else "with"
+    other = "without" if settings.tls.on else "with"
+    certificate = "whether the broker requires another client certificate (tls_cert_file), " if settings.tls.on else ""
     return unavailable(
         settings,
         "it closed the connection before it answered the login",
-        f"check whether the port is a listener {other} TLS, and whether the broker speaks MQTT "
+        f"check {certificate}whether the port is a listener {other} TLS, and whether the broker speaks MQTT "
         f"{'5' if settings.version >= 5 else '3.1.1'} (protocol_version); the broker's log says more",
     )
 
@@ -65,17 +69,16 @@ def translate(error: Exception, settings: Settings) -> LinkError:
             f"link {settings.link}: the certificate of {settings.place} is not trusted",
             link=settings.link,
             operation="connect",
-            cause=error.verify_message or str(error),
-            cure="set tls_ca_file to the certificate of the broker's authority, and hostname to a name in it",
+            cause=cause_of(error),
+            cure=cure_for(cause_of(error), host="hostname", no_tls=_NO_TLS),
         )
     if isinstance(error, ssl.SSLError):
         return LinkRefused(
             f"link {settings.link}: no TLS connection to {settings.place}",
             link=settings.link,
             operation="connect",
-            cause=error.reason or str(error),
-            cure="check whether the port is a TLS listener and whether it requires a client certificate "
-            "(tls_cert_file)",
+            cause=cause_of(error),
+            cure=cure_for(cause_of(error), host="hostname", no_tls=_NO_TLS),
         )
     if isinstance(error, socket.gaierror):
         return unavailable(settings, f"the name {settings.host!r} cannot be resolved", "check hostname of the link")

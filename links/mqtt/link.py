@@ -29,6 +29,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mgw.links.certificates import Certificate, certificates_of
 from mgw.links.contract import (
     Check,
     Destination,
@@ -58,6 +59,7 @@ from mgw.links.mqtt.source import MqttSource, forget
 from mgw.links.mqtt.spec import SPEC
 from mgw.links.options import parse
 from mgw.links.place import Place
+from mgw.links.tls import Tls
 from mgw.transforms.errors import AdminError, ConfigInvalid, LinkRefused
 from mgw.transforms.mqtt import Inbound, Outbound
 from mgw.transforms.mqtt.topic import TopicTemplate, check_filter, split_shared
@@ -104,10 +106,7 @@ class MqttLink:
             session_expiry=values["session_expiry"],
             max_packet_size=values["max_packet_size"],
             connect_timeout=values["connect_timeout"],
-            tls=values["tls"],
-            tls_ca=files[0] or "",
-            tls_cert=files[1] or "",
-            tls_key=files[2] or "",
+            tls=Tls.of(config.name, values, on=values["tls"]),
             username=config.username,
             password=config.password,
         )
@@ -321,6 +320,10 @@ class MqttLink:
     def listening(self) -> frozenset[str]:
         """See :meth:`mgw.links.contract.Link.listening`."""
         return listening([(self._settings.host, self._settings.port)])
+
+    def certificates(self) -> Sequence[Certificate]:
+        """See :class:`mgw.links.certificates.ShowsCertificates`."""
+        return certificates_of(self._settings.tls, [(self._settings.host, self._settings.port)])
 
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`links.contract.Link.verify`. Topics always exist; what is checked is what the broker allows."""

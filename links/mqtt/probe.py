@@ -29,14 +29,13 @@ def version_of(session: Session, settings: Settings) -> str | None:
 def run_checks(settings: Settings, probe: Callable[[], Session]) -> Sequence[Check]:
     """See :meth:`mgw.links.contract.Link.test`; ``probe`` opens a session."""
     name = "MQTT 5" if settings.version >= 5 else "MQTT 3.1.1"
-    secured = "with TLS, certificate verified" if settings.tls else "without TLS"
     try:
         session = probe()
     except LinkError as error:
         return (Check("connection", False, f"{error.what}: {error.cause}", error.cure),)
     user = f"as {settings.username!r}" if settings.username else "without user name"
     checks = [
-        Check("connection", True, f"{settings.place} {secured}"),
+        Check("connection", True, f"{settings.place} {settings.tls.state}"),
         Check("login", True, f"{name} {user}"),
     ]
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mgw.links.tls import Tls
+
 __all__ = ["Settings"]
 
 
@@ -20,10 +22,7 @@ class Settings:
     session_expiry: int
     max_packet_size: int
     connect_timeout: float
-    tls: bool
-    tls_ca: str
-    tls_cert: str
-    tls_key: str
+    tls: Tls
     username: str | None
     password: str | None = field(default=None, repr=False)
 

@@ -13,6 +13,7 @@ from mgw.links.contract import Capability, Domain, Field, Guarantee, LinkSpec
 from mgw.links.header_names import HEADER_NAMES
 from mgw.links.patterns import mqtt_covers
 from mgw.links.skeleton import Skeleton
+from mgw.links.tls import tls_fields
 
 __all__ = ["SPEC"]
 
@@ -70,10 +71,7 @@ SPEC = LinkSpec(
             minimum=0.1,
             maximum=600,
         ),
-        Field("tls", "Encrypt; the broker's certificate and name are always verified.", bool, False),
-        Field("tls_ca_file", "PEM file of the authority that signed the broker's certificate; default: the system's."),
-        Field("tls_cert_file", "PEM file of the client certificate, if the broker requires one."),
-        Field("tls_key_file", "PEM file of the client certificate's key, if it is in another file."),
+        *tls_fields(Field("tls", "Encrypt the connection.", bool, False), "hostname"),
         HEADER_NAMES,
     ),
     options=(

@@ -12,6 +12,7 @@ from pika.adapters.utils import connection_workflow as workflow
 
 from mgw.links.contract import JobUse
 from mgw.links.rabbitmq.settings import Settings
+from mgw.links.tls import alert_in, cause_of, cure_for
 from mgw.transforms.errors import (
     Blame,
     DeliveryRejected,
@@ -23,7 +24,9 @@ from mgw.transforms.errors import (
 )
 from mgw.transforms.open_files import shortage
 
-__all__ = ["missing", "translate"]
+__all__ = ["NO_TLS", "missing", "translate"]
+
+NO_TLS = "check port and tls: this port speaks TLS only if the broker has it among listeners.ssl (5671)"
 
 #: Precondition failed, frame and syntax errors, not implemented: what the same request meets again.
 _FOR_EVER = frozenset({406, 501, 502, 503, 504, 505, 540})
@@ -77,16 +80,18 @@ def translate(  # noqa: C901, PLR0912 - one branch per kind of failure
     elif isinstance(cause, exceptions.AMQPHeartbeatTimeout | workflow.AMQPConnectorStackTimeout | TimeoutError):
         kind, what = LinkTimeout, f"link {settings.link}: RabbitMQ at {settings.place} does not respond"
         reason, cure = reason or "timed out", "check the network and the broker"
-    elif isinstance(cause, ssl.SSLError):
+    elif isinstance(cause, ssl.SSLError) or alert_in(str(cause)):
         kind, what = LinkRefused, f"link {settings.link}: no TLS connection to RabbitMQ at {settings.place}"
-        reason = getattr(cause, "verify_message", "") or getattr(cause, "reason", "") or str(cause)
-        cure = "check tls, tls_ca_file, tls_server_name and the port (5671 for TLS)"
+        reason = alert_in(str(cause)) or cause_of(cause)
+        cure = cure_for(reason, host="hostname", no_tls=NO_TLS)
     elif isinstance(cause, socket.gaierror):
         reason, cure = f"the name {settings.hostname!r} is unknown", "correct hostname"
     elif isinstance(cause, ConnectionRefusedError):
         reason = "nothing listens there (connection refused)"
     elif isinstance(cause, exceptions.IncompatibleProtocolError):
         reason, cure = "what answers there does not speak AMQP 0-9-1", "check port and tls (5672 plain, 5671 TLS)"
+        if settings.tls.on:
+            cure += ", and whether the broker requires another client certificate (tls_cert_file)"
     elif operation != "connect":
         what = f"link {settings.link}: the connection to RabbitMQ at {settings.place} was lost"
     if found := _no_file(error, cause, kind):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from mgw.links.certificates import Certificate, certificates_of
 from mgw.links.contract import (
     Check,
     Destination,
@@ -104,6 +105,10 @@ class RabbitLink:
     def listening(self) -> frozenset[str]:
         """See :meth:`mgw.links.contract.Link.listening`."""
         return listening([(self._settings.hostname, self._settings.port)])
+
+    def certificates(self) -> Sequence[Certificate]:
+        """See :class:`mgw.links.certificates.ShowsCertificates`."""
+        return certificates_of(self._settings.tls, [(self._settings.hostname, self._settings.port)])
 
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`mgw.links.contract.Link.verify`."""

@@ -137,7 +137,7 @@ def _ask(settings: Settings, what: str, method: str = "GET") -> Any:
     login = base64.b64encode(f"{settings.username}:{settings.password}".encode()).decode()
     headers = {"Authorization": f"Basic {login}"}
     request = urllib.request.Request(url, headers=headers, method=method)  # noqa: S310 - http or https
-    context = settings.ssl_context() if url.startswith("https:") else None
+    context = settings.tls.context(settings.management_url, named=False) if url.startswith("https:") else None
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     with opener.open(request, timeout=_SECONDS) as answer:
         text = answer.read(_MOST)

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from mgw.links.contract import Check
 from mgw.links.failed_check import failed_check
 from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.errors import NO_TLS
 from mgw.links.rabbitmq.settings import Settings
+from mgw.links.tls import cause_of, cure_for
 from mgw.transforms.errors import LinkError, LinkRefused
 
 __all__ = ["run_checks"]
@@ -30,7 +32,7 @@ def run_checks(settings: Settings) -> Sequence[Check]:
     except OSError as error:
         cure = "check port, firewall and that RabbitMQ runs"
         return [*checks, failed_check("port", error, f"{settings.place} cannot be reached ({error})", cure)]
-    if settings.tls:
+    if settings.tls.on:
         checks.append(_tls(settings))
         if not checks[-1].ok:
             return checks
@@ -56,16 +58,14 @@ def run_checks(settings: Settings) -> Sequence[Check]:
 
 def _tls(settings: Settings) -> Check:
     try:
-        context = settings.ssl_context()
+        context = settings.tls.context(settings.place)
         with (
             socket.create_connection((settings.hostname, settings.port), settings.connect_timeout) as plain,
-            context.wrap_socket(plain, server_hostname=settings.server_name) as wrapped,
+            context.wrap_socket(plain, server_hostname=settings.hostname) as wrapped,
         ):
-            return Check(
-                "tls", True, f"{wrapped.version()}, certificate {'verified' if settings.verify else 'NOT verified'}"
-            )
+            return Check("tls", True, f"{wrapped.version()}, {settings.tls.state}")
     except LinkError as error:
         return Check("tls", False, error.cause, error.cure)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "verify_message", "") or str(error)
-        return failed_check("tls", error, reason, "check tls_ca_file, tls_server_name and the port (5671 for TLS)")
+        reason = cause_of(error)
+        return failed_check("tls", error, reason, cure_for(reason, host="hostname", no_tls=NO_TLS))

@@ -6,6 +6,7 @@ from mgw.links.contract import Capability, Domain, Field, Guarantee, LinkSpec
 from mgw.links.header_names import HEADER_NAMES
 from mgw.links.patterns import amqp_covers
 from mgw.links.skeleton import Skeleton
+from mgw.links.tls import tls_fields
 
 __all__ = ["SPEC"]
 
@@ -35,12 +36,7 @@ SPEC = LinkSpec(
             shown=True,
         ),
         Field("virtual_host", "Virtual host.", default="/", shown=True),
-        Field("tls", "Encrypt the connection.", bool, False),
-        Field("tls_ca_file", "File with the certificates to trust (PEM); default: the system's."),
-        Field("tls_cert_file", "File with the client certificate (PEM)."),
-        Field("tls_key_file", "File with the client certificate's key (PEM)."),
-        Field("tls_verify", "Verify the broker's certificate and name.", bool, True),
-        Field("tls_server_name", "Name that the certificate must have; default: hostname."),
+        *tls_fields(Field("tls", "Encrypt the connection.", bool, False), "hostname"),
         Field(
             "connection_name",
             "Prefix of the name under which the broker shows the link's connections; agent and job follow. Default "

@@ -45,6 +45,7 @@ LINES = {
     "exceptions discard": "exceptions discard news_out {exception}",
     "jobs list": "jobs list",
     "jobs show": "jobs show orders_in",
+    "jobs history": "jobs history orders_in",
     "aq queues": "aq queues",
     "aq browse": "aq browse ORDERS",
     "aq dequeue": "aq dequeue ORDERS",

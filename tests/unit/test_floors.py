@@ -27,7 +27,7 @@ SPARK |= {"adbc_driver_postgresql", "adbc_driver_sqlite"}
 HOMES_OF_SQL = re.compile(
     r"gateway/aq/(\w+/\w+_sql|store/(tables|statements|membership|migrations/\w+)|queues/transfer|views/\w+)\.py"
     r"|gateway/aq/conditions/sql/\w+\.py|gateway/ledger/(store|upkeep)\.py"
-    r"|gateway/state/(catalog/\w+|desk_queues|happened|parked|records|run_state|lease|views|status|tables|triggers|users|migrations/\w+)\.py"
+    r"|gateway/state/(catalog/\w+|certificates|desk_queues|happened|history|parked|records|run_state|lease|views|status|tables|triggers|users|migrations/\w+)\.py"
     r"|pipelines/((\w+/)?statements\w*|(tables|migrations)/\w+)\.py"
 )
 SQL_TEXT = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|DROP|ALTER)\s")
@@ -47,8 +47,8 @@ ROOMS = ordered(
     links/__init__.py links/patterns.py links/placement.py links/attempt.py links/skeleton.py
     links/contract.py
     links/client_logging.py links/failed_check.py links/header_names.py links/job_checks.py links/listening.py
-    links/log_cleaning.py links/log_preparation.py links/options.py links/place.py links/reading_back.py
-    links/registry.py
+    links/tls.py links/log_cleaning.py links/log_preparation.py links/options.py links/place.py links/reading_back.py
+    links/registry.py links/certificates.py
     links/pool.py links/rabbitmq/ links/kafka/ links/mqtt/ links/memory/
     gateway/aq/errors/ gateway/aq/grants.py
     gateway/aq/names.py gateway/aq/options.py gateway/aq/attributes.py

@@ -37,6 +37,7 @@ class ConfluentClient:
 
     name = "confluent"
     asks_for_transactions = False
+    takes_server_name = False
 
     def failure(self, error: BaseException) -> Failure:
         """See :meth:`mgw.links.kafka.client.Client.failure`."""

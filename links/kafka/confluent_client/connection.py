@@ -21,6 +21,7 @@ from mgw.links.client_logging import note_only
 from mgw.links.kafka.client import Kind, Place
 from mgw.links.kafka.confluent_client.errors import code_of, failure_of
 from mgw.links.kafka.errors import translate, unreachable
+from mgw.links.kafka.oauth import Tokens
 from mgw.links.kafka.settings import Settings
 
 __all__ = ["Admin", "Watch", "configuration"]
@@ -85,15 +86,34 @@ def configuration(settings: Settings, watch: Watch, client_id: str = "", **more:
     }
     tls = settings.tls
     if common["security_protocol"].endswith("SSL"):
-        config["ssl.ca.location"] = tls.get("tls_ca_file") or "probe"
-        if tls.get("tls_cert_file"):
-            config["ssl.certificate.location"] = tls["tls_cert_file"]
-            config["ssl.key.location"] = tls.get("tls_key_file") or tls["tls_cert_file"]
-    if common["security_protocol"].startswith("SASL"):
+        config["ssl.ca.location"] = tls.ca_file or "probe"
+        if not tls.verify:
+            config["enable.ssl.certificate.verification"] = False
+            config["ssl.endpoint.identification.algorithm"] = "none"
+        if tls.cert_file:
+            config["ssl.certificate.location"] = tls.cert_file
+            config["ssl.key.location"] = tls.key_file or tls.cert_file
+            config["ssl.key.password"] = tls.key_password or ""
+    if settings.tokens is not None:
+        config["sasl.mechanisms"] = common["sasl_mechanism"]
+        config["oauth_cb"] = _Asked(settings.tokens)
+        settings.tokens.token()  # what is wrong is told here; the library would go on asking
+    elif common["security_protocol"].startswith("SASL"):
         config["sasl.mechanisms"] = common["sasl_mechanism"]
         config["sasl.username"] = common["sasl_plain_username"]
         config["sasl.password"] = str(common["sasl_plain_password"])
     return {**config, **{name.replace("_", "."): value for name, value in more.items()}}
+
+
+class _Asked:
+    """What the library calls when it needs a token; it asks again at four fifths of the time that it is told."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    def __call__(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
+        found = self._tokens.token()
+        return found.value, found.expires, found.subject, dict(self._tokens.extensions)
 
 
 class Admin:

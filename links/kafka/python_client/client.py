@@ -30,6 +30,7 @@ class PythonClient:
 
     name = "kafka-python"
     asks_for_transactions = True
+    takes_server_name = True
 
     def failure(self, error: BaseException) -> Failure:
         """See :meth:`mgw.links.kafka.client.Client.failure`."""

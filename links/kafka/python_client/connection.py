@@ -20,15 +20,33 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from kafka import KafkaConsumer, KafkaProducer, errors
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from mgw.links.contract import JobUse
 from mgw.links.kafka.errors import translate, unreachable
+from mgw.links.kafka.oauth import Tokens
 from mgw.links.kafka.python_client.network import DIRECT, NetClient
 from mgw.links.kafka.settings import Settings
 
 __all__ = ["build", "close_producer", "consumer_of", "quietly"]
 
 _C = TypeVar("_C")
+
+
+class _Provider(AbstractTokenProvider):  # type: ignore[misc]
+    """What the library asks at each login."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        super().__init__()
+        self._tokens = tokens
+
+    def token(self) -> str:
+        """The token now."""
+        return self._tokens.token().value
+
+    def extensions(self) -> dict[str, str]:
+        """What the cluster wants in addition."""
+        return dict(self._tokens.extensions)
 
 
 def build(client: Callable[..., _C], settings: Settings, operation: str, **options: Any) -> _C:
@@ -39,6 +57,9 @@ def build(client: Callable[..., _C], settings: Settings, operation: str, **optio
         LinkRefused: a server refused the login or the TLS handshake.
     """
     made: list[NetClient] = []
+    if settings.tokens is not None:
+        settings.tokens.token()  # what is wrong is told here; the library would go on trying
+        options["sasl_oauth_token_provider"] = _Provider(settings.tokens)
 
     def make(**configs: Any) -> NetClient:
         made.append(NetClient(**configs))

@@ -10,6 +10,7 @@ from kafka import errors
 
 from mgw.links.kafka.client import Failure, Kind
 from mgw.links.kafka.python_client.network import HANDSHAKE_FAILED
+from mgw.links.tls import alert_in
 
 __all__ = ["FENCED", "failure_of", "is_answer"]
 
@@ -77,7 +78,7 @@ def _lost(error: BaseException) -> tuple[int, int] | None:
 
 
 def _kind(error: BaseException) -> Kind:
-    if HANDSHAKE_FAILED in str(error):
+    if HANDSHAKE_FAILED in str(error) or alert_in(str(error)):
         return Kind.TLS
     return next((kind for kinds, kind in _KINDS if isinstance(error, kinds)), Kind.OTHER)
 

@@ -34,11 +34,13 @@ from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from mgw.links.client_logging import NotedOnly, note_only
+from mgw.links.tls import alert_in
 
 __all__ = ["DIRECT", "HANDSHAKE_FAILED", "HOPELESS", "NetClient"]
 
 #: Value of ``proxy_url`` that connects directly, closing what fails.
 DIRECT: Final = "direct://"
+
 #: How the text of an error begins when the TLS handshake failed.
 HANDSHAKE_FAILED: Final = "Handshake failed"
 #: Errors that the next attempt will meet again.
@@ -144,7 +146,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
         error = conn.init_future.exception
         if error is not None:
             self.last_failure = error
-            if isinstance(error, HOPELESS) or HANDSHAKE_FAILED in str(error):
+            if isinstance(error, HOPELESS) or HANDSHAKE_FAILED in str(error) or alert_in(str(error)):
                 self._auth_failures[node.node_id] = error
 
 

@@ -31,7 +31,9 @@ class Kafka(Server):
     ``proxied_bootstrap`` is an address that nothing listens on until ``kafka.proxy()`` is started: clients that
     bootstrap there stay behind that proxy, because the broker advertises the proxy's address to them. ``tls=True`` adds
     ``tls_bootstrap`` with the certificates in ``certificates``; ``username`` and ``password`` add ``sasl_bootstrap``
-    (SASL/PLAIN without TLS); both add ``secure_bootstrap`` (SCRAM-SHA-512 with TLS). ``config`` adds or replaces server
+    (SASL/PLAIN without TLS); both add ``secure_bootstrap`` (SCRAM-SHA-512 with TLS). ``oauth=True`` adds
+    ``oauth_bootstrap`` (OAUTHBEARER, with TLS if there is any), which takes unsigned tokens with the scope ``kafka``
+    and ends a connection when its token does. ``config`` adds or replaces server
     properties, ``java_options`` adds to Java's.
     """
 
@@ -41,6 +43,7 @@ class Kafka(Server):
         self,
         *,
         tls: bool = False,
+        oauth: bool = False,
         username: str | None = None,
         password: str | None = None,
         config: Mapping[str, str] | None = None,
@@ -61,6 +64,8 @@ class Kafka(Server):
         self.sasl_bootstrap = f"{self.host}:{self.sasl_port}" if username else None
         self.secure_port = free_port() if tls and username else None
         self.secure_bootstrap = f"localhost:{self.secure_port}" if tls and username else None
+        self.oauth_port = free_port() if oauth else None
+        self.oauth_bootstrap = f"localhost:{self.oauth_port}" if oauth else None
         self._controller_port = free_port()
         self._config = dict(config or {})
         self._java_options = tuple(java_options)
@@ -180,9 +185,18 @@ class Kafka(Server):
             module = "org.apache.kafka.common.security.scram.ScramLoginModule"
             more["listener.name.secure.sasl.enabled.mechanisms"] = "SCRAM-SHA-512"
             more["listener.name.secure.scram-sha-512.sasl.jaas.config"] = f"{module} required;"
+        if self.oauth_port is not None:
+            listeners["OAUTH"] = (self.oauth_port, self.oauth_port)
+            protocols["OAUTH"] = "SASL_SSL" if self.certificates else "SASL_PLAINTEXT"
+            module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+            more["listener.name.oauth.sasl.enabled.mechanisms"] = "OAUTHBEARER"
+            more["listener.name.oauth.oauthbearer.sasl.jaas.config"] = (
+                f'{module} required unsecuredLoginStringClaim_sub="broker" unsecuredValidatorRequiredScope="kafka";'
+            )
+            more["listener.name.oauth.oauthbearer.connections.max.reauth.ms"] = "3600000"
         bound = [f"{name}://{LOOPBACK}:{port}" for name, (port, _) in listeners.items()]
         advertised = [
-            f"{name}://{'localhost' if name in ('TLS', 'SECURE') else LOOPBACK}:{port}"
+            f"{name}://{'localhost' if name in ('TLS', 'SECURE', 'OAUTH') else LOOPBACK}:{port}"
             for name, (_, port) in listeners.items()
         ]
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Sequence
 
 from tests.support.brokers.server import Server, ServerFailed, connect, receive_exactly
@@ -63,6 +64,11 @@ class Mosquitto(Server):
             answer = receive_exactly(connection, 4)
             connection.sendall(_DISCONNECT)
             return answer.startswith(_CONNACK)
+
+    def set_password(self, username: str, password: str) -> None:
+        """Change a password; the broker disconnects those who logged in with the former one."""
+        self.run(["mosquitto_passwd", "-b", str(self.folder / "passwords"), username, password])
+        os.kill(self.pid, signal.SIGHUP)
 
     def _configuration(self) -> list[str]:
         lines = [
