@@ -1,4 +1,4 @@
-"""``mgw agents``: look at agents, change them, start and stop them."""
+"""``mgw agents``: look at agents, create and change them, start and stop them."""
 
 from __future__ import annotations
 
@@ -39,6 +39,25 @@ def show(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT", as_json: Json = 
     with admin(ctx) as procedures:
         values = agent_view(procedures, lookup.agent(procedures, name))
     print_json(values) if as_json else describe(values | {"no_effect": ", ".join(values["no_effect"])})
+
+
+@app.command("create")
+def create(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="AGENT")],
+    *,
+    max_threads: Annotated[int | None, described(AGENT_ATTRIBUTES["max_threads"])] = None,
+    max_memory: Annotated[int | None, described(AGENT_ATTRIBUTES["max_memory"])] = None,
+    comment: Annotated[str | None, described(AGENT_ATTRIBUTES["comment"])] = None,
+    option: Options = None,
+) -> None:
+    """Define an agent; 'mgw run --agent AGENT' runs it."""
+    options = pairs(option, "--option")
+    with admin(ctx) as procedures:
+        procedures.create_agent(
+            name, max_threads=max_threads, max_memory=max_memory, comment=comment or None, options=options
+        )
+    say(f"agent {name} created")
 
 
 @app.command("alter")
@@ -145,7 +164,8 @@ def cleanup(
         str,
         typer.Argument(
             metavar="ACTION",
-            help="RESET_SUB_MISSING_MESSAGE after error 415, RESET_SUB_MISSING_LOG_REC after 416 and 417.",
+            help="RESET_SUB_MISSING_MESSAGE after error 415, RESET_SUB_MISSING_LOG_REC after 416 and 417; "
+            "CLEAN_LOG_QUEUES removes obsolete log records, without JOB.",
         ),
     ],
     job: Annotated[str | None, typer.Argument(metavar="JOB", autocompletion=completer("jobs"))] = None,

@@ -301,6 +301,23 @@ def test_a_ping_asks_the_process_and_is_not_attempted_where_none_is_expected(adm
         admin.ping_agent("nosuch")
 
 
+def test_db_connect_info_alters_the_default_agent(admin: GatewayAdmin) -> None:
+    admin.create_agent("night", username="n", password=PASSWORD)
+    admin.db_connect_info("scott", PASSWORD, "plant")
+    agent = admin.get_agent("DEFAULT_AGENT")
+    assert agent is not None
+    assert (agent.username, agent.database, admin.agent_password("DEFAULT_AGENT")) == ("scott", "plant", PASSWORD)
+    for username, password in ((None, "other"), ("other", None)):
+        with refused(32801):
+            admin.db_connect_info(username, password)  # type: ignore[arg-type]
+    assert admin.get_agent("DEFAULT_AGENT") == agent
+    admin.db_connect_info("mary", "new")
+    agent = admin.get_agent("DEFAULT_AGENT")
+    assert agent is not None
+    assert (agent.username, agent.database, admin.agent_password("DEFAULT_AGENT")) == ("mary", None, "new")
+    assert admin.agent_password("night") == PASSWORD
+
+
 def test_broken_agents_start_again_after_cleanup(admin: GatewayAdmin) -> None:
     with admin.hub.write() as conn:
         catalog.set_agent_state(conn, "DEFAULT_AGENT", AgentStatus.BROKEN)

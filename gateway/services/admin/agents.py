@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,8 @@ class AgentProcedures(Administration):
         service: str | None = None,
         initfile: str | None = None,
         comment: str | None = None,
+        *,
+        options: Mapping[str, str | float | None] | None = None,
     ) -> None:
         """Define an agent.
 
@@ -101,9 +104,11 @@ class AgentProcedures(Administration):
             initfile: initialization file that it reads when it starts; None: the default one, if there is one.
             max_threads: jobs that may work at the same time, 1..128; 16 if None (the documented default, 1, would
                 let one busy job hold up all others).
+            options: as :meth:`set_agent_option` takes them, stored with the agent or not at all.
 
         Raises:
-            AdminError: ORA-32851 exists; ORA-32801 password without user, database without user; ORA-32843 range.
+            AdminError: ORA-32851 exists; ORA-32801 password without user, database without user; ORA-32843 range;
+                ORA-32840, ORA-32841 as :meth:`set_agent_option`.
         """
         check_identifier("agent", agent_name)
         default = AgentDef(agent_name)
@@ -121,6 +126,7 @@ class AgentProcedures(Administration):
         _check_agent(agent)
         if (username is None) != (password is None):
             raise _bad(agent_name, "user name and password go together", "give both or none")
+        texts = {name: _checked_option(agent_name, name, value) for name, value in (options or {}).items()}
         with self.change() as conn:
             if catalog.agent_exists(conn, agent_name):
                 raise AdminError(
@@ -130,6 +136,8 @@ class AgentProcedures(Administration):
                     cure="alter it, or choose another name",
                 )
             catalog.insert_agent(conn, agent, self.secrets.encrypt(password) if password is not None else None)
+            for name, text in texts.items():
+                catalog.set_agent_option(conn, agent_name, name, text, encrypted=False)
         self._tell_no_effect(agent, without_effect(agent) + (["password"] if password is not None else []))
         self._tell_missing(agent)
 
@@ -180,6 +188,17 @@ class AgentProcedures(Administration):
         self._tell_no_effect(agent, [name for name in (*without_effect(agent), "password") if name in changes])
         if "initfile" in changes:
             self._tell_missing(agent)
+
+    def db_connect_info(self, username: str, password: str, database: str | None = None) -> None:
+        """Set the login of the default agent, as :meth:`alter_agent` does; deprecated, and without effect as there.
+
+        Args:
+            database: None removes the stored one.
+
+        Raises:
+            AdminError: ORA-32801 user or password None.
+        """
+        self.alter_agent(DEFAULT_AGENT, username, password, database)
 
     def remove_agent_login(self, agent_name: str) -> None:
         """Remove user name and password of an agent, which have no effect, and the database that needs them.
@@ -316,20 +335,10 @@ class AgentProcedures(Administration):
         Raises:
             AdminError: ORA-32850; ORA-32840 unknown name; ORA-32841 the value is none for that option.
         """
-        value = value if value is None else str(value)
-        check_text(f"option {name} of agent {agent_name}", value)
-        if refusal := option_refusal(name):
-            cause, cure = refusal
-            raise AdminError(
-                f"agent {agent_name}: option {name!r} is unknown", number=Ora.OPTION_UNKNOWN, cause=cause, cure=cure
-            )
-        try:
-            check_option(name, value, f"agent {agent_name}")
-        except GatewayError as error:
-            raise AdminError(error.what, number=Ora.OPTION_INVALID, cause=error.cause, cure=error.cure) from error
+        text = _checked_option(agent_name, name, value)
         with self.change() as conn:
             self.need_agent(conn, agent_name)
-            stored = self.secrets.encrypt(value) if encrypted and value is not None else value
+            stored = self.secrets.encrypt(text) if encrypted and text is not None else text
             catalog.set_agent_option(conn, agent_name, name, stored, encrypted=encrypted)
 
     def remove_agent_option(self, agent_name: str, name: str) -> None:
@@ -404,6 +413,21 @@ class AgentProcedures(Administration):
         state = catalog.agent_state(conn, agent_name)
         assert state is not None  # noqa: S101  it exists, in the same transaction
         return state
+
+
+def _checked_option(agent_name: str, name: str, value: str | float | None) -> str | None:
+    text = value if value is None else str(value)
+    check_text(f"option {name} of agent {agent_name}", text)
+    if refusal := option_refusal(name):
+        cause, cure = refusal
+        raise AdminError(
+            f"agent {agent_name}: option {name!r} is unknown", number=Ora.OPTION_UNKNOWN, cause=cause, cure=cure
+        )
+    try:
+        check_option(name, text, f"agent {agent_name}")
+    except GatewayError as error:
+        raise AdminError(error.what, number=Ora.OPTION_INVALID, cause=error.cause, cure=error.cure) from error
+    return text
 
 
 def _check_agent(agent: AgentDef) -> None:
