@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from mgw.gateway.config.apply import scratch_hub
+from mgw.gateway.config.models import Document
+from mgw.gateway.definitions.objects import DEFAULT_AGENT
 from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.verdict import WARNING_SECONDS, moment
 from mgw.links import registry
 from mgw.links.certificates import Certificate, ShowsCertificates
 
-__all__ = ["Check", "test_link"]
+__all__ = ["Check", "test_before", "test_link"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,19 @@ def test_link(admin: GatewayAdmin, name: str) -> list[Check]:
     if isinstance(link, ShowsCertificates) and checks and checks[-1].ok:
         checks += [_certificate(each, time.time()) for each in link.certificates()]
     return checks
+
+
+def test_before(name: str, document: Document) -> list[Check]:
+    """The same for a link that is not in the hub yet: with the settings that a document has for it.
+
+    Raises:
+        GatewayError: as for :func:`test_link`.
+    """
+    link = document.links[name].model_copy(update={"agent": DEFAULT_AGENT})
+    with scratch_hub(Document(links={name: link})) as (hub, refused):
+        if refused is not None:
+            raise refused[1]
+        return test_link(GatewayAdmin(hub), name)
 
 
 def _certificate(found: Certificate, now: float) -> Check:

@@ -164,6 +164,23 @@ class Changes:
         source = _one(section, name_in(section, getattr(held, section), name) or name, values)
         return check_source(source, existing=held, held=held).findings
 
+    def checked(self, section: str, name: str, values: Mapping[str, Any]) -> tuple[str, Document]:
+        """The name of an object as it is defined or would be, and a document that has it with these settings; of a link
+        that keeps its password, with that.
+
+        Raises:
+            Invalid: the settings have errors.
+        """
+        held = read_running(self._hub)
+        known = name_in(section, getattr(held, section), name) or name
+        document, _ = _checked(_one(section, known, values), held, f"{NOUNS[section]} {known[:200]}")
+        objects = getattr(document, section)
+        given = next(iter(objects))
+        old = held.links.get(known) if section == "links" else None
+        if old is not None and objects[given].password is None:
+            objects[given] = objects[given].model_copy(update={"password": old.password})
+        return given, document
+
     def _give(
         self,
         section: str,

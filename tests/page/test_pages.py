@@ -25,7 +25,7 @@ from tests.support.web import Caller, serving
 
 __all__ = ["hub_url", "hubs"]
 
-EMPTY = ("/", "/queues", "/exceptions", "/links", "/events", "/audit", "/nothing")
+EMPTY = ("/", "/queues", "/exceptions", "/links", "/events", "/audit", "/setup", "/nothing")
 NEXT_STEPS = {
     "/": "mgw apply gateway.yaml",
     "/queues": "mgw aq create --help",
@@ -33,6 +33,7 @@ NEXT_STEPS = {
     "/links": "mgw links create --help",
     "/events": "mgw run",
     "/audit": "removed",
+    "/setup": "Add a link first",
 }
 
 
@@ -62,6 +63,9 @@ def places(moving: Moving) -> list[str]:
         f"/exceptions/SHIP/{failed}",
         "/links/OFFICE",
         "/links/BRANCH",
+        "/setup/jobs/SHIP",
+        "/setup/queues/TELEMETRY",
+        "/setup/foreign_queues/orders%40OFFICE",
         "/jobs/NOTHING",
     ]
 

@@ -98,7 +98,8 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """What the console has said since the last time: errors, refused scripts and styles."""
-        return [f"{each['level']}: {each['message']}" for each in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
+        said = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [f"{each['level']}: {each['message']}" for each in said if each["level"] != "DEBUG"]
 
     def forget(self) -> None:
         """Be somebody who was never here."""

@@ -9,14 +9,14 @@ from fastapi.responses import Response
 
 from mgw.gateway.http.access import roles_of
 from mgw.gateway.http.problems import Problem
-from mgw.gateway.http.web import entrance, exceptions, history, jobs, links, map_page, queues
+from mgw.gateway.http.web import entrance, exceptions, history, jobs, links, map_page, queues, setup
 from mgw.gateway.http.web.rendering import Renderer, Shared, wants_page
 from mgw.gateway.services.board import Board
 from mgw.gateway.services.users import Role
 
 __all__ = ["install", "refusal_page", "routes"]
 
-_PARTS = (entrance, map_page, jobs, queues, exceptions, links, history)
+_PARTS = (entrance, map_page, jobs, queues, exceptions, links, history, setup)
 
 
 def install(app: FastAPI) -> None:

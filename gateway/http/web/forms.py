@@ -27,6 +27,8 @@ SAID: Mapping[str, str] = {
     "given-up": "The first message of the key goes to the exception queue; those behind it follow.",
     "edited": "The message was changed. It has another id now.",
     "enqueued": "The message is in the queue.",
+    "made": "It is in force: agents see it within a second.",
+    "removed": "It is removed.",
     "reconnected": "Its jobs drain, and connect again.",
 }
 

@@ -110,6 +110,7 @@ def page(
     base = {
         "who": who,
         "may_change": who is not None and who.role.includes(Role.OPERATOR),
+        "may_define": who is not None and who.role.includes(Role.ADMINISTRATOR),
         "layout": "part.html" if is_part(request) else "layout.html",
         "here": path,
         "section": path.split("/")[1],

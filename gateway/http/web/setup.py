@@ -1,0 +1,200 @@
+"""Set-up: how do I add one? A form, what it would do, and then the change; the same for what is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from mgw.gateway.http.access import Administrator
+from mgw.gateway.http.problems import Problem
+from mgw.gateway.http.rest.answers import HubOf
+from mgw.gateway.http.rest.changes import ChangesOf
+from mgw.gateway.http.web.forms import Form, done, said
+from mgw.gateway.http.web.rendering import name_in_path, page
+from mgw.gateway.services.connection_test import Check, test_before
+from mgw.gateway.services.definition_changes import Invalid
+from mgw.gateway.services.definitions import NOUNS, Definition, find
+from mgw.gateway.services.expected import Expected
+from mgw.gateway.services.hubs import Hub
+from mgw.gateway.services.object_forms import (
+    OFFERED,
+    Group,
+    flat,
+    groups_of,
+    kinds,
+    nested,
+    offers,
+    with_errors,
+    yaml_of,
+)
+from mgw.transforms.errors import GatewayError
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/setup")
+
+Kind = Annotated[str, Query(max_length=200)]
+
+#: Where somebody goes after an object was made; {} is its name.
+_PLACES = {"links": "/links/{}", "foreign_queues": "/setup", "queues": "/queues/{}", "jobs": "/jobs/{}"}
+#: What is added next.
+_NEXT = {"links": "foreign_queues", "foreign_queues": "jobs", "queues": "jobs"}
+
+
+@router.get("")
+def setup_page(request: Request, hub: HubOf, who: Administrator) -> Response:
+    """What there is, and what may be added."""
+    values = {"offers": offers(hub), "nouns": NOUNS, "said": said(request.query_params.get("said", ""))}
+    return page(request, "setup.html", who, values)
+
+
+@router.get("/{section}")
+def new_page(request: Request, section: str, hub: HubOf, who: Administrator, kind: Kind = "") -> Response:
+    """The form of a new object."""
+    _known(section)
+    choice = kinds(hub, section)
+    if choice is not None and kind.upper() not in map(str.upper, choice):
+        return page(request, "setup-kind.html", who, {"area": section, "noun": NOUNS[section], "kinds": choice})
+    return _form(request, who, hub, section, kind, {})
+
+
+@router.get("/{section}/{name:path}")
+def edit_page(request: Request, section: str, name: str, hub: HubOf, who: Administrator) -> Response:
+    """The form of an object that there is."""
+    _known(section)
+    held = find(hub, section, name)
+    return _form(request, who, hub, section, _kind_of(held), flat(held.config), held=held)
+
+
+@router.post("/{section}/form")
+def again(request: Request, section: str, form: Form, hub: HubOf, who: Administrator) -> Response:
+    """The form as somebody had filled it in."""
+    _known(section)
+    return _form(request, who, hub, section, form.get("kind", ""), form, held=_held(hub, section, form))
+
+
+@router.post("/{section}/check")
+def check(  # noqa: PLR0917
+    request: Request, section: str, form: Form, hub: HubOf, who: Administrator, changes: ChangesOf
+) -> Response:
+    """What the form would do: nothing is changed."""
+    _known(section)
+    held = _held(hub, section, form)
+    kind = form.get("kind", "")
+    name, settings = _settings(hub, section, form, held)
+    try:
+        given, document = changes.checked(section, name, settings)
+        outcome = changes.put(section, name, settings, _expected(form), dry_run=True)
+        tests = _tests(form, given, document) if section == "links" else None
+    except Invalid as error:
+        return _form(request, who, hub, section, kind, form, held=held, wrong=error)
+    except GatewayError as error:
+        return _form(request, who, hub, section, kind, form, held=held, refused=error)
+    values = {
+        "area": section,
+        "noun": NOUNS[section],
+        "name": outcome.action.name,
+        "action": outcome.action,
+        "findings": outcome.findings,
+        "yaml": yaml_of(section, given, document),
+        "tests": tests,
+        "fields": form,
+    }
+    return page(request, "setup-check.html", who, values)
+
+
+@router.post("/{section}")
+def make(section: str, form: Form, hub: HubOf, _: Administrator, changes: ChangesOf) -> Response:
+    """Make or change the object."""
+    _known(section)
+    name, settings = _settings(hub, section, form, _held(hub, section, form))
+    outcome = changes.put(section, name, settings, _expected(form))
+    made = outcome.action.name
+    if section in _NEXT and not form.get("was"):
+        return done("/setup", "made")
+    return done(_PLACES[section].format(name_in_path(made)), "made")
+
+
+def _known(section: str) -> None:
+    if section not in OFFERED:
+        raise Problem(404, "there is no such page", "go to the map")
+
+
+def _kind_of(held: Definition) -> str:
+    if held.section == "links":
+        return str(held.config.get("type", "")).lower()
+    return held.name.rpartition("@")[2] if held.section == "foreign_queues" else ""
+
+
+def _held(hub: Hub, section: str, form: Mapping[str, str]) -> Definition | None:
+    """The object that a form changes."""
+    return find(hub, section, form["was"]) if form.get("was") else None
+
+
+def _expected(form: Mapping[str, str]) -> Expected:
+    """What somebody saw who filled in the form: a new object is not there yet, another is as it was."""
+    return Expected(one_of=frozenset((form["tag"],))) if form.get("tag") else Expected(none_of=frozenset("*"))
+
+
+def _groups(hub: Hub, section: str, form: Mapping[str, str], held: Definition | None) -> list[Group]:
+    return groups_of(hub, section, form.get("kind", ""), form, held=held)
+
+
+def _settings(hub: Hub, section: str, form: Mapping[str, str], held: Definition | None) -> tuple[str, dict[str, Any]]:
+    """Name and settings behind a form."""
+    kind = form.get("kind", "")
+    name = held.name if held is not None else form.get("name", "").strip()
+    if held is None and section == "foreign_queues":
+        name = f"{name}@{kind}"
+    groups = _groups(hub, section, form, held)
+    return name, nested(form, groups, kind=kind if section == "links" else "", held=held)
+
+
+def _tests(form: Mapping[str, str], name: str, document: Any) -> Sequence[Check] | None:
+    return test_before(name, document) if form.get("try") else None
+
+
+def _form(  # noqa: PLR0917
+    request: Request,
+    who: Administrator,
+    hub: Hub,
+    section: str,
+    kind: str,
+    values: Mapping[str, str],
+    *,
+    held: Definition | None = None,
+    wrong: Invalid | None = None,
+    refused: GatewayError | None = None,
+) -> Response:
+    groups = groups_of(hub, section, kind, values, held=held)
+    loose: list[Any] = []
+    if wrong is not None:
+        keys = {entry.key.lower() for group in groups for entry in group.entries}
+        at: dict[str, list[str]] = {}
+        for each in wrong.findings:
+            if each.severity != "error":
+                continue
+            place = each.where.lower()
+            key = next((key for key in keys if place in (key, key.removeprefix("options."))), "")
+            if key:
+                at.setdefault(key, []).append(f"{each.message}. {each.cure}".strip())
+            else:
+                loose.append(each)
+        groups = with_errors(groups, at)
+    shown = {
+        "area": section,
+        "noun": NOUNS[section],
+        "kind": kind,
+        "groups": groups,
+        "held": held,
+        "tag": values.get("tag") or (held.tag if held is not None else ""),
+        "name": values.get("name", ""),
+        "about": OFFERED[section],
+        "loose": loose,
+        "wrong": [entry for group in groups for entry in group.entries if entry.errors],
+        "refused_by": refused,
+    }
+    return page(request, "setup-form.html", who, shown)

@@ -1,0 +1,159 @@
+"""Set-up: from an empty hub to a message that arrived, with nothing but the page; what is refused, and to whom."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pika
+import pytest
+
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.definitions import find
+from mgw.gateway.services.hubs import Hub
+from mgw.gateway.services.users import Role, Users
+from mgw.links import registry
+from tests.cli.conftest import Mgw
+from tests.conformance.test_bad_input import running
+from tests.page.conftest import EVIL, page_of
+from tests.page.test_pages import barriers, too_wide
+from tests.support.brokers import RabbitMQ
+from tests.support.browser import Browser, Keys
+
+SECRET = f"not-{uuid.uuid4().hex}"
+
+
+def fill(browser: Browser, **values: str) -> None:
+    """Fill in fields of the form; those in groups that are closed as well."""
+    for each in browser.all("form.sheet details:not([open]) > summary"):
+        each.click()
+    for name, value in values.items():
+        field = browser.find(f'form.sheet [name="{name}"]')
+        if field.tag_name == "select":
+            browser.run("arguments[0].value = arguments[1]", field, value)
+        else:
+            field.clear()
+            field.send_keys(value)
+
+
+def submit(browser: Browser, says: str) -> None:
+    browser.find("form.sheet button[type=submit]").send_keys(Keys.ENTER)
+    browser.wait_for(says, deadline=60)
+
+
+def confirm(browser: Browser) -> None:
+    browser.find("form[data-act] button.main").send_keys(Keys.ENTER)
+
+
+def test_from_an_empty_hub_to_a_message_that_arrived(
+    hub: Hub, browser: Browser, rabbitmq: RabbitMQ, tmp_path: Path
+) -> None:
+    queue = f"setup.{uuid.uuid4().hex[:8]}"
+    with page_of(hub, browser) as web:
+        browser.open()
+        browser.find("main a[href='/setup']").click()
+        browser.wait_for("From top to bottom")
+        assert barriers(browser) == []
+        browser.find("a[href='/setup/links?kind=rabbitmq']").click()
+        browser.wait_for("New link")
+        assert barriers(browser) == []
+        assert too_wide(browser) == []
+        fill(browser, name="office", hostname=rabbitmq.host, port="1", username=rabbitmq.username, password=SECRET)
+        submit(browser, "check failed")
+        assert "What to do:" in browser.find("#tests").text
+        assert SECRET not in browser.text
+        browser.find("form[action$=form] button").click()
+        browser.wait_for("See what will happen")
+        fill(browser, port=str(rabbitmq.port), password=rabbitmq.password)
+        submit(browser, "The connection works")
+        assert barriers(browser) == []
+        assert "rabbitmq" in browser.find("#yaml").text
+        assert not GatewayAdmin(hub).list_links(), "nothing is made before it is confirmed"
+        confirm(browser)
+        browser.wait_for("It is in force")
+
+        browser.open("/setup/foreign_queues?kind=office")
+        fill(browser, name="orders", provider_queue=queue)
+        submit(browser, "Create foreign queue")
+        confirm(browser)
+        browser.wait_for("It is in force")
+
+        browser.open("/setup/queues")
+        fill(browser, name="ORDERS")
+        submit(browser, "Create queue")
+        confirm(browser)
+        browser.wait_for("It is in force")
+
+        browser.open("/setup/jobs")
+        fill(browser, name="orders_in", type="inbound", source="orders@office", destination="NOWHERE")
+        submit(browser, "Not yet")
+        assert "NOWHERE" in browser.find("#wrong").text
+        assert barriers(browser) == []
+        fill(browser, destination="ORDERS")
+        submit(browser, "Create job")
+        assert "destination: ORDERS" in browser.find("#yaml").text
+        confirm(browser)
+        browser.wait_for("ORDERS_IN")
+
+        browser.open("/setup/jobs/orders_in")
+        assert not browser.all("form.sheet [name=source]"), "what cannot be changed is no field"
+        fill(browser, batch_size="77", comment=EVIL)
+        submit(browser, "Change job")
+        assert browser.driver.title != "taken"
+        confirm(browser)
+        browser.wait_for("ORDERS_IN")
+        made = find(hub, "jobs", "orders_in").config
+        assert (made["batch_size"], made["comment"]) == (77, EVIL)
+        assert SECRET not in web("GET", "/setup/links/office", accept="text/html").body.decode()
+
+    connection = pika.BlockingConnection(pika.URLParameters(rabbitmq.url))
+    channel = connection.channel()
+    channel.queue_declare(queue, durable=True)
+    channel.basic_publish("", queue, b"an order")
+    mgw = Mgw(tmp_path)
+    with running(mgw) as agent:
+        agent.counts("orders_in", "propagated_total", 1)
+    channel.queue_delete(queue)
+    connection.close()
+    assert "an order" in mgw.ok("aq", "browse", "ORDERS")
+
+
+def test_only_an_administrator_sets_up_and_who_was_slower_is_told(hub: Hub, browser: Browser) -> None:
+    admin = GatewayAdmin(hub)
+    admin.aq.create_queue_table("T")
+    for name in ("A", "B"):
+        admin.aq.create_queue(name, "T")
+    admin.create_job("NEAR", "LOCAL", "A", "B")
+    with page_of(hub, browser) as web:
+        browser.open("/setup/jobs/NEAR")
+        admin.alter_job("NEAR", comments="somebody was faster")
+        fill(browser, comment="mine")
+        submit(browser, "Not yet")
+        assert "changed" in browser.find("#wrong").text
+        job = admin.get_job("NEAR")
+        assert job is not None
+        assert job.comments == "somebody was faster"
+        assert web("GET", "/setup/nothing", accept="text/html").status == 404
+        assert web("GET", "/setup/jobs/NOTHING", accept="text/html").status == 404
+        assert web("GET", "/setup/links?kind=carrier+pigeon", accept="text/html").status == 200
+        users = Users(hub)
+        users.add("ada", Role.ADMINISTRATOR, "correct horse battery", by="test")
+        users.add("otto", Role.OPERATOR, "correct horse battery", by="test")
+        web.headers["Authorization"] = f"Bearer {users.add_token('otto', by='test')[1]}"
+        assert web("GET", "/setup", accept="text/html").status == 403
+        form = {"body": b"name=X", "content_type": "application/x-www-form-urlencoded"}
+        assert web("POST", "/setup/queues", None, **form).status == 403  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["rabbitmq", "kafka", "mqtt"])
+def test_the_form_of_each_link_type_has_every_setting_with_its_meaning(hub: Hub, browser: Browser, kind: str) -> None:
+    spec = registry.spec(kind)
+    with page_of(hub, browser):
+        browser.open(f"/setup/links?kind={kind}")
+        names = {each.get_attribute("name") for each in browser.all("form.sheet [name]")}
+        assert {each.name for each in spec.attributes} | {f"options.{each.name}" for each in spec.options} <= names
+        assert len(browser.all(".field label")) == len(browser.all(".field"))
+        for each in browser.all("form.sheet details > summary"):
+            each.click()
+        assert barriers(browser) == []
+        assert too_wide(browser) == []
