@@ -41,7 +41,9 @@ def compose(text: str, file: str) -> Node | None:
         Unreadable: it is not YAML.
     """
     try:
-        root: Node | None = YAML(typ="safe", pure=True).compose(text)
+        yaml = YAML(typ="safe", pure=True)
+        yaml.composer.warn_double_anchors = False  # YAML allows it; the warning would go to standard error
+        root: Node | None = yaml.compose(text)
     except MarkedYAMLError as error:
         place = error.problem_mark or error.context_mark
         mark = Mark(file, place.line + 1, place.column + 1) if place else Mark(file)

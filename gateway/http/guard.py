@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.requests import ClientDisconnect
+
 from mgw.gateway.http import limits
 from mgw.gateway.http.hosts import is_this_machine
 from mgw.gateway.http.problems import PROBLEM_JSON, Problem
@@ -107,6 +109,8 @@ class Guard:
             await self._app(scope, _Body(receive, _length(scope), answer), answer)
         except Problem as problem:
             await self._late(problem, answer)
+        except ClientDisconnect:  # in the middle of its request; nobody is there to be answered
+            return
         except Exception:
             _LOGGER.exception("request could not be answered")
             await self._late(Problem(500, "this is a bug in mgw", "see the log of the agent"), answer)

@@ -114,8 +114,16 @@ class Protocol(H11Protocol):
             self._refuse(Problem(408, f"the request did not arrive within {limits.REQUEST_SECONDS:g} s"))
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer without the application, and end the connection."""
+        """Answer without the application, and end the connection; an answer that has begun is completed instead."""
         self._unwatch()
+        if self._refused:
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            if self.cycle.response_started:
+                self._refused, self.cycle.keep_alive = True, False
+                return
+            self.cycle.disconnected = True  # what the application sends now goes nowhere
+            self.cycle.message_event.set()
         body = problem.body()
         head = {
             "Content-Type": PROBLEM_JSON,

@@ -23,6 +23,7 @@ from mgw.transforms.mqtt.topic import TopicTemplate
 from tests.property.test_kafka_fetched import resealed
 from tests.support.fuzz import Target
 from tests.support.fuzz_bodies import JSON_TOKENS, NOW, body_targets, shape_of, sound
+from tests.support.fuzz_http import http_targets
 from tests.unit.test_header_names import FIELDS, table
 
 __all__ = ["targets"]
@@ -278,4 +279,4 @@ def targets() -> tuple[Target, ...]:
     of_brokers = tuple(
         Target(name, parse, tuple(inputs), allowed, tokens) for name, parse, inputs, allowed, tokens in made
     )
-    return of_brokers + body_targets()
+    return of_brokers + body_targets() + http_targets()
