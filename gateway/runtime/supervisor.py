@@ -145,6 +145,8 @@ class Supervisor:
         Raises:
             GatewayError: the agent cannot be started at all.
         """
+        if self._options.config_files:
+            self._secret_files.look()
         agent = self._new_agent()
         agent.acquire()
         self.pulse.beat(START_SECONDS)
@@ -241,6 +243,7 @@ class Supervisor:
         if not self._options.config_files:
             _LOGGER.info("no configuration file was given at start; nothing to read again")
             return
+        self._secret_files.about_to_read()
         try:
             for line in self._procedures.apply_files(self._hub, self._secrets, self._options.config_files):
                 _LOGGER.info("%s", line)
@@ -250,7 +253,6 @@ class Supervisor:
         except GatewayError as error:
             self.applied["refused"] += 1
             _LOGGER.error("configuration not applied: %s", error)
-        self._secret_files.remember()
 
     # --------------------------------------------------------------------------------------------------------- chores
 
@@ -262,7 +264,6 @@ class Supervisor:
         chores.add("merge", self._pruning.merge, MERGE_SECONDS)
         chores.add("prepare", self._prepare, PREPARE_SECONDS)
         if self._options.config_files:
-            self._secret_files.remember()
             chores.add("secret-files", self._secret_files.look, SECRET_FILE_SECONDS)
         chores.add("certificates", self._certificates.look, CERTIFICATE_SECONDS)
         chores.start()
