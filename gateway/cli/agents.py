@@ -1,4 +1,4 @@
-"""``mgw agents``: look at agents, change them, start and stop them."""
+"""``mgw agents``: look at agents, create and change them, start and stop them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mgw.gateway.cli.common import admin, completer, describe, hub_url, open_hub, print_json, say
+from mgw.gateway.cli.common import EXIT_FAILED, admin, completer, describe, hub_url, open_hub, print_json, say
 from mgw.gateway.cli.jsonform import record
 from mgw.gateway.cli.watch import print_agents
 from mgw.gateway.cli.words import REMOVES, AgentName, Json, Options, described, pairs
@@ -41,6 +41,25 @@ def show(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT", as_json: Json = 
     print_json(values) if as_json else describe(values | {"no_effect": ", ".join(values["no_effect"])})
 
 
+@app.command("create")
+def create(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="AGENT")],
+    *,
+    max_threads: Annotated[int | None, described(AGENT_ATTRIBUTES["max_threads"])] = None,
+    max_memory: Annotated[int | None, described(AGENT_ATTRIBUTES["max_memory"])] = None,
+    comment: Annotated[str | None, described(AGENT_ATTRIBUTES["comment"])] = None,
+    option: Options = None,
+) -> None:
+    """Define an agent; 'mgw run --agent AGENT' runs it."""
+    options = pairs(option, "--option")
+    with admin(ctx) as procedures:
+        procedures.create_agent(
+            name, max_threads=max_threads, max_memory=max_memory, comment=comment or None, options=options
+        )
+    say(f"agent {name} created")
+
+
 @app.command("alter")
 def alter(
     ctx: typer.Context,
@@ -48,6 +67,7 @@ def alter(
     *,
     max_threads: Annotated[int | None, described(AGENT_ATTRIBUTES["max_threads"])] = None,
     max_memory: Annotated[int | None, described(AGENT_ATTRIBUTES["max_memory"])] = None,
+    initfile: Annotated[str | None, described(AGENT_ATTRIBUTES["initfile"], more=REMOVES)] = None,
     comment: Annotated[str | None, described(AGENT_ATTRIBUTES["comment"], more=REMOVES)] = None,
     option: Options = None,
 ) -> None:
@@ -61,6 +81,7 @@ def alter(
             name,
             max_threads=max_threads,
             max_memory=max_memory,
+            initfile=NO_CHANGE if initfile is None else initfile or None,
             comment=NO_CHANGE if comment is None else comment or None,
         )
         for key, value in pairs(option, "--option").items():
@@ -91,6 +112,23 @@ def shutdown(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT") -> None:
         name = agent(procedures, name).name
         procedures.shutdown(name)
     say(f"agent {name} shuts down")
+
+
+@app.command("ping")
+def ping(ctx: typer.Context, name: AgentName = "DEFAULT_AGENT", as_json: Json = False) -> None:
+    """Ask the process of an agent whether it answers, for at most 5 seconds; exit 1 unless it does."""
+    from mgw.gateway.services.lookup import agent
+
+    with admin(ctx) as procedures:
+        name = agent(procedures, name).name
+        answer = procedures.ping_agent(name)
+        status = str(procedures.agent_state(name).status)
+    if as_json:
+        print_json({"agent": name, "status": status, "ping": answer})
+    else:
+        say(f"agent {name} is {status}: {answer or 'not pinged, no process is expected'}")
+    if answer != "REACHABLE":
+        raise typer.Exit(EXIT_FAILED)
 
 
 @app.command("log-level")
@@ -126,7 +164,8 @@ def cleanup(
         str,
         typer.Argument(
             metavar="ACTION",
-            help="RESET_SUB_MISSING_MESSAGE after error 415, RESET_SUB_MISSING_LOG_REC after 416 and 417.",
+            help="RESET_SUB_MISSING_MESSAGE after error 415, RESET_SUB_MISSING_LOG_REC after 416 and 417; "
+            "CLEAN_LOG_QUEUES removes obsolete log records, without JOB.",
         ),
     ],
     job: Annotated[str | None, typer.Argument(metavar="JOB", autocompletion=completer("jobs"))] = None,

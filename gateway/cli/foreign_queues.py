@@ -1,14 +1,15 @@
-"""``mgw queues``: foreign queues, looked at and unregistered. They are made by ``mgw apply``."""
+"""``mgw queues``: foreign queues, registered, looked at and unregistered. A registration cannot be altered."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mgw.gateway.cli.common import admin, describe, print_json, print_table, say
-from mgw.gateway.cli.words import Json, QueueName
+from mgw.gateway.cli.common import EXIT_USAGE, admin, describe, fail, print_json, print_table, say
+from mgw.gateway.cli.words import Json, Options, QueueName, described, pairs
+from mgw.gateway.services.attributes import FOREIGN_QUEUE_ATTRIBUTES
 
 if TYPE_CHECKING:
     from mgw.gateway.services.lookup import ForeignQueueDef
@@ -41,6 +42,28 @@ def show(ctx: typer.Context, name: QueueName, as_json: Json = False) -> None:
         found, types = foreign_queue(procedures, name), procedures.link_types()
     values = _values(found, types)
     print_json(values) if as_json else describe(values)
+
+
+@app.command("register")
+def register_queue(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="QUEUE@LINK")],
+    *,
+    provider_queue: Annotated[str | None, described(FOREIGN_QUEUE_ATTRIBUTES["provider_queue"])] = None,
+    domain: Annotated[str | None, described(FOREIGN_QUEUE_ATTRIBUTES["domain"])] = None,
+    option: Options = None,
+    comment: Annotated[str | None, described(FOREIGN_QUEUE_ATTRIBUTES["comment"])] = None,
+) -> None:
+    """Register a queue, exchange or topic of a messaging system; nothing is made there.
+    A registration cannot be altered: remove it and register it again.
+    """
+    queue, at, link = name.rpartition("@")
+    if not (queue and at and link):
+        fail(f"{name!r} is not of the form QUEUE@LINK", EXIT_USAGE)
+    options = pairs(option, "--option")
+    with admin(ctx) as procedures:
+        procedures.register_foreign_queue(queue, link, provider_queue or None, domain or None, options, comment or None)
+    say(f"foreign queue {queue}@{link} registered")
 
 
 @app.command("remove")

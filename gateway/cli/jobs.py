@@ -18,6 +18,7 @@ from mgw.gateway.cli.common import (
     print_json,
     say,
 )
+from mgw.gateway.cli.history import history
 from mgw.gateway.cli.jsonform import job as job_form
 from mgw.gateway.cli.watch import print_jobs
 from mgw.gateway.cli.words import REMOVES, Force, JobName, Json, MoveTo, Options, described, pairs, what_became
@@ -55,6 +56,9 @@ def show(ctx: typer.Context, name: JobName, as_json: Json = False) -> None:
         row = lookup.job_row(hub, name)
         link = health.link_of(hub, row)
     print_json(job_form(row, link.link_type if link else None)) if as_json else describe(asdict(row))
+
+
+app.command("history")(history)
 
 
 @app.command("create")

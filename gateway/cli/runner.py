@@ -17,6 +17,7 @@ from mgw.gateway.cli.configure import ConfigDir, EnvFiles, Overrides, gathered
 if TYPE_CHECKING:
     from mgw.gateway.services.configuration import Document
     from mgw.gateway.services.daemon import RunOptions
+    from mgw.gateway.services.http_address import HttpAddress
     from mgw.gateway.services.hubs import Hub
     from mgw.gateway.services.probes import Probes
 
@@ -37,8 +38,15 @@ def run(
     ] = None,
     *,
     agent: Annotated[
-        str, typer.Option("--agent", "-a", help="Agent to run.", autocompletion=completer("agents"))
-    ] = "DEFAULT_AGENT",
+        list[str] | None,
+        typer.Option(
+            "--agent",
+            "-a",
+            help="Agent to run; may be repeated: each runs in a process of its own. all: every agent of the hub. "
+            "[default: DEFAULT_AGENT]",
+            autocompletion=completer("agents"),
+        ),
+    ] = None,
     log_dir: Annotated[
         Path | None,
         typer.Option(help="Folder for one log file per run, or off. [default: log next to an SQLite hub]"),
@@ -47,6 +55,10 @@ def run(
     durability: Annotated[
         Literal["full", "fast"], typer.Option(help="fast: a power failure may lose the latest commits.")
     ] = "full",
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="Wait while another process runs the agent; take over when that is gone."),
+    ] = False,
     drain: Annotated[float, typer.Option(help="Seconds that work in flight may take at shutdown.")] = 10.0,
     http: Annotated[
         str | None,
@@ -61,21 +73,27 @@ def run(
     settings: Overrides = None,
     env_file: EnvFiles = None,
 ) -> None:
-    """Run an agent until SIGTERM: it carries messages, and accepts changes while it runs.
+    """Run agents until SIGTERM: they carry messages, and accept changes while they run.
 
     An object of a file that is refused is named and stays as it is in the hub; all others are applied.
     """
     from mgw.gateway.services import daemon
 
+    if not daemon.end_with_parent(os.environ):
+        raise typer.Exit(0)
     files = gathered(files, config_dir, settings, env_file)
     form = log_format or daemon.log_format_of(files)
-    with daemon.logged(agent, form) as signals:
+    names = list(dict.fromkeys(agent or ["DEFAULT_AGENT"]))
+    first = "DEFAULT_AGENT" if names[0] == "all" else names[0]
+    with daemon.logged(first, form) as signals:
         try:
-            document = _document(ctx, files, agent)
-            face = _face(http, document)
-            code = daemon.run(
-                _options(ctx, document, agent, files, log_dir, log_format, durability, drain), signals, face
-            )
+            document = _document(ctx, files, first)
+            options = _options(ctx, document, first, files, log_dir, log_format, durability, drain, standby)
+            if names == ["all"] or len(names) > 1:
+                address = _address(http, document)
+                code = daemon.run_agents(options, None if "all" in names else names, address, signals)
+            else:
+                code = daemon.run(options, signals, _face(http, document))
         except Exception as error:
             if form != "json" or isinstance(error, typer.Exit | BrokenPipeError):
                 raise
@@ -116,13 +134,17 @@ def _document(ctx: typer.Context, files: list[Path], agent: str) -> Document | N
     return follow(ctx, files, agent)
 
 
+def _address(http: str | None, document: Document | None) -> HttpAddress | None:
+    from mgw.gateway.services.http_address import http_address
+
+    return http_address(http, os.environ, document.settings if document else None)
+
+
 def _face(
     http: str | None, document: Document | None
 ) -> Callable[[Hub, Probes], AbstractContextManager[object]] | None:
     """What has the agent answer over HTTP; None: nothing does."""
-    from mgw.gateway.services.http_address import http_address
-
-    address = http_address(http, os.environ, document.settings if document else None)
+    address = _address(http, document)
     if address is None:
         return None
     from mgw.gateway.http.face import serving
@@ -139,18 +161,25 @@ def _options(  # noqa: PLR0917  as given
     log_format: str | None,
     durability: Literal["full", "fast"],
     drain: float,
+    standby: bool,
 ) -> RunOptions:
     """How the supervisor is to run."""
     settings = document.settings if document else None
     log = settings.log if settings else None
-    from mgw.gateway.services.daemon import RunOptions
+    from mgw.gateway.services.daemon import RunOptions, log_level_of
 
     return RunOptions(
         hub_url(ctx, settings.hub if settings else None),
         agent,
         files,
-        log_dir or (Path(log.directory) if log and log.directory else None),
+        log_dir or _folder(os.environ.get("MGW_LOG_DIR") or (log.directory if log else None)),
         log_format or (log.format if log else "text"),
         drain_seconds=drain,
         durability=durability,
+        log_level=log_level_of(os.environ, log.level if log else None),
+        standby=standby,
     )
+
+
+def _folder(name: str | None) -> Path | None:
+    return Path(name) if name else None

@@ -30,6 +30,7 @@ __all__ = [
     "Settings",
     "TransformationName",
     "described",
+    "duration",
     "epoch",
     "pairs",
     "what_became",
@@ -105,6 +106,13 @@ def epoch(text: str | None, option: str) -> float | None:
     except ValueError:
         fail(f"{option} {text!r} is not a time; write 2026-11-20T10:00 (UTC), or 15m for 15 minutes ago", EXIT_USAGE)
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def duration(text: str, option: str) -> float:
+    """Seconds of a duration: ``90s``, ``15m``, ``3h``, ``7d``."""
+    if not (text[:-1].isdecimal() and text[-1:] in _UNITS):
+        fail(f"{option} {text!r} is no duration; write 90s, 15m, 3h or 7d", EXIT_USAGE)
+    return float(int(text[:-1]) * _UNITS[text[-1]])
 
 
 def what_became(held: Held, *, force: bool, moved_to: str | None, now: float) -> str:

@@ -67,6 +67,13 @@ class LogModel(Strict):
         description="Folder for one log file per agent run, in addition to standard output; `off`: none. "
         "Default: `log` next to an SQLite hub.",
     )
+    level: int | None = Field(
+        default=None,
+        ge=0,
+        le=4,
+        description="Log level of an agent when it starts, 0 (basic) to 4 (everything). "
+        "Default: `log_level` of its initialization file, else 0.",
+    )
 
 
 class HttpModel(Strict):

@@ -22,6 +22,9 @@ VIEW_TEXTS = {
     "MGW_LEDGER": "Batches of jobs, kept for 7 days unless the agent option `ledger_retention` says otherwise; "
     "`mgw prove` shows the messages in them. Each batch has its own row at first. Rows of small batches are merged "
     "later, up to a thousand into one; numbers of messages are then sums.",
+    "MGW_JOB_HISTORY": "What each job did in each interval: 15 seconds for 3 hours, 5 minutes for a day, an hour for "
+    "14 days (agent option `history_retention`). A job with nothing new gets one row for up to 5 minutes. Time that no "
+    "row covers: no agent ran.",
     "MGW_CERTIFICATES": "Certificates of links and of their brokers, as their agents last saw them, every hour.",
     "MGW_USERS": "Users of the web face; never what they log in with.",
     "MGW_PARKED": "Keys whose messages wait behind one that cannot be delivered (job option `park_key`), one row each.",
@@ -44,6 +47,24 @@ COLUMN_TEXTS = {
     "AUDIT_ID": "Increasing number.",
     "AUDIT_TIME": "When.",
     "ERROR_NUMBER": "Number of the error, null where it has none.",
+    "BATCHES": "Batches that were read or planned.",
+    "BYTES": "Of the bodies of their messages.",
+    "CONFIRMED_SECONDS": "How long a batch took on average from then until the destination, or the acknowledgement at "
+    "the source, confirmed it; null: none did.",
+    "INTERVAL_BEGIN": "When the interval begins.",
+    "INTERVAL_END": "When it ends.",
+    "ORIGIN_SECONDS": "How long it took on average from the birth of the first message of a batch until the batch was "
+    "confirmed; null: none was, or it has no time.",
+    "STORED_SECONDS": "How long a batch took on average from its read until the hub had it on disk; null: none did.",
+    "MGW_JOB_HISTORY.ACTIVITY": "At the end of the interval, as in MGW_JOBS.",
+    "MGW_JOB_HISTORY.BACKLOG": "Messages that waited at the end; null: not known.",
+    "MGW_JOB_HISTORY.DISCARDED": "Messages that had expired, or that no subscriber wanted.",
+    "MGW_JOB_HISTORY.EXCEPTIONED": "Messages that went to the exception queue.",
+    "MGW_JOB_HISTORY.FAILURES": "Attempts that failed.",
+    "MGW_JOB_HISTORY.FILTERED": "Messages that a rule or transformation left out.",
+    "MGW_JOB_HISTORY.OLDEST_MESSAGE_AGE": "Seconds for which the oldest of them had waited.",
+    "MGW_JOB_HISTORY.PROPAGATED": "Messages that the job moved.",
+    "MGW_JOB_HISTORY.STATUS": "At the end of the interval, as in MGW_JOBS.",
     "HELD": "Messages in it that nobody had consumed.",
     "MGW_PARKED.MESSAGES": "Messages of the key that wait, the first one included.",
     "MESSAGE_KEY": "The value of `park_key`; of a long one, a digest.",
@@ -59,7 +80,8 @@ COLUMN_TEXTS = {
     "AGENT_JOB": "Always null; kept for compatibility.",
     "AGENT_NAME": "Agent.",
     "AGENT_PID": "Process of the agent.",
-    "AGENT_PING": "REACHABLE, UNREACHABLE, or null where no process is expected.",
+    "AGENT_PING": "Whether the lease of its process is in force: REACHABLE, UNREACHABLE, or null where no process is "
+    "expected. `mgw agents ping` asks the process itself.",
     "AGENT_START_TIME": "When the agent started.",
     "AGENT_STOP_TIME": "When the agent was last stopped; null while it runs.",
     "AGENT_STATUS": "NOT_STARTED, START_SCHEDULED, STARTING, INITIALIZING, RUNNING, SHUTTING_DOWN, BROKEN.",
@@ -103,7 +125,7 @@ COLUMN_TEXTS = {
     "has connected.",
     "GUARANTEE_NOTE": "The first condition that prevents a higher guarantee.",
     "INBOUND_LOG_QUEUE": "Log destination of jobs that read from the link.",
-    "INITFILE": "As it was given; has no effect.",
+    "INITFILE": "Initialization file that the agent reads when it starts; null: the default file, if there is one.",
     "JOB_NAME": "Job.",
     "LAST_ERROR_DATE": f"Day {_LAST_ERROR}",
     "LAST_ERROR_MSG": f"Text {_LAST_ERROR}",
@@ -120,7 +142,7 @@ COLUMN_TEXTS = {
     "LINK_TYPE": "RABBITMQ, KAFKA, MQTT, MEMORY.",
     "LOG_LEVEL": "0 (basic) to 4, as set while the agent runs.",
     "MAX_CONNECTIONS": "Connections the link may hold; null: as many as its jobs need.",
-    "MAX_MEMORY": "MB, as it was given; has no effect.",
+    "MAX_MEMORY": "MB that the agent uses without a warning (436); 64: it is not watched.",
     "MAX_THREADS": "Jobs that may work at the same time.",
     "MESSAGES": "Messages in the batch.",
     "MGW_GATEWAY.MAX_CONNECTIONS": "Always null; kept for compatibility.",

@@ -28,6 +28,8 @@ BATCH_SIZE = "oracle.mgw.batch_size"
 POLLING_INTERVAL = "oracle.mgw.polling_interval"
 EVENT_RETENTION = "event_retention"
 DEFAULT_EVENT_RETENTION = 14 * 86400.0  # seconds
+HISTORY_RETENTION = "history_retention"
+DEFAULT_HISTORY_RETENTION = 14 * 86400.0  # seconds
 WORKERS = "workers"
 MAX_WORKERS = 64
 
@@ -46,6 +48,13 @@ AGENT_OPTIONS = (
         float,
         DEFAULT_EVENT_RETENTION,
         minimum=60,
+    ),
+    Field(
+        HISTORY_RETENTION,
+        "Seconds for which the history of jobs (`MGW_JOB_HISTORY`, charts of the page) is kept; 0: no history.",
+        float,
+        DEFAULT_HISTORY_RETENTION,
+        minimum=0,
     ),
     Field(
         BATCH_SIZE,
@@ -82,7 +91,7 @@ _FOREIGN = (
 )
 
 #: Attributes of an agent that are stored and shown, and that nothing reads. The agent runs as the process that runs it.
-NO_EFFECT = ("username", "password", "database", "conntype", "service", "initfile", "max_memory")
+NO_EFFECT = ("username", "password", "database", "conntype", "service")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +103,7 @@ class AgentSettings:
     poll_seconds: float = DEFAULT_POLL_INTERVAL
     event_retention: float = DEFAULT_EVENT_RETENTION  # seconds
     workers: int = 1  # processes; 0: one per core
+    history_retention: float = DEFAULT_HISTORY_RETENTION  # seconds; 0: no history
 
     @property
     def processes(self) -> int:
@@ -101,16 +111,20 @@ class AgentSettings:
         return self.workers or min(MAX_WORKERS, len(os.sched_getaffinity(0)))
 
     @classmethod
-    def read(cls, options: Mapping[str, str]) -> AgentSettings:
+    def read(cls, stored: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> AgentSettings:
         """The settings behind stored options; those that are unknown have no meaning.
+
+        Args:
+            defaults: options that count where they are not stored.
 
         Raises:
             GatewayError: a value is none for its option.
         """
+        options = {**(defaults or {}), **{name.lower(): value for name, value in stored.items()}}
         held = {name.lower(): value for name, value in options.items()}
         given = {
             name: parse_value(_FIELDS[name], held[name], "agent")
-            for name in (BATCH_SIZE, POLLING_INTERVAL, EVENT_RETENTION, WORKERS)
+            for name in (BATCH_SIZE, POLLING_INTERVAL, EVENT_RETENTION, WORKERS, HISTORY_RETENTION)
             if name in held
         }
         return cls(
@@ -119,6 +133,7 @@ class AgentSettings:
             given[POLLING_INTERVAL] / 1000 if POLLING_INTERVAL in given else DEFAULT_POLL_INTERVAL,
             given.get(EVENT_RETENTION, DEFAULT_EVENT_RETENTION),
             given.get(WORKERS, 1),
+            given.get(HISTORY_RETENTION, DEFAULT_HISTORY_RETENTION),
         )
 
     def applied(self, job: JobDef) -> JobDef:

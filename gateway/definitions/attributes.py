@@ -18,13 +18,23 @@ COMMENT = Field("comment", "Free text.")
 
 AGENT_ATTRIBUTES = by_name(
     Field("max_threads", "Jobs that may work at the same time.", int, 16, minimum=1, maximum=128),
-    Field("max_memory", "Memory the agent may use, MB; stored, has no effect.", int, 64, minimum=1, maximum=1 << 20),
+    Field(
+        "max_memory",
+        "Memory that the agent uses without a warning (436), MB; with 64, the documented default, it is not watched.",
+        int,
+        64,
+        minimum=1,
+        maximum=1 << 20,
+    ),
     Field("username", "Database user of the agent; stored, has no effect."),
     Field("password", "Password of the database user; a missing key keeps the stored one. Has no effect.", secret=True),
     Field("database", "Database the agent connects to; stored, has no effect."),
     Field("conntype", "Connection type; stored, has no effect.", default="JDBC_OCI", choices=("JDBC_OCI", "JDBC_THIN")),
     Field("service", "Database service; stored, has no effect."),
-    Field("initfile", "Initialization file of the agent; stored, has no effect."),
+    Field(
+        "initfile",
+        "Initialization file that the agent reads at its start. Default: `mgw_<AGENT>.ora`, `mgw.ora` in `/etc/mgw`.",
+    ),
     COMMENT,
 )
 

@@ -89,7 +89,7 @@ def application(hub: Hub, probes: Probing, reach: Reach) -> FastAPI:
 
 def guarded(app: FastAPI, reach: Reach) -> Guard:
     """The application behind its limits."""
-    return Guard(app, any_host=reach.any_host, secure=reach.secure, proxied=reach.proxied)
+    return Guard(app, any_host=reach.any_host, secure=reach.secure, proxied=reach.proxied, at_end=app.state.feed.end)
 
 
 def _page(path: str, pages: Pages) -> Callable[[Request], Response]:

@@ -65,10 +65,20 @@ class Guard:
         any_host: take requests for any host name, because a proxy, or a certificate, says which one is meant.
         secure: callers come over TLS.
         proxied: a proxy says in ``X-Forwarded-For``, ``-Host`` and ``-Proto`` who calls, and what was asked.
+        at_end: lets go those who would be answered without end.
     """
 
-    def __init__(self, app: App, *, any_host: bool = False, secure: bool = False, proxied: bool = False) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        any_host: bool = False,
+        secure: bool = False,
+        proxied: bool = False,
+        at_end: Callable[[], None] = lambda: None,
+    ) -> None:
         self._app = app
+        self.end = at_end
         self._any_host = any_host
         self._proxied = proxied
         self._rates = Rates(limits.RATE, limits.RATE_BURST)

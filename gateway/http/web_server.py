@@ -14,6 +14,7 @@ import uvicorn
 from anyio.to_thread import current_default_thread_limiter
 
 from mgw.gateway.http import limits
+from mgw.gateway.http.guard import Guard
 from mgw.gateway.http.protocol import Protocol
 from mgw.transforms.errors import ConfigInvalid
 
@@ -71,7 +72,7 @@ class Certificate:
 class WebServer:
     """Answers on a listening socket until it is closed."""
 
-    def __init__(self, listener: socket.socket, app: Any, certificate: Certificate | None = None) -> None:
+    def __init__(self, listener: socket.socket, app: Guard, certificate: Certificate | None = None) -> None:
         config = uvicorn.Config(
             app,
             http=Protocol,
@@ -92,6 +93,7 @@ class WebServer:
         self._server = uvicorn.Server(config)
         self._certificate = certificate
         self._listener = listener
+        self._app = app
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
@@ -102,6 +104,7 @@ class WebServer:
         """Take no more requests; those in work get a moment."""
         self._closing.set()
         self._server.should_exit = True
+        self._app.end()
         self._thread.join(_CLOSE_SECONDS + limits.REQUEST_SECONDS)
         self._listener.close()
 

@@ -309,7 +309,9 @@ def configure(
     said = _Early.taken()
     end()
     if early:
-        logging.getLogger().addHandler(_Early())
+        kept = _Early()
+        kept.records.extend(said)
+        logging.getLogger().addHandler(kept)
     if logging.lastResort is not None:
         logging.getLogger().removeHandler(logging.lastResort)  # of a command; from now on the log says it
     _begin(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from mgw import __version__
 from mgw.gateway.aq import Hub
 from mgw.gateway.definitions.agent_options import AgentSettings
-from mgw.gateway.definitions.objects import AgentStatus, JobDef, JobStatus, LinkDef, Snapshot, key
+from mgw.gateway.definitions.objects import AgentDef, AgentStatus, JobDef, JobStatus, LinkDef, Snapshot, key
 from mgw.gateway.observe.events import (
     AgentRunning,
     AgentStarting,
@@ -69,6 +69,7 @@ class Agent:
     Args:
         hub_url: where worker processes find the hub; empty: there are none, whatever the agent's option says.
         nudge: called when :meth:`refresh` has something to do.
+        defaults: options of its initialization file, for those that it does not have in the hub.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Agent:
         pulse: Pulse | None = None,
         hub_url: str = "",
         nudge: Callable[[], object] = lambda: None,
+        defaults: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.error: str | None = None
@@ -94,6 +96,7 @@ class Agent:
         self._lease = AgentLease(hub, name, clock, self._pulse)
         self._hub_url = hub_url
         self._nudge = nudge
+        self._defaults = {name.lower(): value for name, value in (defaults or {}).items()}
         self._pool: Pool | None = None  # of workers; None: the jobs run in this process
         self._refusals = 0  # of jobs by workers, that were seen to
         self._runners: dict[int, JobRunner | RemoteJob] = {}
@@ -113,13 +116,16 @@ class Agent:
 
     # ----------------------------------------------------------------------------------------------------- life cycle
 
-    def acquire(self, *, patience: float = 2 * LEASE_SECONDS) -> None:
+    def acquire(self, *, patience: float = 2 * LEASE_SECONDS, silent: float | None = None, log_level: int = 0) -> None:
         """Take the lease; waits for one of a process that may be dead on another host.
+
+        Args:
+            silent, log_level: see :func:`mgw.gateway.state.lease.acquire_lease`.
 
         Raises:
             GatewayError: the agent is running elsewhere, is BROKEN or does not exist.
         """
-        self._lease.acquire(patience)
+        self._lease.acquire(patience, silent=silent, log_level=log_level)
 
     def start(self) -> None:
         """Load the definitions and start the jobs; the lease must be held."""
@@ -131,7 +137,7 @@ class Agent:
         with self._hub.write() as conn:
             run_state.reset_counters(conn, list(snapshot.jobs))
         snapshot = self._load()
-        self.settings = settings = AgentSettings.read(snapshot.agent_options)
+        self.settings = settings = AgentSettings.read(snapshot.agent_options, self._defaults)
         self._journalist.tell(WorkerThreads(self.name, snapshot.agent.max_threads))
         self._journalist.tell(PollingInterval(self.name, round(settings.poll_seconds * 1000), settings.batch_size))
         if self._hub_url and settings.processes > 1:
@@ -156,7 +162,15 @@ class Agent:
         self._journalist.tell(AgentRunning(self.name, len(self._runners)))
 
     def _new_pool(self, count: int) -> Pool:
-        order = Order(self.name, self._lease.token, count, self._hub_url, self._hub.durability, self.verify_seconds)
+        order = Order(
+            self.name,
+            self._lease.token,
+            count,
+            self._hub_url,
+            self._hub.durability,
+            self.verify_seconds,
+            self._defaults,
+        )
         pool = Pool(self._hub, order, self._journalist, self._clock, self._nudge)
         pool.start()
         return pool
@@ -364,6 +378,11 @@ class Agent:
         runner.start()
 
     # ----------------------------------------------------------------------------------------------------------- rest
+
+    @property
+    def definition(self) -> AgentDef | None:
+        """How it is defined; None until that is loaded."""
+        return None if self._snapshot is None else self._snapshot.agent
 
     @property
     def lease_left(self) -> float:

@@ -42,8 +42,11 @@ class AgentLease:
         """Seconds until it ends unless it is renewed; 0 when it has ended."""
         return max(0.0, self._renewed + LEASE_SECONDS - self._clock.monotonic())
 
-    def acquire(self, patience: float) -> None:
+    def acquire(self, patience: float, *, silent: float | None = None, log_level: int = 0) -> None:
         """Take it; waits for one of a process that may be dead on another host.
+
+        Args:
+            silent, log_level: see :func:`mgw.gateway.state.lease.acquire_lease`.
 
         Raises:
             GatewayError: the agent is running elsewhere, is BROKEN or does not exist.
@@ -54,7 +57,15 @@ class AgentLease:
             self._pulse.beat(START_SECONDS)
             asked = self._clock.monotonic()
             with self._hub.write() as conn:
-                token, wait = lease.acquire_lease(conn, self._name, me, ttl=LEASE_SECONDS, now=self._clock.now())
+                token, wait = lease.acquire_lease(
+                    conn,
+                    self._name,
+                    me,
+                    ttl=LEASE_SECONDS,
+                    now=self._clock.now(),
+                    silent=silent,
+                    log_level=log_level,
+                )
             if token:
                 self.token, self._renewed = token, asked
                 return

@@ -33,9 +33,18 @@ class Chores:
             timezone="UTC", job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
 
-    def add(self, name: str, chore: Callable[[], None], seconds: float) -> None:
-        """Call ``chore`` every so many seconds. A hub that is away is logged once, other errors each time."""
-        self._scheduler.add_job(self._guarded(chore), "interval", seconds=seconds, id=name)
+    def add(self, name: str, chore: Callable[[], None], seconds: float, *, at_once: bool = False) -> None:
+        """Call ``chore`` every so many seconds. A hub that is away is logged once, other errors each time.
+
+        Args:
+            at_once: call it for the first time now.
+        """
+        first = {"next_run_time": datetime.fromtimestamp(self._clock.now(), UTC)} if at_once else {}
+        self._scheduler.add_job(self._guarded(chore), "interval", seconds=seconds, id=name, name=name, **first)
+
+    def remove(self, name: str) -> None:
+        """Call that chore no more."""
+        self._scheduler.remove_job(name)
 
     def start(self) -> None:
         """Begin."""

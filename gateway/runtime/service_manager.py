@@ -12,7 +12,9 @@ from contextlib import suppress
 
 from mgw.transforms.clock import Clock
 
-__all__ = ["ServiceManager"]
+__all__ = ["OF_THE_SERVICE", "ServiceManager"]
+
+OF_THE_SERVICE = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")  # variables for the main process alone
 
 
 class ServiceManager:

@@ -8,49 +8,49 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import astuple, dataclass
-from pathlib import Path
-
-from sqlalchemy import make_url
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import astuple
 
 from mgw import __version__
-from mgw.gateway.aq import Durability, Hub
-from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentStatus, LinkDef, key
+from mgw.gateway.aq import Hub
+from mgw.gateway.definitions.init_file import InitFile
+from mgw.gateway.definitions.objects import AgentStatus, LinkDef, key
 from mgw.gateway.observe.events import Journalist
 from mgw.gateway.observe.levels import TRACE_LITE
-from mgw.gateway.observe.log_file import configure
 from mgw.gateway.observe.repeated_warning import Complaint
 from mgw.gateway.runtime.agent import Agent
 from mgw.gateway.runtime.agent_lease import LEASE_SECONDS
+from mgw.gateway.runtime.beginning import RunOptions
 from mgw.gateway.runtime.certificates import CertificateWatch
 from mgw.gateway.runtime.chores import Chores
+from mgw.gateway.runtime.endings import Ending, ending_of
+from mgw.gateway.runtime.job_history import LOOK_SECONDS, JobHistory
+from mgw.gateway.runtime.lease_guard import LeaseGuard
+from mgw.gateway.runtime.memory_watch import WATCH_SECONDS, MemoryWatch
 from mgw.gateway.runtime.procedures import Procedures
 from mgw.gateway.runtime.pruning import Pruning
 from mgw.gateway.runtime.pulse import START_SECONDS, Pulse
 from mgw.gateway.runtime.secret_files import SecretFiles
 from mgw.gateway.runtime.service_manager import ServiceManager
-from mgw.gateway.runtime.signals import Signals
+from mgw.gateway.runtime.standby import Standby, Turn
 from mgw.gateway.runtime.start_heap import StartHeap
+from mgw.gateway.runtime.start_job import StartJob
 from mgw.gateway.runtime.timekeeping import Timekeeper, events_of
 from mgw.gateway.state import lease
-from mgw.gateway.state.gateway_hub import open_hub
 from mgw.gateway.state.secrets import Secrets
 from mgw.transforms.clock import SYSTEM_CLOCK, Clock
-from mgw.transforms.errors import GatewayError, HubError, HubMoved, LeaseLost
-from mgw.transforms.open_files import in_use, limit, raise_limit
+from mgw.transforms.errors import GatewayError, HubError, HubMoved, HubUnavailable, LeaseLost
+from mgw.transforms.open_files import in_use, limit
 
-__all__ = ["RunOptions", "Supervisor", "run"]
+__all__ = ["RunOptions", "Supervisor"]
 
 _LOGGER = logging.getLogger("mgw.engine")
 
 POLL_SECONDS = 0.5  # how soon changed definitions and status requests are seen
 TIME_MANAGER_SECONDS = 1.0
-NO_LOG_FILE = Path("off")
 PREPARE_SECONDS = 5.0  # between two attempts to prepare links whose brokers were not there
 PRUNE_SECONDS = 3600.0
 SECRET_FILE_SECONDS = 1.0  # how soon a renewed password file is seen
@@ -58,24 +58,18 @@ CERTIFICATE_SECONDS = 5.0  # between two looks whether there are links whose cer
 MERGE_SECONDS = 10.0  # how often records of small batches are merged
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How ``mgw run`` was called."""
-
-    hub_url: str
-    agent: str = DEFAULT_AGENT
-    config_files: Sequence[Path] = ()
-    log_directory: Path | None = None  # NO_LOG_FILE: none; None: where it is by default
-    log_format: str = "text"
-    drain_seconds: float = 10.0
-    durability: Durability = "full"
-
-
 class Supervisor:
     """Keeps one agent as its status in the hub asks: START_SCHEDULED starts it, SHUTTING_DOWN stops it."""
 
     def __init__(
-        self, hub: Hub, secrets: Secrets, options: RunOptions, procedures: Procedures, clock: Clock = SYSTEM_CLOCK
+        self,
+        hub: Hub,
+        secrets: Secrets,
+        options: RunOptions,
+        procedures: Procedures,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        init_file: InitFile | None = None,
     ) -> None:
         self._hub = hub
         self._secrets = secrets
@@ -87,11 +81,13 @@ class Supervisor:
         self._reload = threading.Event()
         self._nudge = threading.Event()
         self._lost: LeaseLost | None = None
-        self._starting = False
+        self._starting = False  # a start failed and is repeated
+        self._init_file = init_file or InitFile()
         self._complaint = ""
         self._away = Complaint(clock, _LOGGER)  # of the hub
         self._timekeeper = Timekeeper(hub, Journalist(events_of(hub, options.agent, clock)), clock)
         self._pruning = Pruning(hub, key(options.agent), clock, self._stop)
+        self._history = JobHistory(hub, key(options.agent), clock)
         self._manager = ServiceManager(os.environ, clock)
         self.pulse = Pulse(clock, self._manager)
         self._certificates = CertificateWatch(hub, self._links, Journalist(events_of(hub, options.agent, clock)), clock)
@@ -101,6 +97,12 @@ class Supervisor:
         self.applied: Counter[str] = Counter()  # configuration files read again: ok, refused
         self.heap = StartHeap()
         self.exit_code = 0
+        self.fenced = False  # another process took the agent over
+        self._standby = Standby(hub, options.agent, clock)
+        self._memory = MemoryWatch()
+        self._guard = LeaseGuard(lambda: self._agent)
+        self._start_job = StartJob(options.agent, self._nudge.set)
+        self._ending = Ending(AgentStatus.START_SCHEDULED if options.standby else AgentStatus.NOT_STARTED)
 
     @property
     def agent(self) -> Agent | None:
@@ -111,6 +113,11 @@ class Supervisor:
     def agent_name(self) -> str:
         """Name of the agent, in upper case."""
         return key(self._options.agent)
+
+    @property
+    def waits_for(self) -> str:
+        """Why this process is on standby; empty: it is not."""
+        return self._standby.waits_for
 
     @property
     def refused(self) -> str:
@@ -135,7 +142,8 @@ class Supervisor:
             f"hub: {self._away.lasts or 'no trouble known'}",
             f"main loop: last came round {self.pulse.silence:.1f} s ago",
             f"{in_use()} of {limit()} files open, {self.heap.frozen} objects left out of garbage collection",
-            *(agent.state() if agent is not None else ["the agent is not started"]),
+            self._start_job.state,
+            *(agent.state() if agent is not None else [self.waits_for or "the agent is not started"]),
         ]
         return [self._secrets.redact(line) for line in lines]
 
@@ -147,13 +155,18 @@ class Supervisor:
         """
         if self._options.config_files:
             self._secret_files.look()
-        agent = self._new_agent()
-        agent.acquire()
+        agent = self._first_agent()
+        if agent is None:
+            return 0
         self.pulse.beat(START_SECONDS)
         self._agent = agent
         chores = self._start_chores()
+        if self._options.standby:
+            self._guard.start()
         try:
             agent.start()
+            with suppress(HubError):  # the first look counts from here
+                self._record()
             self._manager.ready(f"running agent {agent.name}")
             while not self._stop.is_set():
                 self.pulse.beat()
@@ -163,12 +176,47 @@ class Supervisor:
                 self._round()
         except (LeaseLost, HubMoved) as lost:
             self._abandon(lost)
+        except Exception as error:
+            self._ending = ending_of(error)
+            raise
         finally:
+            self._guard.end()
             self._manager.stopping()
             chores.end()
+            with suppress(HubError):
+                self._record()
             self._timekeeper.close()
-            self._stop_agent(AgentStatus.NOT_STARTED)
+            self._stop_agent(self._ending)
         return self.exit_code
+
+    def _first_agent(self) -> Agent | None:
+        """The agent with its lease; None: asked to stop on standby."""
+        agent, first = self._new_agent(), True
+        if not self._options.standby:
+            agent.acquire(log_level=self._log_level)
+            return agent
+        while not self._stop.is_set():
+            self.pulse.beat(START_SECONDS)
+            if self._standby.look(first=first) is not Turn.WAIT and self._takes(agent):
+                return agent
+            if first:
+                self._manager.ready(f"standby for agent {agent.name}")
+            first = False
+            self._nudge.wait(POLL_SECONDS)
+            self._nudge.clear()
+        return None
+
+    def _takes(self, agent: Agent) -> bool:
+        """Whether it is this process that gets the agent, of all those on standby."""
+        with suppress(lease.AgentAlreadyRunning, HubUnavailable):
+            agent.acquire(patience=0.0, silent=self._standby.silent, log_level=self._log_level)
+            return True
+        return False
+
+    @property
+    def _log_level(self) -> int:
+        given = self._options.log_level
+        return (self._init_file.log_level or 0) if given is None else given
 
     def _new_agent(self) -> Agent:
         return Agent(
@@ -180,6 +228,7 @@ class Supervisor:
             pulse=self.pulse,
             hub_url=self._options.hub_url,
             nudge=self._nudge.set,
+            defaults=self._init_file.properties,
         )
 
     def _round(self) -> None:
@@ -198,8 +247,10 @@ class Supervisor:
             asked = self._agent.status()
             self._away.over()
             if asked is AgentStatus.SHUTTING_DOWN:
-                self._stop_agent(AgentStatus.NOT_STARTED)
+                self._stop_agent(Ending(AgentStatus.NOT_STARTED))
                 return
+            self._start_job.follow(True)
+            self._start_job.taken()
             self._agent.refresh()
             self._complaint = ""
         except (LeaseLost, HubMoved):
@@ -214,30 +265,46 @@ class Supervisor:
                 _LOGGER.error("changed definitions not applied, running jobs continue: %s", error)
 
     def _maybe_start(self) -> None:
-        with self._hub.read() as conn:
-            row = lease.agent_row(conn, self._options.agent)
-        if row is None or (row.status is not AgentStatus.START_SCHEDULED and not self._starting):
+        self._start_job.follow(self._starting or self._is_scheduled())
+        if not self._start_job.taken():
             return
         agent = self._new_agent()
-        agent.acquire()
+        if not self._options.standby:
+            agent.acquire(log_level=self._log_level)
+        elif not self._takes(agent):
+            self._start_job.follow(False)
+            return
         self._agent, self._starting = agent, True
         try:
             agent.start()
-        except BaseException as error:
-            self._stop_agent(AgentStatus.START_SCHEDULED if isinstance(error, HubError) else AgentStatus.NOT_STARTED)
+        except (LeaseLost, HubMoved):
             raise
+        except GatewayError as error:
+            self._stop_agent(ending := ending_of(error))
+            self._starting = ending.restarts
+            _LOGGER.error("agent %s not started, %s: %s", agent.name, ending.status, error)
+            if ending.restarts:
+                self._start_job.again()
+            return
         self._starting = False
 
-    def _stop_agent(self, status: AgentStatus, error: str | None = None) -> None:
+    def _is_scheduled(self) -> bool:
+        if self._options.standby:
+            return self._standby.look(first=False) is not Turn.WAIT
+        with self._hub.read() as conn:
+            row = lease.agent_row(conn, self._options.agent)
+        return row is not None and row.status is AgentStatus.START_SCHEDULED
+
+    def _stop_agent(self, ending: Ending) -> None:
         if self._agent is not None:
             agent, self._agent = self._agent, None
             self.pulse.beat(self._options.drain_seconds + START_SECONDS)
-            agent.stop(seconds=self._options.drain_seconds, status=status, error=error)
+            agent.stop(seconds=self._options.drain_seconds, status=ending.status, error=ending.error)
 
     def _abandon(self, lost: LeaseLost | HubMoved) -> None:
         _LOGGER.error("%s", lost)
-        self.exit_code = 1
-        self._stop_agent(AgentStatus.NOT_STARTED, str(lost))
+        self.exit_code, self.fenced = 1, isinstance(lost, LeaseLost)
+        self._stop_agent(ending_of(lost))
 
     def _apply_configuration(self) -> None:
         if not self._options.config_files:
@@ -262,10 +329,13 @@ class Supervisor:
         chores.add("lease", self._renew, LEASE_SECONDS / 5)
         chores.add("prune", self._prune, PRUNE_SECONDS)
         chores.add("merge", self._pruning.merge, MERGE_SECONDS)
+        chores.add("history", self._record, LOOK_SECONDS)
         chores.add("prepare", self._prepare, PREPARE_SECONDS)
         if self._options.config_files:
             chores.add("secret-files", self._secret_files.look, SECRET_FILE_SECONDS)
         chores.add("certificates", self._certificates.look, CERTIFICATE_SECONDS)
+        chores.add("memory", self._watch_memory, WATCH_SECONDS)
+        self._start_job.begin(chores)
         chores.start()
         return chores
 
@@ -284,6 +354,10 @@ class Supervisor:
             if agent is self._agent:
                 self._lost = lost
                 self._nudge.set()
+
+    def _watch_memory(self) -> None:
+        agent = self._agent
+        self._memory.look(None if agent is None else agent.definition)
 
     def _prepare(self) -> None:
         """Links whose brokers were not there at the start."""
@@ -315,56 +389,13 @@ class Supervisor:
 
     def _prune(self) -> None:
         agent = self._agent
-        self._pruning.prune(None if agent is None else agent.settings)
+        settings = None if agent is None else agent.settings
+        self._pruning.prune(settings)
+        if settings is not None:
+            self._history.tidy(settings.history_retention)
 
-
-def default_log_directory(hub_url: str) -> Path | None:
-    """Where the agent's log file goes unless the operator says otherwise: ``log`` next to a SQLite hub, or nowhere."""
-    url = make_url(hub_url)
-    return Path(url.database).parent / "log" if url.get_backend_name() == "sqlite" and url.database else None
-
-
-def run(
-    options: RunOptions,
-    procedures: Procedures,
-    signals: Signals | None = None,
-    face: Callable[[Hub, Supervisor], AbstractContextManager[object]] | None = None,
-) -> int:
-    """``mgw run``: open the hub, run the agent until SIGTERM, SIGINT or SIGQUIT; a second one ends the process at once.
-
-    SIGHUP reads the configuration files again. SIGUSR1 opens the log file again, SIGUSR2 writes what the process
-    does into the log.
-
-    Args:
-        procedures: what the agent has done by the services.
-        signals: made before, where they may come before this begins; None: made here.
-        face: answers questions about the process while it runs.
-
-    Raises:
-        GatewayError: the hub cannot be opened, the agent is running elsewhere, or a configuration is invalid.
-        EndedInStart: one of the three came before the agent was started.
-    """
-    directory = options.log_directory or default_log_directory(options.hub_url)
-    kept = None if directory == NO_LOG_FILE else directory
-    configure(options.agent, directory=kept, log_format=options.log_format)
-    signals = signals or Signals()
-    raise_limit()
-    hub = open_hub(options.hub_url, durability=options.durability)
-    try:
-        supervisor = Supervisor(hub, Secrets.for_hub(options.hub_url), options, procedures)
-
-        def stop(number: signal.Signals) -> None:
-            supervisor.request_stop()
-            _LOGGER.info("signal %s: draining, at most %.0f s", number.name, options.drain_seconds)
-
-        signals.state = supervisor.state
-        signals.on(signal.SIGHUP, lambda _: supervisor.request_reload())
-        signals.end_on(stop)
-        supervisor.heap.freeze_later()
-        try:
-            with nullcontext() if face is None else face(hub, supervisor):
-                return supervisor.run()
-        finally:
-            supervisor.heap.end()
-    finally:
-        hub.close()
+    def _record(self) -> None:
+        """The history of jobs, while the agent is started."""
+        agent = self._agent
+        if agent is not None and agent.settings is not None and agent.settings.history_retention:
+            self._history.record(agent.measured())

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from mgw.gateway.aq import QUEUE_ATTRIBUTES, QUEUE_TABLE_ATTRIBUTES, SUBSCRIBER_ATTRIBUTES
-from mgw.gateway.definitions.attributes import AGENT_ATTRIBUTES, JOB_ATTRIBUTES, LINK_ATTRIBUTES
+from mgw.gateway.definitions.attributes import (
+    AGENT_ATTRIBUTES,
+    FOREIGN_QUEUE_ATTRIBUTES,
+    JOB_ATTRIBUTES,
+    LINK_ATTRIBUTES,
+)
 from mgw.links.contract import Field as Attribute
 
 __all__ = [
     "AGENT_ATTRIBUTES",
+    "FOREIGN_QUEUE_ATTRIBUTES",
     "JOB_ATTRIBUTES",
     "LINK_ATTRIBUTES",
     "QUEUE_ATTRIBUTES",

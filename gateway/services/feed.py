@@ -61,6 +61,7 @@ class Listener:
         self._ahead: deque[Item] = deque()
         self._before = (start, upto)  # events that were there when it came: after the one, up to the other
         self.slow = False
+        self.ended = False  # nobody will tell it anything more
 
     def take(self) -> list[Item]:
         """What there is now, in order; may read the hub.
@@ -115,6 +116,7 @@ class Feed:
         self._thread: threading.Thread | None = None
         self._position = 0  # id of the last event that was told
         self._shown: dict[tuple[str, str], str] = {}  # of jobs and links, what was told last
+        self._ended = False
 
     @property
     def listeners(self) -> int:
@@ -147,6 +149,7 @@ class Feed:
             listener = Listener(self, frozenset(kinds or KINDS), wake, start, self._position)
             listener.offer([Item(kind, data) for (kind, _), data in self._shown.items()])
             with self._joining:
+                listener.ended = self._ended
                 self._listeners.append(listener)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="events", daemon=True)
@@ -160,6 +163,15 @@ class Feed:
                 self._listeners.remove(listener)
             if not self._listeners:
                 self._wanted.set()
+
+    def end(self) -> None:
+        """Let all listeners go, now and later: the process ends, or nobody answers any more."""
+        with self._joining:
+            self._ended = True
+            listeners = list(self._listeners)
+        for each in listeners:
+            each.ended = True
+            each.wake()
 
     def _run(self) -> None:
         while True:

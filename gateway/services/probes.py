@@ -126,7 +126,8 @@ class Probes(HubProbes):
             reasons.append(str(error))
         agent = self._supervisor.agent
         if agent is None:
-            reasons.append(f"agent {self.agent} is stopped; cure: mgw agents startup {self.agent}")
+            stopped = f"agent {self.agent} is stopped; cure: mgw agents startup {self.agent}"
+            reasons.append(self._supervisor.waits_for or stopped)
         else:
             if not agent.lease_left:
                 why, cure = _unrenewed(agent.unrenewed)

@@ -109,12 +109,24 @@ class AgentRow:
     owner: Owner | None
     log_level: int
     last_error: str | None
+    heartbeat: float | None = None  # when the lease was taken or renewed last, by the clock of its owner
 
 
 _LIMIT = sa.func.set_config("idle_in_transaction_session_timeout", p("stalled", type_=sa.String), True)
 _SET_LIMIT = sa.select(_LIMIT)
 # Columns that every release has: an upgrade asks an older hub who is at work.
-_SHOWN = ("name", "status", "token", "lease_expires", "host", "pid", "process_key", "log_level", "last_error_msg")
+_SHOWN = (
+    "name",
+    "status",
+    "token",
+    "heartbeat",
+    "lease_expires",
+    "host",
+    "pid",
+    "process_key",
+    "log_level",
+    "last_error_msg",
+)
 _AGENT = sa.select(*(agent.c[name] for name in _SHOWN)).where(agent.c.name_key == p("k"))
 _AGENT_LOCK = _AGENT.with_for_update()
 
@@ -141,7 +153,14 @@ def agents_at_work(conn: sa.Connection, now: float) -> list[tuple[str, float]]:
 def _agent_row(row: sa.Row[tuple[object, ...]]) -> AgentRow:
     owner = Owner(row.host, row.pid, row.process_key or "") if row.host is not None else None
     return AgentRow(
-        row.name, AgentStatus(row.status), row.token, row.lease_expires, owner, row.log_level, row.last_error_msg
+        row.name,
+        AgentStatus(row.status),
+        row.token,
+        row.lease_expires,
+        owner,
+        row.log_level,
+        row.last_error_msg,
+        row.heartbeat,
     )
 
 
@@ -180,8 +199,22 @@ def _cut_off(conn: sa.Connection, signature: str) -> None:
         conn.execute(_CUT_OFF, {"name": signature, "workers": f"{signature}/%"})
 
 
-def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now: float) -> tuple[int, float]:
+def acquire_lease(
+    conn: sa.Connection,
+    name: str,
+    me: Owner,
+    *,
+    ttl: float,
+    now: float,
+    silent: float | None = None,
+    log_level: int = 0,
+) -> tuple[int, float]:
     """Become the owner of the agent.
+
+    Args:
+        silent: heartbeat of an owner on another host that was seen to be silent for a whole lease. Its lease is over,
+            whatever its clock said, unless there was another heartbeat since.
+        log_level: of the run that begins; SET_LOG_LEVEL does not outlive a run (AQ guide 12.2 §19.2).
 
     Returns:
         (token, 0) when the lease is ours, or (0, seconds) to wait for the lease of a process on another host that may
@@ -194,7 +227,7 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
     _limit_stalls(conn)
     seen = agent_row(conn, name)  # not locked: an owner that stands still may hold the row forever
     if seen is not None and seen.status is not AgentStatus.BROKEN and seen.owner is not None and seen.owner != me:
-        left = (seen.lease_expires or 0.0) - now
+        left = (seen.lease_expires or 0.0) - now if silent is None or seen.heartbeat != silent else 0.0
         if seen.owner.is_alive_here() is None:
             if left > 0:
                 return 0, left
@@ -221,9 +254,10 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
                 cure="stop that process first, or run another agent with --agent",
                 number=-105,
             )
-        if alive is None and held.lease_expires is not None and held.lease_expires > now:
-            return 0, held.lease_expires - now
+        if alive is None and (held.lease_expires or 0.0) > now and (silent is None or held.heartbeat != silent):
+            return 0, (held.lease_expires or now) - now
     token = held.token + 1
+    left_behind = held.owner is not None and held.owner != me
     conn.execute(
         sa.update(agent)
         .where(agent.c.name_key == key(name))
@@ -237,14 +271,20 @@ def acquire_lease(conn: sa.Connection, name: str, me: Owner, *, ttl: float, now:
             status=AgentStatus.STARTING,
             start_time=now,
             stopped=None,
-            last_error_msg=None,
-            last_error_time=None,
+            last_error_msg=_premature(held) if left_behind else None,
+            last_error_time=now if left_behind else None,
             secret_keys=None,
-            log_level=0,  # SET_LOG_LEVEL does not outlive a run (AQ guide 12.2 §19.2)
+            log_level=log_level,
         )
     )
     conn.execute(_FENCE_ALL, {"agent": key(name)})
     return token, 0.0
+
+
+def _premature(held: AgentRow) -> str:
+    """What is known of a run that nobody ended."""
+    who = f"process {held.owner.pid} on {held.owner.host}" if held.owner is not None else "the process"
+    return f"ORA-28576: {who} ended prematurely, or could not renew its lease; agent {held.name} was started again"
 
 
 _FENCE_ALL = sa.update(worker).where(worker.c.agent_key == p("agent")).values(token=worker.c.token + 1)

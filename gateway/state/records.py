@@ -110,7 +110,7 @@ def batches(conn: sa.Connection, job: str, *, limit: int = 20) -> list[BatchRow]
 
 
 _LOADS = (
-    'SELECT q.name_key, q.queue_type, v.READY, v.WAITING, v.EXPIRED FROM aq_queue q JOIN "V$AQ" v ON v.QID = q.id '
+    "SELECT q.name_key, q.queue_type, v.READY, v.WAITING, v.EXPIRED FROM aq_queue q JOIN V$AQ v ON v.QID = q.id "
     "ORDER BY q.name_key"
 )
 

@@ -383,6 +383,31 @@ web_session = sa.Table(
     sa.Index("gw_session_user", "user_key"),
 )
 
+#: What each job did in each interval (:mod:`mgw.gateway.state.history`).
+job_history = sa.Table(
+    "gw_job_history",
+    metadata,
+    sa.Column("job_id", _id, sa.ForeignKey("gw_job.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("begun", _time, primary_key=True),
+    sa.Column("ended", _time, nullable=False),
+    sa.Column("grain", sa.Integer, nullable=False),
+    sa.Column("moved", _id, nullable=False),
+    sa.Column("exceptioned", _id, nullable=False),
+    sa.Column("filtered", _id, nullable=False),
+    sa.Column("discarded", _id, nullable=False),
+    sa.Column("failures", _id, nullable=False),
+    sa.Column("batches", _id, nullable=False),
+    sa.Column("bytes", _id, nullable=False),
+    sa.Column("stored", _time),
+    sa.Column("confirmed", _time),
+    sa.Column("origin", _time),
+    sa.Column("backlog", _id),
+    sa.Column("oldest", _time),
+    sa.Column("enabled", sa.Integer, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("activity", sa.Text, nullable=False),
+)
+
 #: Certificates of links and of their brokers, as the agents last saw them.
 certificate = sa.Table(
     "gw_certificate",
@@ -399,6 +424,7 @@ add_checks(metadata, {"gw_agent_option": {"encrypted": FLAG}, "gw_job": {"enable
 add_checks(
     metadata,
     {
+        "gw_job_history": {"enabled": FLAG},
         "gw_parked": {"state": one_of(("PARKED", "TRYING", "PASSED")), "give_up": FLAG},
         "gw_certificate": {"owner": one_of(("LINK", "BROKER"))},
         "gw_user": {"role": one_of(ROLES)},

@@ -301,6 +301,28 @@ def _parked(d: _Dialect) -> tuple[dict[str, str], str]:
     )
 
 
+def _history(d: _Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "JOB_NAME": "j.name_key",
+        "INTERVAL_BEGIN": d.moment.format("h.begun"),
+        "INTERVAL_END": d.moment.format("h.ended"),
+        "PROPAGATED": "h.moved",
+        "EXCEPTIONED": "h.exceptioned",
+        "FILTERED": "h.filtered",
+        "DISCARDED": "h.discarded",
+        "FAILURES": "h.failures",
+        "BATCHES": "h.batches",
+        "BYTES": "h.bytes",
+        "STORED_SECONDS": "h.stored",
+        "CONFIRMED_SECONDS": "h.confirmed",
+        "ORIGIN_SECONDS": "h.origin",
+        "BACKLOG": "h.backlog",
+        "OLDEST_MESSAGE_AGE": "h.oldest",
+        "STATUS": "h.status",
+        "ACTIVITY": "h.activity",
+    }, "gw_job_history h JOIN gw_job j ON j.id = h.job_id"
+
+
 def _users(d: _Dialect) -> tuple[dict[str, str], str]:
     return {
         "USER_NAME": "u.name_key",
@@ -365,6 +387,7 @@ _VIEWS = {
     "MGW_AUDIT": _audit,
     "MGW_LEDGER": _ledger,
     "MGW_PARKED": _parked,
+    "MGW_JOB_HISTORY": _history,
     "MGW_USERS": _users,
     "MGW_CERTIFICATES": _certificates,
 }

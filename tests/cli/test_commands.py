@@ -463,13 +463,11 @@ def test_top_in_a_terminal_shows_the_jobs_and_leaves_with_q(applied: Mgw) -> Non
 
 
 def test_what_has_no_effect_is_said_wherever_it_shows(applied: Mgw) -> None:
-    altered = applied("agents", "alter", "second", "--max-memory", "128")
-    assert (altered.code, altered.err) == (0, "mgw: warning: agent second: max_memory stored, has no effect\n")
-    shown = json.loads(applied.ok("agents", "show", "second", "--json"))
-    assert (shown["max_memory"], shown["no_effect"]) == (128, ["conntype", "max_memory"])
-    assert "max_memory: 128 # stored, has no effect" in re.sub(" +", " ", applied.ok("export"))
-    applied.file("agents: {second: {max_memory: 256}}\n")
+    applied.file("agents: {second: {service: batch}}\n")
     assert applied("apply", "gateway.yaml").err.count("no effect") == 1
+    shown = json.loads(applied.ok("agents", "show", "second", "--json"))
+    assert (shown["service"], shown["no_effect"]) == ("batch", ["conntype", "service"])
+    assert "service: batch # stored, has no effect" in re.sub(" +", " ", applied.ok("export"))
 
 
 def test_agent_option_with_a_typing_error_is_refused_with_the_right_name(applied: Mgw) -> None:

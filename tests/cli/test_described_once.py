@@ -114,12 +114,15 @@ def test_file_plan_export_and_commands_know_it(run: Run) -> None:
         ("agents", "alter", "night", "--option", "probe_agent=5"),
         ("links", "alter", "mem", "--set", "probe_link=5", "--option", "probe_option=5"),
         ("jobs", "alter", "out", "--option", "probe_job=5"),
+        ("agents", "create", "late", "--option", "probe_agent=5"),
+        ("queues", "register", "further@mem", "--option", "probe_queue=5"),
     ):
         assert run(*words).startswith("0\n"), words
         refused = run(*(word.replace("=5", "=1") for word in words))
         assert "the smallest value is 2" in refused, words
-    exported = run("export").partition("\n")[2]
-    assert [name for name in PROBES if f"{name}: 5" not in exported.replace("'", "")] == ["probe_queue"]
+    exported = run("export").partition("\n")[2].replace("'", "")
+    assert [name for name in PROBES if f"{name}: 5" not in exported] == []
+    assert exported.count("probe_agent: 5") == 2  # of the altered one and of the created one
 
 
 def test_linter_and_schema_refuse_what_it_cannot_be(run: Run) -> None:

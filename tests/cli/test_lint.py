@@ -372,7 +372,7 @@ def test_password_in_the_file_is_a_warning_and_a_variable_is_not(tmp_path: Path)
 
 def test_what_of_an_agent_has_no_effect_is_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
-    path.write_text("agents:\n  a: {max_memory: 64, max_threads: 3, conntype: jdbc_thin, initfile: /etc/mgw.ora}\n")
+    path.write_text("agents:\n  a: {max_memory: 99, max_threads: 3, conntype: jdbc_thin, service: batch}\n")
     found = lint([path], {})
     assert [(each.severity, each.name, each.mark.column) for each in found] == [
         ("warning", "no-effect", 39),

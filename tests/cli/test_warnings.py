@@ -228,10 +228,10 @@ def test_a_program_that_opens_a_hub_has_no_handler_and_no_level_more(tmp_path: P
 def test_a_command_tells_warnings_on_standard_error(mgw: Mgw) -> None:
     mgw.ok("apply", mgw.file("version: 1\nqueues:\n  Q: {}\n"))
     mgw.ok("apply", mgw.file("version: 1\nagents:\n  spare: {}\n"))
-    told = mgw("agents", "alter", "spare", "--max-memory", "70")
+    told = mgw("agents", "alter", "spare", "--initfile", "nowhere.ora")
     assert (told.code, told.out) == (0, "agent spare altered\n")
     assert told.err.startswith("mgw: warning: "), told.err
-    assert "max_memory" in told.err
+    assert "nowhere.ora does not exist on this host" in told.err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -134,6 +136,25 @@ def start_agent(hub: Hub, status: AgentStatus = AgentStatus.RUNNING, *, ttl: flo
     return token
 
 
+@contextmanager
+def renewing(hub: Hub, token: int) -> Iterator[None]:
+    """Renew the lease of the default agent again and again, as a process does that lives."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(0.05):
+            with hub.write() as conn:
+                lease.renew_lease(conn, "DEFAULT_AGENT", token, ttl=3600, now=hub.clock.now())
+
+    thread = threading.Thread(target=renew)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 # ---- agents ----------------------------------------------------------------------------------------------------------
 
 
@@ -254,8 +275,9 @@ def test_startup_state_is_cleaned_only_after_a_run_that_is_gone(admin: GatewayAd
             admin.cleanup_gateway(CLEAN_STARTUP_STATE)
     token = start_agent(admin.hub)
     admin.shutdown()
-    with refused(32802):  # it answers
+    with renewing(admin.hub, token), refused(32802) as caught:
         admin.cleanup_gateway(CLEAN_STARTUP_STATE)
+    assert "the agent responds" in str(caught.value)
     now = admin.hub.clock.now()
     with admin.hub.write() as conn:
         lease.renew_lease(conn, "DEFAULT_AGENT", token, ttl=-5, now=now)
@@ -263,6 +285,37 @@ def test_startup_state_is_cleaned_only_after_a_run_that_is_gone(admin: GatewayAd
     assert admin.agent_state().status is AgentStatus.NOT_STARTED
     with pytest.raises(Exception, match="belongs to another process"), admin.hub.write() as conn:
         lease.check_owner(conn, "DEFAULT_AGENT", token)
+
+
+def test_a_ping_asks_the_process_and_is_not_attempted_where_none_is_expected(admin: GatewayAdmin) -> None:
+    assert admin.ping_agent() is None
+    admin.startup()
+    assert (admin.agent_state().status, admin.ping_agent()) == (AgentStatus.START_SCHEDULED, None)
+    token = start_agent(admin.hub)
+    with renewing(admin.hub, token):
+        assert admin.ping_agent() == "REACHABLE"
+    began = time.monotonic()
+    assert admin.ping_agent() == "UNREACHABLE", "its lease is in force, but it says nothing"
+    assert time.monotonic() - began >= 5
+    with refused(32850):
+        admin.ping_agent("nosuch")
+
+
+def test_db_connect_info_alters_the_default_agent(admin: GatewayAdmin) -> None:
+    admin.create_agent("night", username="n", password=PASSWORD)
+    admin.db_connect_info("scott", PASSWORD, "plant")
+    agent = admin.get_agent("DEFAULT_AGENT")
+    assert agent is not None
+    assert (agent.username, agent.database, admin.agent_password("DEFAULT_AGENT")) == ("scott", "plant", PASSWORD)
+    for username, password in ((None, "other"), ("other", None)):
+        with refused(32801):
+            admin.db_connect_info(username, password)  # type: ignore[arg-type]
+    assert admin.get_agent("DEFAULT_AGENT") == agent
+    admin.db_connect_info("mary", "new")
+    agent = admin.get_agent("DEFAULT_AGENT")
+    assert agent is not None
+    assert (agent.username, agent.database, admin.agent_password("DEFAULT_AGENT")) == ("mary", None, "new")
+    assert admin.agent_password("night") == PASSWORD
 
 
 def test_broken_agents_start_again_after_cleanup(admin: GatewayAdmin) -> None:
@@ -328,12 +381,14 @@ def test_agent_options_that_mean_nothing_are_refused(
 
 def test_what_has_no_effect_is_said_when_it_is_stored(admin: GatewayAdmin, caplog: pytest.LogCaptureFixture) -> None:
     admin.create_agent("Night", "mgw", PASSWORD, max_threads=4, comment="second shift")
-    admin.alter_agent("night", max_memory=128, initfile="/etc/mgw.ora")
+    admin.alter_agent("night", max_memory=128, initfile="/etc/mgw.ora", service="batch", conntype="JDBC_THIN")
     admin.alter_agent("night", password=PASSWORD)
     admin.alter_agent("night", max_threads=5, comment="late")
     assert [record.getMessage() for record in caplog.records] == [
         "agent Night: username, password stored, has no effect",
-        "agent Night: initfile, max_memory stored, has no effect",
+        "agent Night: conntype, service stored, has no effect",
+        "agent Night: initialization file /etc/mgw.ora does not exist on this host; "
+        "the agent does not start without it",
         "agent Night: password stored, has no effect",
     ]
 

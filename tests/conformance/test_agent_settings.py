@@ -40,7 +40,7 @@ def gateway(tmp_path: Path, broker: MemoryBroker) -> Iterator[Gateway]:
 
 def test_the_start_has_the_documented_numbers(gateway: Gateway, caplog: pytest.LogCaptureFixture) -> None:
     gateway.admin.set_agent_option("DEFAULT_AGENT", "oracle.mgw.polling_interval", "1500")
-    gateway.admin.alter_agent(max_threads=7, max_memory=100)
+    gateway.admin.alter_agent(max_threads=7, service="batch")
     with caplog.at_level(logging.INFO), gateway.run():
         eventually(lambda: sum(getattr(each, "mgw_id", None) == 19 for each in caplog.records) == 2, what="[19] twice")
     told = [(each.mgw_id, each.getMessage()) for each in caplog.records if getattr(each, "mgw_id", None)]
@@ -51,7 +51,7 @@ def test_the_start_has_the_documented_numbers(gateway: Gateway, caplog: pytest.L
     assert "default polling interval 1500 ms" in texts[22]
     assert "schedule inj added: SRC@mem --> H, poll interval 1.5 s" in caplog.text
     assert "schedule outj added: H --> DST@mem, poll interval 3 s" in caplog.text
-    assert "agent DEFAULT_AGENT: max_memory stored, has no effect" in caplog.text
+    assert "agent DEFAULT_AGENT: service stored, has no effect" in caplog.text
 
 
 def test_batch_size_and_poll_interval_of_the_agent_count_for_jobs_without_their_own(

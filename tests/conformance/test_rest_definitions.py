@@ -239,8 +239,11 @@ def test_agents_are_started_shut_down_and_log_more(gateway: Gateway) -> None:
         assert web.ok("POST", at("agents", "default_agent", "shutdown"))["status"] == "NOT_STARTED"
         web.refused(409, "PUT", at("agents", "default_agent", "log-level"), {"level": 2})
         web.refused(422, "PUT", at("agents", "default_agent", "log-level"), {"level": 5})
+        assert web.ok("POST", at("agents", "default_agent", "ping"))["ping"] is None
         with gateway.run():
             web.ok("PUT", at("agents", "default_agent", "log-level"), {"level": 2})
+            answer = web.ok("POST", at("agents", "default_agent", "ping"))
+            assert answer == {"name": "DEFAULT_AGENT", "status": "RUNNING", "ping": "REACHABLE"}
 
 
 # ------------------------------------------------------------------------------------------------------------- changes

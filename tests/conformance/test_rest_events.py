@@ -25,9 +25,11 @@ from mgw.gateway.services.probes import HubProbes
 from mgw.gateway.services.users import Role, Users
 from mgw.gateway.state import run_state
 from mgw.links.memory.broker import MemoryBroker
+from tests.cli.conftest import Mgw
+from tests.conformance.test_bad_input import running
 from tests.support.gateway_hubs import hub_url, hubs
 from tests.support.gateways import Gateway
-from tests.support.ports import LOOPBACK
+from tests.support.ports import LOOPBACK, free_port
 from tests.support.waiting import eventually
 from tests.support.web import Caller, serving
 
@@ -357,6 +359,19 @@ def test_a_stream_ends_with_the_token_it_was_opened_with(
         begun = time.monotonic()
         assert all(data["text"] != "secret" for _, _, data in told)  # to its end
         assert time.monotonic() - begun < PATIENCE
+
+
+def test_an_agent_that_stops_lets_those_who_listen_go_without_a_word(tmp_path: Path) -> None:
+    mgw, port = Mgw(tmp_path), free_port()
+    mgw.ok("apply", mgw.file("queues: {H: {}}\n"))
+    with ExitStack() as open_ones:
+        with running(mgw, "--http", f"{LOOPBACK}:{port}") as agent:
+            caller = Caller(port)
+            eventually(lambda: caller("GET", "/readyz").status == 200, deadline=60, tolerate=(OSError, ValueError))
+            found = [open_ones.enter_context(stream(caller, "")) for _ in range(3)]
+            for each in found:
+                assert next(each.told())
+        assert "ERROR" not in agent.said, agent.said
 
 
 def test_nobody_looks_while_nobody_listens(hub: Hub) -> None:

@@ -52,6 +52,8 @@ def page_of(hub: Hub, browser: Browser | None = None) -> Iterator[Caller]:
         if browser is not None:
             browser.base = f"http://{LOOPBACK}:{caller.port}"
         yield caller
+        if browser is not None:  # before the server goes: an open page would complain
+            browser.driver.get("about:blank")
 
 
 @pytest.fixture

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from mgw.gateway.observe.measures import Measured
+from mgw.gateway.runtime.job_history import JobHistory
 from mgw.gateway.services.users import Role, Users
+from mgw.transforms.clock import SYSTEM_CLOCK
 from mgw.transforms.message import Message
-from tests.page.conftest import Moving
+from tests.page.conftest import ORDERS, Moving
 from tests.support.brokers import RabbitMQ
 from tests.support.browser import Browser, Keys
 from tests.support.ports import LOOPBACK
@@ -42,6 +45,24 @@ def test_a_job_page_says_why_it_does_not_work_and_what_its_settings_mean(at: Bro
     assert "exact" in at.find("#guarantee").text
     assert "completed" in at.find("#batches").text
     assert "transformation GROSS" in at.find("#errors").text
+
+
+def test_the_history_of_a_job_is_drawn_and_told_in_numbers(moving: Moving, at: Browser) -> None:
+    hub = moving.gateway.hub
+    written = JobHistory(hub, "DEFAULT_AGENT", SYSTEM_CLOCK)
+    written.record(Measured())
+    moving.feed("orders", *ORDERS[:5])
+    moved = int(moving.gateway.job("SHIP")["PROPAGATED_TOTAL"])
+    eventually(lambda: moving.gateway.job("SHIP")["PROPAGATED_TOTAL"] >= moved + 5, deadline=60, what="orders")
+    written.record(Measured())
+    at.open("/jobs/SHIP?window=1h")
+    assert at.all("#history .chart[data-key=c-rate] .plot")
+    assert "over the last 1h" in str(at.find("#history svg").get_attribute("aria-label"))
+    at.find("#history summary").click()
+    assert "RUNNING" in at.find("#history table").text or "IDLE" in at.find("#history table").text
+    at.find("#history nav a").click()
+    at.wait_for("History")
+    assert at.path.startswith("/jobs/SHIP?window=")
 
 
 def test_a_message_is_edited_with_its_difference_replayed_and_arrives(moving: Moving, at: Browser) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
+from mgw.gateway.http import limits
 from mgw.gateway.http.access import SESSION_COOKIE
 from mgw.gateway.http.web import routes
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.feed import Feed
 from mgw.gateway.services.hubs import Hub
 from mgw.gateway.services.users import Role, Users
 from tests.page.conftest import Moving, page_of
@@ -56,6 +60,53 @@ def test_what_moves_is_shown_without_a_reload_and_focus_and_typed_text_stay(movi
     browser.prefer(reduced_motion="reduce")
     moved = "return getComputedStyle(document.querySelector('.edge.moves .line, .edge .line')).animationName"
     assert browser.run(moved) == "none"
+
+
+FETCHES = "return performance.getEntriesByType('resource').filter(each => each.initiatorType === 'fetch').length"
+
+
+def job_of(hub: Hub, name: str) -> None:
+    admin = GatewayAdmin(hub)
+    admin.aq.create_queue_table(f"{name}_T")
+    admin.aq.create_queue(f"{name}_A", f"{name}_T")
+    admin.aq.create_queue(f"{name}_B", f"{name}_T")
+    admin.create_job(name, "LOCAL", f"{name}_A", f"{name}_B")
+
+
+def test_a_page_that_listens_asks_again_as_soon_as_it_is_told(
+    hub: Hub, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds: list[Feed] = []
+    listen = Feed.listen
+    monkeypatch.setattr(Feed, "listen", lambda feed, *args, **named: feeds.append(feed) or listen(feed, *args, **named))
+    job_of(hub, "FIRST")
+    with page_of(hub, browser):
+        browser.open()
+        eventually(lambda: feeds and feeds[0].listeners == 1, deadline=30, what="a page that listens")
+        # With a stream it asks only when it is told something; without one, every two seconds.
+        browser.run("document.documentElement.dataset.probe = 'kept'")
+        job_of(hub, "SECOND")
+        eventually(lambda: "SECOND" in browser.find("#jobs").text, deadline=30, what="the second job")
+        assert browser.run("return document.documentElement.dataset.probe") == "kept", "nothing was loaded anew"
+        browser.driver.get("about:blank")
+        eventually(lambda: not feeds[0].listeners, deadline=30, what="a page that was left")
+
+
+def test_a_page_without_a_stream_asks_every_other_second(
+    hub: Hub, window: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STREAMS", 0)  # so that the stream is refused, as the fifty-first is
+    window.forget()
+    job_of(hub, "FIRST")
+    with page_of(hub, window):
+        window.open()
+        job_of(hub, "SECOND")
+        eventually(lambda: "SECOND" in window.find("#jobs").text, deadline=30, what="the second job")
+        before, begun = int(window.run(FETCHES)), time.monotonic()
+        eventually(lambda: int(window.run(FETCHES)) >= before + 3, deadline=60, what="more fetches")
+        assert time.monotonic() - begun > 3.5
+        window.driver.get("about:blank")
+    assert all("503" in each for each in window.complaints())
 
 
 def test_the_table_is_filtered_while_somebody_types(moving: Moving, browser: Browser) -> None:

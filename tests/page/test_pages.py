@@ -13,13 +13,17 @@ from pathlib import Path
 import pytest
 
 from mgw.gateway.http import web as web_face
-from mgw.gateway.services.hubs import Hub
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.hubs import Hub, open_hub
 from tests.docs.test_documentation import commands
 from tests.page.conftest import EVIL, Moving, page_of
 from tests.support.browser import Browser, Keys
+from tests.support.gateway_hubs import hub_url, hubs
 from tests.support.ports import LOOPBACK
 from tests.support.waiting import eventually
-from tests.support.web import Caller
+from tests.support.web import Caller, serving
+
+__all__ = ["hub_url", "hubs"]
 
 EMPTY = ("/", "/queues", "/exceptions", "/links", "/events", "/audit", "/nothing")
 NEXT_STEPS = {
@@ -129,6 +133,29 @@ def test_every_page_can_be_used_and_nothing_of_a_message_runs(moving: Moving, br
         assert barriers(browser, *RULES[scheme]) == [], path
     told = browser.complaints()
     assert len(told) == missing, told
+
+
+def test_every_page_is_there_on_both_databases(hub_url: str) -> None:
+    with open_hub(hub_url, create=True) as hub:
+        admin = GatewayAdmin(hub)
+        admin.aq.create_queue_table("T")
+        for name in ("A", "B"):
+            admin.aq.create_queue(name, "T")
+        admin.create_msgsystem_link("MEM", "MEMORY", properties={"broker": "pages"})
+        admin.register_foreign_queue("far", "MEM", "far")
+        admin.create_job("NEAR", "LOCAL", "A", "B", exception_queue="B")
+        admin.create_job("OUT", "OUTBOUND", "B", "far@MEM", enabled=False)
+        with serving(hub) as web:
+            for path in (
+                *EMPTY[:-1],
+                "/jobs/NEAR",
+                "/jobs/OUT?window=7d",
+                "/queues/A",
+                "/exceptions/NEAR",
+                "/links/MEM",
+            ):
+                shown = web("GET", path, accept="text/html")
+                assert shown.status == 200, (path, shown.body.decode().partition("<main")[2])
 
 
 def test_the_first_paint_takes_less_than_a_second(moving: Moving, browser: Browser) -> None:

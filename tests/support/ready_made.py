@@ -336,4 +336,5 @@ def _end(code: int) -> NoReturn:
 if __name__ == "__main__":
     wanted_module, arguments = _serve(sys.argv[1], int(sys.argv[2]))
     sys.argv = [wanted_module, *arguments]
+    sys.orig_argv = [sys.executable, "-m", wanted_module, *arguments]
     _end(_run(wanted_module))

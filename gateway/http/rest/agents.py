@@ -25,6 +25,16 @@ class AgentStatus(BaseModel):
     status: str = Field(description="As AGENT_STATUS of MGW_GATEWAY.")
 
 
+class Ping(BaseModel):
+    """Whether the process of an agent answers."""
+
+    name: str
+    status: str = Field(description="As AGENT_STATUS of MGW_GATEWAY.")
+    ping: str | None = Field(
+        description="REACHABLE, UNREACHABLE, or null where no process is expected (NOT_STARTED, START_SCHEDULED)."
+    )
+
+
 class LogLevel(StrictModel):
     """How much an agent logs."""
 
@@ -49,6 +59,14 @@ def shutdown(name: str, admin: AdminOf, _: Operator) -> AgentStatus:
     agent = lookup.agent(admin, name).name
     admin.shutdown(agent)
     return _status(admin, agent)
+
+
+@router.post(f"/{NAME}/ping")
+def ping(name: str, admin: AdminOf, _: Operator) -> Ping:
+    """Ask the process of an agent whether it answers; takes up to 5 seconds."""
+    agent = lookup.agent(admin, name).name
+    answer = admin.ping_agent(agent)
+    return Ping(name=agent, status=str(admin.agent_state(agent).status), ping=answer)
 
 
 @router.put(f"/{NAME}/log-level", status_code=204)

@@ -137,7 +137,7 @@ def list_audit(
 
 
 class _Stream(StreamingResponse):
-    """Server-sent events, until the caller goes, is too slow, or may listen no more."""
+    """Server-sent events, until the caller goes, is too slow, or may listen no more, or the server ends."""
 
     media_type = "text/event-stream"
 
@@ -156,7 +156,7 @@ class _Stream(StreamingResponse):
         loop = asyncio.get_running_loop()
         checked = loop.time()
         yield "retry: 2000\n\n"
-        while not self._listener.slow:
+        while not (self._listener.slow or self._listener.ended):
             self._woken.clear()
             items = await self._taken()
             for item in items:

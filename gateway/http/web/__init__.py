@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from mgw.gateway.http.access import roles_of
 from mgw.gateway.http.problems import Problem
 from mgw.gateway.http.web import entrance, exceptions, history, jobs, links, map_page, queues
-from mgw.gateway.http.web.rendering import Renderer, wants_page
+from mgw.gateway.http.web.rendering import Renderer, Shared, wants_page
 from mgw.gateway.services.board import Board
 from mgw.gateway.services.users import Role
 
@@ -23,6 +23,7 @@ def install(app: FastAPI) -> None:
     """Add the pages to the application."""
     app.state.board = Board(app.state.hub, app.state.probes)
     app.state.renderer = Renderer()
+    app.state.shared = Shared()
     router = APIRouter(include_in_schema=False)
     for part in _PARTS:
         router.include_router(part.router)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from mgw.gateway.http.access import Operator, Viewer
 from mgw.gateway.http.problems import Problem
 from mgw.gateway.http.rest.answers import AdminOf
+from mgw.gateway.http.web.charts import WINDOWS, charts, failures, times
 from mgw.gateway.http.web.forms import Form, done, said
 from mgw.gateway.http.web.rendering import BoardOf, name_in_path, page
 from mgw.gateway.http.web.words import counted
@@ -19,6 +21,7 @@ from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.board import Board, JobLine
 from mgw.gateway.services.exception_desk import retry
 from mgw.gateway.services.exceptions import give_up, release
+from mgw.gateway.services.job_history import course_of
 from mgw.gateway.services.job_story import job_story
 
 __all__ = ["router"]
@@ -92,9 +95,18 @@ VERBS = {
 
 
 @router.get("/jobs/{name}")
-def job_page(request: Request, name: str, who: Viewer, board: BoardOf, admin: AdminOf) -> Response:
+def job_page(  # noqa: PLR0917
+    request: Request,
+    name: str,
+    who: Viewer,
+    board: BoardOf,
+    admin: AdminOf,
+    window: Annotated[str, Query(max_length=8)] = "3h",
+) -> Response:
     """A job."""
     line = _line(board, admin, name)
+    window = window if window in WINDOWS else "3h"
+    course = course_of(admin.hub, line.name, WINDOWS[window])
     story = job_story(admin, line.name)
     errors = [event for event in story.events if event.event_level in ("WARNING", "ERROR", "CRITICAL")]
     values = {
@@ -102,6 +114,12 @@ def job_page(request: Request, name: str, who: Viewer, board: BoardOf, admin: Ad
         "row": line.row,
         "story": story,
         "errors": errors,
+        "course": course,
+        "drawn": charts(course),
+        "marks": times(course),
+        "wrong": failures(course),
+        "window": window,
+        "windows": list(WINDOWS),
         "now": board.latest().now,
         "verbs": [VERBS[word] for word in _offered(line)],
         "said": said(request.query_params.get("said", "")),

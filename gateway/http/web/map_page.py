@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -10,7 +11,7 @@ from fastapi.responses import Response
 from mgw.gateway.http.access import Viewer
 from mgw.gateway.http.rest.answers import HubOf
 from mgw.gateway.http.web.graph import drawn, grouped
-from mgw.gateway.http.web.rendering import BoardOf, page
+from mgw.gateway.http.web.rendering import BoardOf, SharedOf, is_part, page
 from mgw.gateway.services.board import JobLine, Mood, Picture
 
 __all__ = ["router"]
@@ -31,6 +32,7 @@ def map_page(  # noqa: PLR0917
     _: HubOf,
     who: Viewer,
     board: BoardOf,
+    shared: SharedOf,
     q: Filter = "",
     mood: Filter = "",
     link: Filter = "",
@@ -38,10 +40,16 @@ def map_page(  # noqa: PLR0917
 ) -> Response:
     """The map."""
     seen = board.latest()
+    key = (who, is_part(request), q, mood, link, at)
+    return shared(seen, key, lambda: page(request, "map.html", who, _values(seen, q, mood, link, at)))
+
+
+def _values(seen: Picture, q: str, mood: str, link: str, at: int) -> Mapping[str, Any]:
+    """What is shown of a moment."""
     jobs = [job for job in seen.jobs if _is_meant(job, q, mood, link)]
     pages = max(1, -(-len(jobs) // _PAGE))
     at = min(at, pages)
-    values = {
+    return {
         "seen": seen,
         "sentence": _sentence(seen),
         "jobs": jobs[(at - 1) * _PAGE : at * _PAGE],
@@ -56,7 +64,6 @@ def map_page(  # noqa: PLR0917
         "retries": seen.retries[: max(0, _TROUBLES - len(seen.troubles))],
         "more_troubles": max(0, len(seen.troubles) - _TROUBLES),
     }
-    return page(request, "map.html", who, values)
 
 
 def _is_meant(job: JobLine, text: str, mood: str, link: str) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from mgw.gateway.services.board import Board
 from mgw.gateway.services.redaction import redact
 from mgw.gateway.services.users import Identity, Role
 
-__all__ = ["BoardOf", "Renderer", "name_in_path", "page", "wants_page"]
+__all__ = ["BoardOf", "Renderer", "Shared", "SharedOf", "is_part", "name_in_path", "page", "wants_page"]
 
 _HERE = Path(__file__).parent
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -67,21 +68,53 @@ class Renderer:
         return self._environment.get_template(template).render(values).encode("utf-8", "backslashreplace")
 
 
+class Shared:
+    """Pages that are the same for everybody who looks within the same second: made once, not for each of ten viewers.
+
+    Any thread may ask.
+    """
+
+    _MOST = 50  # pages of one moment
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._moment: object = None
+        self._made: dict[Hashable, Response] = {}
+
+    def __call__(self, moment: object, key: Hashable, make: Callable[[], Response]) -> Response:
+        """The page ``key`` of a moment: the one that was made, else what ``make`` gives."""
+        with self._mutex:
+            if self._moment is not moment:
+                self._moment, self._made = moment, {}
+            found = self._made.get(key)
+        if found is not None:
+            return Response(found.body, found.status_code, media_type=found.media_type)
+        made = make()
+        with self._mutex:
+            if self._moment is moment and len(self._made) < self._MOST:
+                self._made[key] = made
+        return made
+
+
+def is_part(request: Request) -> bool:
+    """Whether what is in ``<main>`` alone is asked for, as a script does that keeps a page fresh."""
+    return request.headers.get(PART_HEADER) == "main"
+
+
 def page(
     request: Request, template: str, who: Identity | None, values: Mapping[str, Any], *, status: int = 200
 ) -> Response:
     """An answer with a page; what is in ``<main>`` alone where a script asks for it."""
     renderer: Renderer = request.app.state.renderer
-    stream = any(getattr(route, "path", "") == _STREAM for route in request.app.routes)
     path = request.url.path
     base = {
         "who": who,
         "may_change": who is not None and who.role.includes(Role.OPERATOR),
-        "layout": "part.html" if request.headers.get(PART_HEADER) == "main" else "layout.html",
+        "layout": "part.html" if is_part(request) else "layout.html",
         "here": path,
         "section": path.split("/")[1],
         "hub_name": request.app.state.hub.name,
-        "stream": _STREAM if stream else "",
+        "stream": _STREAM,
         "said": "",
     }
     return Response(renderer(template, base | dict(values)), status, media_type="text/html; charset=utf-8")
@@ -96,3 +129,11 @@ def _board(request: Request) -> Board:
 
 
 BoardOf = Annotated[Board, Depends(_board)]
+
+
+def _shared(request: Request) -> Shared:
+    found: Shared = request.app.state.shared
+    return found
+
+
+SharedOf = Annotated[Shared, Depends(_shared)]

@@ -115,7 +115,7 @@ class Host:
             for job_id in wanted:
                 self._ended(job_id, refused=True)
             return
-        settings = AgentSettings.read(snapshot.agent_options)
+        settings = AgentSettings.read(snapshot.agent_options, self._begin["defaults"])
         if self._engine is None:
             self._engine = self._new_engine(snapshot, settings)
         self._snapshot = snapshot

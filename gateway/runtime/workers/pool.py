@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mgw.gateway.aq import Hub
@@ -52,6 +52,7 @@ class Order:
     Attributes:
         count: how many there are.
         token: of the agent.
+        defaults: options for those that the agent does not have in the hub.
     """
 
     agent: str
@@ -60,6 +61,7 @@ class Order:
     hub_url: str
     durability: str
     verify_seconds: float
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Slot:
@@ -316,6 +318,7 @@ class Pool:
             "durability": order.durability,
             "signature": self._owner.worker_signature(number),
             "verify_seconds": order.verify_seconds,
+            "defaults": dict(order.defaults),
             "silent_seconds": SILENT_SECONDS,
             "level": self._level,
         }

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
+from mgw.gateway.runtime.service_manager import OF_THE_SERVICE
 from mgw.gateway.runtime.workers.channel import Channel
 from mgw.gateway.runtime.workers.wake import Mailboxes
 
@@ -16,7 +17,6 @@ __all__ = ["Process"]
 
 PATIENCE = 5  # seconds, for a worker that does not listen
 _MODULE = "mgw.gateway.runtime.workers.worker"
-_OF_THE_SERVICE = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")  # of the supervisor alone
 
 
 class Process:
@@ -33,7 +33,7 @@ class Process:
         writing = {each: end for each, end in mailboxes.writing.items() if each != number}
         boxes = ",".join(f"{each}:{end.fileno()}" for each, end in writing.items())
         files = [theirs.fileno(), mailbox.fileno(), *(end.fileno() for end in writing.values())]
-        environment = {name: value for name, value in os.environ.items() if name not in _OF_THE_SERVICE}
+        environment = {name: value for name, value in os.environ.items() if name not in OF_THE_SERVICE}
         environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         try:
             self._process = subprocess.Popen(  # noqa: S603  of ourselves

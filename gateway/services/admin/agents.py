@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +13,7 @@ import sqlalchemy as sa
 from mgw.gateway.definitions.agent_options import check_option, option_refusal, without_effect
 from mgw.gateway.definitions.attributes import AGENT_ATTRIBUTES
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentDef, AgentStatus, key
+from mgw.gateway.services.admin.agent_ping import REACHABLE, ping
 from mgw.gateway.services.admin.base import (
     NO_CHANGE,
     Administration,
@@ -63,6 +66,19 @@ class AgentProcedures(Administration):
         with self.hub.read() as conn:
             return self._state(conn, agent_name)
 
+    def ping_agent(self, agent_name: str = DEFAULT_AGENT) -> str | None:
+        """Ask the process of an agent whether it answers; takes up to 5 seconds.
+
+        Returns:
+            ``REACHABLE``, ``UNREACHABLE``, or None where no process is expected (NOT_STARTED, START_SCHEDULED).
+
+        Raises:
+            AdminError: ORA-32850.
+        """
+        with self.hub.read() as conn:
+            name = self.need_agent(conn, agent_name).name
+        return ping(self.hub, name)
+
     def create_agent(  # noqa: PLR0917  the documented parameters in their documented order
         self,
         agent_name: str,
@@ -75,17 +91,24 @@ class AgentProcedures(Administration):
         service: str | None = None,
         initfile: str | None = None,
         comment: str | None = None,
+        *,
+        options: Mapping[str, str | float | None] | None = None,
     ) -> None:
         """Define an agent.
 
         Args:
-            username, password, database, conntype, max_memory, service, initfile: stored and shown, with a warning
-                in the log: they have no effect. The agent runs with the login of its process.
+            username, password, database, conntype, service: stored and shown, with a warning in the log: they have no
+                effect. The agent runs with the login of its process.
+            max_memory: MB that its process uses without a warning (436); with the documented default, 64, it is not
+                watched.
+            initfile: initialization file that it reads when it starts; None: the default one, if there is one.
             max_threads: jobs that may work at the same time, 1..128; 16 if None (the documented default, 1, would
                 let one busy job hold up all others).
+            options: as :meth:`set_agent_option` takes them, stored with the agent or not at all.
 
         Raises:
-            AdminError: ORA-32851 exists; ORA-32801 password without user, database without user; ORA-32843 range.
+            AdminError: ORA-32851 exists; ORA-32801 password without user, database without user; ORA-32843 range;
+                ORA-32840, ORA-32841 as :meth:`set_agent_option`.
         """
         check_identifier("agent", agent_name)
         default = AgentDef(agent_name)
@@ -103,6 +126,7 @@ class AgentProcedures(Administration):
         _check_agent(agent)
         if (username is None) != (password is None):
             raise _bad(agent_name, "user name and password go together", "give both or none")
+        texts = {name: _checked_option(agent_name, name, value) for name, value in (options or {}).items()}
         with self.change() as conn:
             if catalog.agent_exists(conn, agent_name):
                 raise AdminError(
@@ -112,7 +136,10 @@ class AgentProcedures(Administration):
                     cure="alter it, or choose another name",
                 )
             catalog.insert_agent(conn, agent, self.secrets.encrypt(password) if password is not None else None)
+            for name, text in texts.items():
+                catalog.set_agent_option(conn, agent_name, name, text, encrypted=False)
         self._tell_no_effect(agent, without_effect(agent) + (["password"] if password is not None else []))
+        self._tell_missing(agent)
 
     def alter_agent(  # noqa: PLR0917  the documented parameters in their documented order
         self,
@@ -159,6 +186,19 @@ class AgentProcedures(Administration):
             if changes:
                 catalog.update_agent(conn, agent_name, **changes)
         self._tell_no_effect(agent, [name for name in (*without_effect(agent), "password") if name in changes])
+        if "initfile" in changes:
+            self._tell_missing(agent)
+
+    def db_connect_info(self, username: str, password: str, database: str | None = None) -> None:
+        """Set the login of the default agent, as :meth:`alter_agent` does; deprecated, and without effect as there.
+
+        Args:
+            database: None removes the stored one.
+
+        Raises:
+            AdminError: ORA-32801 user or password None.
+        """
+        self.alter_agent(DEFAULT_AGENT, username, password, database)
 
     def remove_agent_login(self, agent_name: str) -> None:
         """Remove user name and password of an agent, which have no effect, and the database that needs them.
@@ -295,20 +335,10 @@ class AgentProcedures(Administration):
         Raises:
             AdminError: ORA-32850; ORA-32840 unknown name; ORA-32841 the value is none for that option.
         """
-        value = value if value is None else str(value)
-        check_text(f"option {name} of agent {agent_name}", value)
-        if refusal := option_refusal(name):
-            cause, cure = refusal
-            raise AdminError(
-                f"agent {agent_name}: option {name!r} is unknown", number=Ora.OPTION_UNKNOWN, cause=cause, cure=cure
-            )
-        try:
-            check_option(name, value, f"agent {agent_name}")
-        except GatewayError as error:
-            raise AdminError(error.what, number=Ora.OPTION_INVALID, cause=error.cause, cure=error.cure) from error
+        text = _checked_option(agent_name, name, value)
         with self.change() as conn:
             self.need_agent(conn, agent_name)
-            stored = self.secrets.encrypt(value) if encrypted and value is not None else value
+            stored = self.secrets.encrypt(text) if encrypted and text is not None else text
             catalog.set_agent_option(conn, agent_name, name, stored, encrypted=encrypted)
 
     def remove_agent_option(self, agent_name: str, name: str) -> None:
@@ -324,14 +354,24 @@ class AgentProcedures(Administration):
                 )
 
     def clean_startup_state(self, agent_name: str) -> None:
-        """``CLEAN_STARTUP_STATE``: back to NOT_STARTED after a run that left its status behind."""
+        """``CLEAN_STARTUP_STATE``: back to NOT_STARTED after a run that left its status behind.
+
+        While the lease is in force the agent is pinged first, which takes up to 5 seconds. A process that is left
+        over can store nothing more.
+
+        Raises:
+            AdminError: ORA-32850; ORA-32802 its status is NOT_STARTED or START_SCHEDULED, no shutdown was attempted
+                (except while it is STARTING or BROKEN), or the agent answers.
+        """
+        leased = self.agent_state(agent_name).alive(self.clock.now())
+        answers = leased and self.ping_agent(agent_name) == REACHABLE
         with self.change() as conn:
             name = self.need_agent(conn, agent_name).name
             state = self._state(conn, agent_name)
             cure = ""
             if state.status in (AgentStatus.NOT_STARTED, AgentStatus.START_SCHEDULED):
                 cure = "nothing to clean up"
-            elif state.alive(self.clock.now()):
+            elif answers:
                 cure = "the agent responds: shut it down"
             elif state.status in (AgentStatus.INITIALIZING, AgentStatus.RUNNING):
                 cure = "shut it down first; clean up if that does not end"
@@ -347,6 +387,14 @@ class AgentProcedures(Administration):
     def _tell_no_effect(self, agent: AgentDef, names: list[str]) -> None:
         if names and self.tell_no_effect:
             _LOGGER.warning("agent %s: %s stored, has no effect", agent.name, ", ".join(names))
+
+    def _tell_missing(self, agent: AgentDef) -> None:
+        if agent.initfile is not None and not Path(agent.initfile).is_file():
+            _LOGGER.warning(
+                "agent %s: initialization file %s does not exist on this host; the agent does not start without it",
+                agent.name,
+                agent.initfile,
+            )
 
     def _need_running(self, conn: sa.Connection, agent_name: str) -> None:
         name = self.need_agent(conn, agent_name).name
@@ -365,6 +413,21 @@ class AgentProcedures(Administration):
         state = catalog.agent_state(conn, agent_name)
         assert state is not None  # noqa: S101  it exists, in the same transaction
         return state
+
+
+def _checked_option(agent_name: str, name: str, value: str | float | None) -> str | None:
+    text = value if value is None else str(value)
+    check_text(f"option {name} of agent {agent_name}", text)
+    if refusal := option_refusal(name):
+        cause, cure = refusal
+        raise AdminError(
+            f"agent {agent_name}: option {name!r} is unknown", number=Ora.OPTION_UNKNOWN, cause=cause, cure=cure
+        )
+    try:
+        check_option(name, text, f"agent {agent_name}")
+    except GatewayError as error:
+        raise AdminError(error.what, number=Ora.OPTION_INVALID, cause=error.cause, cure=error.cure) from error
+    return text
 
 
 def _check_agent(agent: AgentDef) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "clear_agent_run",
     "delete_agent",
     "delete_agent_option",
+    "end_start",
     "get_agent",
     "insert_agent",
     "list_agent_options",
@@ -139,6 +140,11 @@ def set_agent_state(conn: sa.Connection, name: str, status: AgentStatus, *, clea
     if clear_error:
         values |= {"last_error_msg": None, "last_error_time": None}
     update_agent(conn, name, **values)
+
+
+def end_start(conn: sa.Connection, name: str, error: str, now: float) -> None:
+    """A start ended before there was a process with a lease: NOT_STARTED, with the error."""
+    update_agent(conn, name, status=AgentStatus.NOT_STARTED.value, last_error_msg=error, last_error_time=now)
 
 
 def clear_agent_run(conn: sa.Connection, name: str) -> None:

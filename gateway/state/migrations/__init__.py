@@ -197,6 +197,37 @@ def _desk(changes: Changes) -> None:
     )
 
 
+def _history(changes: Changes) -> None:
+    whole = "BIGINT" if changes.postgresql else "INTEGER"
+    moment = "DOUBLE PRECISION" if changes.postgresql else "DOUBLE"
+    changes.db.run(
+        f"""CREATE TABLE gw_job_history (
+        job_id {whole} NOT NULL,
+        begun {moment} NOT NULL,
+        ended {moment} NOT NULL,
+        grain INTEGER NOT NULL,
+        moved {whole} NOT NULL,
+        exceptioned {whole} NOT NULL,
+        filtered {whole} NOT NULL,
+        discarded {whole} NOT NULL,
+        failures {whole} NOT NULL,
+        batches {whole} NOT NULL,
+        bytes {whole} NOT NULL,
+        stored {moment},
+        confirmed {moment},
+        origin {moment},
+        backlog {whole},
+        oldest {moment},
+        enabled INTEGER NOT NULL,
+        status TEXT NOT NULL,
+        activity TEXT NOT NULL,
+        PRIMARY KEY (job_id, begun),
+        CONSTRAINT gw_job_history_enabled CHECK (enabled IN (0, 1)),
+        FOREIGN KEY(job_id) REFERENCES gw_job (id) ON DELETE CASCADE
+    )"""
+    )
+
+
 def _security(changes: Changes) -> None:
     moment = "DOUBLE PRECISION" if changes.postgresql else "DOUBLE"
     changes.add_column("gw_agent", "secret_keys TEXT")
@@ -228,5 +259,6 @@ STEPS = (
     Step(11, "jobs may park the messages of one key; MGW_PARKED shows them", _parked),
     Step(12, "the web face has users, tokens and sessions; MGW_USERS shows them", _users),
     Step(13, "the exception desk keeps which messages of streams and Kafka topics are done", _desk),
-    Step(14, "agents tell which keys they read secrets with; MGW_CERTIFICATES shows when certificates end", _security),
+    Step(14, "the hub keeps what each job did, interval by interval; MGW_JOB_HISTORY shows it", _history),
+    Step(15, "agents tell which keys they read secrets with; MGW_CERTIFICATES shows when certificates end", _security),
 )

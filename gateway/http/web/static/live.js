@@ -6,7 +6,7 @@
   const main = document.getElementById("main");
   const pulse = document.getElementById("pulse");
   const every = 2000;
-  let timer = 0, asked = 0, busy = false, again = false, lost = 0, stream = null, streams = false;
+  let timer = 0, asked = 0, busy = false, again = false, lost = 0, due = Infinity, stream = null, streams = false;
 
   const keyOf = (node) => node.nodeType === 1 ? node.id || node.getAttribute("data-key") || "" : "";
   const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
@@ -87,13 +87,14 @@
     if (busy) { again = true; return; }
     busy = true;
     asked = Date.now();
-    const wanted = location.href;
+    due = Infinity;
+    const wanted = location.href, live = main.hasAttribute("data-live");
     try {
       const answer = await fetch(wanted, {headers: {"X-Part": "main", "Accept": "text/html"}, redirect: "manual"});
       if (answer.type === "opaqueredirect") { location.reload(); return; }
       const text = await answer.text();
       if (!answer.ok) throw new Error(String(answer.status));
-      if (wanted === location.href) {
+      if (wanted === location.href && live === main.hasAttribute("data-live")) { // a result may have taken its place
         children(main, new DOMParser().parseFromString(`<main>${text}</main>`, "text/html").querySelector("main"));
         document.dispatchEvent(new Event("mgw:fresh"));
       }
@@ -106,20 +107,26 @@
       say(`· not fresh: no answer since ${new Date(lost).toLocaleTimeString()}`);
     } finally {
       busy = false;
-      if (again) { again = false; soon(); } else plan();
+      if (again) { again = false; soon(); } else if (due === Infinity) plan();
     }
   };
 
   const plan = () => {
     clearTimeout(timer);
+    due = Infinity;
     if (!document.hidden && main.hasAttribute("data-live")) {
       timer = setTimeout(refresh, lost ? 5000 : streams ? 10000 : every);
     }
   };
-  const soon = () => {
+  // Numbers change every second and are fetched every other; a state or an event is shown at once.
+  const within = (least) => {
+    const at = Math.max(Date.now(), asked + least);
+    if (at >= due || !main.hasAttribute("data-live")) return;
+    due = at;
     clearTimeout(timer);
-    timer = setTimeout(refresh, Math.max(0, asked + 900 - Date.now()));
+    timer = setTimeout(refresh, at - Date.now());
   };
+  const soon = () => within(900);
 
   const listen = () => {
     const place = document.querySelector('meta[name="stream"]');
@@ -127,7 +134,8 @@
     stream = new EventSource(place.content);
     stream.onopen = () => { streams = true; };
     stream.onerror = () => { streams = false; plan(); };
-    for (const kind of ["message", "job", "link", "event", "metrics"]) stream.addEventListener(kind, soon);
+    for (const kind of ["message", "job", "link", "event"]) stream.addEventListener(kind, soon);
+    stream.addEventListener("metrics", () => within(every));
   };
   const deafen = () => { if (stream) stream.close(); stream = null; streams = false; };
 

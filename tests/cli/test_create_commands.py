@@ -1,0 +1,83 @@
+"""Agents, foreign queues and transformations made with commands are those that ``mgw apply`` makes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Mgw
+
+CONFIGURATION = """\
+version: 1
+agents:
+  night: {max_threads: 3, max_memory: 99, comment: late, options: {oracle.mgw.batch_size: 40}}
+links:
+  mem: {type: memory, agent: night}
+foreign_queues:
+  orders@mem: {domain: queue, provider_queue: orders.raw, comment: theirs}
+  plain@mem: {domain: queue}
+transformations:
+  urgent: {from_type: json, to_type: json, set: {priority: "0"}, comment: rush}
+"""
+
+
+@pytest.fixture
+def empty(mgw: Mgw) -> Mgw:
+    """``mgw`` with a hub that holds nothing."""
+    mgw.ok("apply", mgw.file("version: 1\n", "empty.yaml"))
+    return mgw
+
+
+def test_commands_make_what_a_file_makes(empty: Mgw) -> None:
+    mgw = empty
+    file = mgw.file(CONFIGURATION)
+    night = ("--max-threads", "3", "--max-memory", "99", "--comment", "late", "--option", "oracle.mgw.batch_size=40")
+    assert mgw.ok("agents", "create", "night", *night) == "agent night created\n"
+    mgw.ok("links", "create", "mem", "--type", "memory", "--agent", "night")
+    there = ("--provider-queue", "orders.raw", "--domain", "queue", "--comment", "theirs")
+    assert mgw.ok("queues", "register", "orders@mem", *there) == "foreign queue orders@mem registered\n"
+    mgw.ok("queues", "register", "plain@mem", "--domain", "QUEUE")
+    types = ("--from-type", "json", "--to-type", "json")
+    low = mgw.file('{"set": {"priority": "9"}}', "low.json")
+    mgw.ok("transformations", "create", "urgent", *types, "--definition", low)
+    assert not mgw.ok("plan", file).startswith("nothing to do")
+    high = mgw.file('{"set": {"priority": "0"}}', "high.json")
+    mgw.ok("transformations", "alter", "URGENT", "--definition", high, "--comment", "rush")
+    assert mgw.ok("plan", file).startswith("nothing to do")
+    exported = mgw.ok("export")
+    other = Mgw(mgw.folder, {"MGW_HUB": f"sqlite:///{mgw.folder}/other.db"})
+    other.ok("apply", file)
+    assert json.loads(mgw.ok("transformations", "show", "urgent")) == json.loads(
+        other.ok("transformations", "show", "urgent")
+    )
+    assert exported.upper() == other.ok("export").upper()
+
+
+def test_what_is_refused_leaves_nothing_behind(empty: Mgw) -> None:
+    mgw = empty
+    mgw.ok("links", "create", "mem", "--type", "memory")
+    text = mgw.file("[1]", "list.json")
+    broken = mgw.file("{", "broken.json")
+    wrong = mgw.file('{"set": {"priority": "tab."}}', "wrong.json")
+    types = ("--from-type", "json", "--to-type", "json", "--definition")
+    before = mgw.ok("export")
+    for code, said, words in (
+        (1, "ORA-32840", ("agents", "create", "night", "--option", "oracle.mgw.batch_sise=40")),
+        (1, "ORA-32841", ("agents", "create", "night", "--option", "oracle.mgw.batch_size=0")),
+        (1, "ORA-32843", ("agents", "create", "night", "--max-threads", "129")),
+        (1, "ORA-32851", ("agents", "create", "default_agent")),
+        (2, "QUEUE@LINK", ("queues", "register", "orders")),
+        (2, "QUEUE@LINK", ("queues", "register", "@mem")),
+        (1, "ORA-32808", ("queues", "register", "orders@nosuch", "--domain", "queue")),
+        (1, "ORA-32802", ("queues", "register", "orders@mem", "--domain", "street")),
+        (1, "ORA-32801", ("transformations", "create", "x", *types, wrong)),
+        (1, "not a JSON object", ("transformations", "create", "x", *types, text)),
+        (1, "not JSON", ("transformations", "create", "x", *types, broken)),
+        (1, "cannot be read", ("transformations", "create", "x", *types, "nosuch.json")),
+    ):
+        result = mgw(*words)
+        assert (result.code, said in result.err) == (code, True), (words, result)
+    assert mgw.ok("export") == before
+    mgw.ok("queues", "register", "orders@mem", "--domain", "queue")
+    assert "ORA-32809" in mgw("queues", "register", "ORDERS@mem", "--domain", "queue").err
