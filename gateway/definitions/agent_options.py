@@ -50,13 +50,6 @@ AGENT_OPTIONS = (
         minimum=60,
     ),
     Field(
-        HISTORY_RETENTION,
-        "Seconds for which the history of jobs (`MGW_JOB_HISTORY`, charts of the page) is kept; 0: no history.",
-        float,
-        DEFAULT_HISTORY_RETENTION,
-        minimum=0,
-    ),
-    Field(
         BATCH_SIZE,
         "MsgBatchSize of jobs that do not set their own.",
         int,
@@ -71,6 +64,13 @@ AGENT_OPTIONS = (
         round(DEFAULT_POLL_INTERVAL * 1000),
         minimum=100,
         maximum=60000,
+    ),
+    Field(
+        HISTORY_RETENTION,
+        "Seconds for which the history of jobs (`MGW_JOB_HISTORY`, charts of the page) is kept; 0: no history.",
+        float,
+        DEFAULT_HISTORY_RETENTION,
+        minimum=0,
     ),
     Field(
         WORKERS,

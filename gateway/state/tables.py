@@ -406,6 +406,10 @@ job_history = sa.Table(
     sa.Column("enabled", sa.Integer, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("activity", sa.Text, nullable=False),
+    sa.CheckConstraint("status IN ('READY','RETRY','FAILED','DELETE_PENDING')", name="gw_job_history_status"),
+    sa.CheckConstraint(
+        "activity IN ('STOPPED','CONNECTING','RUNNING','IDLE','BACKOFF','STUCK')", name="gw_job_history_activity"
+    ),
 )
 
 #: Certificates of links and of their brokers, as the agents last saw them.

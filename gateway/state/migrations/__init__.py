@@ -223,6 +223,9 @@ def _history(changes: Changes) -> None:
         activity TEXT NOT NULL,
         PRIMARY KEY (job_id, begun),
         CONSTRAINT gw_job_history_enabled CHECK (enabled IN (0, 1)),
+        CONSTRAINT gw_job_history_status CHECK (status IN ('READY','RETRY','FAILED','DELETE_PENDING')),
+        CONSTRAINT gw_job_history_activity CHECK (activity IN
+            ('STOPPED','CONNECTING','RUNNING','IDLE','BACKOFF','STUCK')),
         FOREIGN KEY(job_id) REFERENCES gw_job (id) ON DELETE CASCADE
     )"""
     )
