@@ -23,27 +23,33 @@ class ReadFiles:
 
 
 class SecretFiles:
-    """Asks for the configuration to be read again when a password in a file of its own is another one. Any thread may
-    call.
+    """Asks for the configuration to be read again when a password in a file of its own is another one.
 
     Args:
-        read: what the configuration is read from now.
+        read: what the configuration is read from now; may take as long as the files do.
         ask: have it read again.
     """
 
     def __init__(self, read: Callable[[], ReadFiles], ask: Callable[[], None]) -> None:
         self._read = read
         self._ask = ask
+        self._stale = True
         self._own: Mapping[Path, _Stamp] = {}
         self._secret: Mapping[Path, _Stamp] = {}
 
-    def remember(self) -> None:
-        """The configuration was read just now."""
-        found = self._read()
-        self._own, self._secret = _stamps(found.own), _stamps(found.secret)
+    def about_to_read(self) -> None:
+        """The configuration is read next, by any thread: what is renewed from now on is not in it."""
+        self._own, self._secret, self._stale = _stamps(self._own), _stamps(self._secret), True
 
     def look(self) -> None:
-        """Compare, and ask where a password was renewed. A configuration that was changed itself waits for SIGHUP."""
+        """Compare, and ask where a password was renewed. A configuration that was changed itself waits for SIGHUP.
+        Called by one thread, on which nothing else waits for the files."""
+        if self._stale:
+            self._stale = False
+            found = self._read()
+            self._own = _stamps(found.own) | {path: self._own[path] for path in found.own if path in self._own}
+            known = {path: self._secret[path] for path in found.secret if path in self._secret}
+            self._secret = _stamps(found.secret) | known
         now = _stamps(self._secret)
         renewed = [path for path, stamp in now.items() if stamp is not None and stamp != self._secret[path]]
         if not renewed:

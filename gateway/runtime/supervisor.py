@@ -153,6 +153,8 @@ class Supervisor:
         Raises:
             GatewayError: the agent cannot be started at all.
         """
+        if self._options.config_files:
+            self._secret_files.look()
         agent = self._first_agent()
         if agent is None:
             return 0
@@ -308,6 +310,7 @@ class Supervisor:
         if not self._options.config_files:
             _LOGGER.info("no configuration file was given at start; nothing to read again")
             return
+        self._secret_files.about_to_read()
         try:
             for line in self._procedures.apply_files(self._hub, self._secrets, self._options.config_files):
                 _LOGGER.info("%s", line)
@@ -317,7 +320,6 @@ class Supervisor:
         except GatewayError as error:
             self.applied["refused"] += 1
             _LOGGER.error("configuration not applied: %s", error)
-        self._secret_files.remember()
 
     # --------------------------------------------------------------------------------------------------------- chores
 
@@ -330,7 +332,6 @@ class Supervisor:
         chores.add("history", self._record, LOOK_SECONDS)
         chores.add("prepare", self._prepare, PREPARE_SECONDS)
         if self._options.config_files:
-            self._secret_files.remember()
             chores.add("secret-files", self._secret_files.look, SECRET_FILE_SECONDS)
         chores.add("certificates", self._certificates.look, CERTIFICATE_SECONDS)
         chores.add("memory", self._watch_memory, WATCH_SECONDS)

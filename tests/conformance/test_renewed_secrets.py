@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from mgw.gateway.http.metrics import exposition
 from mgw.gateway.services.connection_test import test_link as checks_of
 from mgw.gateway.services.health import assess
 from mgw.gateway.services.options import link_settings
+from mgw.gateway.services.probes import HubProbes
 from mgw.transforms.message import Message
 from tests.conformance.test_supervisor import Daemon
 from tests.support.brokers import Mosquitto
@@ -74,10 +76,11 @@ def test_a_renewed_password_file_is_used_without_a_restart(
         renewed = tmp_path / "renewed"
         renewed.write_text(SECOND)
         os.replace(renewed, file)
+        eventually(lambda: f"{file} was renewed" in daemon.text(), what="the file to be read", deadline=PATIENCE)
+        eventually(lambda: "link plant (password" in daemon.text(), what="the new password", deadline=PATIENCE)
         before = propagated(gateway)
         gateway.enqueue("H", [Message(body="after")])
         eventually(lambda: propagated(gateway) > before, what="a message after the change", deadline=PATIENCE)
-        assert f"{file} was renewed" in daemon.text()
         for secret in (FIRST, SECOND):
             assert secret not in daemon.text()
     finally:
@@ -140,10 +143,13 @@ def test_the_end_of_certificates_is_shown_and_warned_of(gateway: Gateway, broker
         assert "not verified" in link.note
         assert "CN=ours" in link.note
         assert link.as_json()["note"] == link.note
+        shown, _ = exposition(HubProbes(gateway.hub))
+        labels = f'{{link="PLANT",owner="link",place="{certificate}"}}'
+        assert f"mgw_certificate_expires_timestamp_seconds{labels}" in shown
     with gateway.hub.read() as conn:
         assert conn.execute(sa.text("SELECT TLS_VERIFY FROM MGW_MQTT_LINKS")).scalar_one() == "FALSE"
     definition = gateway.admin.get_link("plant")
     assert definition is not None
-    shown = link_settings(definition)
-    assert (shown["tls_verify"], shown["tls_key_password"]) == (False, "***")
-    assert "secret of the key" not in json.dumps(shown)
+    settings = link_settings(definition)
+    assert (settings["tls_verify"], settings["tls_key_password"]) == (False, "***")
+    assert "secret of the key" not in json.dumps(settings)
