@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import sqlalchemy as sa
+
 from mgw.gateway.aq import Hub
 from mgw.gateway.observe.measures import Histogram, JobMeasures, Measured
 from mgw.gateway.state import history, status
 from mgw.gateway.state.history import Interval, Sample
 from mgw.transforms.clock import Clock
 
-__all__ = ["GRAINS", "LOOK_SECONDS", "JobHistory", "merged"]
+__all__ = ["GRAINS", "LOOK_SECONDS", "JobHistory", "merge_old", "merged"]
 
 LOOK_SECONDS = 15.0  # between two looks: the finest grain
 QUIET_SECONDS = 300.0  # what one row of a job covers at most that has nothing new
 #: Seconds that a row covers, and the age from which its rows are of that grain.
 GRAINS: tuple[tuple[int, float], ...] = ((300, 3 * 3600.0), (3600, 24 * 3600.0))
-_ROWS = 2000  # read at a time when rows are merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,26 +74,18 @@ class JobHistory:
                 history.add(conn, written)
         self._points, self._covered = points, covered
 
-    def tidy(self, retention: float) -> None:
-        """Merge what is old into coarser rows, and delete what is older than ``retention`` (seconds)."""
-        now = self._clock.now()
-        for grain, age in GRAINS:
-            more = True
-            while more:
-                before = (now - age) // grain * grain
-                with self._hub.read() as conn:
-                    rows = history.finer(conn, self._agent_key, grain, before, _ROWS)
-                more = len(rows) == _ROWS
-                groups = _groups(rows, grain)
-                if more:
-                    groups.pop()  # which may go on
-                with self._hub.write(durable=False) as conn:
-                    for group in groups:
-                        history.coarsen(conn, group, merged(group, grain))
-        more = True
-        while more:
-            with self._hub.write(durable=False) as conn:
-                more = history.prune(conn, self._agent_key, before=now - retention, limit=_ROWS) == _ROWS
+
+def merge_old(conn: sa.Connection, agent_key: str, grain: int, *, before: float, limit: int) -> int:
+    """Merge rows of an agent's jobs that began before a moment into rows of a coarser grain; how many were looked at:
+    fewer than ``limit``, and no more are left."""
+    before = before // grain * grain
+    rows = history.finer(conn, agent_key, grain, before, limit)
+    groups = _groups(rows, grain)
+    if len(rows) == limit and len(groups) > 1:
+        groups.pop()  # which may go on
+    for group in groups:
+        history.coarsen(conn, group, merged(group, grain))
+    return len(rows)
 
 
 def _since(before: _Point, point: _Point, covered: float) -> tuple[list[Interval], float]:
@@ -179,13 +172,7 @@ def merged(rows: Sequence[Interval], grain: int) -> Interval:
         failures=sum(row.failures for row in rows),
         batches=sum(row.batches for row in rows),
         bytes=sum(row.bytes for row in rows),
-        stored=_weighted(rows, "stored"),
-        confirmed=_weighted(rows, "confirmed"),
-        origin=_weighted(rows, "origin"),
+        stored=history.mean_of(rows, "stored"),
+        confirmed=history.mean_of(rows, "confirmed"),
+        origin=history.mean_of(rows, "origin"),
     )
-
-
-def _weighted(rows: Sequence[Interval], name: str) -> float | None:
-    """The mean of means, each for its batches."""
-    known = [(value, max(1, row.batches)) for row in rows if (value := getattr(row, name)) is not None]
-    return sum(value * weight for value, weight in known) / sum(weight for _, weight in known) if known else None

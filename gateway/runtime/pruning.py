@@ -8,13 +8,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from sqlalchemy import Connection
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.definitions.agent_options import AgentSettings
 from mgw.gateway.ledger import upkeep
-from mgw.gateway.state import catalog, run_state
+from mgw.gateway.runtime.job_history import GRAINS, merge_old
+from mgw.gateway.state import catalog, history, run_state
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import HubError
 
@@ -39,8 +41,8 @@ class Pruning:
         self._merging = upkeep.Merging(agent_key)
 
     def prune(self, settings: AgentSettings | None) -> None:
-        """Delete events, keys and records of the ledger that are too old, and what commands that were killed left of
-        their taps; ``settings``: None where no agent runs."""
+        """Delete events, keys, records of the ledger and of the history that are too old, and what commands that were
+        killed left of their taps; ``settings``: None where no agent runs."""
         now = self._clock.now()
         kept = (settings or AgentSettings()).event_retention
         with self._hub.write() as conn:
@@ -51,6 +53,15 @@ class Pruning:
         if settings is not None:
             oldest = self._clock.now() - settings.ledger_retention
             self._in_pieces(lambda conn: upkeep.prune(conn, self._agent_key, before=oldest, limit=PRUNE_ROWS))
+            self.tidy_history(settings.history_retention)
+
+    def tidy_history(self, retention: float) -> None:
+        """Merge what is old in the history of jobs, and delete what is older than ``retention`` (seconds)."""
+        now, agent = self._clock.now(), self._agent_key
+        for grain, age in GRAINS:
+            merge = partial(merge_old, agent_key=agent, grain=grain, before=now - age, limit=PRUNE_ROWS)
+            self._in_pieces(merge)
+        self._in_pieces(lambda conn: history.prune(conn, agent, before=now - retention, limit=PRUNE_ROWS))
 
     def merge(self) -> None:
         """Merge what the ledger says of small batches; a look or a group at a time."""

@@ -183,8 +183,6 @@ class Supervisor:
             self._guard.end()
             self._manager.stopping()
             chores.end()
-            with suppress(HubError):
-                self._record()
             self._timekeeper.close()
             self._stop_agent(self._ending)
         return self.exit_code
@@ -389,13 +387,10 @@ class Supervisor:
 
     def _prune(self) -> None:
         agent = self._agent
-        settings = None if agent is None else agent.settings
-        self._pruning.prune(settings)
-        if settings is not None:
-            self._history.tidy(settings.history_retention)
+        self._pruning.prune(None if agent is None else agent.settings)
 
     def _record(self) -> None:
-        """The history of jobs, while the agent is started."""
+        """The history of jobs, while the agent is this process's."""
         agent = self._agent
-        if agent is not None and agent.settings is not None and agent.settings.history_retention:
+        if agent is not None and agent.lease_left and agent.settings.history_retention:
             self._history.record(agent.measured())

@@ -120,11 +120,8 @@ def _point(begun: float, parts: Sequence[tuple[float, Interval]]) -> Point:
     def part(name: str) -> float:
         return sum(float(getattr(row, name)) * seconds / row.seconds for seconds, row in parts)
 
-    def mean(name: str) -> float | None:
-        known = [(value, max(1, row.batches)) for _, row in parts if (value := getattr(row, name)) is not None]
-        return sum(value * weight for value, weight in known) / sum(weight for _, weight in known) if known else None
-
-    words = [word_of(row.status, row.activity, row.enabled) for _, row in parts]
+    rows = [row for _, row in parts]
+    words = [word_of(row.status, row.activity, row.enabled) for row in rows]
     troubles = [word for word in IN_TROUBLE if word in words]
     return Point(
         begun,
@@ -135,10 +132,10 @@ def _point(begun: float, parts: Sequence[tuple[float, Interval]]) -> Point:
         part("discarded"),
         part("failures"),
         part("bytes"),
-        mean("stored"),
-        mean("confirmed"),
-        mean("origin"),
-        max((row.backlog for _, row in parts if row.backlog is not None), default=None),
-        max((row.oldest for _, row in parts if row.oldest is not None), default=None),
+        history.mean_of(rows, "stored"),
+        history.mean_of(rows, "confirmed"),
+        history.mean_of(rows, "origin"),
+        max((row.backlog for row in rows if row.backlog is not None), default=None),
+        max((row.oldest for row in rows if row.oldest is not None), default=None),
         troubles[0] if troubles else words[-1],
     )

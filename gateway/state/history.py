@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from mgw.gateway.aq import Db
 
-__all__ = ["Interval", "Sample", "add", "between", "coarsen", "finer", "prune", "samples"]
+__all__ = ["Interval", "Sample", "add", "between", "coarsen", "finer", "mean_of", "prune", "samples"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,13 @@ _PRUNE = """DELETE FROM gw_job_history WHERE (job_id, begun) IN (SELECT h.job_id
      JOIN gw_job j ON j.id = h.job_id WHERE j.agent_key = ? AND h.ended < ? LIMIT ?)"""
 
 
+def mean_of(rows: Iterable[Interval], name: str) -> float | None:
+    """The mean of ``stored``, ``confirmed`` or ``origin``, in which each row counts for its batches; None: none is
+    known."""
+    known = [(value, max(1, row.batches)) for row in rows if (value := getattr(row, name)) is not None]
+    return sum(value * weight for value, weight in known) / sum(weight for _, weight in known) if known else None
+
+
 def samples(conn: sa.Connection, agent_key: str) -> list[Sample]:
     """The jobs of an agent as they are now."""
     return [_read(Sample, row) for row in Db(conn).rows(_SAMPLES, (agent_key,))]
@@ -115,7 +122,11 @@ def add(conn: sa.Connection, intervals: Iterable[Interval]) -> None:
     known = {job_id for (job_id,) in db.rows(_JOBS)}
     for each in intervals:
         if each.job_id in known:
-            db.run(_ADD, tuple(_stored(getattr(each, name)) for name in _COLUMNS))
+            _add(db, each)
+
+
+def _add(db: Db, interval: Interval) -> None:
+    db.run(_ADD, tuple(_stored(getattr(interval, name)) for name in _COLUMNS))
 
 
 def _stored(value: object) -> object:
@@ -137,7 +148,7 @@ def coarsen(conn: sa.Connection, old: Sequence[Interval], new: Interval) -> None
     db = Db(conn)
     for each in old:
         db.run(_DELETE, (each.job_id, each.begun))
-    add(conn, [new])
+    _add(db, new)
 
 
 def prune(conn: sa.Connection, agent_key: str, *, before: float, limit: int) -> int:

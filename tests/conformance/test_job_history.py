@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 from mgw.gateway.definitions.objects import Activity, JobStatus
 from mgw.gateway.observe.measures import Measured, Measures
 from mgw.gateway.runtime.job_history import LOOK_SECONDS, QUIET_SECONDS, JobHistory
+from mgw.gateway.runtime.pruning import Pruning
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.hubs import Hub, open_hub
 from mgw.gateway.services.job_history import course_of, points_of
@@ -39,6 +41,7 @@ class Scene:
         self.id = self.admin.get_job("WORKS").id  # type: ignore[union-attr]
         self.measures = Measures()
         self.history = JobHistory(hub, "DEFAULT_AGENT", clock)
+        self.pruning = Pruning(hub, "DEFAULT_AGENT", clock, threading.Event())
         self.look(0)
 
     def look(self, seconds: float = LOOK_SECONDS, **counts: int) -> None:
@@ -137,11 +140,16 @@ def test_failures_and_their_state_are_seen_at_a_point(scene: Scene) -> None:
 
 
 def test_old_rows_become_coarser_keep_their_sums_and_go(scene: Scene) -> None:
-    for _ in range(960):  # four hours
-        scene.look(propagated=2)
-    before = scene.rows()
-    assert len(before) == 960
-    scene.history.tidy(14 * 86_400.0)
+    scene.look(propagated=2)
+    (first,) = scene.rows()
+    four_hours = [
+        replace(first, begun=first.begun + LOOK_SECONDS * n, ended=first.ended + LOOK_SECONDS * n) for n in range(960)
+    ]
+    with scene.hub.write() as conn:
+        history.add(conn, four_hours[1:])
+    scene.clock.time = four_hours[-1].ended
+    assert len(scene.rows()) == 960
+    scene.pruning.tidy_history(14 * 86_400.0)
     fine = [row for row in scene.rows() if row.grain == 15]
     coarse = [row for row in scene.rows() if row.grain == 300]
     assert 718 <= len(fine) <= 745
@@ -149,15 +157,15 @@ def test_old_rows_become_coarser_keep_their_sums_and_go(scene: Scene) -> None:
     assert sum(row.moved for row in scene.rows()) == 1920
     assert all(a.ended <= b.begun for a, b in zip(scene.rows(), scene.rows()[1:], strict=False))
     again = scene.rows()
-    scene.history.tidy(14 * 86_400.0)
+    scene.pruning.tidy_history(14 * 86_400.0)
     assert scene.rows() == again, "nothing is merged twice"
     scene.clock.time += 30 * HOUR
-    scene.history.tidy(14 * 86_400.0)
+    scene.pruning.tidy_history(14 * 86_400.0)
     assert {row.grain for row in scene.rows()} == {3600}
     assert len(scene.rows()) <= 6
     assert sum(row.moved for row in scene.rows()) == 1920
     scene.clock.time += 14 * 86_400.0
-    scene.history.tidy(14 * 86_400.0)
+    scene.pruning.tidy_history(14 * 86_400.0)
     assert not scene.rows()
 
 
