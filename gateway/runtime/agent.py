@@ -184,8 +184,14 @@ class Agent:
         for problem in problems:
             _LOGGER.warning("log queues not cleaned: %s", problem)
 
-    def _tell_keys(self) -> None:
-        """Whoever changes the key of secrets waits until every agent knows the new one."""
+    def tell_keys(self) -> None:
+        """Say which keys it can read secrets with: whoever changes the key waits until every agent knows the new one.
+
+        Reads a file, which may take as long as it does: the thread that renews the lease must not call this.
+
+        Raises:
+            HubError: the database refused.
+        """
         try:
             keys = self._secrets.key_ids()
         except ConfigInvalid:  # whoever needs a secret says so
@@ -204,7 +210,6 @@ class Agent:
         begun = self._clock.monotonic()
         with self._using_hub("writing"):
             self._lease.renew()
-            self._tell_keys()
         self._measures.transaction("lease", self._clock.monotonic() - begun)
         if self._pool is not None and self._pool.lost is not None:
             raise self._pool.lost

@@ -325,6 +325,7 @@ class Supervisor:
         chores = Chores(self._clock)
         chores.add("time-manager", self._time_manager, TIME_MANAGER_SECONDS)
         chores.add("lease", self._renew, LEASE_SECONDS / 5)
+        chores.add("keys", self._tell_keys, LEASE_SECONDS / 5)
         chores.add("prune", self._prune, PRUNE_SECONDS)
         chores.add("merge", self._pruning.merge, MERGE_SECONDS)
         chores.add("history", self._record, LOOK_SECONDS)
@@ -352,6 +353,11 @@ class Supervisor:
             if agent is self._agent:
                 self._lost = lost
                 self._nudge.set()
+
+    def _tell_keys(self) -> None:
+        agent = self._agent
+        if agent is not None:
+            agent.tell_keys()
 
     def _watch_memory(self) -> None:
         agent = self._agent

@@ -59,6 +59,11 @@ def rotate_key(admin: GatewayAdmin, *, wait: float = 30.0, force: bool = False) 
 
 def steps(admin: GatewayAdmin, *, wait: float = 30.0, force: bool = False) -> Iterator[str | Rotation]:
     """The same step by step; each is on disk when its name comes, except what comes within the transaction."""
+    with admin.secrets.keys.alone():
+        yield from _steps(admin, wait=wait, force=force)
+
+
+def _steps(admin: GatewayAdmin, *, wait: float, force: bool) -> Iterator[str | Rotation]:
     keys, secrets = admin.secrets.keys, admin.secrets
     with admin.hub.read() as conn:
         stored = stored_secrets(conn)
@@ -116,9 +121,9 @@ def forget_former_keys(admin: GatewayAdmin) -> Rotation:
             cause="the keys are in MGW_SECRET_KEY",
             cure="set MGW_SECRET_KEY to the first key alone, and start every process again",
         )
-    ring = dict(keys.read(create=False))
-    first = next(iter(ring))
-    with admin.change() as conn:  # nothing is stored meanwhile
+    with keys.alone(), admin.change() as conn:  # nothing is stored meanwhile
+        ring = dict(keys.read(create=False))
+        first = next(iter(ring))
         _check(conn, first, admin.secrets.key_of)
         keys.write(ring[first])
     return Rotation(first, tuple(known for known in ring if known != first), 0, keys.name)

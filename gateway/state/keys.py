@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import fcntl
 import itertools
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -109,6 +110,29 @@ class KeySource:
                 return next(iter(_ring(_parse_keys([line], str(path)))))
         return None
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else on this host changes the file in the block: of two who do, one would drop the other's key, and
+        every secret with it. Ends with the process.
+
+        Raises:
+            ConfigInvalid: somebody does, or the folder cannot be opened.
+        """
+        path = self.file
+        if path is None:
+            yield
+            return
+        folder = path.resolve().parent
+        try:
+            handle = os.open(folder, os.O_RDONLY)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        try:
+            _lock(handle, path)
+            yield
+        finally:
+            os.close(handle)
+
     def write(self, first: bytes, *, coming: Sequence[bytes] = (), former: Sequence[bytes] = ()) -> None:
         """Write the file again, whole or not at all; its mode and owner stay.
 
@@ -145,12 +169,29 @@ def _replace(path: Path, content: bytes) -> None:
             raise
         _sync_folder(path.parent)
     except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _lock(handle: int, path: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         raise ConfigInvalid(
-            f"secret key file {path} cannot be written",
-            cause=error.strerror or type(error).__name__,
-            cure="run this as a user who may write it; or write the new key into its first line, keep the former one "
-            "in the second, and run this again",
-        ) from error
+            f"secret key file {path} is not changed",
+            cause="another process changes it now",
+            cure="wait until that is done, and look at what it did before you run this again",
+        ) from None
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigInvalid:
+    return ConfigInvalid(
+        f"secret key file {path} cannot be written",
+        cause=error.strerror or type(error).__name__,
+        cure="run this as a user who may write it; or write the new key into its first line, keep the former one in "
+        "the second, and run this again",
+    )
 
 
 def _sync_folder(folder: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,9 +23,12 @@ from mgw.gateway.state.secrets import Secrets
 from mgw.links.memory.broker import MemoryBroker
 from mgw.transforms.errors import ConfigInvalid, GatewayError
 from mgw.transforms.message import Message
+from tests.cli.conftest import Mgw
 from tests.conformance.link_suite import wait_until
+from tests.conformance.test_bad_input import Agent
 from tests.support.gateway_hubs import hub_url, hubs
 from tests.support.gateways import Gateway, RunningAgent, gateway_on
+from tests.support.waiting import eventually
 
 __all__ = ["hub_url", "hubs"]
 
@@ -205,3 +210,38 @@ def test_secrets_of_an_older_release_get_the_id_of_their_key(gateway: Gateway) -
     done = [step for step in steps(gateway.admin) if isinstance(step, Rotation)]
     assert keys_used(gateway) == {done[0].key}
     read_all(gateway, Secrets.for_hub(gateway.url))
+
+
+def test_two_who_change_the_key_at_once_lose_no_secret(gateway: Gateway) -> None:
+    """Each would write a key of its own first, and the last one would drop the other's."""
+    first = steps(gateway.admin)
+    assert next(first) == "next"
+    for change in (rotate_key, forget_former_keys):
+        with pytest.raises(ConfigInvalid, match="is not changed") as refused:
+            change(GatewayAdmin(gateway.hub, Secrets.for_hub(gateway.url)))
+        assert refused.value.cause == "another process changes it now"
+    (done,) = [step for step in first if isinstance(step, Rotation)]
+    assert keys_used(gateway) == {done.key}
+    read_all(gateway, Secrets.for_hub(gateway.url))
+    rotate_key(gateway.admin)
+    read_all(gateway, Secrets.for_hub(gateway.url))
+
+
+def test_a_key_file_that_does_not_answer_does_not_cost_the_agent_its_lease(tmp_path: Path) -> None:
+    mgw = Mgw(tmp_path)
+    mgw.ok("apply", mgw.file("queues: {H: {}}\n"))
+    os.mkfifo(tmp_path / "keys", 0o600)  # whoever opens it waits, as for a file server that is away
+
+    def heartbeat() -> float:
+        with closing(sqlite3.connect(f"file:{tmp_path}/hub.db?mode=ro", uri=True, timeout=10)) as hub:
+            return float(hub.execute("SELECT heartbeat FROM gw_agent WHERE name_key = 'DEFAULT_AGENT'").fetchone()[0])
+
+    seen: set[float] = set()
+    mgw.environ["MGW_SECRET_KEY_FILE"] = str(tmp_path / "keys")
+    agent = Agent(mgw)
+    try:
+        agent.until(lambda: "up and running" in agent.said, "start of the agent")
+        eventually(lambda: seen.add(heartbeat()) or len(seen) >= 4, deadline=60, what="renewals")
+    finally:
+        agent.process.kill()
+        agent.process.wait()

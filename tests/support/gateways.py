@@ -59,6 +59,7 @@ class RunningAgent:
             while not self._stop.wait(0.05):
                 self.agent.refresh()
                 self.agent.renew()
+                self.agent.tell_keys()
                 self._timekeeper.run()
         except BaseException as error:
             self.failure = error
