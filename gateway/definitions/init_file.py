@@ -112,7 +112,7 @@ class _Reader:
     def take(self, number: int, text: str) -> None:
         found = _LINE.fullmatch(text)
         if found is None:
-            raise self._refused(number, f"{text.split(maxsplit=1)[0]!r} begins no entity")
+            raise self._refused(number, "it is no entity")  # the text is not told: any file may be named
         verb, name, value = (found["verb"] or "").lower(), found["name"], found["value"].strip()
         if not verb:
             self._take_parameter(number, name, value)

@@ -59,7 +59,7 @@ def test_the_file_is_that_of_the_agent_or_the_one_for_all(tmp_path: Path) -> Non
     ("text", "cause"),
     [
         (b"log_level = 5\n", "line 1: log_level cannot be '5'"),
-        (b"\nlog_directory\n", "line 2: 'log_directory' begins no entity"),
+        (b"\nlog_directory\n", "line 2: it is no entity"),
         (b"log_directory =\n", "log_directory has no value"),
         (b"setJavaProp oracle.mgw.batch_size=many\n", "line 1: .*batch_size"),
         (b"setJavaProp oracle.mgw.polling_interval=50\n", "line 1: .*polling_interval"),
