@@ -11,7 +11,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from mgw.links.tls import Tls
 from mgw.transforms.errors import LinkError
 
-__all__ = ["Certificate", "ShowsCertificates", "certificates_of"]
+__all__ = ["WARNING_SECONDS", "Certificate", "ShowsCertificates", "certificates_of"]
+
+WARNING_SECONDS = 14 * 86_400.0  # before the end of a certificate, somebody is told
 
 _SECONDS = 5.0  # for the connection to a broker, and for each answer of its handshake
 

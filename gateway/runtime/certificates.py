@@ -10,13 +10,12 @@ from mgw.gateway.definitions.objects import LinkDef
 from mgw.gateway.observe.events import CertificateEnds, Journalist
 from mgw.gateway.state.certificates import put_certificates
 from mgw.links import registry
-from mgw.links.certificates import Certificate, ShowsCertificates
+from mgw.links.certificates import WARNING_SECONDS, Certificate, ShowsCertificates
 from mgw.transforms.clock import Clock
 from mgw.transforms.errors import GatewayError, HubError
 
-__all__ = ["WARNING_SECONDS", "CertificateWatch"]
+__all__ = ["CertificateWatch"]
 
-WARNING_SECONDS: Final = 14 * 86_400.0
 LOOK_SECONDS: Final = 3600.0
 _PAUSE_SECONDS: Final = 86_400.0  # between two warnings of one certificate
 

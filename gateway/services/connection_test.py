@@ -10,9 +10,9 @@ from mgw.gateway.config.models import Document
 from mgw.gateway.definitions.objects import DEFAULT_AGENT
 from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
-from mgw.gateway.services.verdict import WARNING_SECONDS, moment
+from mgw.gateway.services.verdict import moment
 from mgw.links import registry
-from mgw.links.certificates import Certificate, ShowsCertificates
+from mgw.links.certificates import WARNING_SECONDS, Certificate, ShowsCertificates
 
 __all__ = ["Check", "test_before", "test_link"]
 

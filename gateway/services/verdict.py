@@ -11,6 +11,7 @@ from typing import Any
 from mgw.gateway.config.findings import nearest
 from mgw.gateway.definitions.objects import key
 from mgw.gateway.state.status import AgentSigns, CertificateSigns, JobSigns, LinkSigns, Signs
+from mgw.links.certificates import WARNING_SECONDS
 from mgw.links.contract import Guarantee
 from mgw.transforms.errors import GatewayError
 
@@ -19,7 +20,6 @@ __all__ = [
     "IN_TROUBLE",
     "JOB_STATES",
     "MAX_AGE",
-    "WARNING_SECONDS",
     "Entry",
     "Health",
     "JobSigns",
@@ -30,8 +30,6 @@ __all__ = [
     "moment",
     "word_of",
 ]
-
-WARNING_SECONDS = 14 * 86_400.0  # before the end of a certificate
 
 MAX_AGE = 60.0  # seconds for which a job may be RETRY, FAILED or STUCK before that counts
 
