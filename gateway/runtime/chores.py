@@ -16,6 +16,7 @@ __all__ = ["Chores"]
 
 _LOGGER = logging.getLogger("mgw.engine")
 
+_THREADS = 50  # at most, made when they are needed: chores that wait for a file or a broker must not hold up the lease
 CLOCK_STEP_SECONDS = 1.0  # a wall clock put back by more than this has the chores planned again
 
 
@@ -23,6 +24,7 @@ class Chores:
     """Calls each chore at its interval, on a thread of its own; one that takes longer is not called twice at a time."""
 
     def __init__(self, clock: Clock) -> None:
+        from apscheduler.executors.pool import ThreadPoolExecutor
         from apscheduler.schedulers.background import BackgroundScheduler
 
         # A chore that takes longer than its interval is left out, which is meant so.
@@ -30,7 +32,9 @@ class Chores:
         self._clock = clock
         self._ahead = clock.now() - clock.monotonic()
         self._scheduler: Any = BackgroundScheduler(
-            timezone="UTC", job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
+            executors={"default": ThreadPoolExecutor(_THREADS)},
+            timezone="UTC",
+            job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1},
         )
 
     def add(self, name: str, chore: Callable[[], None], seconds: float, *, at_once: bool = False) -> None:
