@@ -54,6 +54,7 @@ OFFERED: Mapping[str, str] = {
 _OPTION = "options."
 _OF_QUEUES = ("payload_type", "multiple_consumers", "sort_list")  # of the table that a queue gets of its own
 _LONG = ("rule",)
+_BATCH_SIZE = "MsgBatchSize"  # which the attribute batch_size sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,17 +132,17 @@ class _Known:
 def offers(hub: Hub) -> list[Offer]:
     """What there is, and what may be added next."""
     held = read_running(hub)
-    kinds = {"links": [each.lower() for each in registry.types()], "foreign_queues": sorted(held.links)}
     return [
-        Offer(section, about, sorted(getattr(held, section)), kinds.get(section, ()))
+        Offer(section, about, sorted(getattr(held, section)), kinds(hub, section) or ())
         for section, about in OFFERED.items()
     ]
 
 
 def kinds(hub: Hub, section: str) -> Sequence[str] | None:
     """What has to be chosen before the form of a section: types of links, links of foreign queues; None: nothing."""
-    found = next(each.kinds for each in offers(hub) if each.section == section)
-    return found if section in ("links", "foreign_queues") else None
+    if section == "links":
+        return [each.lower() for each in registry.types()]
+    return sorted(GatewayAdmin(hub).link_names()) if section == "foreign_queues" else None
 
 
 def groups_of(
@@ -194,7 +195,7 @@ def _attributes(section: str, kind: str, known: _Known) -> list[tuple[str, str, 
         table = [QUEUE_TABLE_ATTRIBUTES[name] for name in _OF_QUEUES]
         return [("", "", table), ("More settings", "", own)]
     first = [JOB_ATTRIBUTES[name] for name in ("type", "source", "destination", "exception_queue", "rule")]
-    options = {each.name: each for each in JOB_OPTIONS}
+    options = {each.name: each for each in JOB_OPTIONS if each.name != _BATCH_SIZE}
     for link_type in dict.fromkeys(known.link_types.values()):
         options |= {each.name: each for each in registry.spec(link_type).job_options}
     return [
