@@ -11,6 +11,7 @@ import typer
 
 from mgw.gateway.cli.common import EXIT_USAGE, completer, fail
 from mgw.gateway.services.attributes import Attribute, meaning
+from mgw.gateway.services.durations import seconds_of
 
 if TYPE_CHECKING:
     from mgw.gateway.services.queues import Held
@@ -38,7 +39,6 @@ __all__ = [
 
 REMOVES = "'' removes it."
 TIMES = "2026-11-20T10:00 (UTC, unless it names a zone), or 90s, 15m, 3h, 2d ago"
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Force = Annotated[
     bool,
@@ -99,8 +99,8 @@ def epoch(text: str | None, option: str) -> float | None:
     """Epoch seconds of a moment, in UTC where it names no zone, or of so long ago."""
     if text is None:
         return None
-    if text[:-1].isdecimal() and text[-1] in _UNITS:
-        return time.time() - int(text[:-1]) * _UNITS[text[-1]]
+    if (before := seconds_of(text)) is not None:
+        return time.time() - before
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -110,9 +110,9 @@ def epoch(text: str | None, option: str) -> float | None:
 
 def duration(text: str, option: str) -> float:
     """Seconds of a duration: ``90s``, ``15m``, ``3h``, ``7d``."""
-    if not (text[:-1].isdecimal() and text[-1:] in _UNITS):
+    if (seconds := seconds_of(text)) is None:
         fail(f"{option} {text!r} is no duration; write 90s, 15m, 3h or 7d", EXIT_USAGE)
-    return float(int(text[:-1]) * _UNITS[text[-1]])
+    return seconds
 
 
 def what_became(held: Held, *, force: bool, moved_to: str | None, now: float) -> str:

@@ -12,13 +12,12 @@ from mgw.gateway.http.access import Viewer
 from mgw.gateway.http.rest.answers import HubOf
 from mgw.gateway.http.rest.moments import moment
 from mgw.gateway.http.slashes import NAME
+from mgw.gateway.services.durations import PATTERN, seconds_of
 from mgw.gateway.services.job_history import MOST_POINTS, Point, course_of
 
-__all__ = ["router", "seconds_of"]
+__all__ = ["router"]
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class HistoryPoint(BaseModel):
@@ -59,12 +58,12 @@ def job_history(
     hub: HubOf,
     _: Viewer,
     window: Annotated[
-        str, Query(pattern=r"^[0-9]{1,7}[smhd]$", description="How far back: 90s, 15m, 3h, 7d; at most 31 days.")
+        str, Query(pattern=PATTERN, description="How far back: 90s, 15m, 3h, 7d; at most 31 days.")
     ] = "3h",
     points: Annotated[int, Query(ge=1, le=MOST_POINTS, description="At most so many.")] = MOST_POINTS,
 ) -> JobHistory:
     """What one job did: rate, latency, backlog, failures and state in intervals of equal length."""
-    course = course_of(hub, name, seconds_of(window), points=points)
+    course = course_of(hub, name, seconds_of(window) or 0.0, points=points)
     return JobHistory(
         job=course.job,
         since=moment(course.since),
@@ -72,11 +71,6 @@ def job_history(
         step=course.step,
         points=[_point(each) for each in course.points],
     )
-
-
-def seconds_of(window: str) -> float:
-    """Seconds of a window like ``3h``."""
-    return float(int(window[:-1]) * _UNITS[window[-1]])
 
 
 def _point(point: Point) -> HistoryPoint:
