@@ -39,69 +39,66 @@ BODY = 256
 SECONDS = 1.0
 
 
-class Scraper:
-    """Reads the metrics once a second, on a thread of its own."""
+class Looker(threading.Thread):
+    """Looks at an agent again and again, on a thread of its own, while the block lasts.
+
+    Attributes:
+        answers: how many it got.
+    """
 
     def __init__(self, address: str) -> None:
+        super().__init__(daemon=True)
         self.answers = 0
-        self._address = address
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.host, _, port = address.partition(":")
+        self.port = int(port)
+        self.ended = threading.Event()
 
-    def __enter__(self) -> Scraper:
-        self._thread.start()
+    def __enter__(self) -> Looker:
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        self.ended.set()
+        self.join()
 
-    def _run(self) -> None:
-        while not self._stop.wait(SECONDS):
-            with suppress(OSError):  # it has not begun to listen
-                with urllib.request.urlopen(f"http://{self._address}/metrics", timeout=10) as answer:
-                    answer.read()
-                self.answers += 1
+    def run(self) -> None:
+        """See :class:`threading.Thread`."""
+        while not self.ended.wait(SECONDS):
+            with suppress(OSError, HTTPException):  # it has not begun to listen
+                self.look()
+
+    def look(self) -> None:
+        """One look, or more."""
+        raise NotImplementedError
 
 
-class Page:
-    """The map as an open browser asks for it: it listens to the stream, and fetches what is shown when that speaks."""
+class Scraper(Looker):
+    """Reads the metrics once a second."""
 
-    def __init__(self, address: str) -> None:
-        self.answers = 0
-        self._host, _, port = address.partition(":")
-        self._port = int(port)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+    def look(self) -> None:
+        """See :class:`Looker`."""
+        with urllib.request.urlopen(f"http://{self.host}:{self.port}/metrics", timeout=10) as answer:
+            answer.read()
+        self.answers += 1
 
-    def __enter__(self) -> Page:
-        self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+class Page(Looker):
+    """The map as an open browser asks for it: it listens to the stream, and fetches what is shown when that speaks, no
+    more than every other second."""
 
-    def _run(self) -> None:
-        while not self._stop.wait(0.1):
-            with suppress(OSError, HTTPException):
-                self._look()
-
-    def _look(self) -> None:
-        stream = HTTPConnection(self._host, self._port, timeout=5)
-        with closing(stream), closing(HTTPConnection(self._host, self._port, timeout=10)) as asking:
+    def look(self) -> None:
+        """See :class:`Looker`."""
+        stream = HTTPConnection(self.host, self.port, timeout=5)
+        with closing(stream), closing(HTTPConnection(self.host, self.port, timeout=10)) as asking:
             stream.request("GET", "/api/v1/events/stream", headers={"Accept": "text/event-stream"})
             lines = stream.getresponse()
-            asked, known = 0.0, ""
-            while not self._stop.is_set():
-                if lines.readline().strip() or time.monotonic() < asked + 0.9:
+            asked = 0.0
+            while not self.ended.is_set() and (line := lines.readline()):
+                if line.strip() or time.monotonic() < asked + 2.0:
                     continue  # one item ends with an empty line
                 asked = time.monotonic()
-                headers = {"X-Part": "main", "Accept": "text/html"} | ({"If-None-Match": known} if known else {})
-                asking.request("GET", "/", headers=headers)
-                answer = asking.getresponse()
-                answer.read()
-                known = answer.getheader("ETag", "")
+                asking.request("GET", "/", headers={"X-Part": "main", "Accept": "text/html"})
+                asking.getresponse().read()
                 self.answers += 1
 
 
