@@ -245,3 +245,24 @@ def test_a_key_file_that_does_not_answer_does_not_cost_the_agent_its_lease(tmp_p
     finally:
         agent.process.kill()
         agent.process.wait()
+
+
+def test_the_command_changes_the_key_and_says_how_to_forget_the_former(tmp_path: Path) -> None:
+    mgw = Mgw(tmp_path)
+    mgw.ok("apply", mgw.file("queues: {H: {}}\n"))
+    refused = mgw("hub", "rotate-key")
+    assert (refused.code, "there is no key to change" in refused.err) == (1, True)
+    link = f"{{type: memory, broker: b, username: me, password: {CLEAR['link A']}}}"
+    mgw.ok("apply", mgw.file(f"links: {{A: {link}}}\n"))
+    file = next(tmp_path.glob("hub.db*.key"))
+    before = file.read_text()
+    told = mgw.ok("hub", "rotate-key", "--wait", "0")
+    assert told.startswith("1 secret(s) encrypted with key ")
+    assert "mgw hub rotate-key --forget-former" in told
+    assert before.strip() in file.read_text()
+    assert "1 former key(s) removed" in mgw.ok("hub", "rotate-key", "--forget-former")
+    assert before.strip() not in file.read_text()
+    with open_hub(f"sqlite:///{tmp_path}/hub.db") as hub:
+        (link_now,) = GatewayAdmin(hub).list_links()
+    assert link_now.password == CLEAR["link A"]
+    assert CLEAR["link A"] not in told
