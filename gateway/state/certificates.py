@@ -14,10 +14,11 @@ __all__ = ["put_certificates"]
 
 
 def put_certificates(conn: sa.Connection, link: str, found: Sequence[Certificate], now: float, *, anew: bool) -> None:
-    """What a link has now. Those of brokers that do not answer stay as they were seen, unless ``anew``."""
+    """What a link has now, also where it names a server twice. Those of brokers that do not answer stay as they were
+    seen, unless ``anew``."""
     c = t.certificate.c
     of_brokers = anew or any(each.owner == "BROKER" for each in found)
     gone = sa.true() if of_brokers else c.owner == "LINK"
     conn.execute(sa.delete(t.certificate).where((c.link_key == key(link)) & gone))
-    for each in found:
+    for each in {(each.owner, each.place): each for each in found}.values():
         conn.execute(sa.insert(t.certificate).values(link_key=key(link), seen=now, **each._asdict()))
