@@ -5,8 +5,9 @@
 (() => {
   const main = document.getElementById("main");
   const pulse = document.getElementById("pulse");
-  const every = 2000;
-  let timer = 0, asked = 0, busy = false, again = false, lost = 0, due = Infinity, stream = null, streams = false;
+  const every = 2000; // ms
+  const slice = 30; // ms of work on the page without a pause
+  let timer = 0, asked = Date.now(), busy = false, told = false, again = false, lost = 0, due = Infinity, stream = null, streams = false;
 
   const keyOf = (node) => node.nodeType === 1 ? node.id || node.getAttribute("data-key") || "" : "";
   const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
@@ -31,7 +32,7 @@
     }
   };
 
-  const change = (old, now) => {
+  const change = function* (old, now) {
     if (held(old)) return;
     if (old.nodeType !== 1) {
       if (old.nodeValue !== now.nodeValue) old.nodeValue = now.nodeValue;
@@ -39,10 +40,11 @@
     }
     attributes(old, now);
     if (/^(INPUT|TEXTAREA|SELECT)$/.test(old.nodeName) && old.nodeName !== "SELECT") return;
-    children(old, now);
+    yield* children(old, now);
   };
 
-  const children = (old, now) => {
+  // Pauses after each node with a key, so that a long table does not hold the browser up.
+  const children = function* (old, now) {
     const kept = new Set([...now.childNodes].map(keyOf).filter(Boolean));
     const keyed = new Map();
     for (const each of [...old.childNodes]) {
@@ -59,10 +61,11 @@
       if (found && found !== at) at = reached(old, at, found);
       if (found) {
         at = found.nextSibling;
-        change(found, wanted);
+        yield* change(found, wanted);
       } else {
         old.insertBefore(document.importNode(wanted, true), at);
       }
+      if (key) yield;
     }
     while (at) {
       const next = at.nextSibling;
@@ -94,10 +97,16 @@
       if (answer.type === "opaqueredirect") { location.reload(); return; }
       const text = await answer.text();
       if (!answer.ok) throw new Error(String(answer.status));
-      if (wanted === location.href && live === main.hasAttribute("data-live")) { // a result may have taken its place
-        children(main, new DOMParser().parseFromString(`<main>${text}</main>`, "text/html").querySelector("main"));
-        document.dispatchEvent(new Event("mgw:fresh"));
+      const steps = children(main, new DOMParser().parseFromString(`<main>${text}</main>`, "text/html").querySelector("main"));
+      let begun = performance.now(), done = false;
+      while (!done && wanted === location.href && live === main.hasAttribute("data-live")) { // a result may take its place
+        done = steps.next().done;
+        if (!done && performance.now() - begun > slice) {
+          await new Promise((go) => { setTimeout(go); });
+          begun = performance.now();
+        }
       }
+      if (done) document.dispatchEvent(new Event("mgw:fresh"));
       lost = 0;
       say("");
       document.body.classList.remove("stale");
@@ -132,10 +141,12 @@
     const place = document.querySelector('meta[name="stream"]');
     if (!place || !main.hasAttribute("data-live") || !window.EventSource) return;
     stream = new EventSource(place.content);
-    stream.onopen = () => { streams = true; };
+    stream.onopen = () => { streams = true; told = false; };
     stream.onerror = () => { streams = false; plan(); };
-    for (const kind of ["message", "job", "link", "event"]) stream.addEventListener(kind, soon);
-    stream.addEventListener("metrics", () => within(every));
+    // A stream begins with all states, which the page has; from the first metrics on a state is news.
+    for (const kind of ["job", "link"]) stream.addEventListener(kind, () => { if (told) soon(); });
+    for (const kind of ["message", "event"]) stream.addEventListener(kind, soon);
+    stream.addEventListener("metrics", () => { told = true; within(every); });
   };
   const deafen = () => { if (stream) stream.close(); stream = null; streams = false; };
 
