@@ -6,6 +6,7 @@ Nothing else of AMQP shows a message of a queue. A classic queue only marks it a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence, Sized
 from dataclasses import replace
 from functools import partial
@@ -25,6 +26,9 @@ __all__ = ["OFFSET", "HeldAmqpQueue", "ReadBack", "more_than", "without_hop", "w
 OFFSET = HEADER_PREFIX + "x-stream-offset"
 
 _SLICE = 0.1  # seconds between two questions to a broker that delivers nothing
+#: Acknowledgements without a question behind them. RabbitMQ holds those of a quorum queue back from the 33rd one that
+#: the queue has not confirmed, and forgets what it holds back when the channel ends.
+_TOGETHER = 24
 _EXCHANGE, _ROUTING_KEY, _REDELIVERED = "MGW_AMQP_exchange", "MGW_AMQP_routingKey", "MGW_AMQP_redelivered"
 _DELIVERY_MODE = "MGW_AMQP_deliveryMode"
 #: How often a quorum queue handed the message out; newer brokers count what was not processed apart.
@@ -98,6 +102,7 @@ class HeldAmqpQueue(ReadBack):
         self.waiting = waiting
         self.delivery_limit = delivery_limit
         self._exclusive = exclusive
+        self._tags = deque[int]()  # of the messages that are held, in the order in which they came
 
     def read(self, most: int) -> Sequence[Held]:
         """See :meth:`mgw.links.reading_back.ReadQueue.read`."""
@@ -114,6 +119,7 @@ class HeldAmqpQueue(ReadBack):
             message = self._decoded(properties, body, exchange, key, redelivered)
             shown = without_hop(message, exchange=bool(exchange), redelivered=redelivered)
             held.append(Held(tag, shown, len(body), None, _deliveries(message)))
+            self._tags.append(tag)
         return held
 
     def _gather(self, session: Session, room: int) -> int:
@@ -154,9 +160,22 @@ class HeldAmqpQueue(ReadBack):
         """See :meth:`mgw.links.reading_back.HeldQueue.remove`."""
         session = self._connected("settle")
         session.check("settle")
-        session.write(b"".join([ack_frame(session.number, each.token, multiple=False) for each in held]))
-        with session.calling("settle"):  # an acknowledgement has no answer; a question behind it has
-            session.channel.queue_declare(self._queue, passive=True)
+        frames = self._acknowledgements(session.number, {each.token for each in held})
+        for first in range(0, len(frames), _TOGETHER):
+            session.write(b"".join(frames[first : first + _TOGETHER]))
+            with session.calling("settle"):  # an acknowledgement has no answer; a question behind it has
+                session.channel.queue_declare(self._queue, passive=True)
+
+    def _acknowledgements(self, channel: int, removed: set[int]) -> list[bytes]:
+        """Frames that remove held messages: one for all that no kept message comes before, one for each other."""
+        last = 0
+        while self._tags and self._tags[0] in removed:
+            last = self._tags.popleft()
+            removed.remove(last)
+        if removed:
+            self._tags = deque(tag for tag in self._tags if tag not in removed)
+        together = [ack_frame(channel, last, multiple=True)] if last else []
+        return together + [ack_frame(channel, tag, multiple=False) for tag in sorted(removed)]
 
 
 def without_hop(message: Message, *, exchange: bool, redelivered: bool) -> Message:
