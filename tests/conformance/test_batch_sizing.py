@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -84,6 +85,14 @@ class Place:
             client.disconnect()
             client.loop_stop()
 
+    def deliver(self, stored: int) -> None:
+        """With so many messages stored, wait until RabbitMQ has delivered as many more as a consumer may hold."""
+        if self.kind == "rabbitmq":
+            most = max(0, COUNT - stored - 2 * DEFAULT_BATCH_LIMIT)
+            with self._channel() as channel:
+                declare = functools.partial(channel.queue_declare, f"{self.name}/in", passive=True)
+                eventually(lambda: declare().method.message_count <= most, what="messages delivered")
+
 
 class _Channel:
     def __init__(self, broker: RabbitMQ) -> None:
@@ -142,7 +151,11 @@ def test_into_the_hub_batches_grow_to_the_limit(gateway: Gateway, place: Place) 
         eventually(lambda: gateway.job("in")["ACTIVITY"] == "IDLE", what="connected")
         with gateway.hub.write():  # nothing can be stored meanwhile
             place.publish(BODIES)
-        eventually(moved(gateway, "in", COUNT), what="everything carried", deadline=60)
+        # A broker on a busy machine delivers less than a batch between two batches: let it deliver all it may.
+        while (before := gateway.job("in")["PROPAGATED_TOTAL"]) < COUNT:
+            with gateway.hub.write():
+                place.deliver(gateway.job("in")["PROPAGATED_TOTAL"])
+            eventually(moved(gateway, "in", before + 1), what="more carried", deadline=60)
     sizes = batches(gateway, "in")
     assert sizes[0] <= DEFAULT_BATCH_SIZE
     assert max(sizes) == DEFAULT_BATCH_LIMIT

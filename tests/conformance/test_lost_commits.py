@@ -38,6 +38,7 @@ class Losses:
         self._engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
         self._mutex = threading.Lock()
         self._seen = Counter[str]()
+        self._cutters: list[threading.Thread] = []
         real = Pipeline._execute
 
         def execute(pipeline: Any, last: Any) -> Any:
@@ -46,7 +47,9 @@ class Losses:
             if job in JOBS and last is not None and last.sql == b"COMMIT" and self._is_due(job):
                 self._proxy.stall(requests=False)
                 pid = pipeline._pgconn.backend_pid
-                threading.Thread(target=self._cut, args=(pid,), daemon=True).start()
+                cutter = threading.Thread(target=self._cut, args=(pid,), daemon=True)
+                self._cutters.append(cutter)
+                cutter.start()
             return real(pipeline, last)
 
         monkeypatch.setattr(Pipeline, "_execute", execute)
@@ -61,11 +64,14 @@ class Losses:
     def _cut(self, pid: int) -> None:
         query = sa.text("SELECT state = 'idle' AND query = 'COMMIT' FROM pg_stat_activity WHERE pid = :pid")
         with self._engine.connect() as conn:
-            eventually(lambda: conn.execute(query, {"pid": pid}).scalar(), what="the commit")
+            # No row: the job has closed the connection, which it does after the commit only.
+            eventually(lambda: conn.execute(query, {"pid": pid}).scalar() is not False, what="the commit")
         self._proxy.cut()
         self._proxy.resume()
 
     def close(self) -> None:
+        for cutter in self._cutters:
+            cutter.join(60)
         self._engine.dispose()
 
 
