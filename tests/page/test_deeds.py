@@ -51,8 +51,8 @@ def test_the_history_of_a_job_is_drawn_and_told_in_numbers(moving: Moving, at: B
     hub = moving.gateway.hub
     written = JobHistory(hub, "DEFAULT_AGENT", SYSTEM_CLOCK)
     written.record(Measured())
-    moving.feed("orders", *ORDERS[:5])
     moved = int(moving.gateway.job("SHIP")["PROPAGATED_TOTAL"])
+    moving.feed("orders", *ORDERS[:5])
     eventually(lambda: moving.gateway.job("SHIP")["PROPAGATED_TOTAL"] >= moved + 5, deadline=60, what="orders")
     written.record(Measured())
     at.open("/jobs/SHIP?window=1h")
