@@ -13,15 +13,19 @@ import typer
 from mgw.gateway.cli import jsonform
 from mgw.gateway.cli.common import (
     EXIT_FAILED,
+    EXIT_USAGE,
     ago,
     completer,
     console,
+    fail,
     hub_url,
     open_hub,
     print_json,
     print_table,
     say,
 )
+from mgw.gateway.cli.words import TIMES, epoch
+from mgw.gateway.services.event_levels import LEVELS
 
 if TYPE_CHECKING:
     from mgw.gateway.services.health import GatewayRow, GatewayState, Health, JobRow
@@ -182,18 +186,31 @@ def events(
     ctx: typer.Context,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Number of latest events.")] = 30,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more; end with ctrl-c.")] = False,
+    *,
     name: Annotated[
         str | None, typer.Option("--object", help="Only of this job or link.", autocompletion=completer("jobs"))
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help=f"Only from this time on: {TIMES}.")
+    ] = None,
+    level: Annotated[
+        str | None, typer.Option("--level", help=f"Only of this importance or more: {', '.join(LEVELS)}.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """What happened: starts and stops, failures, messages put aside."""
     from mgw.gateway.services.health import read_events
 
+    begun = epoch(since, "--since")
+    if level is not None and level.upper() not in LEVELS:
+        fail(f"--level {level!r} is no level; write {', '.join(LEVELS[:-1])} or {LEVELS[-1]}", EXIT_USAGE)
+    least = None if level is None else level.upper()
     with open_hub(hub_url(ctx)) as hub:
         last = 0
         while True:
-            shown = read_events(hub, after=last, limit=limit if last == 0 else 10_000, name=name)
+            shown = read_events(
+                hub, after=last, limit=limit if last == 0 else 10_000, name=name, since=begun, level=least
+            )
             last = max([last, *(row.event_id for row in shown)])
             if as_json and not follow:
                 print_json([jsonform.record(row) for row in shown])

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mgw.gateway.aq import Hub
+from mgw.gateway.services.event_levels import LEVELS, at_least
 from mgw.gateway.state import happened
 from mgw.gateway.state.happened import Audited, Happened
 
 __all__ = ["LEVELS", "Asked", "Audited", "Happened", "audit", "events"]
-
-#: From the least to the most important.
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class Asked:
     @property
     def levels(self) -> Sequence[str]:
         """Those that are important enough; none: all are."""
-        return () if self.level is None else LEVELS[LEVELS.index(self.level) :]
+        return at_least(self.level)
 
 
 def events(hub: Hub, asked: Asked, limit: int) -> list[Happened]:

@@ -14,6 +14,7 @@ from mgw.gateway.config.view_columns import COLUMN_TEXTS
 from mgw.gateway.definitions.job_options import max_message_age
 from mgw.gateway.definitions.objects import key
 from mgw.gateway.runtime.timekeeping import watched
+from mgw.gateway.services.event_levels import at_least
 from mgw.gateway.services.verdict import (
     IN_TROUBLE,
     MAX_AGE,
@@ -143,10 +144,24 @@ def read_agents(hub: Hub) -> list[GatewayRow]:
         return status.gateway(conn)
 
 
-def read_events(hub: Hub, *, after: int = 0, limit: int, name: str | None = None) -> list[EventRow]:
-    """The last ``limit`` events with an id larger than ``after``, oldest first; ``name``: of that object alone."""
+def read_events(
+    hub: Hub,
+    *,
+    after: int = 0,
+    limit: int,
+    name: str | None = None,
+    since: float | None = None,
+    level: str | None = None,
+) -> list[EventRow]:
+    """The last ``limit`` events with an id larger than ``after``, oldest first.
+
+    Args:
+        name: of that object alone.
+        since: epoch seconds.
+        level: of that importance at least (:data:`mgw.gateway.services.event_levels.LEVELS`).
+    """
     with hub.read() as conn:
-        return status.events(conn, after=after, limit=limit, name=name)
+        return status.events(conn, after=after, limit=limit, name=name, since=since, levels=at_least(level))
 
 
 def link_of(hub: Hub, job: JobRow) -> LinkRow | None:

@@ -262,13 +262,36 @@ def link(conn: sa.Connection, name: str) -> LinkRow | None:
     return _row(conn, LinkRow, "MGW_LINKS", "LINK_NAME", name)
 
 
-def events(conn: sa.Connection, *, after: int = 0, limit: int = 100, name: str | None = None) -> list[EventRow]:
-    """The last ``limit`` events with an id larger than ``after``, oldest first; ``name``: of that object alone."""
-    of_it = "" if name is None else "AND UPPER(OBJECT_NAME) = UPPER(:name)"
-    chosen = f"WHERE EVENT_ID > :after {of_it} ORDER BY EVENT_ID DESC LIMIT :limit"
-    values = {"after": after, "limit": limit} | ({} if name is None else {"name": name})
-    found = conn.execute(_select(EventRow, "MGW_EVENTS", chosen), values)
-    return [EventRow(*row) for row in found][::-1]
+def events(
+    conn: sa.Connection,
+    *,
+    after: int = 0,
+    limit: int = 100,
+    name: str | None = None,
+    since: float | None = None,
+    levels: Sequence[str] = (),
+) -> list[EventRow]:
+    """The last ``limit`` events with an id larger than ``after``, oldest first.
+
+    Args:
+        name: of that object alone.
+        since: epoch seconds.
+        levels: of these alone; none: of all.
+    """
+    conditions, values = ["EVENT_ID > :after"], dict[str, Any](after=after, limit=limit)
+    if name is not None:
+        conditions.append("UPPER(OBJECT_NAME) = UPPER(:name)")
+        values["name"] = name
+    if since is not None:
+        conditions.append("EVENT_ID IN (SELECT id FROM gw_event WHERE time >= :since)")
+        values["since"] = since
+    if levels:
+        conditions.append("EVENT_LEVEL IN :levels")
+        values["levels"] = list(levels)
+    query = _select(EventRow, "MGW_EVENTS", f"WHERE {' AND '.join(conditions)} ORDER BY EVENT_ID DESC LIMIT :limit")
+    if levels:
+        query = query.bindparams(sa.bindparam("levels", expanding=True))
+    return [EventRow(*row) for row in conn.execute(query, values)][::-1]
 
 
 _LEFT_OUT = f"""(SELECT k.id AS counted_job,

@@ -265,6 +265,18 @@ def test_events_of_an_object_are_its_own_latest_however_many_others_came_since(a
     assert len(json.loads(applied.ok("events", "--object", "one", "--json"))) == 2
 
 
+def test_events_are_chosen_by_time_and_importance(applied: Mgw) -> None:
+    applied.ok("aq", "enqueue", "orders", "x", "--expiration", "0")
+    applied.ok("aq", "time-manager")
+    assert "queue ORDERS: 1 message(s) expired" in applied.ok("events", "--since", "10m", "--level", "info")
+    assert applied.ok("events", "--since", "2999-01-01T00:00") == ""
+    assert applied.ok("events", "--level", "CRITICAL") == ""
+    for wrong in (("--since", "soon"), ("--level", "loud")):
+        refused = applied("events", *wrong)
+        assert refused.code == 2
+        assert f"{wrong[0]} '{wrong[1]}' is no" in refused.err
+
+
 def test_messages_go_in_and_come_out_byte_for_byte(applied: Mgw) -> None:
     raw = bytes(range(256))
     applied.ok("aq", "enqueue", "orders", "--raw", "-", stdin=raw)
