@@ -15,6 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mgw.gateway.aq.admin import COMPATIBLE, MAX_PAYLOAD, QueueAdmin
+    from mgw.gateway.aq.admin.audit import (
+        Author,
+        Changed,
+        Undertaking,
+        act_for,
+        acting,
+        keep_change,
+        part_of,
+        prune_audit,
+    )
     from mgw.gateway.aq.admin.removal import Held, Removal, moved, record
     from mgw.gateway.aq.admin.roles_sql import role_statements
     from mgw.gateway.aq.admin.transformations import transformation_users
@@ -130,8 +140,10 @@ __all__ = [
     "SUBSCRIBER_OPTIONS",
     "Agent",
     "AqAgent",
+    "Author",
     "Bindings",
     "BodyType",
+    "Changed",
     "Changes",
     "Claimed",
     "Counts",
@@ -175,7 +187,10 @@ __all__ = [
     "TimeManagerReport",
     "TransformationInfo",
     "TypeInfo",
+    "Undertaking",
     "Visibility",
+    "act_for",
+    "acting",
     "add_checks",
     "agent_name",
     "as_definition",
@@ -190,6 +205,7 @@ __all__ = [
     "decode_messages",
     "drop_hub",
     "hub_clock",
+    "keep_change",
     "libpq_uri",
     "list_functions",
     "list_modules",
@@ -200,6 +216,7 @@ __all__ = [
     "one_of_check",
     "own_kind",
     "parse_url",
+    "part_of",
     "payload_forms",
     "payload_name",
     "payload_of",
@@ -207,6 +224,7 @@ __all__ = [
     "postgresql_upgrade",
     "process_lives",
     "process_start",
+    "prune_audit",
     "pushed_down",
     "qualified",
     "queue_backlog",
@@ -248,6 +266,7 @@ _HOMES = {
         "MAX_PAYLOAD",
         "QueueAdmin",
     ),
+    "admin.audit": ("Author", "Changed", "Undertaking", "act_for", "acting", "keep_change", "part_of", "prune_audit"),
     "admin.roles_sql": ("role_statements",),
     "admin.removal": ("Held", "Removal", "moved", "record"),
     "admin.transformations": ("transformation_users",),

@@ -97,18 +97,20 @@ def open_hub(url: str, *, create: bool = False) -> Iterator[Hub]:
     Raises:
         HubError: it is not there, cannot be reached, or is of another release.
     """
+    from mgw.gateway.services.authors import by_command
     from mgw.gateway.services.hubs import open_hub as opened
 
-    with opened(url, create=create) as hub:
+    with by_command(), opened(url, create=create) as hub:
         yield hub
 
 
 @contextmanager
 def admin(ctx: typer.Context) -> Iterator[GatewayAdmin]:
     """The administration of the hub of this call."""
+    from mgw.gateway.services.authors import by_command
     from mgw.gateway.services.hubs import administration
 
-    with administration(hub_url(ctx)) as procedures:
+    with by_command(), administration(hub_url(ctx)) as procedures:
         yield procedures
 
 

@@ -18,6 +18,7 @@ from mgw import __version__
 from mgw.gateway.cli import (
     agents,
     aq,
+    audit,
     configure,
     exceptions,
     foreign_queues,
@@ -50,7 +51,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for part in (skeleton, configure, mapping, runner, watch, top, prove, upgrade):
+for part in (skeleton, configure, mapping, runner, watch, audit, top, prove, upgrade):
     part.register(app)
 for name, group in (
     ("agents", agents),

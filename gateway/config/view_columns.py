@@ -17,8 +17,9 @@ VIEW_TEXTS = {
     "MGW_MODULES": "Python modules whose functions transformations and rules may call.",
     "MGW_RULE_FUNCTIONS": "Python functions that rules and expressions may call by name.",
     "MGW_EVENTS": "What happened, kept for 14 days unless the agent option `event_retention` says otherwise.",
-    "MGW_AUDIT": "Removals of objects that may hold messages: who removed them, and what happened to the messages; "
-    "kept forever.",
+    "MGW_AUDIT": "What administration changed: who, when, through what, the definition before and after, and what "
+    "happened to the messages of what was removed; kept for a year unless the agent option `audit_retention` says "
+    "otherwise.",
     "MGW_LEDGER": "Batches of jobs, kept for 7 days unless the agent option `ledger_retention` says otherwise; "
     "`mgw prove` shows the messages in them. Each batch has its own row at first. Rows of small batches are merged "
     "later, up to a thousand into one; numbers of messages are then sums.",
@@ -41,8 +42,16 @@ COLUMN_TEXTS = {
     "MGW_CERTIFICATES.EXPIRES": "When it ends.",
     "MGW_CERTIFICATES.VALID_FOR": "Seconds until then; less than 0: it has ended.",
     "MGW_CERTIFICATES.SEEN": "When the agent last saw it.",
-    "ACTION": "drop queue, drop queue table, remove subscriber, remove job, purge.",
-    "ACTOR": "User of the hub, or account and host of the program.",
+    "ACTION": "create link, alter job, start agent, drop queue, purge, apply configuration and others.",
+    "ACTOR": "User of the web face or of the hub, agent, or account and host of the program.",
+    "AFTER_CHANGE": "Definition after the change as JSON; secrets are named, never shown. Null: it is removed, or no "
+    "definition was changed.",
+    "BEFORE_CHANGE": "The same before the change. Null: it was not there, or no definition was changed.",
+    "MGW_AUDIT.GENERATION": "Generation of the definitions that the change is part of; null: it changed none.",
+    "MGW_AUDIT.KIND": "Kind of the object: agent, link, foreign queue, job and others; null: it has no definition.",
+    "MGW_AUDIT.RESULT": "Of an apply or rollback, in its last row: what it came to.",
+    "MGW_AUDIT.THROUGH": "python, cli, http, agent; null: an earlier release wrote it.",
+    "MGW_AUDIT.VERSION": "The metric `mgw_config_generation` with this change; null: it has no part in that.",
     "ATTEMPTS": "How often the first message of the key was tried.",
     "AUDIT_ID": "Increasing number.",
     "AUDIT_TIME": "When.",
@@ -65,13 +74,13 @@ COLUMN_TEXTS = {
     "MGW_JOB_HISTORY.OLDEST_MESSAGE_AGE": "Seconds for which the oldest of them had waited.",
     "MGW_JOB_HISTORY.PROPAGATED": "Messages that the job moved.",
     "MGW_JOB_HISTORY.STATUS": "At the end of the interval, as in MGW_JOBS.",
-    "HELD": "Messages in it that nobody had consumed.",
+    "HELD": "Messages in what was removed that nobody had consumed.",
     "MGW_PARKED.MESSAGES": "Messages of the key that wait, the first one included.",
     "MESSAGE_KEY": "The value of `park_key`; of a long one, a digest.",
     "MOVED_TO": "Queue that got them; null: they were deleted.",
     "MGW_PARKED.NEXT_ATTEMPT": "When the first message is tried again.",
     "OLDEST": "When the oldest of them was enqueued.",
-    "MGW_AUDIT.OBJECT_NAME": "What was removed.",
+    "MGW_AUDIT.OBJECT_NAME": "What was changed.",
     "ACTIVITY": "STOPPED, CONNECTING, RUNNING, IDLE (nothing waits), BACKOFF (waits for the next attempt), STUCK "
     "(its thread is blocked in the client library or waits for the hub; never while it waits for the next attempt).",
     "AGENT_DATABASE": "Database that was given for the agent; has no effect.",

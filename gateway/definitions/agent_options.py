@@ -30,6 +30,8 @@ EVENT_RETENTION = "event_retention"
 DEFAULT_EVENT_RETENTION = 14 * 86400.0  # seconds
 HISTORY_RETENTION = "history_retention"
 DEFAULT_HISTORY_RETENTION = 14 * 86400.0  # seconds
+AUDIT_RETENTION = "audit_retention"
+DEFAULT_AUDIT_RETENTION = 365 * 86400.0  # seconds
 WORKERS = "workers"
 MAX_WORKERS = 64
 
@@ -73,6 +75,14 @@ AGENT_OPTIONS = (
         minimum=0,
     ),
     Field(
+        AUDIT_RETENTION,
+        "Seconds for which rows of `MGW_AUDIT` are kept, and with them the generations; if agents share a hub, the "
+        "shortest value counts.",
+        float,
+        DEFAULT_AUDIT_RETENTION,
+        minimum=60,
+    ),
+    Field(
         WORKERS,
         "Processes that the agent's jobs are spread over, so that they use several cores; 0: one per core of the "
         "machine. With 1 they run in the process of `mgw run` itself.",
@@ -104,6 +114,7 @@ class AgentSettings:
     event_retention: float = DEFAULT_EVENT_RETENTION  # seconds
     workers: int = 1  # processes; 0: one per core
     history_retention: float = DEFAULT_HISTORY_RETENTION  # seconds; 0: no history
+    audit_retention: float = DEFAULT_AUDIT_RETENTION  # seconds
 
     @property
     def processes(self) -> int:
@@ -124,7 +135,7 @@ class AgentSettings:
         held = {name.lower(): value for name, value in options.items()}
         given = {
             name: parse_value(_FIELDS[name], held[name], "agent")
-            for name in (BATCH_SIZE, POLLING_INTERVAL, EVENT_RETENTION, WORKERS, HISTORY_RETENTION)
+            for name in (BATCH_SIZE, POLLING_INTERVAL, EVENT_RETENTION, WORKERS, HISTORY_RETENTION, AUDIT_RETENTION)
             if name in held
         }
         return cls(
@@ -134,6 +145,7 @@ class AgentSettings:
             given.get(EVENT_RETENTION, DEFAULT_EVENT_RETENTION),
             given.get(WORKERS, 1),
             given.get(HISTORY_RETENTION, DEFAULT_HISTORY_RETENTION),
+            given.get(AUDIT_RETENTION, DEFAULT_AUDIT_RETENTION),
         )
 
     def applied(self, job: JobDef) -> JobDef:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 
 from mgw.gateway.http import limits
 from mgw.gateway.http.problems import Problem
+from mgw.gateway.services.authors import acts
 from mgw.gateway.services.users import Identity, Role, Users
 
 __all__ = ["CSRF_HEADER", "SESSION_COOKIE", "Access", "Administrator", "Operator", "Viewer", "identity", "roles_of"]
@@ -120,8 +121,8 @@ def identity(request: Request) -> Identity:
 Known = Annotated[Identity, Depends(identity)]
 
 
-def _needs(role: Role) -> Callable[[Identity], Identity]:
-    def check(found: Known) -> Identity:
+def _needs(role: Role) -> Callable[[Identity], Awaitable[Identity]]:
+    async def check(found: Known) -> Identity:  # in the context of the request, which the route gets as well
         if not found.role.includes(role):
             raise Problem(
                 403,
@@ -129,6 +130,7 @@ def _needs(role: Role) -> Callable[[Identity], Identity]:
                 f"ask an administrator for the role {role.lower()}",
                 cause=f"this is for the role {role.lower()}",
             )
+        acts(found.name)
         return found
 
     check.role = role  # type: ignore[attr-defined]

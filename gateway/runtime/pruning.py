@@ -12,7 +12,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from mgw.gateway.aq import Hub
+from mgw.gateway.aq import Hub, prune_audit
 from mgw.gateway.definitions.agent_options import AgentSettings
 from mgw.gateway.ledger import upkeep
 from mgw.gateway.runtime.job_history import GRAINS, merge_old
@@ -41,13 +41,15 @@ class Pruning:
         self._merging = upkeep.Merging(agent_key)
 
     def prune(self, settings: AgentSettings | None) -> None:
-        """Delete events, keys, records of the ledger and of the history that are too old, and what commands that were
-        killed left of their taps; ``settings``: None where no agent runs."""
+        """Delete events, entries of the audit, keys, records of the ledger and of the history that are too old, and
+        what commands that were killed left of their taps; ``settings``: None where no agent runs."""
         now = self._clock.now()
         kept = (settings or AgentSettings()).event_retention
         with self._hub.write() as conn:
             run_state.prune_events(conn, before=now - kept)
             catalog.delete_taps_before(conn, now - TAP_SECONDS)
+        changed = now - (settings or AgentSettings()).audit_retention
+        self._in_pieces(lambda conn: prune_audit(conn, before=changed, limit=PRUNE_ROWS))
         before = now - KEY_DAYS * 86400
         self._in_pieces(lambda conn: run_state.prune_keys(conn, before=before, limit=PRUNE_ROWS))
         if settings is not None:

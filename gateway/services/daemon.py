@@ -22,6 +22,7 @@ from mgw.gateway.runtime.secret_files import ReadFiles
 from mgw.gateway.runtime.signals import EndedInStart, Signals
 from mgw.gateway.runtime.supervisor import RunOptions
 from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.authors import by_agent
 from mgw.gateway.services.probes import Probes
 from mgw.gateway.state.gateway_hub import open_hub
 from mgw.gateway.state.secrets import Secrets
@@ -88,9 +89,10 @@ def run(
     Raises:
         GatewayError: the hub cannot be opened, the agent is running elsewhere, or a configuration is invalid.
     """
-    if face is None:
-        return supervise(options, PROCEDURES, signals)
-    return supervise(options, PROCEDURES, signals, lambda hub, supervisor: face(hub, Probes(hub, supervisor)))
+    with by_agent(options.agent):
+        if face is None:
+            return supervise(options, PROCEDURES, signals)
+        return supervise(options, PROCEDURES, signals, lambda hub, supervisor: face(hub, Probes(hub, supervisor)))
 
 
 def run_agents(options: RunOptions, agents: Sequence[str] | None, address: HttpAddress | None, signals: Signals) -> int:

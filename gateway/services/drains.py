@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from mgw.gateway.aq import Hub
 from mgw.gateway.services import lookup
 from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.authors import same_author
 from mgw.gateway.services.job_verbs import drain
 from mgw.transforms.errors import GatewayError
 
@@ -48,7 +49,7 @@ class Drains:
             found = self._under_way.get(job.upper())
             if found is None:
                 found = self._under_way[job.upper()] = _Drain()
-                threading.Thread(target=self._run, args=(job, timeout, found), name="drain", daemon=True).start()
+                same_author(self._run, job, timeout, found, name="drain").start()
         if found.over.wait(wait) and found.error is not None:
             raise found.error
         return job

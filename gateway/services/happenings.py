@@ -1,4 +1,4 @@
-"""What happened, and what administration removed: lists of the events and of the audit."""
+"""What happened, and what administration changed: lists of the events and of the audit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,21 @@ def events(hub: Hub, asked: Asked, limit: int) -> list[Happened]:
         )
 
 
-def audit(hub: Hub, limit: int, *, since: float | None = None, before: int | None = None) -> list[Audited]:
-    """The latest removals, the latest first; ``before``: with a smaller number than this."""
+def audit(
+    hub: Hub,
+    limit: int,
+    *,
+    since: float | None = None,
+    before: int | None = None,
+    after: int | None = None,
+    name: str | None = None,
+) -> list[Audited]:
+    """What administration changed, the latest first.
+
+    Args:
+        since: epoch seconds.
+        before, after: with a smaller number than this, with a larger one.
+        name: of this object alone.
+    """
     with hub.read() as conn:
-        return happened.audit(conn, since=since, before=before, limit=limit)
+        return happened.audit(conn, since=since, before=before, after=after, name=name, limit=limit)

@@ -95,7 +95,7 @@ def _steps(admin: GatewayAdmin, *, wait: float, force: bool) -> Iterator[str | R
     else:
         _wait_for_agents(admin, first, wait, force=force)
     count = 0
-    with admin.change() as conn:
+    with admin.change("key", keys.name, "rotate", deed=True) as conn:
         for secret in stored_secrets(conn):
             if secrets.key_of(secret.token) != first or ":" not in secret.token:
                 update_secret(conn, secret, secrets.rotate(secret.token, secret.owner))
@@ -121,7 +121,10 @@ def forget_former_keys(admin: GatewayAdmin) -> Rotation:
             cause="the keys are in MGW_SECRET_KEY",
             cure="set MGW_SECRET_KEY to the first key alone, and start every process again",
         )
-    with keys.alone(), admin.change() as conn:  # nothing is stored meanwhile
+    with (
+        keys.alone(),
+        admin.change("key", keys.name, "forget former", deed=True) as conn,
+    ):  # nothing is stored meanwhile
         ring = dict(keys.read(create=False))
         first = next(iter(ring))
         _check(conn, first, admin.secrets.key_of)

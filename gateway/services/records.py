@@ -1,4 +1,4 @@
-"""What happened: events of the gateway, and what administration removed."""
+"""What happened: events of the gateway, for those who look through them in pages."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.state import records
-from mgw.gateway.state.records import AuditRow
 from mgw.gateway.state.status import EventRow
 
-__all__ = ["AuditRow", "EventRow", "removals", "some_events"]
+__all__ = ["EventRow", "some_events"]
 
 _LEVELS = {"error": ("ERROR", "CRITICAL"), "warning": ("WARNING", "ERROR", "CRITICAL")}
 
@@ -27,9 +26,3 @@ def some_events(
         return records.recent_events(
             conn, before=before, limit=limit, levels=_LEVELS.get(level.lower(), ()), text=text.replace("\0", "")
         )
-
-
-def removals(hub: Hub, *, before: int | None = None, limit: int = 100) -> Sequence[AuditRow]:
-    """What somebody purged, dropped or gave up, with an id smaller than ``before``, newest first."""
-    with hub.read() as conn:
-        return records.audit(conn, before=before, limit=limit)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from mgw.gateway.services.authors import same_author
 from mgw.gateway.services.busy import Busy
 from mgw.gateway.services.exceptions.contract import Outcome, Pace
 from mgw.gateway.services.lookup import NotFound
@@ -94,7 +95,7 @@ class Tasks:
             for identity in ended[: max(0, len(ended) - _REMEMBERED + 1)]:
                 del self._known[identity]
             self._known[task.id] = task
-        threading.Thread(target=self._run, args=(task, pace, work), name=f"task-{task.id}", daemon=True).start()
+        same_author(self._run, task, pace, work, name=f"task-{task.id}").start()
         return task
 
     def listed(self) -> list[Task]:

@@ -1,9 +1,10 @@
-"""Statements on what is kept of the past: events, and the audit of removals."""
+"""Statements on what is kept of the past: events, and the audit of administration."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -29,13 +30,32 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """Something that may have held messages was removed. Times are epoch seconds."""
+    """An entry of the audit. Times are epoch seconds.
+
+    Attributes:
+        through: how the actor came: ``python``, ``cli``, ``http``, ``agent``; None: an earlier release wrote it.
+        action: ``create link``, ``purge``.
+        kind: of the object; None: it has no definition.
+        before_change, after_change: its definition without secrets; None: it was not there, or nothing was changed.
+        generation: which generation of the definitions it is, or is part of; None: it changed none.
+        version: of the gateway's definitions, with this change; None: they are the same.
+        result: of an undertaking of several changes, in its last entry.
+        messages: that were in what was removed; ``oldest``: when the oldest of them was enqueued; ``moved_to``: the
+            queue that got them, None: they were deleted.
+    """
 
     id: int
     time: float
     actor: str
+    through: str | None
     action: str
+    kind: str | None
     object: str
+    before_change: Mapping[str, Any] | None
+    after_change: Mapping[str, Any] | None
+    generation: int | None
+    version: int | None
+    result: str | None
     messages: int
     oldest: float | None
     moved_to: str | None
@@ -83,15 +103,46 @@ def last_before(conn: sa.Connection, moment: float) -> int:
     return conn.execute(latest).scalar() or 0
 
 
-_AUDIT = "SELECT id, time, actor, action, object, messages, oldest, moved_to FROM aq_audit"
+#: What is one change for those who look back: that of a definition, or everything that one undertaking did.
+_GENERATION = """CASE WHEN generation IS NOT NULL OR before_change IS NOT NULL OR after_change IS NOT NULL
+                     THEN COALESCE(generation, id) END"""
+_AUDIT = f"""SELECT id, time, actor, through, action, kind, object, before_change, after_change, {_GENERATION}, version,
+                    result, messages, oldest, moved_to FROM aq_audit"""
 
 
-def audit(conn: sa.Connection, *, since: float | None, before: int | None, limit: int) -> list[Audited]:
-    """The latest removals, the latest first."""
+def audit(
+    conn: sa.Connection,
+    *,
+    since: float | None = None,
+    before: int | None = None,
+    after: int | None = None,
+    name: str | None = None,
+    limit: int,
+) -> list[Audited]:
+    """The latest entries that fulfil every condition given, the latest first.
+
+    Args:
+        since: epoch seconds.
+        before, after: with a smaller number, with a larger one.
+        name: of this object, in whatever letter case.
+    """
     where, values = ["1 = 1"], list[Any]()
-    for condition, value in (("time >= ?", since), ("id < ?", before)):
+    for condition, value in (("time >= ?", since), ("id < ?", before), ("id > ?", after)):
         if value is not None:
             where.append(condition)
             values.append(value)
+    if name is not None:
+        where.append("(UPPER(object) = ? OR UPPER(object) LIKE ? ESCAPE '!')")
+        plain = name.upper().replace("!", "!!").replace("%", "!%").replace("_", "!_")
+        values += [name.upper(), f"{plain}, WHICH READS %"]  # how the removal of a job is told
     sql = f"{_AUDIT} WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
-    return [Audited(*row) for row in Db(conn).rows(sql, (*values, limit))]
+    return [_audited(*row) for row in Db(conn).rows(sql, (*values, limit))]
+
+
+def _audited(*row: Any) -> Audited:
+    found = Audited(*row)
+    return replace(found, before_change=_read(found.before_change), after_change=_read(found.after_change))
+
+
+def _read(text: Any) -> Mapping[str, Any] | None:
+    return None if text is None else json.loads(text)

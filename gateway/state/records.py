@@ -10,21 +10,7 @@ import sqlalchemy as sa
 
 from mgw.gateway.state.status import EventRow
 
-__all__ = ["AuditRow", "BatchRow", "QueueLoad", "audit", "batches", "queue_loads", "recent_events"]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRow:
-    """What administration removed, from ``MGW_AUDIT``. Moments are UTC texts."""
-
-    audit_id: int
-    audit_time: str
-    actor: str | None
-    action: str
-    object_name: str
-    held: int
-    oldest: str | None
-    moved_to: str | None
+__all__ = ["BatchRow", "QueueLoad", "batches", "queue_loads", "recent_events"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +78,6 @@ def recent_events(
     if levels:
         query = query.bindparams(sa.bindparam("levels", expanding=True))
     return [EventRow(*row) for row in conn.execute(query, values)]
-
-
-def audit(conn: sa.Connection, *, before: int | None = None, limit: int = 100) -> list[AuditRow]:
-    """The last ``limit`` entries with an id smaller than ``before``, newest first."""
-    older = "" if before is None else "WHERE AUDIT_ID < :before"
-    values = {"limit": limit} | ({} if before is None else {"before": before})
-    found = conn.execute(_select(AuditRow, "MGW_AUDIT", f"{older} ORDER BY AUDIT_ID DESC LIMIT :limit"), values)
-    return [AuditRow(*row) for row in found]
 
 
 def batches(conn: sa.Connection, job: str, *, limit: int = 20) -> list[BatchRow]:

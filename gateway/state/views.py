@@ -262,6 +262,14 @@ def _audit(d: _Dialect) -> tuple[dict[str, str], str]:
         "HELD": "a.messages",
         "OLDEST": d.moment.format("a.oldest"),
         "MOVED_TO": "a.moved_to",
+        "THROUGH": "a.through",
+        "KIND": "a.kind",
+        "BEFORE_CHANGE": "a.before_change",
+        "AFTER_CHANGE": "a.after_change",
+        "GENERATION": "CASE WHEN a.generation IS NOT NULL OR a.before_change IS NOT NULL"
+        " OR a.after_change IS NOT NULL THEN COALESCE(a.generation, a.id) END",
+        "VERSION": "a.version",
+        "RESULT": "a.result",
     }, "aq_audit a"
 
 

@@ -28,6 +28,7 @@ LINES = {
     "transform": "transform --job orders_in --file message.yaml",
     "tap": "tap orders_in --seconds 0.1",
     "events": "events",
+    "audit": "audit",
     "prove": "prove orders_in --list",
     "agents list": "agents list",
     "agents show": "agents show second",

@@ -50,7 +50,12 @@ def bodies(gateway: Gateway, queue: str, consumer: str | None = None) -> list[An
 
 def audit(gateway: Gateway) -> list[tuple[str, str, int, str | None]]:
     with gateway.hub.read() as conn:
-        rows = conn.execute(sa.text("SELECT action, object_name, held, moved_to FROM mgw_audit ORDER BY audit_id"))
+        rows = conn.execute(
+            sa.text(
+                "SELECT action, object_name, held, moved_to FROM mgw_audit "
+                "WHERE kind IS NULL OR after_change IS NULL ORDER BY audit_id"
+            )
+        )
         return [(action, name, held, moved_to) for action, name, held, moved_to in rows]
 
 

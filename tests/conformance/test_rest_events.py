@@ -155,13 +155,16 @@ def test_the_audit_says_who_removed_what(hub: Hub, web: Caller) -> None:
     web.ok("POST", "/api/v1/queues/Q/purge", {"condition": "qtview.msg_priority = 1"})
     admin.stop_queue("Q")
     admin.drop_queue("Q")
-    found = web.ok("GET", "/api/v1/audit")["removals"]
-    assert [(each["action"], each["held"]) for each in found] == [("drop queue", 0), ("purge", 2)]
-    assert found[1]["actor"] == "anonymous"
+    web.ok("PUT", "/api/v1/links/mem", {"type": "memory", "broker": "b"})
+    found = web.ok("GET", "/api/v1/audit")["entries"]
+    assert [(each["action"], each["held"]) for each in found] == [("create link", 0), ("drop queue", 0), ("purge", 2)]
+    assert [(each["actor"], each["through"]) for each in found[::2]] == [("anonymous", "http")] * 2
+    assert (found[0]["before"], found[0]["after"]["type"], found[0]["generation"]) == (None, "MEMORY", found[0]["id"])
     page = web.ok("GET", "/api/v1/audit?limit=1")
-    assert page["removals"] == found[:1]
-    assert web.ok("GET", f"/api/v1/audit?limit=1&cursor={page['next']}")["removals"] == found[1:]
-    assert web.ok("GET", "/api/v1/audit?since=2999-01-01T00:00:00Z")["removals"] == []
+    assert page["entries"] == found[:1]
+    assert web.ok("GET", f"/api/v1/audit?limit=2&cursor={page['next']}")["entries"] == found[1:]
+    assert web.ok("GET", "/api/v1/audit?object=MEM")["entries"] == found[:1]
+    assert web.ok("GET", "/api/v1/audit?since=2999-01-01T00:00:00Z")["entries"] == []
 
 
 # ------------------------------------------------------------------------------------------------------------- streams

@@ -3,17 +3,17 @@ first."""
 
 from __future__ import annotations
 
-import getpass
 import logging
 import math
-import os
-import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import sqlalchemy as sa
 
 from mgw.gateway.aq.admin import admin_sql, removal_sql
+from mgw.gateway.aq.admin.audit import account, as_text, author, enter
+from mgw.gateway.aq.admin.audit_sql import Kept
 from mgw.gateway.aq.admin.base import Administration
 from mgw.gateway.aq.admin.removal_sql import Held
 from mgw.gateway.aq.admin.stopping import wait_alone
@@ -175,19 +175,27 @@ def refuse(removal: Removal, now: float) -> HoldsMessages:
     )
 
 
-def record(admin: Administration, conn: sa.Connection, removal: Removal) -> None:
-    """Keep a removal in the audit, in its transaction, and notify those who keep events."""
+def record(
+    admin: Administration,
+    conn: sa.Connection,
+    removal: Removal,
+    *,
+    kind: str | None = None,
+    before: Mapping[str, Any] | None = None,
+    version: int | None = None,
+) -> None:
+    """Keep a removal in the audit, in its transaction, and notify those who keep events.
+
+    Args:
+        kind: of the object, where it is one that can be defined again.
+        before: its settings without secrets.
+        version: of the gateway's definitions, with this change.
+    """
     hub, who = admin.hub, actor(admin)
     now = hub.clock.now()
-    removal_sql.audit(
-        Db(conn),
-        now=now,
-        actor=who,
-        action=removal.action,
-        name=removal.name,
-        held=removal.held,
-        moved_to=removal.moved_to,
-    )
+    entry = Kept(now, who, "", removal.action, removal.name, removal.held.messages, removal.held.oldest)
+    entry = entry._replace(moved_to=removal.moved_to, kind=kind, before_change=as_text(before), version=version)
+    enter(conn, entry, who)
     text = removal.told(now, who)
     _log.log(logging.WARNING if removal.held.messages else logging.INFO, "%s", text)
     if hub.on_removal is not None:
@@ -200,8 +208,4 @@ def actor(admin: Administration) -> str:
         return admin.by
     if admin.rights is not None:
         return admin.rights.user
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # a container with a number and no name for it
-        name = str(os.getuid())
-    return f"{name}@{socket.gethostname()}"
+    return author().name or account()

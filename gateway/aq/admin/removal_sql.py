@@ -1,4 +1,4 @@
-"""Statements of removals: what would be lost, what is moved, and the audit."""
+"""Statements of removals: what would be lost, and what is moved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mgw.gateway.aq.store.statements import Db
 from mgw.gateway.aq.store.tables import LEFT, State, states
 from mgw.transforms.message import Message
 
-__all__ = ["Held", "audit", "held_by_consumer", "held_by_queues", "in_hands_of", "messages_left", "messages_of"]
+__all__ = ["Held", "held_by_consumer", "held_by_queues", "in_hands_of", "messages_left", "messages_of"]
 
 _ENTRY = f"SELECT 1 FROM aq_entry e WHERE e.message_id = m.id AND e.state IN {LEFT}"
 _HELD = f"""m.queue_id {{ids}} AND (m.state IN {states(State.READY, State.WAITING, State.EXPIRED, State.CLAIMED)}
@@ -77,12 +77,3 @@ def messages_of(db: Db, hub_id: bytes, numbers: Sequence[int]) -> list[Message]:
     payloads.learn(db, rows)
     found = {row[ID]: message for row, message in zip(rows, decode(rows, hub_id), strict=True)}
     return [found[number] for number in numbers]
-
-
-def audit(db: Db, *, now: float, actor: str, action: str, name: str, held: Held, moved_to: str | None) -> None:
-    """Keep a removal."""
-    db.run(
-        """INSERT INTO aq_audit (time, actor, action, object, messages, oldest, moved_to)
-           VALUES (?, ?, ?, ?, ?, ?, ?)""",
-        (now, actor, action, name, held.messages, held.oldest, moved_to),
-    )

@@ -24,6 +24,7 @@ __all__ = [
     "PENDING",
     "PRIVILEGE_COUNTER",
     "SESSION_COUNTER",
+    "WAYS",
     "BodyType",
     "Enabled",
     "State",
@@ -65,6 +66,9 @@ class BodyType(IntEnum):
     FIELDS = 3
     VALUE = 4
 
+
+#: How an actor came to a change: a program that calls Python, the command line, HTTP, an agent by itself.
+WAYS = ("python", "cli", "http", "agent")
 
 COMMIT_COUNTER = "commit"
 MESSAGE_COUNTER = "message"
@@ -415,18 +419,25 @@ privilege = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# What administration removed that may have held messages.
+# What administration changed: who, when, what; and what became of the messages of what was removed.
 audit = sa.Table(
     "aq_audit",
     metadata,
     _required("id", _ID, primary_key=True),
     _required("time", _TIME),
     _required("actor", sa.Text),
-    _required("action", sa.Text),  # drop queue, drop queue table, remove subscriber, purge, remove job
+    _required("action", sa.Text),  # drop queue, purge, remove job, alter link, ...
     _required("object", sa.Text),
     _required("messages", _ID),  # that were in it
     _column("oldest", _TIME),  # when the oldest of them was enqueued
     _column("moved_to", sa.Text),  # the queue that got them; NULL: they were deleted
+    _column("through", sa.Text),  # how the actor came
+    _column("kind", sa.Text),  # of the object; NULL: a removal that is no definition
+    _column("before_change", sa.Text),  # JSON without secrets; NULL: it was not there
+    _column("after_change", sa.Text),
+    _column("generation", _ID),  # the first entry of the same undertaking; NULL: it stands alone
+    _column("version", _ID),  # of the gateway's definitions, with this change
+    _column("result", sa.Text),  # of the undertaking, in its last entry
     sqlite_autoincrement=True,
 )
 
@@ -546,6 +557,7 @@ add_checks(
         "aq_message": {"state": _each("state", MESSAGE_STATES), "body_type": _each("body_type", BodyType)},
         "aq_entry": {"state": _each("state", _ENTRY_STATES)},
         "aq_total": {"state": _each("state", _TOTAL_STATES)},
+        "aq_audit": {"through": one_of(WAYS)},
         "aq_view": {"kind": one_of(("MESSAGES", "_S", "_R"))},
         "aq_activity": {"kind": one_of(("QUEUE", "CONSUMER", "PUBLISHER"))},
         "aq_privilege": {

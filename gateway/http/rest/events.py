@@ -1,4 +1,4 @@
-"""What happened, what was removed, and what happens as it happens."""
+"""What happened, what administration changed, and what happens as it happens."""
 
 from __future__ import annotations
 
@@ -52,22 +52,29 @@ class EventPage(BaseModel):
 
 
 class AuditModel(BaseModel):
-    """Something that may have held messages was removed, or purged."""
+    """Something that administration changed."""
 
-    id: int = Field(description="Grows with every removal.")
-    time: datetime = Field(description="When it was removed.")
+    id: int = Field(description="Grows with every change.")
+    time: datetime = Field(description="When it was changed.")
     actor: str = Field(description="Who did it.")
-    action: str = Field(description="`purge`, `drop queue`, `remove subscriber` and others.")
-    object: str = Field(description="What was removed.")
-    held: int = Field(description="Messages that were in it.")
+    through: str | None = Field(description="`cli`, `http`, `python` or `agent`; null: an earlier release wrote it.")
+    action: str = Field(description="`create link`, `alter job`, `purge`, `drop queue` and others.")
+    kind: str | None = Field(description="Kind of the object; null: it has no definition.")
+    object: str = Field(description="What was changed.")
+    before: dict[str, Any] | None = Field(description="Its definition before; secrets are named, never shown.")
+    after: dict[str, Any] | None = Field(description="Its definition after; null: it is removed, or the same.")
+    generation: int | None = Field(description="The generation that it is part of; null: no definition was changed.")
+    version: int | None = Field(description="`mgw_config_generation` with this change; null: it has no part in that.")
+    result: str | None = Field(description="Of an apply or rollback, in its last entry: what it came to.")
+    held: int = Field(description="Messages that were in what was removed.")
     oldest: datetime | None = Field(description="When the oldest of them was enqueued.")
     moved_to: str | None = Field(description="The queue that got them; null: they were deleted.")
 
 
 class AuditPage(BaseModel):
-    """Removals, the latest first."""
+    """What administration changed, the latest first."""
 
-    removals: list[AuditModel] = Field(description="The removals.")
+    entries: list[AuditModel] = Field(description="The changes.")
     next: str | None = Field(description="`cursor` of the next page, which is of earlier ones; null: there is none.")
 
 
@@ -83,13 +90,20 @@ def _event(each: Happened) -> EventModel:
     )
 
 
-def _removal(each: Audited) -> AuditModel:
+def _audited(each: Audited) -> AuditModel:
     return AuditModel(
         id=each.id,
         time=moment(each.time),
         actor=each.actor,
+        through=each.through,
         action=each.action,
+        kind=each.kind,
         object=each.object,
+        before=None if each.before_change is None else dict(each.before_change),
+        after=None if each.after_change is None else dict(each.after_change),
+        generation=each.generation,
+        version=each.version,
+        result=each.result,
         held=each.messages,
         oldest=moment(each.oldest),
         moved_to=each.moved_to,
@@ -126,14 +140,15 @@ def list_audit(
     _: Viewer,
     *,
     since: Annotated[Moment | None, Query(description="From this moment on.")] = None,
+    object: Annotated[Word | None, Query(max_length=400, description="Of this object.")] = None,  # noqa: A002
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> AuditPage:
-    """Removals of what may hold messages, and purges: who did it, and what happened to the messages. The latest
-    first."""
-    found = happenings.audit(hub, limit, since=seconds(since), before=_before(cursor))
+    """What administration changed: who did it, through what, the definition before and after, and what happened to the
+    messages of what was removed. The latest first."""
+    found = happenings.audit(hub, limit, since=seconds(since), before=_before(cursor), name=object)
     following = cursor_of([found[-1].id]) if len(found) == limit else None
-    return AuditPage(removals=[_removal(each) for each in found], next=following)
+    return AuditPage(entries=[_audited(each) for each in found], next=following)
 
 
 class _Stream(StreamingResponse):

@@ -1,4 +1,4 @@
-"""What happened: events, and what administration removed."""
+"""What happened: events, and what administration changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from fastapi.responses import Response
 from mgw.gateway.http.access import Viewer
 from mgw.gateway.http.rest.answers import HubOf
 from mgw.gateway.http.web.rendering import page
-from mgw.gateway.services.records import removals, some_events
+from mgw.gateway.services.happenings import audit
+from mgw.gateway.services.records import some_events
 
 __all__ = ["router"]
 
@@ -38,7 +39,7 @@ def events_page(  # noqa: PLR0917
 
 @router.get("/audit")
 def audit_page(request: Request, hub: HubOf, who: Viewer, before: Before = None) -> Response:
-    """What was removed, by whom."""
-    found = removals(hub, before=before, limit=_PAGE)
-    last = found[-1].audit_id if len(found) == _PAGE else None
+    """What was changed, by whom."""
+    found = audit(hub, _PAGE, before=before)
+    last = found[-1].id if len(found) == _PAGE else None
     return page(request, "audit.html", who, {"found": found, "before": before, "last": last})

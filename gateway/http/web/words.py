@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from mgw.gateway.services.audit_words import told
 from mgw.gateway.services.messages import body_bytes
 
 __all__ = ["FILTERS", "SHAPES", "visible"]
@@ -171,4 +172,5 @@ FILTERS: dict[str, Any] = {
     "span": span,
     "stamp": stamp,
     "took": took,
+    "told": told,
 }

@@ -119,7 +119,8 @@ class GatewayAdmin(AgentProcedures, PreparationProcedures, QueueProcedures, Tran
                 f"{RESET_SUB_MISSING_MESSAGE}",
                 cure="use one of them",
             )
-        with self.change() as conn:
+        kind, target = ("agent", agent_name) if name == CLEAN_LOG_QUEUES else ("job", sarg or "")
+        with self.change(kind, target, name.lower().replace("_", " ") + " of", deed=True) as conn:
             self._need_running(conn, agent_name)
             if name != CLEAN_LOG_QUEUES:
                 job = self.need_job(conn, sarg or "")

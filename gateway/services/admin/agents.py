@@ -127,7 +127,7 @@ class AgentProcedures(Administration):
         if (username is None) != (password is None):
             raise _bad(agent_name, "user name and password go together", "give both or none")
         texts = {name: _checked_option(agent_name, name, value) for name, value in (options or {}).items()}
-        with self.change() as conn:
+        with self.change("agent", agent_name) as conn:
             if catalog.agent_exists(conn, agent_name):
                 raise AdminError(
                     f"agent {agent_name} already exists",
@@ -176,7 +176,7 @@ class AgentProcedures(Administration):
             changes["max_memory"] = max_memory
         if max_threads is not None:
             changes["max_threads"] = max_threads
-        with self.change() as conn:
+        with self.change("agent", agent_name) as conn:
             agent = replace(self.need_agent(conn, agent_name), **changes)
             _check_agent(agent)
             if password is not NO_CHANGE:
@@ -206,7 +206,7 @@ class AgentProcedures(Administration):
         Raises:
             AdminError: ORA-32850 unknown agent.
         """
-        with self.change() as conn:
+        with self.change("agent", agent_name) as conn:
             name = self.need_agent(conn, agent_name).name
             catalog.update_agent(conn, name, username=None, password=None, database=None)
 
@@ -216,7 +216,7 @@ class AgentProcedures(Administration):
         Raises:
             AdminError: ORA-32850; ORA-32852 default agent; ORA-32827 not shut down; ORA-32853 links refer to it.
         """
-        with self.change() as conn:
+        with self.change("agent", agent_name) as conn:
             agent = self.need_agent(conn, agent_name)
             if key(agent_name) == DEFAULT_AGENT:
                 raise AdminError(
@@ -248,7 +248,7 @@ class AgentProcedures(Administration):
         Raises:
             AdminError: ORA-32850; ORA-32845 started already; ORA-32846 cannot start in this status.
         """
-        with self.change() as conn:
+        with self.change("agent", agent_name, "start", deed=True) as conn:
             name = self.need_agent(conn, agent_name).name
             status = self._state(conn, agent_name).status
             if status in _STARTED or status is AgentStatus.START_SCHEDULED:
@@ -282,7 +282,7 @@ class AgentProcedures(Administration):
                 cause="the only mode is SHUTDOWN_NORMAL",
                 cure="leave the mode out",
             )
-        with self.change() as conn:
+        with self.change("agent", agent_name, "stop", deed=True) as conn:
             name = self.need_agent(conn, agent_name).name
             status = self._state(conn, agent_name).status
             if status in (AgentStatus.NOT_STARTED, AgentStatus.BROKEN):
@@ -313,7 +313,7 @@ class AgentProcedures(Administration):
             AdminError: ORA-32850; ORA-32843 range; ORA-32828 not running.
         """
         _check_range(agent_name, "log level", log_level, 0, 4)
-        with self.change() as conn:
+        with self.change("agent", agent_name, f"set log level {log_level} of", deed=True) as conn:
             self._need_running(conn, agent_name)
             catalog.update_agent(conn, agent_name, log_level=log_level)
 
@@ -336,14 +336,14 @@ class AgentProcedures(Administration):
             AdminError: ORA-32850; ORA-32840 unknown name; ORA-32841 the value is none for that option.
         """
         text = _checked_option(agent_name, name, value)
-        with self.change() as conn:
+        with self.change("agent", agent_name) as conn:
             self.need_agent(conn, agent_name)
             stored = self.secrets.encrypt(text) if encrypted and text is not None else text
             catalog.set_agent_option(conn, agent_name, name, stored, encrypted=encrypted)
 
     def remove_agent_option(self, agent_name: str, name: str) -> None:
         """Remove an agent option; effective at the agent's next start."""
-        with self.change() as conn:
+        with self.change("agent", agent_name) as conn:
             self.need_agent(conn, agent_name)
             if not catalog.delete_agent_option(conn, agent_name, name):
                 raise AdminError(
@@ -365,7 +365,7 @@ class AgentProcedures(Administration):
         """
         leased = self.agent_state(agent_name).alive(self.clock.now())
         answers = leased and self.ping_agent(agent_name) == REACHABLE
-        with self.change() as conn:
+        with self.change("agent", agent_name, "clean", deed=True) as conn:
             name = self.need_agent(conn, agent_name).name
             state = self._state(conn, agent_name)
             cure = ""

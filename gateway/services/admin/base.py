@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum, IntEnum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
 
-from mgw.gateway.aq import Hub
+from mgw.gateway.aq import Changed, Hub, keep_change
 from mgw.gateway.definitions.objects import AgentDef, ForeignQueueDef, JobDef, LinkDef, split_foreign
+from mgw.gateway.services.admin.recorded import Seen, changes, look
 from mgw.gateway.state import catalog
 from mgw.gateway.state.gateway_hub import complete
 from mgw.gateway.state.secrets import Secrets
@@ -164,8 +166,13 @@ class Administration:
         self.tell_no_effect = True  # warn in the log of what is stored and means nothing
 
     @contextmanager
-    def change(self) -> Iterator[sa.Connection]:
-        """A serialized transaction that raises the change counter when it succeeds.
+    def change(self, kind: str = "", name: str = "", verb: str = "", *, deed: bool = False) -> Iterator[sa.Connection]:
+        """A serialized transaction that raises the change counter when it succeeds, and is kept in the audit.
+
+        Args:
+            kind, name: the object that is changed; without a kind nothing is kept.
+            verb: what is done to it, where that is not to create, alter or remove it.
+            deed: it is kept although it changes no definition.
 
         Raises:
             Overtaken: the changes rest on an older version than the hub has.
@@ -178,10 +185,25 @@ class Administration:
                     cause="another process was faster",
                     cure="look at them, and try again",
                 )
+            before = look(conn, kind, name, self.secrets) if kind else None
             yield conn
             version = catalog.bump_change(conn)
+            if kind:
+                self._keep(conn, Changed(verb, kind, name, version=version), before, deed=deed)
         if self.expected is not None:
             self.expected = version
+
+    def _keep(self, conn: sa.Connection, changed: Changed, before: Seen | None, *, deed: bool) -> None:
+        """Write into the audit what was changed; nothing, where everything is as it was."""
+        after = look(conn, changed.kind, changed.name, self.secrets)
+        old, new = changes(before, after)
+        if old == new and not deed:
+            return
+        verb = changed.verb or ("create" if old is None else "remove" if new is None else "alter")
+        name = next((each.name for each in (after, before) if each is not None), changed.name)
+        told = (None, None) if old == new else (old, new)
+        changed = replace(changed, verb=verb, name=name, before=told[0], after=told[1])
+        keep_change(conn, changed, now=self.hub.clock.now())
 
     def need_agent(self, conn: sa.Connection, name: str) -> AgentDef:
         """The agent, or ORA-32850."""

@@ -12,6 +12,7 @@ from mgw.gateway.services.admin import subscribers
 from mgw.gateway.services.admin.base import Administration, Ora
 from mgw.gateway.services.admin.job_checks import collected, forget
 from mgw.gateway.services.admin.job_ends import foreign_end, open_end
+from mgw.gateway.services.admin.recorded import changes, look
 from mgw.gateway.state import catalog, run_state
 from mgw.links.contract import Collects, Direction
 from mgw.transforms.errors import AdminError, LinkError
@@ -66,7 +67,7 @@ class JobRemoval(Administration):
                 cure="let the job carry them; or --force (in Python force), which removes the job and leaves the "
                 "subscription there",
             )
-        with self.change() as conn:
+        with self.change() as conn:  # it keeps its removal in the audit by itself, with what became of messages
             job = self.need_job(conn, job_name)
             if job.status is not JobStatus.DELETE_PENDING or force:
                 self._end_subscription(conn, job, there, force=force or drop_messages, move_to=move_to)
@@ -117,6 +118,7 @@ class JobRemoval(Administration):
 
         ``there``: what goes with its subscription in a foreign system.
         """
+        seen = look(conn, "job", job.name, self.secrets)
         queue = subscribers.source_queue(conn, job)
         held = there
         if queue is not None and queue.multiple_consumers:
@@ -126,7 +128,10 @@ class JobRemoval(Administration):
         where = job.source if queue is None else queue.full_name
         name = f"{job.name}, which reads {where}"
         moved_to = move_to if queue is not None and held.messages else None
-        record(QueueAdmin(self.hub, conn), conn, Removal("remove job", name, held, moved_to))
+        before, _ = changes(seen, None)
+        version = catalog.change_version(conn) + 1  # which this transaction makes of it
+        removal = Removal("remove job", name, held, moved_to)
+        record(QueueAdmin(self.hub, conn), conn, removal, kind="job", before=before, version=version)
 
     def _take_plans_back(self, conn: sa.Connection, job: JobDef, queue: QueueRef) -> None:
         """What a job has planned waits again, so that it can be moved.

@@ -114,7 +114,7 @@ class JobProcedures(JobRemoval):
             job, ends = self._checked(conn, draft, options or {})
         if job.require_guarantee is not None:
             check_guarantee(job, ends, self.hub)  # asks the messaging system: outside of any transaction
-        with self.change() as conn:
+        with self.change("job", job_name) as conn:
             job, ends = self._checked(conn, draft, options or {})
             stored = catalog.insert_job(
                 conn,
@@ -168,7 +168,7 @@ class JobProcedures(JobRemoval):
                 job = replace(self._usable(conn, job_name), **changes)
                 ends = resolve_ends(self, conn, job)
             check_guarantee(job, ends, self.hub)
-        with self.change() as conn:
+        with self.change("job", job_name) as conn:
             old = self._usable(conn, job_name)
             new = replace(old, **changes)
             ends = resolve_ends(self, conn, new)
@@ -205,7 +205,7 @@ class JobProcedures(JobRemoval):
         Raises:
             AdminError: ORA-32855; ORA-32822 marked for removal.
         """
-        with self.change() as conn:
+        with self.change("job", job_name, "reset", deed=True) as conn:
             catalog.reset_job(conn, self._usable(conn, job_name).id)
 
     def _checked(self, conn: sa.Connection, draft: JobDef, options: Mapping[str, Any]) -> tuple[JobDef, JobEnds]:
@@ -241,7 +241,7 @@ class JobProcedures(JobRemoval):
         return job
 
     def _set_enabled(self, job_name: str, *, enabled: bool) -> None:
-        with self.change() as conn:
+        with self.change("job", job_name, "enable" if enabled else "disable") as conn:
             catalog.update_job(conn, replace(self._usable(conn, job_name), enabled=enabled))
 
 

@@ -117,7 +117,7 @@ class LinkProcedures(Administration):
             **common,
         )
         _check(link)
-        with self.change() as conn:
+        with self.change("link", linkname) as conn:
             agent = self.need_agent(conn, agent_name)
             if catalog.get_link(conn, linkname) is not None:
                 raise AdminError(
@@ -145,7 +145,7 @@ class LinkProcedures(Administration):
         Raises:
             AdminError: ORA-32808; ORA-32803, ORA-32842 not alterable; ORA-32801 a bad value.
         """
-        with self.change() as conn:
+        with self.change("link", linkname) as conn:
             given = {n.lower(): value for n, value in (properties or {}).items() if value is not NO_CHANGE}
             link = self._to_alter(conn, linkname, given)
             spec = _spec(link.type)
@@ -184,7 +184,7 @@ class LinkProcedures(Administration):
         Raises:
             AdminError: ORA-32808; ORA-32815 queues are registered on it.
         """
-        with self.change() as conn:
+        with self.change("link", linkname) as conn:
             link = catalog.get_link(conn, linkname)
             if link is None:
                 self.need_link(conn, linkname)

@@ -49,7 +49,7 @@ class QueueProcedures(Administration):
         """
         check_identifier("foreign queue", name, queue=True)
         check_text(f"comment of foreign queue {name}@{linkname}", comment)
-        with self.change() as conn:
+        with self.change("foreign queue", f"{name}@{linkname}") as conn:
             link = self.need_link(conn, linkname)
             spec = registry.spec(link.type)
             queue = ForeignQueueDef(
@@ -79,7 +79,7 @@ class QueueProcedures(Administration):
         Raises:
             AdminError: ORA-32808, ORA-32810 unknown; ORA-32816 a job uses it.
         """
-        with self.change() as conn:
+        with self.change("foreign queue", f"{name}@{linkname}") as conn:
             if catalog.get_link(conn, linkname) is None:
                 self.need_link(conn, linkname)
             queue = self.need_queue(conn, f"{name}@{linkname}")

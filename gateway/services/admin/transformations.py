@@ -68,7 +68,7 @@ class TransformationProcedures(Administration):
         """
         check_identifier("transformation", name)
         _check_name(name)
-        with self.change() as conn:
+        with self.change("transformation", name) as conn:
             given, made = (_payload(conn, name, each) for each in (from_type, to_type))
             item = TransformationDef(name, given, made, dict(definition), comment)
             _check(conn, item)
@@ -100,7 +100,7 @@ class TransformationProcedures(Administration):
             AdminError: ORA-32801 unknown, the definition is invalid, what it does cannot make the new type, or a
                 subscriber of a queue of another type or a chain of which it is a step uses it.
         """
-        with self.change() as conn:
+        with self.change("transformation", name) as conn:
             item = self._need(conn, name)
             altered = replace(
                 item,
@@ -128,7 +128,7 @@ class TransformationProcedures(Administration):
         Raises:
             AdminError: ORA-32801 unknown, or a job, a chain or a subscriber uses it.
         """
-        with self.change() as conn:
+        with self.change("transformation", name) as conn:
             self._need(conn, name)
             try:
                 QueueAdmin(self.hub, conn).drop_transformation(name)

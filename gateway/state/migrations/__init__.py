@@ -264,4 +264,5 @@ STEPS = (
     Step(13, "the exception desk keeps which messages of streams and Kafka topics are done", _desk),
     Step(14, "the hub keeps what each job did, interval by interval; MGW_JOB_HISTORY shows it", _history),
     Step(15, "agents tell which keys they read secrets with; MGW_CERTIFICATES shows when certificates end", _security),
+    Step(16, "MGW_AUDIT shows every change of administration, and the generation that it belongs to", _views),
 )

@@ -148,6 +148,17 @@ def _totals(changes: Changes) -> None:
     )
 
 
+def _changes(changes: Changes) -> None:
+    """The audit keeps every change of administration, not removals alone."""
+    whole = "BIGINT" if changes.postgresql else "INTEGER"
+    for column in ("through", "kind", "before_change", "after_change"):
+        changes.add_column("aq_audit", f"{column} TEXT")
+    for column in ("generation", "version"):
+        changes.add_column("aq_audit", f"{column} {whole}")
+    changes.add_column("aq_audit", "result TEXT")
+    changes.add_checks("aq_audit", {"through": "through IN ('python', 'cli', 'http', 'agent')"})
+
+
 STEPS = (
     Step(
         2,
@@ -161,4 +172,5 @@ STEPS = (
     Step(6, "the view of a queue table shows its first rows at once, however many messages there are (SQLite)", _views),
     Step(7, "the number of messages in each queue and state is kept, so that views need not count them", _totals),
     Step(8, "the view of a queue table reads only its own messages and delayed ones, however many others have", _views),
+    Step(9, "the audit keeps what administration changes, with what it was before and after", _changes),
 )

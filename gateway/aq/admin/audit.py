@@ -1,0 +1,181 @@
+"""The audit of administration: who changed what, written in the transaction of the change.
+
+Who it is stands in the context of the call, because a change passes many hands: a face says it once, with
+:func:`acting`, and everything below it knows.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from mgw.gateway.aq.admin import audit_sql
+from mgw.gateway.aq.admin.audit_sql import Kept
+from mgw.gateway.aq.store.statements import Db
+
+__all__ = [
+    "Author",
+    "Changed",
+    "Undertaking",
+    "account",
+    "act_for",
+    "acting",
+    "as_text",
+    "author",
+    "enter",
+    "keep_change",
+    "part_of",
+    "prune_audit",
+]
+
+_DUMP = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False, default=str).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who changes something.
+
+    Attributes:
+        name: a user of the web face, ``agent NAME``; None: the account of the program and its host.
+        through: how: ``python``, ``cli``, ``http``, ``agent``.
+    """
+
+    name: str | None = None
+    through: str = "python"
+
+
+class Undertaking:
+    """Several changes that are one for those who look back, such as everything that a file brings: one generation."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, float] | None = None
+
+    def enter(self, db: Db, entry: Kept) -> int:
+        """Store an entry as part of it."""
+        if self._first is not None and audit_sql.is_first(db, *self._first):
+            return audit_sql.insert(db, entry._replace(generation=self._first[0]))
+        number = audit_sql.insert(db, entry)  # the first one, or that one was rolled back
+        audit_sql.begins(db, number)
+        self._first = number, entry.time
+        return number
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of it was stored."""
+        return self._first is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One change of an object.
+
+    Attributes:
+        verb: create, alter, remove, start, ...
+        kind: of the object: ``link``, ``job``, ...
+        before, after: its settings without secrets; None: it was not there, or is not.
+        version: of the gateway's definitions, with this change.
+        result: of an undertaking, at its end.
+    """
+
+    verb: str
+    kind: str
+    name: str
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    version: int | None = None
+    result: str | None = None
+
+
+_PROGRAM = Author()
+_AUTHOR: ContextVar[Author] = ContextVar("mgw_author", default=_PROGRAM)
+_UNDERTAKING: ContextVar[Undertaking | None] = ContextVar("mgw_undertaking", default=None)
+
+
+def author() -> Author:
+    """Who changes something now."""
+    return _AUTHOR.get()
+
+
+def act_for(who: Author) -> None:
+    """What follows in this context is somebody's: for a context that ends with the call, as that of a request."""
+    _AUTHOR.set(who)
+
+
+@contextmanager
+def acting(who: Author) -> Iterator[None]:
+    """What is changed in the block is somebody's."""
+    token = _AUTHOR.set(who)
+    try:
+        yield
+    finally:
+        _AUTHOR.reset(token)
+
+
+@contextmanager
+def part_of(undertaking: Undertaking) -> Iterator[None]:
+    """What is changed in the block belongs to an undertaking."""
+    token = _UNDERTAKING.set(undertaking)
+    try:
+        yield
+    finally:
+        _UNDERTAKING.reset(token)
+
+
+def keep_change(conn: sa.Connection, changed: Changed, *, now: float, by: str | None = None) -> int:
+    """Write a change into the audit, in its transaction; the number of the entry.
+
+    Args:
+        now: epoch seconds.
+        by: who it was, where that is not who acts in this context.
+    """
+    return enter(
+        conn,
+        Kept(
+            now,
+            "",
+            "",
+            f"{changed.verb} {changed.kind}",
+            changed.name,
+            kind=changed.kind,
+            before_change=as_text(changed.before),
+            after_change=as_text(changed.after),
+            version=changed.version,
+            result=changed.result,
+        ),
+        by,
+    )
+
+
+def enter(conn: sa.Connection, entry: Kept, by: str | None) -> int:
+    """Store an entry with who it was, as part of the undertaking that it belongs to; its number."""
+    acts, under, db = _AUTHOR.get(), _UNDERTAKING.get(), Db(conn)
+    entry = entry._replace(actor=by or acts.name or account(), through=acts.through)
+    return audit_sql.insert(db, entry) if under is None else under.enter(db, entry)
+
+
+def prune_audit(conn: sa.Connection, *, before: float, limit: int) -> int:
+    """Delete entries that are older than ``before`` (epoch seconds), at most ``limit``; how many."""
+    return audit_sql.prune(Db(conn), before=before, limit=limit)
+
+
+def account() -> str:
+    """The account of the program and its host."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container with a number and no name for it
+        name = str(os.getuid())
+    return f"{name}@{socket.gethostname()}"
+
+
+def as_text(values: Mapping[str, Any] | None) -> str | None:
+    """Settings as JSON."""
+    return None if values is None else _DUMP(values)

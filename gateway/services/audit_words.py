@@ -1,0 +1,52 @@
+"""An entry of the audit in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mgw.gateway.services.admin.recorded import RENEWED, SECRETS
+from mgw.gateway.services.happenings import Audited
+
+__all__ = ["differences", "told"]
+
+
+def told(each: Audited) -> str:
+    """``alter job orders (enabled: True -> False)``; of a removal, what became of its messages."""
+    text = f"{each.action} {each.object}"
+    if each.before_change is not None and each.after_change is not None:
+        text += f" ({', '.join(differences(each.before_change, each.after_change))})"
+    if each.messages:
+        became = "deleted" if each.moved_to is None else f"moved to queue {each.moved_to}"
+        text += f": {each.messages} message{'' if each.messages == 1 else 's'} {became}"
+    return text if each.result is None else f"{text}: {each.result}"
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """What differs, setting by setting: ``port: 5672 -> 5673``; of a secret, that it does."""
+    old, new = dict(_flat(before)), dict(_flat(after))
+    for name in {**old, **new}:
+        if old.get(name) != new.get(name):
+            yield f"{name}: {_shown(old.get(name))} -> {_shown(new.get(name))}"
+    held = set(before.get(SECRETS, ()))
+    for name in sorted({*held, *after.get(SECRETS, ())}):
+        if name not in held:
+            yield f"{name}: set"
+        elif name not in after.get(SECRETS, ()):
+            yield f"{name}: removed"
+        elif name in after.get(RENEWED, ()):
+            yield f"{name}: *** -> ***"
+
+
+def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if name == "attributes" and isinstance(value, dict):
+            yield from value.items()
+        elif isinstance(value, dict):
+            yield from ((f"{name}.{key}", each) for key, each in value.items())
+        elif name not in (SECRETS, RENEWED):
+            yield name, value
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value)

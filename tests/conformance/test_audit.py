@@ -1,0 +1,137 @@
+"""Who changed what: written with the change or not at all, without secrets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mgw.gateway.aq import prune_audit
+from mgw.gateway.services.audit_words import told
+from mgw.gateway.services.authors import acts, by_command, same_author
+from mgw.gateway.services.happenings import Audited, audit
+from mgw.links.memory.broker import MemoryBroker
+from mgw.transforms.errors import AdminError, HubError
+from tests.conformance.link_suite import unique
+from tests.support.brokers import PostgreSQL
+from tests.support.gateways import Gateway, gateway_on
+
+SECRET, OTHER = "tops3cret", "n3wer"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Gateway]:
+    url = f"sqlite:///{tmp_path}/hub.db"
+    if request.param == "postgresql":
+        server: PostgreSQL = request.getfixturevalue("postgresql")
+        url = server.create_database(unique("audit"))
+    with gateway_on(url) as gateway:
+        yield gateway
+
+
+def entries(gateway: Gateway, **asked: Any) -> list[Audited]:
+    return audit(gateway.hub, 1000, **asked)[::-1]
+
+
+def lines(gateway: Gateway, **asked: Any) -> list[str]:
+    return [told(each) for each in entries(gateway, **asked)]
+
+
+def test_definitions_are_kept_before_and_after_without_secrets(gateway: Gateway, broker: MemoryBroker) -> None:
+    admin = gateway.admin
+    admin.create_msgsystem_link("rabbit", "RABBITMQ", {"hostname": "a"}, username="u", password=SECRET)
+    admin.alter_msgsystem_link("RABBIT", {"hostname": "b", "password": OTHER})
+    admin.alter_msgsystem_link("rabbit", {"hostname": "b"})  # it is so already
+    admin.create_agent("second", options={"workers": 2})
+    admin.set_agent_option("second", "workers", 3)
+    gateway.queue("Q")
+    broker.queue("DST")
+    admin.create_msgsystem_link("mem", "MEMORY", {"broker": broker.name})
+    admin.register_foreign_queue("DST", "mem")
+    admin.create_transformation("same", "RAW", "RAW", {"function": "builtin:identity"})
+    admin.create_job("Out", "OUTBOUND", "Q", "DST@mem", enabled=False)
+    admin.enable_job("out")
+    admin.enable_job("out")
+    admin.reset_job("out")
+    assert admin.remove_job("out")
+    admin.unregister_foreign_queue("dst", "MEM")
+    admin.startup("second")
+    admin.shutdown("second")
+    assert [each for each in lines(gateway) if "queue Q" not in each and "queue table" not in each] == [
+        "create link rabbit",
+        "alter link rabbit (hostname: a -> b, password: *** -> ***)",
+        "create agent second",
+        "alter agent second (options.workers: 2 -> 3)",
+        "create link mem",
+        "create foreign queue DST@mem",
+        "create transformation same",
+        "create job Out",
+        "enable job Out (enabled: False -> True)",
+        "reset job Out",
+        "remove job Out, which reads Q",
+        "remove foreign queue DST@mem",
+        "start agent second",
+        "stop agent second",
+    ]
+    assert lines(gateway, name="OUT")[-1] == "remove job Out, which reads Q"
+    rows = {each.action: each for each in entries(gateway, name="out")}
+    assert rows["create job"].after_change == rows["remove job"].before_change | {"enabled": False}  # type: ignore[operator]
+    assert rows["remove job"].after_change is None
+    assert rows["reset job"].generation is None
+    with gateway.hub.read() as conn:
+        stored = str(conn.exec_driver_sql("SELECT * FROM aq_audit").all())
+        version = conn.exec_driver_sql("SELECT version FROM gw_change").scalar_one()
+    assert SECRET not in stored
+    assert OTHER not in stored
+    assert entries(gateway)[-1].version == version
+
+
+def test_a_change_that_does_not_happen_is_not_kept(gateway: Gateway) -> None:
+    gateway.admin.create_msgsystem_link("a", "MEMORY", {"broker": "b"})
+    with pytest.raises(AdminError, match="already exists"):
+        gateway.admin.create_msgsystem_link("A", "MEMORY", {"broker": "b"})
+
+    def fail_late() -> None:
+        with gateway.admin.change("link", "a") as conn:
+            conn.exec_driver_sql("DELETE FROM gw_link")
+            conn.exec_driver_sql("DELETE FROM gw_nothing")
+
+    with pytest.raises(HubError):
+        fail_late()
+    assert lines(gateway) == ["create link a"]
+
+
+def test_an_entry_tells_who_it_was_and_how_they_came(gateway: Gateway) -> None:
+    def make(name: str) -> None:
+        gateway.admin.create_msgsystem_link(name, "MEMORY", {"broker": "b"})
+
+    def ask() -> None:
+        acts("ann")
+        later = same_author(make, "c", name="later")
+        later.start()
+        later.join()
+
+    make("a")
+    with by_command():
+        make("b")
+    same_author(ask, name="request").start()
+    deadline = time.monotonic() + 30
+    while len(entries(gateway)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    account = entries(gateway)[0].actor
+    assert "@" in account
+    found = [(each.object, each.actor, each.through) for each in entries(gateway)]
+    assert found == [("a", account, "python"), ("b", account, "cli"), ("c", "ann", "http")]
+
+
+def test_old_entries_go(gateway: Gateway) -> None:
+    for name in ("a", "b", "c"):
+        gateway.admin.create_msgsystem_link(name, "MEMORY", {"broker": "b"})
+    with gateway.hub.write() as conn:
+        conn.exec_driver_sql("UPDATE aq_audit SET time = time - 1000 WHERE object <> 'c'")
+        assert prune_audit(conn, before=time.time() - 500, limit=1) == 1
+        assert prune_audit(conn, before=time.time() - 500, limit=500) == 1
+    assert lines(gateway) == ["create link c"]
