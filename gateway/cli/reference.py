@@ -16,6 +16,7 @@ from mgw.gateway.cli.rest_reference import rest_page
 from mgw.gateway.config.reference import PAGES as CONFIGURATION_PAGES
 from mgw.gateway.config.reference_text import cell, page, table
 from mgw.gateway.config.schema import FILE, json_schema
+from mgw.gateway.services.health import JOB_WORDS
 from mgw.gateway.services.skeleton import pairs, skeleton
 
 __all__ = ["PAGES", "examples", "write", "write_examples", "write_schema"]
@@ -165,12 +166,38 @@ def http_page() -> str:
     return page(parts)
 
 
+def states_page() -> str:
+    """states.md: every state of a job."""
+    moods = {"need": "needs you", "trying": "tries by itself", "paused": "paused", "fine": "fine"}
+    parts = [
+        "# States of a job\n",
+        "A job is in one of these states, worst first. `mgw status`, `mgw top`, the page, `/healthz` and REST say the "
+        "word, and the metric `mgw_job_state` is 1 for it. `ACTIVITY` of `MGW_JOBS` has the words that are marked; the "
+        "others come from its `STATUS` and `ENABLED`. [Troubleshooting](../troubleshooting.md) has more.\n",
+        table(
+            ("State", "In `ACTIVITY`", "On the page", "The job", "What to do"),
+            [
+                (
+                    f"`{each.word}`",
+                    "yes" if each.activity else "",
+                    moods[each.mood],
+                    cell(each.meaning),
+                    cell(each.cure),
+                )
+                for each in JOB_WORDS
+            ],
+        ),
+    ]
+    return page(parts)
+
+
 #: File name to the function that makes it.
 PAGES: dict[str, Callable[[], str]] = CONFIGURATION_PAGES | {
     "cli.md": cli_page,
     "http.md": http_page,
     "python.md": python_page,
     "rest.md": rest_page,
+    "states.md": states_page,
 }
 
 

@@ -37,7 +37,6 @@ COLUMNS = {
     "WAITING": "right",
     "OLDEST": "right",
 }
-COLOURS = {"RUNNING": "green", "FAILED": "bold red", "STUCK": "bold red", "RETRY": "yellow", "BACKOFF": "yellow"}
 #: States in which a job moves nothing, which is for somebody to know; those in trouble are before these.
 STILL = ("STOPPED", "DISABLED", "DELETE_PENDING")
 ORDERS = ("trouble", "name", "rate", "waiting")
@@ -274,15 +273,15 @@ class Screen:
     def _table(self, jobs: Sequence[JobRow]) -> RenderableType:
         from rich.text import Text
 
-        from mgw.gateway.services.health import IN_TROUBLE
+        from mgw.gateway.services.health import BY_WORD
 
         shown = table(COLUMNS)
         for job in jobs:
             word, rate = self._word(job), self._rates.get(job.job_name)
             shown.add_row(
                 Text(job.job_name, overflow="ellipsis", no_wrap=self.terminal),
-                Text(word, style=COLOURS.get(word, "")),
-                _until(job.next_attempt) if word in IN_TROUBLE else "",
+                Text(word, style=BY_WORD[word].colour),
+                _until(job.next_attempt) if BY_WORD[word].trouble else "",
                 "" if rate is None else f"{rate:,.0f}",
                 f"{job.propagated_total:,}",
                 str(job.exceptionq_total or ""),

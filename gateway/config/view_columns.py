@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mgw.gateway.definitions.job_words import activity_text
 from mgw.gateway.definitions.link_views import column_texts, view_texts
 
 __all__ = ["COLUMN_TEXTS", "VIEW_TEXTS"]
@@ -81,8 +82,7 @@ COLUMN_TEXTS = {
     "MGW_PARKED.NEXT_ATTEMPT": "When the first message is tried again.",
     "OLDEST": "When the oldest of them was enqueued.",
     "MGW_AUDIT.OBJECT_NAME": "What was changed.",
-    "ACTIVITY": "STOPPED, CONNECTING, RUNNING, IDLE (nothing waits), BACKOFF (waits for the next attempt), STUCK "
-    "(its thread is blocked in the client library or waits for the hub; never while it waits for the next attempt).",
+    "ACTIVITY": activity_text(),
     "AGENT_DATABASE": "Database that was given for the agent; has no effect.",
     "AGENT_HOST": "Machine the agent runs on.",
     "AGENT_INSTANCE": "1 while the agent runs.",

@@ -87,14 +87,14 @@ class JobStatus(StrEnum):
 
 
 class Activity(StrEnum):
-    """What a job is doing right now."""
+    """What a job is doing right now; :mod:`mgw.gateway.definitions.job_words` says what each means."""
 
-    STOPPED = "STOPPED"  # no thread: agent down, job disabled or failed
+    STOPPED = "STOPPED"
     CONNECTING = "CONNECTING"
-    RUNNING = "RUNNING"  # messages moved within the last poll interval
-    IDLE = "IDLE"  # connected, nothing waits
-    BACKOFF = "BACKOFF"  # waiting for the next attempt
-    STUCK = "STUCK"  # its thread has not come back from the client for three minutes
+    RUNNING = "RUNNING"
+    IDLE = "IDLE"
+    BACKOFF = "BACKOFF"
+    STUCK = "STUCK"
 
 
 @dataclass(frozen=True, slots=True)

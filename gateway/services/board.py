@@ -9,14 +9,13 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from mgw.gateway.aq import Hub
 from mgw.gateway.services import health
 from mgw.gateway.services.health import GatewayState, LinkRow
 from mgw.gateway.services.looks import ANSWER_SECONDS
 from mgw.gateway.services.probing import Probing
-from mgw.gateway.services.verdict import IN_TROUBLE, Entry, Health, JobSigns, Look
+from mgw.gateway.services.verdict import BY_WORD, IN_TROUBLE, Entry, Health, JobSigns, Look, Mood
 from mgw.gateway.state import records
 from mgw.gateway.state.records import QueueLoad
 from mgw.gateway.state.status import JobRow
@@ -29,8 +28,6 @@ FRESH_SECONDS = 1.0  # a look serves everybody who asks within so long
 _RATE_SECONDS = 10.0  # over which a rate is an average
 _GAP_SECONDS = 30.0  # looks further apart say nothing about now
 
-#: What a state means to a person: somebody must do something; it tries by itself; somebody wanted it so; all is well.
-Mood = Literal["need", "trying", "paused", "fine"]
 _ORDER: tuple[Mood, ...] = ("need", "trying", "paused", "fine")
 
 
@@ -224,13 +221,11 @@ def _line(
     row: JobRow, entry: Entry | None, signs: JobSigns | None, rates: Mapping[str, float], state: GatewayState
 ) -> JobLine:
     word = entry.state if entry is not None else state.state_of(row)
-    mood: Mood = "fine"
-    if row.enabled != "TRUE" or word == "DELETE_PENDING":
+    mood = BY_WORD[word].mood
+    if row.enabled != "TRUE":
         mood = "paused"
-    elif (entry is not None and not entry.healthy) or word in ("FAILED", "STUCK"):
+    elif mood != "paused" and entry is not None and not entry.healthy:
         mood = "need"
-    elif word not in ("RUNNING", "IDLE", "STOPPED"):
-        mood = "trying"
     return JobLine(
         row,
         word,

@@ -16,7 +16,9 @@ from mgw.gateway.definitions.objects import key
 from mgw.gateway.runtime.timekeeping import watched
 from mgw.gateway.services.event_levels import at_least
 from mgw.gateway.services.verdict import (
+    BY_WORD,
     IN_TROUBLE,
+    JOB_WORDS,
     MAX_AGE,
     Entry,
     Health,
@@ -31,8 +33,10 @@ from mgw.gateway.state.status import EventRow, GatewayRow, JobRow, JobSigns, Lin
 from mgw.transforms.errors import HubError
 
 __all__ = [
+    "BY_WORD",
     "COLUMN_TEXTS",
     "IN_TROUBLE",
+    "JOB_WORDS",
     "MAX_AGE",
     "Entry",
     "EventRow",

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mgw.gateway.config.findings import nearest
+from mgw.gateway.definitions.job_words import BY_WORD, JOB_STATES, JOB_WORDS, JobWord, Mood, word_of
+from mgw.gateway.definitions.job_words import TROUBLES as IN_TROUBLE
 from mgw.gateway.definitions.objects import key
 from mgw.gateway.state.status import AgentSigns, CertificateSigns, JobSigns, LinkSigns, Signs
 from mgw.links.certificates import WARNING_SECONDS
@@ -16,14 +18,18 @@ from mgw.links.contract import Guarantee
 from mgw.transforms.errors import GatewayError
 
 __all__ = [
+    "BY_WORD",
     "GUARANTEES",
     "IN_TROUBLE",
     "JOB_STATES",
+    "JOB_WORDS",
     "MAX_AGE",
     "Entry",
     "Health",
     "JobSigns",
+    "JobWord",
     "Look",
+    "Mood",
     "Observation",
     "is_unknown",
     "judge",
@@ -173,7 +179,7 @@ def judge(
     jobs: dict[str, Entry] = {}
     for row in signs.jobs:
         found = _job(row, agents[row.agent_key], now, max_age, look.late(row.name_key))
-        if seen and found.state in _WORKS and (other := seen.get(row.name_key)):
+        if seen and found.state in _WELL and (other := seen.get(row.name_key)):
             found = _observed(found, other, now, max_age)
         jobs[row.name_key] = found
     links = []
@@ -200,18 +206,9 @@ def _known(signs: Signs, agent: str) -> str:
     )
 
 
-def word_of(job_status: str, activity: str, enabled: bool) -> str:
-    """One word for a job: its status where that is bad news, otherwise what it does."""
-    if job_status in ("FAILED", "DELETE_PENDING"):
-        return job_status
-    if not enabled:
-        return "DISABLED"
-    return "RETRY" if job_status == "RETRY" else activity
-
-
 def is_unknown(propagation_type: str, word: str) -> bool:
     """Whether nobody knows what waits for a job: it does not reach the broker, and the last count says nothing."""
-    return propagation_type in ("INBOUND", "THROUGH") and word in IN_TROUBLE
+    return propagation_type in ("INBOUND", "THROUGH") and BY_WORD[word].trouble
 
 
 _NO_PROCESS = ("NOT_STARTED", "START_SCHEDULED")
@@ -248,23 +245,9 @@ def _agent(row: AgentSigns, busy: bool, now: float) -> Entry:
 
 GUARANTEES: tuple[str, ...] = tuple(map(str, Guarantee))
 
-#: Every state of a job, in one word.
-JOB_STATES: tuple[str, ...] = (
-    "DISABLED",
-    "STOPPED",
-    "CONNECTING",
-    "RUNNING",
-    "IDLE",
-    "BACKOFF",
-    "RETRY",
-    "STUCK",
-    "FAILED",
-    "DELETE_PENDING",
-)
-#: The states of a job that need somebody, worst first.
-IN_TROUBLE: tuple[str, ...] = ("FAILED", "STUCK", "RETRY", "BACKOFF")
-_WORKS = frozenset(("RUNNING", "IDLE", "CONNECTING"))
-_FINE = frozenset(("RUNNING", "IDLE", "STOPPED", "DISABLED", "DELETE_PENDING"))
+#: Those that :func:`_observed` may correct: the hub says that the job does well.
+_WELL = frozenset((*(each.word for each in JOB_WORDS if each.works), "CONNECTING"))
+_FINE = frozenset(each.word for each in JOB_WORDS if each.mood in ("fine", "paused"))
 
 
 def _job(row: JobSigns, agent: Entry, now: float, max_age: float, late: tuple[float, float] | None) -> Entry:
@@ -325,7 +308,7 @@ def _link(name: str, agent: Entry, jobs: Sequence[Entry], now: float, max_age: f
         return replace(entry, state="UNUSED")
     if agent.state != "RUNNING":
         return replace(entry, state="UNKNOWN", since=agent.since)
-    if any(job.state in ("RUNNING", "IDLE") for job in jobs):
+    if any(BY_WORD[job.state].works for job in jobs):
         return entry
     broken = [job for job in jobs if job.state not in _FINE]
     if not broken:

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from mgw.gateway.services.audit_words import told
 from mgw.gateway.services.messages import body_bytes
+from mgw.gateway.services.verdict import JOB_WORDS
 
 __all__ = ["FILTERS", "SHAPES", "visible"]
 
@@ -19,28 +20,18 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))  # Unicode categories 
 _KEPT = frozenset("\n\t\u00ad\u200d\u200c")
 
 #: The shape that each state has next to its colour.
-SHAPES = {
-    "RUNNING": "disc",
+SHAPES = {each.word: each.shape for each in JOB_WORDS} | {
     "UP": "disc",
     "REACHABLE": "disc",
-    "IDLE": "ring",
     "UNUSED": "ring",
-    "CONNECTING": "dots",
     "STARTING": "dots",
     "INITIALIZING": "dots",
     "START_SCHEDULED": "dots",
-    "RETRY": "triangle",
-    "BACKOFF": "triangle",
-    "STUCK": "diamond",
-    "FAILED": "cross",
     "BROKEN": "cross",
     "DOWN": "cross",
     "UNREACHABLE": "cross",
-    "DISABLED": "pause",
-    "STOPPED": "square",
     "NOT_STARTED": "square",
     "SHUTTING_DOWN": "square",
-    "DELETE_PENDING": "square",
     "INFO": "ring",
     "WARNING": "triangle",
     "ERROR": "cross",
