@@ -39,6 +39,7 @@ __all__ = [
     "kinds",
     "nested",
     "offers",
+    "secret_keys",
     "with_errors",
     "yaml_of",
 ]
@@ -233,6 +234,11 @@ def with_errors(groups: Sequence[Group], errors: Mapping[str, Sequence[str]]) ->
         entries = [replace(each, errors=errors.get(each.key.lower(), ())) for each in group.entries]
         found.append(replace(group, entries=entries, is_open=group.is_open or any(each.errors for each in entries)))
     return found
+
+
+def secret_keys(groups: Sequence[Group]) -> list[str]:
+    """The fields of a form that hold secrets."""
+    return [entry.key for group in groups for entry in group.entries if entry.kind == "secret"]
 
 
 def flat(config: Mapping[str, Any]) -> dict[str, str]:

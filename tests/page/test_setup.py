@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pika
 import pytest
@@ -61,11 +63,16 @@ def test_from_an_empty_hub_to_a_message_that_arrived(
         fill(browser, name="office", hostname=rabbitmq.host, port="1", username=rabbitmq.username, password=SECRET)
         submit(browser, "check failed")
         assert "What to do:" in browser.find("#tests").text
-        assert SECRET not in browser.text
+        assert SECRET not in browser.driver.page_source, "not even in a hidden field"
         browser.find("form[action$=form] button").click()
         browser.wait_for("See what will happen")
         fill(browser, port=str(rabbitmq.port), password=rabbitmq.password)
         submit(browser, "The connection works")
+        browser.find("form[action$=form] button").click()
+        browser.wait_for("See what will happen")
+        assert browser.find("[name=password]").get_attribute("placeholder") == "kept as you typed it"
+        submit(browser, "The connection works")
+        assert not browser.all("form[data-act] [name=password]")
         assert barriers(browser) == []
         assert "rabbitmq" in browser.find("#yaml").text
         assert not GatewayAdmin(hub).list_links(), "nothing is made before it is confirmed"
@@ -143,6 +150,40 @@ def test_only_an_administrator_sets_up_and_who_was_slower_is_told(hub: Hub, brow
         assert web("GET", "/setup", accept="text/html").status == 403
         form = {"body": b"name=X", "content_type": "application/x-www-form-urlencoded"}
         assert web("POST", "/setup/queues", None, **form).status == 403  # type: ignore[arg-type]
+
+
+def test_a_typed_password_is_used_once_and_by_its_session_alone(hub: Hub) -> None:
+    with page_of(hub) as web:
+
+        def post(path: str, **fields: str) -> str:
+            body = urlencode({"kind": "mqtt", "name": "far", "hostname": "nowhere.invalid", **fields}).encode()
+            answer = web("POST", path, body=body, accept="text/html", content_type="application/x-www-form-urlencoded")
+            text = answer.body.decode()
+            assert SECRET not in text
+            return f"{answer.status} {text}"
+
+        def kept(text: str) -> str:
+            return re.findall('name="kept" value="([^"]*)"', text)[-1]
+
+        refused = post("/setup/links/check", username="u", password=SECRET, port="none")
+        assert "Not yet" in refused
+        assert "kept as you typed it" in refused
+        first = kept(refused)
+        second = kept(post("/setup/links/check", username="u", kept=first))
+        assert second != first
+        assert "not kept any more" in post("/setup/links/check", username="u", kept=first)
+        back = kept(post("/setup/links/form", username="u", kept=second))
+        failed = post("/setup/links", username="u", kept=back, port="none")
+        assert failed.startswith("4"), "refused: it may be tried again"
+        users = Users(hub)
+        users.add("ada", Role.ADMINISTRATOR, "correct horse battery", by="test")
+        web.headers["Authorization"] = f"Bearer {users.add_token('ada', by='test')[1]}"
+        assert "not kept any more" in post("/setup/links", username="u", kept=back)
+        users.remove("ada", by="test")
+        del web.headers["Authorization"]
+        assert post("/setup/links", username="u", kept=back).startswith("303")
+        assert "not kept any more" in post("/setup/links", username="u", kept=back)
+        assert GatewayAdmin(hub).get_link("far").password == SECRET  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("kind", ["rabbitmq", "kafka", "mqtt"])

@@ -12,6 +12,7 @@ from mgw.gateway.http.problems import Problem
 from mgw.gateway.http.web import entrance, exceptions, history, jobs, links, map_page, queues, setup
 from mgw.gateway.http.web.rendering import Renderer, Shared, wants_page
 from mgw.gateway.services.board import Board
+from mgw.gateway.services.typed_secrets import TypedSecrets
 from mgw.gateway.services.users import Role
 
 __all__ = ["install", "refusal_page", "routes"]
@@ -24,6 +25,7 @@ def install(app: FastAPI) -> None:
     app.state.board = Board(app.state.hub, app.state.probes)
     app.state.renderer = Renderer()
     app.state.shared = Shared()
+    app.state.typed = TypedSecrets()
     router = APIRouter(include_in_schema=False)
     for part in _PARTS:
         router.include_router(part.router)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from mgw.gateway.http.access import Administrator
@@ -15,7 +16,7 @@ from mgw.gateway.http.rest.changes import ChangesOf
 from mgw.gateway.http.web.forms import Form, done, said
 from mgw.gateway.http.web.rendering import name_in_path, page
 from mgw.gateway.services.connection_test import Check, test_before
-from mgw.gateway.services.definition_changes import Invalid
+from mgw.gateway.services.definition_changes import Changes, Invalid
 from mgw.gateway.services.definitions import NOUNS, Definition, find
 from mgw.gateway.services.expected import Expected
 from mgw.gateway.services.hubs import Hub
@@ -27,9 +28,11 @@ from mgw.gateway.services.object_forms import (
     kinds,
     nested,
     offers,
+    secret_keys,
     with_errors,
     yaml_of,
 )
+from mgw.gateway.services.typed_secrets import Forgotten, TypedSecrets
 from mgw.transforms.errors import GatewayError
 
 __all__ = ["router"]
@@ -38,8 +41,18 @@ router = APIRouter(prefix="/setup")
 
 Kind = Annotated[str, Query(max_length=200)]
 
+
+def _typed(request: Request) -> TypedSecrets:
+    found: TypedSecrets = request.app.state.typed
+    return found
+
+
+TypedOf = Annotated[TypedSecrets, Depends(_typed)]
+
 #: Where somebody goes after an object was made; {} is its name.
 _PLACES = {"links": "/links/{}", "foreign_queues": "/setup", "queues": "/queues/{}", "jobs": "/jobs/{}"}
+#: Fields of every form next to the settings.
+_OWN_FIELDS = frozenset(("kind", "tag", "was", "name", "try"))
 #: What is added next.
 _NEXT = {"links": "foreign_queues", "foreign_queues": "jobs", "queues": "jobs"}
 
@@ -70,29 +83,59 @@ def edit_page(request: Request, section: str, name: str, hub: HubOf, who: Admini
 
 
 @router.post("/{section}/form")
-def again(request: Request, section: str, form: Form, hub: HubOf, who: Administrator) -> Response:
+def again(  # noqa: PLR0917
+    request: Request, section: str, form: Form, hub: HubOf, who: Administrator, typed: TypedOf
+) -> Response:
     """The form as somebody had filled it in."""
     _known(section)
-    return _form(request, who, hub, section, form.get("kind", ""), form, held=_held(hub, section, form))
+    held = _held(hub, section, form)
+    try:
+        with typed.used(who, form.get("kept", "")) as kept:
+            return _form(request, who, hub, section, form.get("kind", ""), form, held=held, kept=kept)
+    except Forgotten as error:
+        return _form(request, who, hub, section, form.get("kind", ""), form, held=held, refused=error)
 
 
 @router.post("/{section}/check")
 def check(  # noqa: PLR0917
-    request: Request, section: str, form: Form, hub: HubOf, who: Administrator, changes: ChangesOf
+    request: Request, section: str, form: Form, hub: HubOf, who: Administrator, changes: ChangesOf, typed: TypedOf
 ) -> Response:
     """What the form would do: nothing is changed."""
     _known(section)
     held = _held(hub, section, form)
     kind = form.get("kind", "")
-    name, settings = _settings(hub, section, form, held)
+    groups = _groups(hub, section, form, held)
+    try:
+        with typed.used(who, form.get("kept", "")) as before:
+            secrets = {key: form.get(key, "").strip() or before.get(key, "") for key in secret_keys(groups)}
+            kept = {key: value for key, value in secrets.items() if value}
+            return _checked(request, section, form, hub, who, changes, groups=groups, held=held, kept=kept)
+    except Forgotten as error:
+        return _form(request, who, hub, section, kind, form, held=held, refused=error)
+
+
+def _checked(  # noqa: PLR0917
+    request: Request,
+    section: str,
+    form: Mapping[str, str],
+    hub: Hub,
+    who: Administrator,
+    changes: Changes,
+    *,
+    groups: Sequence[Group],
+    held: Definition | None,
+    kept: Mapping[str, str],
+) -> Response:
+    kind = form.get("kind", "")
+    name, settings = _settings(section, {**form, **kept}, groups, held)
     try:
         given, document = changes.checked(section, name, settings)
         outcome = changes.put(section, name, settings, _expected(form), dry_run=True)
         tests = _tests(form, given, document) if section == "links" else None
     except Invalid as error:
-        return _form(request, who, hub, section, kind, form, held=held, wrong=error)
+        return _form(request, who, hub, section, kind, form, held=held, kept=kept, wrong=error)
     except GatewayError as error:
-        return _form(request, who, hub, section, kind, form, held=held, refused=error)
+        return _form(request, who, hub, section, kind, form, held=held, kept=kept, refused=error)
     values = {
         "area": section,
         "noun": NOUNS[section],
@@ -101,17 +144,21 @@ def check(  # noqa: PLR0917
         "findings": outcome.findings,
         "yaml": yaml_of(section, given, document),
         "tests": tests,
-        "fields": form,
+        "fields": _carried(form, groups) | {"kept": _typed(request).keep(who, kept)},
     }
     return page(request, "setup-check.html", who, values)
 
 
 @router.post("/{section}")
-def make(section: str, form: Form, hub: HubOf, _: Administrator, changes: ChangesOf) -> Response:
+def make(  # noqa: PLR0917
+    section: str, form: Form, hub: HubOf, who: Administrator, changes: ChangesOf, typed: TypedOf
+) -> Response:
     """Make or change the object."""
     _known(section)
-    name, settings = _settings(hub, section, form, _held(hub, section, form))
-    outcome = changes.put(section, name, settings, _expected(form))
+    held = _held(hub, section, form)
+    with typed.used(who, form.get("kept", "")) as kept:
+        name, settings = _settings(section, {**form, **kept}, _groups(hub, section, form, held), held)
+        outcome = changes.put(section, name, settings, _expected(form))
     made = outcome.action.name
     if section in _NEXT and not form.get("was"):
         return done("/setup", "made")
@@ -143,13 +190,20 @@ def _groups(hub: Hub, section: str, form: Mapping[str, str], held: Definition | 
     return groups_of(hub, section, form.get("kind", ""), form, held=held)
 
 
-def _settings(hub: Hub, section: str, form: Mapping[str, str], held: Definition | None) -> tuple[str, dict[str, Any]]:
+def _carried(form: Mapping[str, str], groups: Sequence[Group]) -> dict[str, str]:
+    """The fields of a form that its confirmation sends once more: secrets are none of them."""
+    shown = {entry.key for group in groups for entry in group.entries if entry.kind != "secret"}
+    return {key: value for key, value in form.items() if key in shown or key in _OWN_FIELDS}
+
+
+def _settings(
+    section: str, form: Mapping[str, str], groups: Sequence[Group], held: Definition | None
+) -> tuple[str, dict[str, Any]]:
     """Name and settings behind a form."""
     kind = form.get("kind", "")
     name = held.name if held is not None else form.get("name", "").strip()
     if held is None and section == "foreign_queues":
         name = f"{name}@{kind}"
-    groups = _groups(hub, section, form, held)
     return name, nested(form, groups, kind=kind if section == "links" else "", held=held)
 
 
@@ -166,6 +220,7 @@ def _form(  # noqa: PLR0917
     values: Mapping[str, str],
     *,
     held: Definition | None = None,
+    kept: Mapping[str, str] = MappingProxyType({}),
     wrong: Invalid | None = None,
     refused: GatewayError | None = None,
 ) -> Response:
@@ -196,5 +251,7 @@ def _form(  # noqa: PLR0917
         "loose": loose,
         "wrong": [entry for group in groups for entry in group.entries if entry.errors],
         "refused_by": refused,
+        "typed": frozenset(kept),
+        "kept": _typed(request).keep(who, kept),
     }
     return page(request, "setup-form.html", who, shown)
