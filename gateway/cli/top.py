@@ -38,7 +38,7 @@ COLUMNS = {
     "OLDEST": "right",
 }
 #: States in which a job moves nothing, which is for somebody to know; those in trouble are before these.
-STILL = ("STOPPED", "DISABLED", "DELETE_PENDING")
+STILL = ("STOPPED", "DISABLED", "DELETE_PENDING", "SUBSCRIBER_DELETE_PENDING")
 ORDERS = ("trouble", "name", "rate", "waiting")
 #: Where the messages of a job go: a rate says of what it is.
 WAYS = {"INBOUND": "in", "OUTBOUND": "out", "THROUGH": "through", "LOCAL": "within the hub"}

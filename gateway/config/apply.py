@@ -26,7 +26,7 @@ from mgw.gateway.config.models import (
 )
 from mgw.gateway.config.plan import Action, Refuse, Verb, compare
 from mgw.gateway.config.running import read_running
-from mgw.gateway.definitions.objects import DEFAULT_AGENT, JobStatus, split_foreign
+from mgw.gateway.definitions.objects import DEFAULT_AGENT, split_foreign
 from mgw.gateway.services.admin import NO_CHANGE, GatewayAdmin, Ora
 from mgw.gateway.state.gateway_hub import open_hub
 from mgw.transforms.errors import AdminError, ConfigInvalid, GatewayError, HubError
@@ -89,9 +89,7 @@ def _await_agents(admin: GatewayAdmin) -> None:
     """Wait until running agents have removed the jobs that are marked for it; what these use can be removed then."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end and any(
-        admin.agent_state(job.agent).alive(admin.clock.now())
-        for job in admin.list_jobs()
-        if job.status is JobStatus.DELETE_PENDING
+        admin.agent_state(job.agent).alive(admin.clock.now()) for job in admin.list_jobs() if job.status.leaving
     ):
         time.sleep(_PAUSE)
 
@@ -250,7 +248,7 @@ def _job(admin: GatewayAdmin, _: Document, name: str, job: JobModel, change: Act
         options["MsgBatchSize"] = str(job.batch_size)
     if change is None:
         held = admin.get_job(name)
-        if held is not None and held.status is JobStatus.DELETE_PENDING:
+        if held is not None and held.status.leaving:
             raise AdminError(
                 f"job {held.name} cannot be created yet",
                 number=Ora.MARKED_FOR_REMOVAL,

@@ -21,7 +21,7 @@ from mgw.gateway.config.models import (
 )
 from mgw.gateway.config.object_types import read_types
 from mgw.gateway.config.security import read_agents, read_grants
-from mgw.gateway.definitions.objects import AgentDef, JobDef, JobStatus, LinkDef
+from mgw.gateway.definitions.objects import AgentDef, JobDef, LinkDef
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.transforms.errors import ConfigInvalid
 
@@ -195,7 +195,7 @@ def _transformations(admin: GatewayAdmin) -> dict[str, Any]:
 
 
 def _jobs(admin: GatewayAdmin) -> dict[str, Any]:
-    return {job.name: _job(job) for job in admin.list_jobs() if job.status is not JobStatus.DELETE_PENDING}
+    return {job.name: _job(job) for job in admin.list_jobs() if not job.status.leaving}
 
 
 #: How each section is read; queue tables and queues are read together.

@@ -13,6 +13,7 @@ __all__ = [
     "BY_WORD",
     "JOB_STATES",
     "JOB_WORDS",
+    "LEAVING",
     "TROUBLES",
     "JobWord",
     "Mood",
@@ -101,6 +102,12 @@ JOB_WORDS: tuple[JobWord, ...] = (
         "it is being removed, and its subscription in the messaging system with it",
         "have its messaging system reachable, or use mgw jobs remove JOB --force",
     ),
+    JobWord(
+        "SUBSCRIBER_DELETE_PENDING",
+        "paused",
+        "its subscriber is being removed, and the subscription in the messaging system with it; its schedule stays",
+        "have its messaging system reachable, or use mgw subscribers remove SUBSCRIBER --force",
+    ),
 )
 
 BY_WORD = {each.word: each for each in JOB_WORDS}
@@ -108,13 +115,15 @@ BY_WORD = {each.word: each for each in JOB_WORDS}
 JOB_STATES: tuple[str, ...] = tuple(BY_WORD)
 #: Those of them that somebody wants to know of, worst first.
 TROUBLES: tuple[str, ...] = tuple(each.word for each in JOB_WORDS if each.trouble)
+#: Those of a job that is marked for removal.
+LEAVING = ("DELETE_PENDING", "SUBSCRIBER_DELETE_PENDING")
 #: The values of ACTIVITY.
 ACTIVITIES: tuple[str, ...] = tuple(each.word for each in JOB_WORDS if each.activity)
 
 
 def word_of(job_status: str, activity: str, enabled: bool) -> str:
     """One word for a job: its status where that is bad news, otherwise what it does."""
-    if job_status in ("FAILED", "DELETE_PENDING"):
+    if job_status in ("FAILED", *LEAVING):
         return job_status
     if not enabled:
         return "DISABLED"

@@ -23,6 +23,7 @@ __all__ = [
     "JobStatus",
     "LinkDef",
     "Propagation",
+    "ScheduleDef",
     "Snapshot",
     "TransformationDef",
     "key",
@@ -84,6 +85,12 @@ class JobStatus(StrEnum):
     RETRY = "RETRY"
     FAILED = "FAILED"
     DELETE_PENDING = "DELETE_PENDING"
+    SUBSCRIBER_DELETE_PENDING = "SUBSCRIBER_DELETE_PENDING"  # its schedule stays
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it is marked for removal: it moves nothing any more, and its clean-up is not complete."""
+        return self in {JobStatus.DELETE_PENDING, JobStatus.SUBSCRIBER_DELETE_PENDING}
 
 
 class Activity(StrEnum):
@@ -190,6 +197,8 @@ class JobDef:
     comments: str | None = None
     status: JobStatus = JobStatus.READY
     resets: int = 0  # how often it was reset; not part of what a running job depends on
+    old_style: bool = False  # made by ADD_SUBSCRIBER and SCHEDULE_PROPAGATION (AQ guide 12.2 §19.6)
+    schedule: str | None = None  # name of its schedule; None: it has none, is no job and not enabled
 
     @property
     def subscriber(self) -> str:
@@ -240,6 +249,19 @@ class JobDef:
         """A TRUE/FALSE job option."""
         value = self.options.get(option.lower())
         return default if value is None else value.strip().upper() == "TRUE"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleDef:
+    """A schedule (AQ guide 12.2 §19.6); with the subscriber of the same type, source and destination it is a job."""
+
+    name: str
+    link: str
+    propagation_type: Propagation
+    source: str
+    destination: str
+    latency: float | None = None  # seconds; None: the default poll interval
+    enabled: bool = True
 
 
 @dataclass(frozen=True, slots=True)

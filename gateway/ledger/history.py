@@ -100,7 +100,7 @@ def trace(conn: sa.Connection, job: JobDef, hub_id: bytes, message: str) -> Trac
     Raises:
         GatewayError: the id is of another hub, or the ledger of the job says nothing of the message.
     """
-    names = {each.id: each.name for each in catalog.list_jobs(conn)}
+    names = {each.id: each.name for each in catalog.list_subscribers(conn)}
     number = _number(message, hub_id)
     found: list[Sight] = []
     if number is not None:
@@ -128,7 +128,7 @@ def life(conn: sa.Connection, hub_id: bytes, message: str) -> Trace:
     Raises:
         NotInLedger: the id is of another hub, or it is not in the hub and no job has a record of it.
     """
-    names = {each.id: each.name for each in catalog.list_jobs(conn)}
+    names = {each.id: each.name for each in catalog.list_subscribers(conn)}
     number = _number(message, hub_id)
     found = [] if number is None else _touching(conn, [number], names, hub_id, set())
     if number is None or (not found and ledger.message_state(conn, number) is None):

@@ -312,7 +312,7 @@ class Agent:
                 self._pool.know(snapshot.version, jobs, snapshot.log_level)
             self._taps.look(self._threads)
         for job in snapshot.jobs.values():
-            if job.status is JobStatus.DELETE_PENDING and job.id not in self._leaving:
+            if job.status.leaving and job.id not in self._leaving:
                 self._idle_jobs.remove(job)
             elif not job.enabled:
                 self._idle_jobs.subscribe(snapshot, job)

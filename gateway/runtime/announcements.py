@@ -37,9 +37,10 @@ class Announcements:
             if old is None or names not in old.queues:
                 tell(QueueRegistered(f"{queue.name}@{queue.link}", queue.provider_queue))
         for job in snapshot.jobs.values():
-            if old is None or job.id not in old.jobs:
+            before = None if old is None else old.jobs.get(job.id)
+            if job.schedule is not None and (before is None or before.schedule is None):
                 seconds = settings.applied(job).poll_seconds
-                tell(ScheduleAdded(job.name, job.source, job.destination, seconds))
+                tell(ScheduleAdded(job.schedule, job.source, job.destination, seconds))
                 tell(JobAdded(job.name, job.propagation_type, job.link, job.enabled, job.status))
 
     def count_files(self, wanted: Mapping[int, JobSetup], connections: int) -> None:

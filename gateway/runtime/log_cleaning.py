@@ -63,7 +63,7 @@ def clean_logs(
 
     def lives(job: str) -> bool:
         with hub.read() as conn:
-            return catalog.get_job(conn, job) is not None
+            return catalog.get_subscriber(conn, job) is not None
 
     problems = []
     for name, config in links.items():

@@ -22,7 +22,6 @@ from mgw.gateway.config.load import Source, load_text
 from mgw.gateway.config.models import NOUNS, OF_THE_PROCESS, Document
 from mgw.gateway.config.plan import Action, Verb, compare
 from mgw.gateway.config.running import read_running
-from mgw.gateway.definitions.objects import JobStatus
 from mgw.gateway.services.admin import GatewayAdmin, Overtaken
 from mgw.gateway.services.configuration import prepare
 from mgw.gateway.services.definitions import Definition, find, name_in, shown
@@ -243,7 +242,7 @@ class Changes:
     def _is_gone(admin: GatewayAdmin, job: str) -> bool:
         """Whether a job is gone, soon: the agent finishes what is in flight."""
         end = time.monotonic() + _PATIENCE
-        while (found := admin.get_job(job)) is not None and found.status is JobStatus.DELETE_PENDING:
+        while (found := admin.get_job(job)) is not None and found.status.leaving:
             if time.monotonic() >= end:
                 return False
             time.sleep(_PAUSE)

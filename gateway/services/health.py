@@ -19,6 +19,7 @@ from mgw.gateway.services.verdict import (
     BY_WORD,
     IN_TROUBLE,
     JOB_WORDS,
+    LEAVING,
     MAX_AGE,
     Entry,
     Health,
@@ -61,7 +62,7 @@ __all__ = [
 ]
 
 
-_WITHOUT_AGENT = ("FAILED", "DISABLED", "DELETE_PENDING")
+_WITHOUT_AGENT = ("FAILED", "DISABLED", *LEAVING)
 
 
 @dataclass(frozen=True, slots=True)

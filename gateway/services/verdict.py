@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mgw.gateway.config.findings import nearest
-from mgw.gateway.definitions.job_words import BY_WORD, JOB_STATES, JOB_WORDS, JobWord, Mood, word_of
+from mgw.gateway.definitions.job_words import BY_WORD, JOB_STATES, JOB_WORDS, LEAVING, JobWord, Mood, word_of
 from mgw.gateway.definitions.job_words import TROUBLES as IN_TROUBLE
 from mgw.gateway.definitions.objects import key
 from mgw.gateway.state.status import AgentSigns, CertificateSigns, JobSigns, LinkSigns, Signs
@@ -23,6 +23,7 @@ __all__ = [
     "IN_TROUBLE",
     "JOB_STATES",
     "JOB_WORDS",
+    "LEAVING",
     "MAX_AGE",
     "Entry",
     "Health",
@@ -253,7 +254,7 @@ _FINE = frozenset(each.word for each in JOB_WORDS if each.mood in ("fine", "paus
 def _job(row: JobSigns, agent: Entry, now: float, max_age: float, late: tuple[float, float] | None) -> Entry:
     word = word_of(row.status, row.activity, row.enabled)
     entry = Entry("job", row.name_key, row.agent_key, word, row.not_working_since)
-    if not row.enabled or word == "DELETE_PENDING":
+    if not row.enabled or word in LEAVING:
         return replace(entry, since=None)
     if agent.state != "RUNNING":
         return replace(

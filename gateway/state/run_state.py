@@ -57,6 +57,8 @@ __all__ = [
     "write_marks",
 ]
 
+_LEAVING = [status for status in JobStatus if status.leaving]
+
 # ------------------------------------------------------------------------------------------------ job state, counters
 
 
@@ -141,7 +143,7 @@ def record_failure(
     """Store a failed attempt; a job marked for removal keeps that mark. ``since``: when it began to wait in vain."""
     conn.execute(
         sa.update(job_state)
-        .where(job_state.c.job_id == job_id, job_state.c.status != JobStatus.DELETE_PENDING)
+        .where(job_state.c.job_id == job_id, job_state.c.status.not_in(_LEAVING))
         .values(
             status=status,
             failures=failures,

@@ -299,7 +299,8 @@ _LEFT_OUT = f"""(SELECT k.id AS counted_job,
       FROM gw_job k JOIN gw_job_state t ON t.job_id = k.id
       LEFT JOIN aq_queue q ON k.propagation_type IN ('OUTBOUND', 'LOCAL') AND q.name_key = k.source_key
       LEFT JOIN aq_consumer c ON c.queue_id = q.id AND c.address = '' AND c.name_key = 'MGW_' || k.name_key)"""
-_JOBS_AND_STATES = f"gw_job j JOIN gw_job_state s ON s.job_id = j.id JOIN {_LEFT_OUT} n ON n.counted_job = j.id"
+_JOBS_AND_STATES = f"""gw_job j JOIN gw_job_state s ON s.job_id = j.id AND j.schedule IS NOT NULL
+      JOIN {_LEFT_OUT} n ON n.counted_job = j.id"""
 
 
 def signs(conn: sa.Connection) -> Signs:

@@ -32,6 +32,7 @@ __all__ = [
     "plan",
     "position",
     "received",
+    "schedule",
     "tap",
     "tapped",
     "token",
@@ -47,6 +48,7 @@ metadata = sa.MetaData()
 
 _id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _time = sa.Double
+_JOB_STATUS = "status IN ('READY','RETRY','FAILED','DELETE_PENDING','SUBSCRIBER_DELETE_PENDING')"
 
 agent = sa.Table(
     "gw_agent",
@@ -154,9 +156,31 @@ job = sa.Table(
     sa.Column("enabled", sa.Boolean, nullable=False),
     sa.Column("comments", sa.Text),
     sa.Column("created", _time, nullable=False),
+    sa.Column("old_style", sa.Integer, nullable=False, server_default="0"),  # 1: made by ADD_SUBSCRIBER
+    # Its schedule: of a new-style job its own name. NULL: a subscriber without one, which is no job and moves nothing.
+    sa.Column("schedule", sa.Text),
+    sa.Column("schedule_key", sa.Text),
     sa.UniqueConstraint("propagation_type", "source_key", "destination_key", name="gw_job_triplet"),
     sa.CheckConstraint("propagation_type IN ('INBOUND','OUTBOUND','THROUGH','LOCAL')", name="gw_job_type"),
+    sa.Index("gw_job_schedule", "schedule_key", unique=True),
     sqlite_autoincrement=True,
+)
+
+#: Schedules without a subscriber (SCHEDULE_PROPAGATION); one with a subscriber is part of the row of its job.
+schedule = sa.Table(
+    "gw_schedule",
+    metadata,
+    sa.Column("name_key", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("link_key", sa.Text, sa.ForeignKey("gw_link.name_key"), nullable=False),
+    sa.Column("propagation_type", sa.Text, nullable=False),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("destination", sa.Text, nullable=False),
+    sa.Column("source_key", sa.Text, nullable=False),
+    sa.Column("destination_key", sa.Text, nullable=False),
+    sa.Column("latency", _time),  # seconds, NULL = default
+    sa.Column("enabled", sa.Integer, nullable=False),
+    sa.UniqueConstraint("propagation_type", "source_key", "destination_key", name="gw_schedule_triplet"),
 )
 
 job_state = sa.Table(
@@ -191,7 +215,7 @@ job_state = sa.Table(
     sa.Column("log_sequence", _id),  # last completed sequence that the sending log must hold; NULL: no log so far
     sa.Column("not_working_since", _time),  # since when it connects, waits after a failure or is stuck; NULL: it works
     sa.Column("unrouted_total", _id, nullable=False, server_default="0"),  # of the discarded: no subscriber wanted them
-    sa.CheckConstraint("status IN ('READY','RETRY','FAILED','DELETE_PENDING')", name="gw_job_state_status"),
+    sa.CheckConstraint(_JOB_STATUS, name="gw_job_state_status"),
     sa.CheckConstraint(
         "activity IN ('STOPPED','CONNECTING','RUNNING','IDLE','BACKOFF','STUCK')", name="gw_job_state_activity"
     ),
@@ -406,7 +430,7 @@ job_history = sa.Table(
     sa.Column("enabled", sa.Integer, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("activity", sa.Text, nullable=False),
-    sa.CheckConstraint("status IN ('READY','RETRY','FAILED','DELETE_PENDING')", name="gw_job_history_status"),
+    sa.CheckConstraint(_JOB_STATUS, name="gw_job_history_status"),
     sa.CheckConstraint(
         "activity IN ('STOPPED','CONNECTING','RUNNING','IDLE','BACKOFF','STUCK')", name="gw_job_history_activity"
     ),
@@ -428,6 +452,8 @@ add_checks(metadata, {"gw_agent_option": {"encrypted": FLAG}, "gw_job": {"enable
 add_checks(
     metadata,
     {
+        "gw_job": {"old_style": FLAG},
+        "gw_schedule": {"enabled": FLAG, "propagation_type": one_of(("INBOUND", "OUTBOUND"))},
         "gw_job_history": {"enabled": FLAG},
         "gw_parked": {"state": one_of(("PARKED", "TRYING", "PASSED")), "give_up": FLAG},
         "gw_certificate": {"owner": one_of(("LINK", "BROKER"))},

@@ -8,61 +8,19 @@ a key.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from mgw.gateway.aq import DEFAULT_SCHEMA, State
 from mgw.gateway.definitions.link_views import link_views, shown_attributes
 from mgw.gateway.definitions.objects import DEFAULT_POLL_INTERVAL
-from mgw.links.contract import Field, LinkSpec
+from mgw.gateway.state.view_dialects import POSTGRESQL, SQLITE, Dialect
+from mgw.links.contract import LinkSpec
 
 __all__ = ["COLUMNS", "create_views", "drop_views", "refused_by_rule"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Dialect:
-    """How one database says what the views need."""
-
-    now: str  # epoch seconds
-    moment: str  # epoch seconds {0} as text
-    day: str
-    time: str
-    text: str  # attribute {0} of the JSON text l.attributes
-    integer: str
-
-    def shown(self, field: Field) -> str:
-        """An attribute of a link as the value of its column."""
-        value = (self.integer if field.type is int else self.text).format(field.name.lower())
-        if field.type is not bool:
-            return value
-        # SQLite has 0 and 1 for them; a link that an older release made has no value of a newer attribute.
-        other = "FALSE" if field.default else "TRUE"
-        signs = "('false', '0')" if field.default else "('true', '1')"
-        return (
-            f"CASE WHEN CAST({value} AS TEXT) IN {signs} THEN '{other}' ELSE '{str(bool(field.default)).upper()}' END"
-        )
-
-
-_SQLITE = _Dialect(
-    now="((julianday('now') - 2440587.5) * 86400.0)",
-    moment="strftime('%Y-%m-%d %H:%M:%S', {0}, 'unixepoch')",
-    day="strftime('%Y-%m-%d', {0}, 'unixepoch')",
-    time="strftime('%H:%M:%S', {0}, 'unixepoch')",
-    text="json_extract(l.attributes, '$.{0}')",
-    integer="json_extract(l.attributes, '$.{0}')",
-)
-_POSTGRESQL = _Dialect(
-    now="extract(epoch FROM clock_timestamp())::double precision",
-    moment="to_char(to_timestamp({0}) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')",
-    day="to_char(to_timestamp({0}) AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
-    time="to_char(to_timestamp({0}) AT TIME ZONE 'UTC', 'HH24:MI:SS')",
-    text="(l.attributes::json ->> '{0}')",
-    integer="(l.attributes::json ->> '{0}')::bigint",
-)
-
-
-def _gateway(d: _Dialect) -> tuple[dict[str, str], str]:
+def _gateway(d: Dialect) -> tuple[dict[str, str], str]:
     started = "a.status NOT IN ('NOT_STARTED', 'START_SCHEDULED')"
     return {
         "AGENT_DATABASE": "a.database",
@@ -91,7 +49,7 @@ def _gateway(d: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_agent a"
 
 
-def _agent_options(_: _Dialect) -> tuple[dict[str, str], str]:
+def _agent_options(_: Dialect) -> tuple[dict[str, str], str]:
     return {
         "AGENT_NAME": "o.agent_key",
         "ENCRYPTED": "CASE WHEN o.encrypted THEN 'TRUE' ELSE 'FALSE' END",
@@ -101,7 +59,7 @@ def _agent_options(_: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_agent_option o"
 
 
-def _links(_: _Dialect) -> tuple[dict[str, str], str]:
+def _links(_: Dialect) -> tuple[dict[str, str], str]:
     return {
         "AGENT_NAME": "l.agent_key",
         "LINK_COMMENT": "l.comments",
@@ -110,10 +68,10 @@ def _links(_: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_link l"
 
 
-def _links_of(spec: LinkSpec) -> Callable[[_Dialect], tuple[dict[str, str], str]]:
+def _links_of(spec: LinkSpec) -> Callable[[Dialect], tuple[dict[str, str], str]]:
     """The view of the links of a type: its columns are the attributes that its description shows."""
 
-    def view(d: _Dialect) -> tuple[dict[str, str], str]:
+    def view(d: Dialect) -> tuple[dict[str, str], str]:
         columns = {
             "AGENT_NAME": "l.agent_key",
             "INBOUND_LOG_QUEUE": "l.inbound_log_queue",
@@ -130,7 +88,7 @@ def _links_of(spec: LinkSpec) -> Callable[[_Dialect], tuple[dict[str, str], str]
     return view
 
 
-def _foreign_queues(_: _Dialect) -> tuple[dict[str, str], str]:
+def _foreign_queues(_: Dialect) -> tuple[dict[str, str], str]:
     return {
         "DOMAIN": "f.domain",
         "LINK_NAME": "f.link_key",
@@ -177,6 +135,18 @@ _OLDEST_READY = f"""(SELECT m.enq_time FROM aq_message m
                            ELSE {_FIRST_READY} END))"""
 _AGENT_POLL_INTERVAL = """(SELECT CASE WHEN o.encrypted THEN NULL ELSE CAST(o.value AS double precision) / 1000 END
         FROM gw_agent_option o WHERE o.agent_key = j.agent_key AND lower(o.name) = 'oracle.mgw.polling_interval')"""
+_POLL_INTERVAL = f"coalesce(j.poll_interval, {_AGENT_POLL_INTERVAL}, {DEFAULT_POLL_INTERVAL})"
+_OLD_STYLE = "CASE WHEN j.old_style = 1 THEN 'TRUE' ELSE 'FALSE' END"
+_BACKLOG = f"CASE WHEN {_OUTBOUND} THEN {_READY} + {_PLANNED} ELSE s.backlog END"
+_JOBS_AND_QUEUES = (
+    "gw_job j JOIN gw_job_state s ON s.job_id = j.id"
+    f" LEFT JOIN aq_queue q ON {_OUTBOUND} AND q.name_key = j.source_key"
+    " LEFT JOIN aq_queue_table t ON t.id = q.queue_table_id"
+    " LEFT JOIN aq_consumer c ON t.multiple_consumers = 1 AND c.queue_id = q.id AND c.address = ''"
+    " AND c.is_subscriber = 1 AND c.name_key = 'MGW_' || j.name_key"
+    f" LEFT JOIN {_TOTALS} ON n.queue_id = q.id"
+    " AND n.consumer_id = CASE WHEN t.multiple_consumers = 1 THEN c.id ELSE 0 END"
+)
 _OLDEST_PLAN = "(SELECT min(p.created) FROM gw_plan p WHERE p.job_id = j.id)"
 
 
@@ -186,7 +156,7 @@ def refused_by_rule(consumer: str) -> str:
         WHERE a.kind = 'CONSUMER' AND a.object_id = {consumer}.id)"""
 
 
-def _jobs(d: _Dialect) -> tuple[dict[str, str], str]:
+def _jobs(d: Dialect) -> tuple[dict[str, str], str]:
     # A message in a plan was enqueued before the plan was made: the plan's age is what is known at least.
     since = f"(SELECT min(x.since) FROM (SELECT {_OLDEST_READY} AS since UNION ALL SELECT {_OLDEST_PLAN}) x)"
     return {
@@ -203,7 +173,7 @@ def _jobs(d: _Dialect) -> tuple[dict[str, str], str]:
         "LAST_ERROR_TIME": d.time.format("s.last_error_time"),
         "LINK_NAME": "j.link_key",
         "OPTIONS": "j.options",
-        "POLL_INTERVAL": f"coalesce(j.poll_interval, {_AGENT_POLL_INTERVAL}, {DEFAULT_POLL_INTERVAL})",
+        "POLL_INTERVAL": _POLL_INTERVAL,
         "PROPAGATED_MSGS": "s.propagated",
         "PROP_STYLE": "j.prop_style",
         "PROPAGATION_TYPE": "j.propagation_type",
@@ -214,7 +184,7 @@ def _jobs(d: _Dialect) -> tuple[dict[str, str], str]:
         "ACTIVITY": "s.activity",
         "GUARANTEE": "s.guarantee",
         "GUARANTEE_NOTE": "s.guarantee_note",
-        "BACKLOG": f"CASE WHEN {_OUTBOUND} THEN {_READY} + {_PLANNED} ELSE s.backlog END",
+        "BACKLOG": _BACKLOG,
         "OLDEST_MESSAGE_AGE": f"{d.now} - CASE WHEN {_OUTBOUND} THEN {since} ELSE s.oldest END",
         "LAST_PROGRESS": d.moment.format("s.last_progress"),
         "NOT_WORKING_SINCE": d.moment.format("s.not_working_since"),
@@ -229,18 +199,56 @@ def _jobs(d: _Dialect) -> tuple[dict[str, str], str]:
         "SUPPRESSED_TOTAL": "s.suppressed_total",
         "LEFT_OUT_TOTAL": f"s.filtered_total + s.unrouted_total + {refused_by_rule('c')}",
         "REQUIRE_GUARANTEE": "j.require_guarantee",
-    }, (
-        "gw_job j JOIN gw_job_state s ON s.job_id = j.id"
-        f" LEFT JOIN aq_queue q ON {_OUTBOUND} AND q.name_key = j.source_key"
-        " LEFT JOIN aq_queue_table t ON t.id = q.queue_table_id"
-        " LEFT JOIN aq_consumer c ON t.multiple_consumers = 1 AND c.queue_id = q.id AND c.address = ''"
-        " AND c.is_subscriber = 1 AND c.name_key = 'MGW_' || j.name_key"
-        f" LEFT JOIN {_TOTALS} ON n.queue_id = q.id"
-        " AND n.consumer_id = CASE WHEN t.multiple_consumers = 1 THEN c.id ELSE 0 END"
-    )
+    }, f"{_JOBS_AND_QUEUES} WHERE j.schedule IS NOT NULL"
 
 
-def _events(d: _Dialect) -> tuple[dict[str, str], str]:
+def _subscribers(d: Dialect) -> tuple[dict[str, str], str]:
+    return {
+        "DESTINATION": "j.destination_key",
+        "EXCEPTIONQ_MSGS": "s.exceptioned",
+        "EXCEPTION_QUEUE": "upper(j.exception_queue)",
+        "FAILURES": "s.failures",
+        "LAST_ERROR_DATE": d.day.format("s.last_error_time"),
+        "LAST_ERROR_MSG": "s.last_error_msg",
+        "LAST_ERROR_TIME": d.time.format("s.last_error_time"),
+        "OPTIONS": "j.options",
+        "PROP_STYLE": "j.prop_style",
+        "PROPAGATED_MSGS": "s.propagated",
+        "PROPAGATION_TYPE": "j.propagation_type",
+        "QUEUE_NAME": "j.source_key",
+        "RULE": "j.rule",
+        "STATUS": "CASE WHEN s.status IN ('DELETE_PENDING', 'SUBSCRIBER_DELETE_PENDING') THEN 'DELETE_PENDING' "
+        "ELSE 'ENABLED' END",
+        "SUBSCRIBER_ID": "j.name_key",
+        "TRANSFORMATION": "upper(j.transformation)",
+        "SCHEDULE_ID": "j.schedule_key",
+        "OLD_STYLE": _OLD_STYLE,
+        "BACKLOG": _BACKLOG,
+    }, _JOBS_AND_QUEUES
+
+
+def _schedules(_: Dialect) -> tuple[dict[str, str], str]:
+    common = "propagation_type, source_key, destination_key, schedule_key"
+    of_job = f"SELECT {common}, agent_key, poll_interval, enabled, old_style, name_key FROM gw_job"
+    alone = """SELECT c.propagation_type, c.source_key, c.destination_key, c.name_key, l.agent_key, c.latency,
+        c.enabled = 1, 1, NULL FROM gw_schedule c JOIN gw_link l ON l.name_key = c.link_key"""
+    return {
+        "DESTINATION": "j.destination_key",
+        "LATENCY": _POLL_INTERVAL,
+        "NEXT_TIME": "CAST(NULL AS text)",
+        "PROPAGATION_TYPE": "j.propagation_type",
+        "PROPAGATION_WINDOW": "CAST(NULL AS integer)",
+        "SCHEDULE_DISABLED": "CASE WHEN j.enabled THEN 'N' ELSE 'Y' END",
+        "SCHEDULE_ID": "j.schedule_key",
+        "SOURCE": "j.source_key",
+        "START_DATE": "CAST(NULL AS text)",
+        "START_TIME": "CAST(NULL AS text)",
+        "SUBSCRIBER_ID": "j.name_key",
+        "OLD_STYLE": _OLD_STYLE,
+    }, f"({of_job} WHERE schedule_key IS NOT NULL UNION ALL {alone}) j"
+
+
+def _events(d: Dialect) -> tuple[dict[str, str], str]:
     return {
         "EVENT_ID": "v.id",
         "EVENT_TIME": d.moment.format("v.time"),
@@ -252,7 +260,7 @@ def _events(d: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_event v"
 
 
-def _audit(d: _Dialect) -> tuple[dict[str, str], str]:
+def _audit(d: Dialect) -> tuple[dict[str, str], str]:
     return {
         "AUDIT_ID": "a.id",
         "AUDIT_TIME": d.moment.format("a.time"),
@@ -273,7 +281,7 @@ def _audit(d: _Dialect) -> tuple[dict[str, str], str]:
     }, "aq_audit a"
 
 
-def _ledger(d: _Dialect) -> tuple[dict[str, str], str]:
+def _ledger(d: Dialect) -> tuple[dict[str, str], str]:
     return {
         "JOB_NAME": "j.name_key",
         "BATCH": "b.number",
@@ -292,7 +300,7 @@ def _ledger(d: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_ledger b LEFT JOIN gw_job j ON j.id = b.job_id"
 
 
-def _parked(d: _Dialect) -> tuple[dict[str, str], str]:
+def _parked(d: Dialect) -> tuple[dict[str, str], str]:
     return {
         "JOB_NAME": "j.name_key",
         "MESSAGE_KEY": "k.message_key",
@@ -309,7 +317,7 @@ def _parked(d: _Dialect) -> tuple[dict[str, str], str]:
     )
 
 
-def _history(d: _Dialect) -> tuple[dict[str, str], str]:
+def _history(d: Dialect) -> tuple[dict[str, str], str]:
     return {
         "JOB_NAME": "j.name_key",
         "INTERVAL_BEGIN": d.moment.format("h.begun"),
@@ -331,7 +339,7 @@ def _history(d: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_job_history h JOIN gw_job j ON j.id = h.job_id"
 
 
-def _users(d: _Dialect) -> tuple[dict[str, str], str]:
+def _users(d: Dialect) -> tuple[dict[str, str], str]:
     return {
         "USER_NAME": "u.name_key",
         "ROLE": "u.role",
@@ -342,7 +350,7 @@ def _users(d: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_user u"
 
 
-def _certificates(d: _Dialect) -> tuple[dict[str, str], str]:
+def _certificates(d: Dialect) -> tuple[dict[str, str], str]:
     return {
         "LINK_NAME": "c.link_key",
         "AGENT_NAME": "l.agent_key",
@@ -355,7 +363,7 @@ def _certificates(d: _Dialect) -> tuple[dict[str, str], str]:
     }, "gw_certificate c JOIN gw_link l ON l.name_key = c.link_key"
 
 
-def _transformations(_: _Dialect) -> tuple[dict[str, str], str]:
+def _transformations(_: Dialect) -> tuple[dict[str, str], str]:
     return (
         {
             "NAME": f"CASE WHEN upper(x.schema) = '{DEFAULT_SCHEMA}' THEN upper(x.name) ELSE x.name_key END",
@@ -369,11 +377,11 @@ def _transformations(_: _Dialect) -> tuple[dict[str, str], str]:
     )
 
 
-def _modules(d: _Dialect) -> tuple[dict[str, str], str]:
+def _modules(d: Dialect) -> tuple[dict[str, str], str]:
     return {"NAME": "m.name", "ALLOWED_SINCE": d.moment.format("m.created")}, "aq_module m"
 
 
-def _rule_functions(d: _Dialect) -> tuple[dict[str, str], str]:
+def _rule_functions(d: Dialect) -> tuple[dict[str, str], str]:
     return {
         "NAME": "f.name_key",
         "FUNCTION": "f.function",
@@ -388,6 +396,8 @@ _VIEWS = {
     **{name: _links_of(spec) for name, spec in link_views().items()},
     "MGW_FOREIGN_QUEUES": _foreign_queues,
     "MGW_JOBS": _jobs,
+    "MGW_SUBSCRIBERS": _subscribers,
+    "MGW_SCHEDULES": _schedules,
     "MGW_TRANSFORMATIONS": _transformations,
     "MGW_MODULES": _modules,
     "MGW_RULE_FUNCTIONS": _rule_functions,
@@ -401,12 +411,12 @@ _VIEWS = {
 }
 
 #: Columns of every view, in order.
-COLUMNS: Mapping[str, tuple[str, ...]] = {name: tuple(view(_SQLITE)[0]) for name, view in _VIEWS.items()}
+COLUMNS: Mapping[str, tuple[str, ...]] = {name: tuple(view(SQLITE)[0]) for name, view in _VIEWS.items()}
 
 
 def create_views(conn: sa.Connection) -> None:
     """Make the views in the transaction of ``conn``; the tables must be there."""
-    dialect = _POSTGRESQL if conn.dialect.name == "postgresql" else _SQLITE
+    dialect = POSTGRESQL if conn.dialect.name == "postgresql" else SQLITE
     for name, view in _VIEWS.items():
         columns, source = view(dialect)
         selected = ",\n    ".join(f"{expression} AS {column}" for column, expression in columns.items())

@@ -109,7 +109,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, _Piece):
             return
         with closing(open_hub(self._url)) as hub, hub.read() as conn:
-            jobs = {each.id: (each.name.upper(), each.link.upper()) for each in catalog.list_jobs(conn)}
+            jobs = {each.id: (each.name.upper(), each.link.upper()) for each in catalog.list_subscribers(conn)}
             name, link = jobs.get(partition.job_id, (f"(REMOVED JOB {partition.job_id})", None))
             found = batches(conn, partition.job_id, partition.after, partition.upto)
             ids = [number for each in found for number in _ids(each)]

@@ -39,7 +39,7 @@ def read_ledger(spark: SparkSession, url: str, job: str) -> DataFrame:
     hub = open_hub(url)
     try:
         with hub.read() as conn:
-            known = {each.name.upper(): each for each in catalog.list_jobs(conn)}
+            known = {each.name.upper(): each for each in catalog.list_subscribers(conn)}
             found = known.get(job.upper())
             if found is None:
                 raise ConfigInvalid(

@@ -23,6 +23,7 @@ from mgw.gateway.services.exception_desk import retry
 from mgw.gateway.services.exceptions import give_up, release
 from mgw.gateway.services.job_history import course_of
 from mgw.gateway.services.job_story import job_story
+from mgw.gateway.services.verdict import LEAVING
 
 __all__ = ["router"]
 
@@ -176,7 +177,7 @@ def _line(board: Board, admin: GatewayAdmin, name: str) -> JobLine:
 
 
 def _offered(line: JobLine) -> list[str]:
-    if line.state == "DELETE_PENDING":
+    if line.state in LEAVING:
         return []
     if line.row.enabled != "TRUE":
         return ["resume"]

@@ -17,9 +17,10 @@ from mgw.gateway.runtime.recovery import reset_log_records, reset_missing_messag
 from mgw.gateway.services.admin.agents import AgentProcedures
 from mgw.gateway.services.admin.base import NO_CHANGE, Administration, NoChange, Ora, Overtaken
 from mgw.gateway.services.admin.job_removal import FORCE, NO_FORCE
-from mgw.gateway.services.admin.jobs import JobProcedures
 from mgw.gateway.services.admin.log_preparation import Preparation, PreparationProcedures
 from mgw.gateway.services.admin.queues import QueueProcedures
+from mgw.gateway.services.admin.schedule_procedures import ScheduleProcedures
+from mgw.gateway.services.admin.subscriber_procedures import SubscriberProcedures
 from mgw.gateway.services.admin.transformations import TransformationProcedures
 from mgw.gateway.state import catalog
 from mgw.links.pool import LinkPool
@@ -55,7 +56,14 @@ RESET_SUB_MISSING_LOG_REC = "RESET_SUB_MISSING_LOG_REC"
 RESET_SUB_MISSING_MESSAGE = "RESET_SUB_MISSING_MESSAGE"
 
 
-class GatewayAdmin(AgentProcedures, PreparationProcedures, QueueProcedures, TransformationProcedures, JobProcedures):
+class GatewayAdmin(
+    AgentProcedures,
+    PreparationProcedures,
+    QueueProcedures,
+    TransformationProcedures,
+    SubscriberProcedures,
+    ScheduleProcedures,
+):
     """All procedures on one hub; may be used by several threads."""
 
     @property
@@ -100,7 +108,7 @@ class GatewayAdmin(AgentProcedures, PreparationProcedures, QueueProcedures, Tran
         agent's links, as every agent does when it starts, and unreadable ones of FAILED jobs.
         ``RESET_SUB_MISSING_LOG_REC`` lets a job continue that ended with [416] or [417] (its last batches may arrive
         twice), ``RESET_SUB_MISSING_MESSAGE`` one that ended with [415] (the missing messages are accepted as lost);
-        ``sarg`` names the job, and a job that is not FAILED is left alone.
+        ``sarg`` names the job or subscriber, and one that is not FAILED is left alone.
 
         Raises:
             AdminError: ORA-32802 unknown action; ORA-32850; ORA-32855; ORA-32828 not running; the startup state cannot
@@ -123,7 +131,7 @@ class GatewayAdmin(AgentProcedures, PreparationProcedures, QueueProcedures, Tran
         with self.change(kind, target, name.lower().replace("_", " ") + " of", deed=True) as conn:
             self._need_running(conn, agent_name)
             if name != CLEAN_LOG_QUEUES:
-                job = self.need_job(conn, sarg or "")
+                job = catalog.get_subscriber(conn, sarg or "") or self.need_job(conn, sarg or "")
                 reset = reset_log_records if name == RESET_SUB_MISSING_LOG_REC else reset_missing_messages
                 reset(conn, job, now=self.clock.now())
                 return

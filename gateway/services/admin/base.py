@@ -53,6 +53,10 @@ class Ora(IntEnum):
     LINK_MISSING = 32808
     QUEUE_EXISTS = 32809
     QUEUE_MISSING = 32810
+    SUBSCRIBER_EXISTS = 32811
+    SUBSCRIBER_MISSING = 32812
+    SCHEDULE_EXISTS = 32813
+    SCHEDULE_MISSING = 32814
     LINK_IN_USE = 32815
     QUEUE_IN_USE = 32816
     AQ_QUEUE_MISSING = 32818
@@ -61,6 +65,7 @@ class Ora(IntEnum):
     EXCEPTION_QUEUE_OTHER_TYPE = 32821
     MARKED_FOR_REMOVAL = 32822
     SOURCE_IN_USE = 32823
+    SCHEDULED = 32824
     NOT_STARTED = 32825
     MUST_BE_SHUT_DOWN = 32827
     NOT_RUNNING = 32828
@@ -78,6 +83,7 @@ class Ora(IntEnum):
     AGENT_IN_USE = 32853
     JOB_EXISTS = 32854
     JOB_MISSING = 32855
+    NEW_STYLE = 32856
 
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$#.-]*")
@@ -254,6 +260,13 @@ class Administration:
     def need_job(self, conn: sa.Connection, name: str) -> JobDef:
         """The job, or ORA-32855."""
         job = catalog.get_job(conn, name)
+        if job is None and catalog.get_subscriber(conn, name) is not None:
+            raise AdminError(
+                f"job {name} does not exist",
+                number=Ora.JOB_MISSING,
+                cause="subscriber and schedule together are a job, and the subscriber of that name has no schedule",
+                cure="give it a schedule (mgw schedules create), or use mgw subscribers",
+            )
         if job is None:
             raise AdminError(
                 f"job {name} does not exist",

@@ -25,6 +25,7 @@ __all__ = [
     "check_options",
     "check_parking",
     "check_rule",
+    "check_schedules",
     "check_sharing",
     "check_transformation",
     "collected",
@@ -55,6 +56,23 @@ def check_sharing(conn: sa.Connection, job: JobDef, ends: JobEnds) -> None:
                 cause=f"job {name} has the same propagation type, source and destination",
                 cure=f"alter job {name}, or remove it first",
             )
+
+
+def check_schedules(conn: sa.Connection, job: JobDef, ends: JobEnds) -> None:
+    """No schedule without a subscriber has the job's type, source and destination.
+
+    Raises:
+        AdminError: ORA-32824.
+    """
+    found = catalog.schedule_of_triplet(conn, job.propagation_type, ends.source_key, ends.destination_key)
+    if found is not None:
+        raise AdminError(
+            f"job {job.name}: {job.source} is already scheduled to {job.destination}",
+            number=Ora.SCHEDULED,
+            cause=f"schedule {found.name} has the same propagation type, source and destination",
+            cure=f"remove the schedule (mgw schedules remove {found.name}), or add its subscriber "
+            "(mgw subscribers create)",
+        )
 
 
 def check_rule(conn: sa.Connection, job: JobDef, ends: JobEnds) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import sqlalchemy as sa
 
@@ -20,6 +21,8 @@ from mgw.transforms.errors import AdminError, LinkError
 __all__ = ["FORCE", "NO_FORCE", "JobRemoval"]
 
 _LOGGER = logging.getLogger("mgw.admin")
+
+_ACTIONS = {JobStatus.DELETE_PENDING: "remove job", JobStatus.SUBSCRIBER_DELETE_PENDING: "remove subscriber"}
 
 FORCE = True
 NO_FORCE = False
@@ -55,9 +58,27 @@ class JobRemoval(Administration):
         Raises:
             AdminError: ORA-32855; ORA-32801 messages wait for it.
         """
+        return self._take_away(
+            lambda conn: self.need_job(conn, job_name),
+            JobStatus.DELETE_PENDING,
+            force=force,
+            move_to=move_to,
+            drop_messages=drop_messages,
+        )
+
+    def _take_away(
+        self,
+        find: Callable[[sa.Connection], JobDef],
+        mark: JobStatus,
+        *,
+        force: bool,
+        move_to: str | None,
+        drop_messages: bool,
+    ) -> bool:
+        """Remove a job, or (``mark`` SUBSCRIBER_DELETE_PENDING) the subscriber alone: its schedule stays."""
         with self.hub.read() as conn:
-            job = self.need_job(conn, job_name)
-        there = Held(0) if force or job.status is JobStatus.DELETE_PENDING else self._collected(job)
+            job = find(conn)
+        there = Held(0) if force or job.status.leaving else self._collected(job)
         if there.messages and not drop_messages:
             raise AdminError(
                 f"job {job.name} cannot be removed",
@@ -68,18 +89,18 @@ class JobRemoval(Administration):
                 "subscription there",
             )
         with self.change() as conn:  # it keeps its removal in the audit by itself, with what became of messages
-            job = self.need_job(conn, job_name)
-            if job.status is not JobStatus.DELETE_PENDING or force:
-                self._end_subscription(conn, job, there, force=force or drop_messages, move_to=move_to)
+            job = find(conn)
+            if not job.status.leaving or force:
+                self._end_subscription(conn, job, there, mark, force=force or drop_messages, move_to=move_to)
             if force:
-                self._remove(conn, job)
+                self._remove(conn, job, mark)
                 return True
-            catalog.set_job_status(conn, job.id, JobStatus.DELETE_PENDING)
+            catalog.set_job_status(conn, job.id, mark)
             state = catalog.agent_state(conn, job.agent)
             if state is not None and state.alive(self.clock.now()):
                 return False
         try:
-            self.finish_remove_job(job_name)
+            self.finish_remove_job(job.name)
         except LinkError as error:
             _LOGGER.warning("job %s is marked for removal, the agent removes it: %s", job.name, error)
             return False
@@ -93,7 +114,7 @@ class JobRemoval(Administration):
             AdminError: ORA-32855.
         """
         with self.hub.read() as conn:
-            job = self.need_job(conn, job_name)
+            job = catalog.get_subscriber(conn, job_name) or self.need_job(conn, job_name)
             queue = subscribers.source_queue(conn, job)
             if queue is not None:
                 return subscribers.held(self.hub, conn, queue, job) if queue.multiple_consumers else Held(0)
@@ -112,13 +133,14 @@ class JobRemoval(Administration):
         return Held(sample.messages, sample.oldest) if sample is not None else Held(0)
 
     def _end_subscription(
-        self, conn: sa.Connection, job: JobDef, there: Held, *, force: bool, move_to: str | None
+        self, conn: sa.Connection, job: JobDef, there: Held, mark: JobStatus, *, force: bool, move_to: str | None
     ) -> None:
         """Nothing waits for the job any more when this is over; what is on its way stays with its plans.
 
         ``there``: what goes with its subscription in a foreign system.
         """
-        seen = look(conn, "job", job.name, self.secrets)
+        kind = "job" if mark is JobStatus.DELETE_PENDING else "subscriber"
+        seen = look(conn, kind, job.name, self.secrets)
         queue = subscribers.source_queue(conn, job)
         held = there
         if queue is not None and queue.multiple_consumers:
@@ -130,8 +152,8 @@ class JobRemoval(Administration):
         moved_to = move_to if queue is not None and held.messages else None
         before, _ = changes(seen, None)
         version = catalog.change_version(conn) + 1  # which this transaction makes of it
-        removal = Removal("remove job", name, held, moved_to)
-        record(QueueAdmin(self.hub, conn), conn, removal, kind="job", before=before, version=version)
+        removal = Removal(_ACTIONS[mark], name, held, moved_to)
+        record(QueueAdmin(self.hub, conn), conn, removal, kind=kind, before=before, version=version)
 
     def _take_plans_back(self, conn: sa.Connection, job: JobDef, queue: QueueRef) -> None:
         """What a job has planned waits again, so that it can be moved.
@@ -153,27 +175,28 @@ class JobRemoval(Administration):
             subscribers.release(conn, queue, job, claimed)
 
     def finish_remove_job(self, job_name: str) -> None:
-        """Remove a DELETE_PENDING job that no longer works: its foreign subscription, then its definition.
+        """Remove a job or subscriber that is marked for removal and no longer works: what it left in foreign systems,
+        then its definition.
 
         Messages of plans left over are READY again, in their place; the hub's subscriber of the job is removed. A job
         that is gone already, or not marked for removal, is left alone.
 
         Raises:
-            LinkError: the foreign system cannot be reached; the job stays DELETE_PENDING.
+            LinkError: the foreign system cannot be reached; it stays marked for removal.
         """
         with self.hub.read() as conn:
-            job = catalog.get_job(conn, job_name)
-            if job is None or job.status is not JobStatus.DELETE_PENDING:
+            job = catalog.get_subscriber(conn, job_name)
+            if job is None or not job.status.leaving:
                 return
             foreign = foreign_end(self, conn, job.source) if job.propagation_type.from_link else None
         if foreign is not None and foreign.is_topic:
             forget(job, foreign, self.hub, Direction.INBOUND)
         with self.change() as conn:
-            found = catalog.get_job(conn, job_name)
-            if found is not None and found.id == job.id and found.status is JobStatus.DELETE_PENDING:
-                self._remove(conn, found)
+            found = catalog.get_subscriber(conn, job_name)
+            if found is not None and found.id == job.id and found.status.leaving:
+                self._remove(conn, found, found.status)
 
-    def _remove(self, conn: sa.Connection, job: JobDef) -> None:
+    def _remove(self, conn: sa.Connection, job: JobDef, mark: JobStatus) -> None:
         claimed = catalog.take_plans(conn, job.id)
         queue = subscribers.source_queue(conn, job)
         if queue is not None and claimed:  # the subscription ended when the job was marked, its consumer is still there
@@ -182,5 +205,7 @@ class JobRemoval(Administration):
             held = subscribers.remove(self.hub, conn, queue, job, force=True)
             if held.messages:
                 name = f"{job.name}, which reads {queue.full_name}"
-                record(QueueAdmin(self.hub, conn), conn, Removal("remove job", name, held))
+                record(QueueAdmin(self.hub, conn), conn, Removal(_ACTIONS[mark], name, held))
+        if mark is JobStatus.SUBSCRIBER_DELETE_PENDING:
+            catalog.release_schedule(conn, job)
         catalog.delete_job(conn, job.id)

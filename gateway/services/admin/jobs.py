@@ -26,6 +26,7 @@ from mgw.gateway.services.admin.job_checks import (
     check_options,
     check_parking,
     check_rule,
+    check_schedules,
     check_sharing,
     check_transformation,
 )
@@ -36,7 +37,7 @@ from mgw.gateway.state import catalog
 from mgw.links.contract import Direction, Guarantee, LinkSpec
 from mgw.transforms.errors import AdminError
 
-__all__ = ["JobProcedures"]
+__all__ = ["JobProcedures", "check_name_length", "texts"]
 
 _LOGGER = logging.getLogger("mgw.admin")
 
@@ -83,17 +84,11 @@ class JobProcedures(JobRemoval):
             require_guarantee: refuse to run with less. Checked now if the messaging system answers, else at activation.
 
         Raises:
-            AdminError: ORA-32854 exists; ORA-32823 source and destination are taken; ORA-32810, ORA-32818 an end is
-                missing; ORA-32819 to 32821 exception queue; ORA-32801, ORA-32802, ORA-32840 to 32843 a bad value.
+            AdminError: ORA-32854 exists; ORA-32823, ORA-32824 source and destination are taken; ORA-32810, ORA-32818 an
+                end is missing; ORA-32819 to 32821 exception queue; ORA-32801, ORA-32802, ORA-32840 to 32843 a value.
         """
         check_identifier("job", job_name)
-        if len(job_name.encode()) > subscribers.MAX_JOB_NAME:
-            raise AdminError(
-                f"job name {job_name[:40]!r}... has {len(job_name.encode())} bytes",
-                number=Ora.IDENTIFIER_TOO_LONG,
-                cause=f"its subscriber MGW_<job> holds at most {subscribers.MAX_JOB_NAME} of them",
-                cure="choose a shorter name",
-            )
+        check_name_length("job", job_name)
         draft = JobDef(
             id=0,
             name=job_name,
@@ -111,21 +106,23 @@ class JobProcedures(JobRemoval):
             comments=check_text(f"comment of job {job_name}", comments),
         )
         with self.hub.read() as conn:
+            self._check_new(conn, draft)
             job, ends = self._checked(conn, draft, options or {})
         if job.require_guarantee is not None:
             check_guarantee(job, ends, self.hub)  # asks the messaging system: outside of any transaction
         with self.change("job", job_name) as conn:
+            self._check_new(conn, draft)
             job, ends = self._checked(conn, draft, options or {})
-            stored = catalog.insert_job(
-                conn,
-                job,
-                source_key=ends.source_key,
-                destination_key=ends.destination_key,
-                now=self.clock.now(),
-            )
-            if ends.subscribed is not None:
-                subscribers.add(self.hub, conn, ends.subscribed, stored)
-            return stored
+            check_schedules(conn, job, ends)
+            return self._store(conn, job, ends)
+
+    def _store(self, conn: sa.Connection, job: JobDef, ends: JobEnds) -> JobDef:
+        """Keep a new job or subscriber; from now on its subscription collects."""
+        keys = {"source_key": ends.source_key, "destination_key": ends.destination_key}
+        stored = catalog.insert_job(conn, job, **keys, now=self.clock.now())
+        if ends.subscribed is not None:
+            subscribers.add(self.hub, conn, ends.subscribed, stored)
+        return stored
 
     def alter_job(  # noqa: PLR0917  the documented parameters in their documented order
         self,
@@ -148,15 +145,7 @@ class JobProcedures(JobRemoval):
         Raises:
             AdminError: ORA-32855; ORA-32822 marked for removal; ORA-32842 option not alterable; as :meth:`create_job`.
         """
-        changes: dict[str, Any] = {
-            name: value or None
-            for name, value in (
-                ("rule", rule),
-                ("transformation", transformation),
-                ("exception_queue", exception_queue),
-            )
-            if value is not NO_CHANGE
-        }
+        changes = texts(rule, transformation, exception_queue)
         if comments is not NO_CHANGE:
             changes["comments"] = check_text(f"comment of job {job_name}", comments)
         if poll_interval != 0:
@@ -169,19 +158,23 @@ class JobProcedures(JobRemoval):
                 ends = resolve_ends(self, conn, job)
             check_guarantee(job, ends, self.hub)
         with self.change("job", job_name) as conn:
-            old = self._usable(conn, job_name)
-            new = replace(old, **changes)
-            ends = resolve_ends(self, conn, new)
-            new = replace(new, options=job_options(new, _specs(ends), options, old.options))
-            check_options(new, ends)
-            check_rule(conn, new, ends)
-            check_parking(conn, new, old)
-            check_transformation(conn, new)
-            check_exception_queue(self, conn, new, ends)
-            catalog.update_job(conn, new)
-            if ends.subscribed is not None and new.rule != old.rule:
-                subscribers.alter(self.hub, conn, ends.subscribed, new)
-            return new
+            return self._alter(conn, self._usable(conn, job_name), changes, options)
+
+    def _alter(
+        self, conn: sa.Connection, old: JobDef, changes: Mapping[str, Any], options: Mapping[str, Any] | None
+    ) -> JobDef:
+        new = replace(old, **changes)
+        ends = resolve_ends(self, conn, new)
+        new = replace(new, options=job_options(new, _specs(ends), options, old.options))
+        check_options(new, ends)
+        check_rule(conn, new, ends)
+        check_parking(conn, new, old)
+        check_transformation(conn, new)
+        check_exception_queue(self, conn, new, ends)
+        catalog.update_job(conn, new)
+        if ends.subscribed is not None and new.rule != old.rule:
+            subscribers.alter(self.hub, conn, ends.subscribed, new)
+        return new
 
     def enable_job(self, job_name: str) -> None:
         """Let a job move messages; idempotent.
@@ -208,14 +201,24 @@ class JobProcedures(JobRemoval):
         with self.change("job", job_name, "reset", deed=True) as conn:
             catalog.reset_job(conn, self._usable(conn, job_name).id)
 
-    def _checked(self, conn: sa.Connection, draft: JobDef, options: Mapping[str, Any]) -> tuple[JobDef, JobEnds]:
-        if catalog.get_job(conn, draft.name) is not None:
+    @staticmethod
+    def _check_new(conn: sa.Connection, draft: JobDef) -> None:
+        """The name of a job is that of its subscriber and of its schedule (AQ guide 12.2 §19.6.1)."""
+        found = catalog.get_subscriber(conn, draft.name)
+        cause = None
+        if found is not None:
+            cause = "a job has that name" if found.schedule is not None else "a subscriber has that name"
+        elif catalog.get_schedule(conn, draft.name) or catalog.job_of_schedule(conn, draft.name):
+            cause = "a schedule has that name"
+        if cause is not None:
             raise AdminError(
                 f"job {draft.name} already exists",
                 number=Ora.JOB_EXISTS,
-                cause="a job has that name",
+                cause=cause,
                 cure="alter it, or choose another name",
             )
+
+    def _checked(self, conn: sa.Connection, draft: JobDef, options: Mapping[str, Any]) -> tuple[JobDef, JobEnds]:
         ends = resolve_ends(self, conn, draft)
         link = next((end.link for end in ends.foreign), None)
         job = replace(draft, agent=link.agent if link else DEFAULT_AGENT, link=link.name if link else "")
@@ -231,11 +234,12 @@ class JobProcedures(JobRemoval):
 
     def _usable(self, conn: sa.Connection, job_name: str) -> JobDef:
         job = self.need_job(conn, job_name)
-        if job.status is JobStatus.DELETE_PENDING:
+        if job.status.leaving:
+            called = "remove_job" if job.status is JobStatus.DELETE_PENDING else "remove_subscriber"
             raise AdminError(
                 f"job {job.name} is marked for removal",
                 number=Ora.MARKED_FOR_REMOVAL,
-                cause="remove_job was called and its cleanup is not complete",
+                cause=f"{called} was called and its cleanup is not complete",
                 cure=f"start the agent, which completes it, or: mgw jobs remove {job.name} --force",
             )
         return job
@@ -243,6 +247,27 @@ class JobProcedures(JobRemoval):
     def _set_enabled(self, job_name: str, *, enabled: bool) -> None:
         with self.change("job", job_name, "enable" if enabled else "disable") as conn:
             catalog.update_job(conn, replace(self._usable(conn, job_name), enabled=enabled))
+
+
+def check_name_length(kind: str, name: str) -> None:
+    """The name of a job or subscriber fits into that of its subscriber in the hub.
+
+    Raises:
+        AdminError: ORA-32805.
+    """
+    if len(name.encode()) > subscribers.MAX_JOB_NAME:
+        raise AdminError(
+            f"{kind} name {name[:40]!r}... has {len(name.encode())} bytes",
+            number=Ora.IDENTIFIER_TOO_LONG,
+            cause=f"its subscriber MGW_<{kind}> holds at most {subscribers.MAX_JOB_NAME} of them",
+            cure="choose a shorter name",
+        )
+
+
+def texts(rule: OptionalText, transformation: OptionalText, exception_queue: OptionalText) -> dict[str, Any]:
+    """Those of the three that are to be changed."""
+    given = {"rule": rule, "transformation": transformation, "exception_queue": exception_queue}
+    return {name: value or None for name, value in given.items() if value is not NO_CHANGE}
 
 
 def _specs(ends: JobEnds) -> list[LinkSpec]:

@@ -257,7 +257,7 @@ def _check_connections(conn: sa.Connection, link: LinkDef) -> None:
     """One connection is too few for a job that reads and also writes to an exception queue of the link."""
     if link.max_connections != 1:
         return
-    for job in catalog.list_jobs(conn):
+    for job in catalog.list_subscribers(conn):
         if key(job.link) == key(link.name) and job.exception_queue and job.propagation_type.from_link:
             raise AdminError(
                 f"link {link.name}: max_connections cannot be 1",

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mgw.gateway.definitions.objects import JobStatus, LinkDef, key
+from mgw.gateway.definitions.objects import LinkDef, key
 from mgw.gateway.services.admin.base import Ora
 from mgw.gateway.services.admin.job_ends import foreign_end, job_use
 from mgw.gateway.services.admin.links import LinkProcedures
@@ -85,8 +85,8 @@ class PreparationProcedures(LinkProcedures):
     def _uses(self, conn: sa.Connection, link: LinkDef) -> list[tuple[JobUse, Direction]]:
         """The ends that jobs have on a link."""
         uses = []
-        for job in catalog.list_jobs(conn):
-            if job.status is JobStatus.DELETE_PENDING:
+        for job in catalog.list_subscribers(conn):
+            if job.status.leaving:
                 continue
             for end, name, direction in (
                 (job.source_link, job.source, Direction.INBOUND),

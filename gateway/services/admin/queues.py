@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mgw.gateway.definitions.objects import ForeignQueueDef, JobDef, JobStatus, key
+from mgw.gateway.definitions.objects import ForeignQueueDef, JobDef, key
 from mgw.gateway.services.admin.base import Administration, Ora, check_identifier, check_text, refused
 from mgw.gateway.services.admin.links import checked_options
 from mgw.gateway.state import catalog
@@ -74,10 +74,10 @@ class QueueProcedures(Administration):
             catalog.insert_foreign_queue(conn, queue)
 
     def unregister_foreign_queue(self, name: str, linkname: str) -> None:
-        """Remove a registration no job refers to.
+        """Remove a registration that no job, subscriber or schedule refers to.
 
         Raises:
-            AdminError: ORA-32808, ORA-32810 unknown; ORA-32816 a job uses it.
+            AdminError: ORA-32808, ORA-32810 unknown; ORA-32816 it is in use.
         """
         with self.change("foreign queue", f"{name}@{linkname}") as conn:
             if catalog.get_link(conn, linkname) is None:
@@ -86,18 +86,29 @@ class QueueProcedures(Administration):
             full = key(f"{name}@{linkname}")
             users = [
                 job
-                for job in catalog.list_jobs(conn, link=linkname)
+                for job in catalog.list_subscribers(conn, link=linkname)
                 if full in {key(job.source), key(job.destination), key(job.exception_queue or "")}
             ]
             if users:
                 raise _in_use(f"{queue.name}@{queue.link}", users)
+            schedules = [
+                each.name for each in catalog.list_schedules(conn) if full in {key(each.source), key(each.destination)}
+            ]
+            if schedules:
+                raise AdminError(
+                    f"foreign queue {queue.name}@{queue.link} cannot be unregistered",
+                    number=Ora.QUEUE_IN_USE,
+                    cause=f"schedules use it: {', '.join(schedules)}",
+                    cure="remove those schedules first (mgw schedules remove)",
+                )
             catalog.delete_foreign_queue(conn, name, linkname)
 
 
 def _in_use(name: str, users: Sequence[JobDef]) -> AdminError:
-    staying = [job.name for job in users if job.status is not JobStatus.DELETE_PENDING]
+    staying = [job.name for job in users if not job.status.leaving]
     if staying:
-        cause, cure = f"jobs use it: {', '.join(staying)}", "remove those jobs first"
+        who = " and ".join(sorted({"subscribers" if job.schedule is None else "jobs" for job in users}))
+        cause, cure = f"{who} use it: {', '.join(staying)}", f"remove those {who} first"
     else:
         cause = f"job {users[0].name} uses it, which is marked for removal and which its agent has not removed yet"
         cure = f"read the log of the agent, then repeat this; or: mgw jobs remove {users[0].name} --force"

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mgw.gateway.definitions.objects import JobStatus, split_foreign
+from mgw.gateway.definitions.objects import split_foreign
 from mgw.gateway.state import catalog
 from mgw.gateway.state.catalog.text import ENCRYPTED
 from mgw.gateway.state.secrets import Secrets
@@ -18,7 +18,9 @@ __all__ = ["RENEWED", "SECRETS", "Seen", "changes", "look"]
 
 #: Keys of an entry: which secrets the object has, and which of them are others than before.
 SECRETS, RENEWED = "secrets", "renewed"
-_RUN_STATE = ("id", "status", "resets", "agent", "link")  # of a job: not what somebody defined
+#: Of a job: not what somebody defined, or only a name of its schedule.
+_RUN_STATE = ("id", "status", "resets", "agent", "link", "old_style", "schedule")
+_OF_SCHEDULE = ("enabled", "poll_interval", "require_guarantee", "comments")  # not of a subscriber
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ def look(conn: sa.Connection, kind: str, name: str, secrets: Secrets) -> Seen | 
     """An object as it is now; None: there is none, or its removal was asked for.
 
     Args:
-        kind: ``agent``, ``link``, ``foreign queue``, ``transformation``, ``job``; of others there is nothing to see.
+        kind: ``agent``, ``link``, ``foreign queue``, ``transformation``, ``job``, ``subscriber``, ``schedule``; of
+            others there is nothing to see.
     """
     seen = _LOOKS.get(kind)
     return None if seen is None else seen(conn, name, secrets)
@@ -114,9 +117,21 @@ def _transformation(conn: sa.Connection, name: str, _: Secrets) -> Seen | None:
 
 def _job(conn: sa.Connection, name: str, _: Secrets) -> Seen | None:
     job = catalog.get_job(conn, name)
-    if job is None or job.status is JobStatus.DELETE_PENDING:
+    if job is None or job.status.leaving:
         return None
     return Seen({name: value for name, value in asdict(job).items() if name not in _RUN_STATE})
+
+
+def _subscriber(conn: sa.Connection, name: str, _: Secrets) -> Seen | None:
+    job = catalog.get_subscriber(conn, name)
+    if job is None or job.status.leaving:
+        return None
+    return Seen({name: value for name, value in asdict(job).items() if name not in (*_RUN_STATE, *_OF_SCHEDULE)})
+
+
+def _schedule(conn: sa.Connection, name: str, _: Secrets) -> Seen | None:
+    schedule = catalog.find_schedule(conn, name)
+    return None if schedule is None else Seen(asdict(schedule))
 
 
 _LOOKS: dict[str, Callable[[sa.Connection, str, Secrets], Seen | None]] = {
@@ -125,4 +140,6 @@ _LOOKS: dict[str, Callable[[sa.Connection, str, Secrets], Seen | None]] = {
     "foreign queue": _foreign_queue,
     "transformation": _transformation,
     "job": _job,
+    "subscriber": _subscriber,
+    "schedule": _schedule,
 }

@@ -12,7 +12,7 @@ from mgw.gateway.aq import resolve_queue as resolve
 from mgw.gateway.definitions.objects import DEFAULT_AGENT, AgentDef, JobDef, Snapshot, key
 from mgw.gateway.state import tables as t
 from mgw.gateway.state.catalog.agents import get_agent, insert_agent, list_agent_options
-from mgw.gateway.state.catalog.jobs import list_jobs
+from mgw.gateway.state.catalog.jobs import list_subscribers
 from mgw.gateway.state.catalog.links import list_foreign_queues, list_links
 from mgw.gateway.state.catalog.transformations import list_transformations
 from mgw.gateway.state.secrets import Secrets
@@ -82,7 +82,7 @@ def load_snapshot(conn: sa.Connection, agent_name: str, secrets: Secrets | None)
     queues = {
         (key(queue.name), key(queue.link)): queue for queue in list_foreign_queues(conn) if key(queue.link) in links
     }
-    jobs = {job.id: job for job in list_jobs(conn, agent=agent_name)}
+    jobs = {job.id: job for job in list_subscribers(conn, agent=agent_name)}
     return Snapshot(
         version=version,
         agent=agent,

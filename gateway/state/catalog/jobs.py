@@ -18,11 +18,14 @@ from mgw.links.contract import Guarantee
 __all__ = [
     "delete_job",
     "get_job",
+    "get_subscriber",
     "insert_job",
     "jobs_of_source",
     "jobs_with_transformations",
     "list_jobs",
+    "list_subscribers",
     "reset_job",
+    "set_job_schedule",
     "set_job_status",
     "take_plans",
     "update_job",
@@ -30,13 +33,24 @@ __all__ = [
 
 
 def get_job(conn: sa.Connection, name: str) -> JobDef | None:
-    """The job of that name, or None."""
+    """The job of that name, or None: a subscriber without a schedule is no job."""
+    found = get_subscriber(conn, name)
+    return found if found is not None and found.schedule is not None else None
+
+
+def get_subscriber(conn: sa.Connection, name: str) -> JobDef | None:
+    """The subscriber of that name, or None: of every job its own one, and those without a schedule."""
     row = conn.execute(_jobs().where(t.job.c.name_key == key(name))).one_or_none()
     return _job(row) if row is not None else None
 
 
 def list_jobs(conn: sa.Connection, *, agent: str | None = None, link: str | None = None) -> list[JobDef]:
     """All jobs (of one agent, of one link), by name."""
+    return [job for job in list_subscribers(conn, agent=agent, link=link) if job.schedule is not None]
+
+
+def list_subscribers(conn: sa.Connection, *, agent: str | None = None, link: str | None = None) -> list[JobDef]:
+    """All jobs, and the subscribers that have no schedule (of one agent, of one link), by name."""
     statement = _jobs().order_by(t.job.c.name_key)
     if agent is not None:
         statement = statement.where(t.job.c.agent_key == key(agent))
@@ -69,12 +83,14 @@ def insert_job(
         source_key=source_key,
         destination_key=destination_key,
         prop_style="NATIVE",
+        old_style=int(job.old_style),
+        **_schedule_values(job.schedule if job.old_style else job.name),
         created=time.time() if now is None else now,
         **_job_values(job),
     )
     job_id = int(conn.execute(statement.returning(t.job.c.id)).scalar_one())
     conn.execute(sa.insert(t.job_state).values(job_id=job_id, status=JobStatus.READY.value))
-    return replace(job, id=job_id, status=JobStatus.READY)
+    return replace(job, id=job_id, status=JobStatus.READY, schedule=job.schedule if job.old_style else job.name)
 
 
 def update_job(conn: sa.Connection, job: JobDef) -> None:
@@ -83,6 +99,12 @@ def update_job(conn: sa.Connection, job: JobDef) -> None:
     state = t.job_state
     conn.execute(sa.update(state).where(state.c.job_id.in_(switched)).values(not_working_since=None))
     conn.execute(sa.update(t.job).where(t.job.c.id == job.id).values(**_job_values(job)))
+
+
+def set_job_schedule(conn: sa.Connection, job: JobDef) -> None:
+    """Store the schedule of a subscriber, with what belongs to a schedule: interval and enabled."""
+    update_job(conn, job)
+    conn.execute(sa.update(t.job).where(t.job.c.id == job.id).values(**_schedule_values(job.schedule)))
 
 
 def set_job_status(conn: sa.Connection, job_id: int, status: JobStatus) -> None:
@@ -131,6 +153,10 @@ def _jobs() -> sa.Select[Any]:
     )
 
 
+def _schedule_values(name: str | None) -> dict[str, Any]:
+    return {"schedule": name, "schedule_key": None if name is None else key(name)}
+
+
 def _job_values(job: JobDef) -> dict[str, Any]:
     return {
         "rule": job.rule,
@@ -163,11 +189,13 @@ def _job(row: sa.Row[Any]) -> JobDef:
         comments=row.comments,
         status=JobStatus(row.status),
         resets=row.resets,
+        old_style=bool(row.old_style),
+        schedule=row.schedule,
     )
 
 
 def jobs_of_source(conn: sa.Connection, source_key: str) -> Sequence[tuple[str, str]]:
-    """Of every job that reads a source: name, and destination in the form that compares."""
+    """Of every job and subscriber that reads a source: name, and destination in the form that compares."""
     c = t.job.c
     rows = conn.execute(sa.select(c.name, c.destination_key).where(c.source_key == source_key).order_by(c.name_key))
     return [(row.name, row.destination_key) for row in rows]

@@ -249,6 +249,37 @@ def _security(changes: Changes) -> None:
     )
 
 
+def _schedules(changes: Changes) -> None:
+    changes.add_column("gw_job", "old_style INTEGER DEFAULT '0' NOT NULL")
+    changes.add_column("gw_job", "schedule TEXT")
+    changes.add_column("gw_job", "schedule_key TEXT")
+    changes.add_checks("gw_job", {"old_style": "old_style IN (0, 1)"})
+    changes.db.run("UPDATE gw_job SET schedule = name, schedule_key = name_key")
+    changes.db.run("CREATE UNIQUE INDEX gw_job_schedule ON gw_job (schedule_key)")
+    states = "status IN ('READY','RETRY','FAILED','DELETE_PENDING','SUBSCRIBER_DELETE_PENDING')"
+    changes.replace_check("gw_job_state", "gw_job_state_status", states)
+    changes.replace_check("gw_job_history", "gw_job_history_status", states)
+    changes.db.run(
+        f"""CREATE TABLE gw_schedule (
+        name_key TEXT NOT NULL,
+        name TEXT NOT NULL,
+        link_key TEXT NOT NULL,
+        propagation_type TEXT NOT NULL,
+        source TEXT NOT NULL,
+        destination TEXT NOT NULL,
+        source_key TEXT NOT NULL,
+        destination_key TEXT NOT NULL,
+        latency {"DOUBLE PRECISION" if changes.postgresql else "DOUBLE"},
+        enabled INTEGER NOT NULL,
+        PRIMARY KEY (name_key),
+        CONSTRAINT gw_schedule_triplet UNIQUE (propagation_type, source_key, destination_key),
+        CONSTRAINT gw_schedule_enabled CHECK (enabled IN (0, 1)),
+        CONSTRAINT gw_schedule_propagation_type CHECK (propagation_type IN ('INBOUND', 'OUTBOUND')),
+        FOREIGN KEY(link_key) REFERENCES gw_link (name_key)
+    )"""
+    )
+
+
 STEPS = (
     Step(2, "the database refuses states and flags that have no meaning", _checks),
     Step(3, "jobs have two links, or none", _pairs),
@@ -265,4 +296,5 @@ STEPS = (
     Step(14, "the hub keeps what each job did, interval by interval; MGW_JOB_HISTORY shows it", _history),
     Step(15, "agents tell which keys they read secrets with; MGW_CERTIFICATES shows when certificates end", _security),
     Step(16, "MGW_AUDIT shows every change of administration, and the generation that it belongs to", _views),
+    Step(17, "subscribers and schedules of the old style; MGW_SUBSCRIBERS, MGW_SCHEDULES", _schedules),
 )
