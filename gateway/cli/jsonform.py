@@ -20,7 +20,7 @@ __all__ = ["job", "moment", "moments", "number", "record", "second", "stamp"]
 _MOMENTS = frozenset(
     ("agent_start_time", "not_working_since", "event_time", "last_progress", "next_attempt", "last_time")
 )
-_FLAGS = frozenset(("enabled", "encrypted"))
+_FLAGS = frozenset(("enabled", "encrypted", "old_style"))
 
 
 def moment(seconds: float | None) -> str | None:
@@ -59,6 +59,8 @@ def record(row: Any) -> dict[str, Any]:
             result[name] = stamp(value)
         elif name in _FLAGS:
             result[name] = value == "TRUE" if isinstance(value, str) else value
+        elif name == "schedule_disabled":
+            result[name] = value == "Y"
         elif name == "last_error_time" and value is not None:
             result[name] = stamp(f"{values['last_error_date']} {value}")
         elif name != "last_error_date":

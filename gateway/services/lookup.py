@@ -189,8 +189,12 @@ def object_type(hub: Hub, name: str) -> str:
 
 
 def known_names(hub: Hub, section: str) -> list[str]:
-    """The names of one section of the configuration (``links``, ``queues``), or of ``subscribers`` of any queue, to
-    complete what somebody types."""
+    """The names of one section of the configuration (``links``, ``queues``), of ``subscribers`` of any queue, or of
+    ``job_subscribers`` and ``schedules``, to complete what somebody types."""
     if section == "subscribers":
         return sorted({each.name for each in QueueAdmin(hub).queue_subscribers() if each.name})
+    if section in ("job_subscribers", "schedules"):
+        with hub.read() as conn:
+            found = catalog.list_schedules(conn) if section == "schedules" else catalog.list_subscribers(conn)
+        return [each.name for each in found]
     return list(getattr(read_running(hub), section))

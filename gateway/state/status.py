@@ -22,7 +22,9 @@ __all__ = [
     "JobSigns",
     "LinkRow",
     "LinkSigns",
+    "ScheduleRow",
     "Signs",
+    "SubscriberRow",
     "agent_options",
     "events",
     "foreign_queues",
@@ -34,7 +36,9 @@ __all__ = [
     "links",
     "oldest_ages",
     "queue_numbers",
+    "schedules",
     "signs",
+    "subscribers",
 ]
 
 
@@ -130,6 +134,44 @@ class JobRow:
     poll_interval: float
     options: str
     comments: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberRow:
+    """The subscriber of a job, or one without a schedule, from ``MGW_SUBSCRIBERS``."""
+
+    subscriber_id: str
+    propagation_type: str
+    queue_name: str
+    destination: str
+    schedule_id: str | None
+    status: str  # ENABLED, DELETE_PENDING
+    old_style: str  # TRUE, FALSE
+    backlog: int | None
+    failures: int
+    propagated_msgs: int
+    exceptionq_msgs: int
+    rule: str | None
+    transformation: str | None
+    exception_queue: str | None
+    options: str
+    last_error_date: str | None
+    last_error_time: str | None
+    last_error_msg: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRow:
+    """The schedule of a job, or one without a subscriber, from ``MGW_SCHEDULES``."""
+
+    schedule_id: str
+    propagation_type: str
+    source: str
+    destination: str
+    subscriber_id: str | None
+    schedule_disabled: str  # Y, N
+    old_style: str  # TRUE, FALSE
+    latency: float  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +297,16 @@ def jobs(conn: sa.Connection) -> list[JobRow]:
 def job(conn: sa.Connection, name: str) -> JobRow | None:
     """The job of that name, in whatever letter case, or None."""
     return _row(conn, JobRow, "MGW_JOBS", "JOB_NAME", name)
+
+
+def subscribers(conn: sa.Connection) -> list[SubscriberRow]:
+    """All subscribers, by name."""
+    return _rows(conn, SubscriberRow, "MGW_SUBSCRIBERS", "SUBSCRIBER_ID")
+
+
+def schedules(conn: sa.Connection) -> list[ScheduleRow]:
+    """All schedules, by name."""
+    return _rows(conn, ScheduleRow, "MGW_SCHEDULES", "SCHEDULE_ID")
 
 
 def link(conn: sa.Connection, name: str) -> LinkRow | None:

@@ -54,6 +54,27 @@ def test_commands_make_what_a_file_makes(empty: Mgw) -> None:
     assert exported.upper() == other.ok("export").upper()
 
 
+def test_subscribers_and_schedules_are_made_altered_and_removed(applied: Mgw) -> None:
+    ends = ("--type", "outbound", "--source", "NEWS", "--destination", "bad@mem")
+    options = ("--option", "MsgBatchSize=9", "--rule", "tab.priority < 3")
+    assert applied.ok("subscribers", "create", "Half", *ends, *options).endswith("; it has no schedule\n")
+    assert applied("jobs", "show", "half").code == 1
+    assert applied.ok("schedules", "create", "Often", *ends, "--latency", "2") == "schedule Often created\n"
+    applied.ok("subscribers", "alter", "half", "--rule", "", "--option", "MsgBatchSize=")
+    applied.ok("schedules", "disable", "OFTEN")
+    job = json.loads(applied.ok("jobs", "show", "half", "--json"))
+    assert (job["enabled"], job["poll_interval"], job["rule"], job["options"]) == (False, 2, None, {})
+    applied.ok("schedules", "enable", "often")
+    assert applied.ok("schedules", "alter", "often") == "schedule Often altered\n"
+    found = {row["schedule_id"]: row for row in json.loads(applied.ok("schedules", "list", "--json"))}
+    assert (found["OFTEN"]["latency"], found["OFTEN"]["schedule_disabled"]) == (5, False)
+    assert "ORA-32856" in applied("schedules", "remove", "news_out").err
+    assert applied.ok("subscribers", "remove", "half") == "subscriber Half removed\n"
+    assert "did you mean 'Often'" in applied("schedules", "remove", "ofen").err
+    applied.ok("schedules", "remove", "often")
+    assert "OFTEN" not in applied.ok("schedules", "list")
+
+
 def test_what_is_refused_leaves_nothing_behind(empty: Mgw) -> None:
     mgw = empty
     mgw.ok("links", "create", "mem", "--type", "memory")

@@ -48,6 +48,8 @@ LINES = {
     "jobs list": "jobs list",
     "jobs show": "jobs show orders_in",
     "jobs history": "jobs history orders_in",
+    "subscribers list": "subscribers list",
+    "schedules list": "schedules list",
     "aq queues": "aq queues",
     "aq browse": "aq browse ORDERS",
     "aq dequeue": "aq dequeue ORDERS",

@@ -1,0 +1,61 @@
+"""Subscribers and schedules of the old style for faces (AQ guide 12.2 §19.6): as the views show them, and by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mgw.gateway.aq import Hub
+from mgw.gateway.definitions.objects import key
+from mgw.gateway.services.admin import GatewayAdmin
+from mgw.gateway.services.lookup import NotFound
+from mgw.gateway.services.options import job_options
+from mgw.gateway.state import status
+from mgw.gateway.state.status import ScheduleRow, SubscriberRow
+
+__all__ = ["ScheduleRow", "SubscriberRow", "options_of", "schedule", "schedules", "subscriber", "subscribers"]
+
+
+def subscribers(hub: Hub) -> list[SubscriberRow]:
+    """The rows of MGW_SUBSCRIBERS, by name."""
+    with hub.read() as conn:
+        return status.subscribers(conn)
+
+
+def schedules(hub: Hub) -> list[ScheduleRow]:
+    """The rows of MGW_SCHEDULES, by name."""
+    with hub.read() as conn:
+        return status.schedules(conn)
+
+
+def subscriber(admin: GatewayAdmin, name: str) -> str:
+    """The name of a subscriber as it was given.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    known = [each.name for each in admin.list_subscribers()]
+    return _known("subscriber", name, known)
+
+
+def schedule(admin: GatewayAdmin, name: str) -> str:
+    """The name of a schedule as it was given.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    return _known("schedule", name, [each.name for each in admin.list_schedules()])
+
+
+def options_of(row: SubscriberRow, link_types: Mapping[str, str]) -> dict[str, Any]:
+    """Options of a subscriber under their documented names, as values of their types; ``link_types``: type by link."""
+    links = [end.rpartition("@")[2] for end in (row.queue_name, row.destination) if "@" in end]
+    return job_options(json.loads(row.options), link_types.get(links[0]) if links else None)
+
+
+def _known(kind: str, name: str, known: list[str]) -> str:
+    for each in known:
+        if key(each) == key(name):
+            return each
+    raise NotFound(kind, name, known)
