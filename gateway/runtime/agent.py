@@ -276,6 +276,7 @@ class Agent:
                     _LOGGER.warning("job %s did not stop in time; its unfinished batch will be repeated", runner.name)
             self._runners.clear()
             self._leaving.clear()
+        self._idle_jobs.close()
         self._taps.close()
         if self._pool is not None:
             self._pool.close()

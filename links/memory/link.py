@@ -113,6 +113,6 @@ class MemoryLink(MemoryAccess):
 
     def forget(self, use: JobUse, direction: Direction) -> None:
         """See :meth:`mgw.links.contract.Link.forget`."""
-        self.check_connection("forget")
-        if direction is Direction.INBOUND:
+        if direction is Direction.INBOUND and self.broker.find(use.endpoint.provider_queue) is None:
+            self.check_connection("forget")
             self.broker.unsubscribe(subscription_name(use))

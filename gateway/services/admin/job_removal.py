@@ -12,7 +12,7 @@ from mgw.gateway.definitions.objects import Activity, JobDef, JobStatus
 from mgw.gateway.services.admin import subscribers
 from mgw.gateway.services.admin.base import Administration, Ora
 from mgw.gateway.services.admin.job_checks import collected, forget
-from mgw.gateway.services.admin.job_ends import foreign_end, open_end
+from mgw.gateway.services.admin.job_ends import ForeignEnd, foreign_end, open_end
 from mgw.gateway.services.admin.recorded import changes, look
 from mgw.gateway.state import catalog, run_state
 from mgw.links.contract import Collects, Direction
@@ -44,9 +44,10 @@ class JobRemoval(Administration):
         A job for which messages wait in a multi-consumer queue of the hub is removed only if it is said what becomes of
         them: ``force`` and ``drop_messages`` delete them, ``move_to`` moves them. Its subscription ends at once.
 
-        While the agent runs, the agent removes the job after its work in flight. While it is down, the foreign
-        subscription is removed here; if the foreign system cannot be reached, the job waits, DELETE_PENDING, for the
-        agent. ``force`` removes the definition at once and leaves the foreign subscription, which keeps collecting.
+        While the agent runs, the agent removes the job after its work in flight. While it is down, what the job left in
+        foreign systems (its subscription, its records in log queues) is removed here; if one cannot be reached, the job
+        waits, DELETE_PENDING, for the agent. ``force`` removes the definition at once and leaves the foreign
+        subscription, which keeps collecting.
 
         Args:
             move_to: a queue of the hub that the messages go to first, in the same transaction.
@@ -188,13 +189,26 @@ class JobRemoval(Administration):
             job = catalog.get_subscriber(conn, job_name)
             if job is None or not job.status.leaving:
                 return
-            foreign = foreign_end(self, conn, job.source) if job.propagation_type.from_link else None
-        if foreign is not None and foreign.is_topic:
-            forget(job, foreign, self.hub, Direction.INBOUND)
+            ends = self._foreign_ends(conn, job)
+        failure = None
+        for foreign, direction in ends:
+            try:
+                forget(job, foreign, self.hub, direction)
+            except LinkError as error:
+                failure = failure or error  # the other end is cleaned all the same
+        if failure is not None:
+            raise failure
         with self.change() as conn:
             found = catalog.get_subscriber(conn, job_name)
             if found is not None and found.id == job.id and found.status.leaving:
                 self._remove(conn, found, found.status)
+
+    def _foreign_ends(self, conn: sa.Connection, job: JobDef) -> list[tuple[ForeignEnd, Direction]]:
+        """Where it may have left something: a subscription, records in a log queue."""
+        kind = job.propagation_type
+        ends = [(job.source, Direction.INBOUND)] if kind.from_link else []
+        ends += [(job.destination, Direction.OUTBOUND)] if kind.to_link else []
+        return [(foreign_end(self, conn, name), direction) for name, direction in ends]
 
     def _remove(self, conn: sa.Connection, job: JobDef, mark: JobStatus) -> None:
         claimed = catalog.take_plans(conn, job.id)

@@ -1,0 +1,112 @@
+"""What a removed job or subscriber left at a broker goes with it, as soon as the broker is there; FORCE leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from mgw.transforms.message import Message
+from tests.conformance.link_suite import unique
+from tests.conformance.test_mqtt_link import mosquitto_pub
+from tests.conformance.test_rabbitmq_link import RabbitTemplate
+from tests.support.brokers import Mosquitto, RabbitMQ
+from tests.support.gateways import Gateway, gateway_on
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    with gateway_on(f"sqlite:///{tmp_path}/hub.db") as gateway:
+        gateway.queue("H")
+        yield gateway
+
+
+def rows(gateway: Gateway, columns: str, view: str) -> list[tuple[Any, ...]]:
+    with gateway.hub.read() as conn:
+        return [tuple(row) for row in conn.execute(sa.text(f"SELECT {columns} FROM {view}"))]
+
+
+class Scene:
+    """A subscriber of a topic, whose schedule stays, and what arrives in the hub."""
+
+    def __init__(self, gateway: Gateway, broker: Mosquitto) -> None:
+        self.gateway, self.broker = gateway, broker
+        gateway.admin.create_msgsystem_link("l", "MQTT", {"hostname": "127.0.0.1", "port": broker.port})
+        gateway.admin.register_foreign_queue("NEWS", "l", "news")
+        gateway.admin.schedule_propagation("sched", "INBOUND", "NEWS@l", "H")
+
+    def subscribe(self) -> None:
+        self.gateway.admin.add_subscriber("sub", "INBOUND", "NEWS@l", "H")
+        eventually(lambda: self.gateway.job("sub")["ACTIVITY"] in {"RUNNING", "IDLE"}, what="the subscription")
+
+    def remove_while_the_broker_is_away(self) -> None:
+        self.broker.stop()
+        assert not self.gateway.admin.remove_subscriber("sub")
+        assert rows(self.gateway, "STATUS", "MGW_JOBS") == [("SUBSCRIBER_DELETE_PENDING",)]
+        assert rows(self.gateway, "SUBSCRIBER_ID, STATUS", "MGW_SUBSCRIBERS") == [("SUB", "DELETE_PENDING")]
+
+    def await_removal(self) -> None:
+        eventually(lambda: rows(self.gateway, "STATUS", "MGW_SUBSCRIBERS") == [], what="the removal", deadline=60)
+        assert rows(self.gateway, "SCHEDULE_ID, SUBSCRIBER_ID", "MGW_SCHEDULES") == [("SCHED", None)]
+
+    def arrived(self, number: int) -> list[Any]:
+        """What arrives for a subscriber of the same name: "before" only if the broker still knew the subscription."""
+        mosquitto_pub(self.broker.port, "news", b"before %d" % number)
+        self.subscribe()
+        mosquitto_pub(self.broker.port, "news", end := b"after %d" % number)
+        eventually(lambda: end in [message.body for message in self.gateway.browse("H")], what="the message")
+        bodies = [message.body for message in self.gateway.browse("H") if isinstance(message.body, bytes)]
+        return [body for body in bodies if body.endswith(b" %d" % number)]
+
+
+@pytest.mark.mosquitto
+def test_a_subscriber_whose_broker_is_away_is_removed_when_it_is_back(
+    gateway: Gateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Mosquitto() as broker:
+        scene = Scene(gateway, broker)
+        with gateway.run():
+            scene.subscribe()
+            scene.remove_while_the_broker_is_away()
+            eventually(lambda: "job sub is still marked for removal" in caplog.text, what="a try in vain")
+            broker.restart()
+            scene.await_removal()
+            assert scene.arrived(1) == [b"after 1"], "the agent removed the subscription"
+        scene.remove_while_the_broker_is_away()
+        broker.restart()
+        with gateway.run():
+            scene.await_removal()
+            assert scene.arrived(2) == [b"after 2"], "the next agent removed the subscription"
+        broker.stop()
+        assert gateway.admin.remove_subscriber("sub", force=True)
+        scene.await_removal()
+        broker.restart()
+        with gateway.run():
+            assert scene.arrived(3) == [b"before 3", b"after 3"], "FORCE leaves the subscription, which collects"
+
+
+@pytest.mark.rabbitmq
+def test_the_record_in_a_log_queue_goes_with_its_job(gateway: Gateway, rabbitmq: RabbitMQ) -> None:
+    template = RabbitTemplate(rabbitmq)
+    name = unique("removed")
+    template.channel.queue_declare(name, durable=True)
+    link = {"hostname": rabbitmq.host, "port": rabbitmq.port}
+    link |= {"username": rabbitmq.username, "password": rabbitmq.password}
+    gateway.admin.create_msgsystem_link("l", "RABBITMQ", link)
+    gateway.admin.register_foreign_queue("OUT", "l", name)
+    gateway.admin.create_job(name, "OUTBOUND", "H", "OUT@l")
+    gateway.admin.prepare_msgsystem_link("l")
+    log = f"mgw.sent.{name}"
+    gateway.enqueue("H", [Message(b"x")])
+    with gateway.run():
+        eventually(lambda: gateway.job(name)["PROPAGATED_MSGS"] == 1, what="the message", deadline=30)
+    assert template.channel.queue_declare(log, passive=True).method.message_count > 0
+    assert gateway.admin.remove_job(name)
+    assert template.channel.queue_declare(log, passive=True).method.message_count == 0
+    for queue in (log, name):
+        template.channel.queue_delete(queue)
+    template.close()
