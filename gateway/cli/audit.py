@@ -71,6 +71,8 @@ def _line(each: Audited) -> str:
 
 
 def _as_json(each: Audited) -> dict[str, Any]:
+    from mgw.gateway.services.audit_words import presented
+
     return {
         "id": each.id,
         "time": moment(each.time),
@@ -79,8 +81,8 @@ def _as_json(each: Audited) -> dict[str, Any]:
         "action": each.action,
         "kind": each.kind,
         "object": each.object,
-        "before": each.before_change,
-        "after": each.after_change,
+        "before": presented(each.before_change),
+        "after": presented(each.after_change),
         "generation": each.generation,
         "version": each.version,
         "result": each.result,

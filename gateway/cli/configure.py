@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mgw.gateway.services.configuration import Action, Document
     from mgw.transforms.errors import GatewayError
 
-__all__ = ["ConfigDir", "EnvFiles", "Overrides", "follow", "gathered", "register"]
+__all__ = ["ConfigDir", "EnvFiles", "Overrides", "follow", "gathered", "print_actions", "print_done", "register"]
 
 Files = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Configuration files; several are merged.")]
 ConfigDir = Annotated[
@@ -107,8 +107,8 @@ def plan(
     settings: Overrides = None,
     env_file: EnvFiles = None,
 ) -> None:
-    """Show what 'apply' would do, and change nothing."""
-    from mgw.gateway.services.configuration import hub_is_missing, prepared_links
+    """Show what 'apply' would do, which jobs it restarts and what waits for them, and change nothing."""
+    from mgw.gateway.services.configuration import hub_is_missing, impact_of, prepared_links
     from mgw.gateway.services.configuration import plan as plan_for
 
     files = _needed(gathered(files, config_dir, settings, env_file))
@@ -119,7 +119,9 @@ def plan(
     if as_json:
         print_json([action.as_json() for action in actions])
         return
-    _print(actions, lines=True, intent="to be ")
+    print_actions(actions, lines=True, intent="to be ")
+    for job in impact_of(url, actions):
+        say(str(job))
     for name in prepared_links(document):
         say(f"apply then prepares link {name}; what that creates: mgw links prepare {name} --dry-run")
 
@@ -152,8 +154,9 @@ def apply(
     if create_hub and configuration.hub_is_missing(url):
         say(f"create hub {_shown(url)}")
     with open_hub(url, create=create_hub) as hub:
-        steps = configuration.apply(hub, document, prune=prune, force=force)
-        complete = _print_done(steps, configuration.prepare(hub, document))
+        name = ", ".join(map(str, files))
+        steps = configuration.apply(hub, document, prune=prune, force=force, name=name)
+        complete = print_done(steps, configuration.prepare(hub, document))
     if not complete:
         raise typer.Exit(EXIT_FAILED)
 
@@ -205,11 +208,11 @@ def follow(ctx: typer.Context, files: list[Path], agent: str) -> Document:
     if configuration.hub_is_missing(url):
         say(f"create hub {_shown(url)}")
     with open_hub(url, create=True) as hub:
-        _print_done(configuration.follow(hub, found, agent), configuration.prepare(hub, found.document))
+        print_done(configuration.follow(hub, found, agent), configuration.prepare(hub, found.document))
     return found.document
 
 
-def _print_done(steps: Iterable[Action], prepared: Iterable[str | GatewayError]) -> bool:
+def print_done(steps: Iterable[Action], prepared: Iterable[str | GatewayError]) -> bool:
     """Each step that changes the hub when it is over, what was prepared then, and what the steps come to; whether all
     was prepared."""
     actions: list[Action] = []
@@ -225,7 +228,7 @@ def _print_done(steps: Iterable[Action], prepared: Iterable[str | GatewayError])
         else:
             complete = False
             sys.stderr.write(f"{line}\n")
-    _print(actions, lines=False)
+    print_actions(actions, lines=False)
     return complete
 
 
@@ -254,7 +257,7 @@ def _shown(url: str) -> str:
     return redact(url)
 
 
-def _print(actions: list[Action], *, lines: bool, intent: str = "") -> None:
+def print_actions(actions: list[Action], *, lines: bool, intent: str = "") -> None:
     """The steps, if ``lines``, and what they come to."""
     from mgw.gateway.services.configuration import Verb
 

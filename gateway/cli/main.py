@@ -23,6 +23,7 @@ from mgw.gateway.cli import (
     exceptions,
     foreign_queues,
     functions,
+    generations,
     hub,
     jobs,
     links,
@@ -53,7 +54,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for part in (skeleton, configure, mapping, runner, watch, audit, top, prove, upgrade):
+for part in (skeleton, configure, generations, mapping, runner, watch, audit, top, prove, upgrade):
     part.register(app)
 for name, group in (
     ("agents", agents),
@@ -65,6 +66,7 @@ for name, group in (
     ("schedules", schedules),
     ("exceptions", exceptions),
     ("users", users),
+    ("generations", generations),
     ("hub", hub),
 ):
     app.add_typer(group.app, name=name)

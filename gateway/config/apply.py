@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from mgw.gateway.aq import Hub, QueueAdmin
+from mgw.gateway.aq import Hub, QueueAdmin, Undertaking, part_of
 from mgw.gateway.config import hub_queues, object_types, security
 from mgw.gateway.config.holding import FILE_CURE, refuse_losses, with_held
 from mgw.gateway.config.models import (
@@ -60,13 +61,16 @@ def apply_actions(
     *,
     force: bool = False,
     cure: str = FILE_CURE,
+    under: Undertaking | None = None,
 ) -> Iterator[Action]:
     """Do the steps in order, each in a transaction of its own; gives each when it is over, also those that do nothing.
+    Together they are one generation.
 
     Args:
         force: delete the messages that what is removed holds; ``prune: force`` in the settings of the file says the
             same.
         cure: how to have them deleted, for the refusal.
+        under: what the audit calls it; None: to apply a configuration.
 
     Raises:
         GatewayError: messages would be deleted, and nothing was done; or a step was refused, and the steps before it
@@ -76,13 +80,54 @@ def apply_actions(
     if not force:
         refuse_losses(actions, cure)
     waited = False
+    progress = _Progress(admin.hub, actions, under)
     for at, action in enumerate(actions):
         if action.verb is Verb.REMOVE and action.section != "jobs" and not waited:
             _await_agents(admin)
             waited = True
         if action.changes_hub:
-            apply_action(admin, document, action, force=force, later=actions[at + 1 :])
+            with progress.step(action):
+                apply_action(admin, document, action, force=force, later=actions[at + 1 :])
         yield action
+    progress.end()
+
+
+class _Progress:
+    """Makes one generation of the steps of a plan. A step alone is that by itself, unless it has several parts."""
+
+    def __init__(self, hub: Hub, actions: Sequence[Action], under: Undertaking | None) -> None:
+        steps = [action for action in actions if action.changes_hub]
+        self._hub = hub
+        self._done: Counter[Verb] = Counter()
+        self._under = under or Undertaking("apply", "configuration")
+        self._alone = under is None and len(steps) == 1 and steps[0].section != "agents"
+
+    @contextmanager
+    def step(self, action: Action, *, last: bool = True) -> Iterator[None]:
+        """One step; ``last``: none follows where it is refused."""
+        if self._alone:
+            yield
+            return
+        try:
+            with part_of(self._under):
+                yield
+        except GatewayError as error:
+            if last:
+                with suppress(GatewayError):  # that the step was refused counts more
+                    self._close(f"failed at {action.object}: {error.what}")
+            raise
+        self._done[action.verb] += 1
+
+    def end(self) -> None:
+        """All steps are over."""
+        if not self._alone:
+            words = {Verb.CREATE: "created", Verb.ALTER: "altered", Verb.REMOVE: "removed"}
+            self._close(", ".join(f"{self._done[verb]} {word}" for verb, word in words.items() if self._done[verb]))
+
+    def _close(self, result: str) -> None:
+        if self._under.begun:
+            with self._hub.write() as conn:
+                self._under.end(conn, result, now=self._hub.clock.now())
 
 
 def _await_agents(admin: GatewayAdmin) -> None:
@@ -102,18 +147,21 @@ def apply_rest(admin: GatewayAdmin, document: Document, actions: Sequence[Action
         HubError: the hub cannot be used; the steps before are done.
     """
     force = document.settings.prune == "force"
+    progress = _Progress(admin.hub, actions, None)
     for at, action in enumerate(actions):
         try:
             if not force:
                 refuse_losses([action])
             if action.changes_hub:
-                apply_action(admin, document, action, force=force, later=actions[at + 1 :])
+                with progress.step(action, last=False):
+                    apply_action(admin, document, action, force=force, later=actions[at + 1 :])
         except HubError:
             raise
         except GatewayError as error:
             refuse(action.object, error)
         else:
             yield action
+    progress.end()
 
 
 def hub_is_missing(url: str) -> bool:

@@ -7,10 +7,10 @@ from typing import Any
 from mgw.gateway.config.findings import Path
 from mgw.gateway.config.forms import folded, spec_of
 from mgw.gateway.config.load import Source
-from mgw.gateway.config.models import Document, LinkModel
+from mgw.gateway.config.models import NOUNS, Document, LinkModel
 from mgw.gateway.definitions.objects import key
 
-__all__ = ["STAND_IN", "complete", "missing_variables"]
+__all__ = ["STAND_IN", "complete", "missing_secrets", "missing_variables"]
 
 #: Stands for a secret that is known only where the configuration is applied.
 STAND_IN = "a secret that is known where this is applied"
@@ -41,6 +41,21 @@ def missing_variables(source: Source, path: Path) -> str:
     """The variables that would give the secrets below a place: ``A or A_FILE``; empty if none was left out."""
     names = sorted({name for place, name in source.kept.items() if place[: len(path)] == path})
     return ", ".join(f"{name} or {name}_FILE" for name in names)
+
+
+def missing_secrets(source: Source, held: Document) -> list[tuple[str, str, str]]:
+    """Secrets that a configuration leaves to the hub, and that the hub has not: object, key, and the variable."""
+    missing = []
+    for place, variable in sorted(source.kept.items()):
+        section, name, *keys = map(str, place)
+        object_: Any = folded(getattr(held, section)).get(key(name))
+        found = {} if object_ is None else object_.model_dump(include={"password", "attributes", "options"})
+        values = {each.lower(): value for each, value in {**found.get("attributes", {}), **found}.items()}
+        if keys[0] == "options":
+            values = {f"options.{each}".lower(): value for each, value in (found.get("options") or {}).items()}
+        if values.get(".".join(keys).lower()) is None:
+            missing.append((f"{NOUNS[section]} {name}", ".".join(keys), variable))
+    return missing
 
 
 def _completed(source: Source, path: Path, link: LinkModel, held: LinkModel | None, *, known: bool) -> LinkModel:

@@ -93,12 +93,14 @@ def load(paths: Sequence[str | FilePath], environ: Mapping[str, str], *, lenient
     return source
 
 
-def load_text(text: str, origin: str) -> Source:
-    """Read YAML that came from another machine, as :func:`load` reads a file; there are no variables, so that one
-    without a default is an error, and files are not read.
+def load_text(text: str, origin: str, environ: Mapping[str, str] | None = None) -> Source:
+    """Read YAML that came from another machine, as :func:`load` reads a file; files are not read.
+
+    Args:
+        environ: variables; None: there are none, so that one without a default is an error.
     """
     source = Source(files=[origin], remote=True)
-    _Reader(source, FilePath(origin), {}).read(text)
+    _Reader(source, FilePath(origin), environ or {}).read(text)
     return source
 
 

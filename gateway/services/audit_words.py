@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mgw.gateway.services.admin.recorded import RENEWED, SECRETS
 from mgw.gateway.services.happenings import Audited
 
-__all__ = ["differences", "told"]
+__all__ = ["differences", "presented", "told"]
 
 
 def told(each: Audited) -> str:
     """``alter job orders (enabled: True -> False)``; of a removal, what became of its messages."""
-    text = f"{each.action} {each.object}"
+    text = f"{each.action} {each.object}".rstrip()
     if each.before_change is not None and each.after_change is not None:
         text += f" ({', '.join(differences(each.before_change, each.after_change))})"
     if each.messages:
@@ -36,6 +37,31 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
             yield f"{name}: removed"
         elif name in after.get(RENEWED, ()):
             yield f"{name}: *** -> ***"
+
+
+def presented(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A definition for programs: options, which are stored as texts, as the numbers and truth values that they are."""
+    if values is None:
+        return None
+    options = values.get("options")
+    if not isinstance(options, dict):
+        return dict(values)
+    return {**values, "options": {name: _typed(value) for name, value in options.items()}}
+
+
+def _typed(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    for kind in (int, float):
+        try:
+            number = kind(value)
+        except ValueError:
+            continue
+        if str(number) == value and math.isfinite(number):
+            return number
+    return value
 
 
 def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mgw.gateway.aq import Hub
+from mgw.gateway.aq import Hub, Undertaking
 from mgw.gateway.config.apply import apply_actions, apply_rest, hub_is_missing, plan_for
 from mgw.gateway.config.export import export_text
 from mgw.gateway.config.findings import Finding, errors
@@ -26,6 +26,7 @@ from mgw.gateway.runtime.secret_files import ReadFiles
 from mgw.gateway.runtime.timekeeping import events_of
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.hubs import open_hub
+from mgw.gateway.services.impact import Impact, impact
 from mgw.gateway.state.secrets import Secrets
 from mgw.transforms.errors import ConfigInvalid, GatewayError
 
@@ -46,6 +47,7 @@ __all__ = [
     "follow",
     "hub_is_missing",
     "hub_of",
+    "impact_of",
     "json_schema",
     "lint",
     "log",
@@ -107,10 +109,21 @@ def plan(url: str, document: Document, *, prune: bool = False) -> list[Action]:
         return plan_for(hub, document, prune=prune)
 
 
-def apply(hub: Hub, document: Document, *, prune: bool = False, force: bool = False) -> Iterator[Action]:
+def impact_of(url: str, actions: Sequence[Action]) -> list[Impact]:
+    """The jobs of the hub at ``url`` that a plan has connect again, or stops; none, where there is no hub yet."""
+    if hub_is_missing(url):
+        return []
+    with open_hub(url) as hub:
+        return impact(hub, actions)
+
+
+def apply(
+    hub: Hub, document: Document, *, prune: bool = False, force: bool = False, name: str = ""
+) -> Iterator[Action]:
     """Bring a hub to what a document says; every step is given when it is over, also those with nothing to do.
 
     Args:
+        name: of the document, for the audit.
         prune: remove what the document does not name.
         force: delete the messages that what is removed holds.
 
@@ -118,7 +131,10 @@ def apply(hub: Hub, document: Document, *, prune: bool = False, force: bool = Fa
         GatewayError: messages would be deleted, and nothing was done; or a step was refused, and the steps before it
             are done.
     """
-    return apply_actions(GatewayAdmin(hub), document, plan_for(hub, document, prune=prune), force=force)
+    actions = plan_for(hub, document, prune=prune)
+    return apply_actions(
+        GatewayAdmin(hub), document, actions, force=force, under=Undertaking("apply", "configuration", name)
+    )
 
 
 def prepared_links(document: Document) -> list[str]:

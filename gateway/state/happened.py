@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from mgw.gateway.aq import Db
 from mgw.gateway.state.tables import event
 
-__all__ = ["Audited", "Happened", "after", "audit", "events", "last_before"]
+__all__ = ["Audited", "Happened", "after", "audit", "events", "last_before", "last_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class Audited:
         kind: of the object; None: it has no definition.
         before_change, after_change: its definition without secrets; None: it was not there, or nothing was changed.
         generation: which generation of the definitions it is, or is part of; None: it changed none.
+        alone: it is that generation by itself.
         version: of the gateway's definitions, with this change; None: they are the same.
         result: of an undertaking of several changes, in its last entry.
         messages: that were in what was removed; ``oldest``: when the oldest of them was enqueued; ``moved_to``: the
@@ -54,6 +55,7 @@ class Audited:
     before_change: Mapping[str, Any] | None
     after_change: Mapping[str, Any] | None
     generation: int | None
+    alone: bool
     version: int | None
     result: str | None
     messages: int
@@ -106,7 +108,8 @@ def last_before(conn: sa.Connection, moment: float) -> int:
 #: What is one change for those who look back: that of a definition, or everything that one undertaking did.
 _GENERATION = """CASE WHEN generation IS NOT NULL OR before_change IS NOT NULL OR after_change IS NOT NULL
                      THEN COALESCE(generation, id) END"""
-_AUDIT = f"""SELECT id, time, actor, through, action, kind, object, before_change, after_change, {_GENERATION}, version,
+_AUDIT = f"""SELECT id, time, actor, through, action, kind, object, before_change, after_change, {_GENERATION},
+                    generation IS NULL, version,
                     result, messages, oldest, moved_to FROM aq_audit"""
 
 
@@ -117,6 +120,7 @@ def audit(
     before: int | None = None,
     after: int | None = None,
     name: str | None = None,
+    definitions: bool = False,
     limit: int,
 ) -> list[Audited]:
     """The latest entries that fulfil every condition given, the latest first.
@@ -125,8 +129,9 @@ def audit(
         since: epoch seconds.
         before, after: with a smaller number, with a larger one.
         name: of this object, in whatever letter case.
+        definitions: of generations.
     """
-    where, values = ["1 = 1"], list[Any]()
+    where, values = [f"{_GENERATION} IS NOT NULL" if definitions else "1 = 1"], list[Any]()
     for condition, value in (("time >= ?", since), ("id < ?", before), ("id > ?", after)):
         if value is not None:
             where.append(condition)
@@ -139,9 +144,18 @@ def audit(
     return [_audited(*row) for row in Db(conn).rows(sql, (*values, limit))]
 
 
+def last_of(conn: sa.Connection, generation: int) -> int | None:
+    """The number of the last entry of a generation; None: there is none, or it is not kept any more."""
+    sql = f"SELECT MAX(id) FROM aq_audit WHERE id >= ? AND {_GENERATION} = ?"
+    found = Db(conn).scalar(sql, (generation, generation))
+    return None if found is None else int(found)
+
+
 def _audited(*row: Any) -> Audited:
     found = Audited(*row)
-    return replace(found, before_change=_read(found.before_change), after_change=_read(found.after_change))
+    return replace(
+        found, alone=bool(found.alone), before_change=_read(found.before_change), after_change=_read(found.after_change)
+    )
 
 
 def _read(text: Any) -> Mapping[str, Any] | None:

@@ -29,6 +29,7 @@ LINES = {
     "tap": "tap orders_in --seconds 0.1",
     "events": "events",
     "audit": "audit",
+    "generations list": "generations list",
     "prove": "prove orders_in --list",
     "agents list": "agents list",
     "agents show": "agents show second",

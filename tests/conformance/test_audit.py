@@ -1,4 +1,4 @@
-"""Who changed what: written with the change or not at all, without secrets."""
+"""Who changed what, written with the change or not at all, without secrets; and the way back."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 
 from mgw.gateway.aq import prune_audit
+from mgw.gateway.config.apply import apply_actions, plan_for
+from mgw.gateway.config.export import export_text
+from mgw.gateway.config.lint import check_source
+from mgw.gateway.config.load import load_text
+from mgw.gateway.config.models import Document
 from mgw.gateway.services.audit_words import told
 from mgw.gateway.services.authors import acts, by_command, same_author
+from mgw.gateway.services.definition_changes import Changes, Invalid
+from mgw.gateway.services.generations import Generation, generation, generations, text_of, way_back
 from mgw.gateway.services.happenings import Audited, audit
 from mgw.links.memory.broker import MemoryBroker
-from mgw.transforms.errors import AdminError, HubError
+from mgw.transforms.errors import AdminError, ConfigInvalid, HubError
 from tests.conformance.link_suite import unique
 from tests.support.brokers import PostgreSQL
 from tests.support.gateways import Gateway, gateway_on
@@ -135,3 +142,90 @@ def test_old_entries_go(gateway: Gateway) -> None:
         assert prune_audit(conn, before=time.time() - 500, limit=1) == 1
         assert prune_audit(conn, before=time.time() - 500, limit=500) == 1
     assert lines(gateway) == ["create link c"]
+
+
+# --------------------------------------------------------------------------------------------------------- generations
+
+FIRST = """
+links:
+  mem: {type: memory, timeout: 7}
+  rabbit: {type: rabbitmq, hostname: localhost, username: gw, password: tops3cret}
+foreign_queues: {in@mem: {domain: queue}}
+queues: {Q: {}}
+jobs: {carry: {type: inbound, source: in@mem, destination: Q, batch_size: 20, enabled: false}}
+"""
+SECOND = """
+links:
+  mem: {type: memory, timeout: 9}
+  rabbit: {type: rabbitmq, hostname: localhost, username: gw, password: n3wer}
+queues: {Q: {}}
+"""
+
+
+def latest(gateway: Gateway) -> Generation:
+    return generations(gateway.hub, 1)[0]
+
+
+def document(gateway: Gateway, text: str) -> Document:
+    checked = check_source(load_text(text, "test"))
+    assert checked.ok, checked.findings
+    return checked.document
+
+
+def test_an_apply_is_one_generation_and_the_way_back_is_another(gateway: Gateway) -> None:
+    changes = Changes(gateway.hub)
+    changes.apply(FIRST)
+    first, then = latest(gateway), export_text(gateway.hub)
+    assert (first.number, first.result) == (entries(gateway)[0].id, "5 created")
+    changes.apply(SECOND, prune=True)
+    second = latest(gateway)
+    assert second.result == "2 altered, 2 removed"
+    gateway.admin.alter_msgsystem_link("mem", comment="mine")
+    assert [each.number for each in generations(gateway.hub, 10)][1:] == [second.number, first.number]
+    assert generations(gateway.hub, 10, before=second.number) == [first] == [generation(gateway.hub, first.number)]
+    assert text_of(gateway.hub, first.number) == then
+    way = way_back(gateway.hub, first.number)
+    assert [str(action) for action in way.actions if action.changes_hub] == [
+        "alter  link mem (timeout: 9.0 -> 7.0, comment: mine -> none)",
+        "create foreign queue in@mem",
+        "create job carry",
+    ]
+    assert all(way.go(gateway.hub))
+    assert export_text(gateway.hub) == then
+    assert way_back(gateway.hub, first.number).is_empty
+    assert (latest(gateway).what.split(":")[0], latest(gateway).result) == (
+        f"roll back to generation {first.number}",
+        "2 created, 1 altered",
+    )
+    link = gateway.admin.get_link("rabbit")
+    assert link is not None
+    assert link.password == OTHER  # which is in force at the broker, whatever was then
+    assert text_of(gateway.hub, second.number).count("carry") == 0
+
+
+def test_a_secret_that_is_gone_has_to_be_given(gateway: Gateway) -> None:
+    gateway.admin.create_msgsystem_link("rabbit", "RABBITMQ", {"hostname": "localhost"}, username="u", password=SECRET)
+    number = latest(gateway).number
+    gateway.admin.remove_msgsystem_link("rabbit")
+    with pytest.raises((Invalid, ConfigInvalid), match="RABBIT_PASSWORD"):
+        way_back(gateway.hub, number)
+    assert all(way_back(gateway.hub, number, {"RABBIT_PASSWORD": OTHER}).go(gateway.hub))
+    link = gateway.admin.get_link("rabbit")
+    assert link is not None
+    assert link.password == OTHER
+
+
+def test_what_was_interrupted_or_refused_says_so(gateway: Gateway) -> None:
+    wanted = document(gateway, FIRST)
+    steps = apply_actions(gateway.admin, wanted, plan_for(gateway.hub, wanted))
+    assert next(each for each in steps if each.changes_hub)
+    assert latest(gateway).result == "interrupted, or under way"
+    steps = apply_actions(gateway.admin, wanted, plan_for(gateway.hub, wanted))
+    assert next(each for each in steps if each.changes_hub)
+    gateway.admin.create_msgsystem_link("other", "MEMORY", {})
+    gateway.admin.register_foreign_queue("in", "mem", domain="QUEUE")
+    with pytest.raises(AdminError, match="already exists"):
+        list(steps)
+    refused = generations(gateway.hub, 3)[-1]
+    assert refused.result.startswith("failed at foreign queue in@mem: foreign queue in@mem already exists")
+    assert [told(each) for each in refused.changes] == ["create link rabbit"]

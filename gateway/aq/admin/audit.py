@@ -54,9 +54,14 @@ class Author:
 
 
 class Undertaking:
-    """Several changes that are one for those who look back, such as everything that a file brings: one generation."""
+    """Several changes that are one for those who look back, such as everything that a file brings: one generation.
 
-    def __init__(self) -> None:
+    Args:
+        verb, kind, name: what it is, for its last entry: ``apply``, ``configuration``, ``gateway.yaml``.
+    """
+
+    def __init__(self, verb: str, kind: str, name: str = "") -> None:
+        self._what = verb, kind, name
         self._first: tuple[int, float] | None = None
 
     def enter(self, db: Db, entry: Kept) -> int:
@@ -72,6 +77,11 @@ class Undertaking:
     def begun(self) -> bool:
         """Whether anything of it was stored."""
         return self._first is not None
+
+    def end(self, conn: sa.Connection, result: str, *, now: float) -> None:
+        """Store what it came to; without that it was interrupted, or is under way."""
+        with part_of(self):
+            keep_change(conn, Changed(*self._what, result=result), now=now)
 
 
 @dataclass(frozen=True, slots=True)

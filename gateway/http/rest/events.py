@@ -18,6 +18,7 @@ from mgw.gateway.http.rest.answers import HubOf
 from mgw.gateway.http.rest.given import Cursor, Limit, Moment, Word, cursor_of, seconds, whence
 from mgw.gateway.http.rest.moments import moment
 from mgw.gateway.services import happenings
+from mgw.gateway.services.audit_words import presented
 from mgw.gateway.services.feed import Feed, Item, Listener
 from mgw.gateway.services.happenings import Asked, Audited, Happened
 from mgw.transforms.errors import GatewayError
@@ -99,8 +100,8 @@ def _audited(each: Audited) -> AuditModel:
         action=each.action,
         kind=each.kind,
         object=each.object,
-        before=None if each.before_change is None else dict(each.before_change),
-        after=None if each.after_change is None else dict(each.after_change),
+        before=presented(each.before_change),
+        after=presented(each.after_change),
         generation=each.generation,
         version=each.version,
         result=each.result,
