@@ -31,7 +31,7 @@ from mgw.links.options import parse
 from mgw.transforms.errors import GatewayError
 from mgw.transforms.steps.registry import BUILTIN_MODULE
 
-__all__ = ["document_text", "export_text", "object_values"]
+__all__ = ["document_text", "export_text", "object_values", "shown_text"]
 
 #: What a hub gives a queue when the file does not say it (``mgw.gateway.aq.admin``); not worth a line.
 _UNSAID = {
@@ -71,7 +71,12 @@ def export_text(hub: Hub, *, abroad: bool = False) -> str:
         abroad: it goes to another machine: of links whose client is not installed here, nobody knows what is secret, so
             their attributes are left out.
     """
-    return document_text(read_running(hub), _Guarded() if abroad else None)
+    return shown_text(read_running(hub), abroad=abroad)
+
+
+def shown_text(document: Document, *, abroad: bool = False) -> str:
+    """A document as YAML, for this machine or for another one (``abroad``, as for :func:`export_text`)."""
+    return document_text(document, _Guarded() if abroad else None)
 
 
 def document_text(document: Document, variables: _Variables | None = None) -> str:

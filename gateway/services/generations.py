@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mgw.gateway.aq import Hub, Undertaking
 from mgw.gateway.config.apply import apply_actions, plan_for
-from mgw.gateway.config.export import document_text
+from mgw.gateway.config.export import shown_text
 from mgw.gateway.config.given import clean
 from mgw.gateway.config.history import UnknownGeneration, document_at
 from mgw.gateway.config.kept import missing_secrets
@@ -70,11 +70,12 @@ class Way:
         """Whether everything is as it was then."""
         return not any(action.changes_hub for action in self.actions)
 
-    def go(self, hub: Hub, *, force: bool = False) -> Iterator[Action]:
+    def go(self, hub: Hub, *, force: bool = False, seen: int | None = None) -> Iterator[Action]:
         """Go back; gives every step when it is over. That is a generation itself.
 
         Args:
             force: delete the messages that what is removed holds.
+            seen: the version that somebody saw the plan for; None: this one.
 
         Raises:
             Overtaken: something was changed since; nothing was done.
@@ -82,7 +83,7 @@ class Way:
                 it are done.
         """
         admin = GatewayAdmin(hub)
-        if admin.snapshot_version() != self.version:
+        if {admin.snapshot_version(), self.version if seen is None else seen} != {self.version}:
             raise Overtaken(
                 "the definitions were changed meanwhile",
                 cause="another process was faster",
@@ -132,13 +133,16 @@ def before_last(hub: Hub) -> int:
     return found[1].number if len(found) > 1 else 0
 
 
-def text_of(hub: Hub, number: int) -> str:
+def text_of(hub: Hub, number: int, *, abroad: bool = False) -> str:
     """What a generation held, as a configuration file; each secret is a variable that may be empty.
+
+    Args:
+        abroad: it goes to another machine, as for :func:`mgw.gateway.config.export.export_text`.
 
     Raises:
         UnknownGeneration: there is none of that number.
     """
-    return document_text(document_at(hub, number))
+    return shown_text(document_at(hub, number), abroad=abroad)
 
 
 def way_back(hub: Hub, number: int, environ: Mapping[str, str] | None = None) -> Way:

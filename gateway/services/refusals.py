@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from mgw.gateway.aq import HoldsMessages
+from mgw.gateway.config.history import UnknownGeneration
 from mgw.gateway.config.holding import WouldDelete
 from mgw.gateway.config.plan import FixedSetting
 from mgw.gateway.services.admin import Ora, Overtaken
@@ -59,7 +60,7 @@ _AQ_CONFLICT = frozenset((54, 955, 2303, 24001, 24006, 24011, 24012, 24018, 2403
 _KINDS: tuple[tuple[tuple[type[GatewayError], ...], frozenset[int] | None, Kind], ...] = (
     ((HubError,), None, Kind.HUB),
     ((LinkError,), None, Kind.ELSEWHERE),
-    ((NotFound, NotInLedger), None, Kind.MISSING),
+    ((NotFound, NotInLedger, UnknownGeneration), None, Kind.MISSING),
     ((Unexpected,), None, Kind.OVERTAKEN),
     ((DeskRefused, HoldsMessages, OfAJob, TokenEnded, WouldDelete, FixedSetting, Overtaken), None, Kind.CONFLICT),
     ((AdminError,), _MISSING, Kind.MISSING),

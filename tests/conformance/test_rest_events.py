@@ -167,6 +167,34 @@ def test_the_audit_says_who_removed_what(hub: Hub, web: Caller) -> None:
     assert web.ok("GET", "/api/v1/audit?since=2999-01-01T00:00:00Z")["entries"] == []
 
 
+def test_generations_are_listed_and_lead_back(hub: Hub, web: Caller) -> None:
+    web.ok("PUT", "/api/v1/links/mem", {"type": "memory", "timeout": 7})
+    web.ok("PATCH", "/api/v1/links/mem", {"timeout": 9})
+    web.ok("POST", "/api/v1/config/apply", {"links": {"a": {"type": "memory"}, "b": {"type": "memory"}}})
+    config = "/api/v1/config"
+    listed = web.ok("GET", f"{config}/generations")["generations"]
+    assert [(each["what"], each["result"]) for each in listed] == [
+        ("apply configuration: create link a; create link b", "2 created"),
+        ("alter link mem (timeout: 7.0 -> 9.0)", "done"),
+        ("create link mem", "done"),
+    ]
+    page = web.ok("GET", f"{config}/generations?limit=2")
+    assert web.ok("GET", f"{config}/generations?cursor={page['next']}")["generations"] == listed[2:]
+    number = listed[-1]["generation"]
+    one = web.ok("GET", f"{config}/generations/{number}")
+    assert [(each["action"], each["object"]) for each in one["changes"]] == [("create link", "mem")]
+    then = web("GET", f"{config}/generations/{number}/definitions").body.decode()
+    assert "timeout: 7" in then
+    planned = web.ok("POST", f"{config}/rollback?dry_run=true", {"generation": number})
+    assert [f"{each['verb']} {each['name']}" for each in planned["steps"]] == ["alter mem", "remove a", "remove b"]
+    assert not planned["changed"]
+    assert web.ok("POST", f"{config}/rollback", {"generation": number})["changed"]
+    assert web("GET", config).body.decode() == then
+    assert not web.ok("POST", f"{config}/rollback", {"generation": number})["changed"]
+    assert web("GET", f"{config}/generations/9999").status == 404
+    assert web("POST", f"{config}/rollback", {"generation": 9999}).status == 404
+
+
 # ------------------------------------------------------------------------------------------------------------- streams
 
 

@@ -25,14 +25,15 @@ from tests.support.web import Caller, serving
 
 __all__ = ["hub_url", "hubs"]
 
-EMPTY = ("/", "/queues", "/exceptions", "/links", "/events", "/audit", "/setup", "/nothing")
+EMPTY = ("/", "/queues", "/exceptions", "/links", "/events", "/audit", "/generations", "/setup", "/nothing")
 NEXT_STEPS = {
     "/": "mgw apply gateway.yaml",
     "/queues": "mgw aq create --help",
     "/exceptions": "mgw jobs alter JOB --exception-queue QUEUE",
     "/links": "mgw links create --help",
     "/events": "mgw run",
-    "/audit": "removed",
+    "/audit": "changed",
+    "/generations": "mgw apply gateway.yaml",
     "/setup": "Add a link first",
 }
 

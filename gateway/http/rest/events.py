@@ -23,7 +23,7 @@ from mgw.gateway.services.feed import Feed, Item, Listener
 from mgw.gateway.services.happenings import Asked, Audited, Happened
 from mgw.transforms.errors import GatewayError
 
-__all__ = ["router"]
+__all__ = ["AuditModel", "audited", "router"]
 
 router = APIRouter(tags=["events"])
 
@@ -91,7 +91,8 @@ def _event(each: Happened) -> EventModel:
     )
 
 
-def _audited(each: Audited) -> AuditModel:
+def audited(each: Audited) -> AuditModel:
+    """An entry of the audit."""
     return AuditModel(
         id=each.id,
         time=moment(each.time),
@@ -149,7 +150,7 @@ def list_audit(
     messages of what was removed. The latest first."""
     found = happenings.audit(hub, limit, since=seconds(since), before=_before(cursor), name=object)
     following = cursor_of([found[-1].id]) if len(found) == limit else None
-    return AuditPage(entries=[_audited(each) for each in found], next=following)
+    return AuditPage(entries=[audited(each) for each in found], next=following)
 
 
 class _Stream(StreamingResponse):

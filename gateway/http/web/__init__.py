@@ -9,7 +9,7 @@ from fastapi.responses import Response
 
 from mgw.gateway.http.access import roles_of
 from mgw.gateway.http.problems import Problem
-from mgw.gateway.http.web import entrance, exceptions, history, jobs, links, map_page, queues, setup
+from mgw.gateway.http.web import entrance, exceptions, generations, history, jobs, links, map_page, queues, setup
 from mgw.gateway.http.web.rendering import Renderer, Shared, wants_page
 from mgw.gateway.services.board import Board
 from mgw.gateway.services.typed_secrets import TypedSecrets
@@ -17,7 +17,7 @@ from mgw.gateway.services.users import Role
 
 __all__ = ["install", "refusal_page", "routes"]
 
-_PARTS = (entrance, map_page, jobs, queues, exceptions, links, history, setup)
+_PARTS = (entrance, map_page, jobs, queues, exceptions, links, history, generations, setup)
 
 
 def install(app: FastAPI) -> None:

@@ -29,6 +29,7 @@ SAID: Mapping[str, str] = {
     "enqueued": "The message is in the queue.",
     "made": "It is in force: agents see it within a second.",
     "removed": "It is removed.",
+    "rolled-back": "Everything is as it was then: agents see it within a second.",
     "reconnected": "Its jobs drain, and connect again.",
 }
 

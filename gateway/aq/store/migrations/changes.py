@@ -141,8 +141,9 @@ class Changes:
         self.db.run(f"INSERT INTO {made} ({columns}) SELECT {columns} FROM {table}")
         self.db.run(f"DROP TABLE {table}")
         self.db.run(f"ALTER TABLE {made} RENAME TO {table}")
-        if counted is not None:  # numbers that were given are never given again
+        if self._counted(table) is not None:
             self.db.run("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+        if counted is not None:  # numbers that were given are never given again
             self.db.run("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, counted))
         for (sql,) in beside:
             self.db.run(sql)
