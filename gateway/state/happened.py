@@ -106,7 +106,8 @@ def last_before(conn: sa.Connection, moment: float) -> int:
 
 
 #: What is one change for those who look back: that of a definition, or everything that one undertaking did.
-_GENERATION = """CASE WHEN generation IS NOT NULL OR before_change IS NOT NULL OR after_change IS NOT NULL
+_GENERATION = """CASE WHEN generation IS NOT NULL
+                     OR (version IS NOT NULL AND (before_change IS NOT NULL OR after_change IS NOT NULL))
                      THEN COALESCE(generation, id) END"""
 _AUDIT = f"""SELECT id, time, actor, through, action, kind, object, before_change, after_change, {_GENERATION},
                     generation IS NULL, version,

@@ -274,8 +274,8 @@ def _audit(d: Dialect) -> tuple[dict[str, str], str]:
         "KIND": "a.kind",
         "BEFORE_CHANGE": "a.before_change",
         "AFTER_CHANGE": "a.after_change",
-        "GENERATION": "CASE WHEN a.generation IS NOT NULL OR a.before_change IS NOT NULL"
-        " OR a.after_change IS NOT NULL THEN COALESCE(a.generation, a.id) END",
+        "GENERATION": "CASE WHEN a.generation IS NOT NULL OR (a.version IS NOT NULL AND"
+        " (a.before_change IS NOT NULL OR a.after_change IS NOT NULL)) THEN COALESCE(a.generation, a.id) END",
         "VERSION": "a.version",
         "RESULT": "a.result",
     }, "aq_audit a"

@@ -96,6 +96,37 @@ def test_definitions_are_kept_before_and_after_without_secrets(gateway: Gateway,
     assert entries(gateway)[-1].version == version
 
 
+def test_queues_are_kept_and_come_with_a_generation_that_made_them(gateway: Gateway) -> None:
+    queues = gateway.queues
+    queues.create_queue_table("T", multiple_consumers=True)
+    queues.create_queue("Q", "T")
+    queues.start_queue("Q")
+    queues.start_queue("Q")
+    queues.alter_queue("Q", max_retries=9)
+    queues.add_subscriber("Q", "ann", rule="priority < 3")
+    queues.alter_subscriber("Q", "ann", rule=None)
+    queues.remove_subscriber("Q", "ann")
+    queues.stop_queue("Q")
+    queues.drop_queue("Q")
+    queues.drop_queue_table("T")
+    assert lines(gateway) == [
+        "create queue table T",
+        "create queue Q",
+        "start queue Q (dequeue_enabled: False -> True, enqueue_enabled: False -> True)",
+        "alter queue Q (max_retries: 5 -> 9)",
+        "add subscriber ann of queue Q",
+        "alter subscriber ann of queue Q (rule: priority < 3 -> none)",
+        "remove subscriber ann of queue Q",
+        "stop queue Q (dequeue_enabled: True -> False, enqueue_enabled: True -> False)",
+        "drop queue Q",
+        "drop queue table T",
+    ]
+    assert generations(gateway.hub, 10) == []
+    Changes(gateway.hub).apply("queues: {A: {}, B: {}}")
+    assert [each.result for each in generations(gateway.hub, 10)] == ["2 created"]
+    assert {each.generation for each in entries(gateway)[10:]} == {entries(gateway)[10].id}
+
+
 def test_a_change_that_does_not_happen_is_not_kept(gateway: Gateway) -> None:
     gateway.admin.create_msgsystem_link("a", "MEMORY", {"broker": "b"})
     with pytest.raises(AdminError, match="already exists"):

@@ -157,12 +157,21 @@ def test_the_audit_says_who_removed_what(hub: Hub, web: Caller) -> None:
     admin.drop_queue("Q")
     web.ok("PUT", "/api/v1/links/mem", {"type": "memory", "broker": "b"})
     found = web.ok("GET", "/api/v1/audit")["entries"]
-    assert [(each["action"], each["held"]) for each in found] == [("create link", 0), ("drop queue", 0), ("purge", 2)]
-    assert [(each["actor"], each["through"]) for each in found[::2]] == [("anonymous", "http")] * 2
+    assert [(each["action"], each["held"]) for each in found] == [
+        ("create link", 0),
+        ("drop queue", 0),
+        ("stop queue", 0),
+        ("purge", 2),
+        ("start queue", 0),
+        ("create queue", 0),
+        ("create queue table", 0),
+    ]
+    assert [(each["actor"], each["through"]) for each in found[::3]][:2] == [("anonymous", "http")] * 2
+    assert (found[1]["before"]["dequeue_enabled"], found[1]["after"], found[1]["generation"]) == (False, None, None)
     assert (found[0]["before"], found[0]["after"]["type"], found[0]["generation"]) == (None, "MEMORY", found[0]["id"])
     page = web.ok("GET", "/api/v1/audit?limit=1")
     assert page["entries"] == found[:1]
-    assert web.ok("GET", f"/api/v1/audit?limit=2&cursor={page['next']}")["entries"] == found[1:]
+    assert web.ok("GET", f"/api/v1/audit?limit=6&cursor={page['next']}")["entries"] == found[1:]
     assert web.ok("GET", "/api/v1/audit?object=MEM")["entries"] == found[:1]
     assert web.ok("GET", "/api/v1/audit?since=2999-01-01T00:00:00Z")["entries"] == []
 

@@ -13,18 +13,20 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
 from mgw.gateway.aq.admin import audit_sql
 from mgw.gateway.aq.admin.audit_sql import Kept
+from mgw.gateway.aq.model import QueueInfo, QueueTableInfo, SubscriberInfo
 from mgw.gateway.aq.store.statements import Db
 
 __all__ = [
     "Author",
     "Changed",
+    "Info",
     "Undertaking",
     "account",
     "act_for",
@@ -33,8 +35,10 @@ __all__ = [
     "author",
     "enter",
     "keep_change",
+    "keep_object",
     "part_of",
     "prune_audit",
+    "shown_object",
 ]
 
 _DUMP = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False, default=str).encode
@@ -105,6 +109,10 @@ class Changed:
     result: str | None = None
 
 
+#: What the audit tells of the hub: the definition of one of these.
+Info: TypeAlias = QueueInfo | QueueTableInfo | SubscriberInfo
+
+_NUMBERS = frozenset(("id", "type_id"))
 _PROGRAM = Author()
 _AUTHOR: ContextVar[Author] = ContextVar("mgw_author", default=_PROGRAM)
 _UNDERTAKING: ContextVar[Undertaking | None] = ContextVar("mgw_undertaking", default=None)
@@ -138,6 +146,34 @@ def part_of(undertaking: Undertaking) -> Iterator[None]:
         yield
     finally:
         _UNDERTAKING.reset(token)
+
+
+def keep_object(  # noqa: PLR0917
+    conn: sa.Connection, verb: str, kind: str, before: Info | None, after: Info | None, now: float, by: str | None
+) -> None:
+    """Write a change of an object of the hub into the audit, in its transaction; nothing where it is as it was.
+
+    Args:
+        before, after: it, as the procedures show it; None: it was not there.
+        now, by: as for :func:`keep_change`.
+    """
+    found = after or before
+    if before != after and found is not None:
+        changed = Changed(verb, kind, name_of(found), shown_object(before), shown_object(after))
+        keep_change(conn, changed, now=now, by=by)
+
+
+def shown_object(info: Info | None) -> dict[str, Any] | None:
+    """An object of the hub as the audit has it."""
+    if info is None:
+        return None
+    values = {each.name: getattr(info, each.name) for each in fields(info)}
+    return {name: value for name, value in values.items() if name not in _NUMBERS and value is not None and value != {}}
+
+
+def name_of(info: Info) -> str:
+    """How the audit calls an object of the hub."""
+    return f"{info.name} of queue {info.queue}" if isinstance(info, SubscriberInfo) else info.full_name
 
 
 def keep_change(conn: sa.Connection, changed: Changed, *, now: float, by: str | None = None) -> int:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
+from mgw.gateway.aq.admin.audit import Info, keep_object
 from mgw.gateway.aq.errors import QueueMissing, QueueTableMissing
 from mgw.gateway.aq.hub import Hub
 from mgw.gateway.aq.model import QueueInfo, QueueRef, QueueTableInfo
@@ -80,6 +81,13 @@ class Administration:
                 yield self.connection
             if auto_commit:
                 self.connection.commit()
+
+    def keep(
+        self, conn: sa.Connection, verb: str, kind: str, before: Info | None = None, after: Info | None = None
+    ) -> None:
+        """Write a change into the audit, in its transaction; nothing where the object is as it was."""
+        who = self.by or (None if self.rights is None else self.rights.user)
+        keep_object(conn, verb, kind, before, after, self.hub.clock.now(), who)
 
     def _check_commit(self, auto_commit: bool | None) -> None:
         """Refuse ``auto_commit`` False where there is no transaction of the application's."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mgw.gateway.aq.admin import admin_sql, removal_sql
+from mgw.gateway.aq.admin.audit import shown_object
 from mgw.gateway.aq.admin.base import choice
 from mgw.gateway.aq.admin.queues import QueueProcedures, queue_values, require_off
 from mgw.gateway.aq.admin.removal import Held, Removal
@@ -135,6 +137,7 @@ class QueueTableProcedures(QueueProcedures):
             found = self.need_queue_table(db, name)
             if self.hub.object_views:
                 create_table_views(conn, found)
+            self.keep(conn, "create", "queue table", None, found)
             return found
 
     def alter_queue_table(
@@ -175,7 +178,9 @@ class QueueTableProcedures(QueueProcedures):
                 values["options"] = changed_options(QUEUE_TABLE_OPTIONS, found.options, options, owner)
             if values:
                 admin_sql.update_queue_table(db, found.id, values)
-            return self.need_queue_table(db, name)
+            after = self.need_queue_table(db, name)
+            self.keep(conn, "alter", "queue table", found, after)
+            return after
 
     def drop_queue_table(
         self,
@@ -204,12 +209,13 @@ class QueueTableProcedures(QueueProcedures):
         self._check_commit(auto_commit)
         with self.look() as db:
             queues = self._queues_to_drop(db, name, force=force)
+            before = self.need_queue_table(db, name)
         if force:
             for queue in queues:
                 self._stop(Stop(queue, enqueue=True, dequeue=True, plans=False), wait=True)
         told = None
         if force:
-            told = self._told("drop queue table", name.shown, queues, force=force, move_to=move_to)
+            told = self._told("drop queue table", before, queues, force=force, move_to=move_to)
         with self.change(auto_commit) as conn:
             db = Db(conn)
             queues = self._queues_to_drop(db, name, force=force)
@@ -225,6 +231,7 @@ class QueueTableProcedures(QueueProcedures):
             held = told or removal_sql.held_by_queues(db, [queue.id for queue in queues])
             if told is None:
                 removal = Removal("drop queue table", found.full_name, held, move_to)
+                removal = replace(removal, kind="queue table", before=shown_object(found))
                 self._settle(conn, removal, [(queue, 0) for queue in queues], force=force)
             drop_table_views(conn, found)
             for queue in queues:
@@ -275,7 +282,9 @@ class QueueTableProcedures(QueueProcedures):
                     cure="consume or purge them first",
                 )
             admin_sql.update_queue_table(db, found.id, {"compatible": version, "max_payload": limit})
-            return self.need_queue_table(db, name)
+            after = self.need_queue_table(db, name)
+            self.keep(conn, "migrate", "queue table", found, after)
+            return after
 
     def queue_tables(self) -> list[QueueTableInfo]:
         """Every queue table, by name; a user sees the user's own and those of queues the user sees."""

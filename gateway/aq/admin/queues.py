@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from mgw.gateway.aq.admin import admin_sql, removal_sql
+from mgw.gateway.aq.admin.audit import shown_object
 from mgw.gateway.aq.admin.base import choice, queue_info
 from mgw.gateway.aq.admin.removal import Held, Removal, RemovalProcedures
-from mgw.gateway.aq.admin.stopping import Stop, stop_after, stop_at_once, wait_alone
+from mgw.gateway.aq.admin.stopping import Stop, stop_after, stop_and_keep, wait_alone
 from mgw.gateway.aq.errors import (
     DefaultExceptionQueue,
     EnqueueOnExceptionQueue,
@@ -23,7 +24,7 @@ from mgw.gateway.aq.errors import (
     RetryOnExceptionQueue,
     SchemaDiffers,
 )
-from mgw.gateway.aq.model import INFINITE, QueueInfo, QueueRef, QueueType
+from mgw.gateway.aq.model import INFINITE, QueueInfo, QueueRef, QueueTableInfo, QueueType
 from mgw.gateway.aq.names import QualifiedName, qualified
 from mgw.gateway.aq.queues import catalog_sql as catalog
 from mgw.gateway.aq.store.statements import Db
@@ -110,6 +111,7 @@ class QueueProcedures(RemovalProcedures):
             made = queue_info(db, catalog.insert_queue(db, values))
             if self.hub.object_views:
                 create_queue_views(conn, made)
+            self.keep(conn, "create", "queue", None, made)
             return made
 
     def alter_queue(
@@ -143,9 +145,12 @@ class QueueProcedures(RemovalProcedures):
                     cause="a message leaves an exception queue at its first dequeue",
                 )
             _check_retry(queue.full_name, max_retries, retry_delay or 0, retention_time or 0)
+            before = queue_info(db, queue.id)
             if values:
                 catalog.update_queue(db, queue.id, values)
-            return queue_info(db, queue.id)
+            after = queue_info(db, queue.id)
+            self.keep(conn, "alter", "queue", before, after)
+            return after
 
     def start_queue(self, queue_name: str, *, enqueue: bool = True, dequeue: bool = True) -> None:
         """Enable a queue; False leaves a direction as it is (AQ guide 12.2 §8.2.3).
@@ -165,7 +170,9 @@ class QueueProcedures(RemovalProcedures):
             values = {"enqueue_enabled": int(Enabled.STARTED)} if enqueue else {}
             values |= {"dequeue_enabled": int(Enabled.STARTED)} if dequeue else {}
             if values:
+                before = queue_info(db, queue.id)
                 catalog.update_queue(db, queue.id, values)
+                self.keep(conn, "start", "queue", before, queue_info(db, queue.id))
 
     def stop_queue(
         self, queue_name: str, *, enqueue: bool = True, dequeue: bool = True, wait: bool | float = True
@@ -188,7 +195,8 @@ class QueueProcedures(RemovalProcedures):
         with self.look() as db:
             queue = self.need_queue(db, queue_name)
         if enqueue or dequeue:
-            self._stop(Stop(queue, enqueue, dequeue), wait)
+            who = self.by or (None if self.rights is None else self.rights.user)
+            self._stop(Stop(queue, enqueue, dequeue, by=who), wait)
 
     def _stop(self, stop: Stop, wait: bool | float) -> None:
         """Stop a queue, in a transaction of its own if there is no other."""
@@ -199,7 +207,7 @@ class QueueProcedures(RemovalProcedures):
             db = Db(conn)
             if wait and self.hub.postgresql:
                 wait_alone(self.hub, db, stop.queue, wait)
-            stop_at_once(db, stop)
+            stop_and_keep(self.hub, conn, stop)
 
     def drop_queue(
         self, queue_name: str, *, force: bool = True, move_to: str | None = None, auto_commit: bool | None = None
@@ -219,20 +227,28 @@ class QueueProcedures(RemovalProcedures):
         self._check_commit(auto_commit)
         with self.look() as db:
             queue = self._droppable(db, queue_name)
-        told = self._told("drop queue", queue.full_name, [queue], force=force, move_to=move_to)
+            before = queue_info(db, queue.id)
+        told = self._told("drop queue", before, [queue], force=force, move_to=move_to)
         with self.change(auto_commit) as conn:
             db = Db(conn)
             queue = self._droppable(db, queue_name)
             self._require_stopped(db, queue)
             held = told or removal_sql.held_by_queues(db, [queue.id])
             if told is None:
-                self._settle(conn, Removal("drop queue", queue.full_name, held, move_to), [(queue, 0)], force=force)
+                removal = Removal("drop queue", queue.full_name, held, move_to, "queue", shown_object(before))
+                self._settle(conn, removal, [(queue, 0)], force=force)
             drop_queue_views(conn, queue.id)
             catalog.delete_queue(db, queue.id)
             return held
 
     def _told(
-        self, action: str, name: str, queues: Sequence[QueueRef], *, force: bool, move_to: str | None
+        self,
+        action: str,
+        what: QueueInfo | QueueTableInfo,
+        queues: Sequence[QueueRef],
+        *,
+        force: bool,
+        move_to: str | None,
     ) -> Held | None:
         """Empty stopped queues a batch at a time where that is asked for, after it was written down; else None."""
         if self.connection is not None or not force or move_to is not None:
@@ -242,7 +258,10 @@ class QueueProcedures(RemovalProcedures):
                 self._require_stopped(Db(conn), queue)
             held = removal_sql.held_by_queues(Db(conn), [queue.id for queue in queues]) if queues else Held(0)
             if held.messages:
-                self._settle(conn, Removal(action, name, held), [], force=True)
+                kind = action.partition(" ")[2]
+                self._settle(
+                    conn, Removal(action, what.full_name, held, None, kind, shown_object(what)), [], force=True
+                )
         self._empty(queues)
         return held if held.messages else None
 

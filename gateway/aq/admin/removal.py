@@ -38,6 +38,8 @@ class Removal:
     name: str
     held: Held
     moved_to: str | None = None
+    kind: str | None = None  # of the object, where it is one that can be defined again
+    before: Mapping[str, Any] | None = None  # its settings without secrets
 
     def told(self, now: float, who: str) -> str:
         """In words."""
@@ -180,21 +182,19 @@ def record(
     conn: sa.Connection,
     removal: Removal,
     *,
-    kind: str | None = None,
-    before: Mapping[str, Any] | None = None,
     version: int | None = None,
 ) -> None:
     """Keep a removal in the audit, in its transaction, and notify those who keep events.
 
     Args:
-        kind: of the object, where it is one that can be defined again.
-        before: its settings without secrets.
         version: of the gateway's definitions, with this change.
     """
     hub, who = admin.hub, actor(admin)
     now = hub.clock.now()
     entry = Kept(now, who, "", removal.action, removal.name, removal.held.messages, removal.held.oldest)
-    entry = entry._replace(moved_to=removal.moved_to, kind=kind, before_change=as_text(before), version=version)
+    entry = entry._replace(
+        moved_to=removal.moved_to, kind=removal.kind, before_change=as_text(removal.before), version=version
+    )
     enter(conn, entry, who)
     text = removal.told(now, who)
     _log.log(logging.WARNING if removal.held.messages else logging.INFO, "%s", text)

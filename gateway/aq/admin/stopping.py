@@ -11,7 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+import sqlalchemy as sa
+
 from mgw.gateway.aq.admin import admin_sql
+from mgw.gateway.aq.admin.audit import keep_object
 from mgw.gateway.aq.errors import QueueInUse, QueueMissing
 from mgw.gateway.aq.model import QueueRef
 from mgw.gateway.aq.queues import catalog_sql as catalog
@@ -23,7 +26,7 @@ from mgw.gateway.aq.upkeep.time_manager import return_claims
 if TYPE_CHECKING:
     from mgw.gateway.aq.hub import Hub
 
-__all__ = ["Patience", "Stop", "exclusively", "stop_after", "stop_at_once", "wait_alone"]
+__all__ = ["Patience", "Stop", "exclusively", "stop_after", "stop_and_keep", "stop_at_once", "wait_alone"]
 
 _LOOK_AGAIN = 0.05  # seconds between two looks at whether a transaction has ended
 _CLAIMS_AGAIN = 1.0  # seconds between two looks for sessions that died
@@ -63,6 +66,7 @@ class Stop(NamedTuple):
     enqueue: bool
     dequeue: bool
     plans: bool = True
+    by: str | None = None  # who asks for it, where that is not who acts in this context
 
 
 def wait_alone(hub: Hub, db: Db, queue: QueueRef, wait: bool | float) -> None:
@@ -86,6 +90,19 @@ def stop_at_once(db: Db, stop: Stop) -> None:
     values = {"enqueue_enabled": int(Enabled.STOPPED)} if stop.enqueue else {}
     values |= {"dequeue_enabled": int(Enabled.STOPPED)} if stop.dequeue else {}
     catalog.update_queue(db, stop.queue.id, values)
+
+
+def stop_and_keep(hub: Hub, conn: sa.Connection, stop: Stop) -> None:
+    """The same, and it is kept in the audit.
+
+    Raises:
+        AqError: as :func:`stop_at_once`.
+    """
+    db = Db(conn)
+    before = catalog.list_queues(db, "WHERE q.id = ?", (stop.queue.id,))
+    stop_at_once(db, stop)
+    after = catalog.list_queues(db, "WHERE q.id = ?", (stop.queue.id,))
+    keep_object(conn, "stop", "queue", before[0], after[0], hub.clock.now(), stop.by)
 
 
 def _refusal(db: Db, stop: Stop, *, alone: bool) -> QueueInUse | None:
@@ -139,7 +156,7 @@ def _attempt(hub: Hub, stop: Stop) -> QueueInUse | None:
         return refusal
     try:
         with hub.write() as conn:
-            stop_at_once(Db(conn), stop)
+            stop_and_keep(hub, conn, stop)
     except QueueInUse as again:
         return again
     return None

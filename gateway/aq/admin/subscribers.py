@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from mgw.gateway.aq.admin import removal_sql
+from mgw.gateway.aq.admin.audit import shown_object
 from mgw.gateway.aq.admin.base import choice
 from mgw.gateway.aq.admin.removal import Held, Removal, RemovalProcedures
 from mgw.gateway.aq.admin.transformations import subscriber_transformation
@@ -128,6 +130,8 @@ class SubscriberProcedures(RemovalProcedures):
             )
             if rule is not None:
                 translate(db, consumers_sql.consumer_id(db, queue, name))
+            if _is_kept(name):
+                self.keep(conn, "add", "subscriber", None, _info(db, queue, name))
 
     def alter_subscriber(
         self,
@@ -154,6 +158,8 @@ class SubscriberProcedures(RemovalProcedures):
         with self.change() as conn:
             db = Db(conn)
             number, queue = self._subscriber(db, queue_name, subscriber), self.need_queue(db, queue_name)
+            name = subscriber if isinstance(subscriber, str) else subscriber.name or ""
+            before = _info(db, queue, name)
             consumers_sql.set_rule(db, number, rule, subscriber_transformation(db, queue, transformation, self.schema))
             if options is not None:
                 held = read_options(consumers_sql.options_of(db, number))
@@ -161,6 +167,8 @@ class SubscriberProcedures(RemovalProcedures):
                 consumers_sql.set_options(db, number, changed_options(SUBSCRIBER_OPTIONS, held, options, owner))
             if rule is not None:
                 translate(db, number)
+            if _is_kept(name):
+                self.keep(conn, "alter", "subscriber", before, _info(db, queue, name))
 
     def remove_subscriber(
         self, queue_name: str, subscriber: Agent | str, *, force: bool = True, move_to: str | None = None
@@ -188,6 +196,8 @@ class SubscriberProcedures(RemovalProcedures):
             held = removal_sql.held_by_consumer(db, consumer)
             shown = subscriber if isinstance(subscriber, str) else subscriber.name or subscriber.address
             removal = Removal("remove subscriber", f"{shown} of queue {queue.full_name}", held, move_to)
+            before = _info(db, queue, shown or "")
+            removal = replace(removal, kind="subscriber", before=shown_object(before))
             self._settle(conn, removal, [(queue, consumer)], force=force)
             consumers_sql.remove_subscriber(db, consumer)
             return held
@@ -256,6 +266,16 @@ class SubscriberProcedures(RemovalProcedures):
                 else f"protocol {agent.protocol} is not that of a local agent",
                 cure="subscribe a local agent by name, or use a gateway job",
             )
+
+
+def _is_kept(name: str) -> bool:
+    """Whether the audit tells of a subscriber by itself; those of jobs come and go with the jobs."""
+    return bool(name) and not name.upper().startswith("MGW_")
+
+
+def _info(db: Db, queue: QueueRef, name: str) -> SubscriberInfo | None:
+    found = consumers_sql.list_subscribers(db, queue)
+    return next((each for each in found if (each.name or "").upper() == name.strip('"').upper()), None)
 
 
 def _delivery_mode(given: str, name: str | None) -> DeliveryMode:

@@ -153,8 +153,8 @@ class JobRemoval(Administration):
         moved_to = move_to if queue is not None and held.messages else None
         before, _ = changes(seen, None)
         version = catalog.change_version(conn) + 1  # which this transaction makes of it
-        removal = Removal(_ACTIONS[mark], name, held, moved_to)
-        record(QueueAdmin(self.hub, conn), conn, removal, kind=kind, before=before, version=version)
+        removal = Removal(_ACTIONS[mark], name, held, moved_to, kind, before)
+        record(QueueAdmin(self.hub, conn), conn, removal, version=version)
 
     def _take_plans_back(self, conn: sa.Connection, job: JobDef, queue: QueueRef) -> None:
         """What a job has planned waits again, so that it can be moved.
