@@ -48,6 +48,7 @@ def create(
     *,
     max_threads: Annotated[int | None, described(AGENT_ATTRIBUTES["max_threads"])] = None,
     max_memory: Annotated[int | None, described(AGENT_ATTRIBUTES["max_memory"])] = None,
+    initfile: Annotated[str | None, described(AGENT_ATTRIBUTES["initfile"])] = None,
     comment: Annotated[str | None, described(AGENT_ATTRIBUTES["comment"])] = None,
     option: Options = None,
 ) -> None:
@@ -55,7 +56,12 @@ def create(
     options = pairs(option, "--option")
     with admin(ctx) as procedures:
         procedures.create_agent(
-            name, max_threads=max_threads, max_memory=max_memory, comment=comment or None, options=options
+            name,
+            max_threads=max_threads,
+            max_memory=max_memory,
+            initfile=initfile or None,
+            comment=comment or None,
+            options=options,
         )
     say(f"agent {name} created")
 

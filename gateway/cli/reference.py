@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mgw.gateway.cli.compatibility_reference import compatibility_page
 from mgw.gateway.cli.python_reference import python_page
 from mgw.gateway.cli.rest_reference import rest_page
 from mgw.gateway.config.reference import PAGES as CONFIGURATION_PAGES
@@ -196,6 +197,7 @@ PAGES: dict[str, Callable[[], str]] = CONFIGURATION_PAGES | {
     "cli.md": cli_page,
     "http.md": http_page,
     "python.md": python_page,
+    "../compatibility.md": compatibility_page,
     "rest.md": rest_page,
     "states.md": states_page,
 }

@@ -23,6 +23,7 @@ ALLOWED = (
 DOORS = ("mgw", "mgw.gateway", "mgw.gateway.aq")
 #: What are no commands: they write the reference pages.
 WRITERS = {"python_reference.py", "reference.py", "rest_reference.py"}
+WRITERS |= {"compatibility_names.py", "compatibility_reference.py"}
 MODULES = sorted(
     path for face in ("cli", "http") for path in (GATEWAY / face).rglob("*.py") if path.name not in WRITERS
 )

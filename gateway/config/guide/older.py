@@ -1,0 +1,216 @@
+"""The older interfaces: subscribers and schedules of DBMS_MGWADM (AQ guide 12.2 §19.6), and DBMS_HQADM."""
+
+from __future__ import annotations
+
+from mgw.gateway.config.guide.model import Coming, Parameter, Procedure, Row
+
+__all__ = ["HQADM", "HQADM_RULES", "SUBSCRIBERS", "SUBSCRIBER_RULES"]
+
+_SUBSCRIBER = Parameter("subscriber_id")
+_SCHEDULE = Parameter("schedule_id")
+_KEEP = "NO_CHANGE"
+
+SUBSCRIBERS = (
+    Procedure(
+        "ADD_SUBSCRIBER",
+        "add_subscriber",
+        instead="`mgw jobs create`: one call makes the subscriber and the schedule",
+        parameters=(
+            _SUBSCRIBER,
+            Parameter("propagation_type"),
+            Parameter("queue_name"),
+            Parameter("destination"),
+            Parameter("rule", "NULL"),
+            Parameter("transformation", "NULL"),
+            Parameter("exception_queue", "NULL"),
+            Parameter("options", "NULL"),
+        ),
+    ),
+    Procedure(
+        "ALTER_SUBSCRIBER",
+        "alter_subscriber",
+        instead="`mgw jobs alter`",
+        parameters=(
+            _SUBSCRIBER,
+            Parameter("rule", _KEEP),
+            Parameter("transformation", _KEEP),
+            Parameter("exception_queue", _KEEP),
+            Parameter("options", "NULL: keep"),
+        ),
+    ),
+    Procedure(
+        "REMOVE_SUBSCRIBER",
+        "remove_subscriber",
+        instead="`mgw jobs remove`",
+        parameters=(_SUBSCRIBER, Parameter("force", "NO_FORCE")),
+    ),
+    Procedure("RESET_SUBSCRIBER", "reset_subscriber", instead="`mgw jobs reset`", parameters=(_SUBSCRIBER,)),
+    Procedure(
+        "SCHEDULE_PROPAGATION",
+        "schedule_propagation",
+        instead="`mgw jobs create`; `latency` is `poll_interval`",
+        parameters=(
+            _SCHEDULE,
+            Parameter("propagation_type"),
+            Parameter("source"),
+            Parameter("destination"),
+            Parameter("start_time", "SYSDATE, ignored"),
+            Parameter("duration", "NULL, ignored"),
+            Parameter("next_time", "NULL, ignored"),
+            Parameter("latency", "NULL: 5 s"),
+        ),
+    ),
+    Procedure(
+        "ALTER_PROPAGATION_SCHEDULE",
+        "alter_propagation_schedule",
+        instead="`mgw jobs alter`",
+        parameters=(
+            _SCHEDULE,
+            Parameter("duration", "NULL, ignored"),
+            Parameter("next_time", "NULL, ignored"),
+            Parameter("latency", "NULL: back to the default"),
+        ),
+    ),
+    Procedure(
+        "ENABLE_PROPAGATION_SCHEDULE",
+        "enable_propagation_schedule",
+        instead="`mgw jobs enable`",
+        parameters=(_SCHEDULE,),
+    ),
+    Procedure(
+        "DISABLE_PROPAGATION_SCHEDULE",
+        "disable_propagation_schedule",
+        instead="`mgw jobs disable`",
+        parameters=(_SCHEDULE,),
+    ),
+    Procedure(
+        "UNSCHEDULE_PROPAGATION",
+        "unschedule_propagation",
+        instead="`mgw jobs remove`, or `mgw jobs disable` to keep the subscription",
+        parameters=(_SCHEDULE,),
+    ),
+)
+
+_OLD = "add_subscriber"
+SUBSCRIBER_RULES = (
+    Row(
+        "a subscriber and a schedule with equal type, source and destination are a job",
+        "no",
+        "jobs are made whole",
+        Coming(_OLD, "shown in `MGW_JOBS` under the id of the subscriber"),
+    ),
+    Row(
+        "job procedures on such a pair do what the old calls do",
+        "no",
+        "there is no such pair",
+        Coming(_OLD, "as there"),
+    ),
+    Row(
+        "old calls on a job of CREATE_JOB are refused (ORA-32856)",
+        "no",
+        "there are no old calls",
+        Coming(_OLD, "as there"),
+    ),
+    Row(
+        "an unmatched subscriber or schedule is in its own view only",
+        "no",
+        "there is neither",
+        Coming("MGW_SUBSCRIBERS", "in `MGW_SUBSCRIBERS` and `MGW_SCHEDULES`"),
+    ),
+    Row(
+        "UNSCHEDULE first: the schedule is gone, REMOVE_SUBSCRIBER is still needed; REMOVE_JOB first: the pair goes "
+        "together",
+        "no",
+        "`mgw jobs remove` removes both at once",
+        Coming(_OLD, "as there"),
+    ),
+)
+
+HQADM = (
+    Procedure(
+        "SCHEDULE_PROPAGATION",
+        "hq_schedule_propagation",
+        instead="`mgw jobs create --type outbound`; a window is `mgw jobs enable` and `mgw jobs disable` from cron "
+        "or a "
+        "systemd timer",
+        parameters=(
+            Parameter("queue_name"),
+            Parameter("protocol"),
+            Parameter("destination"),
+            Parameter("start_time", "SYSDATE"),
+            Parameter("duration", "NULL: no end"),
+            Parameter("next_time", "NULL"),
+            Parameter("latency", "60 s"),
+        ),
+    ),
+    Procedure(
+        "UNSCHEDULE_PROPAGATION",
+        "hq_unschedule_propagation",
+        instead="`mgw jobs remove`: without `--force` it is refused while messages wait for the job, as there",
+        parameters=(
+            Parameter("queue_name"),
+            Parameter("protocol"),
+            Parameter("destination", "NULL, refused"),
+            Parameter("force", "FALSE"),
+        ),
+    ),
+)
+
+HQADM_RULES = (
+    Row("outbound only, RAW only", "differs", "both directions, every payload type of the hub"),
+    Row(
+        "recipients `queue@database_link` with protocol MQSERIES_OUTBOUND in the recipient list",
+        "no",
+        "a message names consumers of its queue; `rule` of a job, or one job for each destination, says where it goes",
+    ),
+    Row(
+        "a schedule serves all recipients of one destination; one copy for each recipient",
+        "differs",
+        "a job per destination; a multi-consumer queue keeps a copy for each job",
+    ),
+    Row(
+        "latency: the longest wait of a message in a window; 0: sent at once; after an empty look nothing for at least "
+        "that long",
+        "differs",
+        "`poll_interval` is the longest time between two looks; a message that is committed wakes the job before that",
+    ),
+    Row(
+        "a transmit queue for each schedule, an inactive one for messages without a schedule",
+        "no",
+        "messages stay in their queue until they are confirmed: the plan of a batch is stored, the message is not "
+        "moved",
+    ),
+    Row(
+        "an exception queue for each schedule, made with it",
+        "differs",
+        "`exception_queue` of the job, one that you make; `mgw exceptions` lists, edits and replays it",
+    ),
+    Row(
+        "dropping a schedule fails while messages are left (ORA-20004); force purges them",
+        "differs",
+        "`mgw jobs remove` refuses while a subscription holds messages; `--force` or `--move-to`",
+    ),
+    Row(
+        "the message group of a transaction becomes visible whole",
+        "differs",
+        "whole within a batch: a group is not split, whatever `MsgBatchSize`; the destination shows a batch at once "
+        "where it has transactions (Kafka)",
+    ),
+    Row(
+        "expiration counted from the enqueue time", "differs", "from when the message became available, as MGWADM does"
+    ),
+    Row("correlation sent as binary, cut at 24 bytes", "differs", "sent as text, whole"),
+    Row("payload up to 32 KB", "differs", "up to the limit of the broker, and `max_payload` of the queue table"),
+    Row(
+        "DBA_OUTBOUND_SCHEDULES",
+        "no",
+        "`MGW_JOBS`: `STATUS`, `ENABLED`, `LAST_ERROR_MSG`, `EXCEPTION_QUEUE`",
+        Coming("DBA_OUTBOUND_SCHEDULES", "`DBA_OUTBOUND_SCHEDULES`"),
+    ),
+    Row(
+        "ORA-20001 to ORA-20004",
+        "no",
+        "ORA-32804 for a name of another form, ORA-32821 for a payload type, ORA-32801 while messages are left",
+    ),
+    Row("the sender needs no right at the destination, the link's user does", "yes", "the user of the link does"),
+)
