@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Iterator
-from importlib import resources
-from importlib.resources.abc import Traversable
+from importlib import import_module
 from typing import Any
 
 import mgw
@@ -78,17 +76,12 @@ def places(words: str) -> frozenset[str]:
 
 @functools.cache
 def sql_functions() -> frozenset[str]:
-    """Functions that the gateway creates in schema ``mgwadm`` of a PostgreSQL hub."""
-    texts = (each.read_text("utf-8") for each in _files(resources.files("mgw.gateway")))
-    return frozenset(name for text in texts for name in re.findall(r"FUNCTION\s+mgwadm\.(\w+)", text))
-
-
-def _files(folder: Traversable) -> Iterator[Traversable]:
-    for each in folder.iterdir():
-        if each.is_dir():
-            yield from _files(each)
-        elif each.name.endswith((".sql", "_sql.py")):
-            yield each
+    """Functions of schema ``mgwadm`` of a PostgreSQL hub; none where the gateway has no such schema."""
+    try:
+        module = import_module("mgw.gateway.state.mgwadm.procedures")
+    except ModuleNotFoundError:
+        return frozenset()
+    return frozenset(each.name for each in module.PROCEDURES)
 
 
 @functools.cache

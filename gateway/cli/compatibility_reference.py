@@ -37,7 +37,8 @@ __all__ = ["compatibility_page", "rows"]
 _INTRO = (
     "This page lists what the manuals of Oracle Messaging Gateway document (Advanced Queuing User's Guide 12.2, "
     "chapters 17 to 21, and the packages `DBMS_MGWADM`, `DBMS_MGWMSG`, `DBMS_HQADM`), and what takes its place here: "
-    "in Python, as a command of `mgw`, in SQL, in YAML.\n",
+    "in Python, as a command of `mgw`, in SQL, in YAML. [Coming from Oracle Messaging Gateway]"
+    "(how-to/coming-from-oracle-messaging-gateway.md) is a worked migration of two jobs.\n",
     "**yes**: the same, or under the name that is shown. **differs**: there, with the difference that is told. **no**: "
     "not there, with the reason and what to use instead.\n",
     "The systems behind the links are others: RabbitMQ, Kafka and MQTT in place of MQSeries and TIB/Rendezvous. What "
@@ -52,6 +53,8 @@ _FACTS: dict[str, tuple[str, tuple[Row, ...]]] = {
     "Constants": ("", messages.CONSTANTS),
     "Types": ("", messages.TYPES),
     "Conversion of messages": ("", messages.CONVERSION),
+    "Headers of MQSeries messages": ("Names that begin with `MGW_MQ_` there.", messages.MQ_HEADERS),
+    "Fields of TIB/Rendezvous messages": ("", messages.TIBRV_FIELDS),
     "Components and roles": ("", running.COMPONENTS),
     "Life of an agent": ("What follows what.", running.AGENT_LIFE),
     "Initialization file": ("", settings.INIT_FILE),
@@ -79,6 +82,8 @@ _BEFORE_STATUS = (
     "Constants",
     "Types",
     "Conversion of messages",
+    "Headers of MQSeries messages",
+    "Fields of TIB/Rendezvous messages",
     "Components and roles",
 )
 _AFTER_STATUS = (

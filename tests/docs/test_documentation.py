@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
+import pika
 import pytest
 import typer
 from typer.core import TyperGroup
@@ -293,3 +294,52 @@ def test_backup_of_a_hub_in_use_is_whole(tmp_path: Path) -> None:
     mgw.ok("aq", "enqueue", "Q", "keep me")
     _walk_through(ROOT / "docs/how-to/operate.md", tmp_path, {})
     assert mgw.ok("aq", "dequeue", "Q", "--body", "--hub", f"sqlite:///{tmp_path}/backup.db") == "keep me"
+
+
+def test_jobs_of_the_documented_gateway_are_migrated_as_the_page_says(tmp_path: Path, rabbitmq: RabbitMQ) -> None:
+    environ = {"RABBIT_PORT": str(rabbitmq.port), "RABBIT_PASSWORD": rabbitmq.password, "PYTHONWARNINGS": "default"}
+    with Mosquitto() as mosquitto:
+        page = ROOT / "docs/how-to/coming-from-oracle-messaging-gateway.md"
+        _walk_through(page, tmp_path, environ | {"MQTT_PORT": str(mosquitto.port)})
+    with pika.BlockingConnection(pika.URLParameters(rabbitmq.url)) as connection:
+        channel = connection.channel()
+        _, properties, body = channel.basic_get("shop.orders", auto_ack=True)  # the other one was consumed
+        channel.queue_delete("shop.orders")
+    assert (body, properties.priority, properties.delivery_mode) == (b'{"order":1}', 9 - 4, 2)
+    assert re.fullmatch("AQMSGID:[0-9a-f]{32}", properties.message_id)
+    assert properties.headers["tenant"] == "acme"
+
+
+_IN_ONE_PROCESS = """
+import shlex, sys
+from mgw.gateway.cli.main import app
+for line in sys.stdin.read().splitlines():
+    app(shlex.split(line), standalone_mode=False)
+"""
+
+
+def test_commands_in_place_of_procedures_make_what_the_file_makes(tmp_path: Path, rabbitmq: RabbitMQ) -> None:
+    page = ROOT / "docs/how-to/coming-from-oracle-messaging-gateway.md"
+    environ = {"RABBIT_PORT": str(rabbitmq.port), "RABBIT_PASSWORD": rabbitmq.password}
+    mgw = Mgw(tmp_path, environ)
+    (tmp_path / "office.password").write_text(rabbitmq.password)
+    shown = {word: block for block in blocks(page) for word in block.words}
+    mgw.file(shown["file=orders.yaml"].text, "orders.yaml")
+    mgw.file("version: 1\n", "empty.yaml")
+    commands = shown["commands"].text.replace("\\\n", " ").replace("$RABBIT_PORT", str(rabbitmq.port))
+    lines = [line.removeprefix("mgw ") for line in commands.splitlines()]
+    assert len(lines) == 8
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_ONE_PROCESS],
+        input="\n".join(["apply empty.yaml", *lines, "plan orders.yaml"]),
+        cwd=tmp_path,
+        env=mgw.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    with pika.BlockingConnection(pika.URLParameters(rabbitmq.url)) as connection:
+        connection.channel().queue_delete("mgw.sent.shop_orders_out")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nothing to do: 5 objects match the files" in done.stdout

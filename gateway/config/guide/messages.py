@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mgw.gateway.config.guide.model import Row
 
-__all__ = ["CONSTANTS", "CONVERSION", "MGWMSG", "TYPES"]
+__all__ = ["CONSTANTS", "CONVERSION", "MGWMSG", "MQ_HEADERS", "TIBRV_FIELDS", "TYPES"]
 
 _TYPED = ("BOOLEAN", "BYTE", "SHORT", "INTEGER", "LONG", "FLOAT", "DOUBLE", "TEXT", "RAW", "DATE")
 
@@ -127,4 +127,50 @@ CONVERSION = (
         "an LCR travels as XML: [change records](how-to/payloads-and-transformations.md)",
     ),
     Row("text without character set is MQ_ccsid, MQ_CharacterSet", "differs", "UTF-8; `decode_text` reads another one"),
+)
+
+_HUB = "only inside MQSeries; a header of your own where a receiver needs it"
+MQ_HEADERS = (
+    Row("accountingToken", "no", _HUB),
+    Row("correlationId", "differs", "the correlation; `MGW_AMQP_correlationId` where it is longer than 128 characters"),
+    Row(
+        "groupId", "differs", "the transaction group in the hub (`message_grouping`); at a broker a header of your own"
+    ),
+    Row("messageId", "differs", "`MGW_AMQP_messageId`; MQTT 5 and Kafka: header `message-id`"),
+    Row("applicationIdData", "no", _HUB),
+    Row("applicationOriginData", "no", _HUB),
+    Row("format", "differs", "`MGW_AMQP_contentType`, `MGW_MQTT_contentType`; Kafka: header `content-type`"),
+    Row("putApplicationName", "differs", "`MGW_AMQP_appId`; the sender's name fills it"),
+    Row("replyToQueueManagerName", "no", "`MGW_AMQP_replyTo` is one name"),
+    Row("replyToQueueName", "differs", "`MGW_AMQP_replyTo`, `MGW_MQTT_responseTopic`; Kafka: header `reply-to`"),
+    Row("userId", "differs", "`MGW_AMQP_userId`, which must be the user of the link"),
+    Row("characterSet", "differs", "text is UTF-8; `MGW_AMQP_contentEncoding`"),
+    Row("encoding", "no", "bodies are bytes or UTF-8 text: there is no order of bytes to tell"),
+    Row("expiry", "differs", "the property expiration"),
+    Row("feedback", "no", "there are no report messages"),
+    Row("messageFlags", "no", "messages are not cut into segments"),
+    Row("messageSequenceNumber", "no", "the order in the transaction group"),
+    Row("offset", "differs", "`MGW_KAFKA_offset` is the place in a partition; there are no segments"),
+    Row("originalLength", "no", "messages are not cut into segments"),
+    Row("priority", "differs", "the property priority"),
+    Row("messageType", "differs", "`MGW_AMQP_type`"),
+    Row("putApplicationType", "no", _HUB),
+    Row("report", "no", "there are no report messages; `mgw prove` tells what became of a message"),
+    Row("backoutCount", "differs", "`MGW_AMQP_redelivered`, and header `x-delivery-count` of quorum queues"),
+    Row("persistence", "differs", "`MGW_AMQP_deliveryMode`; `MGW_MQTT_qos`"),
+    Row("putDateTime", "differs", "`MGW_AMQP_timestamp`, `MGW_KAFKA_timestamp`"),
+    Row("putMessageOptions", "no", "options of the foreign queue; a message cannot ask for other ones"),
+)
+
+TIBRV_FIELDS = (
+    Row("Bool, F32, F64, I8, I16, I32, I64", "yes", "BOOLEAN, FLOAT, DOUBLE, BYTE, SHORT, INTEGER, LONG of `FIELDS`"),
+    Row("STRING, IPADDR32", "yes", "TEXT"),
+    Row("IPPORT16", "differs", "INTEGER"),
+    Row("DATETIME", "yes", "DATE"),
+    Row("OPAQUE, XML", "differs", "RAW; XML may be a payload of type XMLTYPE"),
+    Row("arrays of numbers", "differs", "arrays of a JSON body (payload type `JSON`), or a VARRAY of an object type"),
+    Row("MGW_AQ_priority, _expiration, _delay, _correlation", "yes", "the same names"),
+    Row("MGW_AQ_exception_queue, _enqueue_time, _original_msgid, _messageID", "yes", "the same names"),
+    Row("send_subject", "differs", "`MGW_MQTT_topic`, `MGW_AMQP_routingKey`, `MGW_KAFKA_topic`"),
+    Row("reply_subject", "differs", "`MGW_MQTT_responseTopic`, `MGW_AMQP_replyTo`"),
 )

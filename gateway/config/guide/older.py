@@ -6,86 +6,100 @@ from mgw.gateway.config.guide.model import Coming, Parameter, Procedure, Row
 
 __all__ = ["HQADM", "HQADM_RULES", "SUBSCRIBERS", "SUBSCRIBER_RULES"]
 
-_SUBSCRIBER = Parameter("subscriber_id")
-_SCHEDULE = Parameter("schedule_id")
+_SUBSCRIBER = Parameter("subscriber_id", option="SUBSCRIBER")
+_SCHEDULE = Parameter("schedule_id", option="SCHEDULE")
 _KEEP = "NO_CHANGE"
 
 SUBSCRIBERS = (
     Procedure(
         "ADD_SUBSCRIBER",
         "add_subscriber",
+        "subscribers create",
         instead="`mgw jobs create`: one call makes the subscriber and the schedule",
         parameters=(
             _SUBSCRIBER,
-            Parameter("propagation_type"),
-            Parameter("queue_name"),
-            Parameter("destination"),
-            Parameter("rule", "NULL"),
-            Parameter("transformation", "NULL"),
-            Parameter("exception_queue", "NULL"),
-            Parameter("options", "NULL"),
+            Parameter("propagation_type", option="--type"),
+            Parameter("queue_name", option="--source"),
+            Parameter("destination", option="--destination"),
+            Parameter("rule", "NULL", option="--rule"),
+            Parameter("transformation", "NULL", option="--transformation"),
+            Parameter("exception_queue", "NULL", option="--exception-queue"),
+            Parameter("options", "NULL", option="--option"),
         ),
     ),
     Procedure(
         "ALTER_SUBSCRIBER",
         "alter_subscriber",
+        "subscribers alter",
         instead="`mgw jobs alter`",
         parameters=(
             _SUBSCRIBER,
-            Parameter("rule", _KEEP),
-            Parameter("transformation", _KEEP),
-            Parameter("exception_queue", _KEEP),
-            Parameter("options", "NULL: keep"),
+            Parameter("rule", _KEEP, option="--rule"),
+            Parameter("transformation", _KEEP, option="--transformation"),
+            Parameter("exception_queue", _KEEP, option="--exception-queue"),
+            Parameter("options", "NULL: keep", option="--option"),
         ),
     ),
     Procedure(
         "REMOVE_SUBSCRIBER",
         "remove_subscriber",
+        "subscribers remove",
         instead="`mgw jobs remove`",
-        parameters=(_SUBSCRIBER, Parameter("force", "NO_FORCE")),
+        parameters=(_SUBSCRIBER, Parameter("force", "NO_FORCE", option="--force")),
     ),
-    Procedure("RESET_SUBSCRIBER", "reset_subscriber", instead="`mgw jobs reset`", parameters=(_SUBSCRIBER,)),
+    Procedure(
+        "RESET_SUBSCRIBER",
+        "reset_subscriber",
+        "subscribers reset",
+        instead="`mgw jobs reset`",
+        parameters=(_SUBSCRIBER,),
+    ),
     Procedure(
         "SCHEDULE_PROPAGATION",
         "schedule_propagation",
+        "schedules create",
         instead="`mgw jobs create`; `latency` is `poll_interval`",
         parameters=(
             _SCHEDULE,
-            Parameter("propagation_type"),
-            Parameter("source"),
-            Parameter("destination"),
+            Parameter("propagation_type", option="--type"),
+            Parameter("source", option="--source"),
+            Parameter("destination", option="--destination"),
             Parameter("start_time", "SYSDATE, ignored"),
             Parameter("duration", "NULL, ignored"),
             Parameter("next_time", "NULL, ignored"),
-            Parameter("latency", "NULL: 5 s"),
+            Parameter("latency", "NULL: 5 s", option="--latency"),
         ),
     ),
     Procedure(
         "ALTER_PROPAGATION_SCHEDULE",
         "alter_propagation_schedule",
+        "schedules alter",
         instead="`mgw jobs alter`",
         parameters=(
             _SCHEDULE,
             Parameter("duration", "NULL, ignored"),
             Parameter("next_time", "NULL, ignored"),
-            Parameter("latency", "NULL: back to the default"),
+            Parameter("latency", "NULL: back to the default", option="--latency"),
         ),
     ),
     Procedure(
         "ENABLE_PROPAGATION_SCHEDULE",
         "enable_propagation_schedule",
+        "schedules enable",
         instead="`mgw jobs enable`",
         parameters=(_SCHEDULE,),
     ),
     Procedure(
         "DISABLE_PROPAGATION_SCHEDULE",
         "disable_propagation_schedule",
+        "schedules disable",
         instead="`mgw jobs disable`",
         parameters=(_SCHEDULE,),
     ),
     Procedure(
         "UNSCHEDULE_PROPAGATION",
         "unschedule_propagation",
+        "schedules remove",
         instead="`mgw jobs remove`, or `mgw jobs disable` to keep the subscription",
         parameters=(_SCHEDULE,),
     ),
