@@ -75,6 +75,7 @@ class MemoryAccess:
                 link=self.config.name,
                 cause="it was not created there",
                 cure="create it or correct the registration",
+                number=434,
             )
 
 

@@ -47,6 +47,7 @@ def missing(use: JobUse, error: QueueMissing) -> QueueMissing:
         operation=error.operation,
         cause=error.cause,
         cure=error.cure,
+        number=error.number,
     )
 
 
@@ -104,6 +105,8 @@ def translate(  # noqa: C901, PLR0912 - one branch per kind of failure
     if isinstance(failed, DeliveryRejected) and "partial tx" not in reason:
         failed.number = 805
         failed.blame = Blame.MESSAGE if getattr(cause, "reply_code", 0) == _PRECONDITION_FAILED else Blame.UNKNOWN
+    elif isinstance(failed, QueueMissing):
+        failed.number = 434
     return failed
 
 

@@ -53,6 +53,7 @@ class ReadBack(End):
             operation="read",
             cause="the queue was deleted, or moved to another node",
             cure="see which messages are left: mgw exceptions list",
+            number=434,
         )
 
     def _silent(self, what: str, cause: str, cure: str) -> LinkTimeout:

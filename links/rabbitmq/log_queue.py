@@ -75,6 +75,7 @@ class LogQueue:
                 operation="connect",
                 cause="every job of a link with a log queue needs one of its own",
                 cure=f"mgw links prepare {session.settings.link}; or {self._declaration()}",
+                number=434,
             )
 
     def exists(self, session: Session) -> bool:

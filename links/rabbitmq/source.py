@@ -169,6 +169,7 @@ class RabbitSource(End):
             operation="read",
             cause="the queue was deleted, or moved to another node",
             cure="create the queue again; the job reconnects by itself",
+            number=434,
         )
 
     def _look_for_the_end(self, session: Session) -> None:

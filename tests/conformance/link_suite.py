@@ -808,6 +808,7 @@ class LinkSuite:
             assert pair.source.provider_queue in str(raised.value) or pair.destination.provider_queue in str(
                 raised.value
             )
+            assert raised.value.number == 434
 
     def test_wrong_password_is_refused_in_plain_words(self, template: LinkTemplate) -> None:
         link = template.wrong_password()

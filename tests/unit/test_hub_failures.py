@@ -28,4 +28,6 @@ from mgw.transforms.errors import HubError, HubFull, HubUnavailable
 def test_postgresql_that_is_away_or_lets_nobody_in_is_told_from_one_that_refuses(
     error: Exception, kind: type[HubError]
 ) -> None:
-    assert type(translate(error, "h")) is kind
+    found = translate(error, "h")
+    assert type(found) is kind
+    assert (found.number == 241) is (kind is HubUnavailable)

@@ -83,4 +83,5 @@ def test_error_names_link_cause_and_cure(error: Exception, kind: type[LinkError]
     assert found.operation == "read"
     assert found.cause
     assert found.cure
+    assert (found.number == 434) is (kind is QueueMissing)
     assert "s3cret" not in str(found)

@@ -15,6 +15,7 @@ from mgw.transforms.open_files import shortage
 
 __all__ = ["lock_timed_out", "shown_url", "translate", "translated"]
 
+_CONNECTION_FAILED = 241  # number of the documentation (AQ guide 12.2 §21.3)
 _ENOSPC_MARGIN = 1 << 20  # bytes; a write that failed with less than this left failed for want of space
 _CONNECTION_STATES = (
     "08",
@@ -94,6 +95,7 @@ def _from_sqlite(error: sqlite3.Error, where: str, path: str | None) -> HubError
             f"hub {where} stayed locked",
             cause=f"another process holds the write lock ({text})",
             cure="keep transactions short; look for a process that keeps one open",
+            number=_CONNECTION_FAILED,
         )
     if primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
         return _no_file(where, error) or HubUnavailable(
@@ -137,7 +139,10 @@ def _from_postgresql(error: BaseException, where: str) -> HubError:
         return HubFull(f"hub {where} is full", cause=text, cure="free space on the database server; nothing was stored")
     if state in ("28P01", "28000") or "password authentication failed" in text:
         return HubUnavailable(
-            f"hub {where} refused the login", cause=text, cure="check user name and password of the hub"
+            f"hub {where} refused the login",
+            cause=text,
+            cure="check user name and password of the hub",
+            number=_CONNECTION_FAILED,
         )
     if state == "3D000" or ("FATAL:  database" in text and "does not exist" in text):  # no state while connecting
         return HubError(
@@ -152,6 +157,7 @@ def _from_postgresql(error: BaseException, where: str) -> HubError:
             f"hub {where} cannot be reached",
             cause=text,
             cure="check that PostgreSQL runs, and host, port and network",
+            number=_CONNECTION_FAILED,
         )
     if state == "42501":
         return HubError(f"hub {where} refused an operation", cause=text, cure="grant the hub's user the right to do it")

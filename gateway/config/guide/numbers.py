@@ -68,7 +68,7 @@ ORA = (
 
 ENGINE = (
     Row("221", "differs", "`QueueMissing` [434], or the ORA number of the hub queue"),
-    Row("241", "differs", "`HubUnavailable`, without the number"),
+    Row("241", "yes", "`HubUnavailable`"),
     Row("415", "yes", "ends the job; `mgw agents cleanup RESET_SUB_MISSING_MESSAGE`"),
     Row(
         "416",
