@@ -503,7 +503,9 @@ def test_foreign_queues_are_registered_once_and_removed_only_when_unused(admin: 
     for used in ("news", "q2"):
         with refused(32816):
             admin.unregister_foreign_queue(used, "plant")
+    admin.register_foreign_queue("long", "plant", domain="DOMAIN_QUEUE")
     rows = {row["NAME"]: row for row in view(admin.hub, "MGW_FOREIGN_QUEUES")}
+    assert rows["LONG"]["DOMAIN"] == "QUEUE"
     assert (rows["NEWS"]["PROVIDER_QUEUE"], rows["NEWS"]["DOMAIN"], rows["Q1"]["DOMAIN"]) == ("news.raw", "TOPIC", None)
 
 

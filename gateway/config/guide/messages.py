@@ -56,7 +56,11 @@ TYPES = (
 
 CONSTANTS = (
     Row("OUTBOUND_PROPAGATION, INBOUND_PROPAGATION", "yes", "`OUTBOUND`, `INBOUND`; Python takes the long names, too"),
-    Row("DOMAIN_QUEUE, DOMAIN_TOPIC", "yes", "`QUEUE`, `TOPIC`; none: the messaging system decides"),
+    Row(
+        "DOMAIN_QUEUE, DOMAIN_TOPIC",
+        "yes",
+        "`QUEUE`, `TOPIC`, none: the messaging system decides; Python takes the long names, too",
+    ),
     Row(
         "MQSERIES_BASE_JAVA_INTERFACE, JMS_CONNECTION, JMS_QUEUE_CONNECTION, JMS_TOPIC_CONNECTION",
         "no",

@@ -38,7 +38,7 @@ MQ_LINK = (
     Row(
         "log queues change only while no job uses them",
         "differs",
-        "at any time; the jobs reconnect, and take the new log as it is",
+        "at any time, and it is used as it is: [another log](how-to/move-a-link.md#another-log-queue-or-log-topic)",
     ),
 )
 

@@ -42,7 +42,7 @@ class QueueProcedures(Administration):
 
         Args:
             provider_queue: its name there; None: ``name``.
-            domain: QUEUE or TOPIC; None lets the messaging system decide.
+            domain: QUEUE or TOPIC, or DOMAIN_QUEUE, DOMAIN_TOPIC; None lets the messaging system decide.
 
         Raises:
             AdminError: ORA-32808 no such link; ORA-32809 exists; ORA-32848 domain; ORA-32801 option or name.
@@ -118,7 +118,7 @@ def _in_use(name: str, users: Sequence[JobDef]) -> AdminError:
 def _domain(given: Domain | str | None, allowed: tuple[Domain | None, ...], owner: str) -> Domain | None:
     domain: Domain | None
     try:
-        domain = Domain(given.upper()) if given is not None else None
+        domain = Domain(given.upper().removeprefix("DOMAIN_")) if given is not None else None
     except ValueError:
         raise AdminError(
             f"foreign queue {owner}: domain {given!r} is unknown",
