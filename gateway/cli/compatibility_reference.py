@@ -57,6 +57,7 @@ _FACTS: dict[str, tuple[str, tuple[Row, ...]]] = {
     "Fields of TIB/Rendezvous messages": ("", messages.TIBRV_FIELDS),
     "Components and roles": ("", running.COMPONENTS),
     "Life of an agent": ("What follows what.", running.AGENT_LIFE),
+    "Clean-up": ("Actions of CLEANUP_GATEWAY.", running.CLEANUP),
     "Initialization file": ("", settings.INIT_FILE),
     "Properties of agents": (
         "Set with SET_OPTION there, with `mgw agents alter --option` here.",
@@ -88,6 +89,7 @@ _BEFORE_STATUS = (
 )
 _AFTER_STATUS = (
     "Life of an agent",
+    "Clean-up",
     "Initialization file",
     "Properties of agents",
     "MQSeries links: attributes",

@@ -27,7 +27,7 @@ OTHERS |= {"MGW_JOB", "MGW_JOB_<agent>", "MGW_DEBUG=1", "max_retries: 100", "mgw
 OTHERS |= {"QUEUE", "TOPIC", "FORCE", "NO_FORCE", "NO_CHANGE", "DEFAULT_AGENT", "SHUTDOWN_NORMAL", "*"}
 OTHERS |= {"AGENT_JAVA_PROP", "MSGLINK_OPTION", "JOB_OPTION", "OUTBOUND_PROPAGATION", "settings.log"}
 OTHERS |= {"MGW_ADMIN", "MGW_LOG_LEVEL", "log_directory", "--option NAME="}
-OTHERS |= {"x-delivery-count"}
+OTHERS |= {"field", "x-delivery-count", "application/octet-stream", "text/plain"}
 
 
 def _texts() -> Iterator[str]:

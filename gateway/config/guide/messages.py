@@ -113,6 +113,14 @@ CONVERSION = (
         "yes",
         "a body is one of them by its type",
     ),
+    Row("neither text nor bytes: a message without body", "yes", "the same"),
+    Row(
+        "RAW is sent as bytes, format MGW_Byte; text as MQFMT_STRING",
+        "differs",
+        "content type `application/octet-stream` for bytes, `text/plain` for text, where the message gives none",
+    ),
+    Row("inbound: text is text, anything else bytes", "yes", "by the content type; Kafka and MQTT 3.1.1: an option"),
+    Row("LCR as XML in the field ORACLE_LCR", "yes", "the option `field` of `lcr_to_xml` and `xml_to_lcr`"),
     Row("text for a RAW payload [725], over 32,512 bytes [726]", "yes", "725; 726 over the limit of the queue table"),
     Row("at most 3 large text and 3 large byte fields [728] [729]", "differs", "no such limit"),
     Row(

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from mgw.gateway.config.guide.model import Coming, Row
 
-__all__ = ["AGENT_LIFE", "AGENT_STATUS", "COMPONENTS", "JOB_STATUS", "LOG", "PROPAGATION", "RETRIES", "WHEN_IN_FORCE"]
+__all__ = [
+    "AGENT_LIFE",
+    "AGENT_STATUS",
+    "CLEANUP",
+    "COMPONENTS",
+    "JOB_STATUS",
+    "LOG",
+    "PROPAGATION",
+    "RETRIES",
+    "WHEN_IN_FORCE",
+]
 
 COMPONENTS = (
     Row(
@@ -29,6 +39,19 @@ COMPONENTS = (
         "MGW_ADMINISTRATOR_ROLE",
         "differs",
         "who may write the hub's file or database; over HTTP the role ADMINISTRATOR of `mgw users add`",
+        Coming("mgwadm.create_job", "the role ADMINISTRATOR: of schema mgwadm in SQL, of `mgw users add` over HTTP"),
+    ),
+    Row(
+        "configuration is visible in the views only",
+        "yes",
+        "in the same views, and `mgw export` writes it as a file",
+    ),
+    Row("service of an agent: on which instance it runs", "no", "`mgw run --agent NAME` on the host of your choice"),
+    Row("buffered messages and sharded queues are not propagated", "yes", "the hub has neither"),
+    Row(
+        "uninstall: agents, queues of canonical types, gateway objects",
+        "differs",
+        "stop the agents, then `mgw hub drop`; it refuses while messages wait",
     ),
     Row("MGW_AGENT_ROLE", "no", "the agent has the rights of the hub's login"),
     Row("EXECUTE on transformations", "differs", "`mgw modules allow` says which Python modules may be called"),
@@ -94,6 +117,29 @@ AGENT_LIFE = (
         "the process ends with the machine; another one on standby takes over",
     ),
     Row("job class and job in the database scheduler", "differs", "a job of the process; SIGUSR2 shows it"),
+)
+
+CLEANUP = (
+    Row(
+        "CLEAN_STARTUP_STATE, refused while the agent answers or no shutdown was tried",
+        "yes",
+        "`mgw agents clean`: refused in the same cases (ORA-32802)",
+    ),
+    Row(
+        "CLEAN_LOG_QUEUES: the agent must run, and ignores it, as every start cleans",
+        "differs",
+        "the agent must run (ORA-32828), and the records are removed now",
+    ),
+    Row(
+        "RESET_SUB_MISSING_LOG_REC, after 416 or 417: the agent must run; else nothing happens",
+        "yes",
+        "the same; the last batches may come twice. The command refuses a job that is not FAILED",
+    ),
+    Row(
+        "RESET_SUB_MISSING_MESSAGE, after 415",
+        "yes",
+        "the same; the missing messages are given up, and the ledger (`mgw prove`) names them",
+    ),
 )
 
 JOB_STATUS = (
