@@ -69,7 +69,7 @@ def create(
 @app.command("alter")
 def alter(
     ctx: typer.Context,
-    name: AgentName,
+    name: AgentName = "DEFAULT_AGENT",
     *,
     max_threads: Annotated[int | None, described(AGENT_ATTRIBUTES["max_threads"])] = None,
     max_memory: Annotated[int | None, described(AGENT_ATTRIBUTES["max_memory"])] = None,

@@ -7,6 +7,7 @@ says yes as soon as the code has what it names.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Sequence
 
 from mgw.gateway.cli import compatibility_names as ours
@@ -24,9 +25,10 @@ from mgw.gateway.config.guide import (
 )
 from mgw.gateway.config.guide.procedures import MGWADM
 from mgw.gateway.config.guide.views import VIEWS
+from mgw.gateway.config.reference_headers import anchor
 from mgw.gateway.config.reference_text import cell, page, table
 from mgw.gateway.config.view_columns import COLUMN_TEXTS, VIEW_TEXTS
-from mgw.gateway.definitions.objects import AgentStatus
+from mgw.gateway.definitions.objects import Activity, AgentStatus
 from mgw.gateway.runtime.endings import RESULT_CODES
 from mgw.gateway.services.admin import GatewayAdmin
 from mgw.gateway.services.admin.base import Ora
@@ -71,7 +73,11 @@ _FACTS: dict[str, tuple[str, tuple[Row, ...]]] = {
     "Jobs: options": ("", settings.JOB_OPTIONS),
     "What may change while the agent runs": ("", running.WHEN_IN_FORCE),
     "How messages are propagated": ("", running.PROPAGATION),
-    "Status of a job": ("`STATUS` of `MGW_JOBS`.", running.JOB_STATUS),
+    "Status of a job": (
+        "`STATUS` of `MGW_JOBS`. Its column `ACTIVITY`, which is only here, tells what the job is doing: "
+        f"{', '.join(f'`{each}`' for each in Activity)}.",
+        running.JOB_STATUS,
+    ),
     "Retries and removal": ("", running.RETRIES),
     "Log file": ("", running.LOG),
     "Numbers in the log": ("", numbers.ENGINE),
@@ -113,8 +119,7 @@ def rows() -> Iterable[Row]:
 
 def compatibility_page() -> str:
     """compatibility.md."""
-    parts = ["# Compatibility with Oracle Messaging Gateway\n", *_INTRO]
-    parts += _procedures("DBMS_MGWADM", MGWADM, sql="mgwadm.")
+    parts = _procedures("DBMS_MGWADM", MGWADM, sql="mgwadm.")
     parts += _procedures("DBMS_MGWADM: subscribers and schedules", older.SUBSCRIBERS, sql="mgwadm.")
     parts += _facts("Older interface: how it goes with jobs")
     parts += _procedures("DBMS_HQADM", older.HQADM, sql="mgwadm.hq_")
@@ -133,7 +138,13 @@ def compatibility_page() -> str:
     ]
     parts += _facts("Other errors that end an agent")
     parts += _more()
-    return page(parts)
+    return page(["# Compatibility with Oracle Messaging Gateway\n", *_INTRO, _contents(parts), *parts])
+
+
+def _contents(parts: Iterable[str]) -> str:
+    """A list of the chapters, each a link to its heading."""
+    titles = [part.removeprefix("## ").strip() for part in parts if part.startswith("## ")]
+    return "".join(f"* [{title}](#{anchor(re.sub(r'[:/]', '', title))})\n" for title in titles)
 
 
 def _facts(*names: str) -> list[str]:

@@ -11,6 +11,7 @@ from tests.cli.conftest import Mgw
 CONFIGURATION = """\
 version: 1
 agents:
+  DEFAULT_AGENT: {comment: all day}
   night: {max_threads: 3, max_memory: 99, initfile: mgw.ora, comment: late, options: {oracle.mgw.batch_size: 40}}
 links:
   mem: {type: memory, agent: night}
@@ -35,6 +36,7 @@ def test_commands_make_what_a_file_makes(empty: Mgw) -> None:
     mgw.file("log_level = 1\n", "mgw.ora")
     night = ("--max-threads", "3", "--max-memory", "99", "--comment", "late", "--option", "oracle.mgw.batch_size=40")
     assert mgw.ok("agents", "create", "night", *night, "--initfile", "mgw.ora") == "agent night created\n"
+    assert mgw.ok("agents", "alter", "--comment", "all day") == "agent DEFAULT_AGENT altered\n"
     mgw.ok("links", "create", "mem", "--type", "memory", "--agent", "night")
     there = ("--provider-queue", "orders.raw", "--domain", "queue", "--comment", "theirs")
     assert mgw.ok("queues", "register", "orders@mem", *there) == "foreign queue orders@mem registered\n"

@@ -61,7 +61,7 @@ MGWADM = (
         "ALTER_AGENT",
         "alter_agent",
         "agents alter",
-        "In effect at the next start, as there. Without a name it alters DEFAULT_AGENT (Python).",
+        "In effect at the next start, as there. Without a name it alters DEFAULT_AGENT.",
         parameters=(_AGENT, *_altered(_AGENT_SETTINGS)),
     ),
     Procedure("REMOVE_AGENT", "remove_agent", "agents remove", parameters=(_AGENT,)),
