@@ -320,18 +320,21 @@ for line in sys.stdin.read().splitlines():
 
 def test_commands_in_place_of_procedures_make_what_the_file_makes(tmp_path: Path, rabbitmq: RabbitMQ) -> None:
     page = ROOT / "docs/how-to/coming-from-oracle-messaging-gateway.md"
-    environ = {"RABBIT_PORT": str(rabbitmq.port), "RABBIT_PASSWORD": rabbitmq.password}
+    environ = {"RABBIT_PORT": str(rabbitmq.port), "RABBIT_PASSWORD": rabbitmq.password, "MQTT_PORT": str(free_port())}
     mgw = Mgw(tmp_path, environ)
     (tmp_path / "office.password").write_text(rabbitmq.password)
     shown = {word: block for block in blocks(page) for word in block.words}
-    mgw.file(shown["file=orders.yaml"].text, "orders.yaml")
+    for name in ("orders", "readings"):
+        mgw.file(shown[f"file={name}.yaml"].text, f"{name}.yaml")
     mgw.file("version: 1\n", "empty.yaml")
-    commands = shown["commands"].text.replace("\\\n", " ").replace("$RABBIT_PORT", str(rabbitmq.port))
+    commands = (shown["commands-of-orders"].text + shown["commands-of-readings"].text).replace("\\\n", " ")
+    for name in ("RABBIT_PORT", "MQTT_PORT"):
+        commands = commands.replace(f"${name}", environ[name])
     lines = [line.removeprefix("mgw ") for line in commands.splitlines()]
-    assert len(lines) == 8
+    assert len(lines) == 8 + 5
     done = subprocess.run(
         [sys.executable, "-c", _IN_ONE_PROCESS],
-        input="\n".join(["apply empty.yaml", *lines, "plan orders.yaml"]),
+        input="\n".join(["apply empty.yaml", *lines, "plan orders.yaml readings.yaml"]),
         cwd=tmp_path,
         env=mgw.environment(),
         capture_output=True,
@@ -342,4 +345,4 @@ def test_commands_in_place_of_procedures_make_what_the_file_makes(tmp_path: Path
     with pika.BlockingConnection(pika.URLParameters(rabbitmq.url)) as connection:
         connection.channel().queue_delete("mgw.sent.shop_orders_out")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "nothing to do: 5 objects match the files" in done.stdout
+    assert "nothing to do: 9 objects match the files" in done.stdout
