@@ -195,10 +195,12 @@ class JobActivated(Event):
     source: str
     destination: str
     guarantee: str
+    nodes: str = ""  # of clusters, to which it is connected
 
     def text(self) -> str:
         """The words for it."""
-        return f"job {self.object} activated: {self.source} --> {self.destination}, {self.guarantee}"
+        where = f", at node {self.nodes}" if self.nodes else ""
+        return f"job {self.object} activated: {self.source} --> {self.destination}, {self.guarantee}{where}"
 
 
 @dataclass(frozen=True, slots=True)

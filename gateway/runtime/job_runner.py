@@ -35,6 +35,7 @@ from mgw.gateway.runtime.route import Route
 from mgw.gateway.state import lease, run_state
 from mgw.gateway.state.run_state import Counts
 from mgw.links.contract import GuaranteeReport
+from mgw.links.nodes import node_of
 from mgw.transforms.errors import (
     ConversionFailure,
     DeliveryRejected,
@@ -229,7 +230,8 @@ class JobRunner:
             report = note(report)  # the route has found out whether it is where it was before
             self._keep(report)
             self._note_links(connected=True)
-            engine.journalist.tell(JobActivated(job.name, job.source, job.destination, report.level))
+            nodes = " and ".join(dict.fromkeys(filter(None, map(node_of, (source, target)))))
+            engine.journalist.tell(JobActivated(job.name, job.source, job.destination, report.level, nodes))
             changed = self._carry(route, watch, report)
             route.drain(DRAIN_SECONDS)
             if changed is None:
@@ -255,6 +257,7 @@ class JobRunner:
         for end in self.setup.ends:
             if connected:
                 self._engine.measures.connected(key(end.link.name))
+                states.at(end.link.name, node_of(self._engine.links.link(end.link)))
             (states.connected if connected else states.left)(end.link.name, self.name, self._engine.clock.now())
 
     def _keep(self, report: GuaranteeReport) -> None:

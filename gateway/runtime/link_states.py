@@ -24,6 +24,7 @@ class _Known:
     changed: float | None = None
     error: str = ""
     error_time: float = 0.0
+    node: str = ""
 
 
 class LinkStates:
@@ -41,6 +42,11 @@ class LinkStates:
                 known.changed = now
             known.connected.add(job)
             known.failing = False
+
+    def at(self, link: str, node: str) -> None:
+        """The node of a cluster to which its jobs are connected; "" for a link of one address."""
+        with self._lock:
+            self._links.setdefault(link, _Known()).node = node
 
     def left(self, link: str, job: str, now: float) -> None:
         """A job is not connected any more."""
@@ -65,7 +71,8 @@ class LinkStates:
             known = self._links.get(link.name) or _Known()
             word = "UP" if known.connected else "UNUSED" if not jobs else "DOWN" if known.failing else "CONNECTING"
             used = f"{len(known.connected)} of {len(jobs)} jobs connected"
-            state = f"link {link.name}: {word}{since(known.changed, now)}, {host_of(link)}, {used}"
+            where = f"{host_of(link)}, node {known.node}" if known.node else host_of(link)
+            state = f"link {link.name}: {word}{since(known.changed, now)}, {where}, {used}"
             error = f"  last error, {at(known.error_time, now)}: {known.error}"
         return [state, error] if known.error else [state]
 

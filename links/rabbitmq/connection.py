@@ -19,6 +19,7 @@ from pika import exceptions, frame
 
 from mgw.links.client_logging import note_only
 from mgw.links.contract import JobUse
+from mgw.links.nodes import Node
 from mgw.links.rabbitmq.errors import translate
 from mgw.links.rabbitmq.frames import FrameScanner, Returned
 from mgw.links.rabbitmq.pulse import PATIENCE, keep_alive
@@ -119,7 +120,11 @@ class _Connection(pika.SelectConnection):  # type: ignore[misc]
 
 
 class Session:
-    """A connection with one channel. Driven by one thread; another may call :meth:`interrupt` and :meth:`beat` only."""
+    """A connection with one channel. Driven by one thread; another may call :meth:`interrupt` and :meth:`beat` only.
+
+    Where the link names several nodes, it is connected to the first that answers, and ``settings`` are those of that
+    node.
+    """
 
     def __init__(
         self,
@@ -138,6 +143,21 @@ class Session:
         self._driving = threading.RLock()  # held by whoever moves bytes
         self._driven = 0.0  # when the thread of the session was here last (monotonic)
         self._beat_at = 0.0
+        settings.nodes.connect(lambda node: self._connect(settings.at(node), purpose))
+        try:
+            self.channel._impl.add_on_close_callback(self._on_channel_closed)
+            self.number: int = self.channel.channel_number
+            self.frame_max: int = self._impl.params.frame_max
+            self.scanner = FrameScanner(self.number, self._impl.take_frame, confirmed, returned, committed)
+            self._impl.install(self.scanner)
+            keep_alive(self)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self, settings: Settings, purpose: str) -> None:
+        """Connect to one node."""
+        self.settings, self._failure = settings, None
         try:
             self._pika = pika.BlockingConnection(settings.parameters(purpose), _impl_class=_Connection)
         except LinkError:
@@ -152,15 +172,14 @@ class Session:
             self._impl.add_on_connection_unblocked_callback(self._on_unblocked)
             with self.calling("connect"):
                 self.channel = self._pika.channel()
-            self.channel._impl.add_on_close_callback(self._on_channel_closed)
-            self.number: int = self.channel.channel_number
-            self.frame_max: int = self._impl.params.frame_max
-            self.scanner = FrameScanner(self.number, self._impl.take_frame, confirmed, returned, committed)
-            self._impl.install(self.scanner)
-            keep_alive(self)
         except BaseException:
             self.close()
             raise
+
+    @property
+    def node(self) -> Node:
+        """Where it is connected."""
+        return self.settings.node
 
     @property
     def server(self) -> str:
@@ -364,7 +383,15 @@ class Session:
 
     def translate(self, error: BaseException, operation: str) -> LinkError:
         """Any error of pika or the system as ours, in plain words."""
-        return error if isinstance(error, LinkError) else translate(error, operation, self.settings, self.blocked)
+        answered = isinstance(error, exceptions.ChannelClosedByBroker)
+        found = error if isinstance(error, LinkError) else translate(error, operation, self.settings, self.blocked)
+        if self._open and not answered and isinstance(found, LinkUnavailable | LinkTimeout):
+            self.suspect()
+        return found
+
+    def suspect(self) -> None:
+        """The node does not do what it should: the next session of the link begins with another one."""
+        self.settings.nodes.failed(self.node)
 
 
 class End:

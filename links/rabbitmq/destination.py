@@ -332,6 +332,7 @@ class RabbitDestination(End):
 
     def _too_slow(self, operation: str, seconds: float, session: Session) -> LinkTimeout:
         blocked = f"the broker is blocked by an alarm ({session.blocked})" if session.blocked else ""
+        session.suspect()
         return LinkTimeout(
             f"foreign queue {self._use.endpoint.full_name}: RabbitMQ confirmed nothing for {seconds:g} s",
             link=self._settings.link,

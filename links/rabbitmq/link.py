@@ -104,11 +104,16 @@ class RabbitLink:
 
     def listening(self) -> frozenset[str]:
         """See :meth:`mgw.links.contract.Link.listening`."""
-        return listening([(self._settings.hostname, self._settings.port)])
+        return listening(self._settings.nodes.all)
+
+    @property
+    def node(self) -> str:
+        """See :class:`mgw.links.nodes.HasNodes`."""
+        return self._settings.nodes.last
 
     def certificates(self) -> Sequence[Certificate]:
         """See :class:`mgw.links.certificates.ShowsCertificates`."""
-        return certificates_of(self._settings.tls, [(self._settings.hostname, self._settings.port)])
+        return certificates_of(self._settings.tls, self._settings.nodes.all)
 
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`mgw.links.contract.Link.verify`."""

@@ -171,6 +171,7 @@ class LoggedSource(RabbitSource):
         session.pump(seconds, lambda: self._committing is None, "settle")
         if self._committing is not None:
             alarm = f"the broker is blocked by an alarm ({session.blocked})" if session.blocked else ""
+            session.suspect()
             raise LinkTimeout(
                 f"foreign queue {self._use.endpoint.full_name}: RabbitMQ did not commit acknowledgements "
                 f"within {seconds:g} s",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mgw.links.contract import Check
 from mgw.links.failed_check import failed_check
+from mgw.links.nodes import Nodes
 from mgw.links.rabbitmq.connection import Session
 from mgw.links.rabbitmq.errors import NO_TLS
 from mgw.links.rabbitmq.settings import Settings
@@ -17,7 +19,13 @@ __all__ = ["run_checks"]
 
 
 def run_checks(settings: Settings) -> Sequence[Check]:
-    """Name resolution, port, TLS, credentials and virtual host, version, alarms. Never raises."""
+    """Which nodes accept connections; of the first of them: name resolution, port, TLS, credentials and virtual host,
+    version, alarms. Never raises."""
+    lines, node = settings.nodes.answering()
+    return [*lines, *_check_node(replace(settings.at(node), nodes=Nodes([node])))]
+
+
+def _check_node(settings: Settings) -> Sequence[Check]:
     checks: list[Check] = []
     try:
         addresses = socket.getaddrinfo(settings.hostname, settings.port, type=socket.SOCK_STREAM)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pika
 
 from mgw.links.contract import LinkConfig
+from mgw.links.nodes import Node, Nodes, nodes_of
 from mgw.links.tls import Tls
 
 __all__ = ["Settings"]
@@ -16,7 +17,12 @@ __all__ = ["Settings"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to reach one RabbitMQ; times in seconds. Built from the link's attributes and options."""
+    """How to reach one RabbitMQ; times in seconds. Built from the link's attributes and options.
+
+    Attributes:
+        hostname, port: of one node: the first that the link names, or the one that a session is connected to.
+        nodes: all that the link names.
+    """
 
     link: str
     hostname: str
@@ -32,15 +38,23 @@ class Settings:
     confirm_timeout: float
     tls: Tls
     management_url: str = ""
+    nodes: Nodes = field(kw_only=True, repr=False, compare=False)
 
     @classmethod
     def of(cls, config: LinkConfig, attributes: Mapping[str, Any], options: Mapping[str, Any]) -> Settings:
-        """Settings from parsed attributes and options."""
+        """Settings from parsed attributes and options.
+
+        Raises:
+            ConfigInvalid: an address that cannot be.
+        """
         tls = Tls.of(config.name, attributes, on=attributes["tls"])
+        port = attributes["port"] or (5671 if tls.on else 5672)
+        owner, names = f"link {config.name}", (attributes["hostname"], attributes["hosts"])
+        nodes = Nodes(nodes_of(owner, config.attributes, *names, port))
         return cls(
             link=config.name,
-            hostname=attributes["hostname"],
-            port=attributes["port"] or (5671 if tls.on else 5672),
+            hostname=nodes.all[0].host,
+            port=nodes.all[0].port,
             virtual_host=attributes["virtual_host"],
             username=config.username or "guest",
             password=config.password or ("" if config.username else "guest"),  # the broker's own default user
@@ -52,7 +66,17 @@ class Settings:
             confirm_timeout=options["amqp_confirmtimeout"],
             tls=tls,
             management_url=options["amqp_managementurl"] or "",
+            nodes=nodes,
         )
+
+    def at(self, node: Node) -> Settings:
+        """The same for one of the nodes."""
+        return replace(self, hostname=node.host, port=node.port)
+
+    @property
+    def node(self) -> Node:
+        """The address."""
+        return Node(self.hostname, self.port)
 
     @property
     def place(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mgw.links.contract import Capability, Domain, Field, Guarantee, LinkSpec
 from mgw.links.header_names import HEADER_NAMES
+from mgw.links.nodes import hosts_field
 from mgw.links.patterns import amqp_covers
 from mgw.links.skeleton import Skeleton
 from mgw.links.tls import tls_fields
@@ -35,8 +36,9 @@ SPEC = LinkSpec(
             maximum=65535,
             shown=True,
         ),
+        hosts_field(),
         Field("virtual_host", "Virtual host.", default="/", shown=True),
-        *tls_fields(Field("tls", "Encrypt the connection.", bool, False), "hostname"),
+        *tls_fields(Field("tls", "Encrypt the connection.", bool, False), "the host"),
         Field(
             "connection_name",
             "Prefix of the name under which the broker shows the link's connections; agent and job follow. Default "
