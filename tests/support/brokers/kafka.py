@@ -34,7 +34,7 @@ class Kafka(Server):
     (SASL/PLAIN without TLS); both add ``secure_bootstrap`` (SCRAM-SHA-512 with TLS). ``oauth=True`` adds
     ``oauth_bootstrap`` (OAUTHBEARER, with TLS if there is any), which takes unsigned tokens with the scope ``kafka``
     and ends a connection when its token does. ``config`` adds or replaces server
-    properties, ``java_options`` adds to Java's.
+    properties, ``java_options`` adds to Java's. ``cluster`` is the id of the cluster; default: one of its own.
     """
 
     name = "kafka"
@@ -48,6 +48,7 @@ class Kafka(Server):
         password: str | None = None,
         config: Mapping[str, str] | None = None,
         java_options: Sequence[str] = (),
+        cluster: str = "",
     ) -> None:
         super().__init__()
         self.port = free_port()
@@ -69,15 +70,20 @@ class Kafka(Server):
         self._controller_port = free_port()
         self._config = dict(config or {})
         self._java_options = tuple(java_options)
+        self.replicas = 1  # of topics
+        self._cluster = cluster or self.new_cluster_id()
         self._properties = self.folder / "server.properties"
+
+    @staticmethod
+    def new_cluster_id() -> str:
+        """An id of a cluster."""
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        return f"m{made[1:]}"  # the tool takes an id that starts with a dash for an option
 
     def prepare(self) -> None:
         properties = self._configuration() | self._config
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        # The tool takes an id that starts with a dash for an option.
-        cluster = f"m{cluster[1:]}"
-        words = ["format", "-t", cluster, "-c", str(self._properties)]
+        words = ["format", "-t", self._cluster, "-c", str(self._properties)]
         if self.secure_port is not None:
             words += ["--add-scram", f"SCRAM-SHA-512=[name={self.username},password={self.password}]"]
         self.run(_java("kafka.tools.StorageTool", *words, heap="128m"))
@@ -103,7 +109,7 @@ class Kafka(Server):
 
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
         try:
-            admin.create_topics([NewTopic(name, partitions, 1, topic_configs=dict(config or {}))])
+            admin.create_topics([NewTopic(name, partitions, self.replicas, topic_configs=dict(config or {}))])
         finally:
             admin.close()
 

@@ -24,12 +24,22 @@ class RabbitMQ(Server):
 
     ``plugins`` are enabled beside the core, for example ``("rabbitmq_shovel", "rabbitmq_management")``; with the
     management plugin ``management_port`` is set. ``tls=True`` opens ``tls_port`` with the certificates in
-    ``certificates``. ``config`` is appended to rabbitmq.conf.
+    ``certificates``. ``config`` is appended to rabbitmq.conf. Nodes of one cluster share ``cookie`` and the port of the
+    Erlang port ``mapper``, which the first of them runs; ``erlang`` are more options of the virtual machine.
     """
 
     name = "rabbitmq"
 
-    def __init__(self, *, plugins: Sequence[str] = (), tls: bool = False, config: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        plugins: Sequence[str] = (),
+        tls: bool = False,
+        config: Sequence[str] = (),
+        cookie: str = "",
+        mapper: int | None = None,
+        erlang: str = "",
+    ) -> None:
         super().__init__()
         self.port = free_port()
         self.username = "guest"
@@ -41,7 +51,9 @@ class RabbitMQ(Server):
         self.certificates = Certificates(self.folder / "tls") if tls else None
         self.node = f"mgw{self.port}@localhost"
         self._config = tuple(config)
-        self._epmd_port = free_port()
+        self._cookie = cookie or secrets.token_hex(16)
+        self._erlang = erlang
+        self._epmd_port = mapper or free_port()
         self._distribution_port = free_port()
         self._epmd: OwnedProcess | None = None
 
@@ -50,11 +62,15 @@ class RabbitMQ(Server):
         """AMQP address with the credentials, for command line clients."""
         return f"amqp://{self.username}:{self.password}@{self.host}:{self.port}/"
 
+    def configure(self, lines: Sequence[str]) -> None:
+        """Add lines to rabbitmq.conf, before the first start."""
+        self._config += tuple(lines)
+
     def prepare(self) -> None:
         home = self.folder / "home"
         home.mkdir()
         cookie = home / ".erlang.cookie"
-        cookie.write_text(secrets.token_hex(16))
+        cookie.write_text(self._cookie)
         cookie.chmod(0o400)
         (self.folder / "enabled_plugins").write_text(f"[{','.join(self.plugins)}].\n")
         (self.folder / "rabbitmq.conf").write_text("\n".join(self._configuration()) + "\n")
@@ -78,7 +94,7 @@ class RabbitMQ(Server):
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "enabled_plugins"),
             "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{interface} +S {cores}:{cores} +SDio 4",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{interface} {self._erlang} +S {cores}:{cores} +SDio 4",
             "RABBITMQ_CTL_ERL_ARGS": interface,
             # The start script then replaces itself by the server, so that our signals reach the server.
             "RUNNING_UNDER_SYSTEMD": "true",
