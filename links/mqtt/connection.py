@@ -110,7 +110,7 @@ def open_session(
     receive_maximum: int | None = None,
     nodelay: bool = False,
 ) -> Session:
-    """Connect and log in.
+    """Connect and log in, at the first node that answers.
 
     Args:
         clean: forget what the broker holds for this client id; False continues it.
@@ -121,6 +121,14 @@ def open_session(
     Raises:
         LinkError: LinkUnavailable, LinkTimeout, LinkRefused.
     """
+    return settings.nodes.connect(
+        lambda node: _open_session(settings.at(node), client_id, clean, expiry, receive_maximum, nodelay=nodelay)
+    )
+
+
+def _open_session(
+    settings: Settings, client_id: str, clean: bool, expiry: int, receive_maximum: int | None, *, nodelay: bool
+) -> Session:
     client = _client(settings, client_id, clean)
     answer = _Answer()
     client.on_connect = answer.on_connect

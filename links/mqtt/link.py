@@ -53,10 +53,11 @@ from mgw.links.mqtt.guarantee import shortcoming
 from mgw.links.mqtt.knowledge import Answers, Knowledge
 from mgw.links.mqtt.logged_destination import EchoDestination
 from mgw.links.mqtt.preparation import no_echo, step_of
-from mgw.links.mqtt.probe import VERSION_TOPIC, check_logs, run_checks, version_of
+from mgw.links.mqtt.probe import VERSION_TOPIC, check_logs, check_nodes, run_checks, version_of
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.source import MqttSource, forget
 from mgw.links.mqtt.spec import SPEC
+from mgw.links.nodes import Nodes, nodes_of
 from mgw.links.options import parse
 from mgw.links.place import Place
 from mgw.links.tls import Tls
@@ -96,10 +97,13 @@ class MqttLink:
                 f"{owner}: a password without a user name", cause="MQTT sends both or neither", cure="set username"
             )
         self._knowledge = Knowledge()
+        port = values["port"] or (8883 if values["tls"] else 1883)
+        nodes = nodes_of(owner, config.attributes, values["hostname"], values["hosts"], port)
+        check_nodes(config, owner, nodes)
         self._settings = Settings(
             link=config.name,
-            host=values["hostname"],
-            port=values["port"] or (8883 if values["tls"] else 1883),
+            host=nodes[0].host,
+            port=nodes[0].port,
             version=values["protocol_version"],
             prefix=values["client_id_prefix"],
             keepalive=values["keepalive"],
@@ -109,7 +113,13 @@ class MqttLink:
             tls=Tls.of(config.name, values, on=values["tls"]),
             username=config.username,
             password=config.password,
+            nodes=Nodes(nodes),
         )
+
+    @property
+    def node(self) -> str:
+        """See :class:`mgw.links.nodes.HasNodes`."""
+        return self._settings.nodes.last
 
     def share_knowledge(self, links: Iterable[Link]) -> None:
         """See :class:`mgw.links.pool.SharesKnowledge`."""
@@ -300,7 +310,10 @@ class MqttLink:
         return open_session(self._settings, f"{prefix}probe{secrets.token_hex(4)}", clean=True)
 
     def _cyclic(self, use: JobUse) -> bool:
-        """Whether packet ids come in order; asks the broker unless :meth:`verify` just did."""
+        """Whether packet ids come in order; asks the broker unless :meth:`verify` just did. Several nodes may each
+        count in a session of their own, so there it has to be declared."""
+        if self._settings.several:
+            return self._declared
         answers = use.attempt.of(self, Answers)
         if not self._declared and answers.mosquitto is None:
             session = self._probe()
@@ -319,11 +332,11 @@ class MqttLink:
 
     def listening(self) -> frozenset[str]:
         """See :meth:`mgw.links.contract.Link.listening`."""
-        return listening([(self._settings.host, self._settings.port)])
+        return listening(self._settings.nodes.all)
 
     def certificates(self) -> Sequence[Certificate]:
         """See :class:`mgw.links.certificates.ShowsCertificates`."""
-        return certificates_of(self._settings.tls, [(self._settings.host, self._settings.port)])
+        return certificates_of(self._settings.tls, self._settings.nodes.all)
 
     def verify(self, use: JobUse, direction: Direction) -> GuaranteeReport:
         """See :meth:`links.contract.Link.verify`. Topics always exist; what is checked is what the broker allows."""
@@ -381,7 +394,12 @@ class MqttLink:
         mosquitto = bool(use.attempt.of(self, Answers).mosquitto)
         shared = split_shared(use.endpoint.provider_queue)[0] is not None
         failed = ""
-        if not mosquitto and not self._declared:
+        if self._settings.several and not self._declared:
+            failed = (
+                "hosts names several nodes, which may keep sessions of their own, and link option MQTT_CyclicPacketIds "
+                "is not TRUE: a message whose acknowledgement was lost is stored again"
+            )
+        elif not mosquitto and not self._declared:
             failed = (
                 f"{VERSION_TOPIC} does not name Mosquitto, and link option MQTT_CyclicPacketIds is not TRUE: a "
                 f"message whose acknowledgement was lost is stored again"

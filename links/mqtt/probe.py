@@ -8,10 +8,11 @@ from mgw.links.contract import Check, LinkConfig
 from mgw.links.mqtt.connection import Session
 from mgw.links.mqtt.settings import Settings
 from mgw.links.mqtt.source import try_read
+from mgw.links.nodes import Node
 from mgw.transforms.errors import ConfigInvalid, LinkError
 from mgw.transforms.mqtt.topic import check_topic
 
-__all__ = ["VERSION_TOPIC", "check_logs", "run_checks", "version_of"]
+__all__ = ["VERSION_TOPIC", "check_logs", "check_nodes", "run_checks", "version_of"]
 
 VERSION_TOPIC = "$SYS/broker/version"
 _VERSION_WAIT = 1.0  # seconds after the subscription; a broker that shows it does so at once
@@ -29,13 +30,18 @@ def version_of(session: Session, settings: Settings) -> str | None:
 def run_checks(settings: Settings, probe: Callable[[], Session]) -> Sequence[Check]:
     """See :meth:`mgw.links.contract.Link.test`; ``probe`` opens a session."""
     name = "MQTT 5" if settings.version >= 5 else "MQTT 3.1.1"
+    nodes, _ = settings.nodes.answering()
     try:
         session = probe()
     except LinkError as error:
-        return (Check("connection", False, f"{error.what}: {error.cause}", error.cure),)
+        return (
+            *nodes,
+            Check("connection", False, f"{error.what}: {error.cause}", error.cure),
+        )
     user = f"as {settings.username!r}" if settings.username else "without user name"
     checks = [
-        Check("connection", True, f"{settings.place} {settings.tls.state}"),
+        *nodes,
+        Check("connection", True, f"{settings.nodes.last or settings.place} {settings.tls.state}"),
         Check("login", True, f"{name} {user}"),
     ]
     try:
@@ -61,6 +67,16 @@ def run_checks(settings: Settings, probe: Callable[[], Session]) -> Sequence[Che
     good = session.maximum_qos >= 1
     cure = "" if good else "configure the broker to allow QoS 1"
     return (*checks, Check("broker", good, ", ".join(told), cure))
+
+
+def check_nodes(config: LinkConfig, owner: str, nodes: Sequence[Node]) -> None:
+    """Refuse a sending log with several nodes."""
+    if len(nodes) > 1 and config.outbound_log_queue is not None:
+        raise ConfigInvalid(
+            f"{owner}: outbound_log_queue is refused",
+            cause="hosts names several nodes, and the echo which proves the records is kept by one",
+            cure="remove outbound_log_queue, or name one node",
+        )
 
 
 def check_logs(config: LinkConfig, owner: str) -> None:

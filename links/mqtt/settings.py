@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from mgw.links.nodes import Node, Nodes
 from mgw.links.tls import Tls
 
 __all__ = ["Settings"]
@@ -11,7 +12,12 @@ __all__ = ["Settings"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Typed attributes of a link (see ``mgw.links.mqtt.spec.SPEC``)."""
+    """Typed attributes of a link (see ``mgw.links.mqtt.spec.SPEC``).
+
+    Attributes:
+        host, port: of one node: the first that the link names, or the one that is connected to.
+        nodes: all that the link names.
+    """
 
     link: str
     host: str
@@ -25,6 +31,16 @@ class Settings:
     tls: Tls
     username: str | None
     password: str | None = field(default=None, repr=False)
+    nodes: Nodes = field(kw_only=True, repr=False, compare=False)
+
+    def at(self, node: Node) -> Settings:
+        """The same for one of the nodes."""
+        return replace(self, host=node.host, port=node.port)
+
+    @property
+    def several(self) -> bool:
+        """Whether the link names more than one node; each may keep sessions of its own."""
+        return len(self.nodes.all) > 1
 
     @property
     def place(self) -> str:

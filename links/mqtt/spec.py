@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from mgw.links.contract import Capability, Domain, Field, Guarantee, LinkSpec
 from mgw.links.header_names import HEADER_NAMES
+from mgw.links.nodes import hosts_field
 from mgw.links.patterns import mqtt_covers
 from mgw.links.skeleton import Skeleton
 from mgw.links.tls import tls_fields
@@ -26,8 +27,12 @@ SPEC = LinkSpec(
     "read and write it, all topics below it, and the output topics. inbound_log_queue is refused: it is not needed. "
     "Under MQTT 3.1.1 headers, correlation, expiration and message ids travel only with MQTT_Envelope=JSON.",
     attributes=(
-        Field("hostname", "Host name or address of the broker.", required=True, shown=True),
+        Field("hostname", "Host name or address of the broker; required without hosts.", shown=True),
         Field("port", "TCP port; by default 1883, with TLS 8883.", int, minimum=1, maximum=65535, shown=True),
+        hosts_field(
+            " The nodes should share sessions: otherwise messages wait in the session at one node while the job is "
+            "connected to another. outbound_log_queue is refused with several nodes."
+        ),
         Field("protocol_version", "5, or 4 for MQTT 3.1.1.", int, 5, minimum=4, maximum=5, shown=True),
         Field(
             "client_id_prefix",
@@ -71,7 +76,7 @@ SPEC = LinkSpec(
             minimum=0.1,
             maximum=600,
         ),
-        *tls_fields(Field("tls", "Encrypt the connection.", bool, False), "hostname"),
+        *tls_fields(Field("tls", "Encrypt the connection.", bool, False), "the host"),
         HEADER_NAMES,
     ),
     options=(

@@ -34,6 +34,15 @@ def test_an_address_that_cannot_be_is_refused(hosts: str) -> None:
         nodes_of(hosts=f"good,{hosts}")
 
 
+def test_what_an_mqtt_link_of_several_nodes_cannot_be() -> None:
+    link: Any = open_link(LinkConfig("plant", "MQTT", {"hosts": "a,b:1884"}))
+    assert [str(node) for node in link._settings.nodes.all] == ["a:1883", "b:1884"]
+    with pytest.raises(ConfigInvalid, match="outbound_log_queue is refused"):
+        open_link(LinkConfig("plant", "MQTT", {"hosts": "a,b"}, outbound_log_queue="mgw/sent/{job}"))
+    with pytest.raises(ConfigInvalid, match="hostname is missing"):
+        open_link(LinkConfig("plant", "MQTT", {}))
+
+
 def attempts(*answers: LinkError | None) -> tuple[list[Node], Any]:
     """What was tried, and an attempt that answers so."""
     tried: list[Node] = []
