@@ -135,7 +135,7 @@ class Field:
     The reference pages, the JSON Schema, the linter and the hiding of secrets are all made from it. ``type`` is one of
     ``str int float bool``; ``choices`` narrows a str. ``alterable`` may change after creation; ``dynamic`` takes effect
     at once, otherwise when the agent reconnects. ``shown``: an attribute of a link that is a column of the SQL view of
-    its type, ``MGW_<type>_LINKS``.
+    its type, ``MGW_<type>_LINKS``. ``instead``: another field that may be set in the place of a required one.
     """
 
     name: str
@@ -150,6 +150,7 @@ class Field:
     minimum: float | None = None
     maximum: float | None = None
     shown: bool = False
+    instead: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def nodes_of(owner: str, given: Mapping[str, Any], hostname: str | None, hosts: 
     nodes = [Node(hostname, port)] if hostname and (named or not hosts) else []
     nodes += [_node(owner, each.strip(), port) for each in (hosts or "").split(",") if each.strip()]
     if not nodes:
-        raise ConfigInvalid(f"{owner}: hostname is missing", cause="it has no default", cure="set hostname, or hosts")
+        raise ConfigInvalid(f"{owner}: hostname is missing", cause="it has no default", cure="set hostname or hosts")
     return list(dict.fromkeys(nodes))
 
 

@@ -44,7 +44,7 @@ def parse(fields: Sequence[Field], values: Mapping[str, Any], owner: str, *, for
         if value is not None:
             result[name.lower()] = parse_value(field, value, owner)
     for name, field in known.items():
-        if field.required and result[name] in (None, ""):
+        if field.required and result[name] in (None, "") and not result.get(field.instead.lower()):
             raise ConfigInvalid(
                 f"{owner}: {field.name} is missing", cause="it has no default", cure=f"set {field.name}"
             )

@@ -136,7 +136,9 @@ def _link_of(spec: LinkSpec, shared: dict[str, Any]) -> dict[str, Any]:
     }
     properties["options"] = _options(spec.options)
     required = [
-        [field.name, *([f"{field.name}_file"] if field.secret else [])] for field in spec.attributes if field.required
+        [field.name, *([f"{field.name}_file"] if field.secret else []), *([field.instead] if field.instead else [])]
+        for field in spec.attributes
+        if field.required
     ]
     return {
         "title": spec.title,

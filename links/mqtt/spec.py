@@ -27,7 +27,7 @@ SPEC = LinkSpec(
     "read and write it, all topics below it, and the output topics. inbound_log_queue is refused: it is not needed. "
     "Under MQTT 3.1.1 headers, correlation, expiration and message ids travel only with MQTT_Envelope=JSON.",
     attributes=(
-        Field("hostname", "Host name or address of the broker; required without hosts.", shown=True),
+        Field("hostname", "Host name or address of the broker.", required=True, shown=True, instead="hosts"),
         Field("port", "TCP port; by default 1883, with TLS 8883.", int, minimum=1, maximum=65535, shown=True),
         hosts_field(
             " The nodes should share sessions: otherwise messages wait in the session at one node while the job is "

@@ -26,6 +26,7 @@ SPEC = LinkSpec(
             required=True,
             default="localhost",
             shown=True,
+            instead="hosts",
         ),
         Field(
             "port",

@@ -547,7 +547,7 @@ def test_effort_grows_with_the_file_and_not_faster(tmp_path: Path) -> None:
         ("settings: {hub: 'mysql://x/y'}\n", "use sqlite:///path or postgresql://user@host/database"),
         ("queues: {A: {max_retries: -1}}\n", "give a number greater than or equal to 0"),
         ("agents: {DEFAULT_AGENT: {max_threads: 500}}\n", "give a number less than or equal to 128"),
-        ("links: {a: {type: mqtt}}\n", "set hostname, or hosts"),
+        ("links: {a: {type: mqtt}}\n", "set hostname: Host name or address of the broker."),
         (
             "links: {a: {type: rabbitmq, hostname: h, port: 99999}}\n",
             "give a whole number from 1 to 65535: TCP port; default 5672, with TLS 5671.",

@@ -165,7 +165,7 @@ class Context:
                     self.refused("bad-value", place, error)
         given = {name.lower() for name, value in values.items() if value not in (None, "")}
         for each in fields:
-            if each.required and each.name.lower() not in given:
+            if each.required and given.isdisjoint((each.name.lower(), each.instead.lower())):
                 place = (*path, self._spelled(path, each.name))
                 if place not in self.source.unresolved:
                     advice = f"set {each.name}: {each.description}"
