@@ -53,3 +53,11 @@ def test_a_client_that_is_closed_in_a_tls_handshake_closes_its_socket() -> None:
             client.close()
             while peer.recv(65536):
                 pass
+
+
+@pytest.mark.kafka
+def test_a_server_that_accepts_and_says_nothing_does_not_hide_the_others(kafka: Kafka) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        frozen = [f"127.0.0.1:{each.getsockname()[1]}" for each in (one, other)]
+        admin = KafkaAdminClient(bootstrap_servers=[*frozen, kafka.bootstrap], bootstrap_timeout_ms=3000)
+        admin.close()

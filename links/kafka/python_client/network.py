@@ -10,6 +10,9 @@
   begin at INFO.
 * Sockets whose connection or TLS handshake fails are not closed, and a TLS handshake has no time limit; here they are,
   and it has.
+* It looks for the cluster at a random server, for as long as it may look at all: one that is frozen accepts the
+  connection and answers nothing, and the others are never asked. Here each is asked once before any is asked again,
+  and has its share of the time.
 * A client that is closed while it writes leaves that socket open, and the server its session; here it closes it.
 
 This reaches into the client (:data:`DIRECT` is its own way to plug in another way to connect, the rest is not public);
@@ -24,6 +27,7 @@ import selectors
 import socket
 import time
 import weakref
+from collections import Counter
 from typing import Any, Final
 
 from kafka import errors
@@ -103,13 +107,29 @@ class _Network(NetworkSelector):  # type: ignore[misc]
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]
-    """Remembers why a connection could not be made, and does not try again where that cannot help."""
+    """Remembers why a connection could not be made, and does not try again where that cannot help; asks every server
+    for the cluster."""
 
     last_failure: BaseException | None = None
 
     def __init__(self, net: Any, **configs: Any) -> None:
         super().__init__(net, **configs)
         self.cluster.config["allow_auto_create_topics"] = False
+        self._asked: Counter[Any] = Counter()  # servers that were asked for the cluster
+        self._servers = self.cluster.bootstrap_brokers
+        self.cluster.bootstrap_brokers = self._asked_least
+
+    def _asked_least(self) -> list[Any]:
+        servers = list(self._servers())
+        least = min((self._asked[each.node_id] for each in servers), default=0)
+        return [each for each in servers if self._asked[each.node_id] == least]
+
+    def get_connection(self, node_id: Any, timeout_ms: float | None = None, **options: Any) -> Any:
+        """A connection; where a time is given, which is what is left to find the cluster, it gets its share."""
+        if timeout_ms is not None:
+            timeout_ms /= max(1, len(self._asked_least()))
+            self._asked[node_id] += 1
+        return super().get_connection(node_id, timeout_ms=timeout_ms, **options)
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         sock = await create_connection(
