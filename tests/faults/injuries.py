@@ -36,6 +36,16 @@ class Injuries:
         """Where the faults happen."""
         return self._stage
 
+    @property
+    def way(self) -> Way:
+        """What messages go through."""
+        return self._way
+
+    @property
+    def rng(self) -> random.Random:
+        """The dice."""
+        return self._rng
+
     def publisher_paused(self) -> AbstractContextManager[object]:
         """See :meth:`tests.faults.oracle.Publisher.paused`."""
         return self._publisher.paused()

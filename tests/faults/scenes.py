@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.faults.injuries import Fault, Injuries
 from tests.faults.oracle import Oracle
-from tests.faults.stage import Brokers, Stage
+from tests.faults.stage import Brokers
 
 __all__ = ["Fault", "Plot", "Scene", "keep_seed", "kept_seeds"]
 
@@ -43,7 +43,7 @@ class Scene:
         self.rng = random.Random(f"{plot.seed}:{plot.scenario}:faults")
         drawn = self.rng.choice((10, 30, 200))
         batch_size = plot.batch_size or drawn
-        stage = self.stage = Stage(plot.url, folder / "stage", brokers, batch_size=batch_size, faults=plot.faults)
+        stage = self.stage = brokers.stage(plot.url, folder / "stage", batch_size=batch_size, faults=plot.faults)
         try:
             way = self.way = stage.way(plot.source, plot.target)
         except BaseException:

@@ -82,6 +82,10 @@ class Brokers:
             self._made[name] = make().start()
         return self._made[name]
 
+    def stage(self, url: str, folder: Path, *, batch_size: int, faults: Mapping[str, object]) -> Stage:
+        """A stage with them; arguments as there."""
+        return Stage(url, folder, self, batch_size=batch_size, faults=faults)
+
     def close(self) -> None:
         """Stop them."""
         for server in self._made.values():
@@ -208,11 +212,10 @@ class Stage:
         if end.link in self._links:
             return
         self._links.add(end.link)
-        proxy = self._proxy(end.system)
-        where: dict[str, Any] = {"hostname": proxy.host, "port": proxy.port}
+        where = self._where(end.system)
         more: dict[str, Any] = {"options": dict(_IMPATIENT.get(end.system, {}))}
         if end.system == "kafka":
-            where = {"bootstrap_servers": self.brokers.kafka.proxied_bootstrap, "client": end.client}
+            where["client"] = end.client
             if end.outbound is not Guarantee.AT_LEAST_ONCE:
                 log = f"log{uuid.uuid4().hex[:8]}"
                 self.brokers.kafka.create_topic(log, LANES, {"cleanup.policy": "compact"})
@@ -224,6 +227,13 @@ class Stage:
             if end.outbound is not Guarantee.AT_LEAST_ONCE:
                 more |= {"inbound_log_queue": "mgw.acks.{job}", "outbound_log_queue": "mgw.sent.{job}"}
         self.gateway.admin.create_msgsystem_link(end.link, end.system.upper(), where, **more)
+
+    def _where(self, system: str) -> dict[str, Any]:
+        """How a link gets there."""
+        proxy = self._proxy(system)
+        if system == "kafka":
+            return {"bootstrap_servers": self.brokers.kafka.proxied_bootstrap}
+        return {"hostname": proxy.host, "port": proxy.port}
 
     def _foreign(self, name: str, end: End, job: str, *, inbound: bool) -> None:
         self._link(end)

@@ -46,6 +46,7 @@ ENDS: Mapping[str, End] = {
     "quorum": End("rabbitmq", "rabbitmq", "quorum"),
     "stream": End("rabbitmq", "rabbitmq", "stream", inbound=_EXACT, twins=True),
     "ids": End("rabbitmq", "rabbitmq", "classic", {"AMQP_UniqueIds": "TRUE"}, inbound=_EXACT),
+    "quorumids": End("rabbitmq", "rabbitmq", "quorum", {"AMQP_UniqueIds": "TRUE"}, inbound=_EXACT),
     "logged": End("rabbitmq", "rabbitmq_logged", "classic", inbound=_UNLESS, outbound=_UNLESS, twins=True),
     "kafka": End("kafka", "kafka", options=_EARLIEST, inbound=_EXACT, twins=True),
     "kafkalog": End("kafka", "kafka_logged", options=_EARLIEST, inbound=_EXACT, outbound=_EXACT, twins=True),

@@ -20,7 +20,7 @@ _FAILURES = (pika.exceptions.AMQPError, OSError)
 def _connect(server: RabbitMQ) -> Any:
     credentials = pika.PlainCredentials(server.username, server.password)
     return pika.BlockingConnection(
-        pika.ConnectionParameters(server.host, server.port, server.vhost, credentials, heartbeat=0)
+        pika.ConnectionParameters(server.host, server.port, server.vhost, credentials, heartbeat=server.heartbeat)
     )
 
 

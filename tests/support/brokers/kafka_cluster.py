@@ -85,6 +85,7 @@ class KafkaCluster:
         proxies = [TcpProxy(LOOPBACK, free_port()) for _ in controllers]
         self.nodes = [_Node(cluster, n, proxy, controllers) for n, proxy in zip(controllers, proxies, strict=True)]
         self.bootstrap = ",".join(node.bootstrap for node in self.nodes)
+        self.hurt: set[Kafka] = set()
 
     def start(self) -> Self:
         """Start all nodes, at once, since none is ready alone."""
@@ -105,6 +106,10 @@ class KafkaCluster:
                 what=f"node {node.number} lists all",
                 tolerate=(OSError,),
             )
+
+    def thaw(self, node: _Node) -> None:
+        """Let a frozen node go on."""
+        node.thaw()
 
     def part(self, node: _Node) -> None:
         """Other brokers do not reach a node any more, while it reaches them and the controller; nor are clients

@@ -25,10 +25,11 @@ class RabbitMQ(Server):
     ``plugins`` are enabled beside the core, for example ``("rabbitmq_shovel", "rabbitmq_management")``; with the
     management plugin ``management_port`` is set. ``tls=True`` opens ``tls_port`` with the certificates in
     ``certificates``. ``config`` is appended to rabbitmq.conf. Nodes of one cluster share ``cookie`` and the port of the
-    Erlang port ``mapper``, which the first of them runs; ``erlang`` are more options of the virtual machine.
+    Erlang port ``mapper``, which the one without it runs; ``erlang`` are more options of the virtual machine.
     """
 
     name = "rabbitmq"
+    heartbeat = 0  # seconds, of clients of tests; 0: none
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class RabbitMQ(Server):
         self._config = tuple(config)
         self._cookie = cookie or secrets.token_hex(16)
         self._erlang = erlang
+        self._runs_mapper = mapper is None
         self._epmd_port = mapper or free_port()
         self._distribution_port = free_port()
         self._epmd: OwnedProcess | None = None
@@ -62,9 +64,10 @@ class RabbitMQ(Server):
         """AMQP address with the credentials, for command line clients."""
         return f"amqp://{self.username}:{self.password}@{self.host}:{self.port}/"
 
-    def configure(self, lines: Sequence[str]) -> None:
-        """Add lines to rabbitmq.conf, before the first start."""
-        self._config += tuple(lines)
+    @property
+    def mapper(self) -> int:
+        """Port of the Erlang port mapper."""
+        return self._epmd_port
 
     def prepare(self) -> None:
         home = self.folder / "home"
@@ -101,7 +104,7 @@ class RabbitMQ(Server):
         }
 
     def start(self) -> RabbitMQ:
-        if self._epmd is None or self._epmd.exit_code is not None:
+        if self._runs_mapper and (self._epmd is None or self._epmd.exit_code is not None):
             self._epmd = OwnedProcess(
                 ["epmd", "-port", str(self._epmd_port), "-address", LOOPBACK],
                 environment=os.environ,
@@ -126,6 +129,17 @@ class RabbitMQ(Server):
     def ctl(self, *arguments: str) -> str:
         """Run rabbitmqctl against this node (takes a second or two); returns its output."""
         return self.run([_program("rabbitmqctl"), "-n", self.node, "-q", *arguments])
+
+    def call(self, expression: str) -> str:
+        """Evaluate an Erlang expression in this node, in milliseconds; returns what it gives."""
+        script = self.folder / "expression"
+        script.write_text(f"{expression}.\n")
+        command = ["erl_call", "-address", f"{LOOPBACK}:{self._distribution_port}", "-c", self._cookie]
+        with script.open("rb") as text:
+            answer = self.run([*command, "-timeout", "10", "-e"], stdin=text).strip()
+        if not answer.startswith("{ok, "):
+            raise ServerFailed(f"{self.node}: {expression}: {answer}")
+        return answer.removeprefix("{ok, ").removesuffix("}")
 
     def flush_declarations(self) -> None:
         """Make queues declared just now survive ``kill``: RabbitMQ 3.10 writes declarations to disk up to 2 s late."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
 from tests.support.brokers.rabbitmq import RabbitMQ
-from tests.support.ports import free_port
+from tests.support.brokers.server import ServerFailed
 from tests.support.waiting import eventually
 
 __all__ = ["TICK_SECONDS", "RabbitMQCluster"]
 
 TICK_SECONDS = 8  # after 1 to 1.25 times as long without a sign of life, nodes give another one up
+_PARTITIONS = "cluster_partition_handling = pause_minority"
 
 
 class RabbitMQCluster:
@@ -24,18 +24,20 @@ class RabbitMQCluster:
     """
 
     def __init__(self, size: int = 3) -> None:
-        cookie, mapper = secrets.token_hex(16), free_port()
-        config = [
-            "cluster_partition_handling = pause_minority",
+        cookie = secrets.token_hex(16)
+        kernel = f"-kernel net_ticktime {TICK_SECONDS}"
+        first = RabbitMQ(cookie=cookie, erlang=kernel, config=[_PARTITIONS])
+        join = [
+            "cluster_formation.peer_discovery_backend = classic_config",
+            f"cluster_formation.classic_config.nodes.1 = {first.node}",
+            "cluster_formation.randomized_startup_delay_range.min = 0",
             "cluster_formation.randomized_startup_delay_range.max = 0",
         ]
-        config += ["cluster_formation.randomized_startup_delay_range.min = 0"]
-        config += ["cluster_formation.peer_discovery_backend = classic_config"]
-        kernel = f"-kernel net_ticktime {TICK_SECONDS}"
-        self.nodes = [RabbitMQ(cookie=cookie, mapper=mapper, erlang=kernel) for _ in range(size)]
-        config += [f"cluster_formation.classic_config.nodes.{i} = {each.node}" for i, each in enumerate(self.nodes, 1)]
-        for node in self.nodes:
-            node.configure(config)
+        others = [
+            RabbitMQ(cookie=cookie, erlang=kernel, mapper=first.mapper, config=[_PARTITIONS, *join])
+            for _ in range(size - 1)
+        ]
+        self.nodes = [first, *others]
         self.username, self.password, self.vhost = "guest", "guest", "/"
         self.heartbeat = TICK_SECONDS  # seconds, for clients that have to notice a frozen node
         self.hurt: set[RabbitMQ] = set()
@@ -48,7 +50,7 @@ class RabbitMQCluster:
     @property
     def whole(self) -> RabbitMQ:
         """A node that nothing was done to."""
-        return next(node for node in self.nodes if node not in self.hurt)
+        return next(node for node in reversed(self.nodes) if node not in self.hurt)
 
     @property
     def host(self) -> str:
@@ -61,11 +63,9 @@ class RabbitMQCluster:
         return self.whole.port
 
     def start(self) -> Self:
-        """Start all nodes: the first one forms the cluster, the others join it."""
-        first, *others = self.nodes
-        first.start()
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(RabbitMQ.start, others))
+        """Start all nodes: the first one forms the cluster, the others join it, one after the other."""
+        for node in self.nodes:
+            node.start()
         self.await_all()
         return self
 
@@ -73,26 +73,39 @@ class RabbitMQCluster:
         """Wait until every node runs and sees all others run."""
         for node in self.nodes:
             eventually(
-                lambda node=node: self._sees(node) == len(self.nodes), deadline=60, what=f"all seen by {node.node}"
+                lambda node=node: self._sees(node) == len(self.nodes),
+                deadline=60,
+                what=f"{node.node} sees all",
+                tolerate=(ServerFailed,),
             )
 
     def _sees(self, node: RabbitMQ) -> int:
-        return int(node.ctl("eval", "length(rabbit_nodes:all_running())."))
+        return int(node.call("length(rabbit_nodes:all_running())"))
+
+    def thaw(self, node: RabbitMQ) -> None:
+        """Let a frozen node go on, and start it again as an operator has to: it connects before it knows that the
+        others gave it up, and Mnesia refuses both sides from then on."""
+        node.thaw()
+        node.call("node()")
+        node.kill()
+        node.start()
 
     def part(self, node: RabbitMQ) -> None:
         """Part a node from the others: they and it refuse each other's connections; clients are not concerned."""
         others = ",".join(f"'{each.node}'" for each in self.nodes if each is not node)
-        node.ctl("eval", f"[begin erlang:set_cookie(N, parted), erlang:disconnect_node(N) end || N <- [{others}]].")
+        cookies = f"[erlang:set_cookie(N, parted) || N <- [{others}]]"
+        node.call(f"{cookies}, [erlang:disconnect_node(N) || N <- [{others}]]")
 
     def join(self, node: RabbitMQ) -> None:
         """End :meth:`part`."""
         others = ",".join(f"'{each.node}'" for each in self.nodes if each is not node)
-        node.ctl("eval", f"[erlang:set_cookie(N, erlang:get_cookie()) || N <- [{others}]].")
+        node.call(f"[erlang:set_cookie(N, erlang:get_cookie()) || N <- [{others}]]")
 
     def close(self) -> None:
         """End all nodes."""
         for node in self.nodes:
             node.kill()  # orderly, each would wait for the others
+        for node in self.nodes:
             node.close()
 
     def __enter__(self) -> Self:
