@@ -18,7 +18,6 @@ import pika
 from pika import exceptions, frame
 
 from mgw.links.client_logging import note_only
-from mgw.links.contract import JobUse
 from mgw.links.nodes import Node
 from mgw.links.rabbitmq.errors import translate
 from mgw.links.rabbitmq.frames import FrameScanner, Returned
@@ -26,7 +25,7 @@ from mgw.links.rabbitmq.pulse import PATIENCE, keep_alive
 from mgw.links.rabbitmq.settings import Settings
 from mgw.transforms.errors import LinkError, LinkTimeout, LinkUnavailable
 
-__all__ = ["End", "Session"]
+__all__ = ["Session"]
 
 logging.getLogger("pika").setLevel(logging.INFO)  # below, it describes every frame
 note_only(
@@ -392,37 +391,6 @@ class Session:
     def suspect(self) -> None:
         """The node does not do what it should: the next session of the link begins with another one."""
         self.settings.nodes.failed(self.node)
-
-
-class End:
-    """The session that the source or the destination of a job holds from connect to close."""
-
-    def __init__(self, settings: Settings, use: JobUse) -> None:
-        self._settings = settings
-        self._use = use
-        self._session: Session | None = None
-
-    def interrupt(self) -> None:
-        """See :meth:`mgw.links.contract.Source.interrupt`."""
-        session = self._session
-        if session is not None:
-            session.interrupt()
-
-    def close(self) -> None:
-        """See :meth:`mgw.links.contract.Source.close`."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
-
-    def _connected(self, operation: str) -> Session:
-        if self._session is None:
-            raise LinkUnavailable(
-                f"foreign queue {self._use.endpoint.full_name}: not connected",
-                link=self._settings.link,
-                operation=operation,
-                cause="connect was not called",
-            )
-        return self._session
 
 
 def _nothing() -> None:

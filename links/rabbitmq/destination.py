@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from mgw.links.contract import Encoded, JobUse, Recovered
 from mgw.links.placement import Placement, placed
-from mgw.links.rabbitmq.connection import End, Session
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.end import End
 from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.frames import Returned, message_frames, publish_method, routing_key_of
 from mgw.links.rabbitmq.settings import Settings

@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 
 from mgw.links.contract import Encoded, JobUse
-from mgw.links.rabbitmq.connection import End, Session
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.end import End
 from mgw.links.rabbitmq.frames import ack_frame
 from mgw.links.rabbitmq.settings import Settings
 from mgw.links.reading_back import Held

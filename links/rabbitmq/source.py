@@ -10,7 +10,8 @@ from typing import Any
 from pika import exceptions
 
 from mgw.links.contract import BATCH_BYTES, EMPTY_BATCH, RESUME, Backlog, Batch, Delivery, Direction, JobUse, Position
-from mgw.links.rabbitmq.connection import End, Session
+from mgw.links.rabbitmq.connection import Session
+from mgw.links.rabbitmq.end import End
 from mgw.links.rabbitmq.errors import missing
 from mgw.links.rabbitmq.fence import Fence
 from mgw.links.rabbitmq.frames import Incoming, ack_frame
