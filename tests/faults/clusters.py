@@ -10,6 +10,7 @@ from tests.faults.injuries import Injuries
 from tests.faults.stage import Brokers, Stage
 from tests.support.brokers.kafka_cluster import KafkaCluster
 from tests.support.brokers.rabbitmq_cluster import RabbitMQCluster
+from tests.support.waiting import eventually
 
 __all__ = ["ClusterBrokers", "freeze_broker_node", "kill_broker_node", "part_broker_node"]
 
@@ -44,8 +45,11 @@ class _ClusterStage(Stage):
         return {"hosts": hosts.hosts}
 
 
-def _one_away(injuries: Injuries, harm: Callable[[Any, Any], None], heal: Callable[[Any, Any], None]) -> None:
-    """One node of every cluster of the way is harmed, messages pass without it, and it comes back."""
+def _one_away(
+    injuries: Injuries, harm: Callable[[Any, Any], None], heal: Callable[[Any, Any], None], *, passing: bool = True
+) -> None:
+    """One node of every cluster of the way is harmed, messages pass without it (where ``passing``; otherwise a job may
+    fail instead), and it comes back."""
     brokers = injuries.stage.brokers
     assert isinstance(brokers, ClusterBrokers)
     clusters = [getattr(brokers, system) for system in injuries.way.systems]
@@ -54,13 +58,25 @@ def _one_away(injuries: Injuries, harm: Callable[[Any, Any], None], heal: Callab
         for cluster, node in harmed:
             cluster.hurt.add(node)
             harm(cluster, node)
-        injuries.stage.await_progress(_AWAY, deadline=_SECONDS)
+        _await_effect(injuries.stage, passing=passing)
     finally:
         for cluster, node in harmed:
             heal(cluster, node)
     for cluster, node in harmed:
         cluster.await_all()
         cluster.hurt.discard(node)
+
+
+def _await_effect(stage: Stage, *, passing: bool) -> None:
+    start = stage.progress()
+
+    def seen() -> bool:
+        if stage.progress() >= start + _AWAY or (not passing and stage.failing()):
+            return True
+        stage.reset_retrying()
+        return False
+
+    eventually(seen, deadline=_SECONDS, what=f"{_AWAY} messages carried without a node")
 
 
 def kill_broker_node(injuries: Injuries) -> None:
@@ -74,5 +90,7 @@ def freeze_broker_node(injuries: Injuries) -> None:
 
 
 def part_broker_node(injuries: Injuries) -> None:
-    """The network between a node and the others fails; clients reach it."""
-    _one_away(injuries, lambda cluster, node: cluster.part(node), lambda cluster, node: cluster.join(node))
+    """The network between a node and the others fails; clients reach it. A Kafka node keeps what it leads, for it
+    reaches the controller, and takes nothing there, for it has no replicas."""
+    passing = "kafka" not in injuries.way.systems
+    _one_away(injuries, lambda at, node: at.part(node), lambda at, node: at.join(node), passing=passing)

@@ -65,7 +65,10 @@ note_only("kafka.net.connection", "kafka.net.manager", "kafka.net.transport")
 #: Of these, what they say of connections that fail and, many times a second, of attempts to find a server.
 for _module, _beginnings in {
     "kafka.cluster": ("Metadata refresh", "No node available for metadata refresh"),
-    "kafka.producer.sender": ("%s: Got an exception when trying to find a node",),
+    "kafka.producer.sender": (
+        "%s: Got an exception when trying to find a node",
+        "%s: Got error produce response on topic-partition %s, retrying",
+    ),
     "kafka.net.selector": ("Task ",),
 }.items():
     logging.getLogger(_module).addFilter(NotedOnly(*_beginnings))
