@@ -30,7 +30,7 @@ class UnknownGeneration(GatewayError):
         super().__init__(
             f"generation {number} is not known",
             cause="it never was, or is older than what is kept (agent option audit_retention)",
-            cure="mgw generations lists those that there are",
+            cure="see those that there are: mgw generations list",
         )
 
 

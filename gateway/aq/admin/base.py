@@ -82,7 +82,7 @@ class Administration:
             if auto_commit:
                 self.connection.commit()
 
-    def keep(
+    def _keep(
         self, conn: sa.Connection, verb: str, kind: str, before: Info | None = None, after: Info | None = None
     ) -> None:
         """Write a change into the audit, in its transaction; nothing where the object is as it was."""

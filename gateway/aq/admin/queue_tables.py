@@ -137,7 +137,7 @@ class QueueTableProcedures(QueueProcedures):
             found = self.need_queue_table(db, name)
             if self.hub.object_views:
                 create_table_views(conn, found)
-            self.keep(conn, "create", "queue table", None, found)
+            self._keep(conn, "create", "queue table", None, found)
             return found
 
     def alter_queue_table(
@@ -179,7 +179,7 @@ class QueueTableProcedures(QueueProcedures):
             if values:
                 admin_sql.update_queue_table(db, found.id, values)
             after = self.need_queue_table(db, name)
-            self.keep(conn, "alter", "queue table", found, after)
+            self._keep(conn, "alter", "queue table", found, after)
             return after
 
     def drop_queue_table(
@@ -283,7 +283,7 @@ class QueueTableProcedures(QueueProcedures):
                 )
             admin_sql.update_queue_table(db, found.id, {"compatible": version, "max_payload": limit})
             after = self.need_queue_table(db, name)
-            self.keep(conn, "migrate", "queue table", found, after)
+            self._keep(conn, "migrate", "queue table", found, after)
             return after
 
     def queue_tables(self) -> list[QueueTableInfo]:

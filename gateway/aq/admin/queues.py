@@ -111,7 +111,7 @@ class QueueProcedures(RemovalProcedures):
             made = queue_info(db, catalog.insert_queue(db, values))
             if self.hub.object_views:
                 create_queue_views(conn, made)
-            self.keep(conn, "create", "queue", None, made)
+            self._keep(conn, "create", "queue", None, made)
             return made
 
     def alter_queue(
@@ -149,7 +149,7 @@ class QueueProcedures(RemovalProcedures):
             if values:
                 catalog.update_queue(db, queue.id, values)
             after = queue_info(db, queue.id)
-            self.keep(conn, "alter", "queue", before, after)
+            self._keep(conn, "alter", "queue", before, after)
             return after
 
     def start_queue(self, queue_name: str, *, enqueue: bool = True, dequeue: bool = True) -> None:
@@ -172,7 +172,7 @@ class QueueProcedures(RemovalProcedures):
             if values:
                 before = queue_info(db, queue.id)
                 catalog.update_queue(db, queue.id, values)
-                self.keep(conn, "start", "queue", before, queue_info(db, queue.id))
+                self._keep(conn, "start", "queue", before, queue_info(db, queue.id))
 
     def stop_queue(
         self, queue_name: str, *, enqueue: bool = True, dequeue: bool = True, wait: bool | float = True

@@ -131,7 +131,7 @@ class SubscriberProcedures(RemovalProcedures):
             if rule is not None:
                 translate(db, consumers_sql.consumer_id(db, queue, name))
             if _is_kept(name):
-                self.keep(conn, "add", "subscriber", None, _info(db, queue, name))
+                self._keep(conn, "add", "subscriber", None, _info(db, queue, name))
 
     def alter_subscriber(
         self,
@@ -168,7 +168,7 @@ class SubscriberProcedures(RemovalProcedures):
             if rule is not None:
                 translate(db, number)
             if _is_kept(name):
-                self.keep(conn, "alter", "subscriber", before, _info(db, queue, name))
+                self._keep(conn, "alter", "subscriber", before, _info(db, queue, name))
 
     def remove_subscriber(
         self, queue_name: str, subscriber: Agent | str, *, force: bool = True, move_to: str | None = None
