@@ -77,7 +77,7 @@ CONSTANTS = (
     Row(
         "CLEAN_STARTUP_STATE, CLEAN_LOG_QUEUES, RESET_SUB_MISSING_LOG_REC, RESET_SUB_MISSING_MESSAGE",
         "yes",
-        "the actions of `mgw agents cleanup`",
+        "`mgw agents clean`, and `mgw agents cleanup CLEAN_LOG_QUEUES` and so on",
     ),
     Row("AGENT_JAVA_PROP, MSGLINK_OPTION, JOB_OPTION", "yes", "targets of `set_option` and `remove_option`"),
     Row("NO_CHANGE", "yes", "`NO_CHANGE` in Python; an option that is left out on the command line"),
